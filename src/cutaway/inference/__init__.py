@@ -1,1 +1,1 @@
-"""How sequences come out of a model: sampling, beams, carried state."""
+"""Sequence generation: sampling, beam search, and decoding with carried state."""

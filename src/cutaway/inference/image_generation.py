@@ -1,6 +1,6 @@
-"""Images out of a trained network: drawn out of noise, some at a time, and laid out as one picture.
+"""Image generation with a trained network, and layout of the images as one picture.
 
-Image k of a seed begins with noise of its own, so that it is the same whatever is drawn beside it.
+Image k of a seed has its own initial noise. It is the same for any batch size.
 """
 
 from __future__ import annotations
@@ -22,27 +22,29 @@ from ..models.base import DrawsImages
 from ..nn.diffusion import bound_term, prior_term
 from ..nn.gaussians import HIGHEST, LOWEST
 
-TOGETHER = 64  # images that are drawn side by side
-STEPS, GUIDANCE = 50, 2.0  # unless others are asked for
-# Ancestral sampling, as in the paper: noise that a small network leaves in an image is drawn anew at the next step,
-# where DDIM carries it to the end.
+TOGETHER = 64  # images that are generated in one batch
+STEPS, GUIDANCE = 50, 2.0  # defaults
+# Ancestral sampling, as in the paper: noise that a small network leaves in an image is resampled at the next step,
+# while DDIM carries it to the end.
 ETA = 1.0
-COLUMNS, GAP = 8, 2  # of a picture of images, and pixels between them
-MOST_COLUMNS = 16  # where each class has one
+COLUMNS, GAP = 8, 2  # columns of a picture, and pixels between images
+MOST_COLUMNS = 16  # largest number of columns with one class per column
 Watch = Callable[[int, Tensor, Tensor], None]
 
 
 @dataclass(frozen=True)
 class Asked:
-    """How images are drawn by taking noise away."""
+    """Settings of the reverse diffusion process."""
 
     steps: int
-    guidance: float | None  # None where there are no classes
+    guidance: float | None  # None without classes
     eta: float
 
 
 def asked_of(spec: ImageSpec, model: nn.Module, steps: int | None, guidance: float | None, eta: float | None) -> Asked:
-    """What was asked for, completed. Raises SettingError, by the name of the option, for what cannot be."""
+    """Validate the settings and fill in defaults. Raises SettingError, with the name of the option, for invalid
+    values.
+    """
     target = spec.target
     assert isinstance(target, Drawn), "a run that draws images"
     given = {"steps": steps, "guidance": guidance, "eta": eta}
@@ -71,9 +73,9 @@ def asked_of(spec: ImageSpec, model: nn.Module, steps: int | None, guidance: flo
 
 
 def classes_for(spec: ImageSpec, count: int, name: str | None) -> Tensor | None:
-    """The class of each of `count` images, (count,): that of this name, or all in turn; None where there are none.
+    """Return the class of each of `count` images, (count,): the named class, or all cyclically; None without classes.
 
-    Raises SettingError for a name that is none of them.
+    Raises SettingError for an unknown name.
     """
     target = spec.target
     assert isinstance(target, Drawn), "a run that draws images"
@@ -102,8 +104,11 @@ def draw(
     device: torch.device | str = "cpu",
     watch: Watch | None = None,
 ) -> Tensor:
-    """New images, uint8 (count, C, H, W), image k with the seed `seed` + k. The model is in evaluation mode on its
-    device. `watch` is given timestep, x_t and x̂_0 along the way, as `nn.diffusion.sample` does."""
+    """Generate images, uint8 (count, C, H, W), image k with the seed `seed` + k.
+
+    The model must be in evaluation mode on its device. `watch` receives timestep, x_t and x̂_0 of each step, as in
+    `nn.diffusion.sample`.
+    """
     assert isinstance(model, DrawsImages), "the model of a run that draws images"
     dtype = next(p.dtype for p in model.parameters())
     found: list[Tensor] = []
@@ -112,7 +117,7 @@ def draw(
         generators = [torch.Generator().manual_seed(seed + k) for k in numbers]
 
         def noise(generators: Sequence[torch.Generator] = generators) -> Tensor:
-            """Standard normal numbers for each image, from its own generator, (n, C, H, W)."""
+            """Return standard normal noise (n, C, H, W), each image from its own generator."""
             return torch.stack([torch.randn(spec.shape, generator=g) for g in generators]).to(device, dtype)
 
         process: dict[str, Any] = {}
@@ -126,24 +131,24 @@ def draw(
 
 
 def as_levels(images: Tensor) -> Tensor:
-    """Images from −1 to 1 as the nearest of 256 levels, uint8 on the CPU; what is beyond becomes the ends."""
+    """Round images from −1 to 1 to 256 levels, uint8 on the CPU; values outside the range are clipped."""
     levels = (images.double().clamp(LOWEST, HIGHEST) + 1) * 127.5
     return levels.round().to(torch.uint8).cpu()
 
 
 def as_images(levels: Tensor) -> list[Pillow.Image]:
-    """uint8 images (N, C, H, W) as Pillow has them, grey or RGB."""
+    """Convert uint8 images (N, C, H, W) to Pillow images, grayscale or RGB."""
     rows = levels.permute(0, 2, 3, 1).numpy()  # (N, H, W, C)
     return [Pillow.fromarray(row[:, :, 0] if row.shape[2] == 1 else np.ascontiguousarray(row)) for row in rows]
 
 
 def columns_for(count: int, classes: int) -> int:
-    """How many images stand beside each other: one of each class, where they come in turn and are not too many."""
+    """Return the number of columns: one for each class, unless there are too many or none."""
     return min(count, classes if 1 < classes <= MOST_COLUMNS else COLUMNS)
 
 
 def picture(levels: Tensor, columns: int) -> Pillow.Image:
-    """uint8 images (N, C, H, W) as one picture, row by row, on white."""
+    """Arrange uint8 images (N, C, H, W) in one picture, row by row, on white."""
     n, channels, height, width = levels.shape
     rows = math.ceil(n / columns)
     size = (rows * (height + GAP) + GAP, columns * (width + GAP) + GAP)
@@ -156,10 +161,10 @@ def picture(levels: Tensor, columns: int) -> Pillow.Image:
 
 @torch.no_grad()
 def bound(model: nn.Module, images: Tensor, classes: Tensor | None, times: int, seed: int = 0) -> Tensor:
-    """A bound on −ln p of each image (N, C, H, W), in nats, (N,): the variational bound of diffusion.
+    """Return the variational bound of diffusion on −ln p of each image (N, C, H, W), in nats, (N,).
 
-    Of the T terms timestep 0 and `times` others are computed, one drawn at random from each of as many equal stretches,
-    which stand for all of theirs: the mean over many such draws is the bound itself.
+    Of the T terms, timestep 0 and `times` others are computed. The others are sampled from equal intervals of
+    timesteps, one from each, and represent all terms of their interval. The mean over many samples is the exact bound.
     """
     network = cast(Any, model)
     signal: Tensor = network.config.signal

@@ -1,10 +1,9 @@
-"""A language model as a thinker: it proposes steps by writing them, and is asked what they are worth.
+"""A thinker based on a language model: it proposes steps by generating them, and estimates their value.
 
-No token is read or written twice. The branches of a problem share one row of a cache (`nn.tree_cache`), in which each
-sees what stands before it; where several of the tries after a thought begin alike, they are one branch until they part:
-of k tries at a place m that draw the same token go on as one, counted m times. What steps are worth is asked after them
-too, and costs one token. `Spent` counts what the model computed for each problem: every token that was read, and every
-one that was written.
+No token is processed twice. The branches of a problem share one row of a cache (`nn.tree_cache`), in which each branch
+attends to its own prefix. Tries after a thought that begin alike form one branch until they differ: of k tries, m with
+the same next token continue as one branch with count m. The value of a step is requested after the step, at the cost of
+one token. `Spent` counts the tokens that the model processed for each problem, read and generated.
 """
 
 from __future__ import annotations
@@ -28,49 +27,49 @@ from ..nn.tree_cache import Path, TreeCache, gathered
 from .thought_search import CHAINS, Found, Method, Thought, search
 
 LINE = "\n"
-STRIDE = 0x9E3779B97F4A7C15  # an odd number that parts the seeds of problems from one another
+STRIDE = 0x9E3779B97F4A7C15  # an odd number that separates the seeds of problems
 
 
 @dataclass
 class Spent:
-    """What was computed for one problem."""
+    """The number of tokens that were processed for one problem."""
 
-    read: int = 0  # tokens of the problem, and one for each value that was asked
+    read: int = 0  # tokens of the problem, and one for each requested value
     written: int = 0  # tokens of thoughts
 
     @property
     def tokens(self) -> int:
-        """All of them."""
+        """The total number of tokens."""
         return self.read + self.written
 
 
 @dataclass(eq=False)
 class Held:
-    """What it takes to go on from a thought."""
+    """The state from which a thought is continued."""
 
     spent: Spent
     generator: torch.Generator
     question: str
-    path: Path  # which has read all tokens up to this thought, but for the last one
-    last: int  # the token that is to be read next
-    ended: bool = False  # whether the model said that the solution ends here, or there is no room for more
-    full: bool = False  # whether not even the last token can be read
-    count: int = 1  # how many tries led to this very thought
+    path: Path  # all tokens up to the end of this thought, except the last one
+    last: int  # the next token to process
+    ended: bool = False  # whether the model ended the solution here, or the context is full
+    full: bool = False  # whether the context has no room for the last token
+    count: int = 1  # number of tries with this thought
 
 
 @dataclass(eq=False)
 class _Branch:
-    """A beginning of a thought that is being written."""
+    """A prefix of a thought that is being generated."""
 
-    parent: int  # the thought that it goes on from
-    at: int  # the branch that it goes on from
+    parent: int  # index of the thought that it continues
+    at: int  # index of the branch that it continues
     count: int  # tries
     tokens: tuple[int, ...] = ()
     log_p: float = 0.0
 
 
 class LanguageThinker:
-    """Proposals and values of a model that goes on from a cache."""
+    """Proposals and values of a language model with a key-value cache."""
 
     def __init__(
         self, model: nn.Module, preprocessing: ProblemPreprocessing, *, temperature: float = 0.7, seed: int = 0
@@ -86,7 +85,7 @@ class LanguageThinker:
         self.context: int = model.config.context_length  # type: ignore[union-attr, assignment]
 
     def roots(self, problems: Sequence[str]) -> list[Thought]:
-        """The thoughts that searches begin with, one for each problem; its text is the problem."""
+        """Return the initial thought of each problem; its text is the problem."""
         ids, mask = (x.to(self.device) for x in self.preprocessing.asked(problems))  # (N, T)
         lengths = mask.sum(1)
         before = mask & (torch.arange(ids.shape[1], device=self.device) < lengths[:, None] - 1)
@@ -94,7 +93,7 @@ class LanguageThinker:
         last = ids.gather(1, lengths[:, None] - 1)[:, 0].tolist()
         found = []
         for k, problem in enumerate(problems):
-            # By its own text, so that a problem is solved alike whatever stands beside it.
+            # Seeded by the problem's text, so that its solution does not depend on the batch.
             generator = torch.Generator().manual_seed((self.seed + zlib.crc32(problem.encode()) * STRIDE) % 2**63)
             path = Path(tree, k, tree.seen[k, 0])
             held = Held(Spent(read=int(lengths[k])), generator, problem, path, last[k])
@@ -102,7 +101,7 @@ class LanguageThinker:
         return found
 
     def propose(self, thoughts: Sequence[Thought], count: int, whole: bool = False) -> list[list[Thought]]:
-        """Different next lines, or whole solutions, out of `count` tries after each thought."""
+        """Return the distinct next lines, or whole solutions, of `count` tries after each thought."""
         stops = {END} if whole else {END, self.preprocessing.ids.get(LINE, END)}
         found: list[list[Thought]] = [[] for _ in thoughts]
         if not thoughts:
@@ -116,7 +115,7 @@ class LanguageThinker:
             logits, seen = self._read(tree, of, seen[[branch.at for branch in branches]], tokens)
             full = (seen.sum(1) >= self.context).tolist()
             going = []
-            for branch in self._drawn(logits, branches, held):
+            for branch in self._sample_branches(logits, branches, held):
                 own, last = held[branch.parent], branch.tokens[-1]
                 own.spent.written += 1
                 if last not in stops and not full[branch.at]:
@@ -132,8 +131,10 @@ class LanguageThinker:
         return found
 
     def value(self, thoughts: Sequence[Thought]) -> list[float]:
-        """How likely the model finds `sure` rather than `impossible`, asked after each in place of the end of its line:
-        one token more for each thought. 0 where there is no room for it."""
+        """Return the probability of `sure` against `impossible` after each thought, in place of the end of its line.
+
+        It costs one token per thought. The value is 0 where the context has no room for it.
+        """
         kind = self.kind
         if not isinstance(kind, Branches):
             raise SettingError(f"{kind.name} is not solved in steps that could be valued.")
@@ -154,17 +155,19 @@ class LanguageThinker:
         return [likely.get(id(thought), 0.0) for thought in thoughts]
 
     def finish(self, thought: Thought) -> str | None:
-        """The solution's answer, where the model ended it, or no step can follow."""
+        """Return the solution's answer if the model ended it or no step can follow, else None."""
         if thought.parent is None or not (thought.held.ended or self._last(thought.text)):
             return None
         return self.kind.judge(thought.held.question, self.preprocessing.form, thought.solution()).answer
 
     def _last(self, line: str) -> bool:
-        """Whether no step can follow this one, in a tree."""
+        """Return whether no step can follow this one in a tree."""
         return isinstance(self.kind, Branches) and self.preprocessing.form == self.kind.tree and self.kind.ended(line)
 
-    def _drawn(self, logits: Tensor, branches: list[_Branch], held: list[Held]) -> list[_Branch]:
-        """What each of the branches becomes, by its logits (B, V): one for each different token that its tries draw."""
+    def _sample_branches(self, logits: Tensor, branches: list[_Branch], held: list[Held]) -> list[_Branch]:
+        """Extend the branches by their logits (B, V): one branch for each distinct token that the tries of a branch
+        sample.
+        """
         chosen = logits.double()  # (B, V)
         chosen[:, self.never] = -torch.inf
         log_p = chosen.log_softmax(1)
@@ -187,10 +190,12 @@ class LanguageThinker:
         ]
 
     def _read(self, tree: TreeCache, rows: list[int], seen: Tensor, tokens: list[int]) -> tuple[Tensor, Tensor]:
-        """Read a token after each of some texts, in those rows of the tree, which have `seen` (B, S) of it so far:
-        logits of what comes after it, (B, V), and what each has seen then, (B, S')."""
+        """Process one token after each of several texts in the given rows of the tree.
+
+        `seen` (B, S) marks the tokens of each text. Returns the next logits (B, V), and the new mask (B, S').
+        """
         counts = Counter[int]()
-        columns = []  # of each text, its place among those of its row
+        columns = []  # index of each text among those of its row
         for row in rows:
             columns.append(counts[row])
             counts[row] += 1
@@ -216,13 +221,13 @@ class LanguageThinker:
 
 
 def tokens_of(thought: Thought, preprocessing: ProblemPreprocessing) -> list[int]:
-    """The ids of a thought that was written, with the one that ended the solution."""
+    """Return the ids of a generated thought, including the token that ended the solution."""
     ids = preprocessing.encode(thought.text)
     return [*ids, END] if thought.held.last == END else ids
 
 
 def form_of(preprocessing: ProblemPreprocessing, method: Method) -> str:
-    """The form that a search by this method writes in."""
+    """Return the form of solutions that a search with this method writes."""
     if method.method in CHAINS:
         return method.form or preprocessing.form
     return str(getattr(preprocessing.kind, "tree", method.form or preprocessing.form))
@@ -245,8 +250,10 @@ def think(
 def solved(
     model: nn.Module, preprocessing: ProblemPreprocessing, problems: Sequence[str], method: Method
 ) -> tuple[Tensor, Tensor, list[Verdict]]:
-    """What a search writes for each problem, ids (N, L), −1 after their ends; the tokens that it computed, (N,); and
-    what is true of what it wrote."""
+    """Return the solution of each problem, the tokens spent on it, and the verdicts.
+
+    The solutions are ids (N, L), padded with −1, and the number of tokens is (N,).
+    """
     found, form = think(model, preprocessing, problems, method), form_of(preprocessing, method)
     verdicts = [preprocessing.kind.judge(problem, form, one.solution) for problem, one in zip(problems, found)]
     rows = [torch.tensor(preprocessing.encode(one.solution), dtype=torch.int64) for one in found]

@@ -1,4 +1,4 @@
-"""What a text is written with: the tokens of its prompt, those that are never drawn, those that end it."""
+"""Inputs of text generation: the prompt's tokens, forbidden tokens, and end tokens."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from ..checkpoints.origin import origin_of
 from ..core.errors import DataError
 from ..data.text.corpus_transforms import RunningPreprocessing
 
-NAMED = 10  # unknown pieces of a prompt that are named
+NAMED = 10  # largest number of unknown pieces in a message
 
 
 class Bounds(NamedTuple):
-    """Tokens that are never drawn, and those that end a text: as `inference.text.stream` takes them."""
+    """Tokens that are never generated, and tokens that end a text, as `inference.text.stream` expects them."""
 
     never: list[int]
     ends: list[int]
 
 
 def bounds_of(model: nn.Module, text: RunningPreprocessing) -> Bounds:
-    """Those of a model and its tokenizer, and of the folder that its weights came from."""
+    """Return the bounds of a model, from its tokenizer and the folder of its weights."""
     known, origin = text.tokenizer, origin_of(model)
     ends = {*([] if known.end is None else [known.end]), *(origin.ends if origin else ())}
     special = (known.padding, known.unknown, known.begin, known.mask)
@@ -29,8 +29,7 @@ def bounds_of(model: nn.Module, text: RunningPreprocessing) -> Bounds:
 
 
 def prompt_of(text: RunningPreprocessing, prompt: str) -> tuple[Tensor, str]:
-    """The prompt's tokens, (T,), and what a person should know of them, if anything. Raises DataError where the model
-    knows none of it."""
+    """Return the prompt's tokens, (T,), and a warning or "". Raises DataError if all of its tokens are unknown."""
     ids = text.encode(prompt)
     if not len(ids):
         said = f"nothing of the prompt {prompt!r} is a token of this model: the text begins as without one."

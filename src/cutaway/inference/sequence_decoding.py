@@ -1,22 +1,20 @@
-"""Sequences out of a model that answers a source token after token: the likeliest next token, one that is drawn
-(`sampling.py`), or a beam of several.
+"""Decoding of sequence-to-sequence models: greedy search, sampling (`sampling.py`) and beam search.
 
-A beam keeps the B likeliest beginnings, and the B best answers that have ended. An answer's score is
+A beam keeps the B likeliest prefixes and the B best finished answers. The score of an answer is
 
-    score(y) = log p(y | x) / lp(n)        n: the tokens of y, its end among them
-
+    score(y) = log p(y | x) / lp(n)        n: the tokens of y, including its end
     lp(n) = ((5 + n) / 6)^α                penalty="gnmt": Y. Wu et al., Google's neural machine translation system,
                                            2016 <https://arxiv.org/abs/1609.08144>, equation 14, without coverage
-    lp(n) = n^α                            penalty="length": as transformers has it by length_penalty
+    lp(n) = n^α                            penalty="length": length_penalty in transformers
 
-Log probabilities only fall as a sequence grows, so that α = 0 prefers short ones; α > 0 makes up for it.
+Log probabilities decrease as a sequence grows, so α = 0 prefers short sequences. α > 0 compensates for this.
 
-At each step the 2B likeliest continuations of all B beginnings are looked at, by log p alone. Those of the first B that
-end become answers; the first B that do not end go on. A search is over when it has B answers and its likeliest
-beginning, had it ended at once, would score no better than the worst of them. This is the search of transformers'
-`generate(num_beams=B, early_stopping=False)`, whose sequences and scores it gives. It is no proof that nothing better
-would follow: with α > 0 a longer answer could, and a beam can lose what greedy search keeps. A beam as wide as there
-are sequences loses nothing.
+At each step the 2B likeliest continuations of all B prefixes are considered, by log p alone. Of the first B, those that
+end become answers. The first B that do not end are continued. A search ends when it has B answers and its likeliest
+prefix, if it ended now, would score no better than the worst of them. This is the search of transformers'
+`generate(num_beams=B, early_stopping=False)`, with the same sequences and scores. It does not guarantee the best
+answer: with α > 0 a longer answer could be better, and a beam can lose what greedy search finds. A beam as wide as the
+number of possible sequences loses nothing.
 """
 
 from __future__ import annotations
@@ -42,14 +40,14 @@ PENALTIES: dict[str, Callable[[float, float], float]] = {
 
 
 class Selectable(Protocol):
-    """A state that knows its examples, as `nn.kv_cache.Cache` does."""
+    """Protocol of a state with examples that can be selected, such as `nn.kv_cache.Cache`."""
 
     def select(self, rows: Tensor) -> Any:
-        """That of the examples `rows`, in their order, as often as they are named."""
+        """Return the state of the examples `rows`, in their order; an index may occur several times."""
         ...
 
 
-State = tuple[Tensor, ...] | Selectable  # tensors with N first, or what can select
+State = tuple[Tensor, ...] | Selectable  # tensors with N first, or an object with `select`
 Step = Callable[[Tensor, State], tuple[Tensor, State]]
 
 
@@ -64,17 +62,16 @@ def decode(
     *,
     penalty: str = "gnmt",
 ) -> Tensor:
-    """What the model answers to each source: ids (N, L) without `end`, NONE after it.
+    """Decode the model's answer to each source: ids (N, L) without `end`, padded with NONE.
 
-    `source` (N, …) and its `mask` (N, T) are what `model.begin` takes; of images there is no mask. What
-    `model.step(token, state)` gives are the logits of the next token. With one beam the likeliest next token is taken
-    each time (greedy); with more the answer is the best that a beam found. Padding is never said, nor is `begin`,
-    unless it is `end` too; their probability is not handed to the others.
+    `source` (N, …) and its `mask` (N, T) are the arguments of `model.begin`; images have no mask. `model.step(token,
+    state)` returns the logits of the next token. One beam is greedy search, more are beam search. Padding is never
+    generated, nor is `begin`, unless it is `end` too; their probability is not redistributed.
 
-    An answer that does not end is cut off after `longest` tokens, its end among them: half as many again as the longest
-    target of training where it is None, or as many as the model reads at most. The model runs in evaluation mode and is
-    left in the mode that it was in. Raises SettingError for beams or lengths below 1, α below 0, or a penalty that does
-    not exist, and ModelError for outputs that are no numbers.
+    An answer that does not end is cut off after `longest` tokens, including its end. The default is 1.5 times the
+    longest target of training, limited by the model's context. The model runs in evaluation mode and returns to its
+    previous mode. Raises SettingError for beams or lengths below 1, α below 0 or an unknown penalty, and ModelError for
+    outputs that are not finite.
     """
     return decode_scored(model, source, mask, target, longest, num_beams, length_penalty, penalty=penalty)[0]
 
@@ -91,7 +88,7 @@ def decode_scored(
     *,
     penalty: str = "gnmt",
 ) -> tuple[Tensor, Tensor]:
-    """The same, and the score of each answer, (N,) float64."""
+    """Decode as `decode`, and return the score of each answer too, (N,) float64."""
     require(num_beams >= 1, "num_beams", num_beams, "at least 1", SettingError)
     fine = math.isfinite(length_penalty) and length_penalty >= 0
     require(fine, "length_penalty", length_penalty, "at least 0", SettingError)
@@ -127,7 +124,7 @@ def decode_likely(
     num_beams: int = 1,
     length_penalty: float = 0.6,
 ) -> tuple[Tensor, Tensor]:
-    """The same, of the usual length, and log p of each answer, its end among its tokens, (N,) float64."""
+    """Decode with the default length, and return log p of each answer too, including its end, (N,) float64."""
     longest = _usual_length(model, target)
     found, scores = decode_scored(model, source, mask, target, longest, num_beams, length_penalty)
     said = ((found != NONE).sum(1) + 1).clamp(max=longest).tolist()
@@ -145,12 +142,11 @@ def sample(
     generator: Generators = None,
     **settings: Unpack[Settings],
 ) -> Tensor:
-    """An answer to each source whose every token is drawn from those that the model holds possible: ids (N, L) without
-    `end`, NONE after it.
+    """Sample an answer to each source: ids (N, L) without `end`, padded with NONE.
 
-    As `decode`, but for `settings`, those of `sampling.Sampling`; the repetition penalty counts what was said so far.
-    Padding is never drawn, nor is `begin`, unless it is `end` too: their probability is handed to the others. One
-    `generator` draws for all rows; of several, one a row, each row is the same whatever the batch it stands in.
+    The arguments are those of `decode`; `settings` are those of `sampling.Sampling`. The repetition penalty counts the
+    answer so far. Padding is never sampled, nor is `begin`, unless it is `end` too; their probability is redistributed.
+    One `generator` is shared by all rows. With one generator per row, a row does not depend on the rest of the batch.
     """
     sampling = Sampling(**settings)
     longest = _usual_length(model, target) if longest is None else longest
@@ -182,14 +178,14 @@ def sample(
 
 
 def _usual_length(model: nn.Module, target: Tokens) -> int:
-    """The most tokens of an answer where nobody says it."""
+    """Return the default maximum length of an answer."""
     longest = target.longest + target.longest // 2
     context = getattr(getattr(model, "config", None), "context_length", None)
     return min(longest, context) if isinstance(context, int) and context > 0 else longest
 
 
 def _greedy(step: Step, state: State, token: Tensor, target: Tokens, penalties: list[float]) -> tuple[Tensor, Tensor]:
-    """The likeliest token each time: ids (N, longest) and scores (N,)."""
+    """Take the likeliest token at each step: ids (N, longest) and scores (N,)."""
     n, device = len(token), token.device
     found = torch.full((n, len(penalties)), NONE, device=device)
     scores = torch.zeros(n, dtype=torch.float64, device=device)
@@ -211,21 +207,21 @@ def _greedy(step: Step, state: State, token: Tensor, target: Tokens, penalties: 
 def _beam(
     step: Step, state: State, token: Tensor, target: Tokens, penalties: list[float], num_beams: int
 ) -> tuple[Tensor, Tensor]:
-    """The best answer of a beam: ids (N, longest) and scores (N,). `token` (N,) is what all begin with."""
+    """Return the best answer of a beam search: ids (N, longest) and scores (N,). `token` (N,) is the first input."""
     n, device = len(token), token.device
-    first = torch.arange(n, device=device)[:, None]  # (N, 1), the row of each example's first beginning
-    running = torch.full((n, 1, len(penalties)), NONE, device=device)  # the beginnings: one, then B
+    first = torch.arange(n, device=device)[:, None]  # (N, 1), the row of each example's first prefix
+    running = torch.full((n, 1, len(penalties)), NONE, device=device)  # the prefixes: one, then B
     total = torch.zeros(n, 1, dtype=torch.float64, device=device)  # their log p
     answers = torch.full((n, num_beams, len(penalties)), NONE, device=device)  # best first
     scores = torch.full((n, num_beams), -math.inf, dtype=torch.float64, device=device)
     closed = torch.zeros(n, 1, dtype=torch.bool, device=device)
     for i, lp in enumerate(penalties):
         logits, state = _logits(step, token, state)
-        # The 2B likeliest continuations of all beginnings are among the 2B likeliest of each.
+        # The 2B likeliest continuations of all prefixes are among the 2B likeliest of each.
         log_p, tokens = _likeliest(logits, 2 * num_beams, target)
         width = log_p.shape[1]
-        sums = total[:, :, None] + log_p.view(n, -1, width)  # (N, beginnings, width)
-        # What the model says after a beginning that cannot be is nothing, not even a number.
+        sums = total[:, :, None] + log_p.view(n, -1, width)  # (N, prefixes, width)
+        # The model's outputs after an impossible prefix are undefined, possibly NaN.
         sums = sums.masked_fill(total[:, :, None] == -math.inf, -math.inf).flatten(1)
         sums, chosen = sums.topk(min(2 * num_beams, sums.shape[1]), 1)  # (N, 2B), the likeliest first
         parent = chosen // width
@@ -253,21 +249,23 @@ def _beam(
 
 
 def _logits(step: Step, token: Tensor, state: State) -> tuple[Tensor, State]:
-    """Of each next token, (N, V), in at least 32 bits, and the state after `token` (N,)."""
+    """Return the logits of each next token, (N, V), in at least 32 bits, and the state after `token` (N,)."""
     logits, state = step(token, state)
     return logits if logits.dtype == torch.float64 else logits.float(), state
 
 
 def _forbidden(target: Tokens) -> list[int]:
-    """The tokens that are never said."""
+    """Return the tokens that are never generated."""
     return sorted({target.padding, target.begin} - {target.end})
 
 
 def _likeliest(logits: Tensor, count: int, target: Tokens) -> tuple[Tensor, Tensor]:
-    """log p, float64, and ids of the `count` likeliest tokens of each row of logits (N, V), or of all that may be said:
-    each (N, at most count), the likeliest first."""
+    """Return log p, float64, and ids of the `count` likeliest allowed tokens of each row of logits (N, V).
+
+    Both are (N, at most count), the likeliest first.
+    """
     forbidden = _forbidden(target)
-    # So many more that the forbidden ones take no places. That is faster than a copy of all logits without them.
+    # Take more tokens to leave room for forbidden ones, which is faster than a copy of all logits without them.
     best, tokens = logits.topk(min(count + len(forbidden), logits.shape[1]), 1)
     log_p = (best - logits.logsumexp(1, keepdim=True)).double()
     for token in forbidden:
@@ -277,7 +275,7 @@ def _likeliest(logits: Tensor, count: int, target: Tokens) -> tuple[Tensor, Tens
 
 
 def _selected(state: State, rows: Tensor, before: int) -> State:
-    """The state of the examples `rows` of the `before` that there are; itself where they are all, in their order."""
+    """Return the state of the examples `rows` of `before` examples; the state itself if these are all, in order."""
     if len(rows) == before and torch.equal(rows, torch.arange(before, device=rows.device)):
         return state
     if isinstance(state, tuple):

@@ -1,4 +1,4 @@
-"""Text from tokens as they come: whole characters alone, and nothing that a stop string could still take back."""
+"""Streaming text: whole characters only, and no text that may belong to a stop string."""
 
 from __future__ import annotations
 
@@ -9,33 +9,39 @@ from torch import Tensor
 from ..core.errors import SettingError
 from .text import NONE
 
-BROKEN = "\ufffd"  # what bytes give that are no whole character yet
-CHARACTER = 4  # bytes, and so tokens, of a character at most
-BEFORE = 8  # tokens of the prompt that what comes after it is written out with
+BROKEN = "\ufffd"  # result of decoding an incomplete character
+CHARACTER = 4  # largest number of bytes, and thus tokens, of a character
+BEFORE = 8  # tokens of the prompt that are decoded together with the tokens after it
 
 Decode = Callable[[Sequence[int]], str]
 
 
 class Pieces:
-    """The text that goes on after some tokens, a piece for each new one."""
+    """The text after some tokens, one piece for each new token."""
 
     def __init__(self, decode: Decode, before: Sequence[int] = (), stop: Sequence[str] = ()) -> None:
-        """`decode` gives the text of token ids; `before` are those that the text goes on after.
+        """Create an empty text.
 
-        The text ends before the first of the strings `stop` in it: that which is complete first, and of those that end
-        at the same place the longest. Raises SettingError for one without a character.
+        Args:
+            decode: Returns the text of token ids.
+            before: Token ids before the text.
+            stop: Stop strings. The text ends before the one that is complete first; of several that end at the same
+                position, before the longest.
+
+        Raises:
+            SettingError: If a stop string is empty.
         """
         if not all(stop):
             raise SettingError("stop='' cannot be: the text would end before it begins. Give at least one character.")
         self.decode, self.stop = decode, list(stop)
-        self.over = False  # whether a stop string came
+        self.over = False  # whether a stop string was found
         self._shown = self._ids = list(before[-BEFORE:])
-        self._held = ""  # what could be the beginning of a stop string
+        self._held = ""  # text that could begin a stop string
 
     def add(self, token: int) -> str:
-        """What the token adds to the text, as far as it is certain; nothing once the text is over.
+        """Return the text that the token adds, if it is certain; "" once the text is over.
 
-        Few tokens are turned into text at a time: those since the last piece, and the piece before for what stands
+        Only few tokens are decoded at a time: those since the last piece, and the piece before for the characters
         between them.
         """
         if self.over:
@@ -48,7 +54,7 @@ class Pieces:
         return self._certain(now[len(known) :])
 
     def rest(self) -> str:
-        """What was held back, once no more tokens come."""
+        """Return the withheld text, after the last token."""
         if self.over:
             return ""
         piece = ""
@@ -59,7 +65,7 @@ class Pieces:
         return piece
 
     def _certain(self, piece: str) -> str:
-        """What can be shown of the text with this piece at its end."""
+        """Append a piece and return the text that can be shown."""
         text = self._held + piece
         found = [(text.find(stop) + len(stop), text.find(stop)) for stop in self.stop if stop in text]
         if found:
@@ -71,7 +77,7 @@ class Pieces:
 
 
 def as_text(drawn: Iterable[int], pieces: Pieces) -> Iterator[str]:
-    """The text of tokens as they are drawn, up to a stop string or to a token that is NONE."""
+    """Yield the text of tokens during generation, up to a stop string or to NONE."""
     for token in drawn:
         if token == NONE or pieces.over:
             break
@@ -82,7 +88,7 @@ def as_text(drawn: Iterable[int], pieces: Pieces) -> Iterator[str]:
 
 
 def as_texts(drawn: Iterable[Tensor], rows: Sequence[Pieces]) -> list[str]:
-    """The same of several rows at once, of tokens (N,): their texts. No token is asked for once all are over."""
+    """Return the texts of several rows from tokens (N,), and stop once all rows are over."""
     texts = [""] * len(rows)
     ended = [False] * len(rows)
     for tokens in drawn:

@@ -1,20 +1,20 @@
-"""Text out of a language model, token by token, each from all those before it.
+"""Text generation with a language model, token by token.
 
-What was read is not read again, where the model can help it:
+Tokens are not processed again, where the model supports it:
 
-- `extend(tokens, mask, cache) -> (logits (N, V), cache)`: the prompt is read once, in pieces, then each token alone;
-  the cache keeps keys and values in memory that was taken at the start;
+- `extend(tokens, mask, cache) -> (logits (N, V), cache)`: the prompt is processed once, in pieces, then one token at a
+  time; the cache stores keys and values in preallocated memory;
 - `advance(tokens, mask, state) -> (outputs (N, T, V), state)`: the same with the state of a recurrent network;
-- a model with neither reads everything anew for each token.
+- a model with neither processes the whole text for each token.
 
-All three give the same tokens, but for the rounding of the model's own sums.
+All three give the same tokens, up to rounding.
 
-A model with `config.context_length` reads at most so many tokens. When a text outgrows it, the window slides: the last
-half of the context, the newest token in it, is read anew, and from there on token by token. Half, so that this is rare;
-the text at a place depends on nothing but the prompt, the seed and the settings.
+A model with `config.context_length` processes at most that many tokens. When a text becomes longer, the window slides:
+the last half of the context, including the newest token, is processed again, and then one token at a time. With half
+the context this is rare. The text depends only on the prompt, the seed and the settings.
 
-Prompts of one batch may differ in length: a mask (N, T) says what is real, wherever padding stands. Each row is what it
-would be alone.
+Prompts of a batch may differ in length. A mask (N, T) marks the real tokens, wherever padding is. Each row gives the
+same result as alone.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from ..nn.decode_fast_path import Unrolled
 from ..nn.masks import real_places
 from .sampling import Sampling, Settings, draw, uniform
 
-PIECE = 512  # tokens of a prompt that are read at a time: what is computed of all its tokens can be much
-NEVER = (0, 1)  # tokens that are never written: padding, and the one that stands for all unknown ones
-NONE = -1  # stands for the tokens of a row that has ended
-BLOCK = 64  # steps whose random numbers are drawn at once
+PIECE = 512  # tokens of a prompt that are processed at a time, to limit memory
+NEVER = (0, 1)  # tokens that are never generated: padding and the unknown token
+NONE = -1  # in place of tokens after the end of a row
+BLOCK = 64  # number of steps whose random numbers are drawn at once
 
 Generators = torch.Generator | Sequence[torch.Generator] | None
 
@@ -54,18 +54,28 @@ def generate(
     window: bool = False,
     **settings: Unpack[Settings],
 ) -> Tensor:
-    """`count` tokens that go on where each row of `prompt` (N, T) ends: (N, count) int64.
+    """Generate `count` tokens after each prompt.
 
-    `mask` (N, T) is True where a token is real. How each is drawn is said by `settings`, those of
-    `sampling.Sampling`; the repetition penalty counts the prompt's tokens. Tokens of `never` are not drawn; one of
-    `ends` ends its row, where NONE stands from there on, and the result is shorter where all rows have ended. Unless
-    they are given, nothing ends a row, and padding and the unknown token, 0 and 1, are never drawn; of a model from a
-    Hugging Face folder the ends are those that the folder names, and every token can be drawn.
+    Args:
+        model: A language model. It returns to its previous mode.
+        prompt: Token ids, shape (N, T).
+        count: Number of tokens.
+        mask: True for real tokens, shape (N, T).
+        generator: One generator for all rows, or one per row; then a row does not depend on the rest of the batch.
+        never: Tokens that are never generated. Default: padding and the unknown token, 0 and 1; none for a model from a
+            Hugging Face folder.
+        ends: Tokens that end a row, which is NONE from there on. Default: none; for a model from a Hugging Face folder,
+            those that the folder names.
+        window: Whether to use the last tokens of a prompt that is longer than the model's context.
+        settings: Fields of `sampling.Sampling`. The repetition penalty counts the prompt's tokens.
 
-    One `generator` draws for all rows; of several, one a row, each row is the same whatever the batch it stands in. The
-    model is left in the mode that it was in. Raises ModelError for a prompt that is empty, has a token outside the
-    vocabulary, or is longer than the model's context; with `window` the last tokens of a longer one are read. Raises
-    ModelError for outputs that are not finite, and SettingError for bad settings.
+    Returns:
+        Token ids, shape (N, count), int64; shorter if all rows have ended.
+
+    Raises:
+        ModelError: If the prompt is empty, has a token outside the vocabulary, or is longer than the model's context
+            without `window`, or if outputs are not finite.
+        SettingError: If a setting is invalid.
     """
     tokens = stream(
         model, prompt, count, mask=mask, generator=generator, never=never, ends=ends, window=window, **settings
@@ -86,7 +96,26 @@ def stream(
     window: bool = False,
     **settings: Unpack[Settings],
 ) -> Iterator[Tensor]:
-    """The same, one token of each row at a time, (N,), as soon as it is drawn. Raises as `generate` does."""
+    """Generate tokens as `generate` does, and yield each token immediately.
+
+    Args:
+        model: A language model. It returns to its previous mode after each token.
+        prompt: Token ids, shape (N, T).
+        count: Number of tokens.
+        mask: True for real tokens, shape (N, T).
+        generator: One generator for all rows, or one per row.
+        never: Tokens that are never generated.
+        ends: Tokens that end a row.
+        window: Whether to use the last tokens of a prompt that is longer than the model's context.
+        settings: Fields of `sampling.Sampling`.
+
+    Returns:
+        An iterator of one token per row, shape (N,).
+
+    Raises:
+        ModelError: As in `generate`.
+        SettingError: If a setting is invalid.
+    """
     sampling, origin = Sampling(**settings), origin_of(model)
     if never is None:
         never = () if origin else NEVER
@@ -122,7 +151,7 @@ def _stream(
         with _answering(modules, lean):
             logits = reader.read(token)  # (N, V)
             logits = logits if logits.dtype == torch.float64 else logits.float()
-            if forbidden is None:  # now the vocabulary is known
+            if forbidden is None:  # the size of the vocabulary is known now
                 forbidden = logits.new_zeros(logits.shape[1])
                 forbidden[never] = -torch.inf
                 closing = torch.tensor(ends, dtype=torch.int64, device=logits.device)
@@ -145,8 +174,19 @@ def _stream(
 
 
 def generators_of(generator: Generators, rows: int, sampling: Sampling) -> list[torch.Generator | None]:
-    """One generator for all rows or one for each; none where nothing is drawn. Raises SettingError for another number
-    of them."""
+    """Return the generators as a list: one for all rows or one per row; empty for greedy decoding.
+
+    Args:
+        generator: A generator, a sequence of them, or None.
+        rows: Number of rows.
+        sampling: The sampling settings.
+
+    Returns:
+        The generators.
+
+    Raises:
+        SettingError: If their number is neither 1 nor `rows`.
+    """
     found: list[torch.Generator | None] = [*generator] if isinstance(generator, Sequence) else [generator]
     if len(found) not in (1, rows):
         raise SettingError(f"{len(found)} generators for {rows} rows cannot be: give one, or one a row.")
@@ -154,14 +194,23 @@ def generators_of(generator: Generators, rows: int, sampling: Sampling) -> list[
 
 
 def random_numbers(generators: list[torch.Generator | None], rows: int, device: torch.device) -> Tensor:
-    """Random numbers for the next steps, (BLOCK, N)."""
+    """Draw the random numbers of the next steps.
+
+    Args:
+        generators: One generator for all rows, or one per row.
+        rows: Number of rows N.
+        device: Device of the result.
+
+    Returns:
+        Numbers in [0, 1), shape (BLOCK, N), float64.
+    """
     if len(generators) == 1:
         return uniform(BLOCK * rows, generators[0], device).view(BLOCK, rows)
     return torch.stack([uniform(BLOCK, g, device) for g in generators], dim=1)
 
 
 class _History:
-    """The tokens of each row so far, and where the window begins that the model reads of them."""
+    """The tokens of each row so far, and the start of the model's window."""
 
     def __init__(self, prompts: list[Tensor], context: int | None) -> None:
         self.prompts = prompts
@@ -170,7 +219,9 @@ class _History:
         self.starts = [max(0, len(row) - context) if context else 0 for row in prompts]
 
     def windows(self) -> tuple[Tensor, Tensor | None]:
-        """What the model reads of each row: (N, T), padding after, and the mask; None where all is real."""
+        """Return the model's input of each row: tokens (N, T), padded on the right, and the mask; None without
+        padding.
+        """
         drawn = torch.stack(self.drawn, dim=1) if self.drawn else None  # (N, tokens)
         found = []
         for i, prompt in enumerate(self.prompts):
@@ -186,7 +237,7 @@ class _History:
         return tokens, torch.arange(longest, device=tokens.device) < lengths[:, None]
 
     def written(self, logits: Tensor) -> Tensor:
-        """Which tokens of the vocabulary stand in each prompt, (N, V) as the logits are."""
+        """Return which tokens of the vocabulary occur in each prompt, (N, V)."""
         found = torch.zeros_like(logits, dtype=torch.bool)
         for row, prompt in zip(found, self.prompts):
             row[prompt] = True
@@ -194,26 +245,26 @@ class _History:
 
 
 class _Reader(Protocol):
-    """How a model is asked for what comes next."""
+    """Protocol of the ways in which a model computes the next logits."""
 
     history: _History
 
     def __init__(self, model: Any, history: _History) -> None: ...
 
     def read(self, token: Tensor | None) -> Tensor:
-        """Logits (N, V) after the prompt, or after the `token` (N,) that was drawn last."""
+        """Return the logits (N, V) after the prompt, or after the last sampled `token` (N,)."""
         ...
 
 
 class _Cached:
-    """A model that extends a cache."""
+    """A reader for a model with a key-value cache."""
 
     def __init__(self, model: Any, history: _History) -> None:
         self.model, self.history, self.cache = model, history, None
-        self.width = 0  # tokens that the cache holds of each row, padding among them
+        self.width = 0  # tokens of each row in the cache, including padding
 
     def read(self, token: Tensor | None) -> Tensor:
-        """Logits (N, V)."""
+        """Return the logits (N, V)."""
         if token is not None:
             self.history.drawn.append(token)
             self.width += 1
@@ -228,26 +279,26 @@ class _Cached:
             piece = tokens[:, begin : begin + PIECE]
             real = None if mask is None else mask[:, begin : begin + PIECE]
             found, self.cache = self.model.extend(piece, real, self.cache)
-            # A row that has ended before this piece was answered in an earlier one.
+            # The logits of a row that ended before this piece come from an earlier piece.
             logits = found if logits is None or real is None else torch.where(real.any(1, keepdim=True), found, logits)
         assert logits is not None
         return logits
 
 
 class _Carried:
-    """A recurrent model, which carries a state."""
+    """A reader for a recurrent model with a state."""
 
     def __init__(self, model: Any, history: _History) -> None:
         self.model, self.history, self.state = model, history, None
 
     def read(self, token: Tensor | None) -> Tensor:
-        """Logits (N, V)."""
+        """Return the logits (N, V)."""
         outputs: Tensor
         if token is not None:
             outputs, self.state = self.model.advance(token[:, None], None, self.state)
             return outputs[:, -1]
         tokens, mask = self.history.windows()
-        # Up to the last token of the shortest row all is real. The rest is one piece, in which every row has a token.
+        # There is no padding up to the last token of the shortest row. The rest is one piece with a token of every row.
         common = tokens.shape[1] if mask is None else int(mask.sum(1).min()) - 1
         for piece in torch.split(tokens[:, :common], PIECE, dim=1) if common else ():
             outputs, self.state = self.model.advance(piece, None, self.state)
@@ -258,13 +309,13 @@ class _Carried:
 
 
 class _Anew:
-    """A model that reads everything anew."""
+    """A reader for a model that processes the whole text for each token."""
 
     def __init__(self, model: Any, history: _History) -> None:
         self.model, self.history = model, history
 
     def read(self, token: Tensor | None) -> Tensor:
-        """Logits (N, V)."""
+        """Return the logits (N, V)."""
         if token is not None:
             self.history.drawn.append(token)
         tokens, mask = self.history.windows()
@@ -273,19 +324,19 @@ class _Anew:
 
 
 def _reader(model: nn.Module) -> type[_Reader]:
-    """The way of asking that suits the model best."""
+    """Return the most efficient reader that the model supports."""
     if isinstance(model, Extends):
         return _Cached
     return _Carried if isinstance(model, Advances) else _Anew
 
 
 def _last(outputs: Tensor, mask: Tensor) -> Tensor:
-    """The outputs (N, T, V) at the last real token of each row, (N, V)."""
+    """Return the outputs (N, T, V) at the last real token of each row, (N, V)."""
     return outputs[torch.arange(len(outputs), device=outputs.device), mask.sum(1) - 1]
 
 
 def _prompts(prompt: Tensor, mask: Tensor | None) -> list[Tensor]:
-    """The real tokens of each prompt. Raises ModelError where there is none."""
+    """Return the real tokens of each prompt. Raises ModelError for an empty one."""
     if prompt.ndim != 2 or not prompt.numel():
         raise ModelError(f"A prompt has the shape (N, T) with at least one token, not {tuple(prompt.shape)}.")
     if mask is None:
@@ -298,7 +349,7 @@ def _prompts(prompt: Tensor, mask: Tensor | None) -> list[Tensor]:
 
 
 def _reject_unknown(model: nn.Module, prompts: list[Tensor]) -> None:
-    """Raise ModelError where a token is none of the model's."""
+    """Raise ModelError if a token is not in the model's vocabulary."""
     size = getattr(getattr(model, "config", None), "vocab_size", None)
     if not isinstance(size, int):
         return
@@ -312,7 +363,14 @@ def _reject_unknown(model: nn.Module, prompts: list[Tensor]) -> None:
 
 
 def context_of(model: nn.Module) -> int | None:
-    """The most tokens that the model can read at once; None where there is no end."""
+    """Return the model's context length.
+
+    Args:
+        model: A language model.
+
+    Returns:
+        The largest number of tokens that the model processes at once, or None without a limit.
+    """
     if _reader(model) is _Carried:
         return None
     config = getattr(model, "config", None)
@@ -325,9 +383,9 @@ def context_of(model: nn.Module) -> int | None:
 
 @contextmanager
 def _answering(modules: list[nn.Module], lean: Unrolled) -> Iterator[None]:
-    """The model in evaluation mode without gradients, each of its modules then in the mode that it was in.
+    """Switch the model to evaluation mode without gradients; afterwards each module returns to its own mode.
 
-    Around a single token, not around the loop: who asks for tokens one by one has the model to himself in between.
+    This applies to a single token and not to the whole loop, so that the caller can use the model between tokens.
     """
     training = [module for module in modules if module.training]
     for module in training:

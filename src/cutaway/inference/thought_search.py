@@ -1,15 +1,15 @@
-"""Search over thoughts: chains of steps, many chains, and trees of which the best branches are kept.
+"""Search over thoughts: chains of steps, several chains, and trees with pruned branches.
 
-- a chain, greedy or drawn: J. Wei et al., Chain-of-thought prompting, 2022 <https://arxiv.org/abs/2201.11903>;
-- self-consistency, the answer that most of k chains give: X. Wang et al., 2022 <https://arxiv.org/abs/2203.11171>;
-- the best of k chains, by their likelihood or by who can verify them;
-- a tree, breadth first: of the states that are proposed at each depth the b with the largest values are kept; or depth
-  first, going back where a value falls below a threshold: S. Yao et al., Tree of thoughts, 2023
+- a chain, greedy or sampled: J. Wei et al., Chain-of-thought prompting, 2022 <https://arxiv.org/abs/2201.11903>;
+- self-consistency, the majority answer of k chains: X. Wang et al., 2022 <https://arxiv.org/abs/2203.11171>;
+- the best of k chains, by likelihood or by a verifier;
+- a tree, breadth first: of the thoughts proposed at each depth, the b with the largest values are kept; or depth first,
+  with backtracking where a value is below a threshold: S. Yao et al., Tree of thoughts, 2023
   <https://arxiv.org/abs/2305.10601>, algorithms 1 and 2.
 
-What is searched is told by three questions, those of `Thinker`: which thoughts could come next, what a thought is
-worth, and what it answers if it is the last. Anybody's own task can answer them; `thinker.py` asks a language model.
-Searches run for many problems side by side: a thinker is given the thoughts of all of them at once.
+A search needs a `Thinker` with three methods: it proposes next thoughts, values a thought, and returns the answer of a
+final thought. Users can implement it for their own tasks; `language_model_thinker.py` does so with a language model.
+Searches run for many problems in parallel: a thinker receives the thoughts of all of them at once.
 """
 
 from __future__ import annotations
@@ -26,62 +26,70 @@ CHAINS = METHODS[:5]
 
 @dataclass(eq=False)
 class Thought:
-    """A step of a solution, after all those before it."""
+    """A step of a solution, linked to the step before it."""
 
-    text: str  # of this step; of the root the question
+    text: str  # text of this step; of the root, the question
     parent: Thought | None = None
-    log_p: float = 0.0  # of this step's tokens, given all before them
-    value: float | None = None  # what it was found to be worth, where somebody asked
-    kept: bool = True  # whether it was gone on from, or is the answer
-    held: Any = field(default=None, repr=False)  # what a thinker keeps to go on from here
+    log_p: float = 0.0  # log probability of this step's tokens, given all before them
+    value: float | None = None  # its value, if it was computed
+    kept: bool = True  # whether it was continued or is the answer
+    held: Any = field(default=None, repr=False)  # state with which a thinker continues from here
 
     @property
     def depth(self) -> int:
-        """Steps since the root."""
+        """The number of steps since the root."""
         return 0 if self.parent is None else self.parent.depth + 1
 
     def path(self) -> list[Thought]:
-        """All steps from the first one on, the root left out."""
+        """Return all steps after the root, in order."""
         return [] if self.parent is None else [*self.parent.path(), self]
 
     def solution(self) -> str:
-        """The text of all steps."""
+        """Return the text of all steps."""
         return "".join(thought.text for thought in self.path())
 
     def likelihood(self) -> float:
-        """log p of all steps."""
+        """Return log p of all steps."""
         return sum(thought.log_p for thought in self.path())
 
 
 class Thinker(Protocol):
-    """The three questions of a search. Thoughts of several problems are given at once; answers are in their order."""
+    """Protocol of a thinker. Thoughts of several problems are passed at once; results are in the same order."""
 
     def propose(self, thoughts: Sequence[Thought], count: int, whole: bool = False) -> list[list[Thought]]:
-        """Different thoughts that could come next, out of `count` tries for each; with `whole` not the next step but
-        all that are missing."""
+        """Propose distinct next thoughts.
+
+        Args:
+            thoughts: The thoughts to continue.
+            count: Number of tries for each.
+            whole: Whether to propose all missing steps instead of the next one.
+
+        Returns:
+            The proposals after each thought.
+        """
         ...
 
     def value(self, thoughts: Sequence[Thought]) -> list[float]:
-        """What each is worth: larger leads likelier to a solution."""
+        """Return the value of each thought: larger values lead to a solution more likely."""
         ...
 
     def finish(self, thought: Thought) -> str | None:
-        """The answer, where this thought is the last; None where steps are missing."""
+        """Return the answer if this thought is the last, or None if steps are missing."""
         ...
 
 
 @dataclass(frozen=True)
 class Method:
-    """How a solution is looked for. Raises SettingError, by name, for what cannot be."""
+    """Settings of a search. Raises SettingError, with the name of the setting, for invalid values."""
 
     method: str = "greedy"
-    form: str | None = None  # how solutions are written, where a run learned several; the first of them unless given
-    samples: int = 1  # chains of each problem
-    breadth: int = 5  # thoughts that are kept at each depth of a tree
-    proposals: int = 8  # tries for thoughts after each
-    depth: int = 3  # steps of a tree
-    threshold: float = 0.1  # depth first: a thought of less value is not gone on from
-    budget: int = 100  # depth first: thoughts that are gone on from, at most
+    form: str | None = None  # form of solutions, where a run learned several; the first by default
+    samples: int = 1  # chains per problem
+    breadth: int = 5  # thoughts kept at each depth of a tree
+    proposals: int = 8  # tries after each thought
+    depth: int = 3  # depth of a tree, in steps
+    threshold: float = 0.1  # depth first: a thought with a smaller value is not continued
+    budget: int = 100  # depth first: largest number of thoughts that are continued
     temperature: float = 0.7
     seed: int = 0
 
@@ -98,15 +106,15 @@ GREEDY = Method()
 
 @dataclass(frozen=True)
 class Found:
-    """What came of a search for one problem."""
+    """The result of a search for one problem."""
 
     root: Thought
-    best: Thought | None  # the last thought of the solution; None where no solution was finished
-    thoughts: list[Thought]  # all that were proposed, in their order
+    best: Thought | None  # the last thought of the solution; None without a finished solution
+    thoughts: list[Thought]  # all proposed thoughts, in order
 
     @property
     def solution(self) -> str:
-        """The text of all steps; nothing where no solution was finished."""
+        """The text of all steps; "" without a finished solution."""
         return self.best.solution() if self.best is not None else ""
 
 
@@ -116,18 +124,42 @@ def search(
     method: Method,
     verify: Callable[[Thought], bool] | None = None,
 ) -> list[Found]:
-    """Look for a solution of each problem. `verify` tells whether a finished chain is right, for method=verifier."""
+    """Search for a solution of each problem.
+
+    Args:
+        thinker: Proposes and values thoughts.
+        roots: The problems.
+        method: The settings of the search.
+        verify: Returns whether a finished chain is correct, for method=verifier.
+
+    Returns:
+        The result for each problem.
+
+    Raises:
+        SettingError: If method=verifier has no `verify`.
+    """
     if method.method == "tree":
         return breadth_first(thinker, roots, method.breadth, method.proposals, method.depth)
     if method.method == "depth-first":
         return depth_first(thinker, roots, method.proposals, method.depth, method.threshold, method.budget)
     count = 1 if method.method in ("greedy", "sample") else method.samples
     chains = thinker.propose(roots, count, whole=True)
-    return [_chosen(thinker, root, own, method.method, verify) for root, own in zip(roots, chains)]
+    return [_choose_chain(thinker, root, own, method.method, verify) for root, own in zip(roots, chains)]
 
 
 def breadth_first(thinker: Thinker, roots: Sequence[Thought], breadth: int, proposals: int, depth: int) -> list[Found]:
-    """Keep the `breadth` best thoughts of each depth; the best of the last depth is the answer."""
+    """Keep the `breadth` best thoughts at each depth; the best of the last depth is the answer.
+
+    Args:
+        thinker: Proposes and values thoughts.
+        roots: The problems.
+        breadth: Thoughts kept at each depth.
+        proposals: Tries after each thought.
+        depth: Number of steps.
+
+    Returns:
+        The result for each problem.
+    """
     kept: list[list[Thought]] = [[root] for root in roots]
     seen: list[list[Thought]] = [[] for _ in roots]
     for _ in range(depth):
@@ -146,8 +178,21 @@ def breadth_first(thinker: Thinker, roots: Sequence[Thought], breadth: int, prop
 def depth_first(
     thinker: Thinker, roots: Sequence[Thought], proposals: int, depth: int, threshold: float, budget: int
 ) -> list[Found]:
-    """Follow the best thought, and go back where none after it is worth `threshold`; a finished thought that is worth
-    it is the answer. At most `budget` thoughts are gone on from."""
+    """Follow the best thought, and backtrack where no next thought has a value of at least `threshold`.
+
+    The first finished thought with at least that value is the answer.
+
+    Args:
+        thinker: Proposes and values thoughts.
+        roots: The problems.
+        proposals: Tries after each thought.
+        depth: Largest number of steps.
+        threshold: Smallest value of a thought that is continued.
+        budget: Largest number of thoughts that are continued.
+
+    Returns:
+        The result for each problem.
+    """
     stacks: list[list[Thought]] = [[root] for root in roots]
     found: list[Thought | None] = [None] * len(roots)
     seen: list[list[Thought]] = [[] for _ in roots]
@@ -168,11 +213,13 @@ def depth_first(
     return [Found(root, best, own) for root, best, own in zip(roots, found, seen)]
 
 
-def _chosen(
+def _choose_chain(
     thinker: Thinker, root: Thought, chains: list[Thought], method: str, verify: Callable[[Thought], bool] | None
 ) -> Found:
-    """One of several chains: by the majority of answers, by likelihood, or the first that is verified. Chains that were
-    drawn several times are one thought, whose `held` counts them."""
+    """Choose a chain: by majority of answers, by likelihood, or the first that is verified.
+
+    A chain that was sampled several times is one thought, with the count in its `held`.
+    """
     finished = [t for t in chains if thinker.finish(t) is not None]
     best = max(finished, key=Thought.likelihood, default=None)
     if method == "consistency" and finished:
@@ -192,7 +239,7 @@ def _chosen(
 
 
 def _proposed(thinker: Thinker, groups: list[list[Thought]], count: int) -> list[list[Thought]]:
-    """What is proposed after the thoughts of each problem, with its value: all problems are asked about at once."""
+    """Return proposals with their values after the thoughts of each problem, in one call for all problems."""
     proposed = iter(thinker.propose([t for own in groups for t in own], count))
     found = [[t for _ in own for t in next(proposed)] for own in groups]
     new = [t for own in found for t in own]

@@ -1,4 +1,4 @@
-"""What can be seen inside a model: its layers, what they cost and see, and the maps between them."""
+"""Inspection of a model's internals: layers, costs, receptive fields, feature maps, attributions and interventions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _FROM:  # torch is imported when it is asked for
+    if name in _FROM:  # torch is imported lazily
         return getattr(import_module(f".{_FROM[name]}", __package__), name)
     raise AttributeError(f"module 'cutaway.inspect' has no attribute {name!r}")
 

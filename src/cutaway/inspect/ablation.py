@@ -1,13 +1,13 @@
-"""What depends on which part of a model: parts taken out one by one, or carried over from another input.
+"""Ablation and activation patching: the effect of single parts of a model.
 
-    ablate   a part is zeroed, or changed otherwise, and the outputs, or a metric of them, compared with what they were
-    patch    a part of one computation, the clean one, is put into another, the corrupted one:
+    ablate   a part is zeroed, or changed otherwise, and the outputs, or a metric of them, are compared with before
+    patch    a part of the clean computation replaces that of the corrupted one:
 
              share = (metric(patched) − metric(corrupted)) / (metric(clean) − metric(corrupted))
 
-1 means that the part alone brings the whole difference back, 0 that it brings nothing, below 0 that it makes it larger.
-Shares of several parts need not sum to 1. (K. Meng et al., 2022, <https://arxiv.org/abs/2202.05262>; S. Heimersheim,
-N. Nanda, How to use and interpret activation patching, 2024, <https://arxiv.org/abs/2404.15255>.)
+A share of 1 means that the part alone restores the whole difference, 0 that it restores nothing, and below 0 that it
+increases the difference. Shares need not sum to 1. (K. Meng et al., 2022, <https://arxiv.org/abs/2202.05262>;
+S. Heimersheim, N. Nanda, How to use and interpret activation patching, 2024, <https://arxiv.org/abs/2404.15255>.)
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ from .interventions import Edit, Inputs, Transplant, Zero, as_tuple, intervene
 from .probes import capture
 from .sites import OVER_TIME, PARTS, heads_of
 
-Metric = Callable[[Tensor], Tensor | float]  # what the head gives, to one number
+Metric = Callable[[Tensor], Tensor | float]  # maps the head's outputs to one number
 Names = str | Sequence[str]
-Part = dict[str, Any]  # as channel=3: what a place is told by
+Part = dict[str, Any]  # keywords of a site, such as channel=3
 
 
 @dataclass(frozen=True)
 class Effect:
-    """What changes when one part is changed."""
+    """The effect of changing one part."""
 
     module: str
-    part: Part  # as {"head": 3}; empty for the whole module
-    value: float  # of the metric, with the change
-    change: float  # what the metric was without it, taken off; without a metric, how far the outputs move
+    part: Part  # such as {"head": 3}; empty for the whole module
+    value: float  # the metric with the change
+    change: float  # difference to the metric without it; without a metric, the distance of the outputs
 
 
 @dataclass(frozen=True)
 class Restored:
-    """What one part of the clean computation brings back."""
+    """The effect of one part of the clean computation."""
 
     module: str
     part: Part
-    value: float  # of the metric, in the corrupted computation with this part from the clean one
-    share: float  # of the difference between corrupted and clean
+    value: float  # the metric of the corrupted computation with this part from the clean one
+    share: float  # restored share of the difference between corrupted and clean
 
 
 def ablate(
@@ -63,14 +63,25 @@ def ablate(
     only: Sequence[Any] | None = None,
     edit: Callable[..., Edit] = Zero,
 ) -> list[Effect]:
-    """Change one part after another, and say how much that changes: the largest change first.
+    """Change one part at a time, and measure the effect.
 
-    `modules` are names or patterns of names; `by` is head, channel, unit, position, row or edge, whose numbers `only`
-    may choose from; without it each module is changed as a whole. `metric` makes one number of what the head gives;
-    without one it is the root mean square of the differences of the outputs. `edit(module, **part)` makes the change:
-    Zero unless said. It takes a run of the model for each part, in evaluation mode, which is left as it was.
+    The model runs once per part in evaluation mode, and is left unchanged.
 
-    Raises UnknownName for modules that are not there, ModelError for those that have no such parts.
+    Args:
+        model: The model.
+        inputs: The arguments of `forward`.
+        modules: Names of modules, or patterns of names.
+        by: Kind of the parts: head, channel, unit, position, row or edge. Default: each module as a whole.
+        metric: Maps the head's outputs to one number. Default: root mean square difference of the outputs.
+        only: Indices of the parts. Default: all.
+        edit: Creates the change as `edit(module, **part)`. Default: `Zero`.
+
+    Returns:
+        The effects, largest change first.
+
+    Raises:
+        UnknownName: If a module does not exist.
+        ModelError: If a module has no such parts.
     """
     given = as_tuple(inputs)
     with resting(model), torch.no_grad():
@@ -95,10 +106,23 @@ def patch(
     by: str | None = None,
     only: Sequence[Any] | None = None,
 ) -> list[Restored]:
-    """Carry one part after another over from the clean inputs' computation into the corrupted ones', and say how much
-    of the difference in the metric each brings back: the largest share first. The rest is as for `ablate`.
+    """Transfer one part at a time from the clean inputs' computation to that of the corrupted inputs.
 
-    Raises ModelError where the metric does not tell clean and corrupted inputs apart.
+    Args:
+        model: The model.
+        clean: The clean arguments of `forward`.
+        corrupted: The corrupted arguments of `forward`.
+        modules: Names of modules, or patterns of names.
+        metric: Maps the head's outputs to one number.
+        by: Kind of the parts, as for `ablate`.
+        only: Indices of the parts. Default: all.
+
+    Returns:
+        The restored share of the difference in the metric for each part, largest first.
+
+    Raises:
+        UnknownName: If a module does not exist.
+        ModelError: If the metric is equal for both inputs, or if a module has no such parts.
     """
     source, target = as_tuple(clean), as_tuple(corrupted)
     with resting(model), torch.no_grad():
@@ -127,7 +151,7 @@ def _distance(before: Tensor) -> Metric:
 def _parts(
     model: nn.Module, inputs: tuple[Tensor, ...], names: Names, by: str | None, only: Sequence[Any] | None
 ) -> list[tuple[str, Part]]:
-    """Each module and each part of it that is asked for."""
+    """Return each module with each of its selected parts."""
     if by is not None and by not in PARTS:
         raise UnknownName("part of a module", by, PARTS)
     require(by is not None or only is None, "only", only, "left out where modules are changed as a whole", SettingError)
@@ -140,7 +164,7 @@ def _parts(
     for name in wanted:
         bare, sharp, run = name.partition("#")
         fitting = [k for k in modules if fnmatchcase(k, bare)]
-        if len(fitting) > 1 and by is not None:  # of many, those that have such parts
+        if len(fitting) > 1 and by is not None:  # of several modules, those with such parts
             fitting = [k for k in fitting if _has(modules[k], by)] or fitting[:1]
         for k in fitting:
             if by is None:
@@ -153,14 +177,14 @@ def _parts(
 
 
 def _has(module: nn.Module, by: str) -> bool:
-    """Whether the module may have such parts, as far as its type tells."""
+    """Return whether the module can have such parts, judged by its type."""
     if by == "head":
         return bool(heads_of(module))
     return by != "edge" or isinstance(module, MessagePassing)
 
 
 def _numbers(model: nn.Module, inputs: tuple[Tensor, ...], name: str, module: nn.Module, by: str) -> Sequence[Any]:
-    """The numbers of the parts that a module has, with these inputs."""
+    """Return the indices of a module's parts for these inputs."""
     if by == "head":
         if not heads_of(module):
             raise ModelError(f"{name} is a {type(module).__name__}, which has no heads to choose from.")

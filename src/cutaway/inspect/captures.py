@@ -1,4 +1,4 @@
-"""What a capture holds: results by kind and by name, of the call of the model that was looked at last."""
+"""Results of a capture by kind and name, from the model's last recorded call."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from torch import Tensor
 
 from ..core.errors import SettingError, UnknownName, require
 
-Value = Tensor | Callable[[], Tensor]  # a tensor, or what makes one for who asks
+Value = Tensor | Callable[[], Tensor]  # a tensor, or a function that computes it on demand
 
 
 class Found(Mapping[str, Tensor]):
-    """Tensors of one kind, by name. What costs to be made is made each time that it is asked for."""
+    """Tensors of one kind, by name. Expensive ones are computed on each access."""
 
     def __init__(self, capture: Captured, kind: str) -> None:
         self._capture, self._kind = capture, kind
@@ -23,7 +23,7 @@ class Found(Mapping[str, Tensor]):
         return self._capture.results.get(self._kind, {})
 
     def __getitem__(self, name: str) -> Tensor:
-        """Raises UnknownName for what was not captured, or not yet."""
+        """Return a tensor. Raises UnknownName if it was not captured, or not yet."""
         values = self._values()
         if name not in values:
             waits = "No gradient has reached it" if self._capture.results else "The model has not been called"
@@ -39,7 +39,7 @@ class Found(Mapping[str, Tensor]):
         return name in self._values()
 
     def get(self, name: str, default: Tensor | None = None) -> Tensor | None:  # type: ignore[override]
-        """The tensor of that name, or `default`."""
+        """Return the tensor with that name, or `default`."""
         if name not in self:
             return default
         return self[name]
@@ -52,16 +52,16 @@ class Found(Mapping[str, Tensor]):
 
 
 class Captured(Mapping[str, Found]):
-    """`seen[kind][name]`. While the block runs it says what the last call gave; after it, it stays as it is."""
+    """Captured tensors, `seen[kind][name]`: those of the last call, also after the block ends."""
 
     def __init__(self, kinds: Sequence[str], keep: int | None, every: int) -> None:
         require(keep is None or keep >= 1, "keep", keep, "at least 1, or None for all", SettingError)
         require(every >= 1, "every", every, "at least 1", SettingError)
         self.kinds, self.keep, self.every = tuple(kinds), keep, every
         self.results: dict[str, dict[str, Value]] = {}
-        self.calls = 0  # of the model, within the block
+        self.calls = 0  # calls of the model within the block
         self.inside = False  # whether a call of the model is running
-        self.looking = True  # whether what is computed now is kept
+        self.looking = True  # whether the current call is recorded
         self._times: Counter[tuple[str, str]] = Counter()
         self._parts: dict[tuple[str, str], tuple[str, list[Tensor]]] = {}
         self._open = True
@@ -81,7 +81,7 @@ class Captured(Mapping[str, Found]):
         return f"Captured({', '.join(f'{kind}: {len(self[kind])}' for kind in self.kinds)})"
 
     def begin(self) -> None:
-        """A call of the model begins: forget the one before, if this is one to look at."""
+        """Start a call of the model, and drop the results of the call before if this one is recorded."""
         self.inside = True
         self.looking = self.calls % self.every == 0
         self.calls += 1
@@ -90,37 +90,36 @@ class Captured(Mapping[str, Found]):
             self._times.clear()
 
     def end(self) -> None:
-        """The call is over. What is computed outside a call is kept too."""
+        """End the call. Results outside a call are recorded too."""
         self.inside = False
 
     def close(self) -> None:
-        """The block is over: nothing more is kept."""
+        """End the block: nothing more is recorded."""
         self.looking, self._open = False, False
 
     @property
     def on(self) -> bool:
-        """Whether what is computed now is to be kept."""
+        """True if current results are recorded."""
         return self._open and (self.looking or not self.inside)
 
     def rows(self, x: Tensor) -> Tensor:
-        """A copy of x, or of its first `keep` rows, without its gradient."""
+        """Return a detached copy of x, or of its first `keep` rows."""
         return (x if self.keep is None or x.ndim == 0 else x[: self.keep]).detach().clone()
 
     def name(self, kind: str, module: str) -> str:
-        """What the next result of a module is called: its name, with #2 after it for its second in a call."""
-        if not self.inside:  # one after the other, each in place of the one before
+        """Return the name of a module's next result: the module's name, followed by #2 for the second in a call."""
+        if not self.inside:  # each result replaces the one before
             return module
         self._times[kind, module] += 1
         times = self._times[kind, module]
         return module if times == 1 else f"{module}#{times}"
 
     def put(self, kind: str, name: str, value: Value) -> None:
-        """Keep a result."""
+        """Store a result."""
         self.results.setdefault(kind, {})[name] = value
 
     def join(self, kind: str, module: str, x: Tensor, dim: int, *, goes_on: bool = True) -> str:
-        """Keep x after what the module's call before gave, along `dim`: steps of one sequence, taken one by one. The
-        name that it has."""
+        """Append x along `dim` to the module's result before, for steps of one sequence, and return its name."""
         name, parts = self._parts.get((kind, module), ("", []))
         if not parts or not self.inside or not goes_on or not _alike(parts[0], x, dim):
             name, parts = self.name(kind, module), []
@@ -131,5 +130,5 @@ class Captured(Mapping[str, Found]):
 
 
 def _alike(a: Tensor, b: Tensor, dim: int) -> bool:
-    """Whether the shapes are the same but along `dim`."""
+    """Return whether the shapes are equal except along `dim`."""
     return a.ndim == b.ndim and all(i == dim or m == n for i, (m, n) in enumerate(zip(a.shape, b.shape)))

@@ -1,19 +1,18 @@
-"""Concepts: does a layer know what some examples have in common, and does it count for a class?
-
+"""Concept activation vectors (TCAV): whether a layer represents a concept, and its effect on a class.
 B. Kim, M. Wattenberg, J. Gilmer, C. Cai, J. Wexler, F. Viegas, R. Sayres, Interpretability beyond feature attribution:
 quantitative testing with concept activation vectors (TCAV), 2017 (ICML 2018). <https://arxiv.org/abs/1711.11279>
 
-    v_C    the normal of a linear classifier between what a layer f gives for examples of the concept and for others
-    S(x) = ∇h_k(f(x)) · v_C            does class k gain where the layer goes towards the concept?      (equation 1)
+    v_C    the normal of a linear classifier between a layer's activations f for examples of the concept and for others
+    S(x) = ∇h_k(f(x)) · v_C            sensitivity of class k in the direction of the concept           (equation 1)
     TCAV = |{x of class k : S(x) > 0}| / |{x of class k}|                                                (equation 2)
 
-There is a direction for any examples. So it is asked several times, each time against other random examples of the
-data, and as often with random examples in place of the concept: a two-sided test (Welch's t) compares the two lots of
-scores (section 3.2). The paper's test alone is too easily passed, since its classifiers share the concept's examples:
-here the classifiers must also tell the concept from others on examples that they have not seen.
+Any set of examples has such a direction. The score is therefore computed several times, against different random
+examples of the data, and as often with random examples in place of the concept. A two-sided test (Welch's t) compares
+the two sets of scores (section 3.2). The paper's test alone is passed too easily, because its classifiers share the
+concept's examples. Here the classifiers must also recognize the concept on unseen examples.
 
-The classifier is a ridge regression on ±1. Where a layer gives more than one place (tokens, steps, large maps), its
-means over the places are taken, and to go towards the concept is to do so at every place.
+The classifier is a ridge regression on ±1. Where a layer has more than one position (tokens, steps, large maps), its
+means over the positions are used, and the direction applies to every position.
 """
 
 from __future__ import annotations
@@ -35,45 +34,45 @@ from .attribution.target import kind_of, of_pixels, outputs_of
 
 Inputs = Tensor | tuple[Tensor, ...]
 
-SETS = 10  # times that it is asked
-LEAST = 4  # examples of a concept
-LEVEL = 0.05  # of significance
-FLAT = 4096  # numbers of a map, up to which each of its places stands for itself
-BEFORE = ":input"  # after a layer's name: what it is given, not what it gives
-RIDGE = 0.1  # of the mean square of what a layer gives
-UNSEEN = 3  # one example of so many is kept to test a classifier with
+SETS = 10  # number of random sets
+LEAST = 4  # smallest number of examples of a concept
+LEVEL = 0.05  # significance level
+FLAT = 4096  # largest map, in numbers, whose positions are kept apart
+BEFORE = ":input"  # suffix of a layer's name that selects its input instead of its output
+RIDGE = 0.1  # relative to the mean square of a layer's outputs
+UNSEEN = 3  # one of this many examples is held out to test a classifier
 
 
 @dataclass(frozen=True)
 class Concept:
-    """How much a concept counts for a class at one layer."""
+    """The effect of a concept on a class at one layer."""
 
     layer: str
     output: int  # the class
     scores: tuple[float, ...]  # TCAV against each set of random examples
     chance: tuple[float, ...]  # TCAV of random examples in place of the concept
-    p: float  # of the difference of the two, two-sided
-    accuracy: float  # of the classifiers, on examples that they have not seen: 0.5 is chance
-    examples: int  # of the concept
+    p: float  # p value of their difference, two-sided
+    accuracy: float  # of the classifiers on unseen examples: 0.5 is chance
+    examples: int  # number of examples of the concept
 
     @property
     def score(self) -> float:
-        """The mean share of the class's examples that gain towards the concept."""
+        """The mean fraction of the class's examples with positive sensitivity."""
         return sum(self.scores) / len(self.scores)
 
     @property
     def known(self) -> bool:
-        """Whether the layer tells the concept from other examples, by two standard errors more than chance does."""
+        """True if the classifiers recognize the concept by two standard errors above chance."""
         return self.accuracy > 0.5 + 2 * math.sqrt(0.25 / self.examples)
 
     @property
     def significant(self) -> bool:
-        """Whether the layer knows the concept, and scores are other than those of random examples."""
+        """True if the layer represents the concept, and scores differ from those of random examples."""
         return self.known and self.p < LEVEL
 
     @property
     def says(self) -> str:
-        """The finding in words."""
+        """The finding as text."""
         found = f"TCAV {self.score:.2f} at {self.layer} (p = {self.p:.2g} against random examples"
         found += f"; told from others in {self.accuracy:.0%} of unseen cases)."
         if not self.known:
@@ -95,12 +94,27 @@ def concept(
     sets: int = SETS,
     seed: int = 0,
 ) -> Concept:
-    """TCAV of the concept that `examples` have in common.
+    """Compute the TCAV score of the concept that `examples` have in common.
 
-    `inputs` are examples of the class, `others` random examples of the data, all of them what `forward` takes. `target`
-    is the class: unless given, the one that the model finds most in `inputs`. `layer` is the last before the answer
-    unless given; "fc:input" is what the layer fc is given. The model is left as it was.
-    Raises DataError for too few examples, UnknownName for a layer that is not there, ModelError for graphs.
+    The model is left unchanged.
+
+    Args:
+        model: The model.
+        inputs: Arguments of `forward` for examples of the class.
+        examples: Arguments of `forward` for examples of the concept.
+        others: Arguments of `forward` for random examples of the data.
+        layer: Name of the layer; "fc:input" is the input of the layer fc. Default: the last layer before the output.
+        target: The class. Default: the most frequent prediction for `inputs`.
+        sets: Number of random sets.
+        seed: Seed of random numbers.
+
+    Returns:
+        The result.
+
+    Raises:
+        DataError: If there are too few examples.
+        UnknownName: If the layer does not exist.
+        ModelError: If the inputs are graphs, or the layer has no activations per example.
     """
     given, those, pool = (_tuple(x) for x in (inputs, examples, others))
     _reject(given, those, pool)
@@ -114,10 +128,10 @@ def concept(
             raise UnknownName("layer", name, [n for n, _ in model.named_modules() if n])
         slopes = _slopes(entry, name)  # (N, D)
         generator = torch.Generator().manual_seed(seed)
-        c, r = _given(model, those, name), _given(model, pool, name)
-        lots = [_drawn(r, len(c), generator) for _ in range(sets + 1)]
-        found = [_asked(c, lot, slopes, generator) for lot in lots[:sets]]
-        chance = [_asked(one, another, slopes, generator) for one, another in pairwise(lots)]
+        c, r = _activations(model, those, name), _activations(model, pool, name)
+        lots = [_random_rows(r, len(c), generator) for _ in range(sets + 1)]
+        found = [_tcav_score(c, lot, slopes, generator) for lot in lots[:sets]]
+        chance = [_tcav_score(one, another, slopes, generator) for one, another in pairwise(lots)]
     scores, by_chance = tuple(s for s, _ in found), tuple(s for s, _ in chance)
     accuracy = sum(a for _, a in found) / sets
     return Concept(name, target, scores, by_chance, welch(scores, by_chance), accuracy, len(c))
@@ -136,16 +150,18 @@ def _tuple(inputs: Inputs) -> tuple[Tensor, ...]:
 
 
 def _most(model: nn.Module, inputs: tuple[Tensor, ...]) -> int:
-    """The class that is found most often, or 0 where there is one output."""
+    """Return the most frequent prediction, or 0 for a single output."""
     return int(of_pixels(outputs_of(model, inputs)).flatten(0, -2).argmax(1).mode().values)
 
 
-# --- what the layer gives ------------------------------------------------------------------------------------------
+# --- activations ---------------------------------------------------------------------------------------------------
 
 
 def last_layer(entry: Entry) -> str:
-    """The last module before the answer that gives numbers for each example on which the answer hangs; where there is
-    none, what the module that answers is given. Raises ModelError."""
+    """Return the last module before the output with activations per example that affect the output.
+
+    Without one, return the input of the output module. Raises ModelError if neither exists.
+    """
     found: list[str] = []
 
     def watch(name: str) -> Any:
@@ -167,9 +183,9 @@ def last_layer(entry: Entry) -> str:
             handle.remove()
     answering = ""
     for name in reversed(dict.fromkeys(found)):
-        with torch.no_grad(), _kept(entry.model, [name]) as kept:
+        with torch.no_grad(), _capture_leaves(entry.model, [name]) as kept:
             entry.score(entry.z, entry.rows)
-        said = kept[name].shape == answer.shape and torch.equal(kept[name], answer)  # it is the answer itself
+        said = kept[name].shape == answer.shape and torch.equal(kept[name], answer)  # it is the output itself
         if said:
             answering = name
         elif bool((_slopes(entry, name) != 0).any()):
@@ -180,16 +196,15 @@ def last_layer(entry: Entry) -> str:
 
 
 @contextmanager
-def _kept(model: nn.Module, names: list[str]) -> Iterator[dict[str, Tensor]]:
-    """What these modules give, or are given, as leaves that a gradient can be taken to: what follows goes on from a
-    copy."""
+def _capture_leaves(model: nn.Module, names: list[str]) -> Iterator[dict[str, Tensor]]:
+    """Record outputs or inputs of these modules as leaves for gradients; later modules continue from a copy."""
     found: dict[str, Tensor] = {}
 
     def keep(name: str, given: Any) -> Any:
         first = given[0] if isinstance(given, tuple) else given
         leaf = first.detach().clone().requires_grad_(torch.is_grad_enabled())
         found[name] = leaf
-        onward = leaf.clone()  # may be written over
+        onward = leaf.clone()  # may be modified in place
         return (onward, *given[1:]) if isinstance(given, tuple) else onward
 
     def after(name: str) -> Any:
@@ -213,16 +228,16 @@ def _kept(model: nn.Module, names: list[str]) -> Iterator[dict[str, Tensor]]:
 
 
 @torch.no_grad()
-def _given(model: nn.Module, inputs: tuple[Tensor, ...], name: str) -> Tensor:
-    """What the layer gives for each example, (n, D)."""
-    with _kept(model, [name]) as kept:
+def _activations(model: nn.Module, inputs: tuple[Tensor, ...], name: str) -> Tensor:
+    """Return the layer's activations for each example, (n, D)."""
+    with _capture_leaves(model, [name]) as kept:
         model(*inputs)
     return _flat(kept[name], len(inputs[0]), torch.mean)
 
 
 def _slopes(entry: Entry, name: str) -> Tensor:
-    """∇h_k at the layer, (N, D): where its means over places are taken, the sum over the places."""
-    with _kept(entry.model, [name]) as kept:
+    """Return ∇h_k at the layer, (N, D); summed over positions where activations are averaged over them."""
+    with _capture_leaves(entry.model, [name]) as kept:
         score = entry.score(entry.z, entry.rows).sum()
     (slope,) = torch.autograd.grad(score, kept[name], allow_unused=True)
     slope = torch.zeros_like(kept[name]) if slope is None else slope
@@ -230,8 +245,11 @@ def _slopes(entry: Entry, name: str) -> Tensor:
 
 
 def _flat(x: Tensor, examples: int, over: Any) -> Tensor:
-    """(n, …) to (n, D): maps (n, C, …) as they are where they are small, else over their places; tokens and steps
-    (n, T, d) over theirs, of which examples have different numbers. Raises ModelError for what is not by example."""
+    """Flatten (n, …) to (n, D).
+
+    Small maps (n, C, …) are kept, large ones are reduced over positions. Tokens and steps (n, T, d) are reduced over
+    their varying number of positions. Raises ModelError for outputs that are not per example.
+    """
     x = x.detach()
     if len(x) != examples:
         raise ModelError("This layer does not give its numbers example by example: name another layer.")
@@ -247,13 +265,13 @@ def _flat(x: Tensor, examples: int, over: Any) -> Tensor:
 # --- the classifier and the test -----------------------------------------------------------------------------------
 
 
-def _drawn(pool: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """As many random rows as the concept has examples, or all there are."""
+def _random_rows(pool: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Return as many random rows as the concept has examples, or all."""
     return pool[torch.randperm(len(pool), generator=generator)[: max(count, LEAST)]]
 
 
-def _asked(one: Tensor, other: Tensor, slopes: Tensor, generator: torch.Generator) -> tuple[float, float]:
-    """TCAV of the first lot against the second, and how well a classifier tells examples that it has not seen."""
+def _tcav_score(one: Tensor, other: Tensor, slopes: Tensor, generator: torch.Generator) -> tuple[float, float]:
+    """Return the TCAV score of one set against another, and the accuracy of a classifier on unseen examples."""
     direction, _ = vector(one, other)
     score = float((slopes @ direction > 0).float().mean())
     halves = [torch.randperm(len(x), generator=generator) for x in (one, other)]
@@ -264,8 +282,11 @@ def _asked(one: Tensor, other: Tensor, slopes: Tensor, generator: torch.Generato
 
 
 def vector(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
-    """The normal v (D,) of a ridge regression that is 1 for rows of `one` (n, D), −1 for those of `other`, and what is
-    added to v · x. It is found among the examples, of which there are fewer than numbers."""
+    """Fit a ridge regression that is 1 for rows of `one` (n, D), −1 for those of `other`; return its normal (D,) and
+    bias.
+
+    It is solved in the space of the examples, which are fewer than features.
+    """
     x = torch.cat([one, other])
     y = torch.cat([x.new_full((len(one),), 1 / len(one)), x.new_full((len(other),), -1 / len(other))])
     centre = (one.mean(0) + other.mean(0)) / 2
@@ -277,7 +298,7 @@ def vector(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def welch(one: tuple[float, ...], other: tuple[float, ...]) -> float:
-    """p of B. L. Welch's t test of equal means (1947), two-sided. Where neither varies it is 1 or 0."""
+    """Return the two-sided p value of B. L. Welch's t test of equal means (1947); 1 or 0 if neither varies."""
     from scipy.special import stdtr  # comes with scikit-learn
 
     means = [sum(x) / len(x) for x in (one, other)]

@@ -1,7 +1,7 @@
-"""What an operation costs: the multiply-adds of convolutions and matrix products, and nothing else.
+"""Cost of operations: the multiply-adds of convolutions and matrix products.
 
-One multiply-add counts 1, as in published tables of networks; additions of biases, norms, activations and pools are
-not counted there and cost 0 here. An operation that stands in neither table is unknown: `None`, never 0.
+One multiply-add counts 1, as in published tables of networks. Biases, norms, activations and pooling are not counted
+there and cost 0 here. An operation in neither table is unknown: `None`, not 0.
 """
 
 from __future__ import annotations
@@ -16,33 +16,34 @@ from torch._ops import OpOverload
 
 
 def name_of(op: OpOverload) -> str:
-    """PyTorch's name of an operation; the one that works in place has the same: `add`, `convolution`."""
+    """Return PyTorch's name of an operation, without the suffix of in-place variants: `add`, `convolution`."""
     name: str = op.overloadpacket.__name__
     return name.rstrip("_") if op.namespace == "aten" else str(op)
 
 
 def multiply_adds(op: OpOverload, args: Sequence[Any], result: Any) -> int | None:
-    """The multiply-adds of one call; None where they are not known."""
+    """Return the multiply-adds of one call, or None if unknown."""
     name = name_of(op)
     if name in FORMULAS:
         return FORMULAS[name](args, result)
     if name.startswith("_scaled_dot_product_"):
         return _attention(args)
-    free = name in FREE and not str(op).endswith("reduce")  # scatter with a reduction adds up: a sparse product
+    free = name in FREE and not str(op).endswith("reduce")  # scatter with a reduction is a sparse product
     return 0 if torch.Tag.pointwise in op.tags or op.is_view or free else None
 
 
 def _convolution(args: Sequence[Any], result: Tensor) -> int:
-    """Every output is a sum over C_in/groups × kernel products, those with padded zeros among them."""
+    """Every output is a sum over C_in/groups × kernel products, including padded zeros."""
     x, weight, transposed = args[0], args[1], args[6]
     each: int = math.prod(weight.shape[1:])  # (C_out, C_in/groups, *kernel); transposed (C_in, C_out/groups, *kernel)
     return each * int(x.numel() if transposed else result.numel())
 
 
 def _product(left: int, right: int) -> Callable[[Sequence[Any], Tensor], int | None]:
-    """(…, n, m) times (…, m, p) or (…, m): n·m·p for each; `left` and `right` are the places of the arguments.
+    """Return the formula of (…, n, m) times (…, m, p) or (…, m): n·m·p for each.
 
-    A sparse matrix on the left costs what its entries cost; one on the right is not counted.
+    `left` and `right` are the indices of the arguments. A sparse matrix on the left costs its number of entries. One on
+    the right is not counted.
     """
 
     def formula(args: Sequence[Any], result: Tensor) -> int | None:
@@ -56,27 +57,27 @@ def _product(left: int, right: int) -> Callable[[Sequence[Any], Tensor], int | N
 
 
 def _linear(args: Sequence[Any], result: Tensor) -> int:
-    """x Wᵀ: every output is a sum over the inputs."""
+    """Return the cost of x Wᵀ: every output is a sum over the inputs."""
     return int(result.numel() * args[1].shape[-1])
 
 
 def _attention(args: Sequence[Any]) -> int:
-    """q kᵀ, then its weights times v: (N, h, T, d), (N, h, S, d), (N, h, S, d_v). A mask saves nothing here."""
+    """Return the cost of q kᵀ and weights · v: (N, h, T, d), (N, h, S, d), (N, h, S, d_v). Masks save nothing."""
     q, k, v = args[:3]
     return int(q.numel() // q.shape[-1] * k.shape[-2] * (q.shape[-1] + v.shape[-1]))
 
 
 def _recurrent(args: Sequence[Any], result: Any) -> int:
-    """All steps of recurrent layers, fused: each number of the matrices is multiplied once at each step.
+    """Return the cost of all steps of fused recurrent layers: each weight is used once per step.
 
-    Steps are (T, N, F), or (Σ T, F) of packed sequences, which hold no padding. cuDNN's weights are a list.
+    Steps are (T, N, F), or (Σ T, F) of packed sequences, which have no padding. cuDNN's weights are a list.
     """
     x, weights = args[0], args[1] if isinstance(args[1], list | tuple) else args[1:3]
     return int(x.numel() // x.shape[-1] * sum(w.numel() for w in weights if w.ndim == 2))
 
 
 def _index_put(args: Sequence[Any], result: Tensor) -> int | None:
-    """Copies, unless it adds up what comes to the same place: that is a sparse product, and not counted."""
+    """Return 0 for copies, and None for accumulation, which is a sparse product and not counted."""
     return None if len(args) > 3 and args[3] else 0
 
 
@@ -96,7 +97,7 @@ FORMULAS: dict[str, Callable[[Sequence[Any], Any], int | None]] = {
     "index_put": _index_put,
 }
 
-# Beside pointwise operations and views, which PyTorch marks itself.
+# In addition to pointwise operations and views, which PyTorch marks itself.
 FREE = {
     # norms
     "native_batch_norm",

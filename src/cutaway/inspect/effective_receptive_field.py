@@ -1,9 +1,9 @@
-"""The receptive field as gradients see it: how far it reaches, and how it is spread.
+"""The receptive field measured with gradients: its extent and its distribution.
 
-`fields.py` says by formula how many pixels one output of a layer *can* depend on. Here a gradient is sent back from the
-middle of the layer's map. `gradient_extent` measures where it arrives at all, which must be the same number.
-`effective_field` measures how much of it arrives at each pixel: about a Gaussian, whose width grows with the square
-root of the depth, where the theoretical field grows with the depth itself (W. Luo, Y. Li, R. Urtasun, R. Zemel,
+`receptive_field.py` computes how many pixels one output of a layer *can* depend on. Here a gradient is propagated from
+the middle of the layer's map. `gradient_extent` measures where it is nonzero, which must give the same number.
+`effective_field` measures its size at each pixel: about a Gaussian, whose width grows with the square root of the
+depth, while the theoretical field grows linearly with the depth (W. Luo, Y. Li, R. Urtasun, R. Zemel,
 Understanding the effective receptive field in deep convolutional neural networks, 2016,
 <https://arxiv.org/abs/1701.04128>).
 """
@@ -29,20 +29,20 @@ from .receptive_field import VIDEO
 
 
 def gradient_extent(model: nn.Module, input_shape: Sequence[int], layer: str = "") -> tuple[int, ...]:
-    """How many pixels, along each axis, lie from the first to the last that the middle output of `layer` depends on.
+    """Return the number of pixels along each axis between the first and the last that affect the middle output of
+    `layer`.
 
     `input_shape` is that of one example, (C, H, W), (C, n), or (T, C, H, W) of a video, whose first extent is in
-    frames; `layer` is a module's name as in the state dict, ""
-    the whole model. Of a layer that is called more than once, the first call counts. The field is seen as far as the
-    image goes: take one at least twice as large as the field.
+    frames. `layer` is a module's name as in the state dict, "" for the whole model. For a layer with several calls, the
+    first one counts. The field is limited by the image, which should be at least twice as large as the field.
 
-    It is exact, because no path can be hidden or cancelled. What runs is a copy of the model in float64 in which every
-    weight is positive and each unit's sum to 1, with no bias and neutral running statistics: from inputs in (0, 1) no
-    ReLU closes. A maximum passes its gradient to the largest entry alone, so that it is replaced by the mean of the
-    same window. A gradient is then a sum of products along paths, all positive: zero only where there is no path.
-    Layer and group normalization do see all of their input through its statistics; the formula does not count those.
+    The result is exact, because no path is hidden or cancelled. It uses a copy of the model in float64 with positive
+    weights that sum to 1 for each unit, no bias and neutral running statistics, so with inputs in (0, 1) no ReLU is
+    inactive. A maximum passes its gradient to the largest entry only, so it is replaced by the mean of the same window.
+    A gradient is then a sum of positive products along paths: it is zero only without a path.
 
-    Raises UnknownName for a layer that is not there, ModelError where its output has no pixels.
+    Layer and group normalization depend on their whole input through the statistics, which the formula does not count.
+    Raises UnknownName for an unknown layer, ModelError if its output has no pixels.
     """
     generator = torch.Generator().manual_seed(0)
     positive = _positive(model, generator)
@@ -59,12 +59,13 @@ def gradient_extent(model: nn.Module, input_shape: Sequence[int], layer: str = "
 
 
 def effective_field(model: nn.Module, inputs: Tensor, layer: str = "") -> Tensor:
-    """How much each pixel moves the middle output of `layer`, (H, W), or (T, H, W) of a video, summing to 1.
+    """Return the influence of each pixel on the middle output of `layer`, (H, W), or (T, H, W) of a video, summing to
+    1.
 
-    |∂y/∂x|, where y is the middle of the layer's map summed over its channels; summed over the input's channels,
-    averaged over `inputs` (N, C, H, W) or (N, T, C, H, W), and divided by its sum. As in the paper, `inputs` may be
-    noise, `torch.randn(...)`; images show what the model makes of those. The model runs in eval mode with its own
-    weights, and is left as it was.
+    It is |∂y/∂x|, where y is the middle of the layer's map summed over its channels. It is summed over the input's
+    channels, averaged over `inputs` (N, C, H, W) or (N, T, C, H, W), and normalized. As in the paper, `inputs` may be
+    noise, `torch.randn(...)`; with images it shows the field for those. The model runs in evaluation mode with its own
+    weights, and is left unchanged.
     """
     gradient = _gradient_of_middle(model, inputs, layer)
     field = gradient.abs().sum(_channels(inputs)).mean(0)  # (H, W), or (T, H, W)
@@ -78,9 +79,9 @@ def effective_field(model: nn.Module, inputs: Tensor, layer: str = "") -> Tensor
 
 
 def save_field(field: Tensor, path: str | os.PathLike[str], *, extent: Sequence[int] | None = None) -> None:
-    """Write `field` (H, W) as a PNG: black is 0, white the largest. `extent` draws the theoretical field around it.
+    """Save `field` (H, W) as a PNG: black is 0, white the maximum.
 
-    The frame of `extent` (height, width), in orange, stands in the middle of the image.
+    `extent` (height, width) draws the theoretical field as a centered orange frame.
     """
     shades = (field / field.max() * 255).round().to(torch.uint8)  # (H, W)
     picture = shades[:, :, None].repeat(1, 1, 3)  # (H, W, 3)
@@ -96,20 +97,20 @@ def save_field(field: Tensor, path: str | os.PathLike[str], *, extent: Sequence[
         Image.fromarray(picture.numpy()).save(temporary, format="PNG")
 
 
-ORANGE = (230, 159, 0)  # told from grey by people with any colour vision
+ORANGE = (230, 159, 0)  # distinguishable from gray with any color vision
 
 
 def _channels(x: Tensor) -> int:
-    """The axis of the channels: of videos (N, T, C, H, W) the third."""
+    """Return the axis of the channels: the third for videos (N, T, C, H, W)."""
     return 2 if x.ndim == VIDEO else 1
 
 
 class _Reached(Exception):
-    """The layer has answered: what comes after it need not run."""
+    """Raised when the layer has run, because later modules need not run."""
 
 
 def _gradient_of_middle(model: nn.Module, inputs: Tensor, layer: str) -> Tensor:
-    """∂/∂inputs of the middle entry of `layer`'s map, summed over its channels and over the examples."""
+    """Return ∂/∂inputs of the middle entry of `layer`'s map, summed over its channels and the examples."""
     modules = dict(model.named_modules())
     if layer not in modules:
         raise UnknownName("layer", layer, filter(None, modules), "`cutaway show MODEL` lists the layers.")
@@ -125,7 +126,7 @@ def _gradient_of_middle(model: nn.Module, inputs: Tensor, layer: str) -> Tensor:
     try:
         model.eval()
         with torch.enable_grad(), contextlib.suppress(_Reached):
-            model(x.clone())  # not x itself, which a first layer may write over
+            model(x.clone())  # a copy, because a first layer may work in place
     finally:
         handle.remove()
         for module, was in training.items():
@@ -146,7 +147,7 @@ def _gradient_of_middle(model: nn.Module, inputs: Tensor, layer: str) -> Tensor:
 
 
 def _positive(model: nn.Module, generator: torch.Generator) -> nn.Module:
-    """A copy in float64 in which every unit takes a weighted mean of its inputs, with positive weights drawn anew."""
+    """Return a copy in float64 in which every unit computes a weighted mean with new positive weights."""
     model = copy.deepcopy(model).double()
     for name, values in [*model.named_parameters(), *model.named_buffers()]:
         values.requires_grad_(False)
@@ -159,15 +160,15 @@ def _positive(model: nn.Module, generator: torch.Generator) -> nn.Module:
             if values.ndim > 1:
                 values.div_(values.sum(tuple(range(1, values.ndim)), keepdim=True))
         elif values.is_floating_point():
-            values.abs_()  # kernels that nothing trains
+            values.abs_()  # kernels that are not trained
     return model
 
 
 class _MeansForMaxima(TorchFunctionMode):
-    """While it is on, a maximum over a window is the mean over the same window."""
+    """Replaces a maximum over a window by the mean over the same window while active."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Carry out `func`, or what stands in for it."""
+        """Call `func` or its replacement."""
         kwargs = kwargs or {}
         if func in _WINDOWED:
             return _mean_of_windows(func, *args, **kwargs)
@@ -194,12 +195,12 @@ def _mean_of_windows(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Tensor:
-    """The mean of each window of `pool`, of x (N, C, *pixels), as a convolution of each channel by itself."""
+    """Return the mean of each window of `pool`, of x (N, C, *pixels), computed as a depthwise convolution."""
     axes = x.ndim - 2
     counts = pool(x, kernel_size, stride, padding, dilation, ceil_mode).shape[2:]
     kernels, paddings, dilations = (_each(v, axes) for v in (kernel_size, padding, dilation))
     strides = _each(stride, axes) if stride else kernels
-    around = []  # from the last axis to the first; rounded up, the last window hangs over the padding
+    around = []  # from the last axis to the first; with ceil_mode, the last window exceeds the padding
     for n, m, k, s, p, d in reversed([*zip(x.shape[2:], counts, kernels, strides, paddings, dilations)]):
         around += [p, max(p, (m - 1) * s + d * (k - 1) + 1 - n - p)]
     weight = x.new_full((x.shape[1], 1, *kernels), 1 / math.prod(kernels))
@@ -208,5 +209,5 @@ def _mean_of_windows(
 
 
 def _each(value: Any, axes: int) -> list[int]:
-    """One number for each axis."""
+    """Return one number per axis."""
     return [value] * axes if isinstance(value, int) else list(value) * (axes // len(value))

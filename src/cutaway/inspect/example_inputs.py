@@ -1,4 +1,4 @@
-"""What a model's input looks like, where there is no data set to tell: random numbers and tokens of the right shape."""
+"""Random example inputs of a model, without a data set."""
 
 from __future__ import annotations
 
@@ -22,14 +22,17 @@ from ..core.spec import (
 )
 from ..models.registry import Preset
 
-CAPTION = 8  # tokens of a caption so far, or of a transcript
-NODES = 100  # of a graph whose size nothing tells: a ring, each node with its two neighbours
+CAPTION = 8  # tokens of a partial caption or transcript
+NODES = 100  # nodes of a graph of unspecified size: a ring, each node with two neighbors
 Device = torch.device | str
 
 
 def example_shape(preset: Preset, config: Any) -> tuple[int, ...]:
-    """The shape of one example, without the batch: the one that the published counts are for, with the channels,
-    image size or number of features of `config`. Raises ModelError where neither says it."""
+    """Return the shape of one example, without the batch.
+
+    It is the shape for which the published counts are given, with the channels, image size or number of features of
+    `config`. Raises ModelError if neither specifies it.
+    """
     at, kind = preset.card.published.at, kind_taken(preset, config)
     if kind in OF_TOKENS:
         length = at[0] if at else 32
@@ -52,8 +55,10 @@ def example_shape(preset: Preset, config: Any) -> tuple[int, ...]:
 
 
 def kind_taken(preset: Preset, config: Any) -> str:
-    """The kind of data that the model of `config` is for, where its family takes several: text where it has a
-    vocabulary, else the first that is not text."""
+    """Return the kind of data for a model with this `config`, where its family supports several.
+
+    It is text with a vocabulary, else the first that is not text.
+    """
     kinds = preset.takes
     if "text" in kinds and not getattr(config, "vocab_size", 0):
         kinds = tuple(kind for kind in kinds if kind != "text") or kinds
@@ -68,8 +73,10 @@ def example_inputs(
     device: Device = "cpu",
     generator: torch.Generator | None = None,
 ) -> tuple[Tensor, ...]:
-    """What `forward` takes: `count` random examples of `shape`, or of the usual shape. On the meta device they have no
-    numbers. Of graphs there is one, and each of its nodes is an example."""
+    """Return the arguments of `forward` for `count` random examples of `shape`, or of the default shape.
+
+    On the meta device they have no values. A graph is a single input, whose nodes are the examples.
+    """
     kind = kind_taken(preset, config)
     shape = shape or example_shape(preset, config)
     draw = _Drawing(count, device, generator)
@@ -88,7 +95,7 @@ def example_inputs(
 
 
 def inputs_like(spec: Spec, device: Device = "cpu", generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
-    """What `forward` takes for one random example of that spec."""
+    """Return the arguments of `forward` for one random example of that specification."""
     draw = _Drawing(1, device, generator)
     if isinstance(spec, TextSpec):
         return draw.tokens(spec.longest, spec.vocab_size)
@@ -106,17 +113,17 @@ def inputs_like(spec: Spec, device: Device = "cpu", generator: torch.Generator |
 
 
 def inputs_for(model: nn.Module, spec: Spec, generator: torch.Generator | None = None) -> tuple[Tensor, ...]:
-    """What the model's `forward` takes for one random example of that spec: on its device, in its precision."""
+    """Return random arguments of the model's `forward` for that specification, on its device and in its precision."""
     one = next(model.parameters())
     inputs = (x.to(one.device) for x in inputs_like(spec, generator=generator))
     return tuple(x.to(one.dtype) if x.is_floating_point() else x for x in inputs)
 
 
-MASKED = (AudioSpec.kind, VideoSpec.kind)  # kinds of numbers that come with a mask
+MASKED = (AudioSpec.kind, VideoSpec.kind)  # kinds of data with a mask
 
 
 class _Drawing:
-    """Random inputs for so many examples."""
+    """Random inputs for a number of examples."""
 
     def __init__(self, count: int, device: Device, generator: torch.Generator | None) -> None:
         self.count, self.device, self.generator = count, torch.device(device), generator

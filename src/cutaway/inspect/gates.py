@@ -1,16 +1,16 @@
-"""Every gate of a recurrent layer at every step, by computing the recurrence again beside the fused layer.
+"""Gate activations of recurrent layers at every step, by recomputing the recurrence.
 
-The fused layers give states alone. Here the same inputs, lengths and initial states go through the equations of
-`models/rnn.py`, `lstm.py` and `gru.py` once more, step after step, with the layer's own weights:
+The fused layers return states only. Here the same inputs, lengths and initial states are passed through the equations
+of `models/rnn.py`, `lstm.py` and `gru.py` step by step, with the layer's own weights:
 
     RNN     state
     LSTM    input, forget, candidate, output, cell, state
     GRU     reset, update, candidate, state
 
-Each is (N, T, hidden), for each layer and way as PyTorch names them: l0, l0_reverse, l1, … A backward layer's step t
-is the one that reads x_t, having read what stands after it. Where a sequence has ended, all of them are 0. In training
-with dropout between the layers the same numbers are dropped: those that the generator gave to the fused layer. A layer
-of another kind says what a step of it computes (`nn.recurrent.Steps`).
+Each is (N, T, hidden), for each layer and direction with PyTorch's names: l0, l0_reverse, l1, … Step t of a backward
+layer is the one that reads x_t, after all later steps. All values are 0 after the end of a sequence. In training with
+dropout between the layers, the dropout masks are those of the fused layer, drawn from the same generator state. Layers
+of other kinds define their step themselves (`nn.recurrent.Steps`).
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from ..models.lstm import lstm_step
 from ..models.rnn import elman_step
 from ..nn.recurrent import State, Step, Steps, Weights, as_state, begin, cuts_of, reject_projections, weights_of
 
-STEP_OF: dict[str, Step] = {  # by what PyTorch's layers call their kind
+STEP_OF: dict[str, Step] = {  # by the mode of PyTorch's layers
     "RNN_TANH": elman_step,
     "RNN_RELU": functools.partial(elman_step, activation=torch.relu),
     "LSTM": lstm_step,
     "GRU": gru_step,
 }
-Between = Callable[[Tensor], Tensor]  # what happens to (N, T, F) between two layers
+Between = Callable[[Tensor], Tensor]  # applied to (N, T, F) between two layers
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What a recurrent layer was given, batch first."""
+    """The inputs of a recurrent layer, batch first."""
 
     x: Tensor  # (N, T, F)
     lengths: Tensor | None  # (N,); None where all T steps are real
     state: State | None  # (layers · ways, N, hidden) each; None for zeros
-    between: Between | None = None  # None: nothing is dropped between layers
-    whole: bool = True  # False: what is dropped cannot be drawn again, and only the lowest layer can be followed
+    between: Between | None = None  # None: no dropout between layers
+    whole: bool = True  # False: dropout cannot be reproduced, and only the first layer can be recomputed
 
     def first(self, keep: int | None) -> Reading:
-        """The first `keep` sequences. With dropout all stay: it was drawn for all of them together."""
+        """Return the first `keep` sequences; all of them with dropout, whose mask belongs to the whole batch."""
         if keep is None or keep >= len(self.x) or self.between is not None:
             return self
         lengths = None if self.lengths is None else self.lengths[:keep]
@@ -59,7 +59,7 @@ class Reading:
 
 
 def read(layer: nn.RNNBase, args: tuple[Any, ...], kwargs: dict[str, Any], random: Tensor | None) -> Reading:
-    """What a call of the layer says. `random` is the generator's state before it, where dropout drew from it."""
+    """Parse a call of the layer. `random` is the generator's state before a call with dropout."""
     x, state, lengths = _arguments(args, kwargs)
     packed = x if isinstance(x, PackedSequence) else None
     if packed is not None:
@@ -83,20 +83,20 @@ def read(layer: nn.RNNBase, args: tuple[Any, ...], kwargs: dict[str, Any], rando
 
 
 def _arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Tensor | None]:
-    """Input, state and lengths, however they were named."""
+    """Return input, state and lengths from positional or keyword arguments."""
     names = ("input", "state", "lengths")
     given = dict(zip(names, args)) | {{"x": "input", "hx": "state"}.get(k, k): v for k, v in kwargs.items()}
     return given["input"], given.get("state"), given.get("lengths")
 
 
 def lengths_given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
-    """How many steps of each sequence are real, (N,); None where all of them are."""
+    """Return the lengths of the sequences in a call, (N,), or None if all steps are real."""
     x, _, lengths = _arguments(args, kwargs)
     return pad_packed_sequence(x, batch_first=True)[1] if isinstance(x, PackedSequence) else lengths
 
 
-# PyTorch's layers hold steps first, packed sequences in one row after the other, and `in_rectangles` the longest first:
-# the same numbers are dropped where they are drawn in the same order.
+# PyTorch's layers are steps-first, packed sequences are flat, and `in_rectangles` sorts by length. The dropout masks
+# are equal only if they are drawn in the same order.
 
 
 def _over_steps(layer: nn.RNNBase) -> Between:
@@ -126,7 +126,7 @@ def _over_sorted(layer: nn.RNNBase, lengths: Tensor) -> Between:
         cuts = cuts_of(lengths[order], x.shape[1], layer.hidden_size)
         order = order.to(x.device)
         x = x.index_select(0, order)
-        if cuts == [x.shape[1]] and not layer.bidirectional:  # what the fused operation gave lies there as it gave it
+        if cuts == [x.shape[1]] and not layer.bidirectional:  # the memory layout of the fused operation
             x = x.transpose(0, 1).contiguous().transpose(0, 1)
         return F.dropout(x, layer.dropout, True).index_select(0, order.argsort())
 
@@ -141,14 +141,14 @@ def unroll(
     step: Step | None = None,
     between: Between | None = None,
 ) -> tuple[Tensor, State, dict[str, Tensor]]:
-    """What an `nn.RNN`, `nn.LSTM` or `nn.GRU` computes of x (N, T, F), step after step, with the layer's own weights:
-    outputs (N, T, ways · hidden), the final state of each layer and way, (layers · ways, N, hidden), and its gates by
-    name, as l0.reset, each (N, T, hidden).
+    """Compute an `nn.RNN`, `nn.LSTM` or `nn.GRU` step by step on x (N, T, F), with the layer's own weights.
 
-    `mask` (N, T) is True where a step is real; where it is not, outputs and gates are 0. x is batch first, whatever the
-    layer says. `state` is what to begin with, zeros if there is none; `step` is another step than the layer's own, the
-    published GRU's for one; `between` stands between two layers, where the layer itself has dropout. Raises ModelError
-    for an LSTM with projections.
+    The results are outputs (N, T, directions · hidden), the final state of each layer and direction, (layers ·
+    directions, N, hidden), and its gates by name, such as l0.reset, each (N, T, hidden).
+
+    `mask` (N, T) is True for real steps; outputs and gates are 0 elsewhere. x is batch first for any layer. `state` is
+    the initial state, zeros by default. `step` replaces the layer's own step, for example by the published GRU's.
+    `between` is applied between two layers in place of dropout. Raises ModelError for an LSTM with projections.
     """
     reject_projections(layer)
     step, between = step or step_of(layer), between or _over_steps(layer)
@@ -172,7 +172,7 @@ def unroll(
 def _one_way(
     step: Step, x: Tensor, mask: Tensor | None, state: State, weights: Weights, backward: bool
 ) -> tuple[dict[str, Tensor], State]:
-    """One layer in one direction: its gates, each (N, T, hidden), and the last state."""
+    """Run one layer in one direction: its gates, each (N, T, hidden), and the last state."""
     steps: list[dict[str, Tensor]] = [{} for _ in range(x.shape[1])]
     for t in reversed(range(x.shape[1])) if backward else range(x.shape[1]):
         gates = step(x[:, t], state, weights)
@@ -187,13 +187,13 @@ def _one_way(
 
 
 def state_of(gates: dict[str, Tensor]) -> State:
-    """What a step hands on: h, and c for an LSTM."""
+    """Return the state after a step: h, and c for an LSTM."""
     return (gates["state"], gates["cell"]) if "cell" in gates else (gates["state"],)
 
 
 @torch.no_grad()
 def replay(layer: nn.RNNBase, reading: Reading) -> dict[str, Tensor]:
-    """The gates of a layer by name, as l0.reset, each (N, T, hidden): 0 beyond a sequence's end.
+    """Return the gates of a layer by name, such as l0.reset, each (N, T, hidden), 0 beyond a sequence's end.
 
     Raises ModelError for an LSTM with projections.
     """
@@ -208,7 +208,7 @@ def replay(layer: nn.RNNBase, reading: Reading) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def of_cell(cell: nn.RNNCellBase, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Tensor]:
-    """The gates of one step of a cell, each (N, 1, hidden)."""
+    """Return the gates of one step of a cell, each (N, 1, hidden)."""
     x, state, _ = _arguments(args, kwargs)
     x = x.detach() if x.ndim == 2 else x.detach()[None]  # (N, inputs)
     if state is None:
@@ -220,7 +220,7 @@ def of_cell(cell: nn.RNNCellBase, args: tuple[Any, ...], kwargs: dict[str, Any])
 
 
 def step_of(layer: nn.RNNBase | nn.RNNCellBase) -> Step:
-    """What one step of a layer or a cell computes: as it says itself, or as PyTorch's do."""
+    """Return the step function of a layer or cell: its own, or that of PyTorch's class."""
     if isinstance(layer, Steps):
         return layer.step
     if isinstance(layer, nn.RNNBase):
@@ -231,6 +231,6 @@ def step_of(layer: nn.RNNBase | nn.RNNCellBase) -> Step:
 
 
 def draws(layer: nn.RNNBase, x: Any) -> bool:
-    """Whether a call of the layer drops numbers that can be drawn again: on a GPU they are cuDNN's own."""
+    """Return whether a call uses dropout that can be reproduced; on a GPU it is internal to cuDNN."""
     data = x.data if isinstance(x, PackedSequence) else x
     return layer.training and layer.dropout > 0 and layer.num_layers > 1 and data.device.type == "cpu"

@@ -1,4 +1,4 @@
-"""How a gradient flows through a model: layer by layer, how large activations, gradients and updates are.
+"""Gradient flow: the size of activations, gradients and updates of each layer.
 
     activation   ‖y‖ / √n of what the layer gives, the root mean square of its numbers
     gradient     the same of ∂L/∂y
@@ -8,8 +8,9 @@
                  process", <https://cs231n.github.io/neural-networks-3/>)
     dead         share of units that are 0 after a ReLU for every example and at every place: nothing is learned there
 
-Activations and gradients are per number, so that layers of different sizes compare; a healthy network keeps them of one
-order from layer to layer (X. Glorot, Y. Bengio, 2010, <https://proceedings.mlr.press/v9/glorot10a.html>).
+Activations and gradients are per element, so that layers of different sizes are comparable. In a healthy network they
+have the same order of magnitude in all layers (X. Glorot, Y. Bengio, 2010,
+<https://proceedings.mlr.press/v9/glorot10a.html>).
 """
 
 from __future__ import annotations
@@ -32,27 +33,27 @@ from .outputs import carriers, reject_compiled, tensor_of
 
 RULES = ("sgd", "adam")
 ADAM_EPS = 1e-8
-# The functions whose result is 0 below some threshold, whichever way a model calls them.
+# Functions that return 0 below a threshold, in all forms in which a model can call them.
 RELUS = {F.relu, F.relu_, F.relu6, F.hardtanh, F.threshold, torch.relu, torch.relu_, Tensor.relu, Tensor.relu_}
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer, or one ReLU that follows no layer of its own, in the order in which they ran. None: nothing to say."""
+    """One layer, or one ReLU that follows no layer directly, in the order of execution. None: not available."""
 
     name: str  # as in the state dict; `layer1.0.relu()` for a ReLU of a sum
     type: str
-    activation: float | None  # root mean square of what it gives
-    gradient: float | None  # root mean square of ∂L/∂output; None where no gradient reached it
+    activation: float | None  # root mean square of its output
+    gradient: float | None  # root mean square of ∂L/∂output; None if no gradient reached it
     weight: float | None  # ‖w‖
     weight_gradient: float | None  # ‖∂L/∂w‖
     update: float | None  # ‖Δw‖ of one step
-    dead: float | None  # share of the units that a ReLU leaves 0 for every example
-    units: int | None  # how many units that is a share of
+    dead: float | None  # fraction of the units that are 0 after a ReLU for every example
+    units: int | None  # number of these units
 
     @property
     def ratio(self) -> float | None:
-        """‖Δw‖ / ‖w‖; None without weights, or where they are all 0."""
+        """‖Δw‖ / ‖w‖; None without weights, or if all are 0."""
         return self.update / self.weight if self.update is not None and self.weight else None
 
 
@@ -64,26 +65,35 @@ def flow(
     lr: float = 1e-3,
     rule: str = "sgd",
 ) -> list[Layer]:
-    """Say what the gradient of `loss` does at each layer.
+    """Measure the gradient of `loss` at each layer.
 
         flow(model, x, lambda outputs: F.cross_entropy(outputs, y))
         flow(model, lambda: F.cross_entropy(model(x), y))
 
-    `inputs` are what `forward` takes, as for `attribute`, `ablate` and `patch`, and `loss` makes one number of what the
-    head gives; or a function alone runs the model itself and gives the number.
+    Layers are the modules with own weights. A layer with several calls has the sizes of the first call, and the
+    gradient of its weights from all calls. Gradients of parameters, running statistics and the mode of the model are
+    left unchanged.
 
-    Layers are the modules with weights of their own. A layer that runs several times has the sizes of its first time
-    and the gradient of its weights from all. `lr` is the learning rate η, `rule` what makes an update of a gradient:
-    sgd, or adam for its first step. Nothing is left behind: gradients that the parameters hold, running statistics and
-    the mode of the model are what they were. Raises ModelError where the loss is not one number that the model's
-    weights can change, SettingError for another rule or a rate that is not above 0.
+    Args:
+        model: The model.
+        inputs: The arguments of `forward`, or a function that runs the model and returns the loss.
+        loss: Maps the head's outputs to one number. Not allowed if `inputs` is a function.
+        lr: Learning rate η.
+        rule: Update rule: sgd, or adam for its first step.
+
+    Returns:
+        The layers, in the order of execution.
+
+    Raises:
+        ModelError: If the loss is not one number that depends on trainable weights.
+        SettingError: If the rule is unknown, or the learning rate is not above 0.
     """
     reject_compiled(model)
     require(rule in RULES, "rule", rule, " or ".join(RULES), SettingError)
     require(lr > 0, "lr", lr, "above 0", SettingError)
     watch = _Flow(model)
     with _buffers_restored(model), torch.enable_grad(), watch.hooked():
-        value = _loss_of(model, inputs, loss)
+        value = _compute_loss(model, inputs, loss)
         if not isinstance(value, Tensor) or value.numel() != 1 or not value.requires_grad:
             raise ModelError(
                 "The loss must be one number that the model's weights can change, and this one is none: give a "
@@ -95,11 +105,10 @@ def flow(
     return [watch.layer(name, found, lr, rule) for name in watch.ran]
 
 
-def _loss_of(
+def _compute_loss(
     model: nn.Module, inputs: Inputs | Callable[[], Tensor], loss: Callable[[Tensor], Tensor] | None
 ) -> Tensor | None:
-    """The loss of what the head gives for the inputs, or of the function that stands in their place. Raises ModelError
-    for inputs without a loss."""
+    """Return the loss of the head's outputs, or of the given function. Raises ModelError for inputs without a loss."""
     if loss is not None and not callable(inputs):
         return loss(answers_of(model(*as_tuple(inputs)))[0])
     if loss is None and callable(inputs):
@@ -111,21 +120,21 @@ def _loss_of(
 
 
 class _Flow(TorchFunctionMode):
-    """Notes sizes while the loss is computed and differentiated, and which ReLU follows which layer."""
+    """Records sizes in the forward and backward pass, and which ReLU follows which layer."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.modules = dict(model.named_modules())
-        self.ran: dict[str, str] = {}  # layers and ReLUs, and their types
+        self.ran: dict[str, str] = {}  # types of layers and ReLUs
         self.activation: dict[str, float] = {}
         self.gradient: dict[str, float] = {}
         self.dead: dict[str, tuple[float, int]] = {}
         self._inside: list[str] = []
-        self._from: tuple[str, Tensor, int] | None = None  # the tensor that a layer gave last, and its version
+        self._from: tuple[str, Tensor, int] | None = None  # the last output of a layer, and its version
 
     @contextmanager
     def hooked(self) -> Iterator[None]:
-        """Watch the modules and the functions that run within."""
+        """Record modules and functions within the context."""
         handles = []
         try:
             for name, module in self.modules.items():
@@ -155,7 +164,7 @@ class _Flow(TorchFunctionMode):
         return hook
 
     def _differentiated(self, name: str, parts: Sequence[tuple[Tensor, Callable[[Tensor], Tensor]]]) -> None:
-        """Note the size of ∂L/∂output once it comes; where it comes in several parts, of their sum."""
+        """Record the size of ∂L/∂output in the backward pass, of the sum if it has several parts."""
         waiting = [part for part in parts if part[0].requires_grad]
         several: list[Tensor] = []
 
@@ -170,8 +179,8 @@ class _Flow(TorchFunctionMode):
             part.register_hook(lambda g, whole=whole: came(whole(g)))  # type: ignore[no-untyped-call]
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Carry the function out; after a ReLU, see which units are 0."""
-        # A sum that was written in place of what a layer gave is another tensor by its version.
+        """Call the function; after a ReLU, record which units are 0."""
+        # After an in-place sum, the output of a layer has another version and counts as another tensor.
         direct = self._from if self._from and args and self._from[1] is args[0] else None
         layer = direct[0] if direct and direct[1]._version == direct[2] else None
         result = function(*args, **(kwargs or {}))
@@ -180,7 +189,7 @@ class _Flow(TorchFunctionMode):
         return result
 
     def _relu(self, name: str | None, result: Tensor) -> None:
-        if name is None:  # of a sum, or of a layer by way of other operations
+        if name is None:  # after a sum, or after other operations on a layer's output
             name = f"{self._inside[-1] if self._inside else ''}.relu()".lstrip(".")
             if name in self.ran:
                 return
@@ -195,7 +204,7 @@ class _Flow(TorchFunctionMode):
         self.dead[name] = (float((~alive).double().mean()), alive.numel())
 
     def layer(self, name: str, gradients: dict[nn.Parameter, Tensor], lr: float, rule: str) -> Layer:
-        """All that was noted of a layer."""
+        """Return all records of a layer."""
         module = self.modules.get(name)
         weights = list(module.parameters(recurse=False)) if module is not None else []
         found = [gradients[w] for w in weights if w in gradients]
@@ -215,12 +224,12 @@ class _Flow(TorchFunctionMode):
 
 
 def _rms(x: Tensor) -> float:
-    """√(mean x²)."""
+    """Return √(mean x²)."""
     return float(x.detach().double().square().mean().sqrt()) if x.numel() else 0.0
 
 
 def _norm(parts: list[Tensor]) -> float | None:
-    """‖·‖ of all parts together; None where there are none."""
+    """Return the joint norm of all parts, or None without parts."""
     if not parts:
         return None
     return math.sqrt(sum(float(part.detach().double().square().sum()) for part in parts))
@@ -228,7 +237,7 @@ def _norm(parts: list[Tensor]) -> float | None:
 
 @contextmanager
 def _buffers_restored(model: nn.Module) -> Iterator[None]:
-    """Within it running statistics may change; afterwards they are what they were."""
+    """Restore running statistics after the context."""
     before = [(buffer, buffer.clone()) for buffer in model.buffers()]
     try:
         yield

@@ -1,20 +1,20 @@
-"""Changing what a model computes while it computes it, to learn what depends on it.
+"""Interventions: changes of a model's intermediate results during a forward pass.
 
 with cutaway.inspect.intervene(model, Zero("blocks.0.attention", head=3)):
-    y = model(x)                                 # as if that head gave nothing
+    y = model(x)                                 # without the contribution of that head
 
-    Zero(place)                  nothing
-    Replace(place, value)        a number, or a tensor that fits what is there
-    Noise(place, std)            what is there and normal noise, the same each time for the same seed
-    Transplant(place, inputs)    what is there when the model is given other inputs
+    Zero(place)                  zeros
+    Replace(place, value)        a number, or a tensor of matching shape
+    Noise(place, std)            the value plus normal noise, the same for the same seed
+    Transplant(place, inputs)    the value for other inputs of the model
 
-A place is a module's name and, where less than all of its output is meant, channel, unit, position, row, head or edge:
-see `places.py`. `ablate` takes parts out one by one and ranks them; `patch` puts parts of one input's computation into
-another's and says how much of the difference each brings back (`ablation.py`). This is known as activation patching or
-causal tracing: J. Vig et al., 2020 <https://arxiv.org/abs/2004.12265>; K. Meng et al., 2022
-<https://arxiv.org/abs/2202.05262>. What it shows is what this model depends on with these inputs, not what it would
-have learned without the part; and what is taken out can be made up for by what comes after it (T. McGrath et al.,
-2023, <https://arxiv.org/abs/2307.15771>).
+A place is a module's name and optionally channel, unit, position, row, head or edge for a part of its output: see
+`sites.py`. `ablate` changes parts one by one and ranks them. `patch` transfers parts from the computation of one input
+to another's and measures how much of the difference each restores (`ablation.py`). This is known as activation patching
+or causal tracing: J. Vig et al., 2020 <https://arxiv.org/abs/2004.12265>; K. Meng et al., 2022
+<https://arxiv.org/abs/2202.05262>. It shows what this model depends on with these inputs, not what it would have
+learned without the part. Later layers can compensate for an ablated part (T. McGrath et al., 2023,
+<https://arxiv.org/abs/2307.15771>).
 """
 
 from __future__ import annotations
@@ -31,21 +31,24 @@ from ..nn.graphs import MessagePassing
 from .outputs import reject_compiled
 from .sites import PARTS, Change, Runs, Site
 
-Inputs = Tensor | Sequence[Tensor]  # what the model's forward takes
+Inputs = Tensor | Sequence[Tensor]  # arguments of the model's forward
 
 
 class Edit:
-    """What is to be changed: where, and into what. One of Zero, Replace, Noise and Transplant."""
+    """A change at a place. Base class of Zero, Replace, Noise and Transplant."""
 
     place: Site
 
     def value(self, x: Tensor, run: int, first: int) -> Tensor:
-        """What stands in the place of x, in its shape: x is all that the module computes there in its run-th run of a
-        call; of graph attention that computes its heads in turns, from head `first` on."""
+        """Return the replacement of x, in its shape.
+
+        x is the module's whole result at the place in its run-th run of a call; for graph attention that computes its
+        heads in groups, from head `first` on.
+        """
         raise NotImplementedError
 
     def change(self, x: Tensor, where: Tensor | None, run: int, first: int) -> Tensor:
-        """x with what is to be changed in it, in the same shape; x itself where nothing is."""
+        """Return x with the change applied, in the same shape; x itself if nothing changes."""
         if where is not None and not bool(where.any()):
             return x
         new = self.value(x, run, first)
@@ -53,55 +56,79 @@ class Edit:
 
 
 class Zero(Edit):
-    """Nothing, in place of what is there: `Zero("layer2", channel=[3, 5])`."""
+    """Replaces a part by zeros: `Zero("layer2", channel=[3, 5])`.
+
+    Args:
+        module: Name of the module.
+        place: Keywords channel, unit, position, row, head or edge.
+    """
 
     def __init__(self, module: str, **place: Any) -> None:
         self.place = _place(module, place)
 
     def value(self, x: Tensor, run: int, first: int) -> Tensor:
-        """Zeros, in the shape of x."""
+        """Return zeros in the shape of x."""
         return torch.zeros_like(x)
 
 
 class Replace(Edit):
-    """A number or a tensor, in place of what is there: `Replace("layer2", 1.5, unit=3)`."""
+    """Replaces a part by a number or a tensor: `Replace("layer2", 1.5, unit=3)`.
+
+    Args:
+        module: Name of the module.
+        value: A number, or a tensor that expands to the part.
+        place: Keywords channel, unit, position, row, head or edge.
+    """
 
     def __init__(self, module: str, value: float | Tensor, **place: Any) -> None:
         self.place, self.given = _place(module, place), value
 
     def value(self, x: Tensor, run: int, first: int) -> Tensor:
-        """The value, in the shape of x. Raises ModelError for a tensor that does not fit."""
+        """Return the value in the shape of x. Raises ModelError for a tensor that does not fit."""
         given = torch.as_tensor(self.given).to(x)
         return _fitted(given, x, self.place.module, "the value given")
 
 
 class Noise(Edit):
-    """What is there, and normal noise of that standard deviation: `Noise("embedding", 0.1, position=2)`."""
+    """Adds normal noise of a given standard deviation: `Noise("embedding", 0.1, position=2)`.
+
+    Args:
+        module: Name of the module.
+        std: Standard deviation, at least 0.
+        seed: Seed of the noise.
+        place: Keywords channel, unit, position, row, head or edge.
+    """
 
     def __init__(self, module: str, std: float, seed: int = 0, **place: Any) -> None:
         require(std >= 0, "std", std, "at least 0", SettingError)
         self.place, self.std, self.seed = _place(module, place), std, seed
 
     def value(self, x: Tensor, run: int, first: int) -> Tensor:
-        """x and noise of its shape, drawn from a generator of its own: the same in every call of the model."""
+        """Return x plus noise of its shape from its own generator, the same in every call."""
         generator = torch.Generator().manual_seed(self.seed + 7919 * run + first)  # each run of a call has its own
         return x + self.std * torch.randn(x.shape, generator=generator).to(x)
 
 
 class Transplant(Edit):
-    """What is there when the model is given other inputs: `Transplant("layer2", other, position=(4, 4))`.
+    """Replaces a part by its value for other inputs: `Transplant("layer2", other, position=(4, 4))`.
 
-    The inputs are run once, when the block begins. They have as many examples as those that the model will be given,
-    or one, which then stands in all of them.
+    The model runs once on the other inputs, when the block begins.
+
+    Args:
+        module: Name of the module.
+        inputs: Arguments of `forward`, with as many examples as the later inputs, or one for all of them.
+        place: Keywords channel, unit, position, row, head or edge.
     """
 
     def __init__(self, module: str, inputs: Inputs, **place: Any) -> None:
         self.place, self.inputs = _place(module, place), as_tuple(inputs)
-        self.found: list[Tensor] = []  # what was there, by the run of the module
-        self.in_turns = False  # whether heads are computed some at a time, and come one after the other
+        self.found: list[Tensor] = []  # the values by run of the module
+        self.in_turns = False  # whether heads are computed in groups
 
     def value(self, x: Tensor, run: int, first: int) -> Tensor:
-        """What was there, in the shape of x. Raises ModelError where it does not fit, or the module ran less often."""
+        """Return the recorded value in the shape of x. Raises ModelError if it does not fit, or the module ran less
+        often.
+        """
         if run > len(self.found):
             raise ModelError(
                 f"{self.place.name} runs more often than with the inputs to be transplanted, {len(self.found)} times: "
@@ -118,22 +145,22 @@ def _place(module: str, parts: dict[str, Any]) -> Site:
         if name not in PARTS:
             raise UnknownName("part of a module", name, PARTS)
     place = Site(module, **parts)
-    _ = place.run  # says at once what is wrong with its name
+    _ = place.run  # validates the name immediately
     return place
 
 
-def _kind_of(place: Site) -> dict[str, Any]:
-    """What makes `attach` look where the place is: at heads, at edges or at outputs."""
+def _attach_keywords(place: Site) -> dict[str, Any]:
+    """Return keywords that make `attach` use heads, edges or outputs, as the place does."""
     return {"head": place.head} if place.head is not None else {"edge": place.edge} if place.edge is not None else {}
 
 
 def as_tuple(inputs: Inputs) -> tuple[Tensor, ...]:
-    """What forward takes, as a tuple also where it is one tensor."""
+    """Return the arguments of forward as a tuple, also for a single tensor."""
     return (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
 
 
 def _fitted(given: Tensor, x: Tensor, module: str, what: str) -> Tensor:
-    """`given` as large as x. Raises ModelError where it cannot be."""
+    """Expand `given` to the shape of x. Raises ModelError if it does not fit."""
     try:
         return given.expand(x.shape)
     except RuntimeError:
@@ -144,11 +171,18 @@ def _fitted(given: Tensor, x: Tensor, module: str, what: str) -> Tensor:
 
 @contextmanager
 def intervene(model: nn.Module, *edits: Edit) -> Iterator[None]:
-    """While the block runs, the model computes with these changes, one after the other where they meet.
+    """Apply changes to the model's computation within the context, one after the other where they overlap.
 
-    Gradients go through what is left as it is. Afterwards the model is what it was, also where the block raises.
-    Raises UnknownName for a module or a part of one that is not there, ModelError for what does not fit and for heads
-    or edges of a module without, and, when the model runs, SettingError for a number that is out of range.
+    Gradients pass through the unchanged parts. The model is restored afterwards, also if the block raises.
+
+    Args:
+        model: The model.
+        edits: The changes: `Zero`, `Replace`, `Noise` or `Transplant`.
+
+    Raises:
+        UnknownName: If a module or a kind of part does not exist.
+        ModelError: If a value does not fit, or a module has no heads or edges.
+        SettingError: When the model runs, if an index is out of range.
     """
     reject_compiled(model)
     for edit in edits:
@@ -164,7 +198,7 @@ def intervene(model: nn.Module, *edits: Edit) -> Iterator[None]:
 
 
 def _take(model: nn.Module, transplants: Sequence[Transplant]) -> None:
-    """Run the model once on the inputs that these have in common, and keep what is there for each."""
+    """Run the model once on common inputs of several transplants, and store their values."""
     found: list[dict[int, list[Tensor]]] = [{} for _ in transplants]
 
     def keeping(parts: dict[int, list[Tensor]]) -> Change:
@@ -174,13 +208,13 @@ def _take(model: nn.Module, transplants: Sequence[Transplant]) -> None:
 
         return keep
 
-    places = [Site(t.place.name, **_kind_of(t.place)) for t in transplants]
+    places = [Site(t.place.name, **_attach_keywords(t.place)) for t in transplants]
     with torch.no_grad(), _changing(model, [(place, keeping(parts)) for place, parts in zip(places, found)]):
         model(*transplants[0].inputs)
     for transplant, parts in zip(transplants, found):
         transplant.found = [torch.cat(of_run) for _, of_run in sorted(parts.items())]
         at_edges = isinstance(transplant.place.find(model), MessagePassing)
-        transplant.in_turns = at_edges and bool(_kind_of(transplant.place))
+        transplant.in_turns = at_edges and bool(_attach_keywords(transplant.place))
 
 
 @contextmanager

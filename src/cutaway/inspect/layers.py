@@ -1,7 +1,7 @@
-"""The layer table: what each layer gives, has, costs and sees.
+"""The layer table: output shape, parameters, cost and receptive field of each layer.
 
-A model is run once, in eval mode, and every operation that PyTorch carries out is laid to the layer that asked for it.
-What it costs is in `costs.py`, what it sees in `fields.py`.
+A model is run once in evaluation mode, and every PyTorch operation is assigned to the layer that calls it. Costs are in
+`costs.py`, receptive fields in `receptive_field.py`.
 """
 
 from __future__ import annotations
@@ -28,48 +28,48 @@ from .receptive_field import ReceptiveFields, tensors_in
 
 @dataclass(frozen=True)
 class Row:
-    """One layer: a module without modules inside, one with weights of its own, or an operation in between."""
+    """One layer: a module without submodules, a module with own weights, or an operation in between."""
 
     name: str  # as in the state dict: layer1.0.conv1; `max_pool2d()` for an operation in a module's forward
     type: str  # the module's class
-    shape: tuple[int, ...]  # of what it gives, with the batch first; () where the model did not call it
-    parameters: int  # shared ones count where they come first
+    shape: tuple[int, ...]  # of its output, with the batch first; () if the model did not call it
+    parameters: int  # shared ones count at their first occurrence
     multiply_adds: int | None  # of convolutions and matrix products, for the whole batch; None: not known
-    receptive_field: int | None  # pixels of the input, across; None where there is none
+    receptive_field: int | None  # input pixels along a side; None without a field
     unknown: tuple[str, ...] = ()  # the operations whose multiply-adds are not known
-    frames: int | None = None  # of a video that it sees; None where there is no field over time
+    frames: int | None = None  # receptive field in frames of a video; None without a field over time
 
 
 @dataclass(frozen=True)
 class LayerTable:
-    """The layers of a model in the order in which they ran."""
+    """The layers of a model in the order of execution."""
 
     rows: tuple[Row, ...]
-    blocks: Mapping[str, Row]  # every module that was called, whole, by its name; "" is the model
+    blocks: Mapping[str, Row]  # every called module as a whole, by name; "" is the model
     input: tuple[int, ...]  # the shape of the first input, with the batch first
 
     @property
     def parameters(self) -> int:
-        """All parameters of the model."""
+        """The number of parameters of the model."""
         return sum(row.parameters for row in self.rows)
 
     @property
     def multiply_adds(self) -> int:
-        """The multiply-adds that are known: at least so many, and all of them where `complete`."""
+        """The sum of known multiply-adds: a lower bound, exact if `complete`."""
         return sum(row.multiply_adds or 0 for row in self.rows)
 
     @property
     def complete(self) -> bool:
-        """Whether every operation's multiply-adds are known."""
+        """True if every operation's multiply-adds are known."""
         return not any(row.unknown for row in self.rows)
 
     @property
     def depth(self) -> int:
-        """How deep the deepest layer is inside: 3 for layer1.0.conv1."""
+        """The nesting depth of the deepest layer: 3 for layer1.0.conv1."""
         return max((row.name.count(".") + 1 for row in self.rows), default=1)
 
     def at(self, depth: int) -> tuple[Row, ...]:
-        """The rows with what is deeper inside put together as the block it is in."""
+        """Return the rows, with deeper layers merged into their block."""
         groups: dict[str, list[Row]] = {}
         for row in self.rows:
             groups.setdefault(".".join(row.name.split(".")[:depth]), []).append(row)
@@ -89,7 +89,7 @@ class LayerTable:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The table as JSON values, shapes without the batch: the document layers.json of a run."""
+        """Return the table as JSON values, with shapes without the batch: the document layers.json of a run."""
         return {
             "input": list(self.input[1:]),
             "rows": [dataclasses.asdict(row) | {"shape": list(row.shape[1:])} for row in self.rows],
@@ -100,10 +100,10 @@ class LayerTable:
 
 
 def layer_table(model: nn.Module, *inputs: Tensor) -> LayerTable:
-    """Run `model` once on `inputs` and say what every layer gives, has, costs and sees.
+    """Run `model` once on `inputs` and return its layer table.
 
-    The counts are for the batch as given: give one example for the usual figures. The model runs in eval mode without
-    gradients and is left as it was. It may stand on the meta device, where it costs neither time nor memory.
+    The counts are for the given batch; use one example for the usual figures. The model runs in evaluation mode without
+    gradients and is left unchanged. On the meta device this takes neither time nor memory.
     """
     watch = _Watch(model, inputs)
     training = {module: module.training for module in model.modules()}
@@ -124,17 +124,17 @@ def layer_table(model: nn.Module, *inputs: Tensor) -> LayerTable:
 
 
 def on_meta(preset: Preset, config: Any) -> nn.Module:
-    """A preset's model with shapes and no numbers: as large as it may be, it takes no memory."""
+    """Return a preset's model with shapes but no values, which takes no memory for any size."""
     return shaped(preset, config)
 
 
-Group = tuple[str, list[Row]]  # a layer, or a block of a list with what stands within it: blocks.0
+Group = tuple[str, list[Row]]  # a layer, or a block of a list with its layers: blocks.0
 
 
 def alike(rows: Iterable[Row]) -> list[list[Group]]:
-    """The rows by layer and by block; blocks that follow each other in a list and have the same inside stand together.
+    """Group the rows by layer and block, and successive blocks of a list with equal contents.
 
-    What is the same: types, shapes, parameters, multiply-adds, and how far a layer sees.
+    Contents are equal if types, shapes, parameters, multiply-adds and receptive fields are.
     """
     groups: list[Group] = []
     for row in rows:
@@ -154,15 +154,17 @@ def alike(rows: Iterable[Row]) -> list[list[Group]]:
 
 
 def names_of(groups: Sequence[Group]) -> str:
-    """What blocks that are alike are called: blocks.1 to 11."""
+    """Return the common name of equal blocks: blocks.1 to 11."""
     first, last = groups[0][0], groups[-1][0]
     return first if len(groups) == 1 else f"{first} to {last.rpartition('.')[2]}"
 
 
 def table_of(preset: Preset, config: Any, shape: tuple[int, ...] | None = None) -> LayerTable:
-    """The layer table of a preset's model, for one example of `shape` or of the usual one. Nothing is computed, except
-    by models that must see numbers: where edges are, or how long a sequence is. Raises what they raise for a shape that
-    they cannot take."""
+    """Return the layer table of a preset's model, for one example of `shape` or of the default shape.
+
+    Nothing is computed, except by models that depend on values, such as edges or lengths. Raises the model's errors for
+    an unsupported shape.
+    """
     try:
         return layer_table(on_meta(preset, config), *example_inputs(preset, config, shape, device="meta"))
     except RuntimeError:
@@ -171,7 +173,7 @@ def table_of(preset: Preset, config: Any, shape: tuple[int, ...] | None = None) 
 
 @dataclass
 class _Call:
-    """What one layer did, summed over its calls."""
+    """The results of one layer, summed over its calls."""
 
     shape: tuple[int, ...] = ()
     receptive_field: int | None = None
@@ -180,7 +182,7 @@ class _Call:
     unknown: dict[str, None] = field(default_factory=dict)  # an ordered set
 
     def gave(self, result: Any, fields: ReceptiveFields) -> None:
-        """Note the first tensor of what came out."""
+        """Record the first tensor of the output."""
         first = next(tensors_in([result]), None)
         if first is not None:
             self.shape = tuple(first.shape)
@@ -188,7 +190,7 @@ class _Call:
 
 
 class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's class has no types
-    """Sees every operation, and knows in which module's forward it happens."""
+    """Intercepts every operation, and tracks the module whose forward is running."""
 
     def __init__(self, model: nn.Module, inputs: Sequence[Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -197,11 +199,11 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's c
         self.fields = ReceptiveFields(inputs)
         self.inside: list[str] = []  # the modules whose forward is running, outermost first
         self.called: dict[str, _Call] = {}  # modules
-        self.layers: dict[str, _Call] = {}  # the rows to be
+        self.layers: dict[str, _Call] = {}  # the later rows
         self.repeats: Counter[str] = Counter()
 
     def entering(self, name: str) -> Any:
-        """A hook for before a module's forward."""
+        """Return a hook for the start of a module's forward."""
 
         def hook(module: nn.Module, args: Any) -> None:
             self.inside.append(name)
@@ -209,7 +211,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's c
         return hook
 
     def leaving(self, name: str) -> Any:
-        """A hook for after a module's forward."""
+        """Return a hook for the end of a module's forward."""
 
         def hook(module: nn.Module, args: Any, result: Any) -> None:
             self.inside.pop()
@@ -218,7 +220,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's c
         return hook
 
     def __torch_dispatch__(self, op: OpOverload, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Carry the operation out, and lay it to the layer that it belongs to."""
+        """Run the operation, and assign it to its layer."""
         kwargs = kwargs or {}
         result = _normalized(op, args) or op(*args, **kwargs)
         cost = multiply_adds(op, args, result)
@@ -233,13 +235,13 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's c
         return result
 
     def _layer(self, op: OpOverload, cost: int | None) -> str | None:
-        """The row that an operation belongs to. What a container does itself is a row if it costs or pools."""
+        """Return the row of an operation. A container's own operation is a row if it costs or pools."""
         name = self.inside[-1] if self.inside else ""
         module = self.modules[name]
         if self.own[name] or not any(module.children()):
             return name
         what = name_of(op).removesuffix("_with_indices").lstrip("_")
-        if what.startswith("scaled_dot_product"):  # each device has its own kernel, by its own name
+        if what.startswith("scaled_dot_product"):  # each device has its own kernel name
             what = "scaled_dot_product_attention"
         if cost == 0 and "pool" not in what:
             return None
@@ -248,7 +250,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's c
         return row if self.repeats[row] == 1 else f"{row} {self.repeats[row]}"
 
     def rows(self) -> list[Row]:
-        """The layers that ran, in order, and then those with parameters that did not."""
+        """Return the layers that ran, in order, then those with parameters that did not."""
         idle = [name for name, count in self.own.items() if count and name not in self.layers]
         return [self._row(name, call) for name, call in self.layers.items()] + [
             self._row(name, _Call()) for name in idle
@@ -256,7 +258,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's c
 
     def _row(self, name: str, call: _Call) -> Row:
         module = self.modules.get(name)
-        whole = self.called.get(name, call)  # a module gives what its forward returned, not its last operation
+        whole = self.called.get(name, call)  # a module's output is that of its forward, not of its last operation
         return Row(
             name=name or "(model)",
             type=type(module).__name__ if module is not None else "operation",
@@ -269,19 +271,19 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's c
         )
 
     def blocks(self) -> dict[str, Row]:
-        """Every module that was called, with no counts."""
+        """Return every called module, without counts."""
         return {name: self._row(name, call) for name, call in self.called.items()}
 
 
 def _normalized(op: OpOverload, args: Sequence[Any]) -> tuple[Tensor, ...] | None:
-    """What batch normalization gives on the meta device, in evaluation: PyTorch finds out in forty calls of Python."""
+    """Return the result of batch normalization on the meta device, where PyTorch needs forty Python calls."""
     if op is not torch.ops.aten.native_batch_norm.default or not args[0].is_meta:
         return None
     return torch.empty_like(args[0]), args[0].new_empty(0), args[0].new_empty(0)
 
 
 def _own_parameters(model: nn.Module) -> dict[str, int]:
-    """How many parameters each module has itself, by name; one that is shared counts where it comes first."""
+    """Return the number of each module's own parameters by name; shared ones count at their first occurrence."""
     seen: set[nn.Parameter] = set()
     own: dict[str, int] = {}
     for name, module in model.named_modules():

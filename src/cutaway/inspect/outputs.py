@@ -1,4 +1,4 @@
-"""What a module gave, whatever it is in: a tensor, a tensor with states after it, or packed sequences."""
+"""Module outputs: a tensor, a tensor with states, or packed sequences."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from .gates import lengths_given
 
 
 def reject_compiled(model: nn.Module) -> None:
-    """Raises ModelError for a model that torch.compile has been at: what it compiled runs past hooks, so that nothing
-    would be seen or changed, without a word."""
+    """Raise ModelError for a model compiled by torch.compile, whose code bypasses hooks without an error."""
     for module in model.modules():
         if "_orig_mod" in dict(module.named_children()) or getattr(module, "_compiled_call_impl", None) is not None:
             raise ModelError(
@@ -26,7 +25,7 @@ def reject_compiled(model: nn.Module) -> None:
 
 
 def tensor_of(module: nn.Module, output: Any) -> Tensor | None:
-    """The first tensor of what a module gave; packed sequences padded, as the module has batch and steps."""
+    """Return the first tensor of a module's output; packed sequences are padded in the module's layout."""
     first = output[0] if isinstance(output, tuple) and not isinstance(output, PackedSequence) else output
     if isinstance(first, PackedSequence):
         return padded(module, first)
@@ -34,9 +33,9 @@ def tensor_of(module: nn.Module, output: Any) -> Tensor | None:
 
 
 def carriers(module: nn.Module, args: Any, kwargs: Any, output: Any) -> list[tuple[Tensor, Callable[[Tensor], Tensor]]]:
-    """The tensors that carry a module's output onward, each with how its gradient is one of the whole output.
+    """Return the tensors that carry a module's output onward, each with a map from its gradient to the whole output's.
 
-    A recurrent layer hands its last states on twice, within its outputs and beside them, and is asked for either.
+    A recurrent layer returns its last states twice, within its outputs and separately, and either can be used.
     """
     first = output[0] if isinstance(output, tuple) and not isinstance(output, PackedSequence) else output
     bundle = first if isinstance(first, PackedSequence) else None
@@ -53,7 +52,7 @@ def carriers(module: nn.Module, args: Any, kwargs: Any, output: Any) -> list[tup
 
 
 def at_the_ends(layer: nn.RNNBase, gradient: Tensor, shape: torch.Size, lengths: Tensor | None) -> Tensor:
-    """The gradient of the last states, (layers · ways, N, hidden), where the top layer's stand among its outputs."""
+    """Scatter the gradient of the last states, (layers · directions, N, hidden), to the outputs of the top layer."""
     if len(shape) == 2:  # one sequence without a batch
         return at_the_ends(layer, gradient[:, None], torch.Size((1, *shape)), None)[0]
     hidden = gradient.shape[2]
@@ -70,5 +69,5 @@ def at_the_ends(layer: nn.RNNBase, gradient: Tensor, shape: torch.Size, lengths:
 
 
 def padded(module: nn.Module, bundle: PackedSequence) -> Tensor:
-    """Packed sequences padded, with batch and steps in the order of the module."""
+    """Return packed sequences padded, in the module's order of batch and steps."""
     return pad_packed_sequence(bundle, batch_first=getattr(module, "batch_first", True))[0]

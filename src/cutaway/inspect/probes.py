@@ -1,26 +1,26 @@
-"""Seeing what a model computes while it computes it: with probes that are gone afterwards, and nothing changed.
+"""Capture of intermediate results, with temporary hooks that change nothing.
 
 with cutaway.inspect.capture(model, "attention") as seen:
     model(x)
 seen["attention"]["blocks.0.attention"]        # (N, heads, T, S)
 
-    kind        seen[kind][name], for each module that has such a thing
-    features    what the module gives, a copy
-    attention   weights (N, heads, T, S) before dropout, from the queries and keys that the fused kernel was given
-    gates       rnn.l0.forget and so on, (N, T, hidden) each, by the recurrence computed again (`gates.py`)
-    messages    the coefficient of each edge, (E, heads); beside it seen["edges"], (2, E), sources above targets
-    gradients   ∂L/∂output of the module, of a backward within the block; beside it seen["weights"], ∂L/∂weight
+    kind        seen[kind][name], for each module that supports the kind
+    features    a copy of the module's output
+    attention   weights (N, heads, T, S) before dropout, from the queries and keys of the fused kernel
+    gates       rnn.l0.forget etc., (N, T, hidden) each, recomputed step by step (`gates.py`)
+    messages    the coefficient of each edge, (E, heads); also seen["edges"], (2, E), sources in the first row
+    gradients   ∂L/∂output of the module, of a backward pass within the block; also seen["weights"], ∂L/∂weight
 
 The rules, the same for all kinds:
-- A call is a call of the model, `model(x)`. What is seen is what the last call gave; `every=10` looks at the first
-  call, the eleventh and so on, and costs the others nothing.
-- A module that a call runs several times has its first result under its name and the others under name#2, name#3: the
-  shared block of ALBERT is `blocks.0.attention`, `blocks.0.attention#2`, … Steps of one sequence are put together
-  instead: a cell's gates and the attention of a decoder that takes a token at a time have all steps along T.
-- What runs outside a call of the whole, as in `model.step(…)`, is kept too, each result in place of the one before.
-- `keep=8` keeps the first eight rows of each tensor: examples, or what stands first in their place (nodes, frames,
-  positions). Messages and ∂L/∂weight have no examples and are kept whole. So what is held is at most `keep` rows of
-  each for one call, however many calls there are.
+- A call is a call of the model, `model(x)`. The results are those of the last call. `every=10` records the first call,
+  the eleventh and so on, and costs the others nothing.
+- A module with several runs in a call has its first result under its name and the others under name#2, name#3: the
+  shared block of ALBERT is `blocks.0.attention`, `blocks.0.attention#2`, … Steps of one sequence are concatenated
+  instead: a cell's gates and the attention of a decoder that processes one token at a time have all steps along T.
+- Runs outside a call of the whole model, as in `model.step(…)`, are recorded too; each result replaces the one before.
+- `keep=8` stores the first eight rows of each tensor: examples, or what the first axis holds otherwise (nodes, frames,
+  positions). Messages and ∂L/∂weight have no examples and are stored whole. Memory is thus limited to `keep` rows of
+  each for one call, for any number of calls.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from .outputs import carriers, reject_compiled, tensor_of
 Undo = Callable[[], None]
 Probe = Callable[[Captured, str, nn.Module], Iterator[Undo]]
 
-# The modules that have what each kind shows; features and gradients are of every module.
+# The modules that support each kind; every module has features and gradients.
 OF: dict[str, tuple[type[nn.Module], ...]] = {
     "features": (nn.Module,),
     "attention": (Attention,),
@@ -58,11 +58,11 @@ ATTENTION = (
     "the model with it. torch.nn.MultiheadAttention returns its own where it is called with need_weights=True and "
     "average_attn_weights=False; F.scaled_dot_product_attention returns none."
 )
-BESIDE = {"messages": "edges", "gradients": "weights"}  # what comes with a kind
+BESIDE = {"messages": "edges", "gradients": "weights"}  # additional results of a kind
 
 
 def kinds_of(model: nn.Module) -> tuple[str, ...]:
-    """The kinds of which there is something to capture in a model."""
+    """Return the kinds that can be captured in a model."""
     inside = [module for name, module in model.named_modules() if name]
     return tuple(kind for kind in KINDS if any(isinstance(module, OF[kind]) for module in inside))
 
@@ -75,17 +75,29 @@ def capture(
     keep: int | None = None,
     every: int = 1,
 ) -> Iterator[Captured]:
-    """While the block runs, keep what the model computes: `seen[kind][name]`, of the modules whose name fits one of
-    `names` (as `layer1` or `layer*.conv1`), else of all that have that kind of thing. `kind` may be several.
+    """Record the model's intermediate results within the context.
 
-    Outputs and gradients of the model are what they are without this, bit for bit, and nothing stays behind, also where
-    the block raises. Captures may stand within each other. Raises UnknownName for a kind or a module that is not
-    there, ModelError for a kind of which the model has nothing and for a compiled model, SettingError for `keep` or
-    `every` below 1.
+    Outputs and gradients of the model are unchanged, bit for bit, and all hooks are removed afterwards, also if the
+    block raises. Captures can be nested.
+
+    Args:
+        model: The model.
+        kind: One or several of features, attention, gates, messages and gradients.
+        names: Names of modules or patterns, such as `layer1` or `layer*.conv1`. Default: all that support the kind.
+        keep: Number of rows to store of each tensor. Default: all.
+        every: Interval between recorded calls.
+
+    Yields:
+        The results, `seen[kind][name]`.
+
+    Raises:
+        UnknownName: If a kind or a module does not exist.
+        ModelError: If the model does not support the kind, or is compiled.
+        SettingError: If `keep` or `every` is below 1.
     """
     reject_compiled(model)
     kinds = (kind,) if isinstance(kind, str) else tuple(kind)
-    chosen = {k: _chosen(model, k, names, kinds) for k in kinds}
+    chosen = {k: _select_modules(model, k, names, kinds) for k in kinds}
     seen = Captured((*kinds, *(BESIDE[k] for k in kinds if k in BESIDE)), keep, every)
     with ExitStack() as undo:
         undo.callback(seen.close)
@@ -101,8 +113,10 @@ def capture(
         yield seen
 
 
-def _chosen(model: nn.Module, kind: str, names: tuple[str, ...], kinds: tuple[str, ...]) -> list[tuple[str, nn.Module]]:
-    """The modules of that kind with a name that fits."""
+def _select_modules(
+    model: nn.Module, kind: str, names: tuple[str, ...], kinds: tuple[str, ...]
+) -> list[tuple[str, nn.Module]]:
+    """Return the modules that support the kind and match a name."""
     if kind not in KINDS:
         raise UnknownName("kind of capture", kind, KINDS)
     if kind not in kinds_of(model):
@@ -112,7 +126,7 @@ def _chosen(model: nn.Module, kind: str, names: tuple[str, ...], kinds: tuple[st
         )
     every = [(k, m) for k, m in model.named_modules(remove_duplicate=False) if k]
     for wanted in names:
-        # With several kinds a name may be meant for one of them alone.
+        # With several kinds, a name may apply to only one of them.
         known = [k for k, m in every if any(isinstance(m, OF.get(other, ())) for other in kinds)]
         if not any(fnmatchcase(k, wanted) for k in known):
             raise UnknownName("module" if "features" in kinds else f"module with {' or '.join(kinds)}", wanted, known)
@@ -124,7 +138,7 @@ def _chosen(model: nn.Module, kind: str, names: tuple[str, ...], kinds: tuple[st
     ]
 
 
-# --- what each kind puts into a module, and how it is taken out again ------------------------------------------------
+# --- hooks of each kind, and their removal ---------------------------------------------------------------------------
 
 
 def _features(seen: Captured, name: str, module: nn.Module) -> Iterator[Undo]:
@@ -144,7 +158,7 @@ def _attention(seen: Captured, name: str, module: nn.Module) -> Iterator[Undo]:
 
 
 def _attended(seen: Captured, name: str, used: Used) -> None:
-    """Keep queries and keys; the weights are computed for who asks."""
+    """Store queries and keys; the weights are computed on demand."""
     if not seen.on:
         return
     if isinstance(used, SeenStep):
@@ -160,7 +174,7 @@ def _attended(seen: Captured, name: str, used: Used) -> None:
 
 
 class _Listener(list[Used]):
-    """Stands where an attention puts what it used: says so, and hands it on to who listened before."""
+    """A list in place of an attention's records, which reports each record and passes it on to an outer listener."""
 
     def __init__(self, tell: Callable[[Used], None], before: list[Used] | None) -> None:
         super().__init__()
@@ -227,9 +241,9 @@ def _gradients(seen: Captured, name: str, module: nn.Module) -> Iterator[Undo]:
         if not seen.on:
             return
         of_this_call = seen.results.setdefault("gradients", {})
-        _release(handles, of=of_this_call if seen.inside else None)  # of calls before, no gradient is waited for
+        _release(handles, of=of_this_call if seen.inside else None)  # gradients of earlier calls are no longer needed
         key = seen.name("gradients", name)
-        parts: dict[int, Tensor] = {}  # one each, the last that came
+        parts: dict[int, Tensor] = {}  # the latest gradient of each part
 
         def keep(gradient: Tensor, part: int) -> None:
             parts[part] = seen.rows(gradient)
@@ -245,7 +259,7 @@ def _gradients(seen: Captured, name: str, module: nn.Module) -> Iterator[Undo]:
 
 
 def _weights(seen: Captured, model: nn.Module, modules: list[nn.Module]) -> Iterator[Undo]:
-    """∂L/∂weight of those modules and all within them."""
+    """Hook ∂L/∂weight of these modules and their submodules."""
     inside = {parameter for module in modules for parameter in module.parameters()}
     for name, parameter in model.named_parameters():
         if parameter in inside and parameter.requires_grad:
@@ -262,7 +276,7 @@ def _of_weight(seen: Captured, name: str) -> Callable[[Tensor], None]:
 
 
 def _release(handles: list[Any], of: Any = None) -> None:
-    """Take out the hooks, but for those of one call."""
+    """Remove the hooks, except those of one call."""
     for call, handle in handles:
         if call is not of:
             handle.remove()

@@ -1,11 +1,11 @@
-"""Vectors as places in a plane, and who is near to whom.
+"""Two-dimensional projections of vectors, and nearest neighbors.
 
-PCA turns the axes so that the first holds as much of the variance as one can, the second as much of the rest
-(K. Pearson, 1901, <https://doi.org/10.1080/14786440109462720>). t-SNE looks for places in the plane whose neighbours
-are those of the vectors (L. van der Maaten, G. Hinton, Visualizing data using t-SNE, 2008,
-<https://jmlr.org/papers/v9/vandermaaten08a.html>), by scikit-learn's implementation. UMAP does so for the graph of
-nearest neighbours (L. McInnes, J. Healy, J. Melville, UMAP: uniform manifold approximation and projection for dimension
-reduction, 2018, <https://arxiv.org/abs/1802.03426>), by the authors' umap-learn, an extra. All are the same every time.
+PCA rotates the axes so that the first has the largest variance, the second the largest of the rest (K. Pearson, 1901,
+<https://doi.org/10.1080/14786440109462720>). t-SNE finds points in the plane with the same neighbors as the vectors
+(L. van der Maaten, G. Hinton, Visualizing data using t-SNE, 2008,
+<https://jmlr.org/papers/v9/vandermaaten08a.html>), with scikit-learn's implementation. UMAP does so for the graph of
+nearest neighbors (L. McInnes, J. Healy, J. Melville, UMAP: uniform manifold approximation and projection for dimension
+reduction, 2018, <https://arxiv.org/abs/1802.03426>), with the authors' umap-learn, an extra. All are deterministic.
 """
 
 from __future__ import annotations
@@ -21,23 +21,28 @@ from ..core.errors import SettingError, require
 from ..nn.attention import Score, cosine, dot, scaled_dot
 
 MEASURES: dict[str, Score] = {"cosine": cosine, "dot product": dot, "dot product / √d": scaled_dot}
-PERPLEXITY = 30.0  # how many neighbours t-SNE minds, about; less where there are few vectors
-FIRST = 50  # components that t-SNE is given at most, as its paper does
-LEAST = 5  # vectors that t-SNE and UMAP need for there to be neighbours and others
-GRAPH = 15  # neighbours of each vector in UMAP's graph at most, as the authors' library has it
+PERPLEXITY = 30.0  # effective number of neighbors in t-SNE; less for few vectors
+FIRST = 50  # largest number of components for t-SNE, as in its paper
+LEAST = 5  # smallest number of vectors for t-SNE and UMAP
+GRAPH = 15  # largest number of neighbors in UMAP's graph, the library's default
 
 
 @dataclass(frozen=True)
 class Plane:
-    """Where n vectors stand in a plane."""
+    """Positions of n vectors in a plane."""
 
     places: Tensor  # (n, 2) float64
-    explained: tuple[float, float] | None = None  # of the variance, along each axis; None where axes mean nothing
+    explained: tuple[float, float] | None = (
+        None  # fraction of the variance along each axis; None if axes have no meaning
+    )
 
 
 def components(x: Tensor, count: int = 2) -> tuple[Tensor, Tensor]:
-    """Principal components of vectors (n, d): coordinates (n, count), 0 beyond those there are, and the share of the
-    variance along each, (count,). The largest weight of each component is positive, so that signs are settled."""
+    """Return the principal components of vectors (n, d): coordinates (n, count) and explained variance ratios
+    (count,).
+
+    Missing components are 0. The largest weight of each component is positive, so that signs are unique.
+    """
     x = x.detach().cpu().double()
     x = x - x.mean(0)
     u, s, v = torch.linalg.svd(x, full_matrices=False)
@@ -51,15 +56,14 @@ def components(x: Tensor, count: int = 2) -> tuple[Tensor, Tensor]:
 
 
 def pca(x: Tensor) -> Plane:
-    """The plane that holds most of the variance of vectors (n, d)."""
+    """Return the plane with the largest variance of vectors (n, d)."""
     places, explained = components(x)
     return Plane(places, (float(explained[0]), float(explained[1])))
 
 
 def tsne(x: Tensor, seed: int = 0) -> Plane | None:
-    """The plane in which neighbours of vectors (n, d) stay neighbours. None where there are fewer than five vectors,
-    or all are the same."""
-    given, start = _begun(x)
+    """Return the t-SNE plane of vectors (n, d); None for fewer than five vectors, or if all are equal."""
+    given, start = _initial_positions(x)
     if given is None:
         return None
     from sklearn.manifold import TSNE
@@ -74,27 +78,28 @@ def tsne(x: Tensor, seed: int = 0) -> Plane | None:
         n_jobs=1,
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of means of nothing, where vectors are the same
+        warnings.simplefilter("ignore")  # about empty means, where vectors are equal
         places = found.fit_transform(given.float().numpy())
     return Plane(torch.from_numpy(places).double())
 
 
 def umap(x: Tensor, seed: int = 0) -> Plane | None:
-    """The plane that UMAP gives vectors (n, d). None where there are fewer than five, or all are the same.
+    """Return the UMAP plane of vectors (n, d); None for fewer than five vectors, or if all are equal.
 
-    Raises SettingError where umap-learn is not installed."""
+    Raises SettingError if umap-learn is not installed.
+    """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that it goes without TensorFlow
+            warnings.simplefilter("ignore")  # about missing TensorFlow
             from umap import UMAP
     except ImportError as error:
         raise SettingError(
             f"UMAP needs umap-learn, which is not here ({error}): pip install 'cutaway[umap]'."
         ) from error
-    given, start = _begun(x)
+    given, start = _initial_positions(x)
     if given is None:
         return None
-    # The library divides by the width of where it begins, which is 0 of vectors of one number along the second axis.
+    # The library divides by the spread of the initial positions, which is 0 on the second axis for 1-d vectors.
     start = start + 1e-4 * torch.randn(start.shape, generator=torch.Generator().manual_seed(seed))
     found = UMAP(
         n_neighbors=min(GRAPH, len(x) - 1),
@@ -102,16 +107,19 @@ def umap(x: Tensor, seed: int = 0) -> Plane | None:
         random_state=seed,
         n_jobs=1,
     )
-    # In a thread of its own: numba leaves the processor so that t-SNE takes 30 times as long in the same thread.
+    # In a separate thread: numba changes the processor's state, and t-SNE takes 30 times as long in the same thread.
     with warnings.catch_warnings(), ThreadPoolExecutor(1) as thread:
-        warnings.simplefilter("ignore")  # of vectors that are the same
+        warnings.simplefilter("ignore")  # about equal vectors
         places = thread.submit(found.fit_transform, given.float().numpy()).result()
     return Plane(torch.from_numpy(places).double())
 
 
-def _begun(x: Tensor) -> tuple[Tensor | None, Tensor]:
-    """Vectors (n, d) by their first components, as wide as 1 along the first, and the two that a search for places
-    begins at, (n, 2); None where there are few vectors or all are the same."""
+def _initial_positions(x: Tensor) -> tuple[Tensor | None, Tensor]:
+    """Return the first components of vectors (n, d), scaled to a spread of 1 along the first, and initial positions
+    (n, 2).
+
+    The first result is None for few or equal vectors.
+    """
     if len(x) < LEAST:
         return None, x
     given, _ = components(x, min(FIRST, *x.shape))
@@ -123,8 +131,10 @@ def _begun(x: Tensor) -> tuple[Tensor | None, Tensor]:
 
 
 def neighbours(x: Tensor, measure: str, count: int = 5) -> tuple[Tensor, Tensor]:
-    """The `count` nearest of each of the vectors (n, d), itself left out: their numbers and how near they are,
-    (n, at most n − 1) each, nearest first. Raises SettingError for a measure that is none."""
+    """Return indices and scores of the `count` nearest neighbors of each vector (n, d), nearest first.
+
+    Both are (n, at most n − 1); a vector is not its own neighbor. Raises SettingError for an unknown measure.
+    """
     require(measure in MEASURES, "measure", measure, ", ".join(MEASURES), SettingError)
     x = x.detach().cpu().double()
     scores = MEASURES[measure](x, x).fill_diagonal_(-torch.inf)

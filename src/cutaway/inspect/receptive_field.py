@@ -1,18 +1,16 @@
-"""The theoretical receptive field: how many pixels of the input, across, one output can depend on.
+"""The theoretical receptive field: the number of input pixels along a side that one output can depend on.
 
-Along each axis of the input a tensor derived from it has a size, the pixels that one of its entries sees, and a jump,
-the pixels between what two neighbours see. A window of k entries, d apart, with stride s, makes them
+Along each axis of the input, a derived tensor has a size, the pixels that one of its entries depends on, and a jump,
+the pixels between the fields of two neighbors. A window of k entries with dilation d and stride s changes them to
 
     size' = size + d (k − 1) jump,    jump' = s · jump
 
 (A. Araujo, W. Norris, J. Sim, Computing receptive fields of convolutional neural networks, Distill 2019,
-<https://distill.pub/2019/computing-receptive-fields/>). Where branches meet, the larger counts. The field goes on
-beyond the edges of a small image. What is pooled over an axis sees the whole of it. Statistics that a layer takes of
-its input (layer and group normalization) are not counted as seeing. A linear
-layer on maps whose channels are last leaves the field as it is. Of a video time is an axis too, whose entries are
-frames. Where no axis of a tensor can be traced back to one of
-the input (flattened, or multiplied by a matrix), there is no field; a transposed convolution ends it too, because what
-its outputs see differs from one to the next.
+<https://distill.pub/2019/computing-receptive-fields/>). Where branches merge, the larger field counts. The field can
+exceed a small image. Pooling over an axis covers all of it. Statistics of a layer's input (layer and group
+normalization) do not count. A linear layer on channels-last maps leaves the field unchanged. For a video, time is an
+axis too, whose entries are frames. There is no field where no axis of a tensor can be traced back to one of the input
+(flattened, or multiplied by a matrix), nor after a transposed convolution, whose outputs have different fields.
 """
 
 from __future__ import annotations
@@ -30,24 +28,24 @@ from .costs import name_of
 
 
 class Axis(NamedTuple):
-    """One axis of a tensor as seen from the input."""
+    """One axis of a tensor in terms of the input."""
 
-    size: int  # input pixels that one entry sees
-    jump: int  # input pixels between neighbours
-    whole: int  # input pixels that there are
-    time: bool = False  # whether what is called pixels here are frames of a video
+    size: int  # input pixels that one entry depends on
+    jump: int  # input pixels between neighboring entries
+    whole: int  # all input pixels
+    time: bool = False  # whether the pixels are frames of a video
 
     def window(self, kernel: int, stride: int, dilation: int = 1) -> Axis:
-        """After windows of `kernel` entries, `dilation` apart, every `stride` entries."""
+        """Return the axis after windows of `kernel` entries with the given stride and dilation."""
         return self._replace(size=self.size + dilation * (kernel - 1) * self.jump, jump=self.jump * stride)
 
     def all(self) -> Axis:
-        """After a sum over the axis."""
+        """Return the axis after a sum over it."""
         return self._replace(size=self.whole, jump=0)
 
 
 class Merged(NamedTuple):
-    """Axes that a view has made one, from which another can part them again; an axis like this has no field."""
+    """Axes that a view has merged and another view can split; such an axis has no field."""
 
     lengths: tuple[int, ...]
     axes: Field
@@ -57,10 +55,10 @@ Field = tuple[Axis | Merged | None, ...]  # one for each axis of a tensor; None 
 
 
 class ReceptiveFields:
-    """The field of every tensor that depends on the input, followed through the operations."""
+    """The fields of all tensors that depend on the input, propagated through the operations."""
 
     def __init__(self, inputs: Sequence[Tensor]) -> None:
-        """`inputs` with five axes are taken as videos (N, T, C, H, W), others with three or more as (N, C, *pixels)."""
+        """Start from `inputs`: five axes are videos (N, T, C, H, W), three or more are (N, C, *pixels)."""
         self._of: WeakTensorKeyDictionary = WeakTensorKeyDictionary()  # None: depends on the input, with no field
         for x in inputs:
             pixels = [Axis(1, 1, n) for n in x.shape[3 if x.ndim == VIDEO else 2 :]]
@@ -68,11 +66,11 @@ class ReceptiveFields:
             self._of[x] = (*before, *pixels) if x.ndim > 2 else None
 
     def of(self, x: Tensor) -> int | None:
-        """The field of `x` in pixels, along its longest axis; None where there is none."""
+        """Return the field of `x` in pixels, along its longest axis; None without a field."""
         return max((axis.size for axis in self._axes(x) if not axis.time), default=None)
 
     def frames(self, x: Tensor) -> int | None:
-        """The field of `x` in frames of a video; None where there is none."""
+        """Return the field of `x` in frames of a video; None without a field."""
         return max((axis.size for axis in self._axes(x) if axis.time), default=None)
 
     def _axes(self, x: Tensor) -> Iterator[Axis]:
@@ -80,12 +78,13 @@ class ReceptiveFields:
         yield from (part for axis in field or () for part in _parts(axis))
 
     def follow(self, op: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
-        """Give what came out of an operation the field that follows from what went in."""
+        """Set the field of an operation's results from the fields of its inputs."""
         fields = [self._of[x] for x in tensors_in([*args, *kwargs.values()]) if x in self._of]
         if not fields:
             return
         rule = _pass if torch.Tag.pointwise in op.tags else RULES.get(name_of(op))
-        # Of a batch of frames, (N·T, C, H, W), the first axis is merged, and nothing that looks at pixels minds.
+        # For a batch of frames, (N·T, C, H, W), the first axis is merged, which does not matter to operations on
+        # pixels.
         merged = any(isinstance(axis, Merged) for field in fields if field for axis in field[1:])
         if any(field is None for field in fields) or rule is None or (merged and rule not in AXIS_BY_AXIS):
             field = None
@@ -99,7 +98,7 @@ VIDEO = 5  # axes of a batch of videos, (N, T, C, H, W)
 
 
 def _parts(axis: Axis | Merged | None) -> Iterator[Axis]:
-    """An axis, or those that it was made of."""
+    """Yield an axis, or those that it was merged from."""
     if isinstance(axis, Axis):
         yield axis
     elif axis is not None:
@@ -108,7 +107,7 @@ def _parts(axis: Axis | Merged | None) -> Iterator[Axis]:
 
 
 def tensors_in(values: Any) -> Iterator[Tensor]:
-    """The tensors in nested lists and tuples, in order."""
+    """Yield the tensors in nested lists and tuples, in order."""
     for value in values:
         if isinstance(value, Tensor):
             yield value
@@ -117,7 +116,7 @@ def tensors_in(values: Any) -> Iterator[Tensor]:
 
 
 def _pass(fields: list[Field], args: Sequence[Any]) -> Field:
-    """Entry by entry, with broadcasting: the larger field of all that went in."""
+    """Return the field of an elementwise operation with broadcasting: the larger field of all inputs."""
     joint: list[Axis | Merged | None] = [None] * max(map(len, fields))
     for field in fields:
         for i, axis in enumerate(field, start=len(joint) - len(field)):
@@ -160,7 +159,7 @@ def _windows(
 
 
 def _adaptive_pool(fields: list[Field], args: Sequence[Any]) -> Field:
-    """Windows of equal size where the axis can be divided; one that cannot be has no single field."""
+    """Return windows of equal size if the axis is divisible, else no field."""
     x, size = args[:2]
     field = list(fields[0])
     for i, wanted in enumerate(size, start=len(field) - len(size)):
@@ -174,7 +173,7 @@ def _adaptive_pool(fields: list[Field], args: Sequence[Any]) -> Field:
 
 
 def _reduce(fields: list[Field], args: Sequence[Any]) -> Field | None:
-    """mean(x, axes, keepdim): what is reduced sees all of the axis, or the axis is gone."""
+    """Return the field of mean(x, axes, keepdim): a reduced axis covers everything or disappears."""
     if len(args) < 2 or args[1] is None:
         return None
     axes = [args[1]] if isinstance(args[1], int) else args[1]
@@ -187,9 +186,9 @@ def _reduce(fields: list[Field], args: Sequence[Any]) -> Field | None:
 
 
 def _view(fields: list[Field], args: Sequence[Any]) -> Field | None:
-    """A view in which axes that follow each other become one, or one such becomes again what it was."""
+    """Return the field of a view that merges successive axes, or splits a merged axis as before."""
     before, after = list(args[0].shape), list(args[1])
-    if 0 in before:  # nothing is seen, and nothing says which axes belong together
+    if 0 in before:  # empty tensors do not determine which axes correspond
         return fields[0] if before == after else None
     if -1 in after:
         after[after.index(-1)] = math.prod(before) // -math.prod(after)
@@ -216,7 +215,9 @@ def _view(fields: list[Field], args: Sequence[Any]) -> Field | None:
 
 
 def _product(fields: list[Field], args: Sequence[Any]) -> Field | None:
-    """x W, with or without a bias: each row by itself, where its columns are channels and W is not of the input."""
+    """Return the field of x W, with or without bias, for merged rows and channels as columns; W must not depend on the
+    input.
+    """
     x = args[-2]
     rows, columns = fields[0] if len(fields) == 1 and len(fields[0]) == 2 else (None, True)
     return (rows, None) if columns is None and isinstance(rows, Merged) and math.prod(rows.lengths) == len(x) else None
@@ -259,9 +260,9 @@ def _cat(fields: list[Field], args: Sequence[Any]) -> Field | None:
     return None if any(field[i] for field in fields) else _pass(fields, args)
 
 
-# They need not know what an axis is.
+# Rules that accept merged axes.
 AXIS_BY_AXIS = (_pass, _view, _product, _permute, _transpose, _unsqueeze, _squeeze)
-# What is not here, and not entry by entry, ends the field.
+# All other operations that are not elementwise end the field.
 RULES: dict[str, Callable[[list[Field], Sequence[Any]], Field | None]] = {
     "convolution": _convolution,
     "max_pool2d_with_indices": _max_pool,

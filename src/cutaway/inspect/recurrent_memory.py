@@ -1,15 +1,16 @@
-"""How much of what a recurrent layer held some steps ago still shows in what it holds: ∂s_T/∂s_t by the lag T − t.
+"""Memory of a recurrent layer: the sensitivity ∂s_T/∂s_t of its state to earlier states, by the lag T − t.
 
-s is what carries the memory: the cell c of an LSTM, the state h of the others. By the chain rule
+s is the cell c of an LSTM, or the state h of other layers. By the chain rule
 
     ∂s_T/∂s_t = Π_{k=t+1}^{T} ∂s_k/∂s_{k−1}
 
-so that it shrinks or grows by a factor at each step: gradients vanish or explode (Y. Bengio, P. Simard, P. Frasconi,
-1994, <https://doi.org/10.1109/72.279181>). Of an LSTM that factor is, but for what goes by way of h, the forget gate
-itself, which can be held near 1 (S. Hochreiter, J. Schmidhuber, 1997, <https://doi.org/10.1162/neco.1997.9.8.1735>);
-of a GRU it is the update gate; of an Elman network diag(1 − h²) U, with the same matrix U at every step.
+It shrinks or grows by a factor at each step: gradients vanish or explode (Y. Bengio, P. Simard, P. Frasconi, 1994,
+<https://doi.org/10.1109/72.279181>). For an LSTM the factor is the forget gate, apart from the path through h, and can
+stay near 1 (S. Hochreiter, J. Schmidhuber, 1997, <https://doi.org/10.1162/neco.1997.9.8.1735>). For a GRU it is the
+update gate, and for an Elman network diag(1 − h²) U, with the same matrix U at every step.
 
-What is said is ‖∂s_T/∂s_t‖_F / √hidden, 1 at lag 0: by v ~ N(0, 1), E ‖vᵀ J‖² = ‖J‖_F² (M. F. Hutchinson, 1989).
+The result is ‖∂s_T/∂s_t‖_F / √hidden, 1 at lag 0, estimated with v ~ N(0, 1): E ‖vᵀ J‖² = ‖J‖_F² (M. F. Hutchinson,
+1989).
 """
 
 from __future__ import annotations
@@ -29,8 +30,11 @@ PROBES = 32  # random directions
 
 @contextmanager
 def readings(model: nn.Module) -> Iterator[dict[str, list[Reading]]]:
-    """While the block runs, keep what each recurrent layer is given, one entry for each call; of a cell one for all its
-    steps. Within it the model should be in evaluation mode: what dropout drops between layers is not kept."""
+    """Record the inputs of each recurrent layer within the context, one entry per call; for a cell one for all its
+    steps.
+
+    The model should be in evaluation mode, because dropout between layers is not recorded.
+    """
     found: dict[str, list[Reading]] = {}
     handles = []
 
@@ -67,8 +71,11 @@ def readings(model: nn.Module) -> Iterator[dict[str, list[Reading]]]:
 
 
 def steps_of(layer: nn.Module, reading: Reading, example: int, level: int = 0, way: int = 0) -> tuple[Tensor, State]:
-    """What one layer and way reads of one example, in the order in which it reads: x (T, inputs), and its first state,
-    (hidden,) each. Only real steps."""
+    """Return the inputs of one layer and direction for one example, x (T, inputs) in reading order, and its initial
+    state.
+
+    The states are (hidden,) each. Padded steps are excluded.
+    """
     long = reading.x.shape[1] if reading.lengths is None else int(reading.lengths[example])
     state = None if reading.state is None else tuple(part[:, example : example + 1] for part in reading.state)
     alone = Reading(reading.x[example : example + 1, :long], None, state)
@@ -89,9 +96,9 @@ def steps_of(layer: nn.Module, reading: Reading, example: int, level: int = 0, w
 
 
 def by_lag(layer: nn.Module, x: Tensor, first: State, level: int = 0, way: int = 0, seed: int = 0) -> Tensor:
-    """‖∂s_T/∂s_t‖_F / √hidden for the lags 0, 1, …, T − 1, (T,): x (T, inputs) in the order in which it is read.
+    """Return ‖∂s_T/∂s_t‖_F / √hidden for the lags 0, 1, …, T − 1, (T,), for x (T, inputs) in reading order.
 
-    All random directions are run side by side, as examples that are alike; one backward pass tells all lags.
+    All random directions run in parallel as equal examples; one backward pass gives all lags.
     """
     assert isinstance(layer, nn.RNNBase | nn.RNNCellBase)
     step, weights = step_of(layer), weights_of(layer, level, way)
@@ -101,7 +108,7 @@ def by_lag(layer: nn.Module, x: Tensor, first: State, level: int = 0, way: int =
         for row in x.detach():
             gates = step(row.expand(PROBES, -1), state, weights)
             memory = gates.get("cell", gates["state"])  # (PROBES, hidden)
-            if not carried:  # nothing before it asks for a gradient
+            if not carried:  # no earlier tensor requires a gradient
                 memory = memory.detach().requires_grad_()
             carried.append(memory)
             state = (gates["output"] * torch.tanh(memory), memory) if "cell" in gates else (memory,)
@@ -112,7 +119,7 @@ def by_lag(layer: nn.Module, x: Tensor, first: State, level: int = 0, way: int =
 
 
 def plain_network(inputs: int, hidden: int, like: Tensor) -> nn.RNN:
-    """An Elman network as it begins, of the same size, in the precision of `like`."""
+    """Return a newly initialized Elman network of the same size, in the precision of `like`."""
     with torch.random.fork_rng([]):
         torch.manual_seed(0)
         return nn.RNN(inputs, hidden, batch_first=True).to(like.dtype)

@@ -1,20 +1,20 @@
-"""Where in a model something can be changed: a module's output, a head, a channel, a unit, a position, a node, an edge.
+"""Sites of interventions: a module's output, or a head, channel, unit, position, node or edge of it.
 
-A place is a module and which part of what it computes:
+A site is a module and a part of its result:
 
-    (nothing)            all that the module gives
-    channel=3            of maps (N, C, H, W), and of what a convolution over time gives, (N, C, T)
+    (nothing)            the whole output
+    channel=3            of maps (N, C, H, W), and of the output of a convolution over time, (N, C, T)
     unit=3               of numbers (N, F), of tokens or steps (N, T, F), of nodes (V, F)
     position=3           of tokens or steps; (row, column) of maps
     row=3                of the batch: an example, or a node of a graph
-    head=3               of an attention: its part of what enters the output projection; of graph attention, its edges
+    head=3               of an attention: its part of the input of the output projection; of graph attention, its edges
     edge=(0, 4)          of a graph layer: the message from node 0 to node 4
 
-Each can be one, or a list. Several together mean what they have in common: channel=3, row=0 is that channel of the
-first example. `name#2` is the module's second run within a call of the model alone.
+Each can be one index or a list. Several together select their intersection: channel=3, row=0 is that channel of the
+first example. `name#2` is only the module's second run within a call of the model.
 
-What a recurrent layer gives is changed in its outputs and in the last state that it hands on, alike; within the
-recurrence the states go on as they were.
+For a recurrent layer the outputs and the last state are changed consistently; the states within the recurrence are
+unchanged.
 """
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ Undo = Callable[[], None]
 One = int | tuple[int, int]
 Chosen = int | Sequence[int] | None
 Pairs = tuple[int, int] | Sequence[tuple[int, int]] | None  # edges, or positions in maps
-# What is there, where in it (None: all of it), in which run of a call, and the first head where heads come in turns: to
-# what stands in its place.
+# Maps the value, the mask of the part (None: all), the run in a call, and the first head of a group to the new value.
 Change = Callable[[Tensor, Tensor | None, int, int], Tensor]
 
 OVER_TIME = (nn.Conv1d, nn.BatchNorm1d, nn.MaxPool1d, nn.AvgPool1d, nn.AdaptiveAvgPool1d, nn.AdaptiveMaxPool1d)
@@ -48,7 +47,7 @@ PARTS = ("channel", "unit", "position", "row", "head", "edge")
 
 @dataclass(frozen=True)
 class Site:
-    """Part of what a module computes. Each field is one number or a list; None where it is not told apart."""
+    """A part of a module's result. Each field is one index or a list; None selects all."""
 
     module: str
     channel: Chosen = None
@@ -60,19 +59,19 @@ class Site:
 
     @property
     def name(self) -> str:
-        """The module's name without the number of a run."""
+        """The module's name without the run number."""
         return self.module.partition("#")[0]
 
     @property
     def run(self) -> int | None:
-        """Which run within a call of the model; None for every one."""
+        """The run within a call of the model; None for every run."""
         after = self.module.partition("#")[2]
         if after and not (after.isdecimal() and int(after) >= 1):
             raise SettingError(f"module={self.module!r} cannot be: behind # stands a run's number, as in name#2.")
         return int(after) if after else None
 
     def find(self, model: nn.Module) -> nn.Module:
-        """The module. Raises UnknownName, and ModelError where it has no heads or edges to choose from."""
+        """Return the module. Raises UnknownName, or ModelError if it has no heads or edges."""
         modules: dict[str, nn.Module] = dict(model.named_modules(remove_duplicate=False))
         if self.name not in modules:
             raise UnknownName("module", self.name, [k for k in modules if k])
@@ -84,30 +83,30 @@ class Site:
         return module
 
     def attach(self, model: nn.Module, change: Change, runs: Runs) -> Iterator[Undo]:
-        """Have `change` see what is there each time that it is computed, and give what stands in its place."""
+        """Register `change`, which maps each value at the site to its replacement; yield functions that remove it."""
         module = self.find(model)
         if self.head is None and self.edge is None:
-            yield from self._at_output(module, change, runs)
+            yield from self._hook_output(module, change, runs)
         elif isinstance(module, MessagePassing):
-            yield self._at_edges(module, change, runs)
+            yield self._hook_edges(module, change, runs)
         elif isinstance(module, Attention):
-            yield self._at_heads(module, change, runs)
+            yield self._hook_heads(module, change, runs)
 
     def _applies(self, run: int) -> bool:
         return self.run is None or self.run == run
 
-    def _at_output(self, module: nn.Module, change: Change, runs: Runs) -> Iterator[Undo]:
+    def _hook_output(self, module: nn.Module, change: Change, runs: Runs) -> Iterator[Undo]:
         def hook(module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
             run = runs.next(self)
             before = tensor_of(module, output)
             if before is None or not self._applies(run):
                 return None
             after = change(before, self._selected(module, before), run, 0)
-            return None if after is before else _in_place_of(module, args, kwargs, output, after)
+            return None if after is before else _replace_first(module, args, kwargs, output, after)
 
         yield module.register_forward_hook(hook, with_kwargs=True).remove
 
-    def _at_heads(self, module: Attention, change: Change, runs: Runs) -> Undo:
+    def _hook_heads(self, module: Attention, change: Change, runs: Runs) -> Undo:
         def before_projection(out: nn.Module, args: Any) -> Any:
             run = runs.next(self)
             if not self._applies(run):
@@ -120,7 +119,7 @@ class Site:
 
         return module.out.register_forward_pre_hook(before_projection).remove
 
-    def _at_edges(self, module: MessagePassing, change: Change, runs: Runs) -> Undo:
+    def _hook_edges(self, module: MessagePassing, change: Change, runs: Runs) -> Undo:
         def hook(coefficients: Tensor, pattern: Pattern, first: int) -> Tensor:
             run = runs.next(self) if first == 0 else runs.now(self)
             if not self._applies(run):
@@ -133,7 +132,7 @@ class Site:
         return module.register_edge_hook(hook)
 
     def _these(self, pattern: Pattern) -> Tensor:
-        """Which entries of a pattern are the edges that are meant, (E,)."""
+        """Return which entries of a pattern are the selected edges, (E,)."""
         found = torch.zeros(len(pattern.columns), dtype=torch.bool, device=pattern.columns.device)
         if self.edge is None:
             return ~found
@@ -145,7 +144,7 @@ class Site:
         return found
 
     def _selected(self, module: nn.Module, x: Tensor) -> Tensor | None:
-        """Where in what a module gave, boolean, to be broadcast; None where all of it is meant."""
+        """Return a boolean mask of the selected part of a module's output, which broadcasts; None for all of it."""
         maps = x.ndim >= 4 or (x.ndim == 3 and isinstance(module, OVER_TIME))
         if maps and self.unit is not None:
             raise SettingError(f"unit={self.unit} cannot be: {self.name} gives maps, whose parts are channels.")
@@ -162,7 +161,7 @@ class Site:
         return self._all([*chosen, (2 if maps else 1, "position", self.position)], x)
 
     def _in_map(self, x: Tensor) -> Tensor:
-        """The positions in maps (N, C, H, W), (1, 1, H, W)."""
+        """Return the mask of the positions in maps (N, C, H, W), (1, 1, H, W)."""
         found = torch.zeros(1, 1, *x.shape[2:], dtype=torch.bool, device=x.device)
         for row, column in pairs_in(self.position):
             if not (0 <= row < x.shape[2] and 0 <= column < x.shape[3]):
@@ -173,7 +172,7 @@ class Site:
         return found
 
     def _all(self, chosen: Sequence[tuple[int, str, Any]], x: Tensor) -> Tensor:
-        """Where all of these hold, each an axis, what it is called and which are meant."""
+        """Return the intersection of several selections, each an axis, its name and indices."""
         where = torch.ones((1,) * x.ndim, dtype=torch.bool, device=x.device)
         for axis, what, which in chosen:
             if which is None:
@@ -191,37 +190,37 @@ class Site:
 
 
 class Runs:
-    """How often each place was come by within the call of the model that runs now."""
+    """The number of runs of each site in the current call of the model."""
 
     def __init__(self) -> None:
         self._inside = False
         self._times: dict[int, int] = {}
 
     def begin(self) -> None:
-        """A call of the model begins."""
+        """Start a call of the model."""
         self._inside, self._times = True, {}
 
     def end(self) -> None:
-        """It is over; outside of one every run is the first."""
+        """End the call; outside a call every run is the first."""
         self._inside, self._times = False, {}
 
     def next(self, place: Site) -> int:
-        """The number of the run that begins."""
+        """Return the number of the run that starts."""
         self._times[id(place)] = self._times.get(id(place), 0) + 1 if self._inside else 1
         return self._times[id(place)]
 
     def now(self, place: Site) -> int:
-        """The number of the run that goes on."""
+        """Return the number of the current run."""
         return self._times[id(place)]
 
 
 def heads_of(module: nn.Module) -> int:
-    """How many heads of a module can be told apart; 0 where it has none."""
+    """Return the number of a module's heads, or 0."""
     return module.heads if isinstance(module, Attention | MessagePassing) else 0
 
 
 def pairs_in(given: Any) -> list[tuple[int, int]]:
-    """One pair, or a list of pairs. Raises SettingError for what is neither."""
+    """Return one pair, or a list of pairs, as a list. Raises SettingError for other values."""
     whole = [given] if len(given) == 2 and all(isinstance(i, int) for i in given) else list(given)
     for pair in whole:
         if not (isinstance(pair, Sequence) and len(pair) == 2):
@@ -229,8 +228,8 @@ def pairs_in(given: Any) -> list[tuple[int, int]]:
     return [(int(a), int(b)) for a, b in whole]
 
 
-def _in_place_of(module: nn.Module, args: Any, kwargs: Any, output: Any, after: Tensor) -> Any:
-    """What the module gave, with `after` for its first tensor."""
+def _replace_first(module: nn.Module, args: Any, kwargs: Any, output: Any, after: Tensor) -> Any:
+    """Return the module's output with `after` in place of its first tensor."""
     if isinstance(output, Tensor):
         return after
     first = output if isinstance(output, PackedSequence) else output[0]
@@ -245,7 +244,7 @@ def _in_place_of(module: nn.Module, args: Any, kwargs: Any, output: Any, after: 
 
 
 def _packed(module: nn.Module, like: PackedSequence, x: Tensor) -> PackedSequence:
-    """Padded x, (N, T, F) or as the module has batch and steps, packed as `like` is."""
+    """Pack padded x, (N, T, F) or in the module's layout, like `like`."""
     _, lengths = pad_packed_sequence(like)
     first = getattr(module, "batch_first", True)
     if like.sorted_indices is not None:
@@ -254,7 +253,7 @@ def _packed(module: nn.Module, like: PackedSequence, x: Tensor) -> PackedSequenc
 
 
 def _with_ends(layer: nn.RNNBase, h: Tensor, outputs: Tensor, lengths: Tensor | None) -> Tensor:
-    """The last states h, (layers · ways, N, hidden), with those of the top layer as they stand in the outputs."""
+    """Return the last states h, (layers · directions, N, hidden), those of the top layer from the outputs."""
     if outputs.ndim == 2:  # one sequence without a batch
         return _with_ends(layer, h[:, None], outputs[None] if layer.batch_first else outputs[:, None], None)[:, 0]
     steps = outputs if layer.batch_first else outputs.transpose(0, 1)  # (N, T, ways · hidden)

@@ -1,1 +1,1 @@
-"""The mathematics: functions and layers, on torch alone."""
+"""Neural-network functions and layers that depend on torch alone."""

@@ -1,9 +1,9 @@
-"""Activations: what a neuron makes of its weighted sum z, each with its derivative beside it.
+"""Activation functions and their derivatives.
 
-The functions here are the textbook's formulas, for any shape, element by element (softmax: along one axis).
-`ACTIVATIONS` pairs each with its derivative; `activation(name)` gives the fused module of PyTorch that
-models run, equal to the formula. Where a function has a kink the derivative there is the one that PyTorch
-takes: step 0, hard tanh 0, ReLU 0, leaky ReLU its slope below zero.
+The functions are the textbook formulas. They accept any shape and act elementwise (softmax: along one axis).
+`ACTIVATIONS` pairs each function with its derivative. `activation(name)` returns the equivalent fused PyTorch module,
+which is the one that models run. Where a function has a kink, the derivative is the one that PyTorch uses: step 0, hard
+tanh 0, ReLU 0, leaky ReLU its slope below zero.
 """
 
 from __future__ import annotations
@@ -19,143 +19,329 @@ from torch import Tensor, nn
 
 from ..core.errors import UnknownName
 
-LEAKY_SLOPE = 0.01  # of leaky ReLU below zero: PyTorch's default
-SLOPE = re.compile(r"\d*\.?\d+")  # another, as it is written
+LEAKY_SLOPE = 0.01  # slope of leaky ReLU below zero: PyTorch's default
+SLOPE = re.compile(r"\d*\.?\d+")  # a custom slope, as it is written in a name
 SCALED_TANH_AMPLITUDE = 1.7159  # with the slope 2/3, f(±1) = ±1 to four decimals
 SCALED_TANH_SLOPE = 2 / 3
 
 
 def identity(z: Tensor) -> Tensor:
-    """z."""
+    """Return z unchanged.
+
+    Args:
+        z: Input, any shape.
+
+    Returns:
+        z.
+    """
     return z
 
 
 def identity_derivative(z: Tensor) -> Tensor:
-    """1."""
+    """Return the derivative of `identity`, which is 1 everywhere.
+
+    Args:
+        z: Input, any shape.
+
+    Returns:
+        Ones, of the shape of z.
+    """
     return torch.ones_like(z)
 
 
 def step(z: Tensor) -> Tensor:
-    """1 where z > 0, else 0 (at z = 0: 0). Rosenblatt's neuron fires above its threshold, not at it."""
-    # sign(max(0, z)) rather than z > 0: it stays a differentiable function, whose gradient is zero.
+    """Return the Heaviside step: 1 where z > 0, else 0.
+
+    The value at z = 0 is 0: Rosenblatt's neuron fires above its threshold, not at it.
+
+    Args:
+        z: Input, any shape.
+
+    Returns:
+        0 or 1, of the shape of z.
+    """
+    # sign(max(0, z)) instead of z > 0 keeps the function differentiable, with a gradient of zero.
     return torch.sign(relu(z))
 
 
 def step_derivative(z: Tensor) -> Tensor:
-    """0 everywhere, at the jump too: no gradient passes a step."""
+    """Return the derivative of `step`, which is 0 everywhere, also at the jump: no gradient passes a step.
+
+    Args:
+        z: Input, any shape.
+
+    Returns:
+        Zeros, of the shape of z.
+    """
     return torch.zeros_like(z)
 
 
 def sigmoid(z: Tensor) -> Tensor:
-    """σ(z) = 1 / (1 + e^{−z}), in the form that does not overflow."""
+    """Return the logistic sigmoid σ(z) = 1 / (1 + e^{−z}), computed without overflow.
+
+    Args:
+        z: Input, any shape.
+
+    Returns:
+        σ(z), of the shape of z.
+    """
     return torch.sigmoid(z)
 
 
 def sigmoid_derivative(z: Tensor) -> Tensor:
-    """σ(z) σ(−z), which is σ(z) (1 − σ(z)) without the loss of digits where σ(z) is near 1."""
+    """Return the derivative of `sigmoid`, σ(z) σ(−z).
+
+    This equals σ(z) (1 − σ(z)), without the loss of digits where σ(z) is near 1.
+
+    Args:
+        z: Input, any shape.
+
+    Returns:
+        σ′(z), of the shape of z.
+    """
     return sigmoid(z) * sigmoid(-z)
 
 
 def tanh(z: Tensor) -> Tensor:
-    """tanh(z) = (e^z − e^{−z}) / (e^z + e^{−z}), in the form that does not overflow."""
+    """Return tanh(z) = (e^z − e^{−z}) / (e^z + e^{−z}), computed without overflow.
+
+    Args:
+        z: Input, any shape.
+
+    Returns:
+        tanh(z), of the shape of z.
+    """
     return torch.tanh(z)
 
 
 def tanh_derivative(z: Tensor) -> Tensor:
-    """1 − tanh²(z)."""
+    """Return the derivative of `tanh`, 1 − tanh²(z).
+
+    Args:
+        z: Input, any shape.
+
+    Returns:
+        The derivative, of the shape of z.
+    """
     return 1 - tanh(z).square()
 
 
 def scaled_tanh(z: Tensor) -> Tensor:
-    """1.7159 tanh(2z/3), which is ±1 at ±1, where it bends most (LeCun et al., 1998, appendix A)."""
+    """Return 1.7159 tanh(2z/3).
+
+    The value at ±1 is ±1, where the function has its largest curvature (LeCun et al., 1998, appendix A).
+
+    Args:
+        z: Input, any shape.
+
+    Returns:
+        The scaled tanh, of the shape of z.
+    """
     return SCALED_TANH_AMPLITUDE * tanh(SCALED_TANH_SLOPE * z)
 
 
 def scaled_tanh_derivative(z: Tensor) -> Tensor:
-    """1.7159 · 2/3 · (1 − tanh²(2z/3))."""
+    """Return the derivative of `scaled_tanh`, 1.7159 · 2/3 · (1 − tanh²(2z/3)).
+
+    Args:
+        z: Input, any shape.
+
+    Returns:
+        The derivative, of the shape of z.
+    """
     return SCALED_TANH_AMPLITUDE * SCALED_TANH_SLOPE * tanh_derivative(SCALED_TANH_SLOPE * z)
 
 
 def hard_tanh(z: Tensor) -> Tensor:
-    """z between −1 and 1, −1 below, 1 above."""
+    """Return z clipped to the range −1 to 1.
+
+    Args:
+        z: Input, any shape.
+
+    Returns:
+        The clipped values, of the shape of z.
+    """
     return torch.where(z.abs() >= 1, torch.sign(z), z)
 
 
 def hard_tanh_derivative(z: Tensor) -> Tensor:
-    """1 where |z| < 1, else 0 (at z = ±1: 0)."""
+    """Return the derivative of `hard_tanh`: 1 where |z| < 1, else 0 (at z = ±1: 0).
+
+    Args:
+        z: Input, any shape.
+
+    Returns:
+        0 or 1, of the shape of z.
+    """
     return (z.abs() < 1).to(z.dtype)
 
 
 def relu(z: Tensor) -> Tensor:
-    """max(0, z)."""
+    """Return the rectified linear unit max(0, z).
+
+    Args:
+        z: Input, any shape.
+
+    Returns:
+        max(0, z), of the shape of z.
+    """
     return torch.relu(z)
 
 
 def relu_derivative(z: Tensor) -> Tensor:
-    """1 where z > 0, else 0 (at z = 0: 0)."""
+    """Return the derivative of `relu`: 1 where z > 0, else 0 (at z = 0: 0).
+
+    Args:
+        z: Input, any shape.
+
+    Returns:
+        0 or 1, of the shape of z.
+    """
     return (z > 0).to(z.dtype)
 
 
 def leaky_relu(z: Tensor, slope: float = LEAKY_SLOPE) -> Tensor:
-    """z where z > 0, else `slope` z."""
+    """Return z where z > 0, else `slope` · z.
+
+    Args:
+        z: Input, any shape.
+        slope: Slope for z ≤ 0.
+
+    Returns:
+        The activations, of the shape of z.
+    """
     return torch.where(z > 0, z, slope * z)
 
 
 def leaky_relu_derivative(z: Tensor, slope: float = LEAKY_SLOPE) -> Tensor:
-    """1 where z > 0, else `slope` (at z = 0: `slope`)."""
+    """Return the derivative of `leaky_relu`: 1 where z > 0, else `slope` (at z = 0: `slope`).
+
+    Args:
+        z: Input, any shape.
+        slope: Slope for z ≤ 0.
+
+    Returns:
+        The derivative, of the shape of z.
+    """
     return torch.where(z > 0, torch.ones_like(z), slope)
 
 
 def silu(z: Tensor) -> Tensor:
-    """z σ(z)."""
+    """Return the sigmoid linear unit z σ(z).
+
+    Args:
+        z: Input, any shape.
+
+    Returns:
+        z σ(z), of the shape of z.
+    """
     return z * sigmoid(z)
 
 
 def silu_derivative(z: Tensor) -> Tensor:
-    """σ(z) (1 + z σ(−z))."""
+    """Return the derivative of `silu`, σ(z) (1 + z σ(−z)).
+
+    Args:
+        z: Input, any shape.
+
+    Returns:
+        The derivative, of the shape of z.
+    """
     return sigmoid(z) * (1 + z * sigmoid(-z))
 
 
 def gelu(z: Tensor) -> Tensor:
-    """z Φ(z) with the normal distribution Φ(z) = (1 + erf(z/√2)) / 2."""
+    """Return the Gaussian error linear unit z Φ(z).
+
+    Φ(z) = (1 + erf(z/√2)) / 2 is the standard normal distribution function.
+
+    Args:
+        z: Input, any shape.
+
+    Returns:
+        z Φ(z), of the shape of z.
+    """
     return z * _normal_distribution(z)
 
 
 def gelu_derivative(z: Tensor) -> Tensor:
-    """Φ(z) + z φ(z) with the normal density φ(z) = e^{−z²/2} / √(2π)."""
+    """Return the derivative of `gelu`, Φ(z) + z φ(z).
+
+    φ(z) = e^{−z²/2} / √(2π) is the standard normal density.
+
+    Args:
+        z: Input, any shape.
+
+    Returns:
+        The derivative, of the shape of z.
+    """
     density = torch.exp(-z.square() / 2) / math.sqrt(2 * math.pi)
     return _normal_distribution(z) + z * density
 
 
 def gelu_tanh(z: Tensor) -> Tensor:
-    """z (1 + tanh(√(2/π) (z + 0.044715 z³))) / 2, the approximation that BERT's and GPT-2's code used."""
+    """Return the tanh approximation of GELU, z (1 + tanh(√(2/π) (z + 0.044715 z³))) / 2.
+
+    The original code of BERT and GPT-2 uses this form.
+
+    Args:
+        z: Input, any shape.
+
+    Returns:
+        The activations, of the shape of z.
+    """
     return z * (1 + tanh(_gelu_inner(z))) / 2
 
 
 def gelu_tanh_derivative(z: Tensor) -> Tensor:
-    """(1 + tanh u) / 2 + z (1 − tanh² u) u′ / 2 with u = √(2/π) (z + 0.044715 z³)."""
+    """Return the derivative of `gelu_tanh`.
+
+    It is (1 + tanh u) / 2 + z (1 − tanh² u) u′ / 2 with u = √(2/π) (z + 0.044715 z³).
+
+    Args:
+        z: Input, any shape.
+
+    Returns:
+        The derivative, of the shape of z.
+    """
     u = _gelu_inner(z)
     u_derivative = math.sqrt(2 / math.pi) * (1 + 3 * 0.044715 * z.square())
     return (1 + tanh(u)) / 2 + z * tanh_derivative(u) * u_derivative / 2
 
 
 def softmax(z: Tensor, dim: int = -1) -> Tensor:
-    """s_i = e^{z_i} / Σ_j e^{z_j} along `dim`; the largest z is taken off first: nothing overflows."""
+    """Return s_i = e^{z_i} / Σ_j e^{z_j} along one axis.
+
+    The largest z is subtracted first, so that nothing overflows.
+
+    Args:
+        z: Input, any shape.
+        dim: Axis along which the result sums to 1.
+
+    Returns:
+        The probabilities, of the shape of z.
+    """
     shifted = torch.exp(z - z.amax(dim, keepdim=True))
     return shifted / shifted.sum(dim, keepdim=True)
 
 
 def softmax_jacobian(z: Tensor) -> Tensor:
-    """∂s_i/∂z_j = s_i (δ_ij − s_j), from (..., K) to (..., K, K): row i, column j.
+    """Return the Jacobian of softmax, ∂s_i/∂z_j = s_i (δ_ij − s_j).
 
-    Softmax mixes its inputs, so its derivative is a matrix and it stands outside the table below.
+    Softmax mixes its inputs, so its derivative is a matrix. It is therefore not in `ACTIVATIONS`.
+
+    Args:
+        z: Input, shape (..., K).
+
+    Returns:
+        The Jacobians, shape (..., K, K): row i, column j.
     """
     s = softmax(z)
     return torch.diag_embed(s) - s.unsqueeze(-1) * s.unsqueeze(-2)  # (..., K, K)
 
 
 def _normal_distribution(z: Tensor) -> Tensor:
-    # erfc of −z keeps the digits that 1 + erf(z) loses far below zero.
+    # erfc(−z) keeps the digits that 1 + erf(z) loses far below zero.
     tail: Tensor = torch.special.erfc(-z / math.sqrt(2))
     return tail / 2
 
@@ -165,7 +351,7 @@ def _gelu_inner(z: Tensor) -> Tensor:
 
 
 class Activation(NamedTuple):
-    """A function of z and its derivative, both element by element."""
+    """An elementwise function and its derivative."""
 
     function: Callable[[Tensor], Tensor]
     derivative: Callable[[Tensor], Tensor]
@@ -187,18 +373,18 @@ ACTIVATIONS = {
 
 
 class Step(nn.Module):
-    """`step` as a module."""
+    """A module that applies `step`."""
 
     def forward(self, z: Tensor) -> Tensor:
-        """1 where z > 0, else 0."""
+        """Apply `step` elementwise."""
         return step(z)
 
 
 class ScaledTanh(nn.Module):
-    """`scaled_tanh` as a module."""
+    """A module that applies `scaled_tanh`."""
 
     def forward(self, z: Tensor) -> Tensor:
-        """1.7159 tanh(2z/3)."""
+        """Apply `scaled_tanh` elementwise."""
         return scaled_tanh(z)
 
 
@@ -218,8 +404,17 @@ _MODULES: dict[str, Callable[[], nn.Module]] = {
 
 
 def formula(name: str) -> Activation:
-    """The function of that name and its derivative: one of ACTIVATIONS, or leaky ReLU with a slope of its own, as
-    `leaky_relu:0.2`. Raises UnknownName with the nearest names."""
+    """Return the function with the given name, and its derivative.
+
+    Args:
+        name: A key of `ACTIVATIONS`, or leaky ReLU with a custom slope, such as `leaky_relu:0.2`.
+
+    Returns:
+        The function and its derivative.
+
+    Raises:
+        UnknownName: If there is no such activation. The message lists the nearest names.
+    """
     base, slope = _parts(name)
     if slope is None:
         return ACTIVATIONS[base]
@@ -227,13 +422,23 @@ def formula(name: str) -> Activation:
 
 
 def activation(name: str) -> nn.Module:
-    """The fused module of that name, as `formula` takes it. Raises UnknownName with the nearest names."""
+    """Return the fused module of the activation with the given name.
+
+    Args:
+        name: A name that `formula` accepts.
+
+    Returns:
+        A new module.
+
+    Raises:
+        UnknownName: If there is no such activation. The message lists the nearest names.
+    """
     base, slope = _parts(name)
     return _MODULES[base]() if slope is None else nn.LeakyReLU(slope)
 
 
 def _parts(name: str) -> tuple[str, float | None]:
-    """The name of an activation, and the slope that stands behind a colon."""
+    """Split a name into the activation and the slope after the colon, None without one."""
     base, colon, slope = name.partition(":")
     if base not in _MODULES or (colon and (base != "leaky_relu" or not SLOPE.fullmatch(slope))):
         raise UnknownName("activation", name, _MODULES, "leaky_relu:0.2 is leaky ReLU with the slope 0.2.")

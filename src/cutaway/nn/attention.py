@@ -1,28 +1,28 @@
-"""Attention: every token asks all the others, and takes from each as much as it matches.
+"""Attention: each query takes a weighted mean of the values, weighted by how well its query matches each key.
 
 A. Vaswani et al., Attention is all you need, 2017, section 3.2. <https://arxiv.org/abs/1706.03762>
 
     Attention(Q, K, V) = softmax(Q Kᵀ / √d_k) V                                                        (equation 1)
     MultiHead(x) = [head₁ ‖ … ‖ head_h] W_O,    head_i = Attention(x W_Q,i, x W_K,i, x W_V,i)
 
-N examples, h heads, T queries, S keys, each of d_k numbers, and as many values as keys, of d_v numbers each. The
-scores are divided before the softmax: a product of d_k independent terms of variance 1 has variance d_k, and a softmax
-of scores that large is all but a maximum, through which hardly a gradient passes.
+N is the number of examples, h of heads, T of queries and S of keys and values. Queries and keys have d_k features,
+values d_v. The scores are scaled before the softmax: a sum of d_k independent terms of variance 1 has variance d_k, and
+a softmax of such large scores is almost a maximum, which passes almost no gradient.
 
-How well a query suits a key can be measured otherwise. Each score here is a function of queries and keys alone:
+Other scores are possible. Each score below is a function of queries and keys alone:
 
     dot          q · k                       M.-T. Luong et al., 2015 <https://arxiv.org/abs/1508.04025>
-    bilinear     qᵀ W k                      likewise, "general"; W = W_Qᵀ W_K where q and k are not projected yet
+    bilinear     qᵀ W k                      Luong et al., "general"; W = W_Qᵀ W_K where q and k are not projected yet
     cosine       q · k / (|q| |k|)           A. Graves et al., Neural Turing machines, 2014
     scaled_dot   q · k / √d_k                Vaswani et al.
     additive     vᵀ tanh(W q + U k)          D. Bahdanau et al., 2014 <https://arxiv.org/abs/1409.0473>
 
-Two paths give the same numbers. Models run PyTorch's fused kernel, which never holds the (T, S) weights;
-`scaled_dot_product` writes equation 1 out and gives the weights too. Within `recording(model)` the fused path keeps
-the queries and keys that it used, and the weights are computed from them only for who asks.
+Two implementations give the same numbers. Models run PyTorch's fused kernel, which never stores the (T, S) weights.
+`scaled_dot_product` implements equation 1 literally and returns the weights too. Within `recording(model)` the fused
+path stores its queries and keys, and the weights are computed from them on demand.
 
-A mask is boolean, True where the query may look, or a bias that is added to the scores, −∞ where it may not
-(`masks.py`). A query that may look nowhere takes nothing: its result is 0, and so are its gradients.
+A mask is boolean, True where a query may attend to a key, or a bias that is added to the scores, −∞ where it may not
+(`masks.py`). A query that may attend to no key has the result 0 and no gradient.
 """
 
 from __future__ import annotations
@@ -44,26 +44,59 @@ from .masks import masked_softmax as masked_softmax
 from .masks import visible as visible
 from .position import Rotation, rotary, rotation
 
-Score = Callable[[Tensor, Tensor], Tensor]  # queries (…, T, d), keys (…, S, d') to scores (…, T, S)
+Score = Callable[[Tensor, Tensor], Tensor]  # maps queries (…, T, d) and keys (…, S, d') to scores (…, T, S)
 
 
 def dot(q: Tensor, k: Tensor) -> Tensor:
-    """q · k, (…, T, S)."""
+    """Return the dot-product scores q · k.
+
+    Args:
+        q: Queries, shape (…, T, d).
+        k: Keys, shape (…, S, d).
+
+    Returns:
+        Scores, shape (…, T, S).
+    """
     return q @ k.transpose(-2, -1)
 
 
 def cosine(q: Tensor, k: Tensor) -> Tensor:
-    """The cosine of the angle between q and k, (…, T, S): their lengths do not count. It is 0 where one has none."""
+    """Return the cosine similarities of queries and keys; 0 for a vector of length 0.
+
+    Args:
+        q: Queries, shape (…, T, d).
+        k: Keys, shape (…, S, d).
+
+    Returns:
+        Scores, shape (…, T, S).
+    """
     return dot(F.normalize(q, dim=-1), F.normalize(k, dim=-1))
 
 
 def scaled_dot(q: Tensor, k: Tensor) -> Tensor:
-    """q · k / √d_k, (…, T, S)."""
+    """Return the scaled dot-product scores q · k / √d_k.
+
+    Args:
+        q: Queries, shape (…, T, d_k).
+        k: Keys, shape (…, S, d_k).
+
+    Returns:
+        Scores, shape (…, T, S).
+    """
     return dot(q / math.sqrt(q.shape[-1]), k)
 
 
 def additive(w: Tensor, u: Tensor, v: Tensor) -> Score:
-    """The score vᵀ tanh(W q + U k), of W (a, d), U (a, d') and v (a,): queries and keys may differ in size."""
+    """Return the additive score vᵀ tanh(W q + U k). Queries and keys may differ in size.
+
+    Args:
+        w: W, shape (a, d).
+        u: U, shape (a, d').
+        v: v, shape (a,).
+
+    Returns:
+        The score function.
+    """
 
     def score(q: Tensor, k: Tensor) -> Tensor:
         compared = (q @ w.mT)[..., :, None, :] + (k @ u.mT)[..., None, :, :]  # (…, T, S, a)
@@ -73,7 +106,14 @@ def additive(w: Tensor, u: Tensor, v: Tensor) -> Score:
 
 
 def bilinear(w: Tensor) -> Score:
-    """The score qᵀ W k, of W (…, d, d'): queries and keys may differ in size."""
+    """Return the bilinear score qᵀ W k. Queries and keys may differ in size.
+
+    Args:
+        w: W, shape (…, d, d').
+
+    Returns:
+        The score function.
+    """
 
     def score(q: Tensor, k: Tensor) -> Tensor:
         return dot(q @ w, k)
@@ -82,16 +122,33 @@ def bilinear(w: Tensor) -> Score:
 
 
 def query_key(w_q: Tensor, w_k: Tensor) -> Tensor:
-    """W_QK = W_Qᵀ W_K, (…, d, d'), of W_Q (…, d_k, d) and W_K (…, d_k, d'), as `nn.Linear` holds them.
+    """Return W_QK = W_Qᵀ W_K.
 
-    Both matrices make one score together, (W_Q x) · (W_K y) = xᵀ W_QK y, whose rank is d_k at most.
+    Both matrices act only through this product, (W_Q x) · (W_K y) = xᵀ W_QK y. Its rank is at most d_k.
+
+    Args:
+        w_q: W_Q as `nn.Linear` stores it, shape (…, d_k, d).
+        w_k: W_K as `nn.Linear` stores it, shape (…, d_k, d').
+
+    Returns:
+        W_QK, shape (…, d, d').
     """
     return w_q.mT @ w_k
 
 
 def attend(score: Score, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Attention by any score: the result (…, T, d_v) and the weights (…, T, S), a softmax of the scores of what each
-    query may look at. q (…, T, d), k (…, S, d'), v (…, S, d_v)."""
+    """Compute attention with any score function.
+
+    Args:
+        score: The score function.
+        q: Queries, shape (…, T, d).
+        k: Keys, shape (…, S, d').
+        v: Values, shape (…, S, d_v).
+        mask: Boolean or additive mask that broadcasts to (…, T, S).
+
+    Returns:
+        The result, shape (…, T, d_v), and the weights, shape (…, T, S): the softmax of the scores of the visible keys.
+    """
     weights = masked_softmax(score(q, k), mask)
     return weights @ v, weights
 
@@ -99,23 +156,40 @@ def attend(score: Score, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = 
 def scaled_dot_product(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, *, scale: float | None = None
 ) -> tuple[Tensor, Tensor]:
-    """softmax(q kᵀ / √d_k) v written out: the result (…, T, d_v) and the weights (…, T, S).
+    """Compute softmax(q kᵀ / √d_k) v literally, as in equation 1.
 
-    q (…, T, d_k), k (…, S, d_k), v (…, S, d_v). `mask` is boolean or additive, (…, T, S) or what broadcasts to it.
-    `scale` stands for 1 / √d_k where it is given.
+    Args:
+        q: Queries, shape (…, T, d_k).
+        k: Keys, shape (…, S, d_k).
+        v: Values, shape (…, S, d_v).
+        mask: Boolean or additive mask that broadcasts to (…, T, S).
+        scale: Factor used in place of 1 / √d_k.
+
+    Returns:
+        The result, shape (…, T, d_v), and the weights, shape (…, T, S).
     """
     weights = attention_weights(q, k, mask, scale=scale)
     return weights @ v, weights  # (…, T, d_v), (…, T, S)
 
 
 def attention_weights(q: Tensor, k: Tensor, mask: Tensor | None = None, *, scale: float | None = None) -> Tensor:
-    """softmax(q kᵀ / √d_k), (…, T, S): each row sums to 1, or is 0 where its query may look nowhere."""
+    """Return softmax(q kᵀ / √d_k).
+
+    Args:
+        q: Queries, shape (…, T, d_k).
+        k: Keys, shape (…, S, d_k).
+        mask: Boolean or additive mask that broadcasts to (…, T, S).
+        scale: Factor used in place of 1 / √d_k.
+
+    Returns:
+        Weights, shape (…, T, S). Each row sums to 1, or is 0 where the query may attend to no key.
+    """
     return masked_softmax(scaled_dot(q, k) if scale is None else dot(q * scale, k), mask)
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What one attention used: enough to compute its weights, should anyone ask."""
+    """The queries, keys and mask of one attention call, from which its weights can be computed."""
 
     q: Tensor  # (N, heads, T, d_k)
     k: Tensor  # (N, kv_heads, S, d_k)
@@ -125,7 +199,7 @@ class Seen:
 
     @property
     def weights(self) -> Tensor:
-        """(N, heads, T, S): row t says how much token t took from each, before dropout."""
+        """The attention weights before dropout, (N, heads, T, S): row t has the weight of each token for token t."""
         own = causal_mask(self.q.shape[2], self.k.shape[2], self.q.device) if self.causal else None
         k = _for_each_head(self.k, self.q.shape[1])
         return attention_weights(self.q, k, combined(self.mask, own), scale=self.scale)
@@ -133,7 +207,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class SeenStep:
-    """What an attention used that takes the queries of a sequence one by one."""
+    """The weights of an attention that processes the queries of a sequence one by one."""
 
     weights: Tensor  # (N, heads, 1, S)
 
@@ -142,22 +216,33 @@ Used = Seen | SeenStep
 
 
 class Attention(nn.Module):
-    """A layer that attends. A layer derived from it, which puts what it used into `seen` where a list stands there, can
-    be looked into and intervened on (`cutaway.inspect`): nothing there knows it by name."""
+    """Base class of attention layers.
 
-    heads: int = 0  # whose results enter `out` side by side, (N, T, heads · d_v); 0 where there are none to choose from
+    A subclass appends a record of each call to `seen` where that is a list. The tools of `cutaway.inspect` can then
+    record it and intervene on it, without knowing the subclass by name.
+    """
+
+    heads: int = 0  # whose results are concatenated as input of `out`, (N, T, heads · d_v); 0 without heads
     out: nn.Linear
-    cross_attends: bool = False  # over a source, not over itself
+    cross_attends: bool = False  # whether the layer attends to a source instead of its own input
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen: list[Used] | None = None  # there for as long as somebody looks inside
+        self.seen: list[Used] | None = None  # a list while recording
 
 
 @contextmanager
 def recording(model: nn.Module) -> Iterator[dict[str, list[Used]]]:
-    """Within it every attention with heads keeps what it used, by the name of its module, one entry a call; its
-    output is that of the fused path as ever. One within another takes over until it ends."""
+    """Record the calls of every attention with heads within the context.
+
+    The outputs are those of the fused path, as without recording. A nested context takes over until it ends.
+
+    Args:
+        model: The model whose attention layers are recorded.
+
+    Yields:
+        The records of each layer by the name of its module, one entry per call.
+    """
     found: dict[str, list[Used]] = {}
     layers = {name: module for name, module in model.named_modules() if isinstance(module, Attention) and module.heads}
     before = {name: layer.seen for name, layer in layers.items()}
@@ -171,8 +256,10 @@ def recording(model: nn.Module) -> Iterator[dict[str, list[Used]]]:
 
 
 class KeysUnbiased(nn.Linear):
-    """A linear layer of which so many outputs, keys among them from `before` on, have no bias: it would add the same
-    number to all scores of a query, and a softmax does not see that."""
+    """A linear layer in which the `keys` outputs after the first `before` outputs have no bias.
+
+    A bias of the keys adds the same number to all scores of a query, and the softmax is invariant to that.
+    """
 
     def __init__(self, inputs: int, before: int, keys: int, after: int) -> None:
         super().__init__(inputs, before + keys + after)
@@ -180,20 +267,20 @@ class KeysUnbiased(nn.Linear):
         self.bias = nn.Parameter(torch.zeros(before + after))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(…, inputs) to (…, outputs)."""
+        """Map (…, inputs) to (…, outputs)."""
         before, after = self.bias[: self.before], self.bias[self.before :]
         return F.linear(x, self.weight, torch.cat([before, before.new_zeros(self.keys), after]))
 
 
 class MultiHeadAttention(Attention):
-    """Attention in `heads` parts: (N, T, dim) to (N, T, dim), over itself, or over a `source` (N, S, source).
+    """Multi-head attention: (N, T, dim) to (N, T, dim), over the input itself or over a `source` (N, S, source).
 
-    W_Q, W_K and W_V of all heads are one matrix, `qkv`, so that one product makes them: its rows are all heads'
-    queries, then all keys, then all values, head after head in each. Over a source they are two, `q` and `kv`. `out`
-    is W_O. A head's queries and keys have `key_dim` numbers (dim / heads unless said), its values `value_dim` (as many
-    unless said). With fewer `kv_heads` than heads, several heads share keys and values: grouped-query attention
-    (J. Ainslie et al., 2023, https://arxiv.org/abs/2305.13245), and with one of them multi-query attention
-    (N. Shazeer, 2019, https://arxiv.org/abs/1911.02150).
+    W_Q, W_K and W_V of all heads are one matrix `qkv`, so that one product computes all of them. Its rows are the
+    queries of all heads, then all keys, then all values, head by head in each. With a source there are two matrices,
+    `q` and `kv`. `out` is W_O. A head's queries and keys have `key_dim` features (default: dim / heads), its values
+    `value_dim` (default: `key_dim`). With fewer `kv_heads` than heads, several heads share keys and values:
+    grouped-query attention (J. Ainslie et al., 2023, https://arxiv.org/abs/2305.13245), and with a single one
+    multi-query attention (N. Shazeer, 2019, https://arxiv.org/abs/1911.02150).
     """
 
     def __init__(
@@ -211,8 +298,21 @@ class MultiHeadAttention(Attention):
         dropout: float = 0.0,
         rotates: bool = False,
     ) -> None:
-        """`scale` stands for 1 / √d_k; `dropout` is that of the weights; `rotates` turns queries and keys by their
-        positions (rotary), among the tokens themselves. Without `key_bias` keys alone have no bias."""
+        """Create the layer with Xavier-uniform weights and zero biases.
+
+        Args:
+            dim: Features of inputs and outputs.
+            heads: Number of heads.
+            source: Features of the source, for cross-attention.
+            kv_heads: Number of heads of keys and values, a divisor of `heads`.
+            key_dim: Features of queries and keys of a head.
+            value_dim: Features of the values of a head.
+            bias: Whether the linear layers have biases.
+            key_bias: Whether keys have biases too.
+            scale: Factor used in place of 1 / √d_k.
+            dropout: Dropout probability of the weights.
+            rotates: Whether queries and keys are rotated by their positions (rotary embedding). Self-attention only.
+        """
         super().__init__()
         if key_dim is None:
             require(heads >= 1 and dim % heads == 0, "heads", heads, f"at least 1 and a divisor of dim={dim}")
@@ -241,7 +341,7 @@ class MultiHeadAttention(Attention):
             self.kv = KeysUnbiased(source, 0, *sizes[1:]) if unbiased else nn.Linear(source, sum(sizes[1:]), bias=bias)
             parts = [self.q.weight, *torch.split(self.kv.weight.detach(), sizes[1:])]
         self.out = nn.Linear(heads * self.value_dim, dim, bias=bias)
-        # Each is drawn as the matrix that it is, not as a third of a taller one with smaller numbers.
+        # Initialize each matrix on its own: as part of a taller matrix it would get smaller weights.
         for weight in (*parts, self.out.weight):
             nn.init.xavier_uniform_(weight)
         for layer in self.children():
@@ -258,14 +358,21 @@ class MultiHeadAttention(Attention):
         cache: LayerCache | None = None,
         positions: Tensor | Rotation | None = None,
     ) -> Tensor:
-        """(N, T, dim) to (N, T, dim), by PyTorch's fused kernel.
+        """Compute attention with PyTorch's fused kernel.
 
-        `mask`, boolean or additive, is (N or 1, heads or 1, T or 1, S); `causal` hides what stands after a token, with
-        or without a mask. With a `cache` the keys and values of what was read before go in front; those of a source
-        are made once. `positions` (T,) or (N, T), or their `rotation`, are for queries and keys that are turned.
+        Args:
+            x: Inputs, shape (N, T, dim).
+            source: Source of cross-attention, shape (N, S, source).
+            mask: Boolean or additive mask, shape (N or 1, heads or 1, T or 1, S).
+            causal: Whether tokens after the query are hidden, in addition to the mask.
+            cache: Keys and values of earlier tokens, placed before the new ones. Those of a source are computed once.
+            positions: Positions (T,) or (N, T), or their `rotation`, for rotary embeddings.
+
+        Returns:
+            Outputs, shape (N, T, dim).
         """
         q, k, v = self.split(x, source, cache, positions)
-        mask, causal = _settled(mask, causal, q, k)
+        mask, causal = _resolve_causal(mask, causal, q, k)
         if self.seen is not None:
             self.seen.append(Seen(q.detach(), k.detach(), mask, causal, self.scale))
         y = F.scaled_dot_product_attention(
@@ -290,8 +397,20 @@ class MultiHeadAttention(Attention):
         cache: LayerCache | None = None,
         positions: Tensor | Rotation | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """What `forward` gives without dropout, by equation 1 written out, and the weights (N, heads, T, S): row t
-        says how much token t takes from each token, and sums to 1."""
+        """Compute `forward` without dropout by the literal equation 1, and return the weights too.
+
+        Args:
+            x: Inputs, shape (N, T, dim).
+            source: Source of cross-attention, shape (N, S, source).
+            mask: Boolean or additive mask, shape (N or 1, heads or 1, T or 1, S).
+            causal: Whether tokens after the query are hidden, in addition to the mask.
+            cache: Keys and values of earlier tokens.
+            positions: Positions (T,) or (N, T), or their `rotation`, for rotary embeddings.
+
+        Returns:
+            Outputs (N, T, dim) and weights (N, heads, T, S): row t has the weight of each token for token t, and sums
+            to 1.
+        """
         q, k, v = self.split(x, source, cache, positions)
         mask = combined(mask, causal_mask(q.shape[2], k.shape[2], q.device) if causal else None)
         k, v = _for_each_head(k, self.heads), _for_each_head(v, self.heads)
@@ -305,7 +424,10 @@ class MultiHeadAttention(Attention):
         cache: LayerCache | None = None,
         positions: Tensor | Rotation | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries (N, heads, T, d_k), keys (N, kv_heads, S, d_k) and values (N, kv_heads, S, d_v)."""
+        """Project the inputs to queries, keys and values.
+
+        Their shapes are (N, heads, T, d_k), (N, kv_heads, S, d_k) and (N, kv_heads, S, d_v).
+        """
         kv_sizes = [self.kv_heads * self.key_dim, self.kv_heads * self.value_dim]
         if self.cross_attends:
             q = self._apart(self.q(x), self.heads)
@@ -330,17 +452,20 @@ class MultiHeadAttention(Attention):
         return x.view(*x.shape[:2], heads, -1).transpose(1, 2)  # (N, heads, T, d)
 
     def join(self, heads: Tensor) -> Tensor:
-        """The heads side by side, times W_O: (N, heads, T, d_v) to (N, T, dim)."""
+        """Concatenate the heads and multiply by W_O: (N, heads, T, d_v) to (N, T, dim)."""
         joined: Tensor = self.out(heads.transpose(1, 2).flatten(2))  # (N, T, heads·d_v)
         return joined
 
 
-def _settled(mask: Tensor | None, causal: bool, q: Tensor, k: Tensor) -> tuple[Tensor | None, bool]:
-    """Mask and `causal` as the fused kernel can take them: it knows causal without a mask alone, and with more keys
-    than queries it takes the queries for the first, where they are the last."""
+def _resolve_causal(mask: Tensor | None, causal: bool, q: Tensor, k: Tensor) -> tuple[Tensor | None, bool]:
+    """Return mask and `causal` in a form that the fused kernel accepts.
+
+    The kernel supports `causal` only without a mask. With more keys than queries it aligns the queries with the first
+    keys, where they belong to the last.
+    """
     queries, keys = q.shape[2], k.shape[2]
     mask = combined(mask)
-    if not causal or queries == 1:  # the last token has nothing behind it
+    if not causal or queries == 1:  # no token follows the last one
         return mask, False
     if mask is None and queries == keys:
         return None, True
@@ -348,5 +473,5 @@ def _settled(mask: Tensor | None, causal: bool, q: Tensor, k: Tensor) -> tuple[T
 
 
 def _for_each_head(x: Tensor, heads: int) -> Tensor:
-    """Keys or values, (N, kv_heads, S, d) to (N, heads, S, d): each for as many heads as share it."""
+    """Repeat keys or values for the heads that share them: (N, kv_heads, S, d) to (N, heads, S, d)."""
     return x if x.shape[1] == heads else x.repeat_interleave(heads // x.shape[1], dim=1)

@@ -1,12 +1,11 @@
-"""A token alone through a block, without calling the block's parts one by one.
+"""Fast path for a single token through a block, without calls of the block's modules.
 
-A new token asks for little arithmetic: of a small network more time goes into calling modules than into their sums.
-Within `Unrolled` the forward of a block is run with plain functions in place of the block's parts. Their operations
-are those of the parts, on the same numbers in the same order, so the results are equal to the last bit.
+A new token needs little arithmetic. In a small network, calling modules takes more time than computing. Within
+`Unrolled`, a block's forward runs with plain functions instead of the block's modules. The functions perform the same
+operations on the same numbers in the same order, so the results are bit-identical.
 
-It is for answering, not for learning: dropout is left out, as in evaluation mode. A block keeps to its modules where
-somebody listens to one of them by a hook, and where one of them is not what it was built with; so does attention that
-is recorded.
+The fast path is for inference, not for training: dropout is skipped, as in evaluation mode. A block keeps its modules
+where one of them has a hook or is not of the type that it was built with. So does attention that is being recorded.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ GLOBAL_LISTENERS = (everywhere._global_forward_hooks, everywhere._global_forward
 
 
 class Unrolled:
-    """The blocks of a model, and their functions for a token alone, made once for many tokens.
+    """The blocks of a model and their single-token functions, built once for many tokens.
 
     lean = Unrolled(model)
     with lean():
@@ -46,7 +45,7 @@ class Unrolled:
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
-        """Within it the blocks, which must be in evaluation mode, run by functions."""
+        """Run the blocks, which must be in evaluation mode, as functions within the context."""
         lean = self.blocks if not any(self._listeners) else []
         for block, function in lean:
             block.__dict__["forward"] = function
@@ -58,7 +57,7 @@ class Unrolled:
 
 
 class _Parts:
-    """What the forward of a block is given for the block: its parts are functions, all else is the block's own."""
+    """A stand-in for a block in its own forward: its modules are functions, all else is the block's."""
 
     def __init__(self, block: nn.Module) -> None:
         self.__dict__ = {name: FUNCTIONS[type(part)](part) for name, part in block.named_children()}
@@ -69,12 +68,12 @@ class _Parts:
 
 
 def _as_built(block: nn.Module) -> bool:
-    """Whether there is a function for every part, and nothing has a forward of its own."""
+    """Return whether every module has a function and none has a custom forward."""
     _, *parts = block.modules()
     return all(type(part) in FUNCTIONS for part in parts) and all("forward" not in m.__dict__ for m in block.modules())
 
 
-# Parameters are looked up where the modules keep them, each time: who replaces one is answered by the new one.
+# Parameters are looked up in the modules on each call, so that a replaced parameter takes effect.
 
 
 def _linear(layer: nn.Linear) -> Callable[[Tensor], Tensor]:
@@ -102,8 +101,10 @@ def _mlp(layer: MLP) -> Callable[[Tensor], Tensor]:
 
 
 def _attention(attention: MultiHeadAttention) -> Callable[..., Tensor]:
-    """Attention of a token over those in its cache and itself, or over a source that its cache knows; all else goes
-    through the module."""
+    """Return the function for one token that attends over its cache and itself, or over a cached source.
+
+    All other calls go through the module.
+    """
     cross_attends, heads, kv_heads = attention.cross_attends, attention.heads, attention.kv_heads
     d_k, d_v = attention.key_dim, attention.value_dim
     first = attention.q if cross_attends else attention.qkv

@@ -1,4 +1,4 @@
-"""Diffusion: noise added to images step by step, and taken away again.
+"""Diffusion models: the forward noising process, samplers, and the variational bound.
 
 J. Ho, A. Jain, P. Abbeel, Denoising diffusion probabilistic models, 2020, <https://arxiv.org/abs/2006.11239>;
 J. Song, C. Meng, S. Ermon, Denoising diffusion implicit models, 2020, <https://arxiv.org/abs/2010.02502>;
@@ -13,8 +13,8 @@ With α_t = 1 − β_t and ᾱ_t = α_0 α_1 … α_t (timesteps count from 0 to
         β̃_t = (1 − ᾱ_{t−1}) / (1 − ᾱ_t) β_t
     x̂_0                   = (x_t − √(1 − ᾱ_t) ε_θ(x_t, t)) / √ᾱ_t
 
-All functions are pure. A network stands in them as `predict(x, t)`: images x_t (N, …) and timesteps (N,) int64 to the
-noise ε_θ (N, …) that is in them. Schedules are float64, (T,).
+All functions are pure. They take a network as `predict(x, t)`, which maps images x_t (N, …) and timesteps (N,) int64 to
+their noise ε_θ (N, …). Schedules are float64, (T,).
 """
 
 from __future__ import annotations
@@ -35,14 +35,16 @@ OFFSET, MOST = 0.008, 0.999  # of the cosine schedule
 
 
 def linear_betas(steps: int, first: float = FIRST, last: float = LAST) -> Tensor:
-    """β_t from `first` to `last` in equal steps (Ho et al., section 4), (T,)."""
+    """Return β_t from `first` to `last` in equal steps (Ho et al., section 4), (T,)."""
     return torch.linspace(first, last, steps, dtype=torch.float64)
 
 
 def cosine_betas(steps: int) -> Tensor:
-    """β_t = min(1 − f(t + 1)/f(t), 0.999), f(t) = cos²((t/T + s)/(1 + s) · π/2), s = 0.008 (Nichol and Dhariwal,
-    equation 17), (T,): ᾱ falls nearly in a straight line, where with the linear schedule small images are noise long
-    before the end."""
+    """Return the cosine schedule of Nichol and Dhariwal, equation 17, (T,).
+
+    β_t = min(1 − f(t + 1)/f(t), 0.999), f(t) = cos²((t/T + s)/(1 + s) · π/2), s = 0.008. ᾱ falls nearly linearly. With
+    the linear schedule, small images are pure noise long before the end.
+    """
     t = torch.arange(steps + 1, dtype=torch.float64) / steps
     f = ((t + OFFSET) / (1 + OFFSET) * math.pi / 2).cos().square()
     return (1 - f[1:] / f[:-1]).clamp(max=MOST)
@@ -52,19 +54,22 @@ SCHEDULES: dict[str, Callable[[int], Tensor]] = {"linear": linear_betas, "cosine
 
 
 def signal_of(betas: Tensor) -> Tensor:
-    """ᾱ_t of each timestep, (T,): the part of the variance that is still the image's."""
+    """Return ᾱ_t of each timestep, (T,): the fraction of the variance that comes from the image."""
     return (1 - betas).cumprod(0)
 
 
 def noised(x0: Tensor, signal: Tensor | float, noise: Tensor) -> Tensor:
-    """A draw of q(x_t | x_0): √ᾱ_t x_0 + √(1 − ᾱ_t) ε, equation 4; `signal` is ᾱ_t and broadcasts to x0."""
+    """Sample q(x_t | x_0): √ᾱ_t x_0 + √(1 − ᾱ_t) ε, equation 4. `signal` is ᾱ_t and broadcasts to x0."""
     signal = torch.as_tensor(signal, dtype=x0.dtype, device=x0.device)
     return signal.sqrt() * x0 + (1 - signal).sqrt() * noise
 
 
 def posterior(x0: Tensor, xt: Tensor, signal: Tensor | float, before: Tensor | float) -> tuple[Tensor, Tensor]:
-    """Mean and variance of q(x_s | x_t, x_0), equations 6 and 7; `signal` is ᾱ_t, `before` ᾱ_s of an earlier timestep
-    s, the one before it or any other: what lies between counts as one step, α = ᾱ_t / ᾱ_s."""
+    """Return mean and variance of q(x_s | x_t, x_0), equations 6 and 7.
+
+    `signal` is ᾱ_t. `before` is ᾱ_s of an earlier timestep s, not necessarily the one before t: the timesteps in
+    between count as one step with α = ᾱ_t / ᾱ_s.
+    """
     signal, before = (torch.as_tensor(part, dtype=x0.dtype, device=x0.device) for part in (signal, before))
     alpha = signal / before
     mean = before.sqrt() * (1 - alpha) / (1 - signal) * x0 + alpha.sqrt() * (1 - before) / (1 - signal) * xt
@@ -72,7 +77,7 @@ def posterior(x0: Tensor, xt: Tensor, signal: Tensor | float, before: Tensor | f
 
 
 def start_of(xt: Tensor, noise: Tensor, signal: Tensor | float) -> Tensor:
-    """x̂_0, the image that x_t is if `noise` is what was added to it; `signal` is ᾱ_t."""
+    """Return x̂_0, the image that gives x_t with the given `noise`; `signal` is ᾱ_t."""
     signal = torch.as_tensor(signal, dtype=xt.dtype, device=xt.device)
     return (xt - (1 - signal).sqrt() * noise) / signal.sqrt()
 
@@ -85,12 +90,12 @@ def ddim_step(
     eta: float = 0.0,
     noise: Tensor | None = None,
 ) -> Tensor:
-    """x_s from x_t and the predicted x̂_0 = `start` (Song et al., equations 12 and 16); ᾱ_t and ᾱ_s as in `posterior`.
+    """Return x_s from x_t and the predicted x̂_0 = `start` (Song et al., equations 12 and 16).
 
         x_s = √ᾱ_s x̂_0 + √(1 − ᾱ_s − σ²) ε̂ + σ z,   σ² = η² (1 − ᾱ_s)/(1 − ᾱ_t) (1 − ᾱ_t/ᾱ_s)
 
-    ε̂ is the noise that x̂_0 leaves in x_t. η = 0 draws nothing (DDIM); η = 1 is ancestral sampling, a draw of the
-    posterior (DDPM, with σ² = β̃_t); it and all between need `noise` z.
+    `signal` is ᾱ_t and `before` is ᾱ_s, as in `posterior`. ε̂ is the noise in x_t given x̂_0. η = 0 is deterministic
+    (DDIM). η = 1 is ancestral sampling from the posterior (DDPM, with σ² = β̃_t). For η > 0 `noise` z is required.
     """
     error = (xt - math.sqrt(signal) * start) / math.sqrt(1 - signal)
     variance = eta**2 * (1 - before) / (1 - signal) * (1 - signal / before)
@@ -102,11 +107,11 @@ def ddim_step(
 
 
 def unwatched(t: int, xt: Tensor, start: Tensor) -> None:
-    """What `sample` gives away at each step, where nobody looks."""
+    """Ignore the intermediate results of `sample`: the default of its `watch`."""
 
 
 def times_of(total: int, steps: int) -> list[int]:
-    """So many of the timesteps T − 1 … 0, evenly spaced, the first and the last among them; one step is T − 1 alone."""
+    """Return `steps` of the timesteps T − 1 … 0, evenly spaced, with both ends; a single step is T − 1."""
     if steps == 1:
         return [total - 1]
     return [round((total - 1) * (1 - k / (steps - 1))) for k in range(steps)]
@@ -123,10 +128,11 @@ def sample(
     clip: bool = True,
     watch: Watch = unwatched,
 ) -> Tensor:
-    """Images (N, …) out of `noise` x_T (N, …), at the timesteps `times`, which fall; `signal` (T,) is ᾱ.
+    """Generate images (N, …) from `noise` x_T (N, …).
 
-    With `eta` 0 by DDIM, with 1 by ancestral sampling; `draw` gives noise like a tensor. `clip` keeps each x̂_0 where
-    images are, in −1 … 1. `watch` is given t, x_t and x̂_0 of each step. Gradients are the caller's: `torch.no_grad()`.
+    `times` are the falling timesteps, `signal` (T,) is ᾱ. `eta` is 0 for DDIM and 1 for ancestral sampling. `draw`
+    returns noise of the shape of its argument. `clip` clips each x̂_0 to the range of images, −1 … 1. `watch` receives
+    t, x_t and x̂_0 of each step. Gradients are tracked unless the caller uses `torch.no_grad()`.
     """
     x = noise
     for t, s in zip(times, [*times[1:], -1]):
@@ -143,11 +149,12 @@ def sample(
 def guided(
     predict: Callable[[Tensor, Tensor, Tensor], Tensor], classes: Tensor, no_class: int, scale: float
 ) -> Predict:
-    """The noise under classifier-free guidance: ε(x) + scale · (ε(x, c) − ε(x)), for `predict(x, t, classes)`.
+    """Return a noise predictor with classifier-free guidance: ε(x) + scale · (ε(x, c) − ε(x)).
 
-    J. Ho, T. Salimans, Classifier-free diffusion guidance, 2022, <https://arxiv.org/abs/2207.12598>, whose w is
-    scale − 1. Scale 0 takes no notice of the classes (N,), 1 is the network given its class, and above 1 what the class
-    changes is made stronger. `no_class` is the number that stands for none.
+    `predict` is called as `predict(x, t, classes)`. After J. Ho, T. Salimans, Classifier-free diffusion guidance, 2022,
+    <https://arxiv.org/abs/2207.12598>, whose w is scale − 1. Scale 0 ignores the classes (N,), scale 1 is the plain
+    conditional network, and a scale above 1 strengthens the effect of the class. `no_class` is the index for "no
+    class".
     """
     none = torch.full_like(classes, no_class)
 
@@ -162,19 +169,22 @@ def guided(
 
 
 def prior_term(x0: Tensor, signal: Tensor) -> Tensor:
-    """L_T of the variational bound, KL(q(x_T | x_0) ‖ N(0, I)) in nats, (N,): what noise still tells of the image."""
+    """Return L_T of the variational bound, KL(q(x_T | x_0) ‖ N(0, I)) in nats, (N,).
+
+    It measures the information about the image that remains in the noise.
+    """
     last = float(signal[-1])
     zero = torch.zeros((), dtype=x0.dtype, device=x0.device)
     return normal_kl(math.sqrt(last) * x0, zero + math.log1p(-last), zero, zero).flatten(1).sum(1)
 
 
 def bound_term(predict: Predict, x0: Tensor, t: Tensor, noise: Tensor, signal: Tensor) -> Tensor:
-    """The term of the variational bound at timesteps t (N,) of images x0 (N, …), in nats, (N,): equation 5.
+    """Return the term of the variational bound at timesteps t (N,) of images x0 (N, …), in nats, (N,): equation 5.
 
         L_t = KL(q(x_{t−1} | x_t, x_0) ‖ N(μ̃_t(x_t, x̂_0), β̃_t I)) for t > 0,   L_0 = −ln p(x_0 | x_1)
 
-    x_t is drawn with `noise`. L_0 is of the 256 levels of a pixel, with the variance β̃ of the timestep after, as its
-    own is 0. The sum of all T terms and of `prior_term` bounds −ln p(x_0) from above.
+    x_t is sampled with `noise`. L_0 is the probability of the 256 levels of a pixel. It uses the variance β̃ of the
+    next timestep, because its own is 0. The sum of all T terms and of `prior_term` is an upper bound of −ln p(x_0).
     """
     at = (slice(None), *[None] * (x0.ndim - 1))  # (N, 1, …)
     padded = torch.cat([signal.new_ones(1), signal])

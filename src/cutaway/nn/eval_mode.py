@@ -1,4 +1,7 @@
-"""Training mode and evaluation mode, in which dropout drops nothing and normalization goes by what it has learned."""
+"""A context manager for evaluation mode.
+
+In evaluation mode dropout is inactive and normalization uses its learned statistics.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,10 @@ from torch import nn
 
 @contextmanager
 def resting(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode inside the block; afterwards every module is in its own again: one that was frozen, for one."""
+    """Switch the model to evaluation mode within the context.
+
+    Afterwards each module returns to its own previous mode. Modules may differ, for example when some are frozen.
+    """
     training = {module: module.training for module in model.modules()}
     model.eval()
     try:

@@ -1,12 +1,12 @@
-"""Learning from a few examples: what a network makes of queries, given a support of labelled examples.
+"""Few-shot learning: predictions for queries, given a support set of labelled examples.
 
 Model-agnostic meta-learning (C. Finn, P. Abbeel, S. Levine, Model-agnostic meta-learning for fast adaptation of deep
-networks, 2017 <https://arxiv.org/abs/1703.03400>), equation 1 and what is below it:
+networks, 2017 <https://arxiv.org/abs/1703.03400>), equation 1 and the equations below it:
 
     θ' = θ − α ∇_θ L(f_θ; support), once or several times;   answers f_θ'(queries);   learned: min_θ Σ L(f_θ'; queries)
 
-The gradient of the last line goes through the first, and so takes second derivatives; the first-order form takes
-∇_θ L(f_θ; support) for a constant.
+The gradient of the last term passes through the first and therefore needs second derivatives. The first-order variant
+treats ∇_θ L(f_θ; support) as a constant.
 
 Prototypical networks (J. Snell, K. Swersky, R. S. Zemel, Prototypical networks for few-shot learning, 2017
 <https://arxiv.org/abs/1703.05175>), equations 1 and 2:
@@ -28,7 +28,7 @@ from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm
 
-Loss = Callable[[Tensor, Tensor], Tensor]  # outputs (M, K) and targets (M,) to their mean, ()
+Loss = Callable[[Tensor, Tensor], Tensor]  # maps outputs (M, K) and targets (M,) to the mean loss, ()
 
 
 def adapted(
@@ -41,10 +41,10 @@ def adapted(
     steps: int,
     first_order: bool = False,
 ) -> Mapping[str, Tensor]:
-    """Return the parameters after `steps` of gradient descent on the support x (M, …), y (M,), at the rate `lr`.
+    """Return the parameters after `steps` of gradient descent on the support set x (M, …), y (M,), with rate `lr`.
 
-    `answer` gives the outputs (M, K) for parameters and x. The result can be differentiated by `parameters`: through
-    the gradients too, unless `first_order`. All parameters are adapted, frozen ones too.
+    `answer` maps parameters and x to the outputs (M, K). The result is differentiable with respect to `parameters`,
+    through the inner gradients as well unless `first_order`. All parameters are adapted, including frozen ones.
     """
     second_order = torch.is_grad_enabled() and not first_order
     for _ in range(steps):
@@ -63,29 +63,29 @@ def adapted(
 
 
 def _as_leaf(p: Tensor) -> Tensor:
-    """Return the same numbers as a tensor of no graph, by which can be differentiated."""
+    """Return the tensor detached from its graph, as a leaf that requires gradients."""
     return p.detach().requires_grad_()
 
 
 def adapted_answers(
     model: nn.Module, support: Tensor, y: Tensor, queries: Tensor, loss: Loss, lr: float, steps: int, first_order: bool
 ) -> Tensor:
-    """Return the model's outputs (E, Q, K) for the queries (E, Q, …) after learning from each episode's support.
+    """Return the model's outputs (E, Q, K) for the queries (E, Q, …) after adaptation to each episode's support set.
 
-    The support is (E, M, …), y (E, M). Batch normalization takes the statistics of the running batch, of the queries of
-    an episode as of its support; all parameters are adapted, and the model is left as it was.
+    The support set is (E, M, …), y is (E, M). Batch normalization uses the statistics of the current batch, for queries
+    and support alike. All parameters are adapted, and the model itself is left unchanged.
 
-    Episodes are computed one after another: `torch.func.vmap` differentiates layer and batch normalization wrongly a
-    second time (PyTorch 2.13 treats the saved mean and deviation as constants).
+    Episodes are computed one after another, because `torch.func.vmap` computes wrong second derivatives of layer and
+    batch normalization (PyTorch 2.13 treats the saved mean and deviation as constants).
     """
 
     def answer(parameters: Mapping[str, Tensor], x: Tensor) -> Tensor:
         outputs: Tensor | tuple[Tensor, ...] = functional_call(model, dict(parameters), (x,))
-        return outputs if isinstance(outputs, Tensor) else outputs[0]  # those of auxiliary heads come after
+        return outputs if isinstance(outputs, Tensor) else outputs[0]  # the outputs of auxiliary heads follow
 
     own = dict(model.named_parameters())
-    # Fused attention has no second derivative in PyTorch, nor does autocast know which format a gradient has whose own
-    # gradient is taken: numbers stay in that of the weights.
+    # Fused attention has no second derivative in PyTorch, and autocast does not know the format of second-order
+    # gradients: computations stay in the format of the weights.
     plain = torch.autocast(support.device.type, enabled=False)
     with statistics_of_the_batch(model), sdpa_kernel(SDPBackend.MATH), plain:
         answers = [
@@ -96,19 +96,21 @@ def adapted_answers(
 
 
 def prototypes(features: Tensor, y: Tensor, ways: int) -> Tensor:
-    """The mean of the features (E, M, D) of each of `ways` classes, y (E, M): (E, ways, D)."""
+    """Return the mean of the features (E, M, D) of each of `ways` classes, given y (E, M): (E, ways, D)."""
     chosen = F.one_hot(y, ways).to(features)  # (E, M, ways)
     return chosen.mT @ features / chosen.sum(1)[..., None]
 
 
 def nearness(features: Tensor, centres: Tensor) -> Tensor:
-    """−‖h − c‖² of each of the features (E, Q, D) to each of the centres (E, K, D): (E, Q, K)."""
+    """Return −‖h − c‖² of features (E, Q, D) and centers (E, K, D): (E, Q, K)."""
     return -(features[:, :, None] - centres[:, None]).square().sum(3)
 
 
 @contextmanager
 def statistics_of_the_batch(model: nn.Module) -> Iterator[None]:
-    """Within it batch normalization takes mean and variance of the batch, in evaluation too, and remembers neither."""
+    """Make batch normalization use batch statistics within the context, in evaluation mode too, and update no
+    statistics.
+    """
     norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
     before = [(norm.training, norm.track_running_stats) for norm in norms]
     try:

@@ -1,12 +1,13 @@
-"""Normal distributions: divergences, densities, and the probability of a grey level, all in nats.
+"""Normal distributions: divergence, density, and the probability of a quantized value, all in nats.
 
     KL(N(μ₁, σ₁²) ‖ N(μ₂, σ₂²)) = ln(σ₂/σ₁) + (σ₁² + (μ₁ − μ₂)²) / (2 σ₂²) − ½
     ln N(x; μ, σ²)              = −½ (ln 2π + ln σ² + (x − μ)²/σ²)
     ln P(x)                     = ln (Φ((x + δ/2 − μ)/σ) − Φ((x − δ/2 − μ)/σ))
 
-The last is of a number that was rounded to levels δ apart: the density integrated over what is rounded to x, all that
-is lower belonging to the lowest level and all that is higher to the highest (J. Ho, A. Jain, P. Abbeel, 2020, equation
-13, <https://arxiv.org/abs/2006.11239>). Unlike a density it is a probability, so that its −log₂ is a number of bits.
+The last is for a value rounded to levels that are δ apart. It integrates the density over all values that are rounded
+to x. Values below the lowest level belong to the lowest, values above the highest to the highest (J. Ho, A. Jain,
+P. Abbeel, 2020, equation 13, <https://arxiv.org/abs/2006.11239>). Unlike a density it is a probability, so its −log₂ is
+a number of bits.
 """
 
 from __future__ import annotations
@@ -16,24 +17,24 @@ import math
 import torch
 from torch import Tensor
 
-LOWEST, HIGHEST = -1.0, 1.0  # what the first and the last level of a pixel are
+LOWEST, HIGHEST = -1.0, 1.0  # values of the first and the last level of a pixel
 
 
 def normal_kl(mean1: Tensor, log_var1: Tensor, mean2: Tensor, log_var2: Tensor) -> Tensor:
-    """KL divergence of N(mean1, e^log_var1) from N(mean2, e^log_var2), number by number; shapes broadcast."""
+    """Return the elementwise KL divergence of N(mean1, e^log_var1) from N(mean2, e^log_var2); shapes broadcast."""
     return 0.5 * (log_var2 - log_var1 + (log_var1 - log_var2).exp() + (mean1 - mean2).square() * (-log_var2).exp() - 1)
 
 
 def log_density(x: Tensor, mean: Tensor, log_var: Tensor) -> Tensor:
-    """ln N(x; mean, e^log_var), number by number; shapes broadcast."""
+    """Return ln N(x; mean, e^log_var) elementwise; shapes broadcast."""
     return -0.5 * (math.log(2 * math.pi) + log_var + (x - mean).square() * (-log_var).exp())
 
 
 def log_level(x: Tensor, mean: Tensor, log_var: Tensor, levels: int = 256) -> Tensor:
-    """ln P(x) of numbers that were rounded to so many levels from −1 to 1, number by number.
+    """Return ln P(x) elementwise, for values that were rounded to `levels` levels from −1 to 1.
 
-    Far from the mean both Φ are nearly 0 or nearly 1: their logarithms are subtracted, on the side where both are
-    small, so that the result stays exact and has a gradient however unlikely the level is.
+    Far from the mean both values of Φ are nearly 0 or nearly 1. The function subtracts their logarithms on the side
+    where both are small, so that the result is exact and has a gradient even for very unlikely levels.
     """
     half = (HIGHEST - LOWEST) / (levels - 1) / 2
     scale = (-0.5 * log_var).exp()

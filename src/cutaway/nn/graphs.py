@@ -1,15 +1,15 @@
-"""Sums over the edges of a graph, sparse all the way: memory grows with the edges, never with the square of the nodes.
+"""Sparse sums over the edges of a graph: memory grows with the edges, never with the square of the nodes.
 
-A graph is x (V, F), what is known of each node, and edges (2, E) int64, from sources `edges[0]` to targets `edges[1]`;
-what a layer computes for a node is a sum over the edges that lead to it:
+A graph consists of node features x (V, F) and edges (2, E) int64, from sources `edges[0]` to targets `edges[1]`. A
+layer computes a sum over the incoming edges of each node:
 
     y_i = Σ_{j → i} a_ij x_j            y = A x,  A (V, V) in compressed rows (CSR), one entry for each edge
 
-The entries stand in the order of their targets. The gradient of x is Aᵀ ∂y, with the transpose proper, so that it is
-right where edges lead one way alone; that of a_ij is ∂y_i · x_j, computed at the edges and nowhere else. An edge that
-is listed twice is two entries, as everywhere in the field. What is computed for a graph alone (its order, its weights)
-is kept for as long as the tensor of its edges lives and holds what it held: NumPy writes to it unseen, so that its
-content is looked at each time, which costs far less than to make it anew.
+Entries are sorted by target. The gradient of x is Aᵀ ∂y with the actual transpose, so it is correct for directed graphs
+too. The gradient of a_ij is ∂y_i · x_j, computed only at the edges. An edge that is listed twice is two entries, as is
+common. Results that depend on the graph alone (sorting, weights) are cached for as long as the tensor of edges exists
+and is unchanged. NumPy can write to the tensor without a trace, so its content is compared on each call, which costs
+far less than a new computation.
 """
 
 from __future__ import annotations
@@ -28,32 +28,38 @@ from ..core.errors import ModelError
 from .sparse import Listed, starts_of
 from .sparse import Pattern as Pattern
 
-CSR_ON = ("cpu", "cuda")  # devices with products of sparse matrices; elsewhere the terms are gathered and added up
-SPARSE_BELOW = 0.1  # fraction of a node's features that are not 0, from which on they are multiplied as a dense matrix
-LEAST_FEATURES = 1 << 14  # a smaller matrix of features is dense whatever it holds
-MOST_ENTRIES = 1 << 22  # of several heads that are computed in one product
+CSR_ON = ("cpu", "cuda")  # devices with sparse matrix products; on others the terms are gathered and summed
+SPARSE_BELOW = 0.1  # fraction of nonzero features from which on they are multiplied as a dense matrix
+LEAST_FEATURES = 1 << 14  # a smaller feature matrix is always treated as dense
+MOST_ENTRIES = 1 << 22  # largest number of entries of the heads that are computed in one product
 
 Made = TypeVar("Made")
 
 
-class _Kept(Generic[Made]):
-    """What was made of a tensor, for as long as the tensor lives and holds the same."""
+class _TensorCache(Generic[Made]):
+    """A cache of results for a tensor, valid for as long as the tensor exists and is unchanged."""
 
     def __init__(
         self, make: Callable[..., Made], known: Callable[[Tensor, Made], Any], same: Callable[[Tensor, Any], bool]
     ) -> None:
-        """`known` gives what is kept of a tensor's content, and `same` says by that whether the tensor still has it."""
+        """Create an empty cache.
+
+        Args:
+            make: Computes the result.
+            known: Returns a snapshot of the tensor's content.
+            same: Returns whether the tensor still has the stored content.
+        """
         self._make, self._known, self._same = make, known, same
         self._made: dict[tuple[Any, ...], tuple[weakref.ref[Tensor], int, Any, Made]] = {}
 
     def __call__(self, tensor: Tensor, *rest: Any) -> Made:
-        if tensor.is_inference() or torch.compiler.is_exporting():  # does not tell whether it was written to
+        if tensor.is_inference() or torch.compiler.is_exporting():  # such tensors do not record writes
             return self._make(tensor, *rest)
         key = (id(tensor), *rest)
         kept = self._made.get(key)
         if kept is not None and kept[0]() is tensor and kept[1] == tensor._version and self._same(tensor, kept[2]):
             return kept[3]
-        with torch.inference_mode(False), torch.no_grad():  # so that what is kept can be learned with later
+        with torch.inference_mode(False), torch.no_grad():  # so that cached results can be used in training later
             made = self._make(tensor, *rest)
             known = self._known(tensor, made)
         gone = weakref.ref(tensor, lambda _: self._made.pop(key, None))
@@ -62,16 +68,25 @@ class _Kept(Generic[Made]):
 
 
 def neighbours(edges: Tensor, nodes: int, loops: bool) -> Pattern:
-    """The matrix (nodes, nodes) with an entry (i, j) for each edge from j to i; edges (2, E) int64.
+    """Build the adjacency matrix (nodes, nodes) of a graph, with an entry (i, j) for each edge from j to i.
 
-    With `loops` every node has one edge to itself, also where the graph has none or several such: A + I.
-    The order of the edges makes no difference to any digit of what is computed from it.
-    Raises ModelError where the edges are of another shape or type, or name a node that is not there.
+    The order of the edges does not change any digit of results.
+
+    Args:
+        edges: Edges, shape (2, E), int64 or int32.
+        nodes: Number of nodes.
+        loops: Whether each node gets exactly one self-loop, also where the graph has none or several: A + I.
+
+    Returns:
+        The sparsity pattern.
+
+    Raises:
+        ModelError: If the edges have another shape or type, or refer to a node that does not exist.
     """
     return _neighbours(edges, nodes, loops)
 
 
-@functools.partial(_Kept, known=lambda edges, made: edges.clone(), same=torch.equal)
+@functools.partial(_TensorCache, known=lambda edges, made: edges.clone(), same=torch.equal)
 def _neighbours(edges: Tensor, nodes: int, loops: bool) -> Pattern:
     if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype not in (torch.int64, torch.int32):
         raise ModelError(
@@ -79,8 +94,8 @@ def _neighbours(edges: Tensor, nodes: int, loops: bool) -> Pattern:
             f"{tuple(edges.shape)}."
         )
     sources, targets = edges.long()
-    if torch.compiler.is_exporting():  # nothing is known of the edges there
-        return _listed(sources, targets, nodes, loops)
+    if torch.compiler.is_exporting():  # the values of the edges are unknown
+        return _coo_adjacency(sources, targets, nodes, loops)
     if edges.numel() and (int(edges.min()) < 0 or int(edges.max()) >= nodes):
         wrong = int(((edges < 0) | (edges >= nodes)).any(0).nonzero()[0])
         raise ModelError(
@@ -94,7 +109,7 @@ def _neighbours(edges: Tensor, nodes: int, loops: bool) -> Pattern:
     return Pattern(starts_of(targets, nodes), sources[order].to(torch.int32), nodes, None if loops else order)
 
 
-def _listed(sources: Tensor, targets: Tensor, nodes: int, loops: bool) -> Listed:
+def _coo_adjacency(sources: Tensor, targets: Tensor, nodes: int, loops: bool) -> Listed:
     if loops:
         apart, every = sources != targets, torch.arange(nodes, device=sources.device)
         sources, targets = torch.cat([sources[apart], every]), torch.cat([targets[apart], every])
@@ -102,22 +117,48 @@ def _listed(sources: Tensor, targets: Tensor, nodes: int, loops: bool) -> Listed
 
 
 def members(batch: Tensor, graphs: int) -> Pattern:
-    """The matrix (graphs, V) with an entry for each node, in the row of its graph: `batch` (V,) says which that is."""
+    """Build the matrix (graphs, V) that has an entry for each node, in the row of its graph.
+
+    Args:
+        batch: Graph index of each node, shape (V,).
+        graphs: Number of graphs.
+
+    Returns:
+        The sparsity pattern.
+    """
     if torch.compiler.is_exporting():
         return Listed(batch, torch.arange(batch.shape[0], device=batch.device), graphs, batch.shape[0])
     return Pattern(starts_of(batch, graphs), batch.argsort(stable=True).to(torch.int32), len(batch))
 
 
 def product(values: Tensor, pattern: Pattern, x: Tensor) -> Tensor:
-    """A x: the matrix of `pattern` with `values` (E,), times x (m, F), is (n, F). Differentiable in both."""
+    """Multiply a sparse matrix by a dense one. Differentiable in both.
+
+    Args:
+        values: Values of the entries, shape (E,).
+        pattern: Sparsity pattern of the matrix, (n, m).
+        x: Dense matrix, shape (m, F).
+
+    Returns:
+        The product, shape (n, F).
+    """
     dtype = torch.promote_types(torch.promote_types(values.dtype, x.dtype), torch.float32)
-    with torch.autocast(x.device.type, enabled=False):  # there are no sparse products of 16 bits
+    with torch.autocast(x.device.type, enabled=False):  # sparse products do not support 16-bit types
         y: Tensor = _Product.apply(values.to(dtype), x.to(dtype), pattern)  # type: ignore[no-untyped-call]
         return y
 
 
 def edge_scores(of_targets: Tensor, of_sources: Tensor, pattern: Pattern) -> Tensor:
-    """s_i + t_j for each entry (i, j), (E,): s (n,), t (m,)."""
+    """Return s_i + t_j for each entry (i, j).
+
+    Args:
+        of_targets: s, shape (n,).
+        of_sources: t, shape (m,).
+        pattern: Sparsity pattern of the matrix, (n, m).
+
+    Returns:
+        Scores, shape (E,).
+    """
     dtype = torch.promote_types(of_targets.dtype, torch.float32)
     with torch.autocast(of_targets.device.type, enabled=False):
         s, t = of_targets.to(dtype), of_sources.to(dtype)
@@ -126,7 +167,15 @@ def edge_scores(of_targets: Tensor, of_sources: Tensor, pattern: Pattern) -> Ten
 
 
 def edge_softmax(scores: Tensor, pattern: Pattern) -> Tensor:
-    """exp(s_ij) / Σ_j exp(s_ij) over the entries of each row, (E,), safe for scores of any size."""
+    """Return the softmax over the entries of each row, exp(s_ij) / Σ_j exp(s_ij), without overflow.
+
+    Args:
+        scores: Scores of the entries, shape (E,).
+        pattern: Sparsity pattern of the matrix.
+
+    Returns:
+        Weights, shape (E,).
+    """
     with torch.autocast(scores.device.type, enabled=False):
         wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
         weights: Tensor = _EdgeSoftmax.apply(wide, pattern)  # type: ignore[no-untyped-call]
@@ -195,8 +244,8 @@ def _multiply(pattern: Pattern, values: Tensor, x: Tensor) -> Tensor:
 
 
 def _dots(pattern: Pattern, left: Tensor, right: Tensor) -> Tensor:
-    """left_i · right_j for each entry (i, j), (E,): left (n, F), right (m, F)."""
-    # PyTorch takes more entries than the matrix has places, repeated edges in a tiny graph, for a mistake.
+    """Return left_i · right_j for each entry (i, j), (E,): left (n, F), right (m, F)."""
+    # PyTorch rejects more entries than the matrix has cells, which repeated edges in a tiny graph can have.
     if left.device.type in CSR_ON and len(pattern.columns) <= pattern.height * pattern.width:
         empty = left.new_zeros(len(pattern.columns))
         at = _csr(pattern.starts, pattern.columns, empty, (pattern.height, len(right)))
@@ -206,17 +255,17 @@ def _dots(pattern: Pattern, left: Tensor, right: Tensor) -> Tensor:
 
 
 def _row_sums(pattern: Pattern, values: Tensor) -> Tensor:
-    """The sum of the values in each row, (n,)."""
+    """Return the sum of the values in each row, (n,)."""
     if isinstance(pattern, Listed):
         return pattern.sums(values)
-    if values.device.type in CSR_ON:  # as a matrix (n, E) of ones: several times as fast as a sum by segments
+    if values.device.type in CSR_ON:  # product with a matrix (n, E) of ones: several times as fast as a segmented sum
         ones = _csr(pattern.starts, pattern.entries, pattern.ones(values.dtype), (pattern.height, len(values)))
         return (ones @ values[:, None])[:, 0]
     return values.new_zeros(pattern.height).index_add_(0, pattern.rows, values)
 
 
 def _row_max(pattern: Pattern, values: Tensor) -> Tensor:
-    """The largest of the values in each row, (n,); −∞ in an empty one."""
+    """Return the largest value of each row, (n,); −∞ for an empty row."""
     if isinstance(pattern, Listed):
         return pattern.largest(values)
     if values.device.type in CSR_ON:
@@ -226,42 +275,60 @@ def _row_max(pattern: Pattern, values: Tensor) -> Tensor:
 
 
 def _csr(starts: Tensor, columns: Tensor, values: Tensor, size: tuple[int, int]) -> Tensor:
-    _say_nothing()
+    _suppress_beta_warning()
     return torch.sparse_csr_tensor(starts, columns, values, size, check_invariants=False)
 
 
 @functools.cache
-def _say_nothing() -> None:
-    """PyTorch says once in a process that compressed rows are in beta state; that is nothing for a person to fix."""
+def _suppress_beta_warning() -> None:
+    """Suppress PyTorch's one-time warning that CSR tensors are in beta state, which users cannot act on."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.eye(1).to_sparse_csr()
 
 
-# --- what layers are made of --------------------------------------------------------------------------------------
+# --- building blocks of layers --------------------------------------------------------------------------------------
 
-# Sees the coefficients of the edges, (heads, E) in the order of the pattern, whose first head is the number after, and
-# gives those that the layer is to use.
+# Maps the coefficients of the edges, (heads, E) in the order of the pattern, and the index of their first head to the
+# coefficients that the layer uses.
 EdgeHook = Callable[[Tensor, Pattern, int], Tensor]
 
 
 class MessagePassing(nn.Module):
-    """A layer that sends messages along edges. A layer derived from it, which hands its coefficients to `hooked`
-    before it uses them, can be looked into and intervened on (`cutaway.inspect`): nothing there knows it by name."""
+    """Base class of layers that send messages along edges.
 
-    heads: int = 0  # of attention over the edges; 0 where there are none to choose from
+    A subclass passes its coefficients through `hooked` before it uses them. The tools of `cutaway.inspect` can then
+    read them and intervene on them, without knowing the subclass by name.
+    """
+
+    heads: int = 0  # attention heads over the edges; 0 for a layer without heads
 
     def __init__(self) -> None:
         super().__init__()
-        self.edge_hook: EdgeHook | None = None  # there for as long as somebody looks inside
+        self.edge_hook: EdgeHook | None = None  # set while a hook is registered
 
     def hooked(self, coefficients: Tensor, edges: Pattern, first: int = 0) -> Tensor:
-        """The coefficients that are to be used, (heads, E), for those that were computed, whose first head is `first`:
-        0 unless heads are computed some at a time."""
+        """Pass the coefficients through the registered hook.
+
+        Args:
+            coefficients: Coefficients of the edges, shape (heads, E).
+            edges: Sparsity pattern of the graph.
+            first: Index of the first head: 0 unless heads are computed in groups.
+
+        Returns:
+            The coefficients that the layer uses, shape (heads, E).
+        """
         return coefficients if self.edge_hook is None else self.edge_hook(coefficients, edges, first)
 
     def register_edge_hook(self, hook: EdgeHook) -> Callable[[], None]:
-        """Have `hook` see what the hook before it gave, until what this gives is called; the last comes off first."""
+        """Register a hook that receives the coefficients after the hooks before it.
+
+        Args:
+            hook: Maps coefficients, pattern and index of the first head to new coefficients.
+
+        Returns:
+            A function that removes the hook. Hooks are removed in reverse order.
+        """
         before = self.edge_hook
 
         def both(coefficients: Tensor, edges: Pattern, first: int) -> Tensor:
@@ -272,9 +339,17 @@ class MessagePassing(nn.Module):
 
 
 def dropout(x: Tensor, p: float, training: bool) -> Tensor:
-    """Each value 0 with probability `p` and 1 / (1 − p) times itself otherwise, in training alone.
+    """Set each value to 0 with probability `p` and scale the others by 1 / (1 − p), in training only.
 
-    PyTorch's own draws its random bits on one thread; this takes a fifth of its time on a CPU.
+    PyTorch's own dropout draws its random bits on one thread. This function takes a fifth of its time on a CPU.
+
+    Args:
+        x: Input, any shape.
+        p: Dropout probability.
+        training: Whether to apply dropout.
+
+    Returns:
+        The output, of the shape of x.
     """
     if not training or p == 0:
         return x
@@ -283,8 +358,10 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
 
 
 def _same_features(x: Tensor, kept: tuple[Pattern, Tensor] | None) -> bool:
-    """Whether features are those that this was made of: as many are not 0, and each of those is there. Where they were
-    better dense, what they hold now is read from them anyway."""
+    """Return whether the features are still those of the cached result: equal count and equal values of nonzeros.
+
+    Features that are better treated as dense are read on each call and need no check.
+    """
     if kept is None:
         return True
     pattern, values = kept
@@ -292,24 +369,24 @@ def _same_features(x: Tensor, kept: tuple[Pattern, Tensor] | None) -> bool:
     return torch.equal(found, values) and int(x.count_nonzero()) == len(values)
 
 
-@functools.partial(_Kept, known=lambda x, made: made, same=_same_features)
+@functools.partial(_TensorCache, known=lambda x, made: made, same=_same_features)
 def _sparse_features(x: Tensor) -> tuple[Pattern, Tensor] | None:
-    """Features (V, F) as pattern and values where few of them are not 0; None where they are better dense."""
+    """Return pattern and values of features (V, F) with few nonzeros, or None if they are better treated as dense."""
     if torch.compiler.is_exporting() or x.device.type not in CSR_ON or x.numel() < LEAST_FEATURES:
         return None
     if int(x.count_nonzero()) >= SPARSE_BELOW * x.numel():
         return None
-    _say_nothing()
+    _suppress_beta_warning()
     rows = x.detach().to_sparse_csr()
     starts, columns = rows.crow_indices().to(torch.int32), rows.col_indices().to(torch.int32)
     return Pattern(starts, columns, x.shape[1]), rows.values()
 
 
 class NodeLinear(nn.Linear):
-    """x W^T + b with dropout on x, for features of nodes: (V, F) to (V, F').
+    """x Wᵀ + b with dropout on x, for node features: (V, F) to (V, F').
 
-    Where few features are not 0 (words of a document, say), they are multiplied as a sparse matrix, and dropout falls
-    on those alone: a zero that is dropped stays 0, so that the distribution is the same.
+    Where few features are nonzero, as in bag-of-words features, they are multiplied as a sparse matrix. Dropout then
+    acts on the nonzeros only. A dropped zero stays 0, so the distribution is the same.
     """
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True, dropout: float = 0.0) -> None:
@@ -317,13 +394,13 @@ class NodeLinear(nn.Linear):
         self.dropout = dropout
 
     def reset_parameters(self) -> None:
-        """Glorot's uniform weights, and a bias of 0."""
+        """Initialize the weights with Glorot's uniform distribution, and the bias with 0."""
         nn.init.xavier_uniform_(self.weight)
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(V, F) to (V, F')."""
+        """Map (V, F) to (V, F')."""
         found = None if x.requires_grad and torch.is_grad_enabled() else _sparse_features(x)
         if found is None:
             return nn.functional.linear(dropout(x, self.dropout, self.training), self.weight, self.bias)
@@ -333,7 +410,14 @@ class NodeLinear(nn.Linear):
 
 
 def count_graphs(batch: Tensor) -> int:
-    """How many graphs nodes are of, by the number of the graph of each, (V,): one more than the largest."""
+    """Return the number of graphs: one more than the largest graph index.
+
+    Args:
+        batch: Graph index of each node, shape (V,).
+
+    Returns:
+        The number of graphs.
+    """
     if torch.compiler.is_exporting():
         graphs: int = batch.max().item() + 1  # type: ignore[assignment]  # a symbol, which int() would fix
         torch._check(graphs > 0)  # type: ignore[no-untyped-call]
@@ -345,10 +429,17 @@ READS = ("mean", "max", "sum")
 
 
 def read_out(x: Tensor, batch: Tensor, kind: str) -> Tensor:
-    """The mean, maximum or sum over the nodes of each graph: (V, F) to (n, F), `batch` (V,) the graph of each node.
+    """Pool the nodes of each graph by mean, maximum or sum.
 
-    n is one more than the largest number in `batch`; a graph without nodes among those reads as 0. Nothing is summed in
-    16 bits.
+    A graph without nodes gets 0. Sums use at least 32 bits.
+
+    Args:
+        x: Node features, shape (V, F).
+        batch: Graph index of each node, shape (V,).
+        kind: One of `READS`.
+
+    Returns:
+        Features of the graphs, shape (n, F), where n is one more than the largest number in `batch`.
     """
     x = x.to(torch.promote_types(x.dtype, torch.float32))
     graphs = count_graphs(batch)
@@ -358,7 +449,7 @@ def read_out(x: Tensor, batch: Tensor, kind: str) -> Tensor:
     total = x.new_zeros(graphs, x.shape[1]).index_add(0, batch, x)
     if kind == "sum":
         return total
-    if torch.compiler.is_exporting():  # ONNX counts nothing
+    if torch.compiler.is_exporting():  # ONNX has no bincount
         counts = x.new_zeros(graphs).index_add(0, batch, torch.ones_like(x[:, 0]))
     else:
         counts = torch.bincount(batch, minlength=graphs).to(x.dtype)

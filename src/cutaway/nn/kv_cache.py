@@ -1,6 +1,6 @@
-"""Keys and values of what was read already, so that a new token is read alone.
+"""Key-value caches, with which a decoder processes only the new tokens.
 
-Memory is taken before it is needed and written in place: a token costs what it adds, not a copy of all before it.
+Memory is allocated ahead and written in place, so a new token does not copy the tokens before it.
 """
 
 from __future__ import annotations
@@ -10,20 +10,24 @@ from torch import Tensor
 
 from .masks import causal_mask
 
-FIRST = 64  # tokens that room is taken for at first, where nobody says how many there will be
+FIRST = 64  # initial capacity in tokens, where none is given
 
 
 class LayerCache:
-    """The keys (N, kv_heads, S, d_k) and values (N, kv_heads, S, d_v) of one attention."""
+    """The keys (N, kv_heads, S, d_k) and values (N, kv_heads, S, d_v) of one attention layer."""
 
     def __init__(self, capacity: int = 0) -> None:
-        """`capacity`: tokens that room is taken for at once; more is taken, twice as much each time, where needed."""
+        """Create an empty cache.
+
+        Args:
+            capacity: Number of tokens to allocate at first. The capacity doubles when it is exceeded.
+        """
         self.capacity, self.length = capacity, 0
         self.keys: Tensor | None = None
         self.values: Tensor | None = None
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Keep these after those that there are; all of them."""
+        """Append keys and values, and return all of them."""
         end = self.length + k.shape[2]
         if self.keys is None or self.values is None or end > self.keys.shape[2]:
             room = max(end, (self.capacity or FIRST) if self.keys is None else 2 * self.keys.shape[2])
@@ -37,17 +41,17 @@ class LayerCache:
         return self.known()
 
     def hold(self, k: Tensor, v: Tensor) -> None:
-        """Keep these as they are, in place of what there is: the source of a decoder, which does not grow."""
+        """Store keys and values in place of the present ones: a decoder's source, which does not grow."""
         self.keys, self.values, self.length = k, v, k.shape[2]
 
     def known(self) -> tuple[Tensor, Tensor]:
-        """All keys and values so far."""
+        """Return all keys and values."""
         assert self.keys is not None, "nothing was kept yet"
         assert self.values is not None
         return self.keys[:, :, : self.length], self.values[:, :, : self.length]
 
     def select(self, rows: Tensor) -> LayerCache:
-        """Those of the examples `rows`, in their order, as often as they are named."""
+        """Return a cache of the examples `rows`, in their order; an index may occur several times."""
         found = LayerCache(self.capacity)
         if self.keys is not None and self.values is not None:
             for name, whole in (("keys", self.keys), ("values", self.values)):
@@ -59,21 +63,24 @@ class LayerCache:
 
 
 class Cache:
-    """The keys and values of every layer, and which of the tokens read are real: rows of a batch may differ in length.
+    """The keys and values of every layer, and a mask of the real tokens, because rows may differ in length.
 
-    `cross_layers` are those of cross-attention, in a decoder that has one.
+    `cross_layers` are the caches of cross-attention, in a decoder that has it.
     """
 
     def __init__(self, layers: int, capacity: int = 0, *, cross_attends: bool = False) -> None:
         self.layers = [LayerCache(capacity) for _ in range(layers)]
         self.cross_layers = [LayerCache() for _ in range(layers)] if cross_attends else []
-        self.length = 0  # tokens read, padding among them
-        self.real: Tensor | None = None  # (N, length), True where a token is real; None where all are
-        self.source_mask: Tensor | None = None  # (N, 1, 1, S) of the source, True where a token is real
+        self.length = 0  # tokens processed, including padding
+        self.real: Tensor | None = None  # (N, length), True for real tokens; None if all are real
+        self.source_mask: Tensor | None = None  # (N, 1, 1, S) of the source, True for real tokens
 
     def read(self, tokens: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None, bool]:
-        """Say that `tokens` (N, T) are read next, `mask` (N, T) True where they are real: their positions, (T,) or
-        (N, T), and what their attention is told, a mask (N or 1, 1, T, S) or None, and whether it is causal."""
+        """Register the next `tokens` (N, T) and return their positions, attention mask and causal flag.
+
+        `mask` (N, T) is True where tokens are real. The positions are (T,) or (N, T). The attention mask is (N or 1, 1,
+        T, S) or None.
+        """
         before, count, device = self.length, tokens.shape[1], tokens.device
         self.length = before + count
         if mask is not None and self.real is None and not bool(mask.all()):
@@ -92,7 +99,7 @@ class Cache:
         return positions, seen if count == 1 else seen & causal_mask(count, self.length, device), False
 
     def select(self, rows: Tensor) -> Cache:
-        """The cache of the examples `rows`, in their order, as often as they are named."""
+        """Return the cache of the examples `rows`, in their order; an index may occur several times."""
         found = Cache(0)
         found.layers = [one.select(rows) for one in self.layers]
         found.cross_layers = [one.select(rows) for one in self.cross_layers]
@@ -102,17 +109,17 @@ class Cache:
         return found
 
     def longest(self, tokens: Tensor) -> int:
-        """The tokens of the longest text when `tokens` (N, T) are read, padding among them."""
+        """Return the number of tokens, including padding, after `tokens` (N, T) are processed."""
         return self.length + tokens.shape[1]
 
     def reality(self) -> Tensor:
-        """Which tokens are real, (N, length)."""
+        """Return the mask of real tokens, (N, length)."""
         if self.real is not None:
             return self.real
         keys = self.layers[0].known()[0]
         return torch.ones(len(keys), self.length, dtype=torch.bool, device=keys.device)
 
     def __len__(self) -> int:
-        """The examples that are read side by side."""
-        keys = (self.cross_layers + self.layers)[0].keys  # a source is known before anything else
+        """Return the number of examples in the batch."""
+        keys = (self.cross_layers + self.layers)[0].keys  # the source is cached first
         return 0 if keys is None else len(keys)

@@ -1,10 +1,9 @@
-"""Decoders of links: the score of a pair of nodes from what is known of both, alike in either order.
+"""Link decoders: symmetric scores of pairs of nodes, computed from node embeddings.
 
     dot        s_ij = z_i · z_j                          T. N. Kipf, M. Welling, 2016 <https://arxiv.org/abs/1611.07308>
     bilinear   s_ij = z_iᵀ ½ (W + Wᵀ) z_j                W (d, d) is learned, and used as its symmetric part
 
-σ(s_ij) is the probability of a link. A pair has no first node, so that a matrix that is not symmetric would give two
-answers to one question.
+σ(s_ij) is the probability of a link. Pairs are unordered, and an asymmetric matrix would give two scores for one pair.
 """
 
 from __future__ import annotations
@@ -16,19 +15,19 @@ DECODERS = ("none", "dot", "bilinear")
 
 
 class DotProduct(nn.Module):
-    """z_i · z_j."""
+    """The decoder z_i · z_j."""
 
     def forward(self, ends: Tensor) -> Tensor:
-        """Both ends of each pair (n, 2, d) to logits (n, 1)."""
+        """Map both ends of each pair (n, 2, d) to logits (n, 1)."""
         return (ends[:, 0] * ends[:, 1]).sum(1, keepdim=True)
 
     def between(self, a: Tensor, b: Tensor) -> Tensor:
-        """The logits of every node of a (n, d) with every node of b (m, d): (n, m)."""
+        """Return the logits (n, m) of every node of a (n, d) with every node of b (m, d)."""
         return a @ b.t()
 
 
 class Bilinear(nn.Module):
-    """z_iᵀ ½ (W + Wᵀ) z_j, with Glorot's uniform W at first."""
+    """The decoder z_iᵀ ½ (W + Wᵀ) z_j, with Glorot's uniform initialization of W."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -36,12 +35,12 @@ class Bilinear(nn.Module):
         nn.init.xavier_uniform_(self.weight)
 
     def forward(self, ends: Tensor) -> Tensor:
-        """Both ends of each pair (n, 2, d) to logits (n, 1)."""
+        """Map both ends of each pair (n, 2, d) to logits (n, 1)."""
         first, second = ends.unbind(1)
         return (first @ self._symmetric() * second).sum(1, keepdim=True)
 
     def between(self, a: Tensor, b: Tensor) -> Tensor:
-        """The logits of every node of a (n, d) with every node of b (m, d): (n, m)."""
+        """Return the logits (n, m) of every node of a (n, d) with every node of b (m, d)."""
         return a @ self._symmetric() @ b.t()
 
     def _symmetric(self) -> Tensor:
@@ -49,5 +48,5 @@ class Bilinear(nn.Module):
 
 
 def decoder(kind: str, dim: int) -> DotProduct | Bilinear:
-    """The decoder of that name, of nodes (V, dim)."""
+    """Return the decoder with the given name, for nodes (V, dim)."""
     return Bilinear(dim) if kind == "bilinear" else DotProduct()

@@ -1,12 +1,12 @@
-"""Low-rank adaptation (LoRA): a linear layer learns by two thin matrices beside its own, which stays as it is.
+"""Low-rank adaptation (LoRA): a frozen linear layer with two small trainable matrices.
 
 After E. J. Hu, Y. Shen, P. Wallis, Z. Allen-Zhu, Y. Li, S. Wang, L. Wang, W. Chen, LoRA: low-rank adaptation of large
 language models, 2021, equation 3. <https://arxiv.org/abs/2106.09685>
 
-    h = W x + b + (α / r) B A x,   W (d, k) frozen, A (r, k), B (d, r) with r small, B = 0 at first: h begins as it was
+    h = W x + b + (α / r) B A x,   W (d, k) frozen, A (r, k), B (d, r) with r small, initially B = 0: h is unchanged
 
-What learns, and what its optimizer remembers, are r (d + k) numbers a layer instead of d k. Afterwards W + (α / r) B A
-is a matrix like any other (`merge`), and costs nothing when the network answers.
+A layer has r (d + k) trainable parameters, and optimizer states, instead of d k. After training, W + (α / r) B A is an
+ordinary matrix (`merge`), which adds no cost at inference.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from .attention import Attention
 
 
 class LoRALinear(nn.Linear):
-    """(…, k) to (…, d): a linear layer with `lora_A` and `lora_B` beside its frozen matrix and bias."""
+    """A linear layer, (…, k) to (…, d), with frozen weight and bias and trainable `lora_A` and `lora_B`."""
 
     def __init__(self, linear: nn.Linear, rank: int, alpha: float) -> None:
-        """The layer takes over the matrix and the bias of `linear`; A is drawn as a linear layer's matrix is."""
+        """Take over weight and bias of `linear`; A is initialized like the weight of a linear layer."""
         nn.Module.__init__(self)
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self.weight, self.bias = linear.weight, linear.bias
@@ -36,13 +36,13 @@ class LoRALinear(nn.Linear):
         nn.init.kaiming_uniform_(self.lora_A, a=math.sqrt(5))
 
     def forward(self, x: Tensor) -> Tensor:
-        """W x + b + (α / r) B A x."""
+        """Compute W x + b + (α / r) B A x."""
         beside = F.linear(F.linear(x, self.lora_A), self.lora_B)  # (…, r), then (…, d)
         return F.linear(x, self.weight, self.bias) + self.scale * beside
 
     @torch.no_grad()
     def merged(self) -> nn.Linear:
-        """One linear layer that gives the same."""
+        """Return one linear layer with the same outputs."""
         device, dtype = self.weight.device, self.weight.dtype
         linear = nn.Linear(self.in_features, self.out_features, self.bias is not None, device, dtype)
         linear.weight.copy_(self.weight + self.scale * self.lora_B @ self.lora_A)
@@ -52,7 +52,7 @@ class LoRALinear(nn.Linear):
 
 
 def adaptable(model: nn.Module, patterns: tuple[str, ...] = ()) -> list[str]:
-    """The names of the linear layers that `patterns` mean; without any, those that make queries, keys and values."""
+    """Return the names of the linear layers that match `patterns`; by default the query, key and value projections."""
     if not patterns:
         return [f"{name}.{child}" for name, child, _ in _of_attention(model)]
     named = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
@@ -60,7 +60,7 @@ def adaptable(model: nn.Module, patterns: tuple[str, ...] = ()) -> list[str]:
 
 
 def adapt(model: nn.Module, names: list[str], rank: int, alpha: float) -> None:
-    """Give the linear layers of these names A and B, and freeze all that the model had."""
+    """Add A and B to the linear layers with the given names, and freeze all other parameters."""
     model.requires_grad_(False)
     for name in names:
         linear = model.get_submodule(name)
@@ -69,7 +69,7 @@ def adapt(model: nn.Module, names: list[str], rank: int, alpha: float) -> None:
 
 
 def merge(model: nn.Module) -> None:
-    """Make each adapted layer one matrix again. Numbers that were frozen may learn again."""
+    """Merge each adapted layer into one matrix. All parameters become trainable again."""
     layers = [name for name, module in model.named_modules() if isinstance(module, LoRALinear)]
     for name in layers:
         adapted = model.get_submodule(name)
@@ -80,7 +80,7 @@ def merge(model: nn.Module) -> None:
 
 
 def _of_attention(model: nn.Module) -> Iterator[tuple[str, str, nn.Linear]]:
-    """The layer, the child's name and the child, of what comes before the scores."""
+    """Yield the layer name, child name and child of each projection before the attention scores."""
     for name, layer in model.named_modules():
         if isinstance(layer, Attention):
             for child, linear in layer.named_children():

@@ -1,13 +1,12 @@
-"""Losses: how far the raw outputs of a network are from what they should be.
+"""Loss functions of the raw outputs of a network.
 
-Every loss gives one value an example, (N,), and is normalised over nothing: whoever sums them divides by
-what was counted (`counted` for classes with weights). Outputs are raw, before any sigmoid or softmax, so
-that no logarithm of a rounded probability is taken: log-sum-exp keeps every value finite at any finite
-output. The formulas are computed by PyTorch's fused functions. Targets are classes (N,), probabilities of classes
-(N, K), or values (N,) or (N, D).
+Every loss returns one value per example, (N,), without normalization. The caller sums them and divides by the count
+(`counted` for class weights). Outputs are raw, before any sigmoid or softmax, so that no logarithm of a rounded
+probability is taken: log-sum-exp keeps every value finite for any finite output. The formulas are computed by PyTorch's
+fused functions. Targets are classes (N,), class probabilities (N, K), or values (N,) or (N, D).
 
-`linear_cross_entropy` is for outputs too many to hold, a vocabulary's for each token: it takes what the last layer
-sees and that layer's weights instead of outputs, and gives the sum over the examples.
+`linear_cross_entropy` is for outputs that are too large to store, such as a vocabulary for each token. It takes the
+inputs and weights of the last layer instead of outputs, and returns the sum over the examples.
 """
 
 from __future__ import annotations
@@ -24,16 +23,32 @@ from torch.autograd.function import once_differentiable
 from ..core.errors import SettingError
 
 TILE = 64  # numbers
-RUBBISH = 20.0  # j of the MAP criterion, a squared distance: the paper asks for a positive constant and names none
+RUBBISH = 20.0  # j of the MAP criterion, a squared distance: the paper requires a positive constant and gives no value
 
 
 def half_squared_error(outputs: Tensor, target: Tensor) -> Tensor:
-    """½ Σ_d (y_d − t_d)², (N, D) or (N,) to (N,): its gradient in y is y − t."""
+    """Return ½ Σ_d (y_d − t_d)². Its gradient in y is y − t.
+
+    Args:
+        outputs: Outputs y, shape (N, D) or (N,).
+        target: Targets t, of the same shape.
+
+    Returns:
+        The loss of each example, shape (N,).
+    """
     return _squared_error(outputs, target).sum(1) / 2
 
 
 def mse(outputs: Tensor, target: Tensor) -> Tensor:
-    """Mean squared error, 1/D Σ_d (y_d − t_d)², (N, D) or (N,) to (N,)."""
+    """Return the mean squared error 1/D Σ_d (y_d − t_d)².
+
+    Args:
+        outputs: Outputs y, shape (N, D) or (N,).
+        target: Targets t, of the same shape.
+
+    Returns:
+        The loss of each example, shape (N,).
+    """
     return _squared_error(outputs, target).mean(1)
 
 
@@ -45,11 +60,20 @@ def cross_entropy(
     class_weights: Tensor | None = None,
     reduction: str = "none",
 ) -> Tensor:
-    """−Σ_k w_k q_k log softmax(z)_k, from logits (N, K); of one column (N, 1) `binary_cross_entropy`.
+    """Return the cross-entropy −Σ_k w_k q_k log softmax(z)_k.
 
-    q is the target: 1 at the class of a target (N,), or the probabilities of a target (N, K). Smoothing ε makes it
-    (1 − ε) q + ε/K (C. Szegedy et al., 2016, section 7). `class_weights` w is (K,). Returns (N,); with
-    `reduction="sum"` their sum, (), for which the fused function makes no second pass.
+    One column (N, 1) is passed to `binary_cross_entropy`. q is 1 at the class of a target (N,), or the probabilities of
+    a target (N, K). Smoothing ε changes it to (1 − ε) q + ε/K (C. Szegedy et al., 2016, section 7).
+
+    Args:
+        outputs: Logits z, shape (N, K) or (N, 1).
+        target: Classes (N,) or probabilities (N, K).
+        label_smoothing: ε.
+        class_weights: w, shape (K,).
+        reduction: "none", or "sum" for the sum, for which the fused function needs no second pass.
+
+    Returns:
+        The loss of each example, shape (N,), or the sum, shape ().
     """
     if outputs.shape[1] == 1:
         each = binary_cross_entropy(outputs, target, label_smoothing=label_smoothing, class_weights=class_weights)
@@ -60,11 +84,19 @@ def cross_entropy(
 
 
 def dice(outputs: Tensor, target: Tensor, ignored: int) -> Tensor:
-    """1 − mean_k 2 Σ p_k t_k / (Σ p_k + Σ t_k) over the classes k that the target has, sums over all pixels of a batch.
+    """Return the Dice loss 1 − mean_k 2 Σ p_k t_k / (Σ p_k + Σ t_k).
 
-    After F. Milletari, N. Navab, S.-A. Ahmadi, V-Net, 2016, whose denominators are sums of squares: without squares as
-    C. H. Sudre et al., 2017. From logits (N, K, H, W) and classes (N, H, W) int64, `ignored` where none is known; p is
-    the softmax, t one where k is the class and zero elsewhere. Gives one number for the batch, ().
+    The mean is over the classes k that occur in the target, the sums over all pixels of a batch. After F. Milletari, N.
+    Navab, S.-A. Ahmadi, V-Net, 2016, whose denominators are sums of squares; without squares as in C. H. Sudre et al.,
+    2017. p is the softmax, t is 1 where k is the class and 0 elsewhere.
+
+    Args:
+        outputs: Logits, shape (N, K, H, W).
+        target: Classes, shape (N, H, W), int64.
+        ignored: Value of pixels without a class.
+
+    Returns:
+        The loss of the batch, shape ().
     """
     real = target != ignored
     p = outputs.softmax(1) * real[:, None]  # (N, K, H, W)
@@ -78,10 +110,19 @@ def dice(outputs: Tensor, target: Tensor, ignored: int) -> Tensor:
 def binary_cross_entropy(
     outputs: Tensor, target: Tensor, *, label_smoothing: float = 0.0, class_weights: Tensor | None = None
 ) -> Tensor:
-    """−w₁ t log σ(z) − w₀ (1 − t) log(1 − σ(z)), from the one logit z of class 1 against class 0, (N, 1).
+    """Return −w₁ t log σ(z) − w₀ (1 − t) log(1 − σ(z)).
 
-    It is the cross-entropy of the two logits (0, z). t is the class 0 or 1, or of probabilities (N, 2) the second
-    one; smoothing ε makes it (1 − ε) t + ε/2. `class_weights` (w₀, w₁) is (2,). Returns (N,).
+    z is the logit of class 1 against class 0. The loss equals the cross-entropy of the two logits (0, z). t is the
+    class 0 or 1, or the second column of probabilities (N, 2). Smoothing ε changes it to (1 − ε) t + ε/2.
+
+    Args:
+        outputs: Logits z, shape (N, 1).
+        target: Classes (N,) or probabilities (N, 2).
+        label_smoothing: ε.
+        class_weights: (w₀, w₁), shape (2,).
+
+    Returns:
+        The loss of each example, shape (N,).
     """
     z = outputs[:, 0]
     t = (target[:, 1] if target.dim() == 2 else target).to(z.dtype)  # (N,)
@@ -94,41 +135,76 @@ def binary_cross_entropy(
 
 
 def of_both(outputs: Tensor) -> Tensor:
-    """The logits of both classes, (N, 2), where the outputs are the one of class 1 against class 0, (N, 1); of more
-    classes the outputs (N, K) as they are."""
+    """Expand the single logit of two classes (N, 1) to the logits of both.
+
+    Args:
+        outputs: Logits, shape (N, 1) or (N, K).
+
+    Returns:
+        Logits (N, 2) of (N, 1), else the outputs unchanged.
+    """
     return torch.cat([torch.zeros_like(outputs), outputs], 1) if outputs.shape[1] == 1 else outputs
 
 
 def distillation(outputs: Tensor, teacher: Tensor, temperature: float) -> Tensor:
-    """T² KL( softmax(v / T) ‖ softmax(z / T) ), from logits z (N, K) and those of the teacher v (N, K), to (N,).
+    """Return the distillation loss T² KL( softmax(v / T) ‖ softmax(z / T) ).
 
     G. Hinton, O. Vinyals, J. Dean, Distilling the knowledge in a neural network, 2015, section 2
-    <https://arxiv.org/abs/1503.02531>. Its gradient in z is T (softmax(z / T) − softmax(v / T)): for a large T that of
-    ½ Σ_k (z_k − v_k)² / K with logits centred, each row's mean 0 (section 2.1).
+    <https://arxiv.org/abs/1503.02531>. Its gradient in z is T (softmax(z / T) − softmax(v / T)). For large T this is
+    the gradient of ½ Σ_k (z_k − v_k)² / K with centered logits, where each row has mean 0 (section 2.1).
+
+    Args:
+        outputs: Logits z, shape (N, K).
+        teacher: Logits of the teacher v, shape (N, K).
+        temperature: T.
+
+    Returns:
+        The loss of each example, shape (N,).
     """
     log_q, log_p = (outputs / temperature).log_softmax(1), (teacher / temperature).log_softmax(1)
     return temperature**2 * F.kl_div(log_q, log_p, reduction="none", log_target=True).sum(1)
 
 
 def nt_xent(one: Tensor, other: Tensor, temperature: float) -> Tensor:
-    """Normalized temperature-scaled cross-entropy of two views of each example, (N, D) each, to (N,): the mean of
+    """Return the normalized temperature-scaled cross-entropy of two views of each example.
 
-        ℓ(i, j) = −log( exp(s_ij / τ) / Σ_{k ≠ i} exp(s_ik / τ) ),   s the cosine similarity of two of the 2N views,
+    It is the mean over both views i of an example, with j the other view, of
 
-    from either view i of an example to its other one j. T. Chen, S. Kornblith, M. Norouzi, G. Hinton, A simple
-    framework for contrastive learning of visual representations, 2020, equation 1 <https://arxiv.org/abs/2002.05709>.
+        ℓ(i, j) = −log( exp(s_ij / τ) / Σ_{k ≠ i} exp(s_ik / τ) ),   s the cosine similarity of two of the 2N views
+
+    T. Chen, S. Kornblith, M. Norouzi, G. Hinton, A simple framework for contrastive learning of visual representations,
+    2020, equation 1 <https://arxiv.org/abs/2002.05709>.
+
+    Args:
+        one: First views, shape (N, D).
+        other: Second views, shape (N, D).
+        temperature: τ.
+
+    Returns:
+        The loss of each example, shape (N,).
     """
     n = len(one)
     z = F.normalize(torch.cat([one, other]), dim=1)  # (2N, D)
-    similarity = (z @ z.T / temperature).fill_diagonal_(-torch.inf)  # (2N, 2N): none is compared with itself
+    similarity = (z @ z.T / temperature).fill_diagonal_(-torch.inf)  # (2N, 2N): no view is compared with itself
     partner = torch.arange(2 * n, device=z.device).roll(n)  # (2N,)
     return F.cross_entropy(similarity, partner, reduction="none").view(2, n).mean(0)
 
 
 def focal(outputs: Tensor, target: Tensor, *, alpha: float = 0.25, gamma: float = 2.0) -> Tensor:
-    """−α_t (1 − p_t)^γ log p_t of each logit, p_t = σ(z) where the target is 1 and 1 − σ(z) where it is 0; α_t is α or
-    1 − α likewise. Of any shape, target 0 or 1; one value for each. γ = 2 and α = ¼ are the paper's: T.-Y. Lin et al.,
-    Focal loss for dense object detection, 2017 <https://arxiv.org/abs/1708.02002>, equation 5.
+    """Return the focal loss −α_t (1 − p_t)^γ log p_t of each logit.
+
+    p_t is σ(z) where the target is 1 and 1 − σ(z) where it is 0; α_t is α or 1 − α accordingly. γ = 2 and α = ¼ are the
+    values of T.-Y. Lin et al., Focal loss for dense object detection, 2017 <https://arxiv.org/abs/1708.02002>, equation
+    5.
+
+    Args:
+        outputs: Logits z, any shape.
+        target: 0 or 1, of the same shape.
+        alpha: α.
+        gamma: γ.
+
+    Returns:
+        The loss of each logit, of the shape of `outputs`.
     """
     entropy = F.binary_cross_entropy_with_logits(outputs, target, reduction="none")  # −log p_t
     p = outputs.sigmoid()
@@ -145,16 +221,27 @@ def linear_cross_entropy(
     label_smoothing: float = 0.0,
     chunk: int = 256,
 ) -> Tensor:
-    """Σ_n of `cross_entropy` at the logits W x_n + b, (), without holding those of more than `chunk` examples.
+    """Return the summed `cross_entropy` at the logits W x_n + b, computed in chunks of examples.
 
-    `features` x (N, D), `weight` W (K, D), `bias` b (K,), `target` (N,) classes. A chunk's logits give its loss and,
-    at once, its part of every gradient, (p − q) Wᵀ for x and (p − q)ᵀ x for W, p their softmax and q the target with
-    its smoothing: nothing is computed twice, and beside the gradients only (chunk, K) numbers are held. Within
-    autocast products are made in its number format, and W's gradient is added up in W's own.
+    The logits of a chunk give its loss and at once its part of every gradient, (p − q) Wᵀ for x and (p − q)ᵀ x for W. p
+    is the softmax and q the target with smoothing. Nothing is computed twice, and in addition to the gradients only
+    (chunk, K) numbers are stored. Under autocast, products use its format, and W's gradient is accumulated in W's own
+    format.
 
-    PyTorch's `linear_cross_entropy` has chunks too, from 2.13 on: it takes as long, but it knows no smoothing, does
-    not follow autocast, and adds up W's gradient in the format of the products. Gradients can be taken once, and not
-    of gradients.
+    PyTorch's `linear_cross_entropy` supports chunks too, from 2.13 on. It takes the same time, but it has no smoothing,
+    ignores autocast, and accumulates W's gradient in the format of the products. Gradients can be computed once;
+    second-order gradients are not supported.
+
+    Args:
+        features: x, shape (N, D).
+        weight: W, shape (K, D).
+        bias: b, shape (K,).
+        target: Classes, shape (N,).
+        label_smoothing: Smoothing ε.
+        chunk: Largest number of examples whose logits are stored.
+
+    Returns:
+        The sum of the losses, shape ().
     """
     found: Tensor = _LinearCrossEntropy.apply(  # type: ignore[no-untyped-call]
         features, weight, bias, target, label_smoothing, chunk, torch.is_grad_enabled()
@@ -163,7 +250,7 @@ def linear_cross_entropy(
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
-    """The loss, and in the same pass its gradients, which going backward only multiplies."""
+    """The loss with gradients computed in the forward pass; the backward pass only scales them."""
 
     @staticmethod
     def forward(
@@ -176,28 +263,29 @@ class _LinearCrossEntropy(torch.autograd.Function):
         chunk: int,
         learns: bool,
     ) -> Tensor:
-        """The loss; the gradients of features, weight and bias are kept, of those that learn."""
+        """Compute the loss, and save the gradients of features, weight and bias where they are needed."""
         ctx.set_materialize_grads(False)
         of_x, of_w, of_b = (learns and needed for needed in ctx.needs_input_grad[:3])
         device = features.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else features.dtype
         w, exact = weight.to(dtype), torch.promote_types(dtype, torch.float32)
-        # A GPU multiplies matrices fast whose sides its tiles divide: there K' ≥ K logits are held, the last ones of no
-        # class. Of 50 257 the whole training step of a GPT-2 takes a third less time.
+        # GPU matrix products are fast when the tile size divides the sides. K is therefore padded to K' ≥ K logits on a
+        # GPU. With 50 257 classes, a whole training step of GPT-2 takes a third less time.
         classes, beyond = len(weight), -len(weight) % TILE if features.is_cuda else 0
         w = F.pad(w, (0, 0, 0, beyond)) if beyond else w  # (K', D)
         dx = torch.empty_like(features) if of_x else None
         dw = weight.new_zeros(w.shape) if of_w else None
         db = torch.zeros_like(bias) if of_b and bias is not None else None
         loss = features.new_zeros((), dtype=exact)
-        # One buffer for every chunk: to ask the system for so much memory again and again costs more than a product.
+        # One buffer for all chunks: repeated allocation of that much memory costs more than a product.
         products = features.new_empty(min(chunk, len(features)), len(w), dtype=dtype)  # (chunk, K')
         for start in range(0, len(features), chunk):
             x, t = features[start : start + chunk].to(dtype), target[start : start + chunk, None]  # (n, D), (n, 1)
             z = torch.mm(x, w.T, out=products[: len(x)])  # (n, K')
             z[:, classes:] = -math.inf
             if dtype != exact and bias is None and not label_smoothing:
-                # A GPU waits each time that so many numbers are read and written: here three times, below ten.
+                # Memory traffic dominates on a GPU: this branch reads and writes the logits three times, the other ten
+                # times.
                 log_p = torch.log_softmax(z, 1, dtype=exact)
                 right = log_p.gather(1, t)
                 loss -= right.sum()
@@ -229,7 +317,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 dw.addmm_(error.T, x)
             elif dw is not None:
                 dw += error.T @ x
-        if dw is not None and beyond:  # else it is what autograd takes for the gradient, and a part is what it copies
+        if dw is not None and beyond:  # only then: autograd takes over a whole tensor, but copies a slice
             dw = dw[:classes]
         ctx.save_for_backward(dx, dw, db)
         return loss
@@ -237,17 +325,26 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
-        """The gradients times that of the loss, in place: to go back a second time is rejected by PyTorch."""
+        """Multiply the gradients by that of the loss in place; PyTorch rejects a second backward pass."""
         return *(d.mul_(slope) if d is not None else None for d in ctx.saved_tensors), None, None, None, None
 
 
 def perceptron(outputs: Tensor, target: Tensor) -> Tensor:
-    """The perceptron criterion Σ_k max(0, −y_k z_k), from scores (N, 1) of class 1, or (N, K) of each class.
+    """Return the perceptron criterion Σ_k max(0, −y_k z_k).
 
-    y is +1 where the score's class is the target (N,), −1 elsewhere. y z ≤ 0 is a mistake, so that a score
-    of exactly 0 is one: the gradient in z is −y there, 0 elsewhere. One step of rate 1 on one example is
-    then Rosenblatt's rule, w ← w + y x at a mistake. K columns are K perceptrons, each its class against the
-    rest. Returns (N,).
+    y is +1 where the score's class is the target, −1 elsewhere. y z ≤ 0 is a mistake, so a score of exactly 0 is one
+    too: the gradient in z is −y at a mistake, 0 elsewhere. One step of rate 1 on one example is then Rosenblatt's rule,
+    w ← w + y x at a mistake. K columns are K perceptrons, each for its class against the rest.
+
+    Args:
+        outputs: Scores z, shape (N, 1) of class 1, or (N, K) of each class.
+        target: Classes, shape (N,).
+
+    Returns:
+        The loss of each example, shape (N,).
+
+    Raises:
+        SettingError: If the targets are probabilities.
     """
     _reject_shares("perceptron", target)
     if outputs.shape[1] == 1:
@@ -255,28 +352,45 @@ def perceptron(outputs: Tensor, target: Tensor) -> Tensor:
     else:
         is_class = F.one_hot(target, outputs.shape[1]).bool()  # (N, K)
     margin = torch.where(is_class, outputs, -outputs)  # y z
-    # where(), not relu: the subgradient of relu at 0 is 0, and zero weights would never move.
+    # where() instead of relu: the subgradient of relu at 0 is 0, and zero weights would never change.
     return torch.where(margin > 0, 0.0, -margin).sum(1)
 
 
 def map_criterion(outputs: Tensor, target: Tensor, *, rubbish: float = RUBBISH) -> Tensor:
-    """LeNet-5's maximum a posteriori criterion, y_D + log(e^{−j} + Σ_i e^{−y_i}), from outputs −y (N, K).
+    """Return the maximum a posteriori criterion of LeNet-5, y_D + log(e^{−j} + Σ_i e^{−y_i}).
 
-    y_i ≥ 0 is the squared distance to the code of class i (the outputs are −y: larger is better), D the
-    target (N,), and j (`rubbish`) the distance of a class that stands for everything else (LeCun et al.,
-    1998, equation 9). The first term pulls the right code near; the second pushes the others away, and less
-    so the farther beyond j they are. It is the cross-entropy of the K + 1 logits (−y, −j). Returns (N,).
+    y_i ≥ 0 is the squared distance to the code of class i, D the target, and j the distance of a class for everything
+    else (LeCun et al., 1998, equation 9). The first term pulls the correct code closer. The second pushes the others
+    away, with less force the farther they are beyond j. It is the cross-entropy of the K + 1 logits (−y, −j).
+
+    Args:
+        outputs: −y, shape (N, K): larger is better.
+        target: Classes, shape (N,).
+        rubbish: j.
+
+    Returns:
+        The loss of each example, shape (N,).
+
+    Raises:
+        SettingError: If the targets are probabilities.
     """
     _reject_shares("map", target)
     return F.cross_entropy(F.pad(outputs, (0, 1), value=-rubbish), target, reduction="none")
 
 
 def counted(target: Tensor, class_weights: Tensor | None = None) -> Tensor:
-    """What each example counts in a mean, (N,): 1, or the weight of its class; of probabilities their weighted sum.
+    """Return the weight of each example in a mean: 1, or the weight of its class.
 
-    Σ cross_entropy / Σ counted is `torch.nn.functional.cross_entropy(weight=...)` for classes (N,). For
-    probabilities (N, K) that function divides by N; this gives one-hot probabilities and the classes they stand for the
-    same mean.
+    For probabilities it is their weighted sum. Σ cross_entropy / Σ counted equals
+    `torch.nn.functional.cross_entropy(weight=...)` for classes (N,). For probabilities (N, K) that function divides by
+    N; this definition gives one-hot probabilities and the equivalent classes the same mean.
+
+    Args:
+        target: Classes (N,) or probabilities (N, K).
+        class_weights: Weights, shape (K,).
+
+    Returns:
+        The weight of each example, shape (N,).
     """
     if class_weights is None:
         return torch.ones(len(target), device=target.device)
@@ -293,7 +407,7 @@ LOSSES: dict[str, Callable[..., Tensor]] = {
 
 
 def _squared_error(outputs: Tensor, target: Tensor) -> Tensor:
-    """(N, D). Outputs and targets that do not pair one to one are rejected: subtraction would broadcast."""
+    """Return the squared errors, (N, D). Shapes that differ are rejected, because subtraction would broadcast."""
     y, t = outputs.reshape(len(outputs), -1), target.reshape(len(target), -1)  # (N, D)
     if y.shape != t.shape:
         raise ValueError(f"outputs {tuple(outputs.shape)} and target {tuple(target.shape)} do not pair one to one")

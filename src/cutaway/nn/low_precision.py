@@ -1,15 +1,15 @@
-"""A network whose weights are integers of few bits: which layers, in what way, and how their file is read.
+"""Low-precision models: the scheme of quantized layers, and their file format.
 
-A *scheme* says it, in JSON, and stands in the model's config.json. A layer is one of
+A *scheme* describes the quantization, in JSON, in the model's config.json. A layer is one of
 
-    static    its weights and inputs are int8, the range of its inputs is known (nn.quantized.QuantizedConv2d)
-    dynamic   its weights are int8, and so are its inputs as they come (nn.quantized.QuantizedLinear)
-    half      its weights, and its inputs as they come, are bfloat16 or float16, which is the method (nn.half)
-    stored    its weights have so many `bits` in the file, integers or the method's floats of 16; the layer is the one
-              that it was, and its numbers rounded
+    static    int8 weights and int8 inputs with a known input range (nn.quantized.QuantizedConv2d)
+    dynamic   int8 weights, and inputs that are quantized on the fly (nn.quantized.QuantizedLinear)
+    half      weights and inputs in bfloat16 or float16, whichever is the method (nn.mixed_precision)
+    stored    weights with `bits` bits in the file, as integers or as 16-bit floats of the method; the layer itself is
+              unchanged, with rounded weights
 
-Embeddings are stored with 8 bits whatever the others have, and a matrix that is an embedding too is one. Biases, norms
-and what else has one dimension stay in 32 bits.
+Embeddings are stored with 8 bits even if other layers have fewer. A matrix that is also used as an embedding counts as
+one. Biases, norms and all other one-dimensional tensors stay in 32 bits.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from .quantized import (
 from .transformer import Unembedding
 
 Scheme = Mapping[str, Any]
-SCALE = ".scale"  # after the name of a stored weight, the name of its scales
+SCALE = ".scale"  # suffix that turns the name of a stored weight into the name of its scales
 EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
-# Of a linear layer, from which on integers are faster than floats; below it what is done around them takes longer.
+# Number of weights from which on a linear layer is faster with integers; below it the overhead takes longer.
 WORTH = 1 << 16
-# Whose matrices and kernels can be stored: no norms, and no parameters that stand by themselves.
+# Layers whose matrices and kernels can be stored: no norms, and no parameters outside of layers.
 STORED = (
     nn.Linear, nn.modules.conv._ConvNd, nn.RNNBase, nn.RNNCellBase, nn.MultiheadAttention, nn.Bilinear, Unembedding,
     *EMBEDDINGS,
@@ -47,14 +47,16 @@ STORED = (
 
 
 def scheme_of(model: nn.Module) -> Scheme | None:
-    """The scheme that a model is quantized by; None for one that is not."""
+    """Return the quantization scheme of a model, or None if it is not quantized."""
     found: Scheme | None = getattr(model, "quantized", None)
     return found
 
 
 def layers_for(model: nn.Module, method: str) -> dict[str, str]:
-    """What becomes of each layer with weights by a method: static, dynamic, weight-only, bfloat16, float16. Embeddings
-    and layers that have no other form are stored, and small linear layers beside static ones."""
+    """Return the kind of each layer with weights under a method: static, dynamic, weight-only, bfloat16 or float16.
+
+    Embeddings and layers without another form are stored, and so are small linear layers under `static`.
+    """
     found = {}
     for name, module in model.named_modules():
         if method == "static" and convolves(module):
@@ -69,12 +71,12 @@ def layers_for(model: nn.Module, method: str) -> dict[str, str]:
 
 
 def is_worth(layer: nn.Module) -> bool:
-    """Whether a linear layer is large enough to be faster as integers."""
+    """Return whether a linear layer is large enough to be faster with integers."""
     return isinstance(layer, nn.Linear) and layer.in_features * layer.out_features >= WORTH
 
 
 def make_room(model: nn.Module, scheme: Scheme) -> None:
-    """Put quantized layers, with nothing in them yet, where the scheme has them, and have the model know the scheme."""
+    """Replace layers by empty quantized layers according to the scheme, and attach the scheme to the model."""
     for name in scheme["folded"]:
         _put(model, name, nn.Identity())
     for name in scheme["biased"]:
@@ -90,7 +92,7 @@ def make_room(model: nn.Module, scheme: Scheme) -> None:
 
 
 def room_for(layer: nn.Module, kind: str, method: str) -> Quantized:
-    """A quantized layer, with nothing in it yet, for one of the network's."""
+    """Return an empty quantized layer for a layer of the network."""
     if kind == "half":
         half: Half = HALF[type(layer)].like(layer).as_format(method)
         return half
@@ -99,8 +101,10 @@ def room_for(layer: nn.Module, kind: str, method: str) -> Quantized:
 
 
 def quantize_layers(model: nn.Module, scheme: Scheme, ranges: Mapping[str, tuple[float, float]]) -> None:
-    """Quantize a model in place, whose normalizations are folded already; `ranges` are those of the inputs of its
-    static layers. What is stored is rounded as it will be when it is read."""
+    """Quantize a model in place whose normalization layers are already folded.
+
+    `ranges` are the input ranges of its static layers. Stored weights are rounded as they will be when they are loaded.
+    """
     floats = {name: model.get_submodule(name) for name, kind in scheme["layers"].items() if kind != "stored"}
     make_room(model, {**scheme, "folded": (), "biased": ()})
     for name, layer in floats.items():
@@ -114,7 +118,7 @@ def quantize_layers(model: nn.Module, scheme: Scheme, ranges: Mapping[str, tuple
 
 
 def stored(model: nn.Module) -> dict[str, Tensor]:
-    """The tensors of a model as they stand in its file: its state, with what its scheme stores as integers."""
+    """Return the tensors of a model in file format: its state dict, with integers where the scheme stores them."""
     state, scheme = model.state_dict(), scheme_of(model)
     for key, bits in stored_bits(model, scheme).items():
         weight = state[key].detach().float()
@@ -128,13 +132,13 @@ def stored(model: nn.Module) -> dict[str, Tensor]:
 
 
 def restored(tensors: Mapping[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
-    """The tensors of a file as the state of the model, which knows its scheme by now."""
+    """Return the tensors of a file as a state dict of the model, which already has its scheme."""
     state, scheme = dict(tensors), scheme_of(model)
     shapes = {key: parameter.shape for key, parameter in model.state_dict().items()}
     for key, bits in stored_bits(model, scheme).items():
         if bits == 16 and key in state:
             state[key] = state[key].float()
-        elif key in state and key + SCALE in state:  # what is missing is said by who puts them into the model
+        elif key in state and key + SCALE in state:  # missing tensors are reported when the state is loaded
             q, scale = state[key], state.pop(key + SCALE)
             if bits == 8:
                 state[key] = dequantize_rows(q, scale)
@@ -144,7 +148,7 @@ def restored(tensors: Mapping[str, Tensor], model: nn.Module) -> dict[str, Tenso
 
 
 def integers_of(model: nn.Module, name: str, key: str) -> Tensor | None:
-    """The integers that a weight of a quantized layer stands as, of its shape; None where the scheme has none."""
+    """Return the integers of a quantized layer's weight, of its shape, or None if the scheme has none."""
     scheme = scheme_of(model)
     module = model.get_submodule(name)
     if isinstance(module, Half):
@@ -162,7 +166,7 @@ def integers_of(model: nn.Module, name: str, key: str) -> Tensor | None:
 
 
 def reject_integers(model: nn.Module, source: object) -> None:
-    """Raise FileError where a model has layers that compute in few bits, for which another format has no form."""
+    """Raise FileError if a model has layers with integer arithmetic, which another format cannot represent."""
     if any(isinstance(module, Quantized) for module in model.modules()):
         raise FileError(
             f"{source} holds a quantized model, whose layers compute in few bits and have no form elsewhere: give the "
@@ -171,7 +175,7 @@ def reject_integers(model: nn.Module, source: object) -> None:
 
 
 def stored_bits(model: nn.Module, scheme: Scheme | None) -> dict[str, int]:
-    """The parameters that a scheme stores in fewer bits, by their names in the state, and how many."""
+    """Return the number of bits of each parameter that the scheme stores in fewer bits, by its name in the state."""
     found: dict[str, int] = {}
     embedded = {id(m.weight) for m in model.modules() if isinstance(m, EMBEDDINGS)}
     for name, kind in scheme["layers"].items() if scheme else ():
@@ -183,7 +187,7 @@ def stored_bits(model: nn.Module, scheme: Scheme | None) -> dict[str, int]:
 
 
 def matrices(module: nn.Module) -> dict[str, nn.Parameter]:
-    """The parameters of a module itself that have two dimensions or more."""
+    """Return the module's own parameters with two or more dimensions."""
     return {key: p for key, p in module.named_parameters(recurse=False, remove_duplicate=False) if p.ndim > 1}
 
 

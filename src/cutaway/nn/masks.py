@@ -1,11 +1,10 @@
-"""Masks: which query may look at which key, told once for all reasons that there are.
+"""Attention masks: which query may attend to which key.
 
-A mask is boolean, True where the query may look, or a bias that is added to the scores, −∞ where it may not
+A mask is boolean, True where a query may attend, or a bias that is added to the scores, −∞ where it may not
 (A. Vaswani et al., Attention is all you need, 2017, section 3.2.3). Of T queries and S keys its shape is
-(N or 1, heads or 1, T or 1, S or 1), or what broadcasts to that; rows are queries.
+(N or 1, heads or 1, T or 1, S or 1), or broadcasts to that. Rows are queries.
 
-What a person hands to a model is another mask, (N, T): which tokens, steps or frames are real. `real_places` is the one
-door that it comes in by.
+Users pass a padding mask, (N, T), to a model: True for real tokens, steps or frames. `real_places` validates it.
 """
 
 from __future__ import annotations
@@ -19,10 +18,20 @@ from ..core.errors import ModelError
 
 
 def real_places(mask: Tensor | None, shape: torch.Size | tuple[int, ...]) -> Tensor | None:
-    """The mask of sequences of `shape` (N, T, …) as networks read it, boolean, (N, T), True where a place is real.
+    """Validate a padding mask and convert it to boolean.
 
-    Whole numbers and floats of 0 and 1 say the same, as tokenizers give them. Raises ModelError for other numbers, a
-    bias among them, and for another shape. A boolean mask costs nothing: its values are not looked at.
+    Integers and floats of 0 and 1 are accepted, as tokenizers return them. The values of a boolean mask are not read,
+    so it costs nothing.
+
+    Args:
+        mask: Padding mask, shape (N, T), or None.
+        shape: Shape of the sequences, (N, T, …).
+
+    Returns:
+        The boolean mask, shape (N, T), True where a position is real; None without a mask.
+
+    Raises:
+        ModelError: If the mask has another shape, or values other than 0 and 1, such as an additive bias.
     """
     if mask is None:
         return None
@@ -44,36 +53,76 @@ def real_places(mask: Tensor | None, shape: torch.Size | tuple[int, ...]) -> Ten
 
 
 def after_padding(mask: Tensor) -> Tensor:
-    """Which rows of a mask (N, T) have a real place after one that is not, (N,)."""
+    """Return which rows of a mask have a real position after a padded one.
+
+    Args:
+        mask: Padding mask, shape (N, T).
+
+    Returns:
+        True for such rows, shape (N,).
+    """
     return (mask[:, 1:] & ~mask[:, :-1]).any(1)
 
 
 def real_first(mask: Tensor) -> bool:
-    """Whether all padding of a mask (N, T) stands after what is real. In a graph that is compiled nobody can know, and
-    it is not said to be so; on the meta device it is."""
+    """Return whether all padding is on the right.
+
+    In a compiled graph the answer is unknown, and the result is False. On the meta device the result is True.
+
+    Args:
+        mask: Padding mask, shape (N, T).
+
+    Returns:
+        Whether the mask is right-padded.
+    """
     if mask.is_meta or torch.compiler.is_compiling():
         return mask.is_meta
     return not bool(after_padding(mask).any())
 
 
 def places_among_real(mask: Tensor) -> Tensor:
-    """How many real places stand before each, (N, T) int64, of a mask (N, T): the position that a token has in its text
-    wherever padding stands. Of padding it means nothing, and is a position that there is."""
+    """Return the position of each token in its sequence, wherever the padding is.
+
+    It is the number of real positions before the token. The values at padding are valid positions without a meaning.
+
+    Args:
+        mask: Padding mask, shape (N, T).
+
+    Returns:
+        Positions, shape (N, T), int64.
+    """
     return (mask.cumsum(1) - 1).clamp(min=0)
 
 
 def causal_mask(queries: int, keys: int, device: torch.device | str = "cpu") -> Tensor:
-    """True where a key does not stand after the query, (T, S): row t looks at key s ≤ t, rows being queries.
+    """Return the causal mask: True where a key is not after the query.
 
-    With more keys than queries the queries are the last: those before them were read already.
+    Row t is query t and may attend to keys s ≤ t. With more keys than queries, the queries are the last tokens, because
+    the earlier tokens are already processed.
+
+    Args:
+        queries: Number of queries T.
+        keys: Number of keys S.
+        device: Device of the mask.
+
+    Returns:
+        The boolean mask, shape (T, S).
     """
     return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
 
 
 def combined(*masks: Tensor | None) -> Tensor | None:
-    """One mask of several: a query may look where each of them lets it, and biases add up. None hides nothing; the
-    result is None where all are, boolean where all are, and a bias otherwise. Shapes broadcast to (N, heads, T, S).
-    Raises ModelError for a mask of whole numbers."""
+    """Merge several masks into one: a query may attend where all masks allow it, and biases add up.
+
+    Args:
+        masks: Boolean or additive masks that broadcast to (N, heads, T, S). None hides nothing.
+
+    Returns:
+        None if all masks are None, a boolean mask if all are boolean, else a bias.
+
+    Raises:
+        ModelError: If a mask has an integer type.
+    """
     may: Tensor | None = None
     bias: Tensor | None = None
     for mask in masks:
@@ -91,9 +140,17 @@ def combined(*masks: Tensor | None) -> Tensor | None:
 
 
 def visible(mask: Tensor | None, causal: bool, length: int, device: torch.device | str | None = None) -> Tensor | None:
-    """The one mask of self-attention among `length` tokens, (N or 1, 1, 1 or T, T), of `mask` (N, T), True where a
-    token is real, and of whether a token may look at those after it; None where every token sees all. It is on the
-    mask's device, or on `device` where there is none."""
+    """Return the mask of self-attention for a padding mask and an optional causal mask.
+
+    Args:
+        mask: Padding mask, shape (N, T), True for real tokens, or None.
+        causal: Whether a token may not attend to those after it.
+        length: Number of tokens T.
+        device: Device of the result without a padding mask.
+
+    Returns:
+        The mask, shape (N or 1, 1, 1 or T, T); None where every token may attend to all.
+    """
     keys = None if mask is None else mask[:, None, None, :]  # (N, 1, 1, T)
     if not causal:
         return keys
@@ -102,13 +159,20 @@ def visible(mask: Tensor | None, causal: bool, length: int, device: torch.device
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Softmax over the keys that a query may look at, (…, T, S): each row sums to 1, or is 0 where there is no such
-    key. What is hidden has no weight, and no gradient passes it."""
+    """Compute the softmax over the visible keys. Hidden keys get no weight and no gradient.
+
+    Args:
+        scores: Scores, shape (…, T, S).
+        mask: Boolean or additive mask that broadcasts to the scores.
+
+    Returns:
+        Weights, shape (…, T, S). Each row sums to 1, or is 0 where no key is visible.
+    """
     if mask is None:
         return torch.softmax(scores, dim=-1)
     if mask.dtype == torch.bool:
         hidden = ~mask
     else:
         hidden, scores = mask == -math.inf, scores + mask
-    # A row of nothing but −∞ is 0/0: filled before and after, it has neither weights nor gradients.
+    # A row of −∞ only is 0/0. Filling before and after the softmax gives it neither weights nor gradients.
     return torch.softmax(scores.masked_fill(hidden, -math.inf), dim=-1).masked_fill(hidden, 0)

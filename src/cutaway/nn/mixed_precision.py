@@ -1,8 +1,8 @@
-"""Layers of 16 bits: weights in bfloat16 or float16, inputs rounded to it as they come, sums in 32 bits.
+"""Layers of 16 bits: weights and inputs in bfloat16 or float16, sums in 32 bits.
 
 bfloat16 has the range of float32 and 8 significant bits; float16 has 11, and ends at 65 504 (P. Micikevicius et al.,
-Mixed precision training, 2018 <https://arxiv.org/abs/1710.03740>). Each layer takes and gives the format of its inputs,
-so that what lies between, norms and softmax for two, is computed as before.
+Mixed precision training, 2018 <https://arxiv.org/abs/1710.03740>). Each layer returns the format of its inputs, so that
+operations in between, such as norms and softmax, are unchanged.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HALVES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
 @functools.cache
 def has_half(format: str, device: str) -> bool:
-    """Whether the processor or GPU multiplies in that format; others emulate it, and gain no time by it."""
+    """Return whether the processor or GPU has native products in a format. Emulation saves no time."""
     if device == "cuda":
         return format == "float16" or torch.cuda.is_bf16_supported(including_emulation=False)
     if device != "cpu":
@@ -34,35 +34,35 @@ def has_half(format: str, device: str) -> bool:
 
 
 class Half(Quantized):
-    """What layers of 16 bits share: `q` has the bits of each weight, as int16, which no cast of the model changes."""
+    """Base class of 16-bit layers. `q` has the bits of each weight as int16, which no cast of the model changes."""
 
     dtype: torch.dtype
 
     @classmethod
     def like(cls, layer: nn.Module) -> Any:
-        """As of every quantized layer."""
+        """Create an empty layer with the settings of `layer`."""
         made = super().like(layer)
         del made.scale
         made.q = made.q.to(torch.int16)
         return made
 
     def as_format(self, format: str) -> Any:
-        """The same layer in bfloat16 or float16."""
+        """Set the format, bfloat16 or float16, and return the layer."""
         self.dtype = HALVES[format]
         return self
 
     @property
     def weight(self) -> Tensor:
-        """The weights that the bits stand for, in float32."""
+        """The weights in float32."""
         return self.rounded.float()
 
     @property
     def rounded(self) -> Tensor:
-        """The weights in their own format."""
+        """The weights in their 16-bit format."""
         return self.q.view(self.dtype)
 
     def take(self, layer: nn.Module) -> None:
-        """Round the weights of `layer`, whose bias stays as it is."""
+        """Round the weights of `layer`, and copy its bias unchanged."""
         assert isinstance(layer.weight, Tensor)
         self.q.copy_(layer.weight.detach().to(self.dtype).view(torch.int16))
         self._take_bias(layer)
@@ -72,10 +72,10 @@ class Half(Quantized):
 
 
 class HalfLinear(Half, nn.Linear):  # type: ignore[override]  # weights are computed
-    """`nn.Linear` of 16 bits."""
+    """`nn.Linear` in 16 bits."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """(…, I) to (…, O)."""
+        """Map (…, I) to (…, O)."""
         if asks_gradients(x):
             return F.linear(x, self.weight.to(x.dtype), self.bias)
         return F.linear(x.to(self.dtype), self.rounded, self._own_bias()).to(x.dtype)
@@ -83,25 +83,25 @@ class HalfLinear(Half, nn.Linear):  # type: ignore[override]  # weights are comp
 
 class _HalfConv(Half, _ConvNd):  # type: ignore[override]  # weights are computed
     def forward(self, x: Tensor) -> Tensor:
-        """(N, C, …) to (N, O, …)."""
+        """Map (N, C, …) to (N, O, …)."""
         if asks_gradients(x):
             return self._conv_forward(x, self.weight.to(x.dtype), self.bias)
         return self._conv_forward(x.to(self.dtype), self.rounded, self._own_bias()).to(x.dtype)
 
 
 class HalfConv1d(_HalfConv, nn.Conv1d):  # type: ignore[override]  # weights are computed
-    """`nn.Conv1d` of 16 bits."""
+    """`nn.Conv1d` in 16 bits."""
 
 
 class HalfConv2d(_HalfConv, nn.Conv2d):  # type: ignore[override]  # weights are computed
-    """`nn.Conv2d` of 16 bits."""
+    """`nn.Conv2d` in 16 bits."""
 
 
 class HalfConv3d(_HalfConv, nn.Conv3d):  # type: ignore[override]  # weights are computed
-    """`nn.Conv3d` of 16 bits."""
+    """`nn.Conv3d` in 16 bits."""
 
 
-# These classes themselves: a class derived from one can do something else with its weights.
+# Exactly these classes: a subclass may use its weights differently.
 HALF: dict[type[nn.Module], type[Half]] = {
     nn.Linear: HalfLinear,
     nn.Conv1d: HalfConv1d,

@@ -1,4 +1,4 @@
-"""Normalization: entries less their mean, by their standard deviation. The kinds differ in which entries share those.
+"""Normalization: (x − mean) / standard deviation. The kinds differ in the entries over which both are computed.
 
     y = γ (x − μ) / √(σ² + ε) + β,    μ, σ² over the set S
 
@@ -9,10 +9,10 @@
     local response    the same pixel, size neighbouring channels; nothing is subtracted, and
                       y = x / (k + α · mean square)^b                               none
 
-The formulas are written out here; models run PyTorch's fused functions of the same names, and the tests hold the two
-equal, gradients included. Of local response they run the one here: PyTorch has no kernel for it either, and what it
-takes in its place, a mean over three dimensions, cannot be followed to the pixels that it sees. Variances are means of
-squares (biased), but the running one is unbiased, as in PyTorch.
+The functions implement the formulas literally. Models run PyTorch's fused functions of the same names, and the tests
+compare the two, including gradients. For local response, models run the function here: PyTorch has no kernel for it
+either, and its implementation by a three-dimensional mean cannot be traced to the pixels that it depends on. Variances
+are biased means of squares, but the running variance is unbiased, as in PyTorch.
 
 Batch: S. Ioffe, C. Szegedy, 2015, <https://arxiv.org/abs/1502.03167>. Layer: J. Ba, J. Kiros, G. Hinton, 2016,
 <https://arxiv.org/abs/1607.06450>. RMS: B. Zhang, R. Sennrich, 2019, <https://arxiv.org/abs/1910.07467>. Local
@@ -41,16 +41,31 @@ def batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Batch normalization of x (N, C, ...), channel by channel, as `F.batch_norm`.
+    """Apply batch normalization per channel, as `F.batch_norm`.
 
-    S is all that stands in the same channel: the batch and every pixel, N·H·W entries. In training μ and σ² are those
-    of S, and the running statistics (C,), if given, are moved in place towards them by `momentum`:
+    S is all entries of the same channel: the batch and every pixel, N·H·W entries. In training, μ and σ² are computed
+    over S, and the running statistics, if given, are updated in place with `momentum` m:
 
         running_mean ← (1 − m) running_mean + m μ        running_var ← (1 − m) running_var + m σ² |S|/(|S| − 1)
 
-    Otherwise the running statistics stand in for μ and σ², and examples no longer touch each other; without them the
-    batch's are taken then too. `weight` γ and `bias` β are (C,). Raises ModelError where S is one entry in training:
-    its variance is nothing.
+    Otherwise the running statistics replace μ and σ², and examples do not affect each other. Without running
+    statistics, those of the batch are used in evaluation too.
+
+    Args:
+        x: Input, shape (N, C, ...).
+        running_mean: Running mean, shape (C,).
+        running_var: Running variance, shape (C,).
+        weight: γ, shape (C,).
+        bias: β, shape (C,).
+        training: Whether to use batch statistics.
+        momentum: m.
+        eps: ε.
+
+    Returns:
+        The normalized input, of the shape of x.
+
+    Raises:
+        ModelError: In training, if S has a single entry, whose variance is undefined.
     """
     axes = [0, *range(2, x.ndim)]
     count = x.numel() // x.shape[1]
@@ -61,31 +76,41 @@ def batch_norm(
                 "take a larger batch, or a last batch that is not of one example."
             )
         mean = x.mean(axes)  # (C,)
-        var = (x - _by_channel(mean, x)).square().mean(axes)  # (C,)
+        var = (x - _per_channel(mean, x)).square().mean(axes)  # (C,)
     else:
         mean, var = running_mean, running_var
     if training and running_mean is not None and running_var is not None:
         with torch.no_grad():
             running_mean.lerp_(mean, momentum)
             running_var.lerp_(var * (count / (count - 1)), momentum)
-    y = (x - _by_channel(mean, x)) / torch.sqrt(_by_channel(var, x) + eps)
+    y = (x - _per_channel(mean, x)) / torch.sqrt(_per_channel(var, x) + eps)
     if weight is not None:
-        y = y * _by_channel(weight, x)
-    return y if bias is None else y + _by_channel(bias, x)
+        y = y * _per_channel(weight, x)
+    return y if bias is None else y + _per_channel(bias, x)
 
 
-def _by_channel(values: Tensor, x: Tensor) -> Tensor:
-    """(C,) against x (N, C, ...): (C, 1, ...)."""
+def _per_channel(values: Tensor, x: Tensor) -> Tensor:
+    """Reshape (C,) to (C, 1, ...), so that it broadcasts to x (N, C, ...)."""
     return values.reshape(-1, *[1] * (x.ndim - 2))
 
 
 def layer_norm(
     x: Tensor, shape: Sequence[int], weight: Tensor | None = None, bias: Tensor | None = None, *, eps: float = 1e-5
 ) -> Tensor:
-    """Layer normalization of x (..., *shape) over its last axes, as `F.layer_norm`.
+    """Apply layer normalization over the last axes, as `F.layer_norm`.
 
-    S is the last axes of one example: of tokens (N, T, d) with shape (d,) the d features of one token, of maps with
-    shape (C, H, W) the whole of one image. `weight` γ and `bias` β have that shape. Training or not is the same.
+    S is the last axes of one example: for tokens (N, T, d) with shape (d,) the d features of one token, for maps with
+    shape (C, H, W) one whole image. Training and evaluation are the same.
+
+    Args:
+        x: Input, shape (..., *shape).
+        shape: Sizes of the last axes.
+        weight: γ, of the given shape.
+        bias: β, of the given shape.
+        eps: ε.
+
+    Returns:
+        The normalized input, of the shape of x.
     """
     axes = _last_axes(x, shape)
     centred = x - x.mean(axes, keepdim=True)
@@ -96,10 +121,18 @@ def layer_norm(
 
 
 def rms_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None = None, *, eps: float | None = None) -> Tensor:
-    """Root-mean-square normalization of x (..., *shape), γ x / √(mean of x² + ε), as `F.rms_norm`.
+    """Apply root-mean-square normalization over the last axes, γ x / √(mean of x² + ε), as `F.rms_norm`.
 
-    S is that of `layer_norm`: the last axes. No mean is subtracted and no β added. Without `eps` it is the
-    smallest step of x's type above 1, as in PyTorch.
+    S is the same as for `layer_norm`. No mean is subtracted and no β is added.
+
+    Args:
+        x: Input, shape (..., *shape).
+        shape: Sizes of the last axes.
+        weight: γ, of the given shape.
+        eps: ε. Default: the machine epsilon of x's type, as in PyTorch.
+
+    Returns:
+        The normalized input, of the shape of x.
     """
     axes = _last_axes(x, shape)
     eps = torch.finfo(x.dtype).eps if eps is None else eps
@@ -108,7 +141,7 @@ def rms_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None = None, *, e
 
 
 def _last_axes(x: Tensor, shape: Sequence[int]) -> tuple[int, ...]:
-    """The axes of x that `shape` names, from the last."""
+    """Return the axes of x that `shape` covers, as negative indices."""
     shape = tuple(shape)
     require(
         len(shape) >= 1 and tuple(x.shape[-len(shape) :]) == shape, "shape", shape, f"the last of x's {tuple(x.shape)}"
@@ -117,11 +150,21 @@ def _last_axes(x: Tensor, shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def local_response_norm(x: Tensor, size: int = 5, *, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
-    """x_c / (k + α/size · Σ x_j²)^β with the sum over `size` neighbouring channels, as `F.local_response_norm`.
+    """Return x_c / (k + α/size · Σ x_j²)^β, summed over neighboring channels, as `F.local_response_norm`.
 
-    S is one pixel of one example in the channels j from c − ⌊size/2⌋ to c + ⌊(size − 1)/2⌋; there is nothing beyond
-    the first and the last, and the division is by `size` all the same. x is (N, C, ...). The paper of 2012 does not
-    divide α by size: its α = 10⁻⁴ with size = 5 and k = 2 is α = 5·10⁻⁴, k = 2 here, and in PyTorch.
+    S is one pixel of one example in the channels j from c − ⌊size/2⌋ to c + ⌊(size − 1)/2⌋. Channels outside the range
+    count as 0, and the divisor is always `size`. The paper of 2012 does not divide α by size: its α = 10⁻⁴ with size =
+    5 and k = 2 corresponds to α = 5·10⁻⁴, k = 2 here and in PyTorch.
+
+    Args:
+        x: Input, shape (N, C, ...).
+        size: Number of neighboring channels.
+        alpha: α.
+        beta: β.
+        k: k.
+
+    Returns:
+        The normalized input, of the shape of x.
     """
     require(size >= 1, "size", size, "at least 1")
     channels = x.shape[1]

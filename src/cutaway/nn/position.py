@@ -1,13 +1,15 @@
-"""Where a token stands, told to a network that would see a set: sinusoids, rotations, distances.
+"""Position encodings: sinusoids, rotary embeddings and relative bias.
 
-Learned positions are a table like that of words (`nn.Embedding`). Sinusoids (A. Vaswani et al., 2017, section 3.5):
+Without them attention is invariant to the order of tokens. Learned positions are an embedding table (`nn.Embedding`).
+Sinusoids (A. Vaswani et al., 2017, section 3.5):
 
     PE(p, 2i) = sin(p / 10000^{2i/d}),   PE(p, 2i + 1) = cos(p / 10000^{2i/d})
 
-Rotary positions turn each pair of a query's and a key's numbers by an angle that grows with the position, so that
-their product depends on the distance alone (J. Su et al., RoFormer, 2021, <https://arxiv.org/abs/2104.09864>).
-Relative bias adds to every score a number that depends on the distance of key and query, one for each bucket of
-distances and each head (C. Raffel et al., T5, 2019, <https://arxiv.org/abs/1910.10683>, section 2.1).
+Rotary embeddings rotate each pair of features of a query and a key by an angle proportional to the position, so that
+their product depends on the distance only (J. Su et al., RoFormer, 2021, <https://arxiv.org/abs/2104.09864>).
+
+Relative bias adds a number to every score that depends on the distance of key and query. There is one number for each
+bucket of distances and each head (C. Raffel et al., T5, 2019, <https://arxiv.org/abs/1910.10683>, section 2.1).
 """
 
 from __future__ import annotations
@@ -19,11 +21,20 @@ from torch import Tensor, nn
 
 from ..core.errors import require
 
-Rotation = tuple[Tensor, Tensor]  # cosine and sine of the angle of each pair of numbers at each position
+Rotation = tuple[Tensor, Tensor]  # cosine and sine of the angle of each pair of features at each position
 
 
 def sinusoids(positions: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
-    """PE of positions (…,): (…, dim), sine and cosine in turn. Computed in float64, then of `dtype`."""
+    """Return the sinusoidal encoding of positions, sine and cosine interleaved, computed in float64.
+
+    Args:
+        positions: Positions, shape (…,).
+        dim: Number of features.
+        dtype: Type of the result. Default: torch's default type.
+
+    Returns:
+        The encoding, shape (…, dim).
+    """
     i = torch.arange(0, dim, 2, device=positions.device, dtype=torch.float64)  # 2i
     angles = positions[..., None].double() / 10000 ** (i / dim)  # (…, ⌈dim/2⌉)
     pairs = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)  # (…, 2⌈dim/2⌉)
@@ -31,8 +42,19 @@ def sinusoids(positions: Tensor, dim: int, dtype: torch.dtype | None = None) -> 
 
 
 def grid_sinusoids(rows: int, columns: int, dim: int, like: Tensor) -> Tensor:
-    """Where each place of a map is, row by row: (rows·columns, dim), the first half of the numbers PE of the row, the
-    others that of the column, of the device and the type of `like`."""
+    """Return the sinusoidal encoding of each cell of a map, row by row.
+
+    The first half of the features encodes the row, the rest the column.
+
+    Args:
+        rows: Number of rows.
+        columns: Number of columns.
+        dim: Number of features.
+        like: Tensor with the device and type of the result.
+
+    Returns:
+        The encoding, shape (rows·columns, dim).
+    """
     down = sinusoids(torch.arange(rows, device=like.device), dim // 2, like.dtype)  # (rows, dim/2)
     across = sinusoids(torch.arange(columns, device=like.device), dim - dim // 2, like.dtype)  # (columns, dim/2)
     grid = torch.cat([down[:, None].expand(-1, columns, -1), across[None].expand(rows, -1, -1)], -1)
@@ -40,9 +62,17 @@ def grid_sinusoids(rows: int, columns: int, dim: int, like: Tensor) -> Tensor:
 
 
 def rotation(positions: Tensor, dim: int, dtype: torch.dtype | None = None) -> Rotation:
-    """Cosine and sine of the angles p / 10000^{2i/d} of `positions` (T,) or (N, T): (T, d/2) or (N, 1, T, d/2) each.
+    """Return cosine and sine of the rotary angles p / 10000^{2i/d}.
 
-    They have at least float32's digits, whatever `dtype` is: bfloat16 has too few to tell positions apart.
+    They have at least float32's precision for any `dtype`: bfloat16 has too few digits to distinguish positions.
+
+    Args:
+        positions: Positions, shape (T,) or (N, T).
+        dim: Features d of a head, even.
+        dtype: Type of the queries and keys.
+
+    Returns:
+        Cosine and sine, each of shape (T, d/2) or (N, 1, T, d/2).
     """
     require(dim % 2 == 0, "dim", dim, "even, to be turned pair by pair")
     table = sinusoids(positions, dim, torch.promote_types(dtype or torch.get_default_dtype(), torch.float32))
@@ -52,19 +82,35 @@ def rotation(positions: Tensor, dim: int, dtype: torch.dtype | None = None) -> R
 
 
 def rotary(x: Tensor, positions: Tensor | Rotation) -> Tensor:
-    """Queries or keys (N, heads, T, d) turned by their `positions` (T,) or (N, T), or by their `rotation`: the pair
-    (x_{2i}, x_{2i+1}) by the angle p / 10000^{2i/d}. d is even."""
+    """Rotate queries or keys by their positions: the pair (x_{2i}, x_{2i+1}) by the angle p / 10000^{2i/d}.
+
+    Args:
+        x: Queries or keys, shape (N, heads, T, d), d even.
+        positions: Positions, shape (T,) or (N, T), or their `rotation`.
+
+    Returns:
+        The rotated input, of the shape of x.
+    """
     cos, sin = rotation(positions, x.shape[-1], x.dtype) if isinstance(positions, Tensor) else positions
     a, b = x[..., 0::2], x[..., 1::2]  # (N, heads, T, d/2)
     return torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1).flatten(-2).to(x.dtype)
 
 
 def distance_buckets(distances: Tensor, buckets: int = 32, furthest: int = 128, *, both: bool = True) -> Tensor:
-    """The bucket of each distance, key position − query position. With `both` one half of the buckets is for keys
-    after the query, the other for those before it; without, keys after it count as at distance 0.
+    """Return the bucket of each distance, key position − query position.
 
-    Of the buckets of one direction the first half is one for each distance; the other half grow with the logarithm up
-    to `furthest`, and the last holds all that is further.
+    The first half of the buckets of one direction holds one distance each. The other half grows logarithmically up to
+    `furthest`, and the last bucket holds all larger distances.
+
+    Args:
+        distances: Distances, any shape.
+        buckets: Number of buckets.
+        furthest: Distance from which on all share the last bucket.
+        both: Whether one half of the buckets is for keys after the query and the other for keys before it. If False,
+            keys after the query count as distance 0.
+
+    Returns:
+        Bucket indices, of the shape of `distances`.
     """
     found = torch.zeros_like(distances)
     if both:
@@ -74,25 +120,25 @@ def distance_buckets(distances: Tensor, buckets: int = 32, furthest: int = 128, 
     else:
         distances = (-distances).clamp(min=0)
     exact = buckets // 2
-    # In float32, as the published weights were trained: elsewhere distances at an edge fall on its other side.
+    # In float32, as in the training of the published weights: other types move distances at an edge to another bucket.
     log = (distances.clamp(min=1).float() / exact).log() / math.log(furthest / exact)
     far = (exact + (log * (buckets - exact)).long()).clamp(max=buckets - 1)
     return found + torch.where(distances < exact, distances, far)
 
 
 class RelativeBias(nn.Module):
-    """A number for each head and each bucket of distances: (heads, T, S), to be added to the scores."""
+    """A learned bias for each head and each bucket of distances, (heads, T, S), that is added to the scores."""
 
     def __init__(self, heads: int, buckets: int = 32, furthest: int = 128, *, both: bool = True) -> None:
         super().__init__()
-        exact = (buckets // 2 if both else buckets) // 2  # distances of one direction with a bucket of their own
+        exact = (buckets // 2 if both else buckets) // 2  # distances of one direction that have their own bucket
         require(exact >= 1, "buckets", buckets, "at least 4, or 2 where keys after the query do not count")
         require(furthest > exact, "furthest", furthest, f"above {exact}, up to where each distance has its bucket")
         self.table = nn.Embedding(buckets, heads)
         self.buckets, self.furthest, self.both = buckets, furthest, both
 
     def forward(self, queries: int, keys: int) -> Tensor:
-        """The bias (1, heads, T, S) of the last `queries` of `keys` tokens."""
+        """Return the bias (1, heads, T, S) of the last `queries` of `keys` tokens."""
         place = torch.arange(keys, device=self.table.weight.device)
         distances = place[None, :] - place[keys - queries :, None]  # (T, S), key − query
         buckets = distance_buckets(distances, self.buckets, self.furthest, both=self.both)

@@ -1,20 +1,19 @@
-"""Weights and inputs as integers of few bits, and layers that multiply those integers.
+"""Quantized layers: weights and inputs as integers of few bits.
 
 B. Jacob et al., Quantization and training of neural networks for efficient integer-arithmetic-only inference, 2018
 <https://arxiv.org/abs/1712.05877>; R. Krishnamoorthi, Quantizing deep convolutional networks for efficient inference,
-2018 <https://arxiv.org/abs/1806.08342>. A number x stands as an integer q, in steps of s from a zero point z:
+2018 <https://arxiv.org/abs/1806.08342>. A number x is represented by an integer q, with scale s and zero point z:
 
     q = clamp(round(x / s) + z, least, most)        x ≈ s (q − z)
 
-Weights are symmetric, z = 0, and each output channel has its own s = max|w| / 127: no weight is off by more than s/2, 0
-stays 0. With 4 bits each group of so many weights along the inputs has its own s = max|w| / 7.5 (T. Dettmers,
-L. Zettlemoyer, 2022 <https://arxiv.org/abs/2212.09720>). A product then needs integers alone:
+Weights are symmetric, z = 0, and each output channel has its own s = max|w| / 127. The error of a weight is at most
+s/2, and 0 stays 0. With 4 bits, each group of weights along the inputs has its own s = max|w| / 7.5 (T. Dettmers,
+L. Zettlemoyer, 2022 <https://arxiv.org/abs/2212.09720>). A product then uses integer arithmetic only:
 
     y_o = s_x s_o Σ_i (q_x,i − z_x) q_o,i + b_o
 
-Inputs are quantized as they come (dynamic: each row has its own s_x, so that no example depends on those beside it), or
-with an s_x and z_x that were observed before (static). Gradients are those of the same layer with the rounded weights,
-and inputs that are not rounded.
+Inputs are quantized on the fly (dynamic: each row has its own s_x, so that examples are independent), or with s_x and
+z_x from observed ranges (static). Gradients are those of the layer with rounded weights and unrounded inputs.
 """
 
 from __future__ import annotations
@@ -28,34 +27,36 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
-MOST = 127  # of a weight, and of an input that is quantized as it comes
-SEEN = 255  # of an input whose range was observed; the least is 0
-TINY = 1e-12  # the least scale: of rows that are 0 throughout
-ON_GRID = 1e-4  # of a step: how far floats lie from the numbers that they stand for
+MOST = 127  # largest integer of a weight, and of a dynamically quantized input
+SEEN = 255  # largest integer of a statically quantized input; the smallest is 0
+TINY = 1e-12  # smallest scale: for rows of zeros
+ON_GRID = 1e-4  # tolerance, in steps, for floats that are already on the grid
 
 
-# --- numbers to integers and back -------------------------------------------------------------------------------------
+# --- conversion to integers and back ----------------------------------------------------------------------------------
 
 
 def quantize_rows(w: Tensor) -> tuple[Tensor, Tensor]:
-    """q int8, of the shape of w (O, …), and the scale of each row, (O,): w ≈ s q."""
+    """Quantize each row: return q int8, of the shape of w (O, …), and the scales s (O,), with w ≈ s q."""
     scale = (w.flatten(1).abs().amax(1) / MOST).clamp_min(TINY)
     return (w / _along(scale, w)).round_().clamp_(-MOST, MOST).to(torch.int8), scale
 
 
 def dequantize_rows(q: Tensor, scale: Tensor) -> Tensor:
-    """s q, of the shape of q."""
+    """Return s q, of the shape of q."""
     return q.to(scale.dtype) * _along(scale, q)
 
 
 def quantize_groups(w: Tensor, group: int) -> tuple[Tensor, Tensor]:
-    """Four bits a weight, two of them in a byte: uint8 (O, ⌈I/2⌉) and the scale of each group, (O, ⌈I/group⌉), of w (O,
-    …) with I weights a row."""
+    """Quantize weights w (O, …) with I weights per row to 4 bits, two in a byte.
+
+    The result is uint8 (O, ⌈I/2⌉) and the scale of each group, (O, ⌈I/group⌉).
+    """
     rows = w.flatten(1)
     padded = F.pad(rows, (0, -rows.shape[1] % group)).view(len(rows), -1, group)  # (O, groups, group)
     largest = padded.abs().amax(2)
     scale = (largest / 7.5).clamp_min(TINY)
-    for most in (7, 8):  # what was rounded before stands on its grid already, and is not to be rounded to another
+    for most in (7, 8):  # weights that were rounded before are on a grid already; keep that grid
         step = (largest / most).clamp_min(TINY)
         q = padded / step[..., None]
         stands = ((q - q.round()).abs().amax(2) < ON_GRID) & (q.amax(2) < 7.5)
@@ -66,7 +67,7 @@ def quantize_groups(w: Tensor, group: int) -> tuple[Tensor, Tensor]:
 
 
 def dequantize_groups(packed: Tensor, scale: Tensor, group: int, shape: torch.Size) -> Tensor:
-    """The weights that `quantize_groups` packed, of that shape."""
+    """Return the weights that `quantize_groups` packed, in the given shape."""
     columns = shape[1:].numel()
     q = torch.stack([packed & 15, packed >> 4], dim=2).flatten(1)[:, :columns]  # (O, I)
     steps = scale.repeat_interleave(group, dim=1)[:, :columns]
@@ -74,12 +75,12 @@ def dequantize_groups(packed: Tensor, scale: Tensor, group: int, shape: torch.Si
 
 
 def steps_of(x: Tensor) -> Tensor:
-    """The step of each row of inputs that are quantized as they come, (…, 1): max|x| / 127."""
+    """Return the scale of each row of dynamically quantized inputs, max|x| / 127, (…, 1)."""
     return (x.abs().amax(-1, keepdim=True) / MOST).clamp_min_(TINY)
 
 
 def quantize_observed(x: Tensor, scale: float, zero: int) -> Tensor:
-    """q = clamp(⌊x / s + z + ½⌋, 0, 255), uint8, in the memory format of x."""
+    """Return q = clamp(⌊x / s + z + ½⌋, 0, 255) as uint8, in the memory format of x."""
     return torch.add(x.new_tensor(zero + 0.5), x, alpha=1 / scale).clamp_(0, SEEN).to(torch.uint8)
 
 
@@ -92,10 +93,10 @@ def _along(scale: Tensor, w: Tensor) -> Tensor:
 
 @functools.cache
 def exact_kernels() -> bool:
-    """Whether this processor's kernels add up 8-bit products rightly, even of the largest values.
+    """Return whether this processor's kernels add 8-bit products exactly, even for the largest values.
 
-    Those without the instructions for it (VNNI of AVX-512 and AVX; oneDNN) add pairs of products in 16 bits, which do
-    not hold two of 255 · 127, and say nothing of it. So a sum is asked for that is known.
+    Kernels without VNNI instructions (AVX-512 and AVX; oneDNN) add pairs of products in 16 bits. Two products of 255 ·
+    127 overflow there without an error. The function therefore computes a sum with a known result.
     """
     inputs, weights = torch.full((4, 64), MOST, dtype=torch.int8), torch.full((16, 64), MOST, dtype=torch.int8)
     try:
@@ -114,7 +115,7 @@ Places = tuple[list[int], list[int], list[int], int]  # stride, padding, dilatio
 def _packed_conv(
     q: Tensor, scale: Tensor, x_scale: float, x_zero: int, places: Places
 ) -> Callable[[Tensor, Tensor | None], Tensor]:
-    """oneDNN's convolution of uint8 inputs with these int8 kernels: (q_x, bias) to float32."""
+    """Return oneDNN's convolution of uint8 inputs with these int8 kernels, a function of (q_x, bias) to float32."""
     ops = torch.ops.onednn
     weight = ops.qconv_prepack(q, scale, x_scale, x_zero, *places, None)
     zeros = torch.zeros(len(q), dtype=torch.int32)
@@ -131,15 +132,15 @@ def _packed_conv(
 
 
 class Quantized(nn.Module):
-    """What quantized layers share: integers `q` (O, …) with a `scale` (O,) where a layer has its weight."""
+    """Base class of quantized layers: integers `q` (O, …) and `scale` (O,) in place of the weight."""
 
     q: Tensor
     scale: Tensor
-    bias: Any  # as the layer has it: a Parameter or None
+    bias: Any  # as in the original layer: a Parameter or None
 
     @classmethod
     def like(cls, layer: nn.Module) -> Any:
-        """A layer of the settings of `layer`, with nothing in it yet."""
+        """Create an empty layer with the settings of `layer`."""
         made: Any = cls.__new__(cls)
         nn.Module.__init__(made)
         vars(made).update({key: value for key, value in vars(layer).items() if not key.startswith("_")})
@@ -155,11 +156,11 @@ class Quantized(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """The weights that the integers stand for."""
+        """The dequantized weights."""
         return dequantize_rows(self.q, self.scale)
 
     def take(self, layer: nn.Module) -> None:
-        """Quantize the weights of `layer`, whose bias stays as it is."""
+        """Quantize the weights of `layer`, and copy its bias unchanged."""
         assert isinstance(layer.weight, Tensor)
         q, scale = quantize_rows(layer.weight.detach().float())
         self.q.copy_(q)
@@ -173,7 +174,7 @@ class Quantized(nn.Module):
             self.bias.data.copy_(layer.bias.detach())
 
     def forget(self) -> None:
-        """Drop what was made of the integers for the kernel: they are others now, or elsewhere."""
+        """Drop the packed kernel, because the integers or their device have changed."""
         self._kernel: Any = None
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
@@ -185,23 +186,25 @@ class Quantized(nn.Module):
         return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_kernel": None}  # what a kernel has packed cannot be copied
+        return {**vars(self), "_kernel": None}  # a packed kernel cannot be copied
 
     def _by_kernel(self, x: Tensor) -> bool:
         return x.device.type == "cpu" and x.dtype == torch.float32 and exact_kernels()
 
 
 def asks_gradients(x: Tensor) -> bool:
-    """Whether what is computed of x is to be differentiated."""
+    """Return whether gradients with respect to x are required."""
     return torch.is_grad_enabled() and x.requires_grad
 
 
 class QuantizedLinear(Quantized, nn.Linear):  # type: ignore[override]  # weights are computed
-    """A linear layer of int8 weights whose inputs are quantized as they come: y = s_x s_o (q_x · q_o) + b_o, with s_x =
-    max|x| / 127 of each row."""
+    """A linear layer with int8 weights and dynamically quantized inputs.
+
+    y = s_x s_o (q_x · q_o) + b_o, with s_x = max|x| / 127 of each row.
+    """
 
     def forward(self, x: Tensor) -> Tensor:
-        """(…, I) to (…, O)."""
+        """Map (…, I) to (…, O)."""
         if asks_gradients(x):
             return F.linear(x, self.weight, self.bias)
         rows = x.reshape(-1, x.shape[-1])  # (n, I)
@@ -218,22 +221,24 @@ class QuantizedLinear(Quantized, nn.Linear):  # type: ignore[override]  # weight
 
 
 class _QuantizedConv(Quantized, _ConvNd):  # type: ignore[override]  # weights are computed
-    """A convolution of int8 kernels whose inputs have the range that was observed of them, `x_scale` and `x_zero`; what
-    lies beyond it is cut off."""
+    """A convolution with int8 kernels and an observed input range, `x_scale` and `x_zero`.
+
+    Inputs beyond the range are clipped.
+    """
 
     x_scale: Tensor
     x_zero: Tensor
 
     @classmethod
     def like(cls, layer: nn.Module) -> Any:
-        """As of every quantized layer."""
+        """Create an empty layer with the settings of `layer`."""
         made = super().like(layer)
         made.register_buffer("x_scale", torch.ones(()))
         made.register_buffer("x_zero", torch.zeros((), dtype=torch.int32))
         return made
 
     def observe(self, low: float, high: float) -> None:
-        """Take the range of the inputs; 0 is in it, and stands for an integer, as padding needs."""
+        """Set the input range. It is extended to include 0, which padding requires to be representable."""
         low, high = min(low, 0.0), max(high, 0.0)
         scale = max((high - low) / SEEN, TINY)
         self.x_scale.fill_(scale)
@@ -241,7 +246,7 @@ class _QuantizedConv(Quantized, _ConvNd):  # type: ignore[override]  # weights a
         self.forget()
 
     def forward(self, x: Tensor) -> Tensor:
-        """(N, C, …) to (N, O, …)."""
+        """Map (N, C, …) to (N, O, …)."""
         if asks_gradients(x):
             return self._conv_forward(x, self.weight, self.bias)
         if self._kernel is None:
@@ -251,8 +256,8 @@ class _QuantizedConv(Quantized, _ConvNd):  # type: ignore[override]  # weights a
             self._kernel = (scale, zero, _packed_conv(self.q, self.scale, scale, zero, places) if fast else None)
         scale, zero, conv = self._kernel
         if conv is not None and self._by_kernel(x) and x.ndim == self.q.ndim and x.numel():
-            y: Tensor = conv(quantize_observed(x, scale, zero), self.bias)  # channels-last, whatever x is
-            plain = x.ndim == 4 and x.is_contiguous() and self.q.is_contiguous()  # as of nn.Conv2d
+            y: Tensor = conv(quantize_observed(x, scale, zero), self.bias)  # channels-last for any x
+            plain = x.ndim == 4 and x.is_contiguous() and self.q.is_contiguous()  # as nn.Conv2d returns it
             return y.contiguous() if plain else y
         q = quantize_observed(x, scale, zero).double() - zero
         y = self._conv_forward(q, self.q.double(), None)
@@ -261,18 +266,18 @@ class _QuantizedConv(Quantized, _ConvNd):  # type: ignore[override]  # weights a
 
 
 class QuantizedConv1d(_QuantizedConv, nn.Conv1d):  # type: ignore[override]  # weights are computed
-    """`nn.Conv1d` of integers."""
+    """`nn.Conv1d` with integer arithmetic."""
 
 
 class QuantizedConv2d(_QuantizedConv, nn.Conv2d):  # type: ignore[override]  # weights are computed
-    """`nn.Conv2d` of integers."""
+    """`nn.Conv2d` with integer arithmetic."""
 
 
 class QuantizedConv3d(_QuantizedConv, nn.Conv3d):  # type: ignore[override]  # weights are computed
-    """`nn.Conv3d` of integers."""
+    """`nn.Conv3d` with integer arithmetic."""
 
 
-# These classes themselves: a class derived from one can do something else with its weights.
+# Exactly these classes: a subclass may use its weights differently.
 CONVS: dict[type[nn.Module], type[_QuantizedConv]] = {
     nn.Conv1d: QuantizedConv1d,
     nn.Conv2d: QuantizedConv2d,
@@ -282,5 +287,5 @@ LINEAR: dict[type[nn.Module], type[Quantized]] = {nn.Linear: QuantizedLinear}
 
 
 def convolves(layer: nn.Module) -> bool:
-    """Whether it is a convolution that has a form of integers: one that pads with 0, so many on each side."""
+    """Return whether a layer is a convolution with an integer form: zero padding with explicit sizes."""
     return type(layer) in CONVS and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)

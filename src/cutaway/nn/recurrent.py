@@ -1,14 +1,14 @@
-"""Recurrent layers: PyTorch's fused ones, which run all steps at once, and sequences of many lengths.
+"""Recurrent layers: PyTorch's fused layers with support for sequences of different lengths.
 
-What one step computes is in the files of the networks, `models/rnn.py`, `lstm.py` and `gru.py`; `inspect/gates.py`
-takes one such step after the other, and these layers are held to that. Each gate has its own rows of W, U, b and b';
-they stand one below another in the order i, f, g, o and r, z, n, as in PyTorch's layers. Two vectors of biases are one
-too many in all but n of the GRU; PyTorch has them for cuDNN's sake.
+The equations of one step are in the models' files, `models/rnn.py`, `lstm.py` and `gru.py`. `inspect/gates.py` computes
+the steps one by one, and tests compare these layers with it. Each gate has its own rows of W, U, b and b', stacked in
+the order i, f, g, o and r, z, n, as in PyTorch's layers. One of the two bias vectors is redundant, except for n of the
+GRU. PyTorch has both for compatibility with cuDNN.
 
-`packed` hands sequences of many lengths to the fused layer, which computes no padding: the way on CUDA. On a CPU
-packing costs more than it saves, because the fused operation takes no packed sequences there; `in_rectangles` sorts the
-sequences and runs rectangles, each with the sequences that have not ended. Sequences are padded on the right: a step
-that is not real leaves states as they are, and what stands there in the outputs is 0.
+`packed` passes packed sequences to the fused layer, which computes no padding. This is used on CUDA. On a CPU packing
+costs more than it saves, because the fused operation does not support packed sequences. There, `in_rectangles` sorts
+the sequences by length and runs rectangular blocks of those that have not ended. Sequences are padded on the right. A
+padded step leaves the state unchanged, and its output is 0.
 """
 
 from __future__ import annotations
@@ -26,42 +26,65 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from ..core.errors import ModelError, require
 from .masks import after_padding, real_places
 
-State = tuple[Tensor, ...]  # h, and c after it for an LSTM; (N, hidden) in a step, (layers · ways, N, hidden) whole
-# W (gates · hidden, inputs), U (gates · hidden, hidden), and b and b' (gates · hidden,), where there are biases
+State = tuple[
+    Tensor, ...
+]  # h, then c for an LSTM; (N, hidden) in a step, (layers · directions, N, hidden) for a whole layer
+# W (gates · hidden, inputs), U (gates · hidden, hidden), and b and b' (gates · hidden,) or None
 Weights = tuple[Tensor, Tensor, Tensor | None, Tensor | None]
-# One step: x (N, inputs), the state and the weights to all that it computes by name, each (N, hidden): h as "state",
-# where the state has a c too that as "cell", and the gates.
+# One step: maps x (N, inputs), the state and the weights to all results by name, each (N, hidden): h as "state", c of
+# an LSTM as "cell", and the gates.
 Step = Callable[[Tensor, State, Weights], dict[str, Tensor]]
 
-RECTANGLES = 8  # at most so many for a batch: more save less padding than they cost in calls
-LEAST_SHARE = 0.1  # of padding in a batch that is worth leaving out
-LEAST_WORK = 4096  # numbers in the states of a batch: below it a step costs the same however few sequences take it
+RECTANGLES = 8  # largest number of blocks of a batch: more would cost more calls than they save in padding
+LEAST_SHARE = 0.1  # smallest fraction of padding in a batch that is worth skipping
+LEAST_WORK = 4096  # elements in the states of a batch: below it a step costs the same for any number of sequences
 
 
 @runtime_checkable
 class Steps(Protocol):
-    """A layer or a cell, derived from `nn.RNNBase` or `nn.RNNCellBase`, that says what a step of its own computes: its
-    gates can be seen by that (`cutaway.inspect`). Those of PyTorch need not say it."""
+    """Protocol of a subclass of `nn.RNNBase` or `nn.RNNCellBase` that defines its own step.
+
+    `cutaway.inspect` uses it to show the gates. PyTorch's own layers need not implement it.
+    """
 
     def step(self, x: Tensor, state: State, weights: Weights) -> dict[str, Tensor]:
-        """What it computes of x, (N, F), and the state, each (N, H), by name."""
+        """Compute one step.
+
+        Args:
+            x: Inputs, shape (N, F).
+            state: States, each of shape (N, H).
+            weights: W, U, b and b'.
+
+        Returns:
+            All results by name, each of shape (N, H).
+        """
 
 
-# --- sequences of many lengths ----------------------------------------------------------------------------------------
+# --- sequences of different lengths -----------------------------------------------------------------------------------
 
 
 def lengths_of(mask: Tensor | None, steps: int) -> Tensor | None:
-    """How many steps of each sequence are real, (N,) on the CPU; None where all `steps` of all of them are.
+    """Return the number of real steps of each sequence.
 
-    A mask without numbers (on the meta device) counts as all real. Raises ModelError for what is no mask of so many
-    steps, where padding is not on the right alone, or a sequence is nothing but padding.
+    A mask without values (on the meta device) counts as all real.
+
+    Args:
+        mask: Padding mask, shape (N, T), or None.
+        steps: Number of steps T.
+
+    Returns:
+        Lengths, shape (N,), on the CPU; None if all steps are real.
+
+    Raises:
+        ModelError: If the mask has another number of steps, if padding is not on the right only, or if a sequence has
+            no real step.
     """
     mask = None if mask is None else real_places(mask, (mask.shape[0], steps))
     if mask is None or mask.is_meta:
         return None
-    if torch.compiler.is_exporting():  # no value is known
+    if torch.compiler.is_exporting():  # values are unknown
         return mask.sum(1)
-    lengths = mask.sum(1).masked_fill(after_padding(mask), -1).cpu()  # both answers in one transfer
+    lengths = mask.sum(1).masked_fill(after_padding(mask), -1).cpu()  # one transfer for both checks
     for i, length in enumerate(lengths.tolist()):
         if length < 1:
             wrong = "has no real step" if length == 0 else "has padding before a real step"
@@ -73,12 +96,22 @@ def lengths_of(mask: Tensor | None, steps: int) -> Tensor | None:
 
 
 class Ragged(nn.RNNBase):
-    """What `RNN`, `LSTM` and `GRU` here add to PyTorch's own: sequences of many lengths, padded to one."""
+    """Base class of `RNN`, `LSTM` and `GRU`, which adds support for padded sequences of different lengths."""
 
     def forward(self, x: Any, state: Any = None, lengths: Tensor | None = None) -> Any:
-        """As PyTorch's layer without `lengths`. With them, (N,) on the CPU as `lengths_of` gives them, for x (N, T, F):
-        outputs (N, T, ways · hidden), 0 beyond each length, and the last h of each layer and way, (layers · ways, N,
-        hidden), from a state of zeros, by whichever way is fast on the device."""
+        """Run the layer; without `lengths` as PyTorch's layer.
+
+        With lengths, the state starts at zero, and the fastest implementation of the device is used.
+
+        Args:
+            x: Inputs, shape (N, T, F).
+            state: Initial state, without lengths only.
+            lengths: Lengths from `lengths_of`, shape (N,), on the CPU.
+
+        Returns:
+            Outputs (N, T, directions · hidden), 0 beyond each length, and the last h of each layer and direction,
+            (layers · directions, N, hidden). Without lengths the state as PyTorch returns it.
+        """
         if torch.compiler.is_exporting():
             outputs, after = scanned(self, x, lengths, None if state is None else as_state(state))
             return outputs, as_given(after) if lengths is None else after[0]
@@ -92,27 +125,46 @@ class Ragged(nn.RNNBase):
 
 
 def goes_back(layer: nn.Module, x: Tensor) -> contextlib.AbstractContextManager[object]:
-    """Within it a layer that is given x (N, T, F) on a GPU has gradients in evaluation too, as attributions take them:
-    cuDNN keeps what those need in training alone, and stays out then."""
+    """Return a context in which the layer has gradients in evaluation mode on a GPU, as attributions need them.
+
+    cuDNN stores what gradients need in training mode only, and is therefore disabled in evaluation mode.
+
+    Args:
+        layer: The recurrent layer.
+        x: Its inputs, shape (N, T, F).
+
+    Returns:
+        The context manager.
+    """
     if x.is_cuda and torch.is_grad_enabled() and not layer.training:
         return torch.backends.cudnn.flags(enabled=False)
     return contextlib.nullcontext()
 
 
 class RNN(Ragged, nn.RNN):
-    """Elman's layers: `nn.RNN` that takes lengths."""
+    """Elman's recurrent layers: `nn.RNN` with support for lengths."""
 
 
 class LSTM(Ragged, nn.LSTM):
-    """`nn.LSTM` that takes lengths."""
+    """`nn.LSTM` with support for lengths."""
 
 
 class GRU(Ragged, nn.GRU):
-    """`nn.GRU` that takes lengths."""
+    """`nn.GRU` with support for lengths."""
 
 
 def packed(layer: Callable[..., Any], x: Tensor, lengths: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-    """Outputs (N, T, ways · hidden), 0 beyond each length, and the final state of the fused layer, packed."""
+    """Run the fused layer on packed sequences.
+
+    Args:
+        layer: The layer.
+        x: Inputs, shape (N, T, F).
+        lengths: Lengths, shape (N,), on the CPU.
+        state: Initial state. Default: zeros.
+
+    Returns:
+        Outputs (N, T, directions · hidden), 0 beyond each length, and the final state.
+    """
     if torch.compiler.is_exporting() and isinstance(layer, nn.RNNBase):
         return scanned(layer, x, lengths, state)
     bundle = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
@@ -122,8 +174,20 @@ def packed(layer: Callable[..., Any], x: Tensor, lengths: Tensor, state: State |
 
 
 def in_rectangles(layer: nn.RNNBase, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Outputs, (N, T, H), and the last h, (N, H), of x, (N, T, F), by the fused layer on the steps between one cut and
-    the next, of those sequences that reach so far. Raises ModelError for an LSTM with projections."""
+    """Run the fused layer on rectangular blocks of the sequences that have not ended.
+
+    Args:
+        layer: The layer.
+        x: Inputs, shape (N, T, F).
+        lengths: Lengths, shape (N,), on the CPU.
+
+    Returns:
+        Outputs (N, T, directions · hidden), 0 beyond each length, and the last h of each layer and direction, (layers ·
+        directions, N, hidden).
+
+    Raises:
+        ModelError: For an LSTM with projections.
+    """
     reject_projections(layer)
     order = lengths.argsort(descending=True, stable=True)
     lengths, on_device = lengths[order], order.to(x.device)
@@ -132,7 +196,7 @@ def in_rectangles(layer: nn.RNNBase, x: Tensor, lengths: Tensor) -> tuple[Tensor
 
     step, own = torch.arange(steps, device=x.device), lengths.to(x.device)[:, None]
     mask = step < own  # (N, T)
-    mirror = torch.where(mask, own - 1 - step, step)  # each sequence backwards, its padding where it was
+    mirror = torch.where(mask, own - 1 - step, step)  # each sequence reversed, with its padding in place
     rows = torch.arange(len(x), device=x.device)
     last = []
     for level in range(layer.num_layers):
@@ -150,9 +214,17 @@ def in_rectangles(layer: nn.RNNBase, x: Tensor, lengths: Tensor) -> tuple[Tensor
 
 
 def cuts_of(lengths: Tensor, steps: int, hidden: int) -> list[int]:
-    """The steps at which sequences that have ended are left out, the last of them the last step of all.
+    """Return the steps between two blocks, at which ended sequences are dropped.
 
-    `lengths`, (N,), are in falling order. Between two cuts about one eighth of the sequences end.
+    About one eighth of the sequences end between two cuts.
+
+    Args:
+        lengths: Lengths in falling order, shape (N,).
+        steps: Number of steps T.
+        hidden: Size of the state.
+
+    Returns:
+        The cuts in rising order; the last is the end of the longest sequence.
     """
     enough = len(lengths) * hidden >= LEAST_WORK
     if not enough or int(lengths.sum()) > (1 - LEAST_SHARE) * steps * len(lengths):
@@ -162,11 +234,11 @@ def cuts_of(lengths: Tensor, steps: int, hidden: int) -> list[int]:
 
 
 def _rectangles(layer: nn.RNNBase, weights: Weights, x: Tensor, lengths: Tensor, cuts: list[int]) -> Tensor:
-    """One layer in one direction: outputs (N, T, hidden), of which those beyond a sequence's length mean nothing."""
+    """Run one layer in one direction: outputs (N, T, hidden), undefined beyond a sequence's length."""
     state = tuple(part[0] for part in begin(layer, x))
     found, start = [], 0
     for cut in cuts:
-        going = int((lengths > start).sum())  # sequences that have not ended, the first so many
+        going = int((lengths > start).sum())  # number of sequences that have not ended, which come first
         state = tuple(part[:going] for part in state)
         outputs, state = _fused(layer, weights, x[:going, start:cut], state)
         found.append(F.pad(outputs, (0, 0, 0, 0, 0, len(x) - going)))  # (N, cut − start, hidden)
@@ -177,7 +249,7 @@ def _rectangles(layer: nn.RNNBase, weights: Weights, x: Tensor, lengths: Tensor,
 
 
 def _fused(layer: nn.RNNBase, weights: Weights, x: Tensor, state: State) -> tuple[Tensor, State]:
-    """PyTorch's fused operation for one layer in one direction; states are (N, hidden)."""
+    """Run PyTorch's fused operation for one layer in one direction; states are (N, hidden)."""
     flat = [weight for weight in weights if weight is not None]
     settings = (layer.bias, 1, 0.0, layer.training, False, True)  # one layer, no dropout, one way, batch first
     if layer.mode == "LSTM":
@@ -189,20 +261,28 @@ def _fused(layer: nn.RNNBase, weights: Weights, x: Tensor, state: State) -> tupl
 
 
 def _turned(x: Tensor, mirror: Tensor) -> Tensor:
-    """Each sequence of (N, T, F) backwards."""
+    """Reverse each sequence of (N, T, F)."""
     return x.gather(1, mirror[..., None].expand_as(x))
 
 
 def over_steps(
     step: Callable[[State, Tensor], tuple[State, State]], state: State, inputs: Tensor
 ) -> tuple[Tensor, ...]:
-    """What a step gives at each of the steps of `inputs` (N, S, F), stacked, (N, S, …) each. `step` takes a state and
-    (N, F) and gives the state after it, and what it gives."""
+    """Apply a step function to each step of the inputs and stack its outputs.
+
+    Args:
+        step: Maps a state and inputs (N, F) to the next state and the outputs.
+        state: Initial state.
+        inputs: Inputs, shape (N, S, F).
+
+    Returns:
+        The outputs, each of shape (N, S, …).
+    """
     if torch.compiler.is_exporting():  # a loop would fix S
 
         def scanned_step(state: list[Tensor], x: Tensor) -> tuple[list[Tensor], list[Tensor]]:
             after, given = step(tuple(state), x)
-            return list(after), [part.clone() for part in given]  # the operator takes no tensor twice
+            return list(after), [part.clone() for part in given]  # the operator rejects aliased tensors
 
         _, given = _scan(scanned_step, list(state), inputs.transpose(0, 1))
         return tuple(part.transpose(0, 1) for part in given)
@@ -213,13 +293,26 @@ def over_steps(
     return tuple(torch.stack(parts, 1) for parts in zip(*found))
 
 
-# --- in a graph that is exported --------------------------------------------------------------------------------------
+# --- export -----------------------------------------------------------------------------------------------------------
 
 
 def scanned(layer: nn.RNNBase, x: Tensor, lengths: Tensor | None, state: State | None = None) -> tuple[Tensor, State]:
-    """What `packed` gives of x, (N, T, F), by one step that is scanned over time: in a graph that is exported it leaves
-    the length free, where torch.export unrolls the fused layers at the length of its example. Raises ModelError as
-    `in_rectangles` does."""
+    """Compute `packed` by a scan of single steps over time, for export.
+
+    The exported graph keeps the length dynamic, whereas torch.export unrolls the fused layers at the example's length.
+
+    Args:
+        layer: The layer.
+        x: Inputs, shape (N, T, F).
+        lengths: Lengths, shape (N,), or None.
+        state: Initial state. Default: zeros.
+
+    Returns:
+        Outputs (N, T, directions · hidden) and the final state.
+
+    Raises:
+        ModelError: For an LSTM with projections.
+    """
     reject_projections(layer)
     real = torch.ones_like(x[..., 0], dtype=torch.bool)  # (N, T)
     if lengths is not None:
@@ -240,10 +333,12 @@ def scanned(layer: nn.RNNBase, x: Tensor, lengths: Tensor | None, state: State |
 def _layer_scanned(
     layer: nn.RNNBase, weights: Weights, x: Tensor, real: Tensor, state: State, backwards: bool
 ) -> tuple[Tensor, State]:
-    """One layer in one direction: outputs (N, T, hidden), 0 where a step is not real, and the state after the last real
-    one."""
+    """Run one layer in one direction.
+
+    Outputs are (N, T, hidden), 0 at padded steps. The state is the one after the last real step.
+    """
     W, U, b, b_state = weights
-    inputs = F.linear(x, W, b).transpose(0, 1)  # (T, N, gates · hidden): all that does not wait for a state
+    inputs = F.linear(x, W, b).transpose(0, 1)  # (T, N, gates · hidden): the part that does not depend on the state
 
     def step(state: list[Tensor], at: list[Tensor]) -> tuple[list[Tensor], Tensor]:
         own, there = at[0], at[1][:, None]
@@ -256,14 +351,16 @@ def _layer_scanned(
 
 
 def _scan(step: Callable[[list[Tensor], Any], Any], state: list[Tensor], inputs: Any, reverse: bool = False) -> Any:
-    """The last state, and what each step gave, (S, …), over inputs (S, …): PyTorch's operator, a prototype in 2.13 that
-    is on no public path yet."""
+    """Return the last state and the stacked outputs (S, …) over inputs (S, …).
+
+    PyTorch's operator is a prototype in 2.13 without a public path.
+    """
     scan = importlib.import_module("torch._higher_order_ops.scan").scan
     return scan(step, state, inputs, reverse=reverse)
 
 
 def _step(mode: str, ours: Tensor, theirs: Tensor, state: list[Tensor]) -> list[Tensor]:
-    """The state after a step, from W x + b and U h + b', each (N, gates · hidden)."""
+    """Return the state after a step, from W x + b and U h + b', each (N, gates · hidden)."""
     if mode == "LSTM":
         i, f, g, o = (ours + theirs).chunk(4, 1)
         c = f.sigmoid() * state[1] + i.sigmoid() * g.tanh()
@@ -276,33 +373,50 @@ def _step(mode: str, ours: Tensor, theirs: Tensor, state: list[Tensor]) -> list[
     return [(ours + theirs).tanh() if mode == "RNN_TANH" else (ours + theirs).relu()]
 
 
-# --- what the paths share ---------------------------------------------------------------------------------------------
+# --- shared helpers ---------------------------------------------------------------------------------------------------
 
 
 def weights_of(layer: nn.RNNBase | nn.RNNCellBase, level: int = 0, way: int = 0) -> Weights:
-    """W, U, b and b' of one layer in one direction (0 forward, 1 backward), or of a cell."""
+    """Return W, U, b and b' of one layer in one direction, or of a cell.
+
+    Args:
+        layer: A recurrent layer or cell.
+        level: Index of the layer.
+        way: Direction: 0 forward, 1 backward.
+
+    Returns:
+        W, U, b and b'.
+    """
     end = "" if isinstance(layer, nn.RNNCellBase) else f"_l{level}{'_reverse' * way}"
     biases = (getattr(layer, f"bias_ih{end}"), getattr(layer, f"bias_hh{end}")) if layer.bias else (None, None)
     return getattr(layer, f"weight_ih{end}"), getattr(layer, f"weight_hh{end}"), *biases
 
 
 def begin(layer: nn.RNNBase, x: Tensor) -> State:
-    """The state of zeros for sequences x (N, …): (layers · ways, N, hidden), twice for an LSTM."""
+    """Return the zero state for sequences x.
+
+    Args:
+        layer: The layer.
+        x: Inputs, shape (N, …).
+
+    Returns:
+        Zeros (layers · directions, N, hidden), twice for an LSTM.
+    """
     ways = 2 if layer.bidirectional else 1
-    zeros = x.new_zeros(layer.num_layers * ways, x.shape[0], layer.hidden_size)  # len would fix it in an export
+    zeros = x.new_zeros(layer.num_layers * ways, x.shape[0], layer.hidden_size)  # len() is static in an export
     return (zeros, zeros) if layer.mode == "LSTM" else (zeros,)
 
 
 def as_given(state: State | None) -> Tensor | State | None:
-    """The state as PyTorch's layers take it: a tensor, (layers, N, H), or two for an LSTM."""
+    """Return the state in the form that PyTorch's layers accept: a tensor (layers, N, H), or two for an LSTM."""
     return state[0] if state is not None and len(state) == 1 else state
 
 
 def as_state(given: Tensor | State) -> State:
-    """The state that PyTorch's layers gave, (layers, N, H) each, as a tuple."""
+    """Return the state of PyTorch's layers, (layers, N, H) each, as a tuple."""
     return given if isinstance(given, tuple) else (given,)
 
 
 def reject_projections(layer: nn.RNNBase) -> None:
-    """Raise ModelError for an LSTM whose states are projected, which is another network."""
+    """Raise ModelError for an LSTM with projected states, which is a different network."""
     require(layer.proj_size == 0, "proj_size", layer.proj_size, "0: an LSTM without projections")

@@ -1,4 +1,4 @@
-"""Layers of other sizes than their network was built with, as pruning of channels leaves them."""
+"""Resized layers, as channel pruning leaves them."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 
-Shapes = Mapping[str, tuple[int, ...]]  # of parameters and buffers, by name, as in state_dict
+Shapes = Mapping[str, tuple[int, ...]]  # shapes of parameters and buffers by name, as in state_dict
 
 
 def shapes_of(model: nn.Module) -> dict[str, tuple[int, ...]]:
-    """The shape of each parameter and buffer."""
+    """Return the shape of each parameter and buffer."""
     return {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
 
 
 def resized_of(model: nn.Module) -> dict[str, tuple[int, ...]]:
-    """The shapes that are not those which the network was built with, by name."""
+    """Return the shapes that differ from those the network was built with, by name."""
     found: dict[str, tuple[int, ...]] = getattr(model, "resized", {})
     return found
 
 
 def note_resized(model: nn.Module, shapes: Shapes) -> None:
-    """Have the model know that these shapes are not those which it was built with."""
+    """Record on the model that these shapes differ from those it was built with."""
     model.resized = {**resized_of(model), **shapes}  # type: ignore[assignment]  # no module or tensor
 
 
 def resize(model: nn.Module, shapes: Shapes) -> None:
-    """Give the parameters and buffers of these names these shapes, and their layers the sizes that follow. What they
-    hold is undefined until weights are put in.
+    """Resize the named parameters and buffers, and update the sizes of their layers.
 
-    Layers are linear, convolutional, or norms. Raises ValueError for another, KeyError for a name that is not there.
+    The new tensors are uninitialized until weights are loaded. Layers are linear, convolutional, or norms. Raises
+    ValueError for others, and KeyError for an unknown name.
     """
     own: dict[str, Tensor] = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     changed = {}
@@ -50,7 +50,7 @@ def resize(model: nn.Module, shapes: Shapes) -> None:
 
 
 def _follow(name: str, layer: nn.Module) -> None:
-    """Have a layer's own sizes agree with its weight's."""
+    """Update a layer's size attributes to match its weight."""
     weight = getattr(layer, "weight", None)
     if not isinstance(weight, Tensor):
         raise ValueError(f"{name} has no weight")

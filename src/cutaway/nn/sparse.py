@@ -1,5 +1,8 @@
-"""Where the entries of a sparse matrix stand, in compressed rows (CSR); or, in a graph that is exported, as they are
-listed, for nothing is known there by which they could be sorted and no format has sparse matrices."""
+"""Sparsity patterns of matrices in compressed rows (CSR), and in coordinate lists (COO) for export.
+
+In an exported graph entries cannot be sorted, because their values are unknown, and the formats have no sparse
+matrices.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,16 @@ from torch import Tensor
 
 
 def starts_of(sorted_or_not: Tensor, rows: int) -> Tensor:
-    """Where each row begins when entries stand in the order of these row numbers, (rows + 1,) int32."""
+    """Return the start of each row when entries are sorted by these row numbers, (rows + 1,) int32."""
     counts = torch.bincount(sorted_or_not, minlength=rows)
     return torch.cat([counts.new_zeros(1), counts.cumsum(0)]).to(torch.int32)
 
 
 class Pattern:
-    """Where the entries of a sparse matrix (n, m) stand: row after row, in the order in which their values are given.
+    """The sparsity pattern of a matrix (n, m) in CSR format; values are ordered row by row.
 
-    `starts` (n + 1,) is where each row begins and `columns` (E,) the column of each entry, both int32. Of a graph's
-    edges, `order` (E,) is the edge that each entry is of, as they are listed; where loops are added there is none.
+    `starts` (n + 1,) is the start of each row and `columns` (E,) the column of each entry, both int32. For a graph,
+    `order` (E,) is the index of the edge of each entry. It is None where self-loops were added.
     """
 
     def __init__(self, starts: Tensor, columns: Tensor, width: int, order: Tensor | None = None) -> None:
@@ -29,7 +32,7 @@ class Pattern:
 
     @property
     def height(self) -> int:
-        """n, how many rows it has."""
+        """The number of rows n."""
         return len(self.starts) - 1
 
     @functools.cached_property
@@ -41,7 +44,7 @@ class Pattern:
 
     @functools.cached_property
     def transposed(self) -> tuple[Pattern, Tensor]:
-        """The transpose, (m, n), and which entry here each of its entries is, (E,)."""
+        """The transpose (m, n), and the index here of each of its entries, (E,)."""
         with torch.inference_mode(False):
             order = self.columns.argsort(stable=True)
             starts = starts_of(self.columns, self.width)
@@ -49,12 +52,14 @@ class Pattern:
 
     @functools.cached_property
     def incidence(self) -> Pattern:
-        """The matrix (n, E) that has an entry for each entry here, in its row: it sums over the edges to a node what
-        each edge carries (E, F)."""
+        """The matrix (n, E) with an entry for each entry here, in its row.
+
+        It sums edge features (E, F) over the edges of each node.
+        """
         return Pattern(self.starts, self.entries, self.columns.shape[0])
 
     def blocks(self, count: int) -> Pattern:
-        """This matrix `count` times along a diagonal: one product for several heads, whose values follow each other."""
+        """Return the block-diagonal pattern of `count` copies: one product for several heads."""
         if count == 1:
             return self
         if count not in self._kept:
@@ -62,17 +67,17 @@ class Pattern:
             with torch.inference_mode(False):
                 blocks, turned = self._repeated(count), across._repeated(count)
                 turned_order = torch.cat([order + head * entries for head in range(count)])
-            blocks.__dict__["transposed"] = (turned, turned_order)  # what sorting all of them again would find
+            blocks.__dict__["transposed"] = (turned, turned_order)  # the same result as sorting all entries again
             self._kept[count] = blocks
         found: Pattern = self._kept[count]
         return found
 
     def degrees(self, dtype: torch.dtype) -> Tensor:
-        """How many entries each row has, (n,)."""
+        """Return the number of entries of each row, (n,)."""
         return self.starts.diff().to(dtype)
 
     def normalised(self, dtype: torch.dtype) -> Tensor:
-        """1 / √(d_i d_j) of each entry (i, j), (E,), d_i the number of entries in row i: D^−½ A D^−½."""
+        """Return 1 / √(d_i d_j) of each entry (i, j), (E,), with d_i the number of entries in row i: D^−½ A D^−½."""
         if dtype not in self._kept:
             with torch.inference_mode(False):
                 scale = self.degrees(dtype).rsqrt()
@@ -81,7 +86,7 @@ class Pattern:
         return found
 
     def ones(self, dtype: torch.dtype) -> Tensor:
-        """The value 1 for each entry, (E,)."""
+        """Return the value 1 for each entry, (E,)."""
         if ("ones", dtype) not in self._kept:
             with torch.inference_mode(False):
                 self._kept["ones", dtype] = torch.ones(self.columns.shape[0], dtype=dtype, device=self.columns.device)
@@ -90,13 +95,13 @@ class Pattern:
 
     @functools.cached_property
     def entries(self) -> Tensor:
-        """The number of each entry, (E,)."""
+        """The index of each entry, (E,)."""
         with torch.inference_mode(False):
             return torch.arange(self.columns.shape[0], dtype=torch.int32, device=self.columns.device)
 
     @functools.cached_property
     def pairs(self) -> Tensor:
-        """The edge of each entry, (2, E) int64, sources above targets: the entry (i, j) is the edge from j to i."""
+        """The edge of each entry, (2, E) int64, sources in the first row: the entry (i, j) is the edge from j to i."""
         with torch.inference_mode(False):
             return torch.stack([self.columns, self.rows]).long()
 
@@ -108,8 +113,10 @@ class Pattern:
 
 
 class Listed(Pattern):
-    """The same where a graph is exported: row and column of each entry (E,) int64, in the order in which they came.
-    What is computed with it is gathered and added up by index, which every format has."""
+    """A sparsity pattern in COO format for export: row and column of each entry (E,) int64, in the order of the edges.
+
+    Computations gather and sum by index, which every export format supports.
+    """
 
     def __init__(self, rows: Tensor, columns: Tensor, height: int, width: int) -> None:
         self.columns, self.width, self._height = columns, width, height
@@ -119,30 +126,30 @@ class Listed(Pattern):
 
     @property
     def height(self) -> int:
-        """n, how many rows it has."""
+        """The number of rows n."""
         return self._height
 
     @property
     def incidence(self) -> Pattern:
-        """As of any pattern."""
+        """The matrix (n, E) with an entry for each entry here, in its row."""
         numbers = torch.arange(self.columns.shape[0], device=self.columns.device)
         return Listed(self.rows, numbers, self.height, self.columns.shape[0])
 
     def blocks(self, count: int) -> Pattern:
-        """As of any pattern."""
+        """Return the block-diagonal pattern of `count` copies."""
         rows = torch.cat([self.rows + head * self.height for head in range(count)])
         columns = torch.cat([self.columns + head * self.width for head in range(count)])
         return Listed(rows, columns, count * self.height, count * self.width)
 
     def degrees(self, dtype: torch.dtype) -> Tensor:
-        """How many entries each row has, (n,)."""
+        """Return the number of entries of each row, (n,)."""
         return self.sums(torch.ones_like(self.rows, dtype=dtype))
 
     def sums(self, values: Tensor) -> Tensor:
-        """The sum of the values (E, …) in each row, (n, …)."""
+        """Return the sum of the values (E, …) in each row, (n, …)."""
         return values.new_zeros(self.height, *values.shape[1:]).index_add(0, self.rows, values)
 
     def largest(self, values: Tensor) -> Tensor:
-        """The largest of the values (E,) in each row, (n,); −∞ in an empty one."""
+        """Return the largest of the values (E,) in each row, (n,); −∞ for an empty row."""
         lowest = values.new_full((self.height,), -torch.inf)
         return lowest.scatter_reduce(0, self.rows, values, "amax")

@@ -1,6 +1,6 @@
-"""What the blocks of every Transformer here are made of, beside attention: an MLP on each token, the output layer.
+"""Parts of Transformer blocks apart from attention: the MLP and the output layer.
 
-The blocks themselves stand in the files of the models (`models/gpt2.py`, …), where each is read whole.
+The blocks themselves are in the models' files (`models/gpt2.py`, …), each complete in one file.
 """
 
 from __future__ import annotations
@@ -20,16 +20,24 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": F.silu,
     "tanh": F.tanh,
 }
-FEW, MANY = 64, 2**14  # tokens at most and words at least for which a product is made the other way about
+FEW, MANY = 64, 2**14  # largest number of tokens and smallest vocabulary for which the transposed product is used
 
 
 class MLP(nn.Module):
-    """W₂ g(W₁ x), on each token by itself: (N, T, dim) to (N, T, dim)."""
+    """W₂ g(W₁ x) on each token: (N, T, dim) to (N, T, dim)."""
 
     def __init__(
         self, dim: int, ffn_dim: int, activation: str = "gelu", dropout: float = 0.0, *, bias: bool = True
     ) -> None:
-        """`dropout` is that between the two layers."""
+        """Create the two linear layers.
+
+        Args:
+            dim: Features of inputs and outputs.
+            ffn_dim: Features between the layers.
+            activation: A key of `ACTIVATIONS`.
+            dropout: Dropout probability between the layers.
+            bias: Whether the layers have biases.
+        """
         super().__init__()
         self.fc1 = nn.Linear(dim, ffn_dim, bias=bias)
         self.fc2 = nn.Linear(ffn_dim, dim, bias=bias)
@@ -37,21 +45,24 @@ class MLP(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(N, T, dim) to (N, T, dim)."""
+        """Map (N, T, dim) to (N, T, dim)."""
         y: Tensor = self.fc2(self.dropout(self.activation(self.fc1(x))))  # (N, T, ffn_dim) between
         return y
 
 
 class Unembedding(nn.Module):
-    """The output layer of words, logits = x W_Uᵀ (+ b). Tied, W_U is the embedding itself (O. Press, L. Wolf, 2017,
-    <https://arxiv.org/abs/1608.05859>): it belongs to the embedding, and is saved there alone. Else it is a matrix of
-    its own, `unembedding`, of the same shape. `weight` is W_U either way."""
+    """The output layer of a language model, logits = x W_Uᵀ (+ b).
+
+    If tied, W_U is the embedding itself (O. Press, L. Wolf, 2017, <https://arxiv.org/abs/1608.05859>). It then belongs
+    to the embedding and is saved only there. Otherwise it is a separate matrix `unembedding` of the same shape.
+    `weight` is W_U in both cases.
+    """
 
     embedding: nn.Embedding
 
     def __init__(self, embedding: nn.Embedding, *, tied: bool = True, bias: bool = False) -> None:
         super().__init__()
-        object.__setattr__(self, "embedding", embedding)  # known, and no child: it has a name of its own already
+        object.__setattr__(self, "embedding", embedding)  # not a child: it already has a name in the model
         table = embedding.weight
         self.unembedding = None if tied else nn.Parameter(torch.empty_like(table))
         if self.unembedding is not None:
@@ -64,15 +75,15 @@ class Unembedding(nn.Module):
         return self.embedding.weight if self.unembedding is None else self.unembedding
 
     def last(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """What the matrix is multiplied with, that matrix and what is added."""
+        """Return the factors of the last product: the input, the matrix and the bias."""
         return x, self.weight, self.bias
 
     def forward(self, x: Tensor) -> Tensor:
-        """(…, dim) to (…, vocabulary)."""
+        """Map (…, dim) to (…, vocabulary)."""
         x, weight, bias = self.last(x)
-        few = not torch.compiler.is_exporting() and 1 < x.numel() // x.shape[-1] <= FEW  # a graph has no size yet
+        few = not torch.compiler.is_exporting() and 1 < x.numel() // x.shape[-1] <= FEW  # sizes are symbolic there
         if few and len(weight) >= MANY and x.device.type == "cpu" and not torch.is_grad_enabled():
-            # W_U xᵀ and then turned: for few tokens and many words the CPU's product is faster that way about.
+            # W_U xᵀ, then transposed: the CPU is faster this way for few tokens and a large vocabulary.
             y = torch.mm(weight, x.reshape(-1, x.shape[-1]).t()).t().contiguous()  # (tokens, vocabulary)
             y = y.view(*x.shape[:-1], -1)
             return y if bias is None else y + bias
@@ -80,6 +91,13 @@ class Unembedding(nn.Module):
 
 
 def is_block(module: nn.Module) -> bool:
-    """Whether a module is a block of a Transformer, whichever it is: it has its `attention` and its `mlp`."""
+    """Return whether a module is a Transformer block: it has an `attention` and an `mlp`.
+
+    Args:
+        module: Any module.
+
+    Returns:
+        Whether it is a block.
+    """
     attention, mlp = getattr(module, "attention", None), getattr(module, "mlp", None)
     return isinstance(attention, MultiHeadAttention) and isinstance(mlp, MLP)

@@ -1,7 +1,7 @@
-"""Keys and values of texts that part: each row of the cache is a tree of tokens, and every token is kept once.
+"""A key-value cache for branching texts: each row is a tree of tokens, and every token is stored once.
 
-A token sees those that stand before it in its own text, whatever else its row holds: tree attention, as in X. Miao et
-al., SpecInfer, 2023 <https://arxiv.org/abs/2305.09781>, section 4.2. Nothing is copied where a text parts in two.
+A token attends only to the tokens before it in its own text (tree attention, as in X. Miao et al., SpecInfer, 2023
+<https://arxiv.org/abs/2305.09781>, section 4.2). Nothing is copied where a text branches.
 """
 
 from __future__ import annotations
@@ -17,41 +17,43 @@ from .kv_cache import Cache, LayerCache
 
 
 class Path(NamedTuple):
-    """A text in a tree: where it stands, and which of the tokens there are its own."""
+    """A text in a tree: its cache, its row, and a mask of its tokens."""
 
     cache: TreeCache
     row: int
-    seen: Tensor  # (length when it was read,), True for its tokens
+    seen: Tensor  # (length at that time,), True for its tokens
 
 
 class TreeCache(Cache):
-    """A cache of which each row is a tree. What tokens come after is said by `after`, before they are read."""
+    """A cache in which each row is a tree. `after` sets the predecessors of tokens before they are processed."""
 
     def __init__(self, layers: int) -> None:
         super().__init__(layers)
-        self.seen = torch.empty(0, 0, 0, dtype=torch.bool)  # (N, T, length): what the last tokens see, and themselves
+        self.seen = torch.empty(0, 0, 0, dtype=torch.bool)  # (N, T, length): visible to the last tokens
         self._before: Tensor | None = None
 
     @classmethod
     def of(cls, cache: Cache) -> TreeCache:
-        """The tree of what a cache has read: each row is one text so far."""
+        """Create a tree from a cache: each row is one text."""
         found = cls(0)
         found.layers, found.length = cache.layers, cache.length
         found.seen = cache.reality()[:, None]
         return found
 
     def after(self, before: Tensor) -> None:
-        """Say that each of the next tokens (N, T) comes after the tokens `before` (N, T, length), in their order."""
+        """Set the predecessors `before` (N, T, length) of the next tokens (N, T)."""
         self._before = before
 
     def longest(self, tokens: Tensor) -> int:
-        """The tokens of the longest text when these are read."""
+        """Return the length of the longest text after these tokens are processed."""
         assert self._before is not None, "what the tokens come after is to be said first"
         return int(self._before.sum(2).max()) + 1
 
     def read(self, tokens: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None, bool]:
-        """The positions of `tokens` (N, T), which are read next, and what they see, (N, 1, T, S). Padding among them
-        sees itself, and nothing else ever sees it."""
+        """Register the next `tokens` (N, T) and return their positions and mask, (N, 1, T, S).
+
+        Padding attends only to itself, and no other token attends to it.
+        """
         assert self._before is not None, "what the tokens come after is to be said first"
         before, self._before = self._before, None
         itself = torch.eye(tokens.shape[1], dtype=torch.bool, device=tokens.device).expand(len(tokens), -1, -1)
@@ -61,8 +63,11 @@ class TreeCache(Cache):
 
 
 def gathered(paths: Sequence[Path]) -> tuple[TreeCache, list[int], Tensor]:
-    """One cache of these texts, without any token that none of them has; the row of each, and what it has seen there,
-    (n, length). Texts of one row stay in one row."""
+    """Gather texts into one cache without unused tokens.
+
+    The result is the cache, the row of each text, and the mask of its tokens there, (n, length). Texts of one row stay
+    in one row.
+    """
     numbers: dict[tuple[int, int], int] = {}
     rows = [numbers.setdefault((id(path.cache), path.row), len(numbers)) for path in paths]
     seen = pad_sequence([path.seen for path in paths], batch_first=True)  # (n, S)
@@ -70,9 +75,9 @@ def gathered(paths: Sequence[Path]) -> tuple[TreeCache, list[int], Tensor]:
     kept = torch.zeros(len(numbers), seen.shape[1], device=seen.device).index_add_(0, of, seen.float()) > 0  # (N, S)
     counts = kept.sum(1)
     width = int(counts.max())
-    places = (~kept).byte().argsort(dim=1, stable=True)[:, :width]  # (N, width): the kept ones first, in their order
+    places = (~kept).byte().argsort(dim=1, stable=True)[:, :width]  # (N, width): kept tokens first, in order
     caches = {id(path.cache): path.cache for path in paths}
-    moved = []  # of each cache, its rows, where they stand now, and their places
+    moved = []  # for each cache: its rows, their new rows, and the positions of their tokens
     for key, cache in caches.items():
         old, new = torch.tensor([(row, now) for (own, row), now in numbers.items() if own == key], device=seen.device).T
         moved.append((old, new, places[new].clamp(max=cache.length - 1)))
@@ -83,7 +88,7 @@ def gathered(paths: Sequence[Path]) -> tuple[TreeCache, list[int], Tensor]:
         for side in zip(*(layer.known() for layer in layers)):  # the keys of all caches, then the values
             whole = side[0].new_empty(len(numbers), width, side[0].shape[1], side[0].shape[3])
             for x, (old, new, at) in zip(side, moved):
-                whole[new] = x[old[:, None], :, at]  # advanced indices stand first: (n, width, heads, d)
+                whole[new] = x[old[:, None], :, at]  # advanced indices come first: (n, width, heads, d)
             parts.append(whole.transpose(1, 2))
         one.append(*parts)
         found.layers.append(one)

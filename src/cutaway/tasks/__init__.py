@@ -1,1 +1,1 @@
-"""What is learned: for each kind of task its loss, its metrics, its predictions."""
+"""Learning tasks: the loss, metrics and predictions of each kind of target."""

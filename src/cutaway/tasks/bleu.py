@@ -1,4 +1,4 @@
-"""BLEU of translations, by sacrebleu, from counts that are kept for each sentence.
+"""BLEU of translations, computed by sacrebleu from counts of each sentence.
 
 K. Papineni, S. Roukos, T. Ward, W.-J. Zhu, BLEU: a method for automatic evaluation of machine translation, ACL 2002
 <https://aclanthology.org/P02-1040>; M. Post, A call for clarity in reporting BLEU scores, WMT 2018
@@ -6,9 +6,9 @@ K. Papineni, S. Roukos, T. Ward, W.-J. Zhu, BLEU: a method for automatic evaluat
 
     BLEU = 100 · min(1, e^{1 − r/c}) · (p₁ p₂ p₃ p₄)^{1/4}
 
-p_n is the fraction of the n-grams said that stand in a right answer too, c the tokens said, r those of the right
-answers (of each sentence the one nearest in length); all are sums over the sentences. What sacrebleu counts is the
-text, cut by its own rules (13a), so that scores do not depend on a model's tokenizer.
+p_n is the fraction of predicted n-grams that occur in a reference, c the number of predicted tokens, and r the number
+of reference tokens (for each sentence, those of the reference nearest in length). All are sums over the sentences.
+sacrebleu counts tokens of the text by its own rules (13a), so scores do not depend on a model's tokenizer.
 """
 
 from __future__ import annotations
@@ -20,18 +20,17 @@ from numpy.typing import NDArray
 
 from ..statistics.intervals import Metric, fraction, jackknife
 
-ORDER = 4  # the longest n-grams
-COUNTS = 2 + 2 * ORDER + 1  # tokens said, tokens of the right answer, right and all n-grams of each n, right answers
+ORDER = 4  # length of the longest n-grams
+COUNTS = 2 + 2 * ORDER + 1  # predicted tokens, reference tokens, correct and all n-grams of each n, references
 
 
 def bleu_counts(said: Sequence[str], right: Sequence[Sequence[str]], lower: bool = False) -> NDArray[np.float64]:
-    """What BLEU needs of each sentence, (n, COUNTS): `said` is held to all its `right` answers, at least one each.
-
-    With `lower` case does not count.
+    """Return the BLEU statistics of each sentence, (n, COUNTS), with one or more references each; `lower` ignores
+    case.
     """
     from sacrebleu.metrics.bleu import BLEU
 
-    # The counts do not depend on `effective_order`, without which the library warns of scores of single sentences.
+    # The counts do not depend on `effective_order`. Without it the library warns about single sentences.
     metric = BLEU(lowercase=lower, effective_order=True, force=True)
     rows = []
     for text, answers in zip(said, right):
@@ -41,7 +40,7 @@ def bleu_counts(said: Sequence[str], right: Sequence[Sequence[str]], lower: bool
 
 
 def bleu(counts: NDArray[np.float64]) -> float:
-    """The BLEU of all sentences together, 0 to 100, from `counts` (n, COUNTS)."""
+    """Return the corpus BLEU, 0 to 100, from `counts` (n, COUNTS)."""
     from sacrebleu.metrics.bleu import BLEU
 
     said, right, *grams = counts[:, :-1].sum(0).astype(int).tolist()
@@ -50,7 +49,7 @@ def bleu(counts: NDArray[np.float64]) -> float:
 
 
 def bleu_metric(counts: NDArray[np.float64]) -> Metric:
-    """BLEU with the interval of its variance over sentences, by the jackknife."""
+    """Return BLEU with a jackknife interval over sentences."""
 
     def score(sums: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.array([bleu(row[None]) / 100 for row in sums])
@@ -59,10 +58,10 @@ def bleu_metric(counts: NDArray[np.float64]) -> Metric:
 
 
 def bleu_signature(counts: NDArray[np.float64], lower: bool = False) -> str:
-    """How BLEU was computed, as sacrebleu writes it: references, case, tokenizer, smoothing, version."""
+    """Return sacrebleu's signature: references, case, tokenizer, smoothing and version."""
     from sacrebleu.metrics.bleu import BLEU
 
     metric = BLEU(lowercase=lower)
     numbers = set(counts[:, -1].astype(int).tolist())
-    metric.num_refs = numbers.pop() if len(numbers) == 1 else -1  # −1: not the same for all
+    metric.num_refs = numbers.pop() if len(numbers) == 1 else -1  # −1: differs between sentences
     return str(metric.get_signature())

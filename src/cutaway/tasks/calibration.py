@@ -1,12 +1,12 @@
-"""Whether probabilities are to be believed: how often it was so, over how probable it was said to be.
+"""Calibration of probabilities: observed frequencies against predicted probabilities, and temperature scaling.
 
-The reliability diagram and the Brier score are scikit-learn's, `calibration_curve` and `brier_score_loss`. The expected
+The reliability diagram and the Brier score use scikit-learn's `calibration_curve` and `brier_score_loss`. The expected
 calibration error (M. P. Naeini, G. F. Cooper, M. Hauskrecht, Obtaining well calibrated probabilities using Bayesian
-binning, 2015) is the mean of |fraction − probability| over ten bins, each weighted by its examples. Of two classes the
-probability is that of the second, of more that of the class that was chosen.
+binning, 2015) is the mean of |fraction − probability| over ten bins, weighted by their numbers of examples. For two
+classes the probability is that of the second, for more classes that of the predicted class.
 
 Temperature scaling is that of C. Guo, G. Pleiss, Y. Sun, K. Q. Weinberger, On calibration of modern neural networks,
-2017, section 4.2 <https://arxiv.org/abs/1706.04599>: one number, which changes no answer, learned on validation,
+2017, section 4.2 <https://arxiv.org/abs/1706.04599>: one number, fitted on validation, which changes no prediction,
 
     p = softmax(z / T),   T = argmin_T −Σ log softmax(z / T)_y
 """
@@ -27,12 +27,12 @@ from ..statistics.intervals import Metric, without_interval
 
 BINS = 10
 EDGES = np.linspace(0, 1, BINS + 1)
-COLDEST, HOTTEST = 1e-2, 1e2  # temperatures that are looked among
-CELLS = 1 << 22  # probabilities that are held at a time
-HALVINGS = 60  # of the interval in which the best one lies
+COLDEST, HOTTEST = 1e-2, 1e2  # range of temperatures
+CELLS = 1 << 22  # largest number of probabilities in memory
+HALVINGS = 60  # bisection steps
 
 Numbers = NDArray[np.float64]
-Likely = Callable[[Tensor], Tensor | None]  # outputs (n, …) to probabilities (n, K), where they have some
+Likely = Callable[[Tensor], Tensor | None]  # maps outputs (n, …) to probabilities (n, K) or None
 
 
 def calibration(
@@ -42,9 +42,10 @@ def calibration(
     target: Tensor,
     held_out: tuple[Tensor, Tensor] | None = None,
 ) -> dict[str, Any]:
-    """The document `calibration` of outputs (n, K) or (n, 1) that have probabilities, target (n,), class k called
-    `names[k]`; with `scaled`, the same at the temperature that `held_out`, outputs and target of other examples, asks
-    for, where there is one."""
+    """Return the document `calibration` of outputs (n, K) or (n, 1) and target (n,), with class k called `names[k]`.
+
+    With `held_out`, outputs and target of other examples, `scaled` has the same at the temperature fitted on them.
+    """
     found = _document(likely, names, outputs, target)
     temperature = fitted_temperature(*held_out) if held_out is not None else None
     if temperature is not None:
@@ -56,25 +57,26 @@ def calibration(
 def calibration_error(likely: Likely, outputs: Tensor, target: Tensor) -> Metric:
     """Return the expected calibration error of outputs that have probabilities.
 
-    It has no interval: within a bin |fraction − probability| is above 0 by chance alone, so that the error of a
-    calibrated model is too large, and resampling makes it larger still.
+    It has no interval. Within a bin |fraction − probability| is above 0 by chance alone, so the error of a calibrated
+    model is biased upwards, and resampling increases the bias.
     """
-    said, so = _said(likely, outputs, target)
+    said, so = _predicted_and_correct(likely, outputs, target)
     apart = np.bincount(np.searchsorted(EDGES[1:-1], said), weights=so - said, minlength=BINS)
     return without_interval(float(np.abs(apart).sum() / len(said)), "binned calibration error is biased upwards")
 
 
 def fitted_temperature(logits: Tensor, target: Tensor) -> float | None:
-    """The T that makes the cross-entropy of logits (n, K), or of the one (n, 1) of class 1 against class 0, the least.
+    """Return the T that minimizes the cross-entropy of logits (n, K), or (n, 1) of class 1 against class 0.
 
-    None where none does: where no answer is wrong, ever smaller ones are better, and where answers are worse than none
-    ever larger ones. The cross-entropy is convex in 1 / T, and its derivative, Σ (Σ_k p_k z_k − z_y), is halved in on.
+    It returns None without a minimum: where no prediction is wrong, smaller T are always better, and where predictions
+    are worse than chance, larger ones. The cross-entropy is convex in 1 / T. The root of its derivative, Σ (Σ_k p_k z_k
+    − z_y), is found by bisection.
     """
     z = of_both(logits.detach().cpu().double())  # (n, K)
     right = z.gather(1, target.cpu()[:, None])[:, 0]  # (n,)
 
     def rises(temperature: float) -> bool:
-        """Whether a lower temperature would be worse."""
+        """Return whether a lower temperature is worse."""
         return bool(((z / temperature).softmax(1) * z).sum(1).sum() > right.sum())
 
     low, high = math.log(COLDEST), math.log(HOTTEST)
@@ -90,11 +92,11 @@ def _document(likely: Likely, names: Sequence[str], outputs: Tensor, target: Ten
     from sklearn.calibration import calibration_curve
     from sklearn.metrics import brier_score_loss
 
-    said, so = _said(likely, outputs, target)
+    said, so = _predicted_and_correct(likely, outputs, target)
     fraction, mean = calibration_curve(so, said, n_bins=BINS, strategy="uniform")
-    counts = np.bincount(np.searchsorted(EDGES[1:-1], said), minlength=BINS)  # as calibration_curve fills its bins
+    counts = np.bincount(np.searchsorted(EDGES[1:-1], said), minlength=BINS)  # same bins as calibration_curve
     return {
-        "of": names[1] if len(names) == 2 else None,  # the class whose probability it is; None: whichever was said
+        "of": names[1] if len(names) == 2 else None,  # the class whose probability it is; None: the predicted class
         "error": calibration_error(likely, outputs, target).to_json(),
         "brier": float(brier_score_loss(so, said)),
         "edges": EDGES.tolist(),
@@ -106,8 +108,8 @@ def _document(likely: Likely, names: Sequence[str], outputs: Tensor, target: Ten
     }
 
 
-def _said(likely: Likely, outputs: Tensor, target: Tensor) -> tuple[Numbers, NDArray[np.bool_]]:
-    """How probable something was said to be, (n,), and whether it was so, (n,)."""
+def _predicted_and_correct(likely: Likely, outputs: Tensor, target: Tensor) -> tuple[Numbers, NDArray[np.bool_]]:
+    """Return the predicted probability of the positive or predicted class, (n,), and whether it is correct, (n,)."""
     said, so, rows = [], [], max(1, CELLS // outputs.shape[1])
     for some, was in zip(torch.split(outputs, rows), torch.split(target, rows)):
         p = likely(some)

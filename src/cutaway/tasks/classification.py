@@ -1,4 +1,4 @@
-"""One of several classes: outputs (N, K) are logits or scores, (N, 1) the one score of two classes."""
+"""Classification: outputs (N, K) are logits or scores, (N, 1) the single score of two classes."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ..statistics.intervals import Metric, mean, proportion
 from .calibration import calibration_error
 from .confusion import Confusion
 
-CELLS = 1 << 22  # outputs whose losses are computed at a time, as what that takes is a multiple of them
+CELLS = 1 << 22  # outputs whose losses are computed at a time, to limit memory
 
 
 class Classification:
-    """Cross-entropy (or the model's own criterion), accuracy, and metrics for each class."""
+    """Cross-entropy or the model's own criterion, accuracy, and metrics of each class."""
 
     NOUN = "classes"
     name = "classification"
     watch = "accuracy"
     monitors: tuple[str, ...] = ("accuracy", "balanced_accuracy", "macro_f1", "loss")
-    TOP = 5  # classes that are said to be likeliest, of more than so many
+    TOP = 5  # k of top-k accuracy, computed for more than k classes
     LOSSES: tuple[str, ...] = ("cross_entropy", "perceptron", "map", "half_squared_error", "mse")
     OPTIONS: tuple[str, ...] = ("loss", "label_smoothing", "class_weights")
 
@@ -41,33 +41,35 @@ class Classification:
         self.class_weights = class_weights
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """The loss summed over the batch, (); targets are classes (N,) or probabilities of them (N, K)."""
+        """Return the loss summed over the batch, (); targets are classes (N,) or class probabilities (N, K)."""
         if outputs.requires_grad and self.loss_name == "cross_entropy":
             return self._cross_entropy(outputs, target, reduction="sum")
         return _some_at_a_time(self._to_learn, outputs, target).sum()
 
     def count(self, target: Tensor) -> float:
-        """The examples in the batch, or the sum of their classes' weights."""
+        """Return the number of examples in the batch, or the sum of their class weights."""
         if self.class_weights is None:
             return len(target)
         return losses.counted(target, self.class_weights.to(target.device)).sum().item()
 
     def losses(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """Each example's loss, (N,)."""
+        """Return the loss of each example, (N,)."""
         return _some_at_a_time(self._plain, outputs, target)
 
     def wrong_sides(self, outputs: Tensor, target: Tensor) -> int:
-        """Examples with a score that is not above 0 for their class, or not below 0 for another."""
+        """Return the number of examples with a score ≤ 0 for their class, or ≥ 0 for another."""
         score_is_for = torch.arange(outputs.shape[1], device=target.device) + (outputs.shape[1] == 1)  # (K,)
         margin = torch.where(target[:, None] == score_is_for, outputs, -outputs)  # (N, K)
         return int((margin <= 0).any(1).sum())
 
     def decide(self, outputs: Tensor) -> Tensor:
-        """The class of each example, (N,): the largest output, or class 1 where the one output is above 0."""
+        """Return the predicted class of each example, (N,): the largest output, or class 1 where the single output is
+        above 0.
+        """
         return (outputs[:, 0] > 0).long() if outputs.shape[1] == 1 else outputs.argmax(1)
 
     def probabilities(self, outputs: Tensor) -> Tensor | None:
-        """(N, K) probabilities where the outputs are trained to be some; None for a perceptron's scores."""
+        """Return probabilities (N, K) if the outputs are trained as such, or None for a perceptron's scores."""
         if self.loss_name not in ("cross_entropy", "map"):
             return None
         if outputs.shape[1] == 1:
@@ -76,12 +78,15 @@ class Classification:
         return outputs.double().softmax(1)
 
     def quick(self, outputs: Tensor, target: Tensor) -> dict[str, float]:
-        """Accuracy."""
+        """Return the accuracy."""
         return {"accuracy": (self.decide(outputs) == target).double().mean().item()}
 
     def metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Metric]:
-        """Accuracy and, over classes, balanced accuracy and F1; top-5 accuracy of more than five classes; expected
-        calibration error where there are probabilities; loss. docs/statistics.md has their intervals."""
+        """Return accuracy, balanced accuracy, macro F1, top-5 accuracy, calibration error and loss.
+
+        Top-5 accuracy needs more than five classes, calibration error needs probabilities. docs/statistics.md describes
+        the intervals.
+        """
         top, likely = {}, self.probabilities(outputs[:1]) is not None
         if outputs.shape[1] > self.TOP:
             among = (outputs.topk(self.TOP, 1).indices == target[:, None]).any(1)  # (N,)
@@ -98,17 +103,17 @@ class Classification:
         }
 
     def details(self, outputs: Tensor, target: Tensor) -> dict[str, Any]:
-        """Confusion, and precision, recall and F1 for each class: `Confusion.details`."""
+        """Return the confusion matrix, and precision, recall and F1 of each class: `Confusion.details`."""
         return {"classes": self._confusion(outputs, target).details(self.target.names)}
 
     def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
-        """The accuracy of always saying the training split's commonest class."""
+        """Return the accuracy of the majority class of the training split."""
         commonest = train_target.mode().values
         name = f"always {self.target.names[int(commonest)]!r}, the commonest class"
         return {"name": name, "value": (target == commonest).double().mean().item()}
 
     def predictions(self, outputs: Tensor) -> list[dict[str, Any]]:
-        """The class of each example, and the probability (or score) of every class."""
+        """Return the predicted class of each example, and the probability or score of every class."""
         decided = self.decide(outputs).tolist()
         probabilities = self.probabilities(outputs)
         scores = (probabilities if probabilities is not None else outputs.double()).tolist()
@@ -124,7 +129,7 @@ class Classification:
         ]
 
     def mistakes(self, outputs: Tensor, target: Tensor) -> list[dict[str, Any]]:
-        """What each example was and what was said of it."""
+        """Return the actual and the predicted class of each example."""
         decided = self.decide(outputs)
         probabilities = self.probabilities(outputs)
         sure = probabilities.gather(1, decided[:, None])[:, 0].tolist() if probabilities is not None else None
@@ -141,11 +146,11 @@ class Classification:
         ]
 
     def _plain(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """Each example's loss, (N,), as it is told: neither smoothed nor weighted."""
+        """Return the reported loss of each example, (N,): neither smoothed nor weighted."""
         return losses.LOSSES[self.loss_name](outputs, self._as_loss_wants(outputs, target))
 
     def _to_learn(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """Each example's loss, (N,), as it is learned from."""
+        """Return the training loss of each example, (N,)."""
         if self.loss_name != "cross_entropy":
             return self._plain(outputs, target)
         return self._cross_entropy(outputs, target)
@@ -157,7 +162,7 @@ class Classification:
         )
 
     def _as_loss_wants(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """Squared errors compare with one-hot rows; the other criteria take classes."""
+        """Return one-hot targets for squared errors, and classes for other criteria."""
         if self.loss_name in ("half_squared_error", "mse") and not target.is_floating_point():
             width = outputs.shape[1]
             if width == 1:
@@ -170,12 +175,14 @@ class Classification:
 
 
 def _some_at_a_time(each: Callable[[Tensor, Tensor], Tensor], outputs: Tensor, target: Tensor) -> Tensor:
-    """What `each` gives for each example, (N,): of a step's outputs at once, and of those that nothing is learned from,
-    which may be of a whole split and very many classes, for some examples after others."""
+    """Apply `each` to the examples, (N,): all at once in training, else in chunks.
+
+    In evaluation the outputs can be those of a whole split with very many classes.
+    """
     rows = max(1, CELLS // outputs.shape[1])
     if outputs.requires_grad or len(outputs) <= rows:
         return each(outputs, target)
-    found = outputs.new_empty(len(outputs))  # to fill in, as many small results would lie between what is freed
+    found = outputs.new_empty(len(outputs))  # preallocated, to avoid fragmentation by many small results
     for start in range(0, len(outputs), rows):
         some = slice(start, start + rows)
         found[some] = each(outputs[some], target[some])

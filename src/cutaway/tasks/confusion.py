@@ -1,7 +1,6 @@
-"""What was taken for what, and the metrics that follow from it, for any number of classes.
+"""Confusion counts, and the metrics that follow from them, for any number of classes.
 
-A confusion matrix of K classes has K² cells, and at most as many that are not empty as there are examples: those alone
-are held.
+A confusion matrix of K classes has K² cells, of which at most one per example is not empty. Only these are stored.
 """
 
 from __future__ import annotations
@@ -15,29 +14,29 @@ from numpy.typing import NDArray
 from ..statistics import classes
 from ..statistics.intervals import Metric, fraction, group_of, jackknife, proportion, share, without_interval
 
-MATRIX = 100  # classes up to which the document holds the matrix: a larger one cannot be read
-SHOWN_CELLS = 10_000  # of a larger one, the commonest
-SHOWN_CLASSES = 1000  # whose metrics the document holds, those with most examples
+MATRIX = 100  # largest number of classes for which the document has the matrix
+SHOWN_CELLS = 10_000  # number of cells of a larger matrix, the most frequent ones
+SHOWN_CLASSES = 1000  # largest number of classes with metrics in the document, those with the most examples
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
 class Confusion:
-    """How many examples of each class were taken for each, of the pairs that occur."""
+    """Counts of the pairs of actual and predicted class that occur."""
 
     def __init__(
         self, actual: Ints, predicted: Ints, classes: int, clusters: Ints | None = None, noun: str = "example"
     ) -> None:
-        """Count what was taken for what.
+        """Count the pairs of actual and predicted class.
 
         Args:
-            actual: The classes of examples, (n,), at least one, of 0 … `classes` − 1.
-            predicted: What they were taken for, (n,).
-            classes: How many there are.
-            clusters: Which unit each example is drawn with, (n,), as a token with its sentence; none where examples are
-                independent.
-            noun: What a unit is called.
+            actual: Classes of examples, 0 to `classes` − 1, shape (n,), at least one.
+            predicted: Predicted classes, shape (n,).
+            classes: Number of classes.
+            clusters: Index of the unit of each example, shape (n,), such as the sentence of a token; None where
+                examples are independent.
+            noun: Name of a unit.
         """
         pairs, cell, self.counts = np.unique(
             actual.astype(np.int64) * classes + predicted, return_inverse=True, return_counts=True
@@ -56,8 +55,10 @@ class Confusion:
         self._diagonal = np.flatnonzero(self.actual == self.predicted)
 
     def sums(self, counts: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """Of counts of the cells, (B, C): for each class that occurs how many were it and were said to be it, how many
-        were it, and how many were said to be it, (B, P) each."""
+        """Sum counts of the cells (B, C) for each class that occurs.
+
+        The results are correct, actual and predicted examples, (B, P) each.
+        """
         right, was, said = (np.zeros((len(counts), len(self.known)), counts.dtype) for _ in range(3))
         right[:, self._at(self.actual[self._diagonal])] = counts[:, self._diagonal]
         was[:, self._at(self._rows)] = np.add.reduceat(counts, self._row_starts, axis=1)
@@ -65,8 +66,11 @@ class Confusion:
         return right, was, said
 
     def metrics(self, names: Sequence[str] | None = None) -> dict[str, Metric]:
-        """Accuracy; balanced accuracy, the mean recall of the classes that have examples; macro F1, the mean F1 of the
-        classes that occur, whether an example is of them or was only taken for one."""
+        """Return accuracy, balanced accuracy and macro F1.
+
+        Balanced accuracy is the mean recall of the classes with examples. Macro F1 is the mean F1 of the classes that
+        occur, actual or predicted.
+        """
         right, was, said = (s[0] for s in self.sums(self.counts[None]))
         known = [names[k] for k in self.known] if names else None
         if self.units is None:
@@ -85,10 +89,13 @@ class Confusion:
         return found
 
     def details(self, names: tuple[str, ...]) -> dict[str, Any]:
-        """The names; precision, recall and F1 of each class; and the `confusion` matrix (rows are what it was, columns
-        what was said). Of more than 100 classes there are `cells` instead, the commonest of those that are not empty:
-        actual, predicted, examples, and how many examples the actual class has. Of more than 1 000, those with most
-        examples have metrics."""
+        """Return the names, the metrics of each class, and the `confusion` matrix with actual rows and predicted
+        columns.
+
+        For more than 100 classes, `cells` replaces the matrix. It has the most frequent nonempty cells: actual,
+        predicted, number of examples, and number of examples of the actual class. For more than 1,000 classes, only
+        those with the most examples have metrics.
+        """
         was = np.zeros(self.size, np.int64)
         sums = [s[0] for s in self.sums(self.counts[None])]
         was[self.known] = sums[1]
@@ -105,7 +112,7 @@ class Confusion:
         return {"names": list(names), **self._cells(names, was), "per_class": rows}
 
     def _of_class(self, k: int) -> tuple[Metric, Metric, Metric]:
-        """Precision, recall and F1 of a class, of clusters."""
+        """Return precision, recall and F1 of a class of clustered examples."""
         assert self.units is not None
         right, of, said = (
             self.units[:, which].sum(1)
@@ -119,7 +126,7 @@ class Confusion:
         return found[0], found[1], found[2].map(lambda j: 2 * j / (1 + j))
 
     def _clustered(self, score: Callable[[NDArray[Any], NDArray[Any], NDArray[Any]], Floats]) -> Metric:
-        """A score in [0, 1] of the sums over clusters."""
+        """Return a score in [0, 1] with its jackknife interval over clusters."""
         assert self.units is not None
         return jackknife(self.units, lambda counts: score(*self.sums(counts)), fraction, self.noun)
 
@@ -133,12 +140,12 @@ class Confusion:
         return {"cells": [[names[i], names[j], n, int(was[i])] for i, j, n in cells]}
 
     def _at(self, classes: Ints) -> NDArray[np.intp]:
-        """Where classes stand among those that occur."""
+        """Return the indices of classes among those that occur."""
         return np.searchsorted(self.known, classes)
 
 
 def _recall_and_f1(right: NDArray[Any], was: NDArray[Any], said: NDArray[Any]) -> tuple[Floats, Floats]:
-    """Per class, (B, P) each: recall = right/was (NaN where nothing was), F1 = 2 right/(was + said)."""
+    """Return recall = right/was (NaN where was = 0) and F1 = 2 right/(was + said) per class, (B, P) each."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return right / was, 2 * right / (was + said)
 

@@ -1,6 +1,6 @@
-"""What is left of a task after others were learned: average accuracy, forgetting, backward transfer.
+"""Continual learning metrics: average accuracy, forgetting, backward transfer.
 
-    R[t, j]  the accuracy on task j after task t was learned, of T tasks
+    R[t, j]  the accuracy on task j after training on task t, of T tasks
 
     average accuracy    ACC = 1/T Σ_j R[T, j]
     backward transfer   BWT = 1/(T−1) Σ_{j<T} R[T, j] − R[j, j]
@@ -10,8 +10,8 @@ The first two after D. Lopez-Paz, M. Ranzato, Gradient episodic memory for conti
 <https://arxiv.org/abs/1706.08840>; forgetting after A. Chaudhry, P. K. Dokania, T. Ajanthan, P. H. S. Torr, Riemannian
 walk for incremental learning, 2018, section 3.2 <https://arxiv.org/abs/1801.10112>.
 
-Each is a sum over examples, so that its interval follows from how much they differ. What one
-image gives in several tasks is added up first: permuted tasks are not asked of other images.
+Each metric is a sum over examples, so its interval follows from their variance. The contributions of one image to
+several tasks are summed first, because permuted tasks share their images.
 """
 
 from __future__ import annotations
@@ -26,21 +26,23 @@ from ..statistics.intervals import Metric, effective, student, without_interval
 
 
 def accuracies(right: Tensor, task: Tensor) -> Tensor:
-    """R, (times, tasks), of which examples were `right` at each time, (times, n), and the `task` of each, (n,)."""
+    """Return R, (times, tasks), from `right` (times, n), True for correct examples, and the `task` of each example,
+    (n,).
+    """
     count = int(task.max()) + 1
     sums = torch.zeros(len(right), count, dtype=torch.float64).index_add_(1, task, right.double())
     return sums / task.bincount(minlength=count)
 
 
 def metrics(right: Tensor, task: Tensor, original: Tensor) -> dict[str, Metric]:
-    """The metrics with their 95 % intervals; average accuracy alone where the end is the only time.
+    """Return the metrics with their 95 % intervals; only average accuracy where the end is the only time.
 
-    `right` (times, n) bool, `task` (n,), and `original` (n,): which example of the data each was made of.
+    `right` is (times, n) bool, `task` is (n,), and `original` (n,) is the index of the original image of each example.
     """
     right, found = right.double(), accuracies(right, task)  # (times, tasks)
     times, count = found.shape
     share = 1 / task.bincount(minlength=count).double()[task]  # (n,): of each example in its task's accuracy
-    average, variance, images = _sum_of(right[-1] * share / count, task, original)
+    average, variance, images = _clustered_sum(right[-1] * share / count, task, original)
     metrics = {"average_accuracy": effective(average, variance, images, images - 1)}
     if times == count > 1:
         earlier, scale = task < count - 1, share / (count - 1)
@@ -52,22 +54,24 @@ def metrics(right: Tensor, task: Tensor, original: Tensor) -> dict[str, Metric]:
 
 
 def details(right: Tensor, task: Tensor, names: tuple[str, ...]) -> dict[str, Any]:
-    """What the report draws: {"tasks": {"names", "accuracy"}}, R as rows of times."""
+    """Return the report's data: {"tasks": {"names", "accuracy"}}, with the rows of R."""
     return {"tasks": {"names": list(names), "accuracy": accuracies(right, task).tolist()}}
 
 
 def _difference(parts: Tensor, task: Tensor, original: Tensor) -> Metric:
-    """A sum of either sign of what each example adds, (n,), with Student's t interval."""
-    value, variance, images = _sum_of(parts, task, original)
+    """Return a signed sum of contributions (n,) with Student's t interval."""
+    value, variance, images = _clustered_sum(parts, task, original)
     if not 0 < variance < math.inf:
         return without_interval(value, "all examples have the same" if not variance else "a task has one example")
     half = student(images - 1) * math.sqrt(variance)
     return Metric(value, value - half, value + half)
 
 
-def _sum_of(parts: Tensor, task: Tensor, original: Tensor) -> tuple[float, float, int]:
-    """The sum of what each example adds, (n,), its variance, and the number of images. What is drawn are images, each
-    with all that is made of it, and where each is of one task, within that task."""
+def _clustered_sum(parts: Tensor, task: Tensor, original: Tensor) -> tuple[float, float, int]:
+    """Return the sum of the contributions (n,), its variance, and the number of images.
+
+    The units are images with all examples made from them. Where each image belongs to one task, tasks are strata.
+    """
     images, index = original.unique(return_inverse=True)  # type: ignore[no-untyped-call]
     added = torch.zeros(len(images), dtype=torch.float64).index_add_(0, index, parts)
     stratum = torch.zeros(len(images), dtype=torch.int64)

@@ -1,11 +1,13 @@
-"""Boxes around objects: outputs (N, L, K + 8) say of each location of a feature pyramid what stands there, as FCOS's
-do: K class logits, the distances l, t, r, b to the sides of its box in strides, the logit of its centerness, and the
-location itself, x, y and stride. Targets are (N, M, 5): x1, y1, x2, y2 and the class, IGNORED where there is none.
+"""Object detection with the outputs and the loss of FCOS.
 
-The loss is that of Z. Tian et al., FCOS, 2019 <https://arxiv.org/abs/1904.01355>, as torchvision has it: focal loss
-of the classes, 1 − GIoU of the boxes and cross-entropy of the centerness, the latter two where there is an object,
-divided by the number of those locations in the batch. Evaluation keeps of each image the surest boxes, and not what
-every location says.
+Outputs (N, L, K + 8) have for each location of a feature pyramid K class logits, the distances l, t, r, b to the sides
+of its box in strides, the centerness logit, and the location itself, x, y and stride. Targets are (N, M, 5): x1, y1,
+x2, y2 and the class, padded with IGNORED.
+
+The loss is that of Z. Tian et al., FCOS, 2019 <https://arxiv.org/abs/1904.01355>, as in torchvision: focal loss of the
+classes, 1 − GIoU of the boxes and cross-entropy of the centerness, the latter two at locations with an object, divided
+by the number of those locations in the batch. Evaluation stores the boxes with the highest scores of each image, not
+the outputs of all locations.
 """
 
 from __future__ import annotations
@@ -28,16 +30,16 @@ from ..nn.losses import focal
 from ..statistics.intervals import Metric, ratio, without_interval
 from . import precision
 
-# What is kept of each box, in this order; the last two are of its image, and stand in each of its rows.
+# Stored columns of each box; the last two belong to its image and are repeated in each row.
 X1, Y1, X2, Y2, CLASS, SCORE, LOSS, POSITIVES = range(8)
 KEPT = precision.MOST
-LEAST_SCORE = 0.05  # of what counts in average precision
-CANDIDATES = 1000  # of an image before suppression
-SUPPRESSED = 0.6  # IoU from which on a surer box of the same class suppresses
-SHOWN_SCORE = 0.5  # of what is said: predictions and pictures
-RADIUS = 1.5  # strides from the middle of a box within which a location learns it (torchvision's center sampling)
-REACH = (4.0, 8.0)  # strides to the farthest side of a box that a level is for; the first and the last have no such end
-MATCHED = 0.5  # IoU of a box that is right, in pictures and words
+LEAST_SCORE = 0.05  # smallest score that counts in average precision
+CANDIDATES = 1000  # boxes of an image before suppression
+SUPPRESSED = 0.6  # IoU above which a box of the same class with a higher score suppresses another
+SHOWN_SCORE = 0.5  # smallest score in predictions and pictures
+RADIUS = 1.5  # strides from the center of a box within which locations are positive (torchvision's center sampling)
+REACH = (4.0, 8.0)  # range of a level, in strides to the farthest side of a box; open at the first and the last level
+MATCHED = 0.5  # IoU of a correct box, in pictures and texts
 
 
 class Detection:
@@ -52,28 +54,35 @@ class Detection:
     loss_name = "fcos"
 
     def __init__(self, target: Boxes, shape: tuple[int, ...]) -> None:
-        """`shape` is that of an image as the network sees it, (C, H, W): no box reaches beyond it."""
+        """Create the task.
+
+        Args:
+            target: The target.
+            shape: Shape of an image as the network's input, (C, H, W); boxes are clipped to it.
+        """
         self.target = target
         self.size = shape[1:]
         self.classes = len(target.names)
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """The batch's loss by the locations that have an object, (), times its images."""
+        """Return the batch's loss per location with an object, (), times the number of images."""
         losses, positives = self.parts(outputs, target)
         return losses.sum() / positives.sum().clamp(min=1) * len(target)
 
     def count(self, target: Tensor) -> float:
-        """The images in the batch."""
+        """Return the number of images in the batch."""
         return float(len(target))
 
     def losses(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """Each image's loss, (N,), by its own locations that have an object."""
+        """Return the loss of each image, (N,), normalized by its own locations with an object."""
         losses, positives = self.parts(outputs, target)
         return losses.sum(1) / positives.clamp(min=1)
 
     def parts(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Of each image the three losses (N, 3), of classes, boxes and centerness, each summed over its locations; and
-        how many of these have an object, (N,)."""
+        """Return the three losses of each image (N, 3) and its number of locations with an object, (N,).
+
+        The losses are those of classes, boxes and centerness, each summed over the locations.
+        """
         logits, distances, middle, places = torch.split(outputs, [self.classes, 4, 1, 3], 2)
         at = places[0]  # (L, 3), the same for every image
         target = target.to(logits.dtype)
@@ -92,8 +101,12 @@ class Detection:
         return torch.stack([focal(logits, wanted).sum((1, 2)), *summed], 1), there.sum(1)
 
     def keep(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """What evaluation stores, (N, 100, 8) float32: the surest boxes of each image with class and score, the image's
-        loss and its locations with an object; NaN where there is no box, and without targets (N, 0)."""
+        """Return what evaluation stores, (N, 100, 8) float32: boxes with class and score, loss and locations with an
+        object.
+
+        The boxes are those with the highest scores of each image, padded with NaN. The loss and the number of locations
+        are those of the image, NaN without targets (N, 0).
+        """
         kept = outputs.new_full((len(outputs), KEPT, 8), torch.nan, dtype=torch.float32)
         for row, found in zip(kept, self.found(outputs)):
             row[: len(found), :6] = found
@@ -104,8 +117,10 @@ class Detection:
         return kept
 
     def found(self, outputs: Tensor) -> list[Tensor]:
-        """The boxes of each image, (m, 6) with class and score, the surest first: √(σ(class) · σ(centerness)) above
-        LEAST_SCORE, and none that a surer one of its class suppresses."""
+        """Return the boxes of each image, (m, 6) with class and score, highest score first, after suppression.
+
+        The score √(σ(class) · σ(centerness)) is above LEAST_SCORE.
+        """
         logits, distances, middle, places = torch.split(outputs.float(), [self.classes, 4, 1, 3], 2)
         scores = (logits.sigmoid() * middle.sigmoid()).sqrt()  # (N, L, K)
         decoded = bx.clip(bx.decode(distances, places), *self.size)  # (N, L, 4)
@@ -120,12 +135,12 @@ class Detection:
         return results
 
     def quick(self, kept: Tensor, target: Tensor) -> dict[str, float]:
-        """mAP@[.5:.95], mAP@.5 and the loss."""
+        """Return mAP@[.5:.95], mAP@.5 and the loss."""
         every, half, _ = precision.means(precision.table(self._matched(kept, target)))
         return {"map": float(every), "map_50": float(half), "loss": self._loss(kept, np.arange(len(kept)))}
 
     def metrics(self, kept: Tensor, target: Tensor) -> dict[str, Metric]:
-        """mAP@[.5:.95], mAP@.5 and mAP@.75, by pycocotools, and the loss. The units of intervals are images."""
+        """Return mAP@[.5:.95], mAP@.5 and mAP@.75, by pycocotools, and the loss. The units of intervals are images."""
         found = precision.intervals(self._matched(kept, target), self.target.names)
         of_image = kept[:, 0].double().cpu().numpy()  # (N, 8)
         found["loss"] = ratio(of_image[:, LOSS], of_image[:, POSITIVES], "image")
@@ -134,7 +149,7 @@ class Detection:
         return found
 
     def details(self, kept: Tensor, target: Tensor) -> dict[str, Any]:
-        """The average precision of each class, and how many of it there are."""
+        """Return the average precision and the number of objects of each class."""
         rows = []
         for name, found in zip(self.target.names, self._matched(kept, target)):
             of_class = precision.average_precision(found)
@@ -143,20 +158,22 @@ class Detection:
         return {"boxes": {"per_class": rows}}
 
     def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
-        """What whoever finds nothing reaches."""
+        """Return the score without any detection."""
         return {"name": "nothing found", "value": 0.0}
 
     def answers(self, outputs: Tensor) -> list[Tensor]:
-        """The boxes that are said of each image, as `said` gives them."""
+        """Return the predicted boxes of each image, as `said` does."""
         return [self.said(rows) for rows in self.keep(outputs, outputs.new_empty(len(outputs), 0)).cpu()]
 
     def predictions(self, kept: Tensor) -> list[dict[str, Any]]:
-        """What is in each image, in words: 2 × cat, dog. `said` has the boxes."""
+        """Return the contents of each image as text, such as "2 × cat, dog". `said` returns the boxes."""
         return [{self.target.column: self._words(self.said(rows)[:, CLASS])} for rows in kept]
 
     def rows(self, kept: Tensor, split: Split, preprocessing: BoxPreprocessing) -> list[dict[str, Any]]:
-        """One row a box, in the pixels of the images as they are, the surest of each image first. Images in which
-        nothing was found are warned of."""
+        """Return one row per box, in pixels of the original images, highest score first in each image.
+
+        A warning lists images without a detection.
+        """
         rows, without = [], []
         for i, own in enumerate(kept):
             said, image = self.said(own), split.image(i)
@@ -173,17 +190,21 @@ class Detection:
         return rows
 
     def said(self, rows: Tensor) -> Tensor:
-        """The boxes that are said of an image, of its rows (100, 8): (m, 6), x1, y1, x2, y2 in the network's pixels,
-        class and score, of at least SHOWN_SCORE, the surest first."""
+        """Return the predicted boxes of an image from its rows (100, 8): (m, 6), highest score first.
+
+        The columns are x1, y1, x2, y2 in the network's pixels, class and score. Scores are at least SHOWN_SCORE.
+        """
         return rows[rows[:, SCORE] >= SHOWN_SCORE, : SCORE + 1]
 
     def mistakes(self, kept: Tensor, target: Tensor) -> list[dict[str, Any]]:
-        """One row an image: the classes in it and those said, the score of the least sure box, the loss; and `boxes`,
-        in the network's pixels: which were found, which are wrong, which were missed."""
+        """Return one row per image: its actual and predicted classes, the lowest score, the loss, and `boxes`.
+
+        `boxes` has the boxes in the network's pixels, with their kind: right, wrong or missed.
+        """
         rows = []
         for own, there in zip(kept, target):
             said, actual = self.said(own), _actual(there)
-            boxes = self._told(said, actual)
+            boxes = self._match_for_display(said, actual)
             wrong = any(box["kind"] != "right" for box in boxes)
             rows.append(
                 {
@@ -197,9 +218,11 @@ class Detection:
             )
         return rows
 
-    def _told(self, said: Tensor, actual: Tensor) -> list[dict[str, Any]]:
-        """Each box that was said, right or wrong, and each that was missed: the surest is matched first. What lies in a
-        crowd of its class is not wrong."""
+    def _match_for_display(self, said: Tensor, actual: Tensor) -> list[dict[str, Any]]:
+        """Return each predicted box as right or wrong, and each missed one; boxes are matched in the order of scores.
+
+        A box within a crowd of its class is not wrong.
+        """
         names, found = self.target.names, []
         free = actual[actual[:, 4] >= 0]
         crowds = actual[actual[:, 4] < 0]
@@ -215,7 +238,7 @@ class Detection:
         return found + [_box(row, names, None, "missed") for row in free]
 
     def _words(self, classes: Tensor) -> str:
-        """The classes by name, in the order of their numbers: 2 × cat, dog."""
+        """Return the classes by name, in the order of their indices, such as "2 × cat, dog"."""
         counts = torch.bincount(classes.long(), minlength=self.classes).tolist()
         said = [f"{n} × {name}" if n > 1 else name for name, n in zip(self.target.names, counts) if n]
         return ", ".join(said) or "nothing"
@@ -225,17 +248,17 @@ class Detection:
         return precision.matched(predicted, [_actual(rows).double().cpu().numpy() for rows in target], self.classes)
 
     def _loss(self, kept: Tensor, rows: np.ndarray[Any, Any]) -> float:
-        """The loss of these images as of one batch."""
+        """Return the loss of these images as one batch."""
         some = kept[torch.from_numpy(rows), 0].double()  # (n, 8)
         return float(some[:, LOSS].sum() / some[:, POSITIVES].sum().clamp(min=1))
 
 
 def assigned(at: Tensor, target: Tensor) -> Tensor:
-    """Which box of its image each location is to learn, (N, L); −1 where none. `at` (L, 3), `target` (N, M, 5).
+    """Return the index of the box that each location learns, (N, L), or −1. `at` is (L, 3), `target` (N, M, 5).
 
-    Of the boxes that a location is in, within RADIUS strides of the middle, and whose farthest side is as far as its
-    level is for (4 to 8 strides; to the lowest level everything nearer belongs too, and to the highest everything
-    farther): the smallest. Crowds are learned by none.
+    A box is a candidate if the location is inside it, within RADIUS strides of its center, and if the distance to its
+    farthest side is in the range of the location's level (4 to 8 strides; the lowest level also takes all smaller
+    distances, the highest all larger ones). The smallest candidate is chosen. Crowds are never chosen.
     """
     centre, stride = at[:, None, :2], at[:, None, 2]  # (L, 1, 2), (L, 1)
     box = target[:, None, :, :4]  # (N, 1, M, 4)
@@ -255,7 +278,7 @@ def assigned(at: Tensor, target: Tensor) -> Tensor:
 
 
 def _actual(rows: Tensor) -> Tensor:
-    """The boxes of an image's rows (M, 5), without padding."""
+    """Return the boxes of an image's rows (M, 5), without padding."""
     return rows[rows[:, 0] != IGNORED]
 
 

@@ -1,8 +1,8 @@
-"""Few-shot learning: episodes of new classes, or of new functions, each learned from a few examples.
+"""Few-shot learning: episodes of new classes or functions, each learned from a few examples.
 
-What is judged are the queries of an episode, after the network has learned from its support: by gradient descent where
-the target has an `inner_lr` (MAML), else by prototypes (`nn.few_shot`). Metrics are means over episodes, and their
-intervals those of further episodes.
+The queries of an episode are evaluated after adaptation to its support set: by gradient descent where the target has an
+`inner_lr` (MAML), else by prototypes (`nn.few_shot`). Metrics are means over episodes, and intervals are those for new
+episodes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..statistics.intervals import Metric, mean, share
 
 
 class FewShot:
-    """Cross-entropy and accuracy of the queries' classes; squared error where a function is learned."""
+    """Cross-entropy and accuracy of the queries' classes, or squared error of function values."""
 
     NOUN = "episodes"
     name = "few-shot learning"
@@ -34,18 +34,21 @@ class FewShot:
         self.monitors: tuple[str, ...] = (self.watch, "loss")
 
     def asked(self, model: nn.Module, x: Tensor, target: Tensor, first_order: bool = False) -> Tensor:
-        """The model's outputs (E, Q, K) for the queries of E episodes, after it has learned from their support.
+        """Return the model's outputs (E, Q, K) for the queries of E episodes, after adaptation to their support sets.
 
-        x (E · n, …) holds the examples of one episode after another, and target (E, n), of which the part of the
-        support is looked at alone, what each is: the support comes first.
+        x (E · n, …) has the examples of one episode after another, with the support set first. target (E, n) has their
+        classes or values, of which only those of the support set are used.
         """
         episodes = x.reshape(len(target), self.target.size, *x.shape[1:])  # (E, n, …)
         support, queries = episodes[:, : self.target.support], episodes[:, self.target.support :]
         return self.told(model, support, target[:, : self.target.support], queries, first_order)
 
     def told(self, model: nn.Module, support: Tensor, y: Tensor, queries: Tensor, first_order: bool = False) -> Tensor:
-        """The outputs (E, Q, K) for queries (E, Q, …), of a support (E, M, …) that y (E, M) says the classes or values
-        of, however many of each."""
+        """Return the outputs (E, Q, K) for queries (E, Q, …), given a support set (E, M, …) with classes or values y
+        (E, M).
+
+        The number of examples per class is arbitrary.
+        """
         told = self.target
         if told.inner_lr is not None:
             lr, steps = told.inner_lr, told.inner_steps
@@ -56,46 +59,48 @@ class FewShot:
         return nearness(h[:, y.shape[1] :], prototypes(h[:, : y.shape[1]], y, told.ways))
 
     def inner_loss(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """The mean loss of outputs (M, K) of one episode's support, ()."""
+        """Return the mean loss of outputs (M, K) on one episode's support set, ()."""
         return F.cross_entropy(outputs, target) if self.target.ways else F.mse_loss(outputs[:, 0], target)
 
     def keep(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """What evaluation keeps: the outputs for the queries."""
+        """Return what evaluation stores: the outputs for the queries."""
         del target
         return outputs
 
     def keep_target(self, target: Tensor) -> Tensor:
-        """What evaluation keeps of the targets (E, n): those of the queries, (E, Q)."""
+        """Return the targets that evaluation stores of (E, n): those of the queries, (E, Q)."""
         return target[:, self.target.support :]
 
     def count(self, target: Tensor) -> float:
-        """The queries in a batch."""
+        """Return the number of queries in a batch."""
         return len(target) * (self.target.size - self.target.support)
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """The loss summed over the queries, (); of targets, (E, n) or (E, Q), the last are theirs."""
+        """Return the loss summed over the queries, (); the last columns of the targets (E, n) or (E, Q) belong to
+        them.
+        """
         return self.losses(outputs, target).sum() * outputs.shape[1]
 
     def losses(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """The mean loss of each episode, (E,)."""
+        """Return the mean loss of each episode, (E,)."""
         target = target[:, -outputs.shape[1] :]
         if not self.target.ways:
             return (outputs[..., 0] - target).square().mean(1)
         return F.cross_entropy(outputs.mT, target, reduction="none").mean(1)
 
     def right(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """The fraction of each episode's queries whose class was told right, (E,) float64."""
+        """Return the accuracy of each episode's queries, (E,) float64."""
         return (outputs.argmax(2) == target).double().mean(1)
 
     def quick(self, outputs: Tensor, target: Tensor) -> dict[str, float]:
-        """Accuracy or mean squared error, and the loss."""
+        """Return accuracy or mean squared error, and the loss."""
         loss = self.losses(outputs, target).double().mean().item()
         if not self.target.ways:
             return {"mse": loss, "loss": loss}
         return {"accuracy": self.right(outputs, target).mean().item(), "loss": loss}
 
     def metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Metric]:
-        """Accuracy and loss, or the mean squared error, which is the loss: means over episodes."""
+        """Return accuracy and loss, or the mean squared error, which is the loss: means over episodes."""
         loss = mean(self.losses(outputs, target).double().cpu().numpy(), noun="episode")
         if not self.target.ways:
             return {"mse": loss, "loss": loss}
@@ -103,24 +108,24 @@ class FewShot:
         return {"accuracy": share(right, np.ones_like(right), "episode"), "loss": loss}
 
     def details(self, outputs: Tensor, target: Tensor) -> dict[str, Any]:
-        """Nothing more: classes of episodes are others in each."""
+        """Return nothing: episodes have different classes."""
         del outputs, target
         return {}
 
     def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
-        """The accuracy of a guess; the squared error of always saying 0."""
+        """Return the accuracy of a random guess, or the squared error of always predicting 0."""
         del train_target
         if self.target.ways:
             return {"name": "a guess", "value": 1 / self.target.ways}
         return {"name": "always 0", "value": target.double().square().mean().item()}
 
     def predictions(self, outputs: Tensor) -> list[dict[str, Any]]:
-        """One row an episode: the answer to each of its queries."""
+        """Return one row per episode, with the prediction of each query."""
         answers = outputs.argmax(2) if self.target.ways else outputs[..., 0]
         return [{f"query {i}": said for i, said in enumerate(row)} for row in answers.tolist()]
 
     def mistakes(self, outputs: Tensor, target: Tensor) -> list[dict[str, Any]]:
-        """One row an episode: how many of its queries were told right, or how far off they are."""
+        """Return one row per episode: its number of correct queries, or its error."""
         losses, queries = self.losses(outputs, target).tolist(), outputs.shape[1]
         if not self.target.ways:
             said = [(f"{queries} points", f"a squared error of {loss:.4g}", True) for loss in losses]

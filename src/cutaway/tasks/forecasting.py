@@ -1,9 +1,9 @@
-"""The next steps of a series: outputs (N, H·C) on the standardised scale, step after step.
+"""Forecasting: the next steps of a series, outputs (N, H·C) on the standardized scale, step by step.
 
-Metrics are in the column's own units where one column is forecast; where there are several, whose units differ, they
-are in standard deviations of the training time; of several series, each has its own, and their windows stand in the
-order of time, so that a block of windows holds those of all series of a time. A target that is NaN was
-not measured: it counts for nothing.
+Metrics are in the column's own units where a single column is forecast. For several columns with different units, they
+are in standard deviations of the training period. Several series each have their own scale, and their windows are
+ordered by time, so that a block of windows has those of all series of a period. A NaN target was not measured and does
+not count.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from .simple_forecasts import simple_forecasts
 
 SHOWN_WINDOWS = 4
 SHOWN_COLUMNS = 3
-SHOWN_HORIZONS = 3  # of the history that a drawing shows
-SHOWN_STEPS = 200  # of history and horizon together, where the horizon is not longer alone
+SHOWN_HORIZONS = 3  # horizons of history in a drawing
+SHOWN_STEPS = 200  # steps of history and horizon in a drawing, unless the horizon alone is longer
 
 Values = NDArray[np.float64]
 
 
 class Forecasting:
-    """Squared error; RMSE, MAE and MASE, beside those of simple forecasts."""
+    """Squared error; RMSE, MAE and MASE, with those of simple forecasts for comparison."""
 
     NOUN = "forecasts"
     name = "forecasting"
@@ -46,54 +46,56 @@ class Forecasting:
 
     @property
     def unit(self) -> float:
-        """What a standardised error of 1 is in metrics: in the units of the one column; 1 where there are several."""
+        """The size of a standardized error of 1 in metrics: in units of a single column, or 1 for several."""
         return self.target.scale[0] if len(self.target.columns) == 1 else 1.0
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """The loss summed over the batch, (), on the standardised scale: of each example Σ over its values / H·C."""
+        """Return the loss summed over the batch, (), on the standardized scale: of each example, Σ over its values /
+        H·C.
+        """
         return self._errors(outputs, target).sum() / target.shape[1]
 
     def count(self, target: Tensor) -> float:
-        """The examples in the batch, of one that was measured in part that share."""
+        """Return the number of examples in the batch; a partly measured example counts by its measured fraction."""
         measured = (~target.isnan()).sum().item()
         return measured / target.shape[1]
 
     def losses(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """Each example's mean loss over what was measured, (N,), on the standardised scale."""
+        """Return the mean loss of each example over its measured values, (N,), on the standardized scale."""
         return self._errors(outputs, target).sum(1) / (~target.isnan()).sum(1)
 
     def in_units(self, standardised: Tensor) -> Tensor:
-        """Values (N, H·C) on the standardised scale in the columns' units, (N, H, C) float64."""
+        """Convert values (N, H·C) on the standardized scale to the columns' units, (N, H, C) float64."""
         steps = standardised.double().view(-1, self.target.steps, len(self.target.columns))
         return steps * steps.new_tensor(self.target.scale) + steps.new_tensor(self.target.mean)
 
     def quick(self, outputs: Tensor, target: Tensor) -> dict[str, float]:
-        """Root mean squared error."""
+        """Return the root mean squared error."""
         return {"rmse": (outputs.double() - target.double()).square().nanmean().sqrt().item() * self.unit}
 
     def metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Metric]:
-        """RMSE, MAE, loss and, where the naive errors of the training time are known, MASE.
+        """Return RMSE, MAE, loss and, where the naive errors of the training period are known, MASE.
 
-        Neighbouring windows overlap, and their errors are alike: the units of intervals are blocks of windows. They
-        hold what the split's time shows, and nothing of times unlike it.
+        Neighboring windows overlap and have correlated errors, so the units of intervals are blocks of windows. The
+        intervals cover variation within the split's period, not other periods.
         """
         return self._metrics(outputs, target)
 
     def details(self, outputs: Tensor, target: Tensor) -> dict[str, Any]:
-        """The error of each step ahead; `beside` has more."""
-        steps = [{"key": "model", "name": "model", "rmse": self._by_step(outputs, target)}]
+        """Return the error of each step ahead."""
+        steps = [{"key": "model", "name": "model", "rmse": self._rmse_per_step(outputs, target)}]
         return {"forecast": {**self._about(), "steps": steps, "examples": []}}
 
     def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
-        """The RMSE of always saying the training split's mean; `beside` has those that are harder to beat."""
+        """Return the RMSE of the training mean."""
         said = train_target.double().nanmean() if train_target.numel() else torch.tensor(0.0)
         return {"name": "always the mean", "value": self.quick(said.expand_as(target), target)["rmse"]}
 
     def beside(self, outputs: Tensor, train: WindowSplit, split: WindowSplit) -> dict[str, Any]:
-        """The model beside the simple forecasts of the same split, as parts of the document evaluation.json.
+        """Compare the model with simple forecasts of the same split; return parts of the document evaluation.json.
 
-        `baselines` has their metrics, and the difference in RMSE that the model makes, with an interval from the same
-        resamples of both; `baseline` is the best of them; `forecast` holds the error of each step ahead, and windows.
+        `baselines` has their metrics, and the difference in RMSE to the model with an interval from common resamples.
+        `baseline` is the best of them. `forecast` has the error of each step ahead, and windows.
         """
         target = split.target
         assert target is not None
@@ -106,9 +108,9 @@ class Forecasting:
             baselines.append({"key": rival.key, "name": rival.name, **shown})
         best = min(rivals, key=lambda rival: self.quick(rival.outputs, target)["rmse"])
         said = [("model", "model", outputs), *((r.key, r.name, r.outputs) for r in rivals)]
-        steps = [{"key": key, "name": name, "rmse": self._by_step(o, target)} for key, name, o in said]
+        steps = [{"key": key, "name": name, "rmse": self._rmse_per_step(o, target)} for key, name, o in said]
         examples = self._windows(outputs, best.outputs, split)
-        by_series = {"series": self._by_series(said, split)} if split.several else {}
+        by_series = {"series": self._per_series(said, split)} if split.several else {}
         return {
             "baselines": baselines,
             "baseline": {"name": best.name, "value": self.quick(best.outputs, target)["rmse"]},
@@ -116,27 +118,29 @@ class Forecasting:
         }
 
     def predictions(self, outputs: Tensor) -> list[dict[str, Any]]:
-        """The forecast of each example, in the columns' units: `OT +1`, `OT +2`, … column after column."""
+        """Return the forecast of each example in the columns' units: `OT +1`, `OT +2`, … column by column."""
         names = [f"{column} +{h + 1}" for column in self.target.columns for h in range(self.target.steps)]
         columns = self.in_units(outputs).transpose(1, 2).flatten(1)  # (N, H, C) to (N, C·H)
         return [dict(zip(names, row)) for row in columns.tolist()]
 
     def mistakes(self, outputs: Tensor, target: Tensor) -> list[dict[str, Any]]:
-        """What each window was and what was said of it: of each column the mean and the range over the horizon."""
-        rows = zip(self._said(outputs), self._said(target), self.losses(outputs, target).tolist())
+        """Return actual and predicted values of each window: mean and range of each column over the horizon."""
+        rows = zip(
+            self._describe_windows(outputs), self._describe_windows(target), self.losses(outputs, target).tolist()
+        )
         return [
             {"actual": actual, "predicted": said, "confidence": None, "loss": loss, "wrong": True}
             for said, actual, loss in rows
         ]
 
     def _errors(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """The loss of every value, (N, H·C); 0 where nothing was measured, and no gradient."""
+        """Return the loss of every value, (N, H·C); 0 without a gradient where nothing was measured."""
         measured = ~target.isnan()
         error = torch.where(measured, outputs - target.nan_to_num().to(outputs.dtype), 0.0)
         return error.square() if self.loss_name == "mse" else error.abs()
 
     def _about(self) -> dict[str, Any]:
-        """What is forecast, and what metrics are in."""
+        """Return the columns, the horizon, the season and the unit of metrics."""
         columns, several = list(self.target.columns), bool(self.target.series)
         unit = columns[0] if len(columns) == 1 else "standard deviations of the training time"
         if several:
@@ -144,7 +148,7 @@ class Forecasting:
         return {"columns": columns, "horizon": self.target.steps, "season": self.target.season_length, "unit": unit}
 
     def _metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Metric]:
-        error, there = self._by_step_and_column(outputs, target)
+        error, there = self._step_errors(outputs, target)
         columns = error.shape[2]
         overlap = self.overlap
         square, absolute, count = np.square(error).sum((1, 2)), np.abs(error).sum((1, 2)), there.sum((1, 2))
@@ -166,10 +170,10 @@ class Forecasting:
         return metrics | {"loss": mean_square if self.loss_name == "mse" else mean_absolute}
 
     def _difference(self, outputs: Tensor, other: Tensor, target: Tensor) -> Metric:
-        """RMSE less that of other outputs, on the same blocks: below 0 where the first are better."""
+        """Return the RMSE minus that of other outputs, on the same blocks: below 0 where the first are better."""
         sums = []
         for said in (outputs, other):
-            error, there = self._by_step_and_column(said, target)
+            error, there = self._step_errors(said, target)
             sums += [np.square(error).sum((1, 2)), there.sum((1, 2))]
 
         def apart(sums: Values) -> Values:
@@ -179,11 +183,11 @@ class Forecasting:
 
     @property
     def overlap(self) -> int:
-        """The windows that begin within one horizon, of all series where there are several."""
+        """The number of windows that begin within one horizon, over all series."""
         return self.target.steps * max(1, len(self.target.series))
 
-    def _by_series(self, said: list[tuple[str, str, Tensor]], split: WindowSplit) -> list[dict[str, Any]]:
-        """Of each series its windows, and the RMSE of the model and of the simple forecasts; the worst one first."""
+    def _per_series(self, said: list[tuple[str, str, Tensor]], split: WindowSplit) -> list[dict[str, Any]]:
+        """Return the windows of each series with the RMSE of the model and the simple forecasts, worst series first."""
         several, target, found = split.several, split.target, []
         assert several is not None
         assert target is not None
@@ -196,21 +200,23 @@ class Forecasting:
             found.append({"name": name, "count": int(own.sum()), "rmse": figures})
         return sorted(found, key=lambda one: -(one["rmse"]["model"] or 0.0))
 
-    def _by_step_and_column(self, outputs: Tensor, target: Tensor) -> tuple[Values, Values]:
-        """Standardised errors (N, H, C), 0 where nothing was measured; and 1 where something was."""
+    def _step_errors(self, outputs: Tensor, target: Tensor) -> tuple[Values, Values]:
+        """Return standardized errors (N, H, C), 0 where nothing was measured, and a mask of measured values."""
         shape = (-1, self.target.steps, len(self.target.columns))
         error = (outputs.double() - target.double()).cpu().numpy().reshape(shape)
         there = ~np.isnan(error)
         return np.where(there, error, 0.0), there.astype(np.float64)
 
-    def _by_step(self, outputs: Tensor, target: Tensor) -> list[float | None]:
-        """RMSE of each step ahead; None where nothing was measured."""
-        error, there = self._by_step_and_column(outputs, target)
+    def _rmse_per_step(self, outputs: Tensor, target: Tensor) -> list[float | None]:
+        """Return the RMSE of each step ahead; None where nothing was measured."""
+        error, there = self._step_errors(outputs, target)
         squares, counts = np.square(error).sum((0, 2)), there.sum((0, 2))
         return [_short(self.unit * np.sqrt(s / c)) if c else None for s, c in zip(squares, counts)]
 
     def _windows(self, outputs: Tensor, best: Tensor, split: WindowSplit) -> list[dict[str, Any]]:
-        """A few windows, evenly over time, in the first column's units: what was seen, came, and was forecast."""
+        """Return a few windows, evenly spaced in time, in the first column's units: history, actual values and
+        forecasts.
+        """
         target, horizon = split.target, self.target.steps
         assert target is not None
         chosen = torch.linspace(0, len(split) - 1, min(SHOWN_WINDOWS, len(split))).round().long()
@@ -232,13 +238,13 @@ class Forecasting:
             for k, (i, row) in enumerate(zip(chosen.tolist(), seen.tolist()))
         ]
 
-    def _said(self, standardised: Tensor) -> list[str]:
-        """Each window in words, of at most three columns: OT 12.3 (10.1 to 14.2)."""
+    def _describe_windows(self, standardised: Tensor) -> list[str]:
+        """Return each window as text, with at most three columns: OT 12.3 (10.1 to 14.2)."""
         words = []
         for steps in self.in_units(standardised).cpu().numpy():  # (H, C)
             columns = [
-                f"{name} {_told(np.nanmean(values), scale)} ({_told(np.nanmin(values), scale)} to "
-                f"{_told(np.nanmax(values), scale)})"
+                f"{name} {_format_value(np.nanmean(values), scale)} ({_format_value(np.nanmin(values), scale)} to "
+                f"{_format_value(np.nanmax(values), scale)})"
                 for name, values, scale in zip(self.target.columns[:SHOWN_COLUMNS], steps.T, self.target.scale)
                 if not np.isnan(values).all()
             ]
@@ -247,21 +253,21 @@ class Forecasting:
 
 
 def _quotient(sums: Values) -> Values:
-    """Sums of errors over counts, (R,) of (R, 2)."""
+    """Divide sums of errors by counts: (R, 2) to (R,)."""
     found: Values = sums[:, 0] / sums[:, 1]
     return found
 
 
 def _digits(scale: float) -> int:
-    """Digits after the point of a value in its own units: as many as float32 holds of standardised ones."""
+    """Return the number of decimals of a value in its own units that float32 has for standardized values."""
     return 5 - math.floor(math.log10(scale))
 
 
-def _told(value: float, scale: float) -> str:
-    """A value in words; what is nothing but rounding, and −0, are 0."""
+def _format_value(value: float, scale: float) -> str:
+    """Format a value; rounding errors and −0 become 0."""
     return f"{round(float(value), _digits(scale)) + 0.0:.4g}".replace("-", "−")
 
 
 def _short(value: float) -> float | None:
-    """Six digits, as many as a drawing shows; None where there is no number."""
+    """Round to six significant digits for drawings; return None for values that are not finite."""
     return float(f"{value:.6g}") if math.isfinite(value) else None

@@ -1,12 +1,12 @@
-"""Images out of noise: what is learned is how images are distributed, so that new ones can be drawn.
+"""Image generation: the network learns the distribution of images, so that new ones can be sampled.
 
-By predicting the noise that was added to an image (J. Ho, A. Jain, P. Abbeel, 2020, equation 14,
-<https://arxiv.org/abs/2006.11239>): outputs and target are noise (N, C, H, W), and
+Denoising predicts the noise that was added to an image (J. Ho, A. Jain, P. Abbeel, 2020, equation 14,
+<https://arxiv.org/abs/2006.11239>). Outputs and target are noise (N, C, H, W), and
 
-    loss = (1/D) ‖ε − ε_θ(x_t, t)‖²,   D = C · H · W; 1 where none is predicted
+    loss = (1/D) ‖ε − ε_θ(x_t, t)‖²,   D = C · H · W; the loss is 1 where no noise is predicted
 
-By a bound on the likelihood (D. P. Kingma, M. Welling, 2013, equation 3, <https://arxiv.org/abs/1312.6114>): outputs
-(N, 2) are its terms in nats, and
+A likelihood bound (D. P. Kingma, M. Welling, 2013, equation 3, <https://arxiv.org/abs/1312.6114>) has outputs (N, 2),
+its terms in nats, and
 
     loss = −ELBO = −E ln p(x | z) + KL(q(z | x) ‖ p(z)) ≥ −ln p(x);   bits per dimension = loss / (D ln 2)
 """
@@ -23,12 +23,12 @@ from torch import Tensor
 from ..core.spec import Image, Noise
 from ..statistics.intervals import Metric, mean
 
-LEVELS = 256  # of a pixel
-RECONSTRUCTION, DIVERGENCE = range(2)  # the terms of the bound
+LEVELS = 256  # levels of a pixel
+RECONSTRUCTION, DIVERGENCE = range(2)  # indices of the terms of the bound
 
 
 class Denoising:
-    """Squared error of the predicted noise, each number of an image alike."""
+    """Mean squared error of the predicted noise."""
 
     NOUN = "noise in images"
     name = "image generation"
@@ -42,58 +42,58 @@ class Denoising:
         self.target = target
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """The loss summed over the batch, ()."""
+        """Return the loss summed over the batch, ()."""
         return F.mse_loss(outputs, target, reduction="sum") / self.target.size
 
     def count(self, target: Tensor) -> float:
-        """The images in the batch."""
+        """Return the number of images in the batch."""
         return len(target)
 
     def keep(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """What evaluation stores: each image's loss, (N, 1), at the timestep that was drawn for it."""
+        """Return what evaluation stores: the loss of each image, (N, 1), at its sampled timestep."""
         return (outputs - target).square().flatten(1).mean(1, keepdim=True)
 
     def keep_target(self, target: Tensor) -> Tensor:
-        """What evaluation stores of the noise, which is as large as the images: nothing, (N, 0)."""
+        """Return the stored targets: nothing, (N, 0), because the noise is as large as the images."""
         return target.flatten(1)[:, :0]
 
     def losses(self, kept: Tensor, target: Tensor) -> Tensor:
-        """Each image's loss, (N,)."""
+        """Return the loss of each image, (N,)."""
         del target
         return kept[:, 0]
 
     def quick(self, kept: Tensor, target: Tensor) -> dict[str, float]:
-        """The loss."""
+        """Return the loss."""
         del target
         return {"loss": kept.double().mean().item()}
 
     def metrics(self, kept: Tensor, target: Tensor) -> dict[str, Metric]:
-        """The loss."""
+        """Return the loss."""
         del target
         return {"loss": mean(kept[:, 0].double().cpu().numpy())}
 
     def details(self, kept: Tensor, target: Tensor) -> dict[str, Any]:
-        """Nothing more."""
+        """Return nothing."""
         del kept, target
         return {}
 
     def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
-        """The loss of predicting no noise at all: its variance."""
+        """Return the loss of predicting no noise: the variance of the noise."""
         del train_target, target
         return {"name": "no noise predicted", "value": 1.0}
 
     def predictions(self, kept: Tensor) -> list[dict[str, Any]]:
-        """The loss of each image."""
+        """Return the loss of each image."""
         return [{"loss": loss} for loss in kept[:, 0].tolist()]
 
     def mistakes(self, kept: Tensor, target: Tensor) -> list[dict[str, Any]]:
-        """None: how well the noise is predicted depends on how much of it there is, and hardly on the image."""
+        """Return rows that are never wrong: the error depends on the noise level, and little on the image."""
         del target
         return [_row("image", "predicted noise", loss, wrong=False) for loss in kept[:, 0].tolist()]
 
 
 class LikelihoodBound:
-    """−ELBO in nats an image, and in bits a dimension, which compare between sizes of images."""
+    """−ELBO in nats per image, and in bits per dimension, which are comparable between image sizes."""
 
     NOUN = "images"
     name = "image generation"
@@ -107,26 +107,26 @@ class LikelihoodBound:
         self.target = target
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """The loss summed over the batch, ()."""
+        """Return the loss summed over the batch, ()."""
         del target
         return outputs.sum()
 
     def count(self, target: Tensor) -> float:
-        """The images in the batch."""
+        """Return the number of images in the batch."""
         return len(target)
 
     def losses(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """Each image's loss, (N,)."""
+        """Return the loss of each image, (N,)."""
         del target
         return outputs.sum(1)
 
     def quick(self, outputs: Tensor, target: Tensor) -> dict[str, float]:
-        """The loss, and bits a dimension."""
+        """Return the loss and bits per dimension."""
         loss = self.losses(outputs, target).double().mean().item()
         return {"loss": loss, "bits_per_dimension": loss / self._nats}
 
     def metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Metric]:
-        """The loss and its two terms in nats, and bits a dimension."""
+        """Return the loss and its two terms in nats, and bits per dimension."""
         loss = mean(self.losses(outputs, target).double().cpu().numpy())
         terms = outputs.double().cpu().numpy()
         return {
@@ -137,17 +137,17 @@ class LikelihoodBound:
         }
 
     def details(self, outputs: Tensor, target: Tensor) -> dict[str, Any]:
-        """Nothing more."""
+        """Return nothing."""
         del outputs, target
         return {}
 
     def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
-        """The loss of holding every level of every pixel for equally likely: 8 bits a dimension."""
+        """Return the loss of a uniform distribution over the levels of every pixel: 8 bits per dimension."""
         del train_target, target
         return {"name": "every level of a pixel alike", "value": self.target.size * math.log(LEVELS)}
 
     def predictions(self, outputs: Tensor) -> list[dict[str, Any]]:
-        """How unlikely each image is: nats and bits a dimension; the odd ones have most."""
+        """Return the loss of each image in nats and bits per dimension; outliers have the largest."""
         rows = zip(outputs.sum(1).tolist(), outputs.tolist())
         return [
             {"loss": loss, "bits_per_dimension": loss / self._nats, "reconstruction": terms[0], "kl": terms[1]}
@@ -155,25 +155,25 @@ class LikelihoodBound:
         ]
 
     def mistakes(self, outputs: Tensor, target: Tensor) -> list[dict[str, Any]]:
-        """How unlikely each image is."""
+        """Return the loss of each image."""
         losses = self.losses(outputs, target).tolist()
         return [_row("image", f"{loss / self._nats:.2f} bits a dimension", loss, wrong=True) for loss in losses]
 
     @property
     def _nats(self) -> float:
-        """Of an image with one bit a dimension."""
+        """Nats of an image with one bit per dimension."""
         return self.target.size * math.log(2)
 
 
 def frechet_distance(first: Tensor, second: Tensor) -> float:
-    """The Fréchet distance of two normal distributions with the means and covariances of features (n, d) and (m, d):
+    """Return the Fréchet distance of normal distributions fitted to features (n, d) and (m, d).
 
         d² = ‖μ₁ − μ₂‖² + tr(C₁ + C₂ − 2 (C₁ C₂)^½)
 
-    Of an Inception network's features it is the FID (M. Heusel et al., GANs trained by a two time-scale update rule
-    converge to a local Nash equilibrium, 2017, <https://arxiv.org/abs/1706.08500>); of another network's it is a
-    distance of its own, and compares only with others of that network. In float64. tr (C₁ C₂)^½ is taken as the sum of
-    the roots of the eigenvalues of C₁^½ C₂ C₁^½, which are real and not negative.
+    With features of an Inception network it is the FID (M. Heusel et al., GANs trained by a two time-scale update rule
+    converge to a local Nash equilibrium, 2017, <https://arxiv.org/abs/1706.08500>). With another network it is
+    comparable only between results of that network. It is computed in float64. tr (C₁ C₂)^½ is the sum of the roots of
+    the eigenvalues of C₁^½ C₂ C₁^½, which are real and not negative.
     """
     first, second = first.double(), second.double()
     c1, c2 = torch.cov(first.T).reshape(first.shape[1], -1), torch.cov(second.T).reshape(second.shape[1], -1)

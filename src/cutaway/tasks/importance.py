@@ -1,7 +1,7 @@
-"""Permutation importance (L. Breiman, 2001): how much worse a table's model gets where one column is shuffled.
+"""Permutation importance (L. Breiman, 2001): the loss in score when one column of a table is shuffled.
 
-Computed by scikit-learn. A column of a person's table can be several inputs of the model (a category has one for each
-value), which are shuffled together.
+It is computed by scikit-learn. A column of the user's table can be several inputs of the model (one per value of a
+category), which are shuffled together.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 REPEATS = 5
 MOST_COLUMNS = 500
 MOST_ROWS = 2000
-PASSES = 2_000_000  # rows that the model is asked about, at most
+PASSES = 2_000_000  # largest number of rows that the model predicts
 
 
 def importance(
@@ -27,10 +27,11 @@ def importance(
     target: Tensor,
     columns: Sequence[tuple[str, int]],
 ) -> dict[str, Any] | None:
-    """The loss of `score` (more is better) where each of `columns`, (name, how many inputs it is), is shuffled, the
-    mean, least and most of REPEATS times. `answer` gives the model's outputs for inputs (n, F).
+    """Return the loss in `score` when each of `columns`, (name, number of inputs), is shuffled.
 
-    Of many rows an even choice is taken. None where there is one column alone, too many, or no two rows.
+    The result has mean, minimum and maximum of REPEATS shuffles. In `score` larger is better. `answer` maps inputs (n,
+    F) to the model's outputs. A larger table is subsampled evenly. The result is None for a single column, too many
+    columns, or fewer than two rows.
     """
     from sklearn.inspection import permutation_importance
 
@@ -43,10 +44,12 @@ def importance(
     places = [slice(end - width, end) for end, (_, width) in zip(ends, columns)]
 
     class Asked:
-        """The model as scikit-learn asks it: for rows of numbers that say, for each column, whose cell stands there."""
+        """An adapter of the model for scikit-learn: its inputs are the row indices from which each column's cells are
+        taken.
+        """
 
         def fit(self, *_: Any) -> Asked:
-            """It has learned already."""
+            """Do nothing: the model is already trained."""
             return self
 
     def scored(_: Asked, whose: NDArray[np.int64], __: Any) -> float:
@@ -65,5 +68,5 @@ def importance(
 
 
 def _clean(value: float) -> float:
-    """Without what subtraction leaves of equal scores."""
+    """Round off floating-point residues of equal scores."""
     return round(float(value), 12) + 0.0

@@ -1,15 +1,11 @@
 """Language modelling: the next token, and masked tokens.
 
-Next token: outputs (N, T, V) are logits, the target (N, T) is the token after each, IGNORED at padding.
+Next token: outputs (N, T, V) are logits, the target (N, T) is the token after each, IGNORED at padding. loss = −(1/n) Σ
+ln p(token | those before it), in nats; perplexity = e^loss; bits = loss / ln 2
 
-loss = −(1/n) Σ ln p(token | those before it), in nats; perplexity = e^loss; bits = loss / ln 2
-
-Masked tokens: outputs (N, T, V) are logits; the target (N, T) is the token that was hidden, IGNORED
-where none was.
-
-J. Devlin et al., BERT, 2018, section 3.1, <https://arxiv.org/abs/1810.04805>
-
-loss = −(1/n) Σ ln p(token | the others), over the n tokens that were chosen, in nats
+Masked tokens: outputs (N, T, V) are logits; the target (N, T) is the masked token, IGNORED elsewhere. J. Devlin et al.,
+BERT, 2018, section 3.1, <https://arxiv.org/abs/1810.04805> loss = −(1/n) Σ ln p(token | the others), over the n chosen
+tokens, in nats
 """
 
 from __future__ import annotations
@@ -29,12 +25,12 @@ from ..statistics.intervals import Metric, ratio, share
 
 
 class TokenLoss:
-    """Outputs (N, T, V) are logits, the target (N, T) is the right token at each place, IGNORED where there is none."""
+    """Base class for outputs (N, T, V), logits, and a target (N, T), the correct token at each position or IGNORED."""
 
     label_smoothing: float
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """The loss summed over all tokens that are not IGNORED, (), in one fused call."""
+        """Return the loss summed over all tokens that are not IGNORED, (), in one fused call."""
         return F.cross_entropy(
             outputs.flatten(0, 1),  # (N·T, V)
             target.flatten(),
@@ -44,12 +40,12 @@ class TokenLoss:
         )
 
     def count(self, target: Tensor) -> float:
-        """The tokens that are not IGNORED."""
+        """Return the number of tokens that are not IGNORED."""
         return int((target != IGNORED).sum())
 
 
 class Language(TokenLoss):
-    """Cross-entropy of the next token, perplexity, bits, and how often the likeliest token is the right one."""
+    """Cross-entropy of the next token, perplexity, bits per token, and accuracy."""
 
     NOUN = "the next token"
     name = "language modelling"
@@ -64,22 +60,26 @@ class Language(TokenLoss):
         self.label_smoothing = label_smoothing
 
     def keep(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """What is kept of the outputs, (N, T, 2) float32: each token's loss in nats without smoothing, and 1 where it
-        was held for the likeliest; NaN at padding."""
+        """Return what evaluation stores, (N, T, 2) float32: loss in nats without smoothing, and 1 for correct tokens.
+
+        Padding is NaN.
+        """
         loss = F.cross_entropy(outputs.flatten(0, 1), target.flatten(), ignore_index=IGNORED, reduction="none")
         right = outputs.argmax(2) == target
         kept = torch.stack([loss.view_as(target).float(), right.float()], dim=2)  # (N, T, 2)
         return kept.masked_fill((target == IGNORED)[..., None], torch.nan)
 
     def quick(self, kept: Tensor, target: Tensor) -> dict[str, float]:
-        """Loss in nats a token, and perplexity."""
+        """Return the loss in nats per token, and the perplexity."""
         del target
         loss = kept[..., 0].double().nanmean().item()
         return {"loss": loss, "perplexity": _exp(loss)}
 
     def metrics(self, kept: Tensor, target: Tensor) -> dict[str, Metric]:
-        """Loss, perplexity, bits a token, accuracy; of characters, bits a token are bits a character. The units of
-        intervals are windows, as tokens near each other are alike."""
+        """Return loss, perplexity, bits per token (for characters: per character) and accuracy.
+
+        The units of intervals are windows, because nearby tokens are correlated.
+        """
         del target
         losses, rights, counts = _sums(kept)
         loss = ratio(losses, counts, "window")
@@ -91,19 +91,21 @@ class Language(TokenLoss):
         }
 
     def details(self, kept: Tensor, target: Tensor) -> dict[str, Any]:
-        """Nothing more."""
+        """Return nothing."""
         del kept, target
         return {}
 
     def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
-        """The loss of predicting each token by how often it occurs in training, whatever stands before it.
+        """Return the loss of the unigram frequencies of the training tokens.
 
-        Every count is raised by one, so that what training did not have is unlikely and not impossible.
+        Add-one smoothing makes tokens that do not occur in training unlikely instead of impossible.
         """
         return self.baseline_of(_real(train_target).bincount(minlength=self.target.vocab_size), target)
 
     def baseline_of(self, counts: Tensor, target: Tensor) -> dict[str, Any]:
-        """The same from how often each token is a target in training, (V,), or fewer where the last are none."""
+        """Return the same baseline from the count of each token as a target in training, (V,), or fewer if the last
+        are 0.
+        """
         smoothed = torch.ones(self.target.vocab_size, dtype=torch.float64)
         smoothed[: len(counts)] += counts
         losses = -(smoothed / smoothed.sum()).log()
@@ -111,12 +113,12 @@ class Language(TokenLoss):
         return {"name": name, "value": losses[_real(target)].mean().item()}
 
     def predictions(self, kept: Tensor) -> list[dict[str, Any]]:
-        """How well each text was predicted: nats a token, and perplexity."""
+        """Return loss in nats per token and perplexity of each text."""
         losses, _, counts = _sums(kept)
         return [{"loss": loss, "perplexity": _exp(loss)} for loss in (losses / counts).tolist()]
 
     def mistakes(self, kept: Tensor, target: Tensor) -> list[dict[str, Any]]:
-        """How well each text was predicted; confidence is the geometric mean of its tokens' probabilities."""
+        """Return the loss of each text; confidence is the geometric mean of its token probabilities."""
         del target
         losses, rights, counts = _sums(kept)
         return [
@@ -132,7 +134,7 @@ class Language(TokenLoss):
 
 
 def _sums(kept: Tensor) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Of each window the summed loss, the tokens held right and all its tokens, (N,) each."""
+    """Return the summed loss, the number of correct tokens and of all tokens of each window, (N,) each."""
     real = ~kept[..., 0].isnan()
     found = (kept[..., 0].double().nansum(1), kept[..., 1].double().nansum(1), real.sum(1).double())
     losses, rights, counts = (x.cpu().numpy() for x in found)
@@ -140,17 +142,17 @@ def _sums(kept: Tensor) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArr
 
 
 def _real(target: Tensor) -> Tensor:
-    """The tokens themselves, (n,), without padding."""
+    """Return the tokens without padding, (n,)."""
     return target[target != IGNORED]
 
 
 def _exp(x: float) -> float:
-    """eˣ; infinity where that is too large a number."""
+    """Return eˣ, or infinity where it overflows."""
     return math.exp(x) if x < 700 else math.inf
 
 
 class MaskedLanguage(Language):
-    """Cross-entropy of the tokens that were hidden, and how often the likeliest token is the right one."""
+    """Cross-entropy and accuracy of masked tokens."""
 
     NOUN = "masked tokens"
     name = "masked-language modelling"
@@ -159,6 +161,6 @@ class MaskedLanguage(Language):
         super().__init__(target, label_smoothing)
 
     def baseline_of(self, counts: Tensor, target: Tensor) -> dict[str, Any]:
-        """The loss of predicting each token by how often it occurs in training, (V,), whatever stands around it."""
+        """Return the loss of the unigram frequencies of the training tokens, (V,)."""
         found = super().baseline_of(counts, target)
         return {**found, "name": "each token as likely as it is in training, whatever stands around it"}

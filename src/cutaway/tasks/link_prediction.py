@@ -1,9 +1,9 @@
-"""Whether two nodes of a graph are linked: outputs (N, 1) are logits, targets 1 for links and 0 for absent ones.
+"""Link prediction: outputs (N, 1) are logits of a pair of nodes, targets are 1 for links and 0 for absent links.
 
-The loss is binary cross-entropy over links and absent links, as many of either. Their order is what is scored: AUC, the
+The loss is binary cross-entropy over equally many links and absent links. Metrics measure the ranking: AUC, the
 probability that a link has a higher score than an absent one; average precision; and the mean reciprocal rank of each
-link among all the absent ones. A graph has far more absent links than are drawn, so that the precision among all pairs
-is lower.
+link among all absent ones. A graph has far more absent links than are sampled, so the precision over all pairs is
+lower.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from ..statistics.intervals import Metric, mean, share
 from .classification import Classification
 
 BINS = 20
-SHOWN = 20  # absent links with the highest scores that are named
-DRAWN = 150  # nodes of a graph that is small enough to be drawn
+SHOWN = 20  # number of absent links with the highest scores in the report
+DRAWN = 150  # largest number of nodes of a graph that is drawn
 
 
 class LinkPrediction(Classification):
@@ -31,7 +31,7 @@ class LinkPrediction(Classification):
 
     NOUN = "links"
     name = "link prediction"
-    watch = "loss"  # which weights are best: small graphs keep few links for validation, whose order is soon perfect
+    watch = "loss"  # selects the best weights: small graphs have few validation links, whose ranking is soon perfect
     headline = "auc"
     monitors = ("loss", "auc", "average_precision", "mrr")
     LOSSES = ("cross_entropy",)
@@ -42,12 +42,12 @@ class LinkPrediction(Classification):
         super().__init__(target, loss)  # type: ignore[arg-type]
 
     def quick(self, outputs: Tensor, target: Tensor) -> dict[str, float]:
-        """AUC and average precision."""
+        """Return AUC and average precision."""
         score, linked = _plain(outputs, target)
         return {"auc": auc(score, linked), "average_precision": average_precision(score, linked)}
 
     def metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Metric]:
-        """AUC, average precision, mean reciprocal rank among these absent links, loss."""
+        """Return AUC, average precision, mean reciprocal rank among these absent links, and loss."""
         score, linked = _plain(outputs, target)
         ranks = reciprocal_ranks(score, linked)
         return {
@@ -58,19 +58,20 @@ class LinkPrediction(Classification):
         }
 
     def details(self, outputs: Tensor, target: Tensor) -> dict[str, Any]:
-        """Nothing more: what is drawn of links needs the graph, and is in `beside`."""
+        """Return nothing: drawings of links need the graph."""
         del outputs, target
         return {}
 
     def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
-        """The AUC of a coin."""
+        """Return the AUC of a random score."""
         del train_target, target
         return {"name": "a coin", "value": 0.5}
 
     def beside(self, outputs: Tensor, train: LinkSplit, split: LinkSplit) -> dict[str, Any]:
-        """The AUC of counting the neighbours that two nodes share, in place of the coin's (D. Liben-Nowell,
-        J. Kleinberg, 2003); how many pairs have which probability, the absent links with the highest, and a graph that
-        is small enough to be drawn."""
+        """Return the common-neighbors baseline (D. Liben-Nowell, J. Kleinberg, 2003), and data for drawings.
+
+        The drawings show histograms of probabilities, the absent links with the highest scores, and a small graph.
+        """
         assert split.target is not None
         linked = split.target.numpy() == 1
         p = outputs[:, 0].double().sigmoid().numpy()
@@ -95,21 +96,21 @@ class LinkPrediction(Classification):
 
 
 def auc(score: NDArray[np.float64], linked: NDArray[np.bool_]) -> float:
-    """The area under the ROC curve; NaN where there are links or absent ones alone."""
+    """Return the area under the ROC curve; NaN where only links or only absent links are given."""
     from sklearn.metrics import roc_auc_score  # here, because it takes a while
 
     return float(roc_auc_score(linked, score)) if linked.any() and not linked.all() else math.nan
 
 
 def average_precision(score: NDArray[np.float64], linked: NDArray[np.bool_]) -> float:
-    """The area under the precision–recall curve, by steps; NaN as for `auc`."""
+    """Return the area under the precision–recall curve, by steps; NaN as for `auc`."""
     from sklearn.metrics import average_precision_score  # here, because it takes a while
 
     return float(average_precision_score(linked, score)) if linked.any() and not linked.all() else math.nan
 
 
 def reciprocal_ranks(score: NDArray[np.float64], linked: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """1 / the rank of each link among all absent ones, (links,); of equal scores the mean of the best and the worst."""
+    """Return 1 / rank of each link among all absent ones, (links,); ties have the mean of best and worst rank."""
     absent = np.sort(score[~linked])
     above = len(absent) - np.searchsorted(absent, score[linked], side="right")
     as_high = len(absent) - np.searchsorted(absent, score[linked], side="left")
@@ -117,5 +118,5 @@ def reciprocal_ranks(score: NDArray[np.float64], linked: NDArray[np.bool_]) -> N
 
 
 def _plain(outputs: Tensor, target: Tensor) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Logits and whether there is a link, (N,) each."""
+    """Return logits and whether there is a link, (N,) each."""
     return outputs[:, 0].double().cpu().numpy(), target.cpu().numpy() == 1

@@ -1,9 +1,9 @@
-"""Average precision of boxes as COCO counts it: pycocotools decides what is found, once; every mean follows from that.
+"""Average precision of boxes by COCO's rules: pycocotools matches the boxes once, and all means follow from that.
 
 T.-Y. Lin et al., Microsoft COCO: common objects in context, 2014 <https://arxiv.org/abs/1405.0312>. In the order of
-their scores, boxes are matched to the actual ones of their class whose IoU is at least t; the precision at each of
-101 levels of recall, the best at that level or beyond, is averaged. mAP@[.5:.95] is the mean over ten thresholds t
-and over the classes that occur.
+their scores, boxes are matched to actual boxes of their class with an IoU of at least t. The precision is averaged over
+101 levels of recall, each with the best precision at that recall or higher. mAP@[.5:.95] is the mean over ten
+thresholds t and over the classes that occur.
 """
 
 from __future__ import annotations
@@ -22,24 +22,27 @@ Array = npt.NDArray[np.float64]
 
 THRESHOLDS = np.linspace(0.5, 0.95, 10)  # of IoU
 RECALLS = np.linspace(0, 1, 101)
-MOST = 100  # boxes of an image that count, the surest ones
+MOST = 100  # largest number of boxes of an image that count, those with the highest scores
 LEAST_IMAGES = 30  # below which intervals are too narrow
-FEWEST, WORK = 100, 4e8  # groups of images for intervals at least, and numbers that are added up for them at most
+FEWEST, WORK = 100, 4e8  # smallest number of groups of images for intervals, and largest number of summed elements
 
 
 @dataclass(frozen=True)
 class Found:
-    """What was found of one class, the surest first, in all images."""
+    """The matched boxes of one class in all images, highest score first."""
 
-    images: npt.NDArray[np.int64]  # (D,): the image that each box is in
-    right: npt.NDArray[np.bool_]  # (T, D): whether it matches an actual one, for each threshold of IoU
-    wrong: npt.NDArray[np.bool_]  # (T, D): whether it matches none; what lies in a crowd is neither
-    actual: npt.NDArray[np.int64]  # (n,): the actual boxes in each image, crowds left out
+    images: npt.NDArray[np.int64]  # (D,): image of each box
+    right: npt.NDArray[np.bool_]  # (T, D): whether it matches an actual box, for each IoU threshold
+    wrong: npt.NDArray[np.bool_]  # (T, D): whether it matches none; boxes within a crowd are neither right nor wrong
+    actual: npt.NDArray[np.int64]  # (n,): number of actual boxes in each image, without crowds
 
 
 def matched(predicted: list[Array], actual: list[Array], classes: int) -> list[Found]:
-    """What was found of each class. `predicted` has of each image (m, 6): x1, y1, x2, y2, class and score; `actual`
-    (m, 5): x1, y1, x2, y2 and the class, −1 − k for a crowd of class k."""
+    """Match the boxes of each class.
+
+    `predicted` has for each image (m, 6): x1, y1, x2, y2, class and score. `actual` has (m, 5): x1, y1, x2, y2 and the
+    class, −1 − k for a crowd of class k.
+    """
     from pycocotools.cocoeval import COCOeval  # here, because only detection needs it
 
     judge: Any = COCOeval(iouType="bbox")
@@ -47,7 +50,7 @@ def matched(predicted: list[Array], actual: list[Array], classes: int) -> list[F
     whole = [0.0, float("inf")]  # of areas
     found: list[list[dict[str, Any]]] = [[] for _ in range(classes)]
     counts = np.zeros((classes, len(actual)), np.int64)
-    number = 1  # of a box; 0 would stand for none
+    number = 1  # id of a box; 0 means none
     for image, (said, there) in enumerate(zip(predicted, actual)):
         for box in there:
             crowd = bool(box[4] < 0)
@@ -58,7 +61,7 @@ def matched(predicted: list[Array], actual: list[Array], classes: int) -> list[F
         for box in said:
             judge._dts[image, int(box[4])].append({**_box(box, number), "score": float(box[5])})
             number += 1
-    for image, k in sorted(judge._dts):  # where nothing was found, nothing is matched
+    for image, k in sorted(judge._dts):  # images without predicted boxes have no matches
         judge.ious[image, k] = judge.computeIoU(image, k)
         found[k].append(judge.evaluateImg(image, k, whole, MOST))
     return [_joined(of_class, counts[k]) for k, of_class in enumerate(found)]
@@ -70,7 +73,7 @@ def _box(box: Array, number: int) -> dict[str, Any]:
 
 
 def _joined(images: list[dict[str, Any]], actual: npt.NDArray[np.int64]) -> Found:
-    """The boxes of all images in the order of their scores; of equal ones the first image's first, as COCO has it."""
+    """Join the boxes of all images, sorted by score; ties are in the order of images, as in COCO."""
     if not images:
         none = np.zeros((len(THRESHOLDS), 0), bool)
         return Found(np.zeros(0, np.int64), none, none, actual)
@@ -82,11 +85,11 @@ def _joined(images: list[dict[str, Any]], actual: npt.NDArray[np.int64]) -> Foun
 
 
 def average_precision(found: Found, times: Array | None = None) -> Array:
-    """The average precision for each threshold, (T,); NaN where the class does not occur. `times` (n,) is how often
-    each image counts, as a resample has it; once unless given.
+    """Return the average precision for each threshold, (T,); NaN where the class does not occur.
 
-    An image that counts twice is two images. Their boxes of one score are passed at once, which changes no mean: recall
-    is reached by the last of those that are right, and no place within them has a better precision than that.
+    `times` (n,) is the weight of each image in a resample; 1 by default. An image of weight 2 counts as two images.
+    Their boxes of equal score are processed at once, which changes no mean: recall is reached by the last correct one,
+    and no position within them has a better precision.
     """
     times = np.ones(len(found.actual)) if times is None else times
     total = float(found.actual @ times)
@@ -106,20 +109,20 @@ def average_precision(found: Found, times: Array | None = None) -> Array:
 
 
 def table(found: list[Found], times: Array | None = None) -> Array:
-    """The average precision of each class at each threshold, (K, T)."""
+    """Return the average precision of each class at each threshold, (K, T)."""
     return np.stack([average_precision(of_class, times) for of_class in found])
 
 
 def means(precisions: Array) -> Array:
-    """mAP@[.5:.95], mAP@.5 and mAP@.75 of (K, T), over the classes that occur; NaN where none does."""
+    """Return mAP@[.5:.95], mAP@.5 and mAP@.75 of (K, T), over the classes that occur; NaN if none does."""
     there = precisions[~np.isnan(precisions).any(1)]
     return np.array([there.mean(), there[:, 0].mean(), there[:, 5].mean()]) if len(there) else np.full(3, np.nan)
 
 
 def intervals(found: list[Found], names: Sequence[str]) -> dict[str, Metric]:
-    """Return mAP@[.5:.95], mAP@.5 and mAP@.75 with their intervals, of what was found of each class, called `names`.
+    """Return mAP@[.5:.95], mAP@.5 and mAP@.75 with their intervals, for the matched boxes of the classes `names`.
 
-    The units are images; of many boxes, groups of them.
+    The units are images, or groups of images where there are many boxes.
     """
     count = len(found[0].actual)
     values = means(table(found))

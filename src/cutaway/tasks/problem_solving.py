@@ -1,8 +1,8 @@
-"""Problems solved in writing: the loss is that of the solution's tokens, the score how many problems are solved.
+"""Problem solving: the loss of the solution's tokens, and the fraction of problems that are solved.
 
-A solution is written by the model and judged by computing (`data.problems`): it is solved where every step is right and
-so is the answer. An answer can be right by wrong steps: that is counted beside it, and is what a chain of steps that
-only looks like reasoning shows.
+The model generates a solution, which is verified by computation (`data.problems`). A problem is solved if every step
+and the answer are correct. An answer can be correct after wrong steps. This is counted separately, because it shows
+chains of steps that only resemble reasoning.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from ..data.problems.problem import Verdict
 from ..statistics.intervals import Metric, mean, proportion, ratio, share
 from .language import TokenLoss
 
-# The columns of what evaluation keeps of an example; where a solution was written, there are more: the tokens that the
-# model read and wrote for it, what is true of it, and the ids.
+# Stored columns of an example. With a generated solution there are more: the tokens that the model processed for it,
+# its verdict, and its ids.
 NLL, TOKENS, RIGHT, SPENT, SOLVED, ANSWERED, STEPS, WRONG = range(8)
 WRITTEN = slice(WRONG + 1, None)
-NONE = -1  # after the end of what was written
+NONE = -1  # padding after the end of a solution
 
 
 class ProblemSolving(TokenLoss):
-    """Cross-entropy of the solution's tokens; the fraction of problems that are solved."""
+    """Cross-entropy of the solution's tokens; the fraction of solved problems."""
 
     NOUN = "the solution of a problem"
     name = "problem solving"
@@ -43,7 +43,7 @@ class ProblemSolving(TokenLoss):
     def __init__(
         self, target: Solution, label_smoothing: float = 0.0, words: Callable[[list[int]], str] | None = None
     ) -> None:
-        """`words` writes ids as text."""
+        """Create the task. `words` converts ids to text."""
         self.target, self.label_smoothing = target, label_smoothing
         self.words = words or (lambda ids: " ".join(map(str, ids)))
 
@@ -55,7 +55,7 @@ class ProblemSolving(TokenLoss):
         spent: Tensor | None = None,
         verdicts: list[Verdict] | None = None,
     ) -> Tensor:
-        """What evaluation stores of each example, (N, 3), and where its solution was `written` (N, L), (N, 8 + L)."""
+        """Return what evaluation stores of each example, (N, 3), or (N, 8 + L) with `written` solutions (N, L)."""
         if not target.numel():
             target = torch.full(outputs.shape[:2], IGNORED, device=outputs.device)  # (N, T)
         nll = F.cross_entropy(outputs.transpose(1, 2), target, ignore_index=IGNORED, reduction="none")  # (N, T)
@@ -68,16 +68,16 @@ class ProblemSolving(TokenLoss):
         return torch.cat([torch.stack([column.double() for column in kept], 1), written.double()], 1)
 
     def quick(self, kept: Tensor, target: Tensor) -> dict[str, float]:
-        """Loss in nats a token, and how many tokens are the likeliest."""
+        """Return the loss in nats per token, and the token accuracy."""
         del target
         nll, tokens, right = kept[:, :SPENT].double().sum(0).tolist()
         return {"loss": nll / max(tokens, 1), "token_accuracy": right / max(tokens, 1)}
 
     def metrics(self, kept: Tensor, target: Tensor) -> dict[str, Metric]:
-        """Where solutions were written, how many problems are solved, how many answers are right by whatever steps, and
-        the tokens that it took for a problem; loss and accuracy of the given solutions' tokens.
+        """Return the metrics of generated solutions, and loss and accuracy of the given solutions' tokens.
 
-        The units of intervals are problems.
+        For generated solutions these are the fraction of solved problems, the fraction of correct answers, and the
+        tokens per problem. The units of intervals are problems.
         """
         del target
         columns = kept[:, : WRITTEN.start].double().cpu().numpy()
@@ -92,8 +92,9 @@ class ProblemSolving(TokenLoss):
         return found
 
     def details(self, kept: Tensor, target: Tensor) -> dict[str, Any]:
-        """Where the first wrong step is, of solutions that are not right: {step: how many}, and how many right answers
-        stand after a wrong step."""
+        """Return the position of the first wrong step: {step: count}, and the number of correct answers after a wrong
+        step.
+        """
         del target
         if kept.shape[1] <= SPENT:
             return {}
@@ -102,21 +103,21 @@ class ProblemSolving(TokenLoss):
         return {"first_wrong_step": {str(k): steps[k] for k in sorted(steps)}, "right_answers_by_wrong_steps": lucky}
 
     def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
-        """How many problems are solved by always writing the solution that most problems of training have."""
+        """Return the fraction of problems that the most frequent training solution solves."""
         solutions, actual = ([tuple(row[row != IGNORED].tolist()) for row in of] for of in (train_target, target))
         commonest = Counter(solutions).most_common(1)[0][0]
         value = sum(one == commonest for one in actual) / len(actual)
         return {"name": "always the commonest solution of training", "value": value}
 
     def predictions(self, kept: Tensor) -> list[dict[str, Any]]:
-        """What was written, and whether it is right."""
+        """Return the generated solution, and whether it is correct."""
         return [
             {self.target.column: text, "solved": bool(row[SOLVED]), "first wrong step": int(row[WRONG]) or None}
             for row, text in zip(kept, self._texts(kept))
         ]
 
     def mistakes(self, kept: Tensor, target: Tensor) -> list[dict[str, Any]]:
-        """What was written; loss is for each token of the given solution, whose text is the actual."""
+        """Return the generated solution and the given one; the loss is per token of the given one."""
         texts = self._texts(kept) if kept.shape[1] > SPENT else [""] * len(kept)
         actual = [self.words(row[row != IGNORED].tolist()) for row in target]
         return [
@@ -131,5 +132,5 @@ class ProblemSolving(TokenLoss):
         ]
 
     def _texts(self, kept: Tensor) -> list[str]:
-        """What was written; batches were padded with NaN to be put together."""
+        """Return the generated texts; batches may be padded with NaN."""
         return [self.words([int(i) for i in row if i >= 0]) for row in kept[:, WRITTEN].tolist()]

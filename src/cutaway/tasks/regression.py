@@ -1,4 +1,4 @@
-"""One number: outputs (N, 1) on the standardised scale of the target, metrics in the target's own units."""
+"""Regression: outputs (N, 1) on the standardized scale of the target, metrics in the target's own units."""
 
 from __future__ import annotations
 
@@ -28,37 +28,39 @@ class Regression:
         self.loss_name = loss
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """The loss summed over the batch, (), on the standardised scale: the sum of `losses`, in one fused call."""
+        """Return the loss summed over the batch, (), on the standardized scale: the sum of `losses`, in one fused
+        call.
+        """
         total = F.mse_loss(outputs[:, 0], target, reduction="sum")
         return total if self.loss_name == "mse" else total / 2
 
     def count(self, target: Tensor) -> float:
-        """The examples in the batch."""
+        """Return the number of examples in the batch."""
         return len(target)
 
     def losses(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """Each example's loss, (N,), on the standardised scale."""
+        """Return the loss of each example, (N,), on the standardized scale."""
         return losses.LOSSES[self.loss_name](outputs, target[:, None])
 
     def values(self, outputs: Tensor) -> Tensor:
-        """The prediction in the target's units, (N,) float64."""
+        """Return the prediction in the target's units, (N,) float64."""
         return self.in_units(outputs[:, 0])
 
     def in_units(self, standardised: Tensor) -> Tensor:
-        """Values on the standardised scale, (N,), in the target's units, float64."""
+        """Convert values on the standardized scale, (N,), to the target's units, float64."""
         return standardised.double() * self.target.scale + self.target.mean
 
     def quick(self, outputs: Tensor, target: Tensor) -> dict[str, float]:
-        """Root mean squared error, in the target's units."""
+        """Return the root mean squared error, in the target's units."""
         return {"rmse": (outputs[:, 0].double() - target.double()).square().mean().sqrt().item() * self.target.scale}
 
     def metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Metric]:
-        """RMSE and MAE in the target's units, R² = 1 − Σ error²/Σ (y − ȳ)², loss."""
+        """Return RMSE and MAE in the target's units, R² = 1 − Σ error²/Σ (y − ȳ)², and loss."""
         actual = self.in_units(target).cpu().numpy()
         error = self.values(outputs).cpu().numpy() - actual
 
         def unexplained(sums: np.ndarray) -> np.ndarray:
-            """1 − R² of sums (R, 4) of 1, (y − ȳ), (y − ȳ)² and error²; NaN where y is constant."""
+            """Return 1 − R² from sums (R, 4) of 1, (y − ȳ), (y − ȳ)² and error²; NaN where y is constant."""
             total = sums[:, 2] - sums[:, 1] ** 2 / sums[:, 0]
             return sums[:, 3] / np.where(total > 1e-12 * sums[:, 2], total, np.nan)
 
@@ -74,7 +76,7 @@ class Regression:
         }
 
     def details(self, outputs: Tensor, target: Tensor) -> dict[str, Any]:
-        """Predicted and actual values; of more than 2 000 examples an even choice."""
+        """Return predicted and actual values; an even subsample of more than 2,000 examples."""
         step = max(1, -(-len(target) // 2000))
         actual = self.in_units(target)
         return {
@@ -86,16 +88,16 @@ class Regression:
         }
 
     def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
-        """The RMSE of always saying the training split's mean."""
+        """Return the RMSE of the training mean."""
         error = (target.double() - train_target.double().mean()).square().mean().sqrt().item() * self.target.scale
         return {"name": f"always the mean, {self.target.mean:.6g}", "value": error}
 
     def predictions(self, outputs: Tensor) -> list[dict[str, Any]]:
-        """The value of each example, in the target's units."""
+        """Return the value of each example, in the target's units."""
         return [{self.target.column: v} for v in self.values(outputs).tolist()]
 
     def mistakes(self, outputs: Tensor, target: Tensor) -> list[dict[str, Any]]:
-        """What each example was and what was said of it, in the target's units."""
+        """Return the actual and the predicted value of each example, in the target's units."""
         actual = self.in_units(target).tolist()
         rows = zip(self.values(outputs).tolist(), actual, self.losses(outputs, target).tolist())
         return [

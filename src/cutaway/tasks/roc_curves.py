@@ -1,7 +1,6 @@
-"""How well scores tell classes apart: ROC and precision–recall curves. Whether they are to be believed says
-`calibration.py`.
+"""Discrimination between classes: ROC and precision–recall curves. Calibration is in `calibration.py`.
 
-Curves are scikit-learn's, `roc_curve` and `precision_recall_curve`; the areas under them have `statistics.classes`.
+Curves are scikit-learn's `roc_curve` and `precision_recall_curve`; the areas under them are in `statistics.classes`.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from ..statistics.classes import auc, average_precision
 from .calibration import calibration
 from .classification import Classification
 
-MOST_ROWS = 20_000  # examples that curves are made of; of more an even choice
-MOST_CELLS = 20_000_000  # scores that are held at a time
-MOST_CLASSES = 100  # with curves of their own: those with the most examples
-DRAWN = 10  # classes whose curves are drawn
-GRID = np.linspace(0, 1, 101)  # where curves are read off
+MOST_ROWS = 20_000  # largest number of examples for curves; more are subsampled evenly
+MOST_CELLS = 20_000_000  # largest number of scores in memory
+MOST_CLASSES = 100  # largest number of classes with curves: those with the most examples
+DRAWN = 10  # number of classes whose curves are drawn
+GRID = np.linspace(0, 1, 101)  # points at which curves are evaluated
 
 Numbers = NDArray[np.float64]
 
@@ -28,10 +27,12 @@ Numbers = NDArray[np.float64]
 def scores(
     task: Classification, outputs: Tensor, target: Tensor, held_out: tuple[Tensor, Tensor] | None = None
 ) -> dict[str, Any]:
-    """The documents `discrimination` and, where there are probabilities, `calibration`; outputs (n, K) or (n, 1),
-    target (n,). Empty where a class has all examples: then nothing is to be told apart. By `held_out`, outputs and
-    target of examples neither trained on nor told of here, probabilities are calibrated."""
-    rows = _chosen(len(target), max(outputs.shape[1], 2))
+    """Return the documents `discrimination` and, where there are probabilities, `calibration`.
+
+    Outputs are (n, K) or (n, 1), target is (n,). The result is empty where all examples are of one class. `held_out`,
+    outputs and target of examples that are in neither training nor this evaluation, is used to calibrate probabilities.
+    """
+    rows = _subsample(len(target), max(outputs.shape[1], 2))
     outputs, target = outputs[rows], target[rows]
     probabilities = task.probabilities(outputs)
     raw = (probabilities if probabilities is not None else outputs.double()).cpu().numpy()
@@ -48,14 +49,14 @@ def scores(
     return found
 
 
-def _chosen(count: int, width: int) -> NDArray[np.int64]:
-    """An even choice of the examples, as many as may be."""
+def _subsample(count: int, width: int) -> NDArray[np.int64]:
+    """Return the indices of an even subsample of allowed size."""
     most = max(1, min(MOST_ROWS, MOST_CELLS // width))
     return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64))
 
 
 def _discrimination(task: Classification, raw: Numbers, was: NDArray[np.int64], likely: bool) -> dict[str, Any]:
-    """The curves of the second of two classes, or of each of several against all others."""
+    """Return the curves of the second of two classes, or of each of several against the rest."""
     names = task.target.names
     two = len(names) == 2
     classes = [1] if two else [int(k) for k in np.argsort(-np.bincount(was, minlength=len(names)), kind="stable")]
@@ -63,7 +64,7 @@ def _discrimination(task: Classification, raw: Numbers, was: NDArray[np.int64], 
     for k in classes[:MOST_CLASSES]:
         is_class = was == k
         if is_class.any() and not is_class.all():
-            # Of two classes with scores of their own, the second is chosen where its score is the larger.
+            # With one score per class, the second of two is predicted where its score is larger.
             score = raw[:, k] if likely or not two else raw[:, -1] - (raw[:, 0] if raw.shape[1] == 2 else 0)
             of_class[k] = (is_class, score)
     if not of_class:
@@ -77,7 +78,7 @@ def _discrimination(task: Classification, raw: Numbers, was: NDArray[np.int64], 
 
 
 def _curves(is_class: NDArray[np.bool_], score: Numbers, threshold: float | None, drawn: bool) -> dict[str, Any]:
-    """The areas with their intervals, the curves read off at GRID, and where the model decides."""
+    """Return the areas with their intervals, the curves at GRID, and the model's operating point."""
     from sklearn.metrics import precision_recall_curve, roc_curve
 
     of, others = int(is_class.sum()), int((~is_class).sum())
@@ -90,7 +91,7 @@ def _curves(is_class: NDArray[np.bool_], score: Numbers, threshold: float | None
         false, true, _ = roc_curve(is_class, score)
         precision, recall, _ = precision_recall_curve(is_class, score)
         found["roc"] = true[np.searchsorted(false, GRID + 1e-12, side="right") - 1].tolist()
-        # The precision at a recall: of the thresholds that reach it, the highest has the first place from the end.
+        # The precision at a recall: of the thresholds that reach it, the highest comes first from the end.
         reached = len(recall) - 1 - np.searchsorted(recall[::-1], GRID - 1e-12, side="left")
         found["precision"] = precision[reached].tolist()
     if threshold is not None:

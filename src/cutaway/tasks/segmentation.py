@@ -1,9 +1,9 @@
-"""A class for each pixel: outputs (N, K, H, W) are logits, targets (N, H, W) uint8 classes, or the value to ignore.
+"""Semantic segmentation: outputs (N, K, H, W) are logits, targets (N, H, W) uint8 classes or the value to ignore.
 
-Evaluation keeps of each image what was taken for what, pixel by pixel, and neither logits nor masks. The intersection
-over union of a class is that of all pixels of a split together, as PASCAL VOC counts it (M. Everingham et al., The
-PASCAL visual object classes challenge: a retrospective, 2015, section 3.2); pixels of an image are alike, so that
-intervals come from resampling images, not pixels.
+Evaluation stores the pixel confusion counts of each image, and neither logits nor masks. The intersection over union of
+a class is that of all pixels of a split together, as in PASCAL VOC (M. Everingham et al., The PASCAL visual object
+classes challenge: a retrospective, 2015, section 3.2). Pixels of an image are correlated, so intervals come from
+resampling images, not pixels.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from ..nn.losses import dice
 from ..statistics.classes import LEAST_OF_CLASS, few_of
 from ..statistics.intervals import Metric, fraction, jackknife, mean, share, without_interval
 
-SURE, LOSS, SAID = range(3)  # what is kept of an image: mean probability, mean loss, and from there on pixels
-SHOWN = 3  # confusions of an image that its row names
+SURE, LOSS, SAID = range(3)  # stored columns of an image: mean probability, mean loss, then pixel counts
+SHOWN = 3  # largest number of confusions of an image in its row
 
-Counts = NDArray[np.float64]  # pixels, whole numbers
+Counts = NDArray[np.float64]  # pixel counts
 
 
 class Segmentation:
@@ -43,22 +43,24 @@ class Segmentation:
         self.size = len(target.names)
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """The loss summed over the batch's labelled pixels, (). Dice is of the batch as a whole, and is weighed by its
-        labelled pixels."""
+        """Return the loss summed over the batch's labeled pixels, ().
+
+        The Dice loss is defined for the whole batch and is multiplied by its number of labeled pixels.
+        """
         if self.loss_name == "dice":
             return dice(outputs, target.long(), self.target.ignored) * self.count(target)
         return F.cross_entropy(outputs, target.long(), ignore_index=self.target.ignored, reduction="sum")
 
     def count(self, target: Tensor) -> float:
-        """The labelled pixels of the batch."""
+        """Return the number of labeled pixels in the batch."""
         return (target != self.target.ignored).sum().item()
 
     def keep(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """What evaluation stores of each image, (N, 2 + K + K²) float32: the mean probability of what was said, the
-        mean loss of labelled pixels, the pixels said to be of each class, and of labelled ones how many of each class
-        (row) were taken for each (column). Without targets (N, 0) loss and pairs are NaN.
+        """Return what evaluation stores of each image, (N, 2 + K + K²) float32.
 
-        Counts up to 2²⁴ are exact.
+        The columns are the mean probability of the prediction, the mean loss of labeled pixels, the predicted pixels of
+        each class, and the confusion counts of labeled pixels (actual rows, predicted columns). Without targets (N, 0),
+        loss and confusion counts are NaN. Counts up to 2²⁴ are exact.
         """
         classes = self.size
         logs = outputs.float().log_softmax(1)  # (N, K, H, W)
@@ -79,14 +81,15 @@ class Segmentation:
         return kept
 
     def keep_target(self, target: Tensor) -> Tensor:
-        """What evaluation stores of targets: the pixels of each class in each image, (N, K) int64; of no targets,
-        (N, 0), these."""
+        """Return the stored targets: the pixels of each class in each image, (N, K) int64; empty targets (N, 0)
+        unchanged.
+        """
         if target.ndim < 3:
             return target
         return torch.stack([torch.bincount(mask[mask != self.target.ignored], minlength=self.size) for mask in target])
 
     def quick(self, kept: Tensor, target: Tensor) -> dict[str, float]:
-        """Mean intersection over union, pixel accuracy and loss."""
+        """Return mean intersection over union, pixel accuracy and loss."""
         counts = self._counts(kept)
         return {
             "mean_iou": _mean_iou(counts.sum(0)),
@@ -95,8 +98,10 @@ class Segmentation:
         }
 
     def metrics(self, kept: Tensor, target: Tensor) -> dict[str, Metric]:
-        """Mean intersection over union of the classes that occur, pixel accuracy, and the mean of the images' losses.
-        The units of intervals are images."""
+        """Return mean intersection over union of the classes that occur, pixel accuracy, and mean loss of the images.
+
+        The units of intervals are images.
+        """
         counts = self._counts(kept)
         images = (counts.sum(2) > 0).sum(0).astype(np.float64)  # (K,), with pixels of each class
         mean_iou = jackknife(counts.reshape(len(counts), -1), self._mean_ious, fraction, "image")
@@ -112,7 +117,7 @@ class Segmentation:
         }
 
     def details(self, kept: Tensor, target: Tensor) -> dict[str, Any]:
-        """The pixels that were taken for each class, and intersection over union of each class with its interval."""
+        """Return the confusion counts of pixels, and intersection over union of each class with its interval."""
         counts = self._counts(kept)
         total, rows = counts.sum(0), []
         for k, name in enumerate(self.target.names):
@@ -126,20 +131,22 @@ class Segmentation:
         return {"masks": {"names": names, "confusion": total.astype(np.int64).tolist(), "per_class": rows}}
 
     def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
-        """The mean intersection over union of saying everywhere that it is the ground; `target` are pixels of each
-        class, (n, K)."""
+        """Return the mean intersection over union of predicting the background everywhere.
+
+        `target` has the pixels of each class, (n, K).
+        """
         pixels = target.sum(0).double()  # (K,)
         occur = pixels.sign()
-        occur[0] = 1.0  # which is said
+        occur[0] = 1.0  # the predicted class
         value = (pixels[0] / pixels.sum() / occur.sum()).item()
         return {"name": f"everywhere {self.target.names[0]!r}", "value": value}
 
     def answers(self, outputs: Tensor) -> list[Tensor]:
-        """The mask that is said of each image, (H, W) uint8."""
+        """Return the predicted mask of each image, (H, W) uint8."""
         return list(outputs.argmax(1).to(torch.uint8).cpu())
 
     def predictions(self, kept: Tensor) -> list[dict[str, Any]]:
-        """The fraction of each image that was said to be of each class, and the mean probability of what was said."""
+        """Return the predicted fraction of each class in each image, and the mean probability of the prediction."""
         rows = []
         for of_image in kept.double():
             pixels = of_image[SAID : SAID + self.size]
@@ -148,8 +155,10 @@ class Segmentation:
         return rows
 
     def mistakes(self, kept: Tensor, target: Tensor) -> list[dict[str, Any]]:
-        """Which classes an image has, how many of its pixels are wrong and which, the mean probability, the mean loss.
-        An image with any wrong pixel is not simply right."""
+        """Return classes, wrong pixels, mean probability and mean loss of each image.
+
+        An image with any wrong pixel counts as wrong.
+        """
         rows, names = [], self.target.names
         for of_image, counts in zip(kept.tolist(), self._counts(kept)):
             wrong = counts.copy()
@@ -171,17 +180,17 @@ class Segmentation:
         return rows
 
     def _mean_ious(self, sums: Counts) -> Counts:
-        """The mean intersection over union of each row of sums over images (R, K²)."""
+        """Return the mean intersection over union of each row of sums over images (R, K²)."""
         return np.array([_mean_iou(row) for row in sums.reshape(-1, self.size, self.size)])
 
     def _counts(self, kept: Tensor) -> Counts:
-        """What was taken for what in each image, (N, K, K)."""
+        """Return the confusion counts of each image, (N, K, K)."""
         pairs = kept[:, SAID + self.size :].double().cpu().numpy()
         return pairs.reshape(len(kept), self.size, self.size)
 
 
 def _iou(counts: Counts) -> Counts:
-    """Intersection over union of each class, (K,), of pixels (K, K); NaN for one that neither is nor is said."""
+    """Return intersection over union of each class, (K,), from pixels (K, K); NaN for a class that does not occur."""
     right = counts.diagonal()
     with np.errstate(invalid="ignore"):
         found: Counts = right / (counts.sum(0) + counts.sum(1) - right)
@@ -189,13 +198,13 @@ def _iou(counts: Counts) -> Counts:
 
 
 def _mean_iou(counts: Counts) -> float:
-    """The mean over the classes that occur; NaN where none does."""
+    """Return the mean over the classes that occur; NaN if none does."""
     found = _iou(counts)
     known = found[~np.isnan(found)]
     return float(known.mean()) if len(known) else float("nan")
 
 
 def _accuracy(counts: Counts) -> float:
-    """The fraction of pixels that are right; NaN where none is labelled."""
+    """Return the fraction of correct pixels; NaN if none is labeled."""
     total = counts.sum()
     return float(counts.trace() / total) if total else float("nan")

@@ -1,13 +1,13 @@
 """Sequence to sequence and captioning: outputs (N, S, V) are logits of the next token after each target token.
 
-What a model says by itself is decoded token after token (`cutaway.inference`), and held to the right answer by the
-edit distance: the fewest tokens to insert, delete or replace (V. I. Levenshtein, 1966), for each token of the right
-answer. Of phonemes that is the phoneme error rate. Where there are several right answers, the nearest counts. Sentences
-are held to the right ones as text too, by BLEU (`bleu.py`).
+The model's own answer is decoded token by token (`cutaway.inference`) and compared with the reference by the edit
+distance: the smallest number of insertions, deletions and replacements of tokens (V. I. Levenshtein, 1966), per token
+of the reference. For phonemes this is the phoneme error rate. With several references the nearest one counts. Sentences
+are also compared as text, by BLEU (`bleu.py`).
 
-Captions are compared with all captions of their image. Their metrics add the fraction of images whose caption is, word
-for word, one of the right ones. A caption's probability is the product of those of its words and its end; the words
-that a beam did not choose are not among them.
+Captions are compared with all captions of their image. Their metrics include the fraction of images whose caption
+equals a reference word for word. A caption's probability is the product of those of its words and its end; words that a
+beam did not choose are not included.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from ..statistics.intervals import Metric, proportion, ratio
 from .bleu import COUNTS, bleu_counts, bleu_metric, bleu_signature
 from .language import TokenLoss
 
-NONE = -1  # after the end of a decoded sequence
-NEVER = -2  # what an unknown token of a right answer becomes: nothing that is decoded equals it
+NONE = -1  # padding after the end of a decoded sequence
+NEVER = -2  # replaces an unknown token of a reference: no decoded token equals it
 
-# The columns of what evaluation keeps of an example; where it was decoded, there are more, and the ids are after them.
+# Stored columns of an example. If it was decoded there are more, followed by the ids.
 NLL, TOKENS, EDITS, LENGTH, LOG_P = range(5)
-BLEU = slice(LOG_P + 1, LOG_P + 1 + COUNTS)  # NaN where the right answers are no sentences
+BLEU = slice(LOG_P + 1, LOG_P + 1 + COUNTS)  # NaN where the references are not sentences
 DECODED = slice(BLEU.stop, None)
-Texts = Sequence[Sequence[str]]  # for each example all its right answers, as they were written
-Answers = Sequence[Sequence[Sequence[int]]]  # for each example all its right answers, as ids without `end`
+Texts = Sequence[Sequence[str]]  # all references of each example, as text
+Answers = Sequence[Sequence[Sequence[int]]]  # all references of each example, as ids without `end`
 
 
 class SequenceToSequence(TokenLoss):
-    """Cross-entropy of the next token; the fraction of tokens, and of whole sequences, that come out wrong."""
+    """Cross-entropy of the next token; the error rates of tokens and of whole sequences."""
 
     NOUN = "sequences"
     name = "sequence-to-sequence"
     watch = "loss"
     monitors: tuple[str, ...] = ("loss", "perplexity")
-    decodes = True  # `keep` wants what the model says by itself, beside the outputs
+    decodes = True  # `keep` also takes the model's decoded answers
     loss_name = "cross_entropy"
     LOSSES = ("cross_entropy",)
     OPTIONS = ("label_smoothing", "words")
@@ -55,7 +55,7 @@ class SequenceToSequence(TokenLoss):
     def __init__(
         self, target: Tokens, label_smoothing: float = 0.0, words: Callable[[list[int]], str] | None = None
     ) -> None:
-        """`words` writes ids of the target as text; without it they are written as numbers."""
+        """Create the task. `words` converts ids of the target to text; by default they are written as numbers."""
         self.target = target
         self.label_smoothing = label_smoothing
         self.words = words or (lambda ids: " ".join(map(str, ids)))
@@ -69,14 +69,15 @@ class SequenceToSequence(TokenLoss):
         texts: Texts | None = None,
         log_p: Tensor | None = None,
     ) -> Tensor:
-        """What evaluation stores of each example instead of its outputs: the sum of its tokens' negative log
-        probabilities and their number, (N, 2); where it was `decoded` (N, L), also how many edits the nearest right
-        answer is away, how many tokens that has, `log_p` (N,) of what was decoded, the counts of BLEU, and the decoded
-        ids, NONE after their end: (N, 5 + COUNTS + L).
+        """Return what evaluation stores of each example instead of its outputs.
 
-        `references` are the right answers of each example, where the target is not the only one, and `texts` are they
-        as they were written, where they are sentences. New examples have an empty target and no right answer: what is
-        kept of those is what was decoded.
+        These are the summed negative log probability of its tokens and their number, (N, 2). With `decoded` (N, L)
+        there are also the edit distance to the nearest reference, its length, `log_p` (N,) of the decoded answer, the
+        BLEU statistics, and the decoded ids, padded with NONE: (N, 5 + COUNTS + L).
+
+        `references` are the correct answers of each example, where the target is not the only one. `texts` are these as
+        text, where they are sentences. New examples have an empty target and no reference; only their decoded ids are
+        used.
         """
         if not target.numel():
             target = torch.full(outputs.shape[:2], IGNORED, device=outputs.device)  # (N, S)
@@ -88,21 +89,20 @@ class SequenceToSequence(TokenLoss):
             known = log_p if log_p is not None else nll.new_full((len(decoded),), math.nan)
             kept += [self._nearest(decoded, answers).to(decoded.device), known[:, None]]
             kept += [self._counts(decoded, texts), decoded]
-        exact = torch.promote_types(nll.dtype, torch.float32)  # half precision has no room for ids
+        exact = torch.promote_types(nll.dtype, torch.float32)  # half precision cannot represent ids
         return torch.cat([column.to(exact) for column in kept], 1)
 
     def quick(self, kept: Tensor, target: Tensor) -> dict[str, float]:
-        """Loss and perplexity, over all tokens."""
+        """Return loss and perplexity over all tokens."""
         del target
         loss = (kept[:, NLL].double().sum() / kept[:, TOKENS].double().sum()).item()
-        return {"loss": loss, "perplexity": math.exp(min(loss, 700.0))}  # e^700 is the largest there is
+        return {"loss": loss, "perplexity": math.exp(min(loss, 700.0))}  # larger exponents overflow
 
     def metrics(self, kept: Tensor, target: Tensor) -> dict[str, Metric]:
-        """Loss for each token; where it was decoded, edits for each token of the right answers (0 at best, above 1
-        where much is said too much), and the fraction of sequences that are not right to the last token; of sentences,
-        BLEU, 0 to 100, by sacrebleu.
+        """Return the loss per token, and the metrics of decoded answers.
 
-        The units of intervals are examples.
+        These are the edits per reference token (0 at best, above 1 where the answer is much too long), the fraction of
+        sequences with any error, and for sentences BLEU, 0 to 100, by sacrebleu. The units of intervals are examples.
         """
         del target
         columns = kept[:, : BLEU.stop].double().cpu().numpy()
@@ -116,27 +116,26 @@ class SequenceToSequence(TokenLoss):
         return found
 
     def details(self, kept: Tensor, target: Tensor) -> dict[str, Any]:
-        """How BLEU was computed, where it was."""
+        """Return the signature of BLEU, where it was computed."""
         del target
         if not _has_bleu(kept):
             return {}
         return {"signatures": {"bleu": bleu_signature(kept[:, BLEU].double().cpu().numpy(), self.target.lower)}}
 
     def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
-        """The loss of giving each token the probability that it has in training, whatever the source; each counts once
-        more than it occurs there, so that none is impossible."""
+        """Return the loss of the unigram frequencies of the training tokens, with add-one smoothing."""
         counts = train_target[train_target != IGNORED].bincount(minlength=self.target.vocab_size).double() + 1
         nll = -(counts / counts.sum()).log()[target[target != IGNORED]]
         return {"name": "each token as often as in training, whatever the source", "value": nll.mean().item()}
 
     def predictions(self, kept: Tensor) -> list[dict[str, Any]]:
-        """What was said for each example."""
+        """Return the decoded answer of each example."""
         return [{self.target.column: self.words(ids)} for ids in self._decoded(kept)]
 
     def mistakes(self, kept: Tensor, target: Tensor) -> list[dict[str, Any]]:
-        """What each example was and what was said of it; loss is for each token of the right answer."""
+        """Return the reference and the decoded answer of each example; the loss is per token of the reference."""
         lengths = kept[:, TOKENS].long().tolist()
-        tokens = target[target != IGNORED]  # of (N, S) as of token after token, in the order of the examples
+        tokens = target[target != IGNORED]  # works for (N, S) and for flat tokens in the order of the examples
         rows = kept[:, : LENGTH + 1].double().tolist()
         return [
             {
@@ -150,26 +149,30 @@ class SequenceToSequence(TokenLoss):
         ]
 
     def _own(self, target: Tensor) -> list[list[int]]:
-        """The tokens of each target (N, S), without `end`."""
+        """Return the tokens of each target (N, S), without `end`."""
         return [[t for t in row if t not in (IGNORED, self.target.end)] for row in target.tolist()]
 
     def _decoded(self, kept: Tensor) -> list[list[int]]:
-        """The decoded ids of each example; batches may have been padded with NONE or with NaN to be put together."""
+        """Return the decoded ids of each example; batches may be padded with NONE or NaN."""
         return [[int(i) for i in row if i >= 0] for row in kept[:, DECODED].tolist()]
 
     def _nearest(self, decoded: Tensor, answers: Answers) -> Tensor:
-        """The edits from each of `decoded` (N, L) to its nearest right answer, and the tokens of that one, (N, 2)."""
+        """Return the edit distance of each of `decoded` (N, L) to its nearest reference, and the reference's length,
+        (N, 2).
+        """
         said = [[i for i in row if i != NONE] for row in decoded.tolist()]
         answers = [of_one or [()] for of_one in answers]
         owner = np.repeat(np.arange(len(said)), [len(of_one) for of_one in answers])
         right = [[NEVER if i == self.target.unknown else i for i in ids] for of_one in answers for ids in of_one]
         edits = edit_distances([said[k] for k in owner], right)
         lengths = np.array([len(ids) for ids in right])
-        best = np.lexsort((edits, owner))[np.searchsorted(owner, np.arange(len(said)))]  # the first of each owner
+        best = np.lexsort((edits, owner))[
+            np.searchsorted(owner, np.arange(len(said)))
+        ]  # the nearest reference of each example
         return torch.from_numpy(np.stack([edits[best], lengths[best]], 1))
 
     def _counts(self, decoded: Tensor, texts: Texts | None) -> Tensor:
-        """The counts of BLEU of each of `decoded` (N, L), (N, COUNTS); NaN without `texts`."""
+        """Return the BLEU statistics of each of `decoded` (N, L), (N, COUNTS); NaN without `texts`."""
         if texts is None:
             return torch.full((len(decoded), COUNTS), math.nan, device=decoded.device)
         said = [self.words([i for i in row if i != NONE]) for row in decoded.tolist()]
@@ -177,14 +180,14 @@ class SequenceToSequence(TokenLoss):
 
 
 def _has_bleu(kept: Tensor) -> bool:
-    """Whether the counts of BLEU are among what is kept."""
+    """Return whether the stored columns have BLEU statistics."""
     return kept.shape[1] >= BLEU.stop and not bool(kept[:, BLEU].isnan().any())
 
 
 def edit_distances(first: Sequence[Sequence[int]], second: Sequence[Sequence[int]]) -> NDArray[np.int64]:
-    """The edit distance of each pair of sequences, (n,): insertions, deletions and replacements cost 1.
+    """Return the edit distance of each pair of sequences, (n,): insertions, deletions and replacements cost 1.
 
-    The table of R. A. Wagner and M. J. Fischer, 1974, row after row, for all pairs at once.
+    It computes the table of R. A. Wagner and M. J. Fischer, 1974, row by row, for all pairs at once.
     """
     a, lengths = _padded(first, NONE)  # (n, L)
     b, ends = _padded(second, NONE - 1)  # (n, S)
@@ -193,7 +196,7 @@ def edit_distances(first: Sequence[Sequence[int]], second: Sequence[Sequence[int
     for i in range(a.shape[1]):
         replaced = row[:, :-1] + (a[:, i, None] != b)
         new = np.minimum(row + 1, np.concatenate([row[:, :1] + 1, replaced], 1))
-        # An insertion costs 1 more than what stands to its left: the running minimum, with the slope taken out.
+        # An insertion costs 1 more than the cell on the left: a running minimum after subtracting the slope.
         new = np.minimum.accumulate(new - places, axis=1) + places
         row = np.where((i < lengths)[:, None], new, row)
     return np.take_along_axis(row, ends[:, None], 1)[:, 0]
@@ -209,24 +212,23 @@ def _padded(sequences: Sequence[Sequence[int]], filling: int) -> tuple[NDArray[n
 
 
 class Referenced(Protocol):
-    """A split that knows all right answers to an example."""
+    """Protocol of a split with all references of each example."""
 
     def __len__(self) -> int: ...
     def references(self, i: int) -> list[list[int]]:
-        """Those to example i, as ids without `end`."""
+        """Return the references of example i, as ids without `end`."""
         ...
 
 
 class Captioning(SequenceToSequence):
-    """Cross-entropy of the next word; the fraction of images with a right caption, BLEU and edits."""
+    """Cross-entropy of the next word; the fraction of images with a correct caption, BLEU and edits."""
 
     NOUN = "captions"
     name = "image captioning"
     headline = "exact_match"
 
     def metrics(self, kept: Tensor, target: Tensor) -> dict[str, Metric]:
-        """First the fraction of images whose caption is one of the right ones, where it was decoded, with Wilson's
-        interval; then those of all sequences."""
+        """Return the fraction of images with a correct caption, with Wilson's interval, and further metrics."""
         found = super().metrics(kept, target)
         if found.pop("sequence_error", None) is None:
             return found
@@ -234,7 +236,7 @@ class Captioning(SequenceToSequence):
         return {"exact_match": exact, **{k: found[k] for k in ("bleu", "token_error", "loss") if k in found}}
 
     def beside(self, kept: Tensor, train: Referenced, split: Referenced) -> dict[str, Any]:
-        """How many images the commonest caption of the training split would be right of."""
+        """Return the fraction of images for which the most frequent training caption is correct."""
         del kept
         counts = Counter(tuple(ids) for i in range(len(train)) for ids in train.references(i))
         commonest = counts.most_common(1)[0][0]
@@ -242,13 +244,12 @@ class Captioning(SequenceToSequence):
         return {"baseline": {"name": f"always “{self.words(list(commonest))}”", "value": float(right)}}
 
     def predictions(self, kept: Tensor) -> list[dict[str, Any]]:
-        """The caption of each image and its probability."""
+        """Return the caption of each image and its probability."""
         chances = kept[:, LOG_P].double().exp().tolist()
         return [{**row, "probability": p} for row, p in zip(super().predictions(kept), chances)]
 
     def mistakes(self, kept: Tensor, target: Tensor) -> list[dict[str, Any]]:
-        """What each caption was and what was said; of several right ones that which was said, where it is among them,
-        else the first."""
+        """Return the reference and the decoded caption of each image; the matching reference, or else the first."""
         chances = kept[:, LOG_P].double().exp().tolist()
         return [
             {**row, "actual": row["actual"] if row["wrong"] else row["predicted"], "confidence": p}

@@ -1,9 +1,8 @@
-"""A class for each token: outputs (N, T, K) are logits, targets (N, T) classes, IGNORED where there is no token.
+"""Token classification: outputs (N, T, K) are logits, targets (N, T) classes, IGNORED at padding.
 
-Evaluation keeps of each token the tag that was decided on, its loss and its probability, (N, T, 3), and not K logits.
-Where the tags are B- and I- (or E- and S- too), spans are counted as CoNLL's shared tasks count them (E. F. Tjong Kim
-Sang, F. De Meulder, 2003, https://aclanthology.org/W03-0419): one is right if its first token, its last and its type
-are.
+Evaluation stores the predicted tag of each token, its loss and its probability, (N, T, 3), and not K logits. With tags
+B- and I- (and E- and S-), spans are evaluated as in CoNLL's shared tasks (E. F. Tjong Kim Sang, F. De Meulder, 2003,
+https://aclanthology.org/W03-0419): a span is correct if its first token, its last token and its type are.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from .confusion import Confusion
 OUTSIDE = "O"
 NOUN = "sentence"
 SPAN_TAG = re.compile(r"[BIES]-.+")
-DECIDED, LOSS, SURE = range(3)  # what is kept of each token
-SHOWN = 3  # kinds of mistakes in a sentence that its row names
+DECIDED, LOSS, SURE = range(3)  # stored columns of each token
+SHOWN = 3  # largest number of kinds of errors of a sentence in its row
 
 Span = tuple[int, int, str]  # first token, last token, type
 
 
 class Tagging:
-    """Cross-entropy of each token; token accuracy, macro F1 and, of spans, F1."""
+    """Cross-entropy of each token; token accuracy, macro F1, and F1 of spans."""
 
     NOUN = "tags"
     name = "tagging"
@@ -49,7 +48,7 @@ class Tagging:
         self.monitors: tuple[str, ...] = ("accuracy", "balanced_accuracy", "macro_f1", *of_spans, "loss")
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """The loss summed over the batch's tokens, ()."""
+        """Return the loss summed over the batch's tokens, ()."""
         return F.cross_entropy(
             outputs.flatten(0, 1),  # (N·T, K)
             target.flatten(),
@@ -59,18 +58,18 @@ class Tagging:
         )
 
     def count(self, target: Tensor) -> float:
-        """The tokens in the batch."""
+        """Return the number of tokens in the batch."""
         return (target != IGNORED).sum().item()
 
     def losses(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """Each example's loss, (N,): the mean over its tokens, without smoothing."""
+        """Return the loss of each example, (N,): the mean over its tokens, without smoothing."""
         kept = self.keep(outputs, target)
         return kept[:, :, LOSS].nanmean(1)
 
     def keep(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """What evaluation stores, (N, T, 3) float32: the tag decided on, its loss and its probability; NaN at padding.
+        """Return what evaluation stores, (N, T, 3) float32: predicted tag, loss and probability; NaN at padding.
 
-        Without targets (N, 0) every place counts as a token, and its loss is NaN.
+        Without targets (N, 0) every position counts as a token, and its loss is NaN.
         """
         logs = outputs.float().log_softmax(2)  # (N, T, K)
         sure, decided = logs.max(2)  # (N, T)
@@ -82,7 +81,7 @@ class Tagging:
         return kept.masked_fill(~real[:, :, None], torch.nan)
 
     def quick(self, kept: Tensor, target: Tensor) -> dict[str, float]:
-        """Token accuracy, loss and, where there are spans, their F1."""
+        """Return token accuracy, loss and, where there are spans, their F1."""
         real = target != IGNORED
         metrics = {
             "accuracy": (kept[:, :, DECIDED] == target)[real].double().mean().item(),
@@ -93,9 +92,9 @@ class Tagging:
         return metrics
 
     def metrics(self, kept: Tensor, target: Tensor) -> dict[str, Metric]:
-        """Token accuracy, balanced accuracy and macro F1 over tags; of spans precision, recall and F1; loss.
+        """Return token accuracy, balanced accuracy and macro F1 over tags; precision, recall and F1 of spans; loss.
 
-        The units of intervals are sentences, as tokens of one are alike.
+        The units of intervals are sentences, because tokens of a sentence are correlated.
         """
         real = target != IGNORED
         found = self._confusion(kept, target).metrics(self.target.names)
@@ -113,17 +112,17 @@ class Tagging:
         return found
 
     def details(self, kept: Tensor, target: Tensor) -> dict[str, Any]:
-        """Confusion of tags and the metrics of each, as of classes."""
+        """Return the confusion matrix of tags and the metrics of each, as for classes."""
         return {"classes": self._confusion(kept, target).details(self.target.names)}
 
     def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
-        """The accuracy of always saying the training split's commonest tag. Both may be of any shape."""
+        """Return the accuracy of the most frequent training tag. Both targets may have any shape."""
         commonest = train_target[train_target != IGNORED].mode().values
         name = f"always {self.target.names[int(commonest)]!r}, the commonest tag"
         return {"name": name, "value": (target[target != IGNORED] == commonest).double().mean().item()}
 
     def predictions(self, kept: Tensor) -> list[dict[str, Any]]:
-        """The tags of each example, with blanks between them, and the probability of the least sure one."""
+        """Return the tags of each example, separated by blanks, and the lowest probability."""
         rows = []
         for of_example in kept:
             real = ~of_example[:, DECIDED].isnan()
@@ -133,7 +132,7 @@ class Tagging:
         return rows
 
     def mistakes(self, kept: Tensor, target: Tensor) -> list[dict[str, Any]]:
-        """How many tokens each example has, which tags are wrong, the probability of the least sure one, mean loss."""
+        """Return the number of tokens, the wrong tags, the lowest probability and the mean loss of each example."""
         rows = []
         names = self.target.names
         for of_example, actual in zip(kept, target):
@@ -156,14 +155,14 @@ class Tagging:
         return rows
 
     def _confusion(self, kept: Tensor, target: Tensor) -> Confusion:
-        """The tokens as examples, drawn with their sentences."""
+        """Return the confusion counts of tokens, clustered by sentence."""
         real = target != IGNORED
         decided = kept[:, :, DECIDED][real].long()
         sentence = real.nonzero()[:, 0].cpu().numpy()
         return Confusion(target[real].cpu().numpy(), decided.cpu().numpy(), len(self.target.names), sentence, NOUN)
 
     def _span_counts(self, kept: Tensor, target: Tensor) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-        """Of each example the spans that are right, said and there, (N, 3)."""
+        """Return the number of correct, predicted and actual spans of each example, (N, 3)."""
         names = self.target.names
         rows = []
         for of_example, actual in zip(kept.cpu(), target.cpu()):
@@ -175,14 +174,17 @@ class Tagging:
 
 
 def spans_in(names: tuple[str, ...]) -> bool:
-    """Whether these tags mark spans: all are O or begin with B-, I-, E- or S-, and some with B- or I-."""
+    """Return whether tags mark spans: all are O or begin with B-, I-, E- or S-, and some with B- or I-."""
     marks = [name for name in names if name != OUTSIDE]
     return all(SPAN_TAG.fullmatch(name) for name in marks) and any(name[0] in "BI" for name in marks)
 
 
 def spans(tags: list[str]) -> list[Span]:
-    """The spans of a sentence. One begins at B- and S-, and where the type changes or the one before has ended: an I-
-    that follows nothing of its type begins one too."""
+    """Return the spans of a sentence.
+
+    A span begins at B- and S-, and where the type changes or the previous span has ended. An I- without a preceding tag
+    of its type begins a span too.
+    """
     found: list[Span] = []
     begin, before, kind = 0, OUTSIDE, ""
     for i, tag in enumerate([*tags, OUTSIDE]):
@@ -198,7 +200,9 @@ def spans(tags: list[str]) -> list[Span]:
 
 
 def _f1(counts: np.ndarray[tuple[int], np.dtype[np.int64]]) -> tuple[float, float, float]:
-    """Precision, recall and F1 of counts right, said and there; 0 where there is nothing, as CoNLL's script has it."""
+    """Return precision, recall and F1 from counts of correct, predicted and actual spans; 0 for 0/0, as in CoNLL's
+    script.
+    """
     right, said, there = (float(n) for n in counts)
     return (
         right / said if said else 0.0,

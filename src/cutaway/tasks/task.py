@@ -49,7 +49,7 @@ from .tagging import Tagging
 from .transcription import SpeechRecognition, Spelling
 from .word_vectors import WordVectors
 
-# Metrics of which more is better; of all others, losses and errors, less is.
+# Metrics for which larger is better; for all others (losses and errors) smaller is.
 HIGHER_IS_BETTER = frozenset(
     (
         *("accuracy", "balanced_accuracy", "top5_accuracy", "macro_f1", "span_f1", "span_precision", "span_recall"),
@@ -86,7 +86,7 @@ KINDS: dict[type[Target], Any] = {
 }
 
 
-# What an objective (`training/objectives/`) makes of any data that has it, whatever the model learns otherwise.
+# Targets that an objective (`training/objectives/`) uses in place of the model's usual targets.
 LEARNED_BY: dict[str, tuple[type[Target], ...]] = {
     "simclr": (Views,),
     "mae": (Patches,),
@@ -96,65 +96,80 @@ LEARNED_BY: dict[str, tuple[type[Target], ...]] = {
 
 
 class Task(Protocol):
-    """The contract of all tasks. Outputs are what the model's forward gives, (N, outputs).
+    """Protocol of all tasks. Outputs are the results of the model's forward, (N, outputs).
 
-    A task's class says what is learned (`NOUN`), which `LOSSES` it can have, the first unless another is asked for, and
-    which `OPTIONS` it takes beside its target, of those of `task_for`.
+    A task's class has a `NOUN` for its target, the `LOSSES` that it supports, the default first, and the `OPTIONS` of
+    `task_for` that it takes in addition to its target.
 
-    A task of sequences has a method `keep(outputs, target)` too: what evaluation keeps of a batch's outputs, which may
-    be very many. Its metrics, details, predictions and mistakes are then given what was kept, (n, …), padded with NaN,
-    and `quick` gives the loss as well. Where targets are large too, `keep_target(target)` is what is kept of them. One
-    whose metric of record is another than `watch` names it as its `headline`. One that says of an example more than
-    one row, or less, has `rows(kept, split, preprocessing)`, what `predict` writes in place of `predictions`; and one
-    whose answer can be drawn over an image has `answers(outputs)`, the answer for each, for the preprocessing to draw.
-    One whose answers are not simply the model's outputs for a batch has `asked(model, x, target)`, which gives them.
+    A task of sequences also has `keep(outputs, target)`, which returns what evaluation stores in place of large
+    outputs. Its metrics, details, predictions and mistakes then receive the stored values, (n, …), padded with NaN, and
+    `quick` returns the loss as well. `keep_target(target)` does the same for large targets. A `headline` names
+    the metric of record where it differs from `watch`. A task with more or fewer than one row per example has
+    `rows(kept, split, preprocessing)`, which `predict` writes in place of `predictions`. A task whose predictions can
+    be drawn over an image has `answers(outputs)`, one for each image, for the preprocessing to draw. A task whose
+    predictions are not simply the model's outputs for a batch has `asked(model, x, target)`, which returns them.
     """
 
     name: str
-    watch: str  # the validation metric that decides which weights are best, unless another is asked for
-    monitors: tuple[str, ...]  # the metrics that can decide, of `quick` or of `metrics`
+    watch: str  # the default validation metric for selecting the best weights
+    monitors: tuple[str, ...]  # the metrics that can select them, from `quick` or `metrics`
     loss_name: str
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """The loss summed over the batch: divide by `count` for the mean."""
+        """Return the loss summed over the batch, (); divide by `count` for the mean."""
         ...
 
     def count(self, target: Tensor) -> float:
-        """What the summed loss is to be divided by: examples, or their weights' sum."""
+        """Return the denominator of the summed loss: the number of examples, or the sum of their weights."""
         ...
 
     def quick(self, outputs: Tensor, target: Tensor) -> dict[str, float]:
-        """The metrics to watch while training."""
+        """Return the metrics to monitor during training."""
         ...
 
     def metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Metric]:
-        """The metrics of record, each with its 95 % interval."""
+        """Return the metrics of record, each with its 95 % interval."""
         ...
 
     def details(self, outputs: Tensor, target: Tensor) -> dict[str, Any]:
-        """What the report draws: confusion and per-class metrics, or predicted and actual values."""
+        """Return the report's data: confusion and per-class metrics, or predicted and actual values."""
         ...
 
     def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
-        """The score of the simplest guess: {"name", "value"}, on the scale of `watch`."""
+        """Return the score of a trivial baseline: {"name", "value"}, on the scale of `watch`."""
         ...
 
     def predictions(self, outputs: Tensor) -> list[dict[str, Any]]:
-        """One row an example, in words and units: what `predict` writes."""
+        """Return one row per example, with names and units, for `predict` to write."""
         ...
 
     def mistakes(self, outputs: Tensor, target: Tensor) -> list[dict[str, Any]]:
-        """One row an example: actual and predicted in words, confidence, loss and whether it is wrong."""
+        """Return one row per example: actual and predicted as text, confidence, loss and whether it is wrong."""
         ...
 
 
 def learned_of(targets: tuple[type[Target], ...], objective: str) -> tuple[type[Target], ...]:
-    """What is learned of the data: what the model learns (`targets`), unless the objective asks for something else."""
+    """Return the target types of the objective: its own, or else those of the model.
+
+    Args:
+        targets: Target types of the model.
+        objective: Name of the training objective.
+
+    Returns:
+        The target types.
+    """
     return LEARNED_BY.get(objective, targets)
 
 
 def headline_of(task: Task) -> str:
-    """The metric that a result is told by."""
+    """Return the name of the task's metric of record.
+
+    Args:
+        task: The task.
+
+    Returns:
+        The metric's name.
+    """
     return str(getattr(task, "headline", task.watch))
 
 
@@ -165,9 +180,20 @@ def task_for(
     class_weights: Tensor | None = None,
     words: Callable[[list[int]], str] | None = None,
 ) -> Task:
-    """The task that the target of `spec` asks for. `words` writes tokens out, where the target is a sequence of them.
+    """Create the task for the target of a data specification.
 
-    Raises SettingError for a loss, smoothing or class weights that it cannot have.
+    Args:
+        spec: Specification of the data.
+        loss: Name of the loss. Default: the first that the task supports.
+        label_smoothing: Smoothing of the target distribution.
+        class_weights: Weights of the classes, shape (K,).
+        words: Converts token ids to text, for sequences of tokens.
+
+    Returns:
+        The task.
+
+    Raises:
+        SettingError: If the task does not support the loss, smoothing or class weights.
     """
     target = spec.target
     captions = isinstance(target, Tokens) and isinstance(spec, ImageSpec)

@@ -1,13 +1,13 @@
-"""Speech recognition, in two ways: by connectionist temporal classification, and spelled token after token.
+"""Speech recognition, by connectionist temporal classification or by spelling with a decoder.
 
-Of the first, outputs (N, T', K) are logits of the blank and the characters at each frame, and targets (N, S) the
-characters of the transcripts, IGNORED after their end; the loss is −log p(transcript | recording) (`nn/ctc.py`), for
-each character of the transcripts. Of the second, outputs (N, S, K) are logits of the token after each place of the
-right transcript so far, targets the characters and the end; the loss is the cross-entropy of the next token.
+For CTC, outputs (N, T', K) are logits of the blank and the characters at each frame, and targets (N, S) are the
+characters of the transcripts, padded with IGNORED. The loss is −log p(transcript | recording) (`nn/ctc.py`), per
+character of the transcripts. For spelling, outputs (N, S, K) are logits of the token after each position of the correct
+transcript, and targets are the characters and the end. The loss is the cross-entropy of the next token.
 
-What is read out of the outputs (`inference/ctc.py`), or decoded (`inference/sequence_decoding.py`), is held to the
-transcripts by jiwer: the word error rate counts words that are substituted, deleted and inserted, for each word of the
-transcripts, and the character error rate the same of characters. Both may be above 1, where much is said too much.
+Texts from the outputs (`inference/ctc.py`), or decoded (`inference/sequence_decoding.py`), are compared with the
+transcripts by jiwer. The word error rate is the number of substituted, deleted and inserted words per word of the
+transcripts. The character error rate is the same for characters. Both may exceed 1 with many insertions.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from ..data.dataset_base import IGNORED
 from ..nn.ctc import ctc_loss
 from ..statistics.intervals import Metric, mean, proportion, ratio
 
-# The columns of what evaluation keeps of an example; the ids that were read are after them, negative after their end.
+# Stored columns of an example, followed by the predicted ids, padded with negative values.
 NLL, LOG_P, READ = 0, 1, slice(2, None)
-ABSENT = "∅"  # what stands against a word that was inserted or deleted
-CONFUSIONS = 20  # of words, in the report
+ABSENT = "∅"  # counterpart of an inserted or deleted word
+CONFUSIONS = 20  # largest number of word confusions in the report
 
 
 class SpeechRecognition:
-    """Connectionist temporal classification; the errors of words and of characters."""
+    """Connectionist temporal classification; word and character error rates."""
 
     NOUN = "transcripts"
     name = "speech recognition"
     watch = "word_error"
     monitors: tuple[str, ...] = ("word_error", "character_error", "loss")
-    transcribes = True  # `keep` wants what is read out of the outputs, or decoded, beside them
+    transcribes = True  # `keep` also takes the predicted texts
     loss_name = "ctc"
     LOSSES = ("ctc",)
     OPTIONS: tuple[str, ...] = ()
@@ -49,21 +49,24 @@ class SpeechRecognition:
         self.target = target
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """−log p of all transcripts of the batch, ()."""
+        """Return −log p of all transcripts of the batch, ()."""
         return self.losses(outputs, target).sum()
 
     def count(self, target: Tensor) -> float:
-        """The characters of the batch's transcripts; where they are spelled, their ends too."""
+        """Return the number of characters of the batch's transcripts; for spelling, including their ends."""
         return int((target != IGNORED).sum())
 
     def losses(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """−log p of each transcript, (N,), in at least 32 bits."""
+        """Return −log p of each transcript, (N,), in at least 32 bits."""
         log_probs = _precise(outputs).log_softmax(2)
         return ctc_loss(log_probs, target.clamp(min=1), (target != IGNORED).sum(1))
 
     def keep(self, outputs: Tensor, target: Tensor, read: Tensor) -> Tensor:
-        """What evaluation stores of each example, (N, 2 + L): −log p of its transcript, log p of the text that was
-        read, and that text's ids, `read` (N, L), negative after their end. New examples have an empty target."""
+        """Return what evaluation stores of each example, (N, 2 + L).
+
+        The columns are −log p of its transcript, log p of the predicted text, and the ids of that text, `read` (N, L),
+        padded with negative values. New examples have an empty target.
+        """
         outputs = _precise(outputs)
         unknown = torch.full_like(outputs[:, 0, 0], torch.nan)
         nll = self.losses(outputs, target) if target.numel() else unknown
@@ -71,14 +74,17 @@ class SpeechRecognition:
         return torch.cat([nll[:, None], log_p[:, None], read.to(outputs.dtype)], 1)
 
     def quick(self, kept: Tensor, target: Tensor) -> dict[str, float]:
-        """Word error rate, character error rate and loss for each character, over all."""
+        """Return word error rate, character error rate and loss per character, over all examples."""
         words, characters = self._errors(kept, target)
         loss = (kept[:, NLL].double().sum() / self.count(target)).item()
         return {"word_error": _rate(words), "character_error": _rate(characters), "loss": loss}
 
     def metrics(self, kept: Tensor, target: Tensor) -> dict[str, Metric]:
-        """Word error rate, character error rate, the fraction of transcripts with any mistake, and the loss for each
-        transcript. The units of intervals are recordings."""
+        """Return word error rate, character error rate, the fraction of wrong transcripts, and the loss per
+        transcript.
+
+        The units of intervals are recordings.
+        """
         words, characters = self._errors(kept, target)
         return {
             "word_error": ratio(words[:, 0], words[:, 1], "recording"),
@@ -88,7 +94,7 @@ class SpeechRecognition:
         }
 
     def details(self, kept: Tensor, target: Tensor) -> dict[str, Any]:
-        """Which words were taken for which, most often first."""
+        """Return the confusions of words, most frequent first."""
         counts: Counter[tuple[str, str]] = Counter()
         for actual, said in zip(self._transcripts(target), self._read(kept)):
             counts.update((a, b) for a, b in aligned(actual.split(), said.split()) if a != b)
@@ -96,7 +102,7 @@ class SpeechRecognition:
         return {"words": {"mistakes": counts.total(), "confusions": shown}}
 
     def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
-        """The word error rate of always saying the commonest training transcript, or nothing where that is better."""
+        """Return the word error rate of the most frequent training transcript, or of an empty one if that is better."""
         commonest = Counter(self._transcripts(train_target)).most_common(1)[0][0]
         actual = self._transcripts(target)
         value = _rate(word_errors(actual, [commonest] * len(actual)))
@@ -105,14 +111,14 @@ class SpeechRecognition:
         return {"name": f"always {commonest!r}, the commonest transcript", "value": value}
 
     def predictions(self, kept: Tensor) -> list[dict[str, Any]]:
-        """The text of each example, and its probability: that of all paths that read it."""
+        """Return the text of each example and its probability, summed over all its paths."""
         return [
             {self.target.column: text, "probability": p}
             for text, p in zip(self._read(kept), kept[:, LOG_P].exp().tolist())
         ]
 
     def mistakes(self, kept: Tensor, target: Tensor) -> list[dict[str, Any]]:
-        """Each transcript and what was read instead, the probability of that, and the loss for each character."""
+        """Return each transcript, the predicted text with its probability, and the loss per character."""
         lengths = (target != IGNORED).sum(1).clamp(min=1)
         rows = zip(self._transcripts(target), self._read(kept), kept[:, LOG_P].exp().tolist(), kept[:, NLL] / lengths)
         return [
@@ -121,7 +127,7 @@ class SpeechRecognition:
         ]
 
     def _errors(self, kept: Tensor, target: Tensor) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Of each example the wrong words and all that are right, and the same of characters, each (n, 2)."""
+        """Return the wrong words and all reference words of each example, and the same for characters, (n, 2) each."""
         actual, said = self._transcripts(target), self._read(kept)
         return word_errors(actual, said), character_errors(actual, said)
 
@@ -132,12 +138,12 @@ class SpeechRecognition:
         return [self._text(row) for row in kept[:, READ].tolist()]
 
     def _text(self, ids: Sequence[float]) -> str:
-        """The characters of these ids, one blank between words; what is negative, or NaN, is padding."""
+        """Convert ids to text with single blanks between words; negative ids and NaN are padding."""
         return " ".join("".join(self.target.alphabet[int(i) - 1] for i in ids if i > 0).split())
 
 
 class Spelling(SpeechRecognition):
-    """Cross-entropy of the next token; the errors of words and of characters."""
+    """Cross-entropy of the next token; word and character error rates."""
 
     target: Spelled
     loss_name = "cross_entropy"
@@ -149,15 +155,15 @@ class Spelling(SpeechRecognition):
         self.label_smoothing = label_smoothing
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """The loss summed over all tokens that are not IGNORED, ()."""
+        """Return the loss summed over all tokens that are not IGNORED, ()."""
         return self._of_each(outputs, target, self.label_smoothing).sum()
 
     def losses(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """−log p of each transcript and its end, (N,), in at least 32 bits."""
+        """Return −log p of each transcript and its end, (N,), in at least 32 bits."""
         return self._of_each(outputs, target).sum(1)
 
     def keep(self, outputs: Tensor, target: Tensor, read: Tensor, log_p: Tensor | None = None) -> Tensor:
-        """As of connectionist temporal classification; `log_p` (N,) is that of what was decoded, its end among it."""
+        """Return what evaluation stores, as for CTC; `log_p` (N,) is that of the decoded text including its end."""
         unknown = _precise(torch.full_like(outputs[:, 0, 0], torch.nan))
         nll = self.losses(outputs, target) if target.numel() else unknown
         known = unknown if log_p is None else log_p.to(nll.dtype)
@@ -165,28 +171,28 @@ class Spelling(SpeechRecognition):
 
     @staticmethod
     def _of_each(outputs: Tensor, target: Tensor, smoothing: float = 0.0) -> Tensor:
-        """The loss of each token, (N, S)."""
+        """Return the loss of each token, (N, S)."""
         return F.cross_entropy(
             _precise(outputs).transpose(1, 2), target, ignore_index=IGNORED, reduction="none", label_smoothing=smoothing
         )  # of (N, K, S)
 
 
 def word_errors(actual: Sequence[str], said: Sequence[str]) -> NDArray[np.int64]:
-    """Of each pair of texts the words that are wrong, and those of the right text, (n, 2), by jiwer."""
+    """Return the wrong words and the reference words of each pair of texts, (n, 2), by jiwer."""
     import jiwer
 
     return _counted(jiwer.process_words(list(actual), list(said))) if actual else np.zeros((0, 2), np.int64)
 
 
 def character_errors(actual: Sequence[str], said: Sequence[str]) -> NDArray[np.int64]:
-    """Of each pair of texts the characters that are wrong, and those of the right text, (n, 2), by jiwer."""
+    """Return the wrong characters and the reference characters of each pair of texts, (n, 2), by jiwer."""
     import jiwer
 
     return _counted(jiwer.process_characters(list(actual), list(said))) if actual else np.zeros((0, 2), np.int64)
 
 
 def aligned(actual: Sequence[str], said: Sequence[str]) -> list[tuple[str, str]]:
-    """The words of the right text beside those that were said, by jiwer's alignment; ABSENT where there is none."""
+    """Return the aligned words of reference and prediction, by jiwer; ABSENT in place of a missing word."""
     import jiwer
 
     pairs: list[tuple[str, str]] = []
@@ -199,7 +205,7 @@ def aligned(actual: Sequence[str], said: Sequence[str]) -> list[tuple[str, str]]
 
 
 def _counted(found: Any) -> NDArray[np.int64]:
-    """What jiwer found of all pairs, one by one: errors, and the length of the right text."""
+    """Return the errors and the reference length of each pair, from jiwer's result."""
     rows = []
     for chunks, right in zip(found.alignments, found.references):
         sizes = [max(c.ref_end_idx - c.ref_start_idx, c.hyp_end_idx - c.hyp_start_idx) for c in chunks]
@@ -208,10 +214,10 @@ def _counted(found: Any) -> NDArray[np.int64]:
 
 
 def _rate(errors: NDArray[np.int64]) -> float:
-    """Errors for each word, or character, of the right texts."""
+    """Return the errors per reference word or character."""
     return float(errors[:, 0].sum() / errors[:, 1].sum())
 
 
 def _precise(outputs: Tensor) -> Tensor:
-    """Half precision holds too few digits to add up log probabilities in."""
+    """Convert outputs to at least 32 bits, because half precision has too few digits to sum log probabilities."""
     return outputs.to(torch.promote_types(outputs.dtype, torch.float32))

@@ -1,12 +1,12 @@
-"""Words predicted from the words around them, or the other way round: what word vectors are learned by.
+"""Word vectors: words are predicted from the words around them, or the other way round.
 
-Outputs (N, L) are, for each word, the sum of the logarithms that learning makes as large as it can, and the target
-(N, L) counts the words of its context, so that 0 stands for a word that nothing is learned from:
+Outputs (N, L) are, for each word, the sum of log probabilities that training maximizes. The target (N, L) is the number
+of context words, so 0 marks a word without a training signal:
 
     loss = −(1/n) Σ_t outputs_t,  over the n words t that have a context, in nats
 
-The gradient is that of the sum, not of the mean, so that a rate is that of each single step of word2vec. The loss says
-how training goes; what the vectors are worth is told by `word_similarity` and `analogies`.
+The gradient is that of the sum, not of the mean, so that a learning rate is that of a single word2vec step. The loss
+shows the progress of training; the quality of the vectors is measured by `word_similarity` and `analogies`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ..statistics.intervals import Metric, proportion, ratio
 
 
 class WordVectors:
-    """The loss a word, over the whole of its context."""
+    """The loss per word, over its whole context."""
 
     NOUN = "word vectors"
     name = "word vectors"
@@ -44,48 +44,52 @@ class WordVectors:
         self.target = target
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """Summed over the batch, (). Words without context have the output 0."""
+        """Return the loss summed over the batch, (). Words without context have the output 0."""
         del target
         return -outputs.sum()
 
     def count(self, target: Tensor) -> float:
-        """The words that have a context."""
+        """Return the number of words with a context."""
         return (target > 0).sum().item()
 
     def keep(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """What is kept of the outputs, (N, 1, 2): of each stretch the loss and the words that have a context."""
+        """Return what evaluation stores, (N, 1, 2): loss and number of words with a context per passage."""
         counts = (target > 0).sum(1)
         return torch.stack([-outputs.sum(1), counts.to(outputs.dtype)], 1)[:, None].float()
 
     def quick(self, kept: Tensor, target: Tensor) -> dict[str, float]:
-        """Loss in nats a word."""
+        """Return the loss in nats per word."""
         del target
         losses, counts = _columns(kept)
         return {"loss": (losses.sum() / counts.sum()).item()}
 
     def metrics(self, kept: Tensor, target: Tensor) -> dict[str, Metric]:
-        """Loss in nats a word; the units of its interval are stretches, as words near each other share contexts."""
+        """Return the loss in nats per word; the units of its interval are passages, because nearby words share
+        contexts.
+        """
         del target
         losses, counts = (column.numpy() for column in _columns(kept))
         return {"loss": ratio(losses, counts, "stretch")}
 
     def details(self, kept: Tensor, target: Tensor) -> dict[str, Any]:
-        """Nothing more."""
+        """Return nothing."""
         del kept, target
         return {}
 
     def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
-        """None: a loss over noise that the model draws has no simplest guess that the targets tell."""
+        """Return nothing: a loss over noise that the model samples has no trivial baseline that depends on targets
+        only.
+        """
         del train_target, target
         return {}
 
     def predictions(self, kept: Tensor) -> list[dict[str, Any]]:
-        """How well the words of each stretch go with those around them: nats a word; None where none has a context."""
+        """Return the loss of each passage in nats per word; None where no word has a context."""
         losses, counts = _columns(kept)
         return [{"loss": loss / n if n else None} for loss, n in zip(losses.tolist(), counts.tolist())]
 
     def mistakes(self, kept: Tensor, target: Tensor) -> list[dict[str, Any]]:
-        """The stretches whose words go with those around them, as nats a word."""
+        """Return one row per passage, with its loss in nats per word."""
         del target
         losses, counts = _columns(kept)
         return [
@@ -101,51 +105,51 @@ class WordVectors:
 
 
 def _columns(kept: Tensor) -> tuple[Tensor, Tensor]:
-    """Of each stretch the loss and the words that have a context, (n,) float64 each."""
+    """Return the loss and the number of words with a context of each passage, (n,) float64 each."""
     return kept[:, 0, 0].double().cpu(), kept[:, 0, 1].double().cpu()
 
 
 class Vectors(Protocol):
-    """A vector for each word."""
+    """Protocol of word vectors."""
 
     @property
     def words(self) -> Sequence[str]:
-        """The commonest first."""
+        """The words, the most frequent first."""
         ...
 
     @property
     def matrix(self) -> NDArray[np.float32]:
-        """(n, d)."""
+        """The vectors, (n, d)."""
         ...
 
 
 @dataclass(frozen=True)
 class Similarity:
-    """How well cosines go with what people said of pairs of words."""
+    """The agreement of cosines with human similarity ratings of word pairs."""
 
-    spearman: Metric  # the correlation of ranks
-    covered: int  # pairs of which both words are known
+    spearman: Metric  # rank correlation
+    covered: int  # pairs with two known words
     total: int
 
 
 @dataclass(frozen=True)
 class Analogies:
-    """How many questions "a is to b as c is to …" were answered by the right word."""
+    """The accuracy on questions "a is to b as c is to …"."""
 
-    accuracy: Metric  # of those that could be asked
-    sections: dict[str, Metric]  # by the file's sections, those that could be asked at all
-    covered: int  # questions of which all four words are known
+    accuracy: Metric  # of the covered questions
+    sections: dict[str, Metric]  # by section of the file, where any question is covered
+    covered: int  # questions with four known words
     total: int
 
 
 def word_similarity(vectors: Vectors, path: str | Path) -> Similarity:
-    """The rank correlation (C. Spearman, 1904) of the cosines with the figures of a file such as WordSim-353: two
-    words and a figure a line, between tabs or blanks; `#` begins a comment. A word that is not known as it is written
-    is looked for in lower case.
+    """Return the rank correlation (C. Spearman, 1904) of cosines with the ratings of a file such as WordSim-353.
 
-    Raises DataError, with the lines, where the file holds something else, or fewer than two pairs are known.
+    A line has two words and a rating, separated by tabs or blanks; `#` begins a comment. An unknown word is searched
+    in lower case. Raises DataError, with the lines, if the file has another format, or if fewer than two pairs are
+    known.
     """
-    find, unit = _by_word(vectors), _unit(vectors.matrix)
+    find, unit = _row_lookup(vectors), _unit(vectors.matrix)
     pairs: list[tuple[int, int, float]] = []
     problems: list[Problem] = []
     total = 0
@@ -174,13 +178,12 @@ def word_similarity(vectors: Vectors, path: str | Path) -> Similarity:
 
 
 def analogies(vectors: Vectors, path: str | Path, commonest: int = 30_000) -> Analogies:
-    """The fraction of right answers in a file such as questions-words.txt: four words a line, `: name` begins a
-    section.
+    """Return the accuracy on a file such as questions-words.txt: four words per line, `: name` begins a section.
 
-    The answer is the word most like b − a + c among the `commonest`, without these three; questions with other words
-    are not asked. Raises DataError, with the lines, where the file holds something else.
+    The prediction is the word most similar to b − a + c among the `commonest` words, except these three. Questions with
+    other words are skipped. Raises DataError, with the lines, if the file has another format.
     """
-    find, unit = _by_word(vectors, commonest), _unit(vectors.matrix[:commonest])
+    find, unit = _row_lookup(vectors, commonest), _unit(vectors.matrix[:commonest])
     asked: dict[str, list[list[int]]] = {}
     problems: list[Problem] = []
     section, total = "", 0
@@ -206,7 +209,7 @@ def analogies(vectors: Vectors, path: str | Path, commonest: int = 30_000) -> An
 
 
 def _right(unit: NDArray[np.float32], questions: NDArray[np.int64]) -> int:
-    """How many of the questions (n, 4) the vectors (V, d) answer."""
+    """Return the number of questions (n, 4) that the vectors (V, d) answer correctly."""
     right = 0
     for a, b, c, d in (part.T for part in np.array_split(questions, -(-len(questions) // 256))):
         scores = unit @ (unit[b] - unit[a] + unit[c]).T  # (V, n)
@@ -216,20 +219,20 @@ def _right(unit: NDArray[np.float32], questions: NDArray[np.int64]) -> int:
     return right
 
 
-def _by_word(vectors: Vectors, commonest: int | None = None) -> Callable[[str], int | None]:
-    """The row of a word as it is written, or in lower case."""
+def _row_lookup(vectors: Vectors, commonest: int | None = None) -> Callable[[str], int | None]:
+    """Return a function that looks up the row of a word, as written or in lower case."""
     places = {word: i for i, word in enumerate(vectors.words[:commonest])}
     return lambda word: places.get(word, places.get(word.lower()))
 
 
 def _unit(matrix: NDArray[np.float32]) -> NDArray[np.float32]:
-    """At length 1; a vector of zeros stays one."""
+    """Normalize vectors to length 1; a zero vector stays zero."""
     lengths = np.sqrt(np.einsum("nd,nd->n", matrix, matrix))[:, None]
     return np.divide(matrix, np.where(lengths > 0, lengths, 1), dtype=np.float32)
 
 
 def _lines(path: str | Path) -> Iterator[tuple[int, str]]:
-    """The lines that hold something, and their numbers. Raises DataError where the file cannot be read as text."""
+    """Yield the nonempty lines and their numbers. Raises DataError if the file cannot be read as text."""
     try:
         text = read_bytes(path).decode("utf-8")
     except (OSError, ValueError) as error:
@@ -240,14 +243,14 @@ def _lines(path: str | Path) -> Iterator[tuple[int, str]]:
 
 
 def _spearman(x: NDArray[Any], y: NDArray[Any]) -> float:
-    """Pearson's correlation of the ranks; NaN where one side is constant."""
+    """Return Pearson's correlation of the ranks; NaN where one side is constant."""
     first, second = (_ranks(values) - (len(values) + 1) / 2 for values in (x, y))
     spread = float(np.sqrt((first**2).sum() * (second**2).sum()))
     return float((first * second).sum()) / spread if spread else float("nan")
 
 
 def _ranks(values: NDArray[Any]) -> NDArray[np.float64]:
-    """From 1 on; equal values share the mean of their ranks."""
+    """Return the ranks from 1 on; ties share their mean rank."""
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = counts.cumsum()
     ranks: NDArray[np.float64] = ((2 * last - counts + 1) / 2)[place]

@@ -1,11 +1,11 @@
-"""Which parts of an input made the output what it is: one function, `attribute`, and a check beside every answer.
+"""Attribution of an output to the parts of an input: one function, `attribute`, with a check of every result.
 
     result = attribute(model, x)                        # integrated gradients of the predicted class
     result.values                                       # (N, H, W), (N, F), (N, T), …: a number for each part
-    result.passed, result.says                          # whether the map can be believed, and why
+    result.passed, result.says                          # whether the checks passed, and why
 
-One file for each idea: `target` is which number of the output is explained, `entry` what it is a function of,
-`gradients`, `shap`, `occlusion`, `gradcam` and `rollout` the methods, `checks` what is held against each map.
+`target` selects the output that is explained, `differentiable_input` the input with respect to which it is explained.
+`gradient_methods`, `shap`, `occlusion`, `gradcam` and `rollout` are the methods, and `checks` has the sanity check.
 """
 
 from .methods import METHODS, attribute

@@ -1,7 +1,8 @@
-"""How long a method will take, told from the sums in one forward pass and not from a clock: the same every time.
+"""Runtime estimates of attribution methods, from the operations of one forward pass instead of a clock, so
+reproducible.
 
-A model that is small or quick gets every check; of a large one fewer points of an integral are taken, a larger window
-slides, and its weights are not made random.
+A small or fast model gets every check. For a large one, integrals use fewer points, occlusion uses a larger window, and
+the weights are not randomized.
 """
 
 from __future__ import annotations
@@ -19,27 +20,27 @@ from .request import undisturbed
 from .shap import FOR_EACH, SETS
 from .target import kind_of
 
-RATE = 5e10  # operations in a second, of two cores
-CALL = 2e-5  # seconds for a module, however small
-SPARSE = 20  # as many for a layer of a graph, whose sums are sparse
-TOGETHER = 16  # examples in one pass, among which the calls are shared
-BACKWARD = 2.5  # a pass with its gradient, in forward passes
-POINTS, LEAST = 40, 4  # of an integral, with those that are taken twice; fewer than 4 are none
-SECONDS = 0.8  # for each map, and again for its check
+RATE = 5e10  # operations per second of two cores
+CALL = 2e-5  # seconds per call of a module
+SPARSE = 20  # number of calls for which a graph layer counts, because its sums are sparse
+TOGETHER = 16  # examples in one pass, which share its calls
+BACKWARD = 2.5  # cost of a pass with gradient, in forward passes
+POINTS, LEAST = 40, 4  # points of an integral, including repeated ones, and their minimum
+SECONDS = 0.8  # for each map, and the same for its check
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How a method is asked."""
+    """Settings with which a method runs."""
 
-    steps: int | None  # None: as many as it takes
+    steps: int | None  # None: until convergence
     window: int | None
     randomise: bool
-    brief: bool  # whether something was left out
+    brief: bool  # whether the computation is reduced
 
 
 def seconds(model: nn.Module, inputs: tuple[Tensor, ...]) -> float:
-    """What one example costs in a forward pass, about."""
+    """Estimate the time of a forward pass for one example."""
     one = inputs if kind_of(inputs) == "graph" else tuple(x[:1] for x in inputs)
     counter = FlopCounterMode(display=False)
     with undisturbed(model, 0), torch.no_grad(), counter:
@@ -54,8 +55,11 @@ def seconds(model: nn.Module, inputs: tuple[Tensor, ...]) -> float:
 
 
 def plan(method: str, inputs: tuple[Tensor, ...], one: float, near: Tensor | None = None) -> Plan | None:
-    """How the method can be asked of one example that costs `one` second a pass; None where it would take too long.
-    Of a graph, `near` are the nodes within reach."""
+    """Return the settings of a method for an example that costs `one` seconds per pass; None if it would take too
+    long.
+
+    For a graph, `near` are the nodes within reach.
+    """
     kind, first = kind_of(inputs), inputs[0]
     sizes = {"text": first.shape[-1], "seq2seq": 2 * first.shape[-1], "graph": len(first if near is None else near)}
     size = sizes.get(kind, math.prod(first.shape[1:]))
@@ -78,7 +82,7 @@ def plan(method: str, inputs: tuple[Tensor, ...], one: float, near: Tensor | Non
     elif method == "edges":
         passes = min(int(torch.isin(inputs[1], near).all(0).sum()), PARTS)
     if method != "kernel_shap" and passes * one > SECONDS:
-        across = int(math.sqrt(SECONDS / one) / 2)  # windows side by side, which overlap by half
+        across = int(math.sqrt(SECONDS / one) / 2)  # number of windows along a side, which overlap by half
         if kind != "image" or method != "occlusion" or across < 3:
             return None
         window, passes = -(-min(first.shape[-2:]) // across), (2 * across - 1) ** 2

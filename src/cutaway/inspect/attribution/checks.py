@@ -1,13 +1,13 @@
-"""The sanity check of maps: does the map change when the model forgets what it has learned?
+"""The sanity check of attribution maps: a map must change when the weights of the model are randomized.
 
-J. Adebayo et al., Sanity checks for saliency maps, 2018, section 3.1: cascading randomisation. From the output down,
-layer by layer, weights are made random, each layer staying so; after each the map is drawn again and compared with the
-first by the rank correlation of its sizes. What is still the same map when nothing that was learned is left says
-something of the input, not of the model. Everything is done to a copy.
+J. Adebayo et al., Sanity checks for saliency maps, 2018, section 3.1: cascading randomization. From the output down,
+the weights are randomized layer by layer. After each stage the map is computed again and compared with the first one by
+the rank correlation of absolute values. A map that stays the same with random weights shows the input, not the model.
+All changes are made to a copy.
 
-Matrices are drawn anew from a normal distribution about 0 with their own size; vectors (biases, gains) are shuffled.
-The mean over several random networks is taken, more for a small map, which is alike by chance. Tokens, nodes and
-edges of which neither map says anything are left out: they cannot be reached, whatever the weights are.
+Matrices are replaced by samples of a normal distribution with mean 0 and the same scale; vectors (biases, gains) are
+shuffled. The result is the mean over several random networks, more of them for a small map, which is similar by chance.
+Tokens, nodes and edges that are 0 in both maps are excluded, because they are unreachable for any weights.
 """
 
 from __future__ import annotations
@@ -23,17 +23,19 @@ from torch import Tensor, nn
 from .differentiable_input import Entry
 from .result import Randomisation
 
-STAGES = 6  # at which the map is drawn again; more layers than that are made random several at once
+STAGES = 6  # after which the map is computed again; more layers are randomized in groups
 LEAST_DRAWS, MOST_DRAWS = 3, 12
-SPREAD = 0.15  # of the mean correlation that chance alone gives, at most
-EXAMPLES = 4  # that are compared, at most
+SPREAD = 0.15  # largest standard deviation of the mean correlation by chance
+EXAMPLES = 4  # largest number of examples that are compared
 
-Again = Callable[[Entry], tuple[Tensor, Tensor | None]]  # the method: from an entry to its map
+Again = Callable[[Entry], tuple[Tensor, Tensor | None]]  # the method: maps an entry to its map
 
 
 def randomised(entry: Entry, values: Tensor, beside: Tensor | None, again: Again, seed: int) -> Randomisation | None:
-    """The rank correlations of the map with itself as weights become random; None where there is nothing to compare:
-    a map of one number, one that is 0 everywhere, a model without weights."""
+    """Return the rank correlations of the map with itself as weights are randomized.
+
+    The result is None for a map of one number, a map of zeros, or a model without weights.
+    """
     entry = entry.part(EXAMPLES)
     first = _compared(entry, values, beside)  # (N, n)
     layers = layers_from_the_top(entry)
@@ -58,7 +60,7 @@ def randomised(entry: Entry, values: Tensor, beside: Tensor | None, again: Again
 
 
 def layers_from_the_top(entry: Entry) -> list[str]:
-    """The modules with weights of their own, the last that ran first; those that did not run as modules come last."""
+    """Return the modules with own weights in reverse order of execution; modules that did not run come last."""
     order: dict[str, None] = {}
 
     def watch(name: str) -> Any:
@@ -76,7 +78,7 @@ def layers_from_the_top(entry: Entry) -> list[str]:
 
 
 def _stages(layers: list[str]) -> list[list[str]]:
-    """The top layer by itself, then all others in about equal groups."""
+    """Return the top layer alone, then all others in groups of about equal size."""
     rest = layers[1:]
     groups = min(STAGES - 1, len(rest))
     return [layers[:1], *(rest[k * len(rest) // groups : (k + 1) * len(rest) // groups] for k in range(groups))]
@@ -84,7 +86,7 @@ def _stages(layers: list[str]) -> list[list[str]]:
 
 @torch.no_grad()
 def randomise(module: nn.Module, generator: torch.Generator, done: set[nn.Parameter]) -> None:
-    """Make a module's own weights random in place, those of `done` excepted."""
+    """Randomize a module's own weights in place, except those in `done`."""
     for parameter in module.parameters(recurse=False):
         if parameter in done:
             continue
@@ -99,7 +101,7 @@ def randomise(module: nn.Module, generator: torch.Generator, done: set[nn.Parame
 
 
 def _compared(entry: Entry, values: Tensor, beside: Tensor | None) -> Tensor:
-    """The sizes that are ranked, (N, n): of a graph those of nodes or edges."""
+    """Return the absolute values that are ranked, (N, n): for a graph those of nodes or edges."""
     if entry.kind == "graph":
         return (values.abs() if values.ndim == 1 else values.abs().sum(1))[None]
     sizes = values[: len(entry.z)].flatten(1).abs()
@@ -107,7 +109,7 @@ def _compared(entry: Entry, values: Tensor, beside: Tensor | None) -> Tensor:
 
 
 def _alike(entry: Entry, first: Tensor, now: Tensor) -> float:
-    """The mean rank correlation of the examples whose first map is not of one value."""
+    """Return the mean rank correlation over the examples whose first map is not constant."""
     found = []
     for a, b in zip(first, now):
         said = (a != 0) | (b != 0) if entry.calls or entry.kind == "graph" else torch.ones_like(a, dtype=torch.bool)
@@ -117,8 +119,10 @@ def _alike(entry: Entry, first: Tensor, now: Tensor) -> float:
 
 
 def rank_correlation(a: Tensor, b: Tensor) -> Tensor:
-    """Spearman's rank correlation of each row, (N, n) and (N, n) to (N,): equal values share a mean rank. 0 where all
-    values of a row are equal."""
+    """Return Spearman's rank correlation of each row, (N, n) and (N, n) to (N,).
+
+    Ties share their mean rank. The correlation is 0 where a row is constant.
+    """
     ranks = [torch.stack([_ranks(row) for row in x.double()]) for x in (a, b)]
     x, y = (r - r.mean(1, keepdim=True) for r in ranks)
     lengths = torch.linalg.vector_norm(x, dim=1) * torch.linalg.vector_norm(y, dim=1)

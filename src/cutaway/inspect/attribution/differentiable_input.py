@@ -1,7 +1,7 @@
-"""What the output is taken as a function of: the numbers of an input, or, of tokens, their embeddings.
+"""The differentiable input of an attribution: the numbers of an input or, for tokens, their embeddings.
 
-A token is a choice and has no gradient; what it is looked up as has (`embeddings.py`). All look-ups are one tensor
-(N, places, d), one after the other. A model that pads its tokens has more places than tokens: they are in the middle.
+Tokens are discrete and have no gradient, but their embeddings do (`embeddings.py`). All lookups are concatenated to one
+tensor (N, positions, d). A model that pads its tokens has more positions than tokens; these are in the middle.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Baseline = Tensor | float | None
 
 @dataclass(frozen=True)
 class Call:
-    """One look-up: what it gave, and whose places those are."""
+    """One embedding lookup: its positions among all, and the side that they belong to."""
 
-    start: int  # of its places among all
+    start: int  # of its positions among all
     length: int
-    side: int  # 0: the tokens; 1: of pairs, the target so far
+    side: int  # 0: the tokens; 1: for pairs, the target so far
 
 
 @dataclass(frozen=True)
@@ -37,19 +37,19 @@ class Entry:
     inputs: tuple[Tensor, ...]
     kind: str
     target: Target
-    z: Tensor  # (N, …) as the first input; of tokens (N, places, d); of a graph (1, V, F)
-    baseline: Tensor  # as z: what stands for nothing
-    about: str  # what the baseline is, in words
+    z: Tensor  # (N, …) as the first input; for tokens (N, positions, d); for a graph (1, V, F)
+    baseline: Tensor  # as z: the neutral input
+    about: str  # description of the baseline
     calls: tuple[Call, ...] = ()
-    given: Baseline = None  # the baseline as it was asked for
+    given: Baseline = None  # the baseline as given by the user
 
     @property
     def rows(self) -> Tensor:
-        """The numbers of the examples, (N,): of a graph there is one."""
+        """The indices of the examples, (N,); a graph has one."""
         return torch.arange(len(self.z), device=self.z.device)
 
     def score(self, z: Tensor, rows: Tensor) -> Tensor:
-        """F(z): the number that is explained, (n,), for z (n, …) in place of what enters of the examples `rows`."""
+        """Return F(z), the explained number, (n,), for z (n, …) in place of the input of the examples `rows`."""
         if self.kind == "graph":
             given = [outputs_of(self.model, (x, *self.inputs[1:])) for x in z]
             return torch.cat([self.target.of(y, rows[:1]) for y in given])
@@ -61,10 +61,10 @@ class Entry:
             return self.target.of(outputs_of(self.model, (self.inputs[0][rows], *rest)), rows)
 
     def laid(self, values: Tensor, how: str) -> tuple[Tensor, Tensor | None]:
-        """A number for each element of z as one for each part of the input: pixel, column, token.
+        """Reduce values for each element of z to values for each part of the input: pixel, column, token.
 
-        `how`: "sum" over the channels of a pixel or the numbers of an embedding; "largest", the one of greatest size
-        with its sign; "norm", the root of the sum of squares; "first", where all of them are the same.
+        `how` is "sum" over the channels of a pixel or the features of an embedding; "largest" for the largest absolute
+        value with its sign; "norm" for the Euclidean norm; or "first" where all values are equal.
         """
         if self.kind == "graph":
             return values[0], None
@@ -83,7 +83,7 @@ class Entry:
         return _reduced(torch.cat(found, 2), 2, "sum" if how == "largest" else how)  # (N, T)
 
     def part(self, count: int) -> Entry:
-        """The first examples alone."""
+        """Return the entry of the first examples."""
         if self.kind == "graph" or count >= len(self.z):
             return self
         target = self.target.part(count)
@@ -92,16 +92,17 @@ class Entry:
         return dataclasses.replace(self, inputs=inputs, target=target, z=z, baseline=baseline)
 
     def of(self, model: nn.Module) -> Entry:
-        """The same question to another model of the same shape; tokens are looked up in its own embedding."""
+        """Return the same entry for another model of the same shape; tokens use its own embedding."""
         return _entry(model, self.inputs, self.kind, self.target, self.given if self.calls else self.baseline)
 
 
 def entry_of(model: nn.Module, inputs: tuple[Tensor, ...], asked: Asked = None, baseline: Baseline = None) -> Entry:
-    """What is explained of the model at these inputs.
+    """Create the entry of a model at these inputs.
 
-    `baseline` is zero unless given: a number or a tensor like the first input. Of tokens it is the mean embedding of
-    the vocabulary, or that of one token: on a way from zeros a normalization would see one direction all along.
-    Raises SettingError for a target or baseline that cannot be, ModelError for a model without an input embedding.
+    The default of `baseline` is zero; it is a number or a tensor like the first input. For tokens the default is the
+    mean embedding of the vocabulary, or it is the index of one token: on a path from zeros, a normalization would see a
+    single direction. Raises SettingError for an invalid target or baseline, ModelError for a model without an input
+    embedding.
     """
     with torch.no_grad():
         outputs = outputs_of(model, inputs)
@@ -136,14 +137,14 @@ def _embedded(model: nn.Module, inputs: tuple[Tensor, ...], kind: str, target: T
     else:
         start, about = _of_token(model, inputs, baseline), f"the embedding of token {baseline}"
     own = torch.zeros_like(z[..., :1], dtype=torch.bool)
-    for call in calls:  # padding is the same in the baseline, so that it can have done nothing
+    for call in calls:  # padding is the same in the baseline, so that it has no attribution
         mask = inputs[1] if call.side == 0 and len(inputs) > 1 else None
         own[:, call.start : call.start + call.length] = _padding(inputs[2 * call.side], mask, call.length)[..., None]
     return Entry(model, inputs, kind, target, z, torch.where(own, z, start), about, calls, baseline)
 
 
 def _of_token(model: nn.Module, inputs: tuple[Tensor, ...], token: Baseline) -> Tensor:
-    """z where all tokens are this one."""
+    """Return z with all tokens replaced by this one."""
     sizes = [module.num_embeddings for module in embeddings(model)]
     if not isinstance(token, int) or not 0 <= token < min(sizes):
         raise SettingError(f"baseline={token!r} cannot be: of tokens it is the number of one, below {min(sizes)}.")
@@ -152,14 +153,14 @@ def _of_token(model: nn.Module, inputs: tuple[Tensor, ...], token: Baseline) -> 
 
 
 def _padding(tokens: Tensor, mask: Tensor | None, places: int) -> Tensor:
-    """(N, places), True where no real token stands."""
+    """Return a mask (N, positions), True at padding."""
     known = mask is not None and mask.dtype == torch.bool
     real = mask if mask is not None and known else torch.ones_like(tokens, dtype=torch.bool)
     return ~_middle(real[..., None], places)[..., 0]
 
 
 def _middle(x: Tensor, length: int) -> Tensor:
-    """The `length` places in the middle of x (N, L, d); zeros around it where it has fewer."""
+    """Return the `length` middle positions of x (N, L, d), padded with zeros if it has fewer."""
     if x.shape[1] >= length:
         return x.narrow(1, (x.shape[1] - length) // 2, length)
     before = (length - x.shape[1]) // 2

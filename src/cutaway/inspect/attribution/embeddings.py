@@ -1,7 +1,7 @@
-"""Where tokens enter a model, and how something else can enter in their stead.
+"""Input embeddings of a model, and their replacement by other vectors.
 
-Rule: the input embeddings of a model are its `nn.Embedding` modules whose own name ends in "embedding" (positions and
-segments have other names). Every time one is called in a forward pass, what it gives can be kept, or replaced.
+The input embeddings of a model are its `nn.Embedding` modules with a name that ends in "embedding" (positions and
+segments have other names). The output of each call in a forward pass can be recorded or replaced.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .target import kind_of
 
 
 def embeddings(model: nn.Module) -> list[nn.Embedding]:
-    """The modules that tokens are looked up in. Raises ModelError where there is none."""
+    """Return the input embeddings. Raises ModelError if there are none."""
     found = [m for name, m in model.named_modules() if isinstance(m, nn.Embedding) and name.endswith("embedding")]
     if not found:
         raise ModelError(
@@ -41,7 +41,7 @@ def _hooked(model: nn.Module, hook: Any) -> Iterator[None]:
 
 @contextmanager
 def replaced(model: nn.Module, parts: tuple[Tensor, ...]) -> Iterator[None]:
-    """Within it the first look-up gives the first part, the second the second, and so on."""
+    """Replace the outputs of the lookups, in order, by the given parts within the context."""
     left = iter(parts)
     with _hooked(model, lambda module, args, output: next(left)):
         yield
@@ -53,21 +53,21 @@ class LookUp:
 
     module: nn.Embedding
     output: Tensor  # (N, L, d)
-    side: int  # 1: the target so far of a pair; 0: all else
+    side: int  # 1: the target so far of a pair; 0: all others
 
     @property
     def mean(self) -> Tensor:
-        """The mean embedding of the vocabulary, for each place: (N, L, d)."""
+        """The mean embedding of the vocabulary at each position, (N, L, d)."""
         return self.module.weight.detach().mean(0).expand_as(self.output)
 
 
 def looked_up(model: nn.Module, inputs: tuple[Tensor, ...]) -> list[LookUp]:
-    """What each call of an embedding gives in one forward pass, in order."""
+    """Return the output of each embedding call in one forward pass, in order."""
     found: list[LookUp] = []
     pairs = kind_of(inputs) == "seq2seq"
 
     def keep(module: nn.Embedding, args: Any, output: Tensor) -> None:
-        # Of a pair the source is read first, also where both sides share one embedding.
+        # The source of a pair comes first, also where both sides share one embedding.
         found.append(LookUp(module, output.detach().clone(), int(pairs and bool(found))))
 
     with _hooked(model, keep), torch.no_grad():

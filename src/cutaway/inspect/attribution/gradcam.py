@@ -1,12 +1,12 @@
-"""Grad-CAM: where the maps of a convolution that raise the output are active.
+"""Grad-CAM: a map of the activations of a convolution that increase the output.
 
 R. R. Selvaraju et al., Grad-CAM: Visual explanations from deep networks via gradient-based localization, 2016.
 <https://arxiv.org/abs/1610.02391>
 
     α_k = 1/Z Σ_ij ∂F/∂A^k_ij,    L = ReLU(Σ_k α_k A^k)                                           (equations 1 and 2)
 
-L has the size of the layer's maps and is enlarged to that of the input. The layer is the last one with a map of more
-than one place, unless another is named.
+L has the size of the layer's maps and is resized to that of the input. The default layer is the last one with a map of
+more than one position.
 """
 
 from __future__ import annotations
@@ -21,13 +21,17 @@ from ...core.errors import ModelError, UnknownName
 from .differentiable_input import Entry
 from .request import Ask, Found
 
-KINDS = {"image": (4,), "video": (4, 5), "series": (3,)}  # axes of a map, (N, C, …); of a video of frames, or over time
+KINDS = {
+    "image": (4,),
+    "video": (4, 5),
+    "series": (3,),
+}  # axes of a map, (N, C, …); for a video of frames, or over time
 
 
 def grad_cam(entry: Entry, ask: Ask) -> Found:
-    """Maps (N, H, W), (N, T, H, W) of video, (N, T, F) of series, the same for all its variables; 0 or above.
+    """Compute maps ≥ 0: (N, H, W), (N, T, H, W) for video, (N, T, F) for series, equal for all variables.
 
-    Raises ModelError where the model has no maps, UnknownName for a layer that is not there.
+    Raises ModelError if the model has no maps, UnknownName for an unknown layer.
     """
     from captum.attr import LayerGradCam
 
@@ -36,7 +40,7 @@ def grad_cam(entry: Entry, ask: Ask) -> Found:
     if layer is None or not name:
         raise UnknownName("layer", name, [n for n, _ in entry.model.named_modules() if n])
     _reject_flat(entry, name)
-    # captum keeps gradients of the layer, which an input that is a leaf makes sure there are
+    # captum needs gradients at the layer, which a leaf as input ensures
     z = entry.z.detach().clone().requires_grad_()
     found = LayerGradCam(entry.score, layer).attribute(
         z, additional_forward_args=entry.rows, relu_attributions=True, attr_dim_summation=True
@@ -59,7 +63,7 @@ def _enlarged(small: Tensor, entry: Entry) -> Tensor:
 
 
 def maps(entry: Entry) -> dict[str, tuple[int, ...]]:
-    """The modules whose outputs are maps of more than one place, with their shapes, in the order in which they ran."""
+    """Return the shapes of the modules whose outputs are maps of more than one position, in the order of execution."""
     axes = KINDS.get(entry.kind, ())
     found: dict[str, tuple[int, ...]] = {}
 
@@ -82,7 +86,7 @@ def maps(entry: Entry) -> dict[str, tuple[int, ...]]:
 
 
 def last_map(entry: Entry) -> str:
-    """The layer that is taken unless one is named. Raises ModelError where no convolution gives a map."""
+    """Return the default layer. Raises ModelError if no convolution gives a map."""
     modules = dict(entry.model.named_modules())
     kinds = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
     if entry.kind in KINDS and any(isinstance(m, kinds) and not _cuts(m) for m in modules.values()):
@@ -96,13 +100,13 @@ def last_map(entry: Entry) -> str:
 
 
 def _cuts(conv: nn.Module) -> bool:
-    """Whether it cuts an image into patches, as the first layer of a ViT does."""
+    """Return whether a convolution splits an image into patches, like the first layer of a ViT."""
     size, stride = conv.kernel_size, conv.stride
     return bool(size == stride and max(size) > 1)  # type: ignore[arg-type]  # tuples, of a convolution
 
 
 def _convolves(modules: dict[str, nn.Module], name: str) -> bool:
-    """Whether the map is that of a convolution, or of what stands after one: not that of a recurrence or attention."""
+    """Return whether a map comes from a convolution or a layer after one, and not from a recurrence or attention."""
     module = modules[name]
     return not isinstance(module, nn.RNNBase | nn.LayerNorm | nn.Linear | nn.AdaptiveAvgPool2d | nn.AdaptiveAvgPool3d)
 

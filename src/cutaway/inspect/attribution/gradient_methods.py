@@ -7,9 +7,9 @@
     integrated gradients    (x − b) ∫₀¹ ∂F/∂x (b + t (x − b)) dt     M. Sundararajan, A. Taly, Q. Yan, 2017, equation 1,
                                                                      <https://arxiv.org/abs/1703.01365>
 
-The last adds up to F(x) − F(b) (its proposition 1) but for the error of the sum that stands for the integral: Gauss and
-Legendre's points are doubled until that error is small. Of an image's pixel the gradient is that of the channel where
-it is largest, of a token the length of the gradient of its embedding, which has no sign.
+Integrated gradients sum to F(x) − F(b) (proposition 1), up to the error of the numerical integral. The number of
+Gauss–Legendre points is doubled until that error is small. The gradient of a pixel is that of the channel with the
+largest absolute value. The gradient of a token is the norm of the gradient of its embedding, which has no sign.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from .differentiable_input import Entry
 from .request import Ask, Found, at_once, doubled, size_of
 
 FIRST, MOST = 32, 256  # points of the integral
-ENOUGH = 0.01  # relative gap from which on no more points are taken
+ENOUGH = 0.01  # relative gap at which the doubling stops
 TOLERANCE = 0.05
 
 
 def gradient(entry: Entry, ask: Ask) -> Found:
-    """∂F/∂x, with its sign: for the tokens of a text, its length."""
+    """Compute ∂F/∂x with its sign; for the tokens of a text, its norm."""
     from captum.attr import Saliency
 
     found = Saliency(entry.score).attribute(_leaf(entry), abs=False, additional_forward_args=entry.rows).detach()
@@ -34,7 +34,7 @@ def gradient(entry: Entry, ask: Ask) -> Found:
 
 
 def input_x_gradient(entry: Entry, ask: Ask) -> Found:
-    """x ∂F/∂x, summed over channels and over the numbers of an embedding."""
+    """Compute x ∂F/∂x, summed over channels and over the features of an embedding."""
     from captum.attr import InputXGradient
 
     found = InputXGradient(entry.score).attribute(_leaf(entry), additional_forward_args=entry.rows).detach()
@@ -42,7 +42,7 @@ def input_x_gradient(entry: Entry, ask: Ask) -> Found:
 
 
 def integrated_gradients(entry: Entry, ask: Ask) -> Found:
-    """The mean gradient on the way from the baseline, times the way."""
+    """Compute the mean gradient on the path from the baseline, times the difference to the baseline."""
     from captum.attr import IntegratedGradients
 
     method = IntegratedGradients(entry.score)
@@ -65,7 +65,7 @@ def integrated_gradients(entry: Entry, ask: Ask) -> Found:
 
 
 def _leaf(entry: Entry) -> torch.Tensor:
-    """What is differentiated."""
+    """Return the input as a leaf for differentiation."""
     return entry.z.detach().clone().requires_grad_()
 
 

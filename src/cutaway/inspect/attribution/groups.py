@@ -1,4 +1,4 @@
-"""What is covered, or left out, at once: pixels by patches, steps by stretches, tokens and columns one by one."""
+"""Groups of input elements that are masked together: image patches, intervals of steps, tokens and columns."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .differentiable_input import Entry
 
 
 def groups(entry: Entry, most: int) -> Tensor:
-    """A number for the group of each element of z, (1, …), from 0 to at most `most` − 1.
+    """Return the group index of each element of z, (1, …), from 0 to at most `most` − 1.
 
-    All channels of a pixel, and all numbers of a token, are in one group. Of a graph each node within reach of the
-    place that is asked is a group, the nearest ones where there are many; the others are the last one, together.
+    All channels of a pixel, and all features of a token, are in one group. In a graph, each node within reach of the
+    explained position is a group, the nearest ones if there are many; all others form the last group.
     """
     shape = entry.z.shape[1:]
     if entry.kind == "graph":
@@ -32,9 +32,9 @@ def groups(entry: Entry, most: int) -> Tensor:
 
 
 def _blocks(shape: torch.Size, axes: tuple[int, ...], most: int) -> Tensor:
-    """Blocks of about equal sides along `axes`, and whole along the others."""
+    """Return blocks of about equal sides along `axes`, which span the other axes."""
     sides = {axis: shape[axis] for axis in axes}
-    while math.prod(sides.values()) > most:  # fewer parts of the axis that has most
+    while math.prod(sides.values()) > most:  # reduce the longest axis
         longest = max(sides, key=lambda axis: sides[axis])
         sides[longest] -= 1
     index = torch.zeros(shape, dtype=torch.int64)
@@ -45,7 +45,7 @@ def _blocks(shape: torch.Size, axes: tuple[int, ...], most: int) -> Tensor:
 
 
 def _tokens(entry: Entry, most: int) -> Tensor:
-    """The group of each place, (places,): that of its token; of padding around them the nearest's."""
+    """Return the group of each position, (positions,): that of its token, or of the nearest token for padding."""
     found: list[Tensor] = []
     first = entry.inputs[0].shape[1]
     for call in entry.calls:
@@ -58,7 +58,7 @@ def _tokens(entry: Entry, most: int) -> Tensor:
 
 
 def _nodes(entry: Entry, most: int) -> Tensor:
-    """The group of each node, (V,)."""
+    """Return the group of each node, (V,)."""
     near = within_reach(entry)[: most - 1]
     index = torch.full((entry.z.shape[1],), len(near))
     index[near] = torch.arange(len(near))
@@ -66,13 +66,15 @@ def _nodes(entry: Entry, most: int) -> Tensor:
 
 
 def within_reach(entry: Entry) -> Tensor:
-    """The nodes that can change the number that is explained, the nearest first."""
+    """Return the nodes that can change the explained number, the nearest first."""
     return reach(entry.model, entry.inputs, int(entry.target.place[0]) if entry.target.place is not None else 0)
 
 
 def reach(model: nn.Module, inputs: tuple[Tensor, ...], place: int) -> Tensor:
-    """The nodes on which the answer at that place hangs, the nearest first: those of the same graph, or those so many
-    edges away as the network has layers."""
+    """Return the nodes on which the output at a position depends, the nearest first.
+
+    These are the nodes of the same graph, or those within as many edges as the network has layers.
+    """
     config = getattr(model, "config", None)
     count, edges, more = len(inputs[0]), inputs[1], inputs[2:]
     if getattr(config, "graph_level", False):

@@ -1,4 +1,4 @@
-"""The methods by name, and the one function that asks them."""
+"""Attribution methods by name, and the function that runs them."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ METHODS: dict[str, Callable[[Entry, Ask], Found]] = {
     "grad_cam": grad_cam,
     "rollout": rollout,
 }
-LARGE = 20_000_000  # parameters from which on steps are few and weights are not randomised unless asked
-FEW = 16  # those steps
-ROUNDING = 8  # units in the last place that an output may be off by
-BRIEF = 8  # steps for maps of random weights, which are ranked alone
-LEAST_SETS = 48  # of KernelShap there
+LARGE = 20_000_000  # number of parameters from which on few steps are used and weights are not randomized by default
+FEW = 16  # number of those steps
+ROUNDING = 8  # tolerated rounding error of an output, in units in the last place
+BRIEF = 8  # steps for maps with random weights, of which only ranks matter
+LEAST_SETS = 48  # smallest number of KernelShap's samples for them
 
 
 def attribute(
@@ -55,30 +55,43 @@ def attribute(
     randomise: bool | None = None,
     seed: int = 0,
 ) -> Attribution:
-    """How much each part of the inputs did for one number of the model's output, and whether that can be believed.
+    """Attribute one number of the model's output to the parts of its inputs, and check the result.
 
-    `inputs` are what `forward` takes. `method` is one of METHODS. `target` is the number that is explained: an output
-    (a class), or (place, output) where the model answers at many places (a token, a node); None takes what the model
-    says itself: its class, the token after the last real one, its first forecast, the class of the first node.
+    The model is left unchanged, bit for bit.
 
-    Values have one number for each part of the input: images (N, H, W), tables (N, F), series and sounds (N, T, F),
-    texts (N, T), with `beside` (N, S) for the target of pairs, video (N, T, H, W), graphs (V, F), their edges (E,).
+    Args:
+        model: The model.
+        inputs: The arguments of `forward`.
+        method: One of `METHODS`.
+        target: The explained output (a class), or (position, output) for a model with outputs at many positions
+            (tokens, nodes). Default: the model's own prediction: its class, the token after the last real one, its
+            first forecast, the class of the first node.
+        baseline: The neutral input: a number or a tensor like the first input, 0 by default. For tokens the index of a
+            token; by default the mean embedding of the vocabulary.
+        steps: Points of integrals, or random samples. Default: until convergence.
+        layer: The layer for Grad-CAM.
+        window: Side of the window for occlusion, in pixels.
+        background: Examples for GradientShap, shape (B, …).
+        randomise: Whether to run Adebayo's check with random weights, on a copy. Default: for models with at most 20
+            million parameters.
+        seed: Seed of random numbers.
 
-    `baseline` stands for nothing: 0 unless given, a number or a tensor like the first input; of tokens the mean
-    embedding of the vocabulary, or that of the token of a number. `steps` are those of integrals and draws: as many as
-    it takes unless given. `layer` and `window` are Grad-CAM's and occlusion's, `background` (B, …) GradientShap's.
-    `randomise` says whether weights are made random for Adebayo's check, in a copy; None: unless the model has more
-    than 20 million parameters.
+    Returns:
+        The attribution. Its values have one number for each part of the input: images (N, H, W), tables (N, F), series
+        and sounds (N, T, F), texts (N, T), with `beside` (N, S) for the target of pairs, video (N, T, H, W), graphs (V,
+        F), their edges (E,).
 
-    The model is left as it was, bit for bit. Raises UnknownName, SettingError, and ModelError for a method that does
-    not suit the model.
+    Raises:
+        UnknownName: If the method or the layer does not exist.
+        SettingError: If a target, a baseline or another setting is invalid.
+        ModelError: If the method does not suit the model.
     """
     if isinstance(method, Tensor):
         raise ModelError("What forward takes is one argument here: attribute(model, (src, tgt)), a tuple of tensors.")
     if method not in METHODS:
         raise UnknownName("method of attribution", method, METHODS)
     given = as_tuple(inputs)
-    if isinstance(model, EncoderDecoder) and len(given) > 1 and not given[0].is_floating_point():  # as a batch has it
+    if isinstance(model, EncoderDecoder) and len(given) > 1 and not given[0].is_floating_point():  # as in a batch
         source, mask, so_far = sides(given[0], given[1], given[2] if len(given) > 2 else None)
         given = (source, torch.ones_like(source, dtype=torch.bool) if mask is None else mask, so_far)
     if not given or not len(given[0]):

@@ -1,13 +1,13 @@
-"""Occlusion: what the output loses when a part of the input is covered with the baseline.
+"""Occlusion: the decrease of the output when a part of the input is replaced by the baseline.
 
 M. D. Zeiler, R. Fergus, Visualizing and understanding convolutional networks, 2013, section 4.2.
 <https://arxiv.org/abs/1311.2901>
 
     a_S = F(x) − F(x with b in S)
 
-Nothing is differentiated, and no weight is looked at. Over images a window slides; a pixel takes the mean of the
-windows that it was under. Of a table each column is covered by itself, of a text each token, of a graph each node, or
-each edge is taken out. The values need not add up: two parts that do the same work cover for each other.
+The method uses neither gradients nor weights. On images a window slides, and a pixel gets the mean over the windows
+that cover it. In a table each column is replaced, in a text each token, in a graph each node, or each edge is removed.
+The values need not sum to the change of the output, because redundant parts replace each other.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ from .groups import groups, within_reach
 from .request import Ask, Found, at_once
 from .target import outputs_of
 
-PARTS = 512  # that are covered one after the other, at most
-ACROSS = 8  # windows side by side over an image, of which there are twice as many where they overlap
-SHORT = 4  # and over a video, in time and space
+PARTS = 512  # largest number of occluded parts
+ACROSS = 8  # windows along a side of an image; twice as many if they overlap
+SHORT = 4  # along an axis of a video, in time and space
 
 
 def occlusion(entry: Entry, ask: Ask) -> Found:
-    """The loss of output by each part that is covered. What is covered together, as a node's features, shares it."""
+    """Compute the decrease of the output for each occluded part; elements of a part, such as a node's features, share
+    it.
+    """
     with torch.no_grad():
         if entry.kind in ("image", "video"):
             found, how = _sliding(entry, ask.window), "first"
@@ -60,7 +62,7 @@ def _sliding(entry: Entry, window: int | None) -> Tensor:
 
 
 def _sizes(entry: Entry) -> tuple[int, ...]:
-    """(C, H, W), or (T, C, H, W)."""
+    """Return (C, H, W), or (T, C, H, W)."""
     return tuple(entry.z.shape[1:])
 
 
@@ -75,14 +77,16 @@ def _one_by_one(entry: Entry) -> Tensor:
         additional_forward_args=entry.rows,
         perturbations_per_eval=1 if entry.kind == "graph" else min(at_once(entry), 64),
     )
-    count = torch.bincount(mask.flatten())  # a part's loss is divided among its numbers
+    count = torch.bincount(mask.flatten())  # a part's value is divided among its elements
     return result.to(entry.z.dtype) / count[mask].to(entry.z.dtype)
 
 
 @torch.no_grad()
 def edges(entry: Entry, ask: Ask) -> Found:
-    """Of a graph: what the output loses when one edge is taken out, (E,). Those that lead to no node within reach do
-    nothing and are not tried. Raises ModelError for what is no graph."""
+    """Compute the decrease of the output of a graph when one edge is removed, (E,).
+
+    Edges that lead to no node within reach have no effect and are skipped. Raises ModelError for other data.
+    """
     if entry.kind != "graph":
         raise ModelError(f"Edges are parts of a graph, and this is {entry.kind} data: take occlusion.")
     pairs = entry.inputs[1]

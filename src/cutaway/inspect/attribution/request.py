@@ -1,4 +1,4 @@
-"""What a method is asked and what it answers, and captum kept quiet while it is at work."""
+"""Settings and results of attribution methods, and a context that isolates captum's side effects."""
 
 from __future__ import annotations
 
@@ -14,55 +14,58 @@ from torch import Tensor, nn
 
 from .differentiable_input import Entry
 
-AT_ONCE = 1 << 22  # numbers that go through a model at once, at most
+AT_ONCE = 1 << 22  # largest number of elements in one pass
 
 
 @dataclass(frozen=True)
 class Ask:
-    """What can be asked of a method."""
+    """Settings of a method."""
 
-    steps: int | None = None  # of the integral, or random draws; None: as many as it takes
-    layer: str | None = None  # Grad-CAM's
-    window: int | None = None  # pixels to a side that are covered at once
-    background: Tensor | None = None  # examples that stand for what is usual, as the first input: GradientShap's
+    steps: int | None = None  # points of the integral, or random samples; None: until convergence
+    layer: str | None = None  # for Grad-CAM
+    window: int | None = None  # side of the occlusion window, in pixels
+    background: Tensor | None = None  # reference examples, as the first input, for GradientShap
     seed: int = 0
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a method gives."""
+    """The result of a method."""
 
     values: Tensor  # one number for each part of the input
     total: Tensor  # (N,), their sum
-    beside: Tensor | None = None  # of pairs: the other side
-    start: Tensor | None = None  # (N,), F(baseline), where it is not that of the entry
-    tolerance: float | None = None  # the relative gap that is let pass; None: no sum is promised
-    about: str | None = None  # what the baseline is, where it is not that of the entry
-    based: bool = True  # whether there is a baseline at all
+    beside: Tensor | None = None  # for pairs: the other side
+    start: Tensor | None = None  # (N,), F(baseline), if it differs from that of the entry
+    tolerance: float | None = None  # tolerated relative gap; None: the values need not sum to the change
+    about: str | None = None  # description of the baseline, if it differs from that of the entry
+    based: bool = True  # whether there is a baseline
     layer: str | None = None
     steps: int | None = None
 
 
 def size_of(*maps: Tensor | None, examples: int) -> Tensor:
-    """Σ |a| of each example, (N,)."""
+    """Return Σ |a| of each example, (N,)."""
     return torch.stack([m.detach().reshape(examples, -1).abs().sum(1) for m in maps if m is not None]).sum(0)
 
 
 def at_once(entry: Entry) -> int:
-    """How many copies of the examples go through the model at once."""
+    """Return the number of copies of the examples in one pass."""
     return max(1, AT_ONCE // max(1, entry.z.numel()))
 
 
 def doubled(first: int, most: int) -> Iterator[int]:
-    """first, twice that, and so on, up to `most`."""
+    """Yield `first` and its doubles, up to `most`."""
     for k in range(int(math.log2(max(most // first, 1))) + 1):
         yield first * 2**k
 
 
 @contextmanager
 def undisturbed(model: nn.Module, seed: int) -> Iterator[None]:
-    """Within it the model is in evaluation mode and random numbers are those of `seed`; after it all is as it was:
-    mode, torch's and numpy's random states. Warnings of libraries are for no person to fix, and are not shown."""
+    """Run with the model in evaluation mode and random numbers from `seed`, and restore the previous state afterwards.
+
+    This includes the mode, and torch's and numpy's random states. Library warnings, which users cannot act on, are
+    hidden.
+    """
     training = {module: module.training for module in model.modules()}
     state = np.random.get_state()  # noqa: NPY002  # captum draws from it
     try:
@@ -70,7 +73,9 @@ def undisturbed(model: nn.Module, seed: int) -> Iterator[None]:
             warnings.catch_warnings(),
             torch.random.fork_rng([]),
             torch.enable_grad(),
-            torch.backends.cudnn.flags(enabled=False),  # its recurrent layers have no gradient in evaluation mode
+            torch.backends.cudnn.flags(
+                enabled=False
+            ),  # recurrent layers have no gradient with cuDNN in evaluation mode
         ):
             warnings.simplefilter("ignore")
             model.eval()

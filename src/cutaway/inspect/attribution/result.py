@@ -1,4 +1,4 @@
-"""What an attribution gives: the map, and what was held against it."""
+"""The result of an attribution: the map and its checks."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from torch import Tensor
 
 from .target import Target
 
-ALIKE = 0.7  # rank correlation from which on maps are taken for the same: half of what varies in one is in the other
+ALIKE = 0.7  # rank correlation from which on maps count as equal: they share half of their variance
 
 
 @dataclass(frozen=True)
 class Completeness:
-    """Whether the parts add up to the whole: Σ a_i = F(x) − F(baseline)."""
+    """The check that attributions sum to the change of the output: Σ a_i = F(x) − F(baseline)."""
 
-    sum: Tensor  # (N,), of the attributions
-    change: Tensor  # (N,), of the output, from the baseline to the input
+    sum: Tensor  # (N,), sum of the attributions
+    change: Tensor  # (N,), change of the output from the baseline to the input
     size: Tensor  # (N,), Σ |a_i|
-    tolerance: float | None  # the relative gap that is let pass; None: the method promises none
-    rounding: Tensor | float = 0.0  # (N,), what F(x) and F(baseline) may be off by in their own precision
+    tolerance: float | None  # tolerated relative gap; None: the method does not guarantee a sum
+    rounding: Tensor | float = 0.0  # (N,), rounding error of F(x) and F(baseline)
 
     @property
     def gap(self) -> float:
@@ -29,8 +29,10 @@ class Completeness:
 
     @property
     def relative(self) -> float:
-        """The largest gap beyond rounding, as a share of the change or of Σ |a|, whichever is larger: attributions
-        that cancel out are held to their own size. 0 where there is nothing at all."""
+        """The largest gap beyond rounding, relative to the change or to Σ |a|, whichever is larger.
+
+        Attributions that cancel out are thus compared with their own size. The value is 0 if all are 0.
+        """
         return float((((self.sum - self.change).abs() - self.rounding).clamp(min=0) / self._scale).max())
 
     @property
@@ -39,7 +41,7 @@ class Completeness:
 
     @property
     def passed(self) -> bool | None:
-        """None where the method promises no sum. What is not a number does not pass."""
+        """True if the gap is tolerated, None if the method does not guarantee a sum. NaN does not pass."""
         return None if self.tolerance is None else self.relative <= self.tolerance
 
     @property
@@ -49,7 +51,7 @@ class Completeness:
             return "This method does not promise that its values add up to the change of the output."
         total, change = float(self.sum[0]), float(self.change[0])
         of = "the change" if bool((self.change.abs() >= self.size).all()) else "the sizes of all values together"
-        found = f"The values add up to {_said(total)}; the output changes by {_said(change)}"
+        found = f"The values add up to {_format_number(total)}; the output changes by {_format_number(change)}"
         found += f" (gap {100 * self.relative:.1f}\u202f% of {of})."
         if self.passed:
             return found
@@ -58,30 +60,30 @@ class Completeness:
 
 @dataclass(frozen=True)
 class Randomisation:
-    """What becomes of the map when the weights are made random, layer by layer from the output down.
+    """The check that the map changes when weights are randomized, layer by layer from the output down.
 
     After J. Adebayo, J. Gilmer, M. Muelly, I. Goodfellow, M. Hardt, B. Kim, Sanity checks for saliency maps, 2018,
     section 3. <https://arxiv.org/abs/1810.03292>
     """
 
-    layers: tuple[str, ...]  # the last layer made random at each stage; all that stand above it are too
-    correlation: tuple[float, ...]  # Spearman's, of |map| with the first one, at each stage
-    draws: int  # random networks that this is the mean of
+    layers: tuple[str, ...]  # the last randomized layer at each stage; all layers above it are random too
+    correlation: tuple[float, ...]  # Spearman's correlation of |map| with the first one at each stage
+    draws: int  # number of random networks in the mean
 
     @property
     def last(self) -> float:
-        """The correlation where all weights are random."""
+        """The correlation with all weights random."""
         return self.correlation[-1]
 
     @property
     def passed(self) -> bool:
-        """Whether the map with random weights is another one."""
+        """True if the map with random weights differs."""
         return self.last < ALIKE
 
     @property
     def says(self) -> str:
         """The finding as a sentence."""
-        found = f"With all weights random, the map keeps a rank correlation of {_said(self.last)} with itself."
+        found = f"With all weights random, the map keeps a rank correlation of {_format_number(self.last)} with itself."
         if self.passed:
             return found
         return f"{found} It shows the input and the architecture more than what was learned."
@@ -89,50 +91,51 @@ class Randomisation:
 
 @dataclass(frozen=True)
 class Attribution:
-    """How much each part of the input did for one number of the output."""
+    """The attribution of one number of the output to the parts of the input."""
 
     method: str
     kind: str  # of the input: table, image, series, text, pairs, video, graph
     values: (
         Tensor  # (N, F), images (N, H, W), series (N, T, F), tokens (N, T), video (N, T, H, W), graphs (V, F) or (E,)
     )
-    beside: Tensor | None  # of pairs, (N, S): the tokens of the target so far
-    baseline: Tensor | None  # what stands for nothing: as the input, or as its embedding; None where none is needed
-    about: str  # what the baseline is, in words
+    beside: Tensor | None  # for pairs, (N, S): the tokens of the target so far
+    baseline: Tensor | None  # the neutral input, or its embedding; None if none is needed
+    about: str  # description of the baseline
     target: Target
-    output: Tensor  # (N,), the number that is explained
+    output: Tensor  # (N,), the explained number
     completeness: Completeness
     randomisation: Randomisation | None = None
-    why_not: str = ""  # where the weights were not randomised: why
-    layer: str | None = None  # Grad-CAM's
-    steps: int | None = None  # of the integral, or random draws
+    why_not: str = ""  # the reason why the weights were not randomized
+    layer: str | None = None  # for Grad-CAM
+    steps: int | None = None  # points of the integral, or random samples
 
     def __repr__(self) -> str:
         return f"Attribution({self.method!r}, {self.kind}, values {tuple(self.values.shape)}, passed={self.passed})"
 
     @property
     def checks(self) -> tuple[Completeness | Randomisation, ...]:
-        """All that was held against the map."""
+        """All checks of the map."""
         return (self.completeness, self.randomisation) if self.randomisation else (self.completeness,)
 
     @property
     def passed(self) -> bool:
-        """Whether no check speaks against the map. A check that was not made, or that the method promises nothing
-        for, speaks neither way: `says` tells."""
+        """True if no check failed. A check that was not run, or does not apply, does not count; `says` has the
+        details.
+        """
         return all(check.passed is not False for check in self.checks)
 
     @property
     def says(self) -> str:
-        """What the checks found, in words."""
+        """The findings of the checks as text."""
         return " ".join([*(check.says for check in self.checks), *([self.why_not] if self.why_not else [])])
 
     @property
     def warning(self) -> str | None:
-        """What must stand on the picture: the sentences of the checks that failed, or None."""
+        """The sentences of the checks that failed, which a picture must show, or None."""
         failed = [check.says for check in self.checks if check.passed is False]
         return " ".join(failed) or None
 
 
-def _said(value: float) -> str:
-    """Three digits, and a proper minus."""
+def _format_number(value: float) -> str:
+    """Format with three digits and a minus sign."""
     return f"{value:.3g}".replace("-", "−")

@@ -1,14 +1,14 @@
-"""Attention roll-out: the attention of all layers, multiplied through.
+"""Attention rollout: the product of the attention of all layers.
 
 S. Abnar, W. Zuidema, Quantifying attention flow in transformers, 2020, section 3. <https://arxiv.org/abs/2005.00928>
 
     Ã_l = ½ W_l + ½ I,    R_l = Ã_l R_{l−1},    R_0 = I
 
-W_l is the mean over the heads; the half is the way around the attention. Row t of R says how much of each token is in
-token t after the last layer, if attention were all that mixes them. Of an encoder and a decoder, what the decoder
-takes of the source is carried along: over itself y ← ½ W y + ½ y, over the source y ← ½ y + ½ C R_encoder.
+W_l is the mean over the heads; I is the residual connection. Row t of R has the share of each token in token t after
+the last layer, under the assumption that only attention mixes tokens. For an encoder and a decoder, the decoder's share
+of the source is tracked: self-attention gives y ← ½ W y + ½ y, cross-attention y ← ½ y + ½ C R_encoder.
 
-It knows neither the values nor the output: the map is the same for every class.
+The method uses neither the values nor the output: the map is the same for every class.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ from .request import Ask, Found
 
 @torch.no_grad()
 def rollout(entry: Entry, ask: Ask) -> Found:
-    """The share of each token, patch or place in what is read at the end; of an image, spread over its pixels.
+    """Compute the share of each token, patch or position in the final representation; for images, spread over the
+    pixels.
 
-    Raises ModelError where the model has no attention, or not over what is put in.
+    Raises ModelError if the model has no attention over its input.
     """
     with recording(entry.model) as seen:
         entry.score(entry.z, entry.rows)
@@ -50,7 +51,7 @@ def rollout(entry: Entry, ask: Ask) -> Found:
 
 
 def rolled_out(weights: list[Tensor]) -> Tensor:
-    """R of the layers' weights, each (N, T, T): rows sum to 1."""
+    """Return R of the layers' weights, each (N, T, T): rows sum to 1."""
     rolled = torch.eye(weights[0].shape[-1], dtype=weights[0].dtype, device=weights[0].device).expand_as(weights[0])
     for w in weights:
         rolled = _residual(w) @ rolled
@@ -58,13 +59,13 @@ def rolled_out(weights: list[Tensor]) -> Tensor:
 
 
 def _residual(w: Tensor) -> Tensor:
-    """½ W + ½ I, its rows divided by their sums: of a token that looks nowhere the row is its own."""
+    """Return ½ W + ½ I with normalized rows; a token that attends to nothing keeps its own row."""
     mixed = (w + torch.eye(w.shape[-1], dtype=w.dtype, device=w.device)) / 2
     return mixed / mixed.sum(-1, keepdim=True)
 
 
 def _read(entry: Entry, rolled: Tensor) -> Tensor:
-    """The rows that the head reads, (N, T)."""
+    """Return the rows that the head uses, (N, T)."""
     config = getattr(entry.model, "config", None)
     rows = entry.rows
     if entry.target.place is not None:
@@ -74,11 +75,11 @@ def _read(entry: Entry, rolled: Tensor) -> Tensor:
     causal = not contract_of(entry.model).special_tokens
     mask = entry.inputs[1] if len(entry.inputs) > 1 else torch.ones_like(entry.inputs[0], dtype=torch.bool)
     last = (mask * torch.arange(mask.shape[1], device=mask.device)).amax(1)
-    return rolled[rows, last if causal else torch.zeros_like(last)]  # a decoder reads the last token, BERT the first
+    return rolled[rows, last if causal else torch.zeros_like(last)]  # a decoder uses the last token, BERT the first
 
 
 def _on_pixels(row: Tensor, entry: Entry) -> Tensor:
-    """Shares of patches as shares of their pixels, (N, T) to (N, H, W); a class token's own is left out."""
+    """Spread the shares of patches over their pixels, (N, T) to (N, H, W), without a class token."""
     height, width = entry.z.shape[-2:]
     before = 1 if getattr(getattr(entry.model, "config", None), "pooling", "") == "token" else 0
     patches = row[:, before:]
@@ -89,7 +90,7 @@ def _on_pixels(row: Tensor, entry: Entry) -> Tensor:
 
 
 def _both(entry: Entry, weights: dict[str, list[Tensor]]) -> tuple[Tensor, Tensor]:
-    """Of an encoder and a decoder: the shares of the source's tokens and of the target's, (N, T) and (N, S)."""
+    """Return the shares of source and target tokens of an encoder–decoder model, (N, T) and (N, S)."""
     layers = dict(entry.model.named_modules())
     encoder = [w for name, calls in weights.items() if not name.startswith("decoder") for w in calls]
     read = rolled_out(encoder)  # (N, T, T)

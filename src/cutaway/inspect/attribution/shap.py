@@ -1,14 +1,14 @@
-"""Shapley values: what each part adds, on average over all orders in which the parts could come in.
+"""Shapley values: the contribution of each part, averaged over all orders in which parts can be added.
 
 S. M. Lundberg, S.-I. Lee, A unified approach to interpreting model predictions, 2017.
 <https://arxiv.org/abs/1705.07874>
 
     φ_i = Σ_{S ∌ i} |S|! (M − |S| − 1)! / M! · [F(x_{S ∪ i}) − F(x_S)]                                (equation 8)
 
-x_S is x in the parts S and the baseline elsewhere. KernelShap finds φ as a weighted regression on random sets of parts
-(theorem 2); its values add up to F(x) − F(b). GradientShap (expected gradients: G. Erion et al., 2019,
-<https://arxiv.org/abs/1906.10670>) takes gradients at random points between the input and random examples of a
-background; its values add up in the mean over many draws.
+x_S is x in the parts S and the baseline elsewhere. KernelShap estimates φ by a weighted regression on random sets of
+parts (theorem 2); its values sum to F(x) − F(b). GradientShap (expected gradients: G. Erion et al., 2019,
+<https://arxiv.org/abs/1906.10670>) averages gradients at random points between the input and random background
+examples; its values sum to the change in expectation.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from .differentiable_input import Entry
 from .groups import groups
 from .request import Ask, Found, at_once, doubled, size_of
 
-PARTS = 64  # of one example, for KernelShap
-SETS, FOR_EACH = 224, 5  # random sets of parts, and more for each part
-FIRST, MOST = 32, 512  # draws of GradientShap
+PARTS = 64  # largest number of parts of an example, for KernelShap
+SETS, FOR_EACH = 224, 5  # random sets of parts, and additional ones per part
+FIRST, MOST = 32, 512  # samples of GradientShap
 ENOUGH, TOLERANCE = 0.02, 0.1
-EXACT = 0.02  # the gap that KernelShap is let pass
+EXACT = 0.02  # tolerated gap of KernelShap
 
 
 @torch.no_grad()
 def kernel_shap(entry: Entry, ask: Ask) -> Found:
-    """φ by regression, of at most 64 parts. All elements of a part carry its value, divided among them."""
+    """Estimate φ by regression, for at most 64 parts. The elements of a part share its value."""
     from captum.attr import KernelShap
 
     mask = groups(entry, PARTS).to(entry.z.device)
@@ -63,10 +63,10 @@ def kernel_shap(entry: Entry, ask: Ask) -> Found:
 
 
 def gradient_shap(entry: Entry, ask: Ask) -> Found:
-    """Expected gradients, from the background, or the baseline where there is none."""
+    """Compute expected gradients from the background, or from the baseline without one."""
     from captum.attr import GradientShap
 
-    background = _background(entry, ask.background)  # for each example, (B, …)
+    background = _background(entry, ask.background)  # per example, (B, …)
     rows = entry.rows
     with torch.no_grad():
         starts = [entry.score(b, row.expand(len(b))).mean() for b, row in zip(background, torch.split(rows, 1))]
@@ -96,7 +96,7 @@ def gradient_shap(entry: Entry, ask: Ask) -> Found:
 
 
 def _background(entry: Entry, given: Tensor | None) -> list[Tensor]:
-    """For each example what it may come from, (B, …)."""
+    """Return the background of each example, (B, …)."""
     if given is None:
         return list(torch.split(entry.baseline, 1))
     if entry.calls or entry.kind == "graph" or given.shape[1:] != entry.z.shape[1:] or not len(given):

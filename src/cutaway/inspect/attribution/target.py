@@ -1,5 +1,7 @@
-"""Which number of the output is explained: a class, a value, the token after a place, the answer of a node, a class
-summed over all pixels."""
+"""The explained number of an output.
+
+It is a class, a value, the token after a position, the output of a node, or a class summed over all pixels.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +17,20 @@ from ...models.base import contract_of
 from ...models.images import answers_of
 from ...nn.masks import real_places
 
-Asked = int | tuple[int | None, int | None] | None  # an output, or (place, output); None: what the model says itself
+Asked = int | tuple[int | None, int | None] | None  # an output, or (position, output); None: the model's own prediction
 
 
 @dataclass(frozen=True)
 class Target:
-    """One number of the output for each example: `output` (N,) of those that stand at `place` (N,)."""
+    """One number of the output per example: `output` (N,) at position `place` (N,)."""
 
-    output: Tensor | None  # None where each place has one number
-    place: Tensor | None  # a position of a text, a node, a graph; None where the answer is one
-    whole: bool = False  # the sum over all places
-    graph: bool = False  # the batch is one graph, and a place is a row of the answers
+    output: Tensor | None  # None where each position has one number
+    place: Tensor | None  # a position of a text, a node, a graph; None for a single output
+    whole: bool = False  # the sum over all positions
+    graph: bool = False  # the batch is one graph, and a position is a row of the outputs
 
     def of(self, outputs: Tensor, rows: Tensor) -> Tensor:
-        """The number for each of the examples `rows` (n,), whose outputs these are, (n, …) → (n,)."""
+        """Return the number for each of the examples `rows` (n,) with these outputs, (n, …) to (n,)."""
         if self.whole:
             return outputs.sum(1)
         outputs = of_pixels(outputs)
@@ -41,19 +43,22 @@ class Target:
         return outputs if output is None else outputs[every, output]
 
     def part(self, count: int) -> Target:
-        """That of the first examples alone."""
+        """Return the target of the first examples."""
         output, place = (None if x is None else x[:count] for x in (self.output, self.place))
         return Target(output, place, self.whole, self.graph)
 
 
 def of_pixels(outputs: Tensor) -> Tensor:
-    """Of answers for each pixel (N, C, H, W) the sums over all pixels, (N, C); others as they are."""
+    """Sum outputs per pixel (N, C, H, W) over all pixels, (N, C); others are unchanged."""
     return outputs.sum((2, 3)) if outputs.ndim == 4 else outputs
 
 
 def kind_of(inputs: tuple[Tensor, ...]) -> str:
-    """The kind of input, told from shapes alone: whole numbers are tokens, numbers beside (2, E) whole ones a graph,
-    and numbers of 5, 4, 3 or 2 axes videos, images, series or sounds, and tables."""
+    """Return the kind of input, inferred from shapes and types.
+
+    Integers are tokens; numbers with integers (2, E) are a graph; numbers with 5, 4, 3 or 2 axes are videos, images,
+    series or sounds, and tables.
+    """
     first = inputs[0]
     if not first.is_floating_point():
         third = inputs[2] if len(inputs) == 3 else None
@@ -65,20 +70,22 @@ def kind_of(inputs: tuple[Tensor, ...]) -> str:
 
 
 def outputs_of(model: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
-    """What the head gives, (N, …), as the model has it explained; that of auxiliary heads is left out."""
+    """Return the outputs of the head in the form that the model explains, (N, …), without auxiliary heads."""
     outputs: Tensor = answers_of(model(*inputs))[0]
     return contract_of(model).explained(outputs)
 
 
 def choose(model: nn.Module, inputs: tuple[Tensor, ...], outputs: Tensor, asked: Asked = None) -> Target:
-    """The target that is asked for, or what the model says itself: its class, its first forecast, the token that it
-    predicts after the last real one, the class of the first node. Raises SettingError for one that is not there."""
+    """Return the given target, or by default the model's own prediction. Raises SettingError if it does not exist.
+
+    The prediction is the class, the first forecast, the token after the last real one, or the class of the first node.
+    """
     place, output = asked if isinstance(asked, tuple) else (None, asked)
     if kind_of(inputs) == "graph":
         rows = torch.tensor([_within("node" if place is None else "place", place or 0, len(outputs))])
         target = Target(None, rows.to(outputs.device), graph=True)
         return Target(_output(model, outputs[rows], output), target.place, graph=True)
-    if getattr(type(model), "targets", ()) == (Context,):  # one number for each word, and their sum for the text
+    if getattr(type(model), "targets", ()) == (Context,):  # one number per word, and their sum for the text
         if place is None:
             return Target(None, None, whole=True)
         return Target(None, outputs.new_full((len(outputs),), _within("place", place, outputs.shape[1])).long())
@@ -98,16 +105,16 @@ def choose(model: nn.Module, inputs: tuple[Tensor, ...], outputs: Tensor, asked:
 
 
 def _output(model: nn.Module, outputs: Tensor, asked: int | None) -> Tensor:
-    """Which of the outputs (n, C), for each example: (n,)."""
+    """Return the explained output of (n, C) for each example, (n,)."""
     if asked is not None:
         return outputs.new_full((len(outputs),), _within("target", asked, outputs.shape[1])).long()
-    if getattr(_config(model), "horizon", 0):  # of forecasts none is the answer: the first
+    if getattr(_config(model), "horizon", 0):  # the first forecast
         return torch.zeros(len(outputs), dtype=torch.int64, device=outputs.device)
     return outputs.argmax(1)
 
 
 def _widest(outputs: Tensor) -> Tensor:
-    """The class but the first, the ground, that most pixels of each example (N, C, H, W) are said to be of, (N,)."""
+    """Return the class except the background that most pixels of each example (N, C, H, W) are predicted as, (N,)."""
     said = outputs.argmax(1).flatten(1)  # (N, H·W)
     counts = torch.stack([row.bincount(minlength=outputs.shape[1]) for row in said])  # (N, C)
     return counts[:, 1:].argmax(1) + 1 if outputs.shape[1] > 1 else counts.argmax(1)
@@ -118,7 +125,7 @@ def _config(model: nn.Module) -> Any:
 
 
 def _last_real(inputs: tuple[Tensor, ...], places: int) -> Tensor:
-    """The last real place of each example, (N,): of pairs the last of the target."""
+    """Return the last real position of each example, (N,); for pairs that of the target."""
     first = inputs[0]
     mask = inputs[1] if kind_of(inputs) == "text" and len(inputs) > 1 else None
     mask = real_places(mask, first.shape) if mask is not None and mask.shape == (len(first), places) else None
@@ -128,7 +135,7 @@ def _last_real(inputs: tuple[Tensor, ...], places: int) -> Tensor:
 
 
 def _within(name: str, value: int, count: int) -> int:
-    """The number, counted from the end where it is negative. Raises SettingError where there is no such."""
+    """Return the index, counted from the end if negative. Raises SettingError if it is out of range."""
     if not hasattr(value, "__index__") or not -count <= value < count:
         raise SettingError(f"{name}={value} cannot be: there are {count}, from 0 to {count - 1}.")
     return value % count
