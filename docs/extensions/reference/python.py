@@ -118,16 +118,40 @@ def members_of(one: type) -> Iterator[tuple[str, Any]]:
             yield key, value
 
 
+SECTIONS = ("Args:", "Returns:", "Raises:", "Yields:", "Attributes:")
+
+
 def prose(one: Any) -> str:
-    """A docstring as Markdown: what stands further in is code, Python where it can be read as such."""
+    """Return a docstring as Markdown: Google sections become lists, other indented lines code."""
     parts: list[list[str]] = [[]]
+    section = ""
+    found = []
     for line in inspect.cleandoc(one.__doc__ or "").splitlines():
+        if line in SECTIONS or (section and line.strip() and not line.startswith("    ")):
+            found += ["\n".join(part).rstrip() for part in parts]
+            parts, section = [[]], line if line in SECTIONS else ""
+            if section:
+                found.append(f"**{section.rstrip(':')}**")
+                continue
+        if section:
+            _extend(parts, line[4:])
+            continue
         further = line.startswith("    ")
         if line.strip() and parts[-1] and further != parts[-1][0].startswith("    "):
             parts.append([])
         if line.strip() or parts[-1]:
             parts[-1].append(line)
-    return "\n\n".join(_code("\n".join(part).rstrip()) for part in parts) + "\n"
+    found += ["\n".join(part).rstrip() for part in parts]
+    return "\n\n".join(_code(part) for part in found if part) + "\n"
+
+
+def _extend(parts: list[list[str]], line: str) -> None:
+    """Add a line of a Google section: `name: text` begins an item, deeper lines go on with it."""
+    item = re.match(r"(\*{0,2}[\w.]+)(?: \([^)]*\))?: (.*)", line)
+    if item:
+        parts[-1].append(f"- `{item[1]}`: {item[2]}")
+    elif line.strip():
+        parts[-1].append(("  " if parts[-1] and parts[-1][0].startswith("- ") else "") + line.strip())
 
 
 def _code(paragraph: str) -> str:
