@@ -1,4 +1,4 @@
-"""Errors that a user can cause. Each message says what is wrong, where, and how to fix it.
+"""Errors that a user can cause. Each message names the problem, its place and the fix.
 
 All of them derive from `CutawayError`. The command line prints the message as one paragraph and exits with code 2; in
 Python it is the message of the exception.
@@ -18,7 +18,7 @@ from typing import Any
 class CutawayError(Exception):
     """Base class of the errors that a user can fix.
 
-    `str(error)` is one paragraph: what is wrong, where, and how to fix it. Words of more than 300 characters, such as a
+    `str(error)` is one paragraph with the problem, its place and the fix. Words of more than 300 characters, such as a
     setting of thousands of digits, are shortened to their ends.
     """
 
@@ -58,7 +58,7 @@ class UnknownName(CutawayError, LookupError):
 
 
 class SettingError(CutawayError, ValueError):
-    """A setting with an invalid value. The message names the key, the value and what is allowed."""
+    """A setting with an invalid value. The message names the key, the value and the allowed values."""
 
 
 class ModelError(CutawayError, ValueError):
@@ -67,7 +67,7 @@ class ModelError(CutawayError, ValueError):
 
 @dataclass(frozen=True)
 class Problem:
-    """One bad row or file: its location and what is wrong with it."""
+    """One bad row or file: its location and its description."""
 
     where: str  # houses.csv, line 17, column price
     what: str  # 'n/q' is not a number

@@ -142,8 +142,8 @@ def reject_too_large(
 def free_memory(root: Path = Path("/sys/fs/cgroup"), proc: Path = Path("/proc")) -> int | None:
     """Return the bytes that this process can still allocate; None if the system does not report them.
 
-    This is the minimum of the machine's available memory and what the control groups (containers, batch systems) and
-    the process limits (ulimit) leave.
+    This is the minimum of the machine's available memory and of the memory within the limits of the control groups
+    (containers, batch systems) and of the process (ulimit).
     """
     found = [*_limits(root, proc), *_own_limits(proc)]
     if (available := _field(proc / "meminfo", "MemAvailable:")) is not None:
@@ -282,7 +282,7 @@ def _limits(root: Path, proc: Path) -> Iterator[int]:
 
 
 def _own_limits(proc: Path) -> Iterator[int]:
-    """Yield what the limits of this process leave of its address space and data segment.
+    """Yield the unused part of the address space and data segment, within the limits of this process.
 
     A library that cannot allocate beyond them aborts the process.
     """

@@ -5,7 +5,7 @@ before it is written. A schema looks like the document that it describes:
 
     {"name": str, "epochs": int, "best?": {"value": NUMBER | None}, "splits": {...: int}, "notes": [str]}
 
-`"best?"` may be missing, null or empty. `...` stands for one or more keys of any name. `[str]` is a list of any length,
+`"best?"` may be missing, null or empty. `...` matches one or more keys of any name. `[str]` is a list of any length,
 and `[str, ...]` a list with at least one item. Keys that the schema does not name are allowed and not checked.
 
 A number is finite, and a whole number has at most 64 bits. `Between(low, high)` is a whole number in a range,

@@ -31,7 +31,7 @@ def make_augment(
     settings: DataSettings, spec: Spec, mean: Sequence[float] = (), std: Sequence[float] = ()
 ) -> Augment | None:
     """Build the augmentation that the settings configure, as a function (inputs, target, generator) -> (inputs,
-    target); None if there is none.
+    target); None if none exists.
 
     `mean` and `std` are the normalisation constants of images, per channel. Mixup turns classes into probabilities (N,
     K). Raises SettingError if a setting does not apply to this kind of data, or is too large for it.

@@ -1,6 +1,6 @@
 """Findings: problems of data that do not prevent training, but that affect how far a score can be trusted.
 
-A finding is one of the notes of a data set. Purely informative notes (how text is tokenized, what was imputed) are
+A finding is one of the notes of a data set. Purely informative notes (tokenization, imputation) are
 plain strings. Named data sets have only notes: their peculiarities are known.
 """
 
@@ -68,7 +68,7 @@ def alike_labels(target: Target) -> list[str]:
 
 
 def lookalike(name: str, known: Iterable[str]) -> str:
-    """Return a sentence that names the first known name that looks the same as this one; empty if there is none."""
+    """Return a sentence that names the first known name that looks the same as this one; empty if none exists."""
     other = next((one for one in known if _normalize_name(one) == _normalize_name(name)), None)
     return (
         ""

@@ -1,7 +1,7 @@
 """Readers of NumPy arrays and PyTorch tensors, and of the targets in (X, y).
 
 An array has one dimension more than an example: (n, F) rows of a table, (n, T, F) series, (n, C, H, W) or (n, H, W, C)
-images. Its kind is inferred later from what the model accepts.
+images. Its kind is inferred later from the kinds that the model accepts.
 """
 
 from __future__ import annotations

@@ -94,8 +94,7 @@ class PairsSplit(Split):
         return bucketed(longer, batch_size, generator, tokens, by=order)
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
-        """Yield batches with the source (N, T), its mask (N, T), and the target so far (N, S), which starts with
-        `begin`.
+        """Yield batches: source (N, T), its mask (N, T), and the target so far (N, S), which starts with `begin`.
 
         The target (N, S) is the next token, IGNORED after `end`. Without targets S is 1 and the target is empty.
         """
@@ -333,7 +332,7 @@ class PairPreprocessing:
 
     @property
     def unknown(self) -> int | None:
-        """The id of tokens outside the vocabulary, on both sides; None if there is none."""
+        """The id of tokens outside the vocabulary, on both sides; None if none exists."""
         return self.spec.target.unknown
 
     def to_json(self) -> dict[str, Any]:
@@ -347,9 +346,7 @@ class PairPreprocessing:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> PairPreprocessing:
-        """Restore the object that `to_json` wrote. Raises ValueError if the document, which matches SCHEMA, is
-        inconsistent.
-        """
+        """Restore the object that `to_json` wrote. Raises ValueError if the document is inconsistent."""
         spec = specs.read_as(data["spec"], PairSpec)
         source = tokenizer_from_json(data["source"])
         if not spec.joint_vocab and not data.get("target"):
@@ -368,7 +365,7 @@ class PairPreprocessing:
 
 
 def reject_longer(lengths: Tensor, most: int, name: Callable[[int], str]) -> None:
-    """Raise DataError that names every text of more than `most` tokens: attention needs memory quadratic in the length."""
+    """Raise DataError that names every text of more than `most` tokens: attention memory is quadratic in the length."""
     longer = (lengths > most).nonzero().flatten().tolist()
     if longer:
         raise DataError(
@@ -384,7 +381,7 @@ def ended(ids: Tensor, lengths: Tensor) -> Encoded:
 
 
 def joined(text: str) -> str:
-    """Return a sentence of blank-separated words and punctuation as it is usually written.
+    """Return a sentence of blank-separated words and punctuation in the usual spelling.
 
     "a dog , running" has no blank before the comma. Other punctuation, such as dashes, cannot be restored.
     """

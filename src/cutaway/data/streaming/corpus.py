@@ -239,7 +239,7 @@ class Corpus:
 
 
 def cut_of(text: str, least: int, blanks: bool, anywhere: bool) -> int:
-    """Return a position at which a text may be cut, at least `least`; 0 if there is none.
+    """Return a position at which a text may be cut, at least `least`; 0 if none exists.
 
     Positions other than before a line end are used only if there is no line end within a piece after `least`.
     """

@@ -27,7 +27,7 @@ class Looked:
 
     @classmethod
     def at(cls, corpus: Corpus, lower: bool, workers: int) -> Looked:
-        """Read a whole corpus with `workers` processes. Raises DataError, with byte and line, if it is not text."""
+        """Read a whole corpus with `workers` processes. Raises DataError, with byte and line, unless it is text."""
         parts = corpus.parts(PART)
         seen = [*in_processes(partial(_look, corpus, lower), parts, workers)]
         return cls(corpus, parts, seen, lower)
@@ -68,7 +68,7 @@ class Looked:
         return "".join(self.corpus.chunks(self.place(start), self.place(stop)))
 
     def after_blank(self, start: int, place: int) -> int:
-        """Return the position after the last blank between `start` and `place`, or `place` if there is none nearby."""
+        """Return the position after the last blank between `start` and `place`, or `place` if none exists nearby."""
         back = 1 << 16
         while back <= 1 << 24:
             near = self.text(max(start, place - back), place)

@@ -3,7 +3,7 @@
 It is one safetensors file, whose arrays are mapped into memory, not read:
 
     names, ends           the names as UTF-8, concatenated, and where each ends
-    label (n,)            the class number; -1 if there is none
+    label (n,)            the class number; -1 if none exists
     split (n,)            the split number in train, val, test; absent without predefined splits
     digest (n, 32)        sha256 of the bytes of each
     shard, offset, size   of members of tar shards: their location
@@ -94,7 +94,7 @@ class Index:
 
     @classmethod
     def load(cls, path: Path) -> Index | None:
-        """Load an index; None if there is none that can be read and it has to be rebuilt."""
+        """Load an index; None if it cannot be read and must be rebuilt."""
         try:
             with safe_open(path, "numpy") as file:
                 known = json.loads((file.metadata() or {})["index"])

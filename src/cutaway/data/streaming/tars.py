@@ -155,7 +155,7 @@ def examples(shard: Path, kind: FileKind) -> tuple[list[Example], list[Problem]]
 
 
 def label_of(files: Mapping[str, Member]) -> str | None:
-    """Return the class of an example; None if there is none, or it cannot be read."""
+    """Return the class of an example; None if none exists, or it cannot be read."""
     member = files.get("cls", files.get("json"))
     if member is None or member.size > MOST_OF_A_LABEL:
         return None

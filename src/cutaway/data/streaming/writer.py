@@ -71,7 +71,7 @@ class Made(NamedTuple):
 
 @dataclass(frozen=True)
 class Begun:
-    """What exists in OUT of the same preparation: nothing, its plan, or all of it."""
+    """The existing part of the same preparation in OUT: nothing, its plan, or all of it."""
 
     manifest: Manifest | None = None
     plan: dict[str, Any] | None = None
@@ -145,7 +145,7 @@ def make(out: Path, jobs: Sequence[Job], workers: int, progress: Progress = lamb
 def in_processes(function: Callable[[Item], Result], items: Sequence[Item], workers: int) -> Iterator[Result]:
     """Apply `function` to each item in `workers` processes (0: in this one) and yield the results in order.
 
-    Raises its CutawayErrors, after which no more items are started.
+    Raises its CutawayErrors, after which no further items are started.
     """
     if not workers or len(items) < 2:
         yield from map(function, items)
