@@ -1,1 +1,1 @@
-"""What every other package may import: errors, settings, schemas, files, and what examples and targets look like."""
+"""Shared foundations of every package: errors, settings, schemas, files, and the specs of examples and targets."""

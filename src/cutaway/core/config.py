@@ -1,7 +1,7 @@
-"""Settings as people type them: one flat list of `key=value`, each with a type, a default, a range and a sentence.
+"""Settings as a flat list of `key=value`, each with a type, a default, a range and a help sentence.
 
-A group of settings is a frozen dataclass whose fields are made by `setting(...)`; `build` makes one from what a person
-typed (strings) or passed in Python (values), and rejects what cannot be, by name.
+A group of settings is a frozen dataclass whose fields are created by `setting(...)`. `build` creates a group from
+strings (the command line) or from Python values, and rejects invalid values by the name of the setting.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from .errors import CutawayError, SettingError, UnknownName
-from .errors import short as short  # for those who say what was typed
+from .errors import short as short  # re-exported for modules that quote what was typed
 
 Group = TypeVar("Group")
 
-# What settings were called before 0.7: whoever types an old name is told the new one, and runs of that time are read.
+# Names of settings before 0.7. Typing an old name raises an error with the new one; old runs can still be read.
 # To be dropped at 1.0.
 RENAMED = {
     "updates": "max_steps",
@@ -47,7 +47,7 @@ RENAMED = {
     "vocabulary": "vocab_size",
     "shared": "joint_vocab",
 }
-VALUES_RENAMED = {  # likewise what their values were called
+VALUES_RENAMED = {  # old names of their values
     "color": {"grey": "gray"},
     "missing": {"refuse": "error"},
     "gaps": {"refuse": "error"},
@@ -62,7 +62,7 @@ def setting(
     high: float | None = None,
     choices: Sequence[str] = (),
 ) -> Any:
-    """A dataclass field that is a setting: its default, one sentence, and the values that it may take."""
+    """Create a dataclass field that is a setting, with its default, help sentence and allowed values."""
     return dataclasses.field(
         default=default, metadata={"help": help, "low": low, "high": high, "choices": tuple(choices)}
     )
@@ -80,14 +80,14 @@ class Described:
 
     @property
     def meaning(self) -> str:
-        """What it is, with what it takes, unless the words name all of that already."""
+        """The help sentence, followed by the allowed values or the type unless the sentence already names them."""
         takes = self.allowed or self.type
         named = all(word in self.help for word in takes.split(", "))
         return self.help if named else f"{self.help} ({takes})"
 
 
 def describe(group: type) -> list[Described]:
-    """Every setting of a group, in order, for `--help`."""
+    """Return the help entry of every setting of a group, in order."""
     hints = typing.get_type_hints(group)
     return [
         Described(f.name, _type_name(hints[f.name]), as_text(f.default) or "none", _allowed(f), f.metadata["help"])
@@ -96,44 +96,51 @@ def describe(group: type) -> list[Described]:
 
 
 def keys(*groups: type) -> list[str]:
-    """The names of all settings of these groups."""
+    """Return the names of all settings of these groups."""
     return [f.name for g in groups for f in dataclasses.fields(g)]
 
 
 def among(given: Mapping[str, Any], *groups: type) -> dict[str, Any]:
-    """Those of the given settings that are in these groups."""
+    """Return those of the given settings that belong to these groups."""
     known = keys(*groups)
     return {key: value for key, value in given.items() if key in known}
 
 
-OF_MODEL = "model."  # before a setting of the model
+OF_MODEL = "model."  # prefix of the model's settings
 
 
 def parted(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Settings of the model, which are given as model.KEY, by their own names; and all others."""
+    """Split settings into those of the model and all others.
+
+    Model settings are given as model.KEY. They are returned without the prefix.
+    """
     own = {key.removeprefix(OF_MODEL): value for key, value in given.items() if key.startswith(OF_MODEL)}
     return own, {key: value for key, value in given.items() if not key.startswith(OF_MODEL)}
 
 
 def unknown_setting(key: str, known: Sequence[str]) -> CutawayError:
-    """What is said of a setting that there is not: its new name where it had another, else the nearest names."""
+    """Return the error for a setting that does not exist, with its new name or the most similar names."""
     if key in RENAMED:
         return SettingError(f"{key} is now {RENAMED[key]}: `cutaway train --help` says what it takes.")
     return UnknownName("setting", key, known, "`cutaway train --help` lists them.")
 
 
 def as_now(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a run as they are called now. An old name may be that of another setting now, as `alpha` is: a
-    run that has the new one too means that."""
+    """Return the settings of a run under their current names.
+
+    An old name may be the name of a different setting today, as `alpha` is. If the run also has the new name, the old
+    key is kept as that other setting.
+    """
     found = {key if RENAMED.get(key) in settings else RENAMED.get(key, key): value for key, value in settings.items()}
     values = {key: now[str(found[key])] for key, now in VALUES_RENAMED.items() if str(found.get(key)) in now}
     return found | values
 
 
 def build(group: type[Group], given: Mapping[str, Any]) -> Group:
-    """The group with the given settings, from strings or from values of the right type.
+    """Build a group from settings given as strings or as values of the right type.
 
-    Raises UnknownName (with the nearest names) and SettingError (with the allowed values, or the name that is new).
+    Raises UnknownName (with the most similar names) for an unknown key, and SettingError (with the allowed values or
+    the new name) for an invalid value.
     """
     hints = typing.get_type_hints(group)
     fields = {f.name: f for f in dataclasses.fields(group)}  # type: ignore[arg-type]
@@ -148,7 +155,7 @@ def build(group: type[Group], given: Mapping[str, Any]) -> Group:
 
 
 def parse(key: str, raw: Any, hint: Any) -> Any:
-    """Turn what was typed into the type that the setting has; values that have it already pass through."""
+    """Convert a typed value to the type of the setting; values that already have that type are returned unchanged."""
     optional = _is_optional(hint)
     kinds = [k for k in (typing.get_args(hint) if optional else (hint,)) if k is not type(None)]
     kind = kinds[0]
@@ -179,8 +186,10 @@ def parse(key: str, raw: Any, hint: Any) -> Any:
 
 
 def split_list(raw: str) -> list[str]:
-    """Split a comma-separated list as CSV does, so that "a,b" in double quotes is one word; brackets around the whole
-    list are left out."""
+    """Split a comma-separated list by the rules of CSV, so that "a,b" in double quotes is one word.
+
+    Brackets around the whole list are removed.
+    """
     raw = raw.strip()
     if raw[:1] + raw[-1:] in ("()", "[]") and not re.search(r"[()\[\]]", raw[1:-1]):
         raw = raw[1:-1]
@@ -189,14 +198,14 @@ def split_list(raw: str) -> list[str]:
 
 
 def _quoted(word: str) -> str:
-    """A word of a list as `split_list` reads it back."""
+    """Quote a word of a list so that `split_list` reads it back."""
     if not re.search(r'[,"]|^[(\[]|^\s|\s$', word):
         return word
     return '"' + word.replace('"', '""') + '"'
 
 
 def as_text(value: Any) -> str:
-    """A value as a person would type it."""
+    """Return a value as a user would type it."""
     if value is None:
         return "auto"
     if isinstance(value, bool):
@@ -209,20 +218,20 @@ def as_text(value: Any) -> str:
 
 
 def exact(value: Any) -> str:
-    """A value as text that is read back to the same one, digit for digit."""
+    """Return a value as text that parses back to exactly the same value."""
     if isinstance(value, tuple):
         return ",".join(_quoted(exact(v)) for v in value)
     return repr(value) if isinstance(value, float) else as_text(value)
 
 
 def command_of(command: str, model: str, data: str, given: Mapping[str, Any], *options: str) -> str:
-    """What is typed at a shell for a command of a model and data with these settings, which are its own again then."""
+    """Return the shell command that runs `command` on a model and data with these settings, quoted for the shell."""
     settings = (f"{key}={exact(value)}" for key, value in given.items())
     return shlex.join(["cutaway", command, model, data, *settings, *options])
 
 
 class _NotFinite(ValueError):
-    """A number that is none to count with: infinity, or NaN."""
+    """A number that is infinite or NaN."""
 
 
 def _bool(raw: Any) -> bool:
@@ -254,14 +263,17 @@ def _int(raw: Any) -> int:
 
 
 def _bounded(number: int) -> int:
-    """The number, where a tensor can hold it: no setting is larger, and what is would end in an overflow elsewhere."""
+    """Return the number if it fits into a 64-bit tensor; raise OverflowError otherwise.
+
+    No setting is larger, and a larger number would overflow elsewhere.
+    """
     if not -(2**63) <= number < 2**63:
         raise OverflowError(number)
     return number
 
 
 def _float(raw: Any) -> float:
-    """A finite number: infinity and NaN would reach the weights before anybody notices."""
+    """Convert to a finite float; infinity and NaN would otherwise reach the weights unnoticed."""
     if isinstance(raw, bool):
         raise TypeError(raw)
     number = float(raw)

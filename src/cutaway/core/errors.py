@@ -1,7 +1,7 @@
-"""The errors a person can cause: each says what is wrong, where, and the way out.
+"""Errors that a user can cause. Each message names the problem, its place and the fix.
 
-Everything here derives from `CutawayError`. The command line prints its words as one paragraph and exits with 2;
-in Python the same words are the exception's message.
+All of them derive from `CutawayError`. The command line prints the message as one paragraph and exits with code 2; in
+Python it is the message of the exception.
 """
 
 from __future__ import annotations
@@ -16,22 +16,25 @@ from typing import Any
 
 
 class CutawayError(Exception):
-    """What a person can fix. `str(error)` is one paragraph: what, where, how to fix it. Of a word of more than 300
-    characters, such as a setting of thousands of digits, it has the ends alone."""
+    """Base class of the errors that a user can fix.
 
-    silent: bool | None = None  # whether another process tells it; None where all have it and the first tells it
-    shared = False  # whether all processes that train together have it
+    `str(error)` is one paragraph with the problem, its place and the fix. Words of more than 300 characters, such as a
+    setting of thousands of digits, are shortened to their ends.
+    """
+
+    silent: bool | None = None  # whether another process reports it; None if all raise it and the first reports it
+    shared = False  # whether all processes of a training raise it
 
     def __str__(self) -> str:
         return re.sub(r"\S{301,}", lambda word: short(word[0]), super().__str__())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """One process can raise what another has: a copy has the words, not what they were made of."""
+        """Support pickling between processes: the copy keeps the message, not the constructor's arguments."""
         return _again, (type(self), self.args, self.__dict__)
 
 
 def _again(kind: type[CutawayError], args: tuple[Any, ...], more: dict[str, Any]) -> CutawayError:
-    """An error of that kind with those words."""
+    """Rebuild an error of this class with this message."""
     error = kind.__new__(kind, *args)
     error.args = args
     error.__dict__.update(more)
@@ -55,16 +58,16 @@ class UnknownName(CutawayError, LookupError):
 
 
 class SettingError(CutawayError, ValueError):
-    """A setting whose value cannot be: the message names the key, the value and what is allowed."""
+    """A setting with an invalid value. The message names the key, the value and the allowed values."""
 
 
 class ModelError(CutawayError, ValueError):
-    """A model that cannot be built as asked, or cannot take this kind of data."""
+    """A model that cannot be built as configured, or that does not accept this kind of data."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One bad row or file: where it stands, and what is wrong with it."""
+    """One bad row or file: its location and its description."""
 
     where: str  # houses.csv, line 17, column price
     what: str  # 'n/q' is not a number
@@ -74,9 +77,9 @@ class Problem:
 
 
 class DataError(CutawayError, ValueError):
-    """Data that cannot be read or learned from: the message names the file, the row and the cause.
+    """Data that cannot be read or learned from. The message names the file, the row and the cause.
 
-    `problems` holds every bad row or file, where there can be many; the message names the first few.
+    `problems` holds every bad row or file. The message names the first five.
     """
 
     def __init__(self, message: str, problems: Sequence[Problem] = (), fix: str = "") -> None:
@@ -91,14 +94,14 @@ class FileError(CutawayError, OSError):
 
 
 class TrainingError(CutawayError, ArithmeticError):
-    """Training that cannot go on: a loss or gradient that is not finite, for one."""
+    """Training that cannot continue, for example because a loss or gradient is not finite."""
 
 
 class LostProcess(CutawayError, RuntimeError):
-    """One of several processes that trained together did not come, or is gone."""
+    """A process of a multi-process training that did not start or has died."""
 
 
-NO_MEMORY = (  # what PyTorch, NumPy, Rust and the system say, whatever they raise
+NO_MEMORY = (  # messages of PyTorch, NumPy, Rust and the system, with any exception type
     "can't allocate memory", "cannot allocate memory", "unable to allocate", "out of memory", "memory allocation of",
     "bad_alloc", "can't start new thread", "failed to map segment",
 )  # fmt: skip
@@ -108,7 +111,9 @@ NEEDED = re.compile(
 
 
 def memory_message(error: BaseException) -> str | None:
-    """Return one sentence for an error that means that memory ran out, whoever raised it; None for every other."""
+    """Return a one-sentence message if the error means that memory ran out, from any library; None for every other
+    error.
+    """
     words = str(error).lower()
     lacks = isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM
     if not lacks and not any(sign in words for sign in NO_MEMORY):
@@ -122,8 +127,10 @@ def memory_message(error: BaseException) -> str | None:
 
 
 def visible(text: str) -> str:
-    """The text with what would steer a terminal, or cannot be seen, written out: \\x1b for an escape, \\u202e for the
-    mark that turns the direction of writing. Tabs and line ends stay."""
+    r"""Return the text with terminal control characters and invisible characters escaped.
+
+    An escape becomes \\x1b, and a mark that changes the writing direction becomes \\u202e. Tabs and line ends are kept.
+    """
     if text.isprintable():
         return text
     return "".join(
@@ -133,14 +140,14 @@ def visible(text: str) -> str:
     )  # fmt: skip
 
 
-TURNING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # what the lines after it would be turned by
+TURNING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # change the writing direction
 
 
 def short(value: object, most: int = 60) -> str:
-    """What a person gave, as a message repeats it: at most 60 characters, the middle of what is longer left out."""
+    """Return a value as text of at most `most` characters; the middle of a longer text is replaced by an ellipsis."""
     try:
         text = str(value)
-    except ValueError:  # Python writes no whole number of more than 4 300 digits
+    except ValueError:  # Python does not convert integers of more than 4 300 digits
         text = "a number of thousands of digits"
     except Exception:  # the object's own __str__
         text = f"an object of type {type(value).__name__}"
@@ -148,26 +155,28 @@ def short(value: object, most: int = 60) -> str:
 
 
 def brief(value: object) -> str:
-    """A person's value as a message quotes it, in 60 characters at most."""
+    """Return the `repr` of a value in at most 60 characters, as messages quote it."""
     return short(repr(value))
 
 
 def listed(words: Sequence[str], joint: str) -> str:
-    """Words one after another, the last after the joint: `listed(("text", "series", "audio"), "or")` is text, series or
-    audio."""
+    """Join words with commas, and the last one with `joint`.
+
+    `listed(("text", "series", "audio"), "or")` is "text, series or audio".
+    """
     *most, last = words
     return f"{', '.join(most)} {joint} {last}" if most else last
 
 
 def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
-    """The `count` known names most like `name` (case does not count), best first; empty where none is near."""
+    """Return the `count` known names most similar to `name`, ignoring case, best first; empty if none is similar."""
     by_lower = {k.lower(): k for k in known}
     found = difflib.get_close_matches(name.strip().lower()[:200], by_lower, n=count, cutoff=0.6)
     return [by_lower[f] for f in found]
 
 
 def require(truth: bool, field: str, value: object, allowed: str, error: type[CutawayError] = ModelError) -> None:
-    """Raise `error` by the field's name unless `truth`: `require(p < 1, "dropout", p, "at least 0 and below 1")`."""
+    """Raise `error` with the field's name unless `truth`: `require(p < 1, "dropout", p, "at least 0 and below 1")`."""
     if not truth:
         said = repr(short(value)) if isinstance(value, str) else short(value)
         raise error(f"{field}={said} cannot be: it must be {allowed}.")

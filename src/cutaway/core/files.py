@@ -1,8 +1,8 @@
-"""Reading and writing a person's files so that nothing is lost and nothing is waited for.
+"""Safe reading and writing of files.
 
-What is written goes to a temporary name in the same folder, is flushed, then renamed: a reader sees the old file or the
-new one, whole; a full disk, a read-only folder or a kill leaves the old one. `reject_overwriting` is the one place that
-says what may be replaced at all. Only regular files are read, and none that memory cannot hold.
+Output is written to a temporary name in the same folder, flushed, then renamed. A reader sees either the old or the new
+file, complete; a full disk, a read-only folder or a kill leaves the old one. `reject_overwriting` alone decides what
+may be replaced. Only regular files that fit into memory are read.
 """
 
 from __future__ import annotations
@@ -23,22 +23,25 @@ from typing import Any
 
 from .errors import FileError, brief, short, visible
 
-RUN = "run.json"  # by which a run's folder is known
+RUN = "run.json"  # identifies the folder of a run
 OF_A_RUN = (RUN, "metrics.csv", "evaluation.json", "layers.json", "report.html", "model", "checkpoints", "snapshots")
-EXPORTED = (".onnx", ".pt2")  # endings of the files that a run is exported to
-BOARD = "events.out."  # how the name of TensorBoard's file begins, which a run holds too
+EXPORTED = (".onnx", ".pt2")  # suffixes of exported models
+BOARD = "events.out."  # prefix of TensorBoard's file in a run's folder
 MEBIBYTE = 1 << 20
-DEEPEST = 100  # values within values of a JSON document: more would end the recursion of whatever goes through it
-_watched: dict[Path, int] = {}  # folder → its descriptor, by which it is known (`watch_folder`)
-READ_AT_MOST = 0.5  # of this machine's memory: a file is read whole
+DEEPEST = 100  # maximum nesting of a JSON document: deeper ones would exceed the recursion limit of code that walks it
+_watched: dict[Path, int] = {}  # folder → its open descriptor, which identifies it (`watch_folder`)
+READ_AT_MOST = 0.5  # fraction of this machine's memory: files are read completely
 
 
 def reject_overwriting(
     path: str | os.PathLike[str], inputs: Iterable[str | os.PathLike[str]] = (), overwrite: bool = False
 ) -> None:
-    """Raise FileError unless `path` may be written: it is none of `inputs`, nor in a folder that is one, and none of
-    the files that make a run; and, unless `overwrite`, nothing stands there. Only a plain file is ever written over.
-    A folder that cannot be written to is rejected too, before time is spent on what would be written."""
+    """Raise FileError unless `path` may be written.
+
+    It must not be one of `inputs`, lie in a folder that is one, or be one of the files of a run. Unless `overwrite`,
+    nothing may exist at `path`; only a regular file is ever overwritten. A folder that is not writable is rejected too,
+    before time is spent on the output.
+    """
     path = Path(path)
     another = "Give another name."
     if path.is_dir():
@@ -48,42 +51,42 @@ def reject_overwriting(
     first = place.relative_to(run).parts[0] if run is not None else ""
     if first in OF_A_RUN or first.startswith(BOARD):
         raise FileError(f"{path} is one of the files that make {run} a run, and is not written over. {another}")
-    home = next(filter(exists, path.absolute().parents), path.parent)  # what lies below will be made
+    home = next(filter(exists, path.absolute().parents), path.parent)  # missing parents are created later
     if not home.is_dir() or not os.access(home, os.W_OK | os.X_OK):
         wrong = "may not be written to" if home.is_dir() else "is no folder"
         raise FileError(f"{path} cannot be written: {home} {wrong}. Give another folder.")
     if not os.path.lexists(path):
         return
-    if given := next((one for one in inputs if _holds(Path(one), place)), None):
+    if given := next((one for one in inputs if _contains(Path(one), place)), None):
         raise FileError(f"{path} is read here, as {given}, and no command writes over its own input. {another}")
     if not overwrite:
         raise FileError(f"{path} exists and is not written over. Give another name, or add --overwrite.")
     if exists(path) and not path.is_file():
         raise FileError(
-            f"{path} is {_irregular(path.stat().st_mode)}, and only a plain file is written over. {another}"
+            f"{path} is {_describe_file_type(path.stat().st_mode)}, and only a plain file is written over. {another}"
         )
 
 
-def _holds(given: Path, place: Path) -> bool:
-    """Whether what was given is that file, or a folder that it stands in."""
+def _contains(given: Path, place: Path) -> bool:
+    """Return whether `given` is that file, or a folder that contains it."""
     try:
         return os.path.samefile(given, place) or (given.is_dir() and place.is_relative_to(given.resolve()))
-    except (OSError, ValueError):  # a text that was typed is no file, and may be no name of one
+    except (OSError, ValueError):  # typed text may not be a valid file name
         return False
 
 
 def read_bytes(path: str | os.PathLike[str], most: int | None = None) -> bytes:
-    """What a plain file holds, at most `most` bytes or half of this machine's memory.
+    """Return the content of a regular file of at most `most` bytes, by default half of this machine's memory.
 
-    Raises FileError where there is none, it cannot be read, is a pipe, a device or a folder, or is larger than that.
+    Raises FileError if the file is missing, unreadable, a pipe, a device or a folder, or larger than that.
     """
     path = Path(path)
     bound = most if most is not None else int(READ_AT_MOST * memory())
     try:
         with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
-            data = file.read(size + 1) if size <= bound else b""  # what is asked for is set aside at once
-            while size < len(data) <= bound and (more := file.read(MEBIBYTE)):  # it grows, or does not tell its size
+            data = file.read(size + 1) if size <= bound else b""  # read() allocates the full size at once
+            while size < len(data) <= bound and (more := file.read(MEBIBYTE)):  # the file grows, or reports no size
                 data += more
     except FileError:
         raise
@@ -99,7 +102,7 @@ def read_bytes(path: str | os.PathLike[str], most: int | None = None) -> bytes:
 
 
 def reject_irregular(path: str | os.PathLike[str]) -> None:
-    """Raise FileError where `path` is no plain file: to open a pipe or a device could wait, or go on, for ever."""
+    """Raise FileError if `path` is not a regular file: opening a pipe or reading a device could block or never end."""
     try:
         mode = os.stat(path).st_mode
     except (OSError, ValueError) as error:
@@ -108,14 +111,16 @@ def reject_irregular(path: str | os.PathLike[str]) -> None:
 
 
 def reject_mode(path: str | os.PathLike[str], mode: int) -> None:
-    """Raise FileError where a file's mode, as `os.stat` gives it, is none of a plain file."""
+    """Raise FileError if a file's mode, as returned by `os.stat`, is not that of a regular file."""
     if not stat.S_ISREG(mode):
-        raise unreadable(path, OSError(0, f"it is {_irregular(mode)}, and only plain files are"))
+        raise unreadable(path, OSError(0, f"it is {_describe_file_type(mode)}, and only plain files are"))
 
 
 def open_regular(path: str | os.PathLike[str]) -> io.BufferedReader:
-    """Open a plain file for reading. Raises FileError, without waiting, where it is a pipe, a device or a folder, or
-    cannot be opened."""
+    """Open a regular file for reading, without blocking.
+
+    Raises FileError if it is a pipe, a device or a folder, or cannot be opened.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     except (OSError, ValueError) as error:
@@ -128,12 +133,14 @@ def open_regular(path: str | os.PathLike[str]) -> io.BufferedReader:
     return os.fdopen(descriptor, "rb")
 
 
-ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/{1,2}(?=[^/])")  # a path has lost one stroke; C:/ is none
+ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/{1,2}(?=[^/])")  # Path removes one slash of "//"; C:/ is no address
 
 
 def reject_address(source: str | os.PathLike[str]) -> None:
-    """Raise FileError for an address on the web, as a person typed it or as a path has it: call it where nothing of
-    that name is found."""
+    """Raise FileError if `source` is a web address, as typed or after conversion to a path.
+
+    Call it when no file of that name exists.
+    """
     if (found := ADDRESS.match(os.fspath(source))) is None:
         return
     address = f"{found[1]}://{os.fspath(source)[found.end() :]}"
@@ -147,27 +154,27 @@ def reject_address(source: str | os.PathLike[str]) -> None:
 
 
 def unreadable(path: str | os.PathLike[str], error: Exception) -> FileError:
-    """What to raise of a file that the system does not let be read, or of an address that was taken for one."""
+    """Return the error for a file that cannot be read, or for a web address that was given as a path."""
     try:
         reject_address(path)
     except FileError as address:
         address.strerror = cause(error)
         return address
     found = FileError(f"{path} could not be read: {cause(error)}. Check the path and its permissions.")
-    found.strerror = cause(error)  # for who names the file in words of their own
+    found.strerror = cause(error)  # for callers that write their own message
     return found
 
 
 def cause(error: Exception) -> str:
-    """Why the system rejected, in its words."""
+    """Return the system's reason for an error."""
     return getattr(error, "strerror", None) or str(error)
 
 
 def as_path(given: object, says: str) -> Path:
-    """Return what was given as a path.
+    """Convert `given` to a path.
 
     Raises:
-        FileError: If it is no text and no path, or cannot be the name of a file. The message begins with `says`.
+        FileError: If it is neither text nor a path, or is not a valid file name. The message begins with `says`.
     """
     if not isinstance(given, str | os.PathLike) or isinstance(os.fspath(given), bytes):
         raise FileError(f"{says}, and this is a {type(given).__name__}.")
@@ -182,7 +189,7 @@ def as_path(given: object, says: str) -> Path:
 
 
 def exists(path: str | os.PathLike[str]) -> bool:
-    """Whether something of that name can be seen; False too for what can be no name: a long text, for one."""
+    """Return whether `path` exists and is visible; False also for an invalid name, such as a long text."""
     try:
         os.stat(path)
     except (OSError, ValueError):
@@ -191,16 +198,16 @@ def exists(path: str | os.PathLike[str]) -> bool:
 
 
 def memory() -> int:
-    """The bytes of memory that this machine has, or that this process may have (ulimit -v) where that is less."""
+    """Return the bytes of memory of this machine, or this process's limit (ulimit -v) if that is lower."""
     try:
         most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):  # not every system tells
+    except (AttributeError, OSError, ValueError):  # not available on every system
         most = 1 << 34
     return min(most, address_limit() or most)
 
 
 def address_limit() -> int | None:
-    """The bytes of addresses that this process may have (ulimit -v); None where it has no such limit."""
+    """Return the limit of this process's address space in bytes (ulimit -v); None if there is no limit."""
     try:
         import resource
     except ImportError:  # Windows
@@ -209,8 +216,8 @@ def address_limit() -> int | None:
     return None if limit == resource.RLIM_INFINITY else limit
 
 
-def _irregular(mode: int) -> str:
-    """What a file is that is none to read."""
+def _describe_file_type(mode: int) -> str:
+    """Return a description of a file that is not a regular file."""
     kinds = {
         stat.S_ISDIR: "a folder",
         stat.S_ISFIFO: "a named pipe",
@@ -223,11 +230,14 @@ def _irregular(mode: int) -> str:
 
 @contextlib.contextmanager
 def watch_folder(folder: Path) -> Iterator[None]:
-    """For the block, make no folder of that name again once this one was removed or renamed: what is written after that
-    would stand alone in it. Where it is gone, `replacing` raises FileError."""
+    """Prevent the folder from being created again if it is removed or renamed during the block.
+
+    Files written after that would end up in a new, incomplete folder. `replacing` raises FileError if the folder is
+    gone.
+    """
     try:
-        handle = os.open(folder, os.O_RDONLY)  # while it is open, no other folder is taken for it
-    except OSError:  # as always on Windows
+        handle = os.open(folder, os.O_RDONLY)  # while it is open, its inode is not reused
+    except OSError:  # always the case on Windows
         yield
         return
     key = Path(os.path.abspath(folder))
@@ -244,7 +254,7 @@ def watch_folder(folder: Path) -> Iterator[None]:
 
 
 def is_unmoved(folder: Path) -> bool:
-    """Return whether a folder is the one that `watch_folder` was given; True for one that it was not given."""
+    """Return whether a folder is still the one given to `watch_folder`; True for a folder that is not watched."""
     handle = _watched.get(Path(os.path.abspath(folder)))
     try:
         return handle is None or os.path.samestat(os.fstat(handle), os.stat(folder))
@@ -253,21 +263,21 @@ def is_unmoved(folder: Path) -> bool:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those above it. Raises FileNotFoundError where one of those is watched, and is gone."""
+    """Create a folder and its parents. Raises FileNotFoundError if a watched parent is gone."""
     if gone := next((one for one in Path(os.path.abspath(folder)).parents if not is_unmoved(one)), None):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(gone))
     missing = [one for one in (folder, *folder.parents) if not one.is_dir()]
-    for one in reversed(missing):  # one by one: what is removed meanwhile is not made again
+    for one in reversed(missing):  # one at a time: a folder removed meanwhile is not created again
         one.mkdir(exist_ok=True)
 
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a temporary path to write to; on success it replaces `path`, on failure it is removed.
+    """Yield a temporary path to write to; it replaces `path` on success and is removed on failure.
 
-    It stands in a folder of its own beside `path`, as libraries that write safely too make files beside theirs: what a
-    kill leaves is known by the folder's name (`is_leftover`). Raises FileError, with the way out, where the disk is
-    full or the folder cannot be written.
+    The file is in a temporary folder next to `path`, because libraries that write safely create files next to their own
+    output. `is_leftover` recognizes the folder's name after a kill. Raises FileError, with advice, if the disk is full
+    or the folder is not writable.
     """
     path = Path(path)
     own = path.with_name(f".{path.name}.{os.getpid()}.part")
@@ -296,7 +306,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
-    """A temporary folder beside `path` to write to; on success it becomes `path`, on failure it is removed."""
+    """Yield a temporary folder next to `path`; it becomes `path` on success and is removed on failure."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         if path.exists():
@@ -315,27 +325,30 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
 
 def is_leftover(path: Path) -> bool:
-    """Whether `path` is what a kill leaves of `replacing`: what nobody will finish. Earlier versions left files."""
+    """Return whether `path` was left by a killed `replacing`. Earlier versions left files instead of folders."""
     return re.fullmatch(r"\..+\.\d+\.part", path.name) is not None
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write `text` as UTF-8, whole or not at all. Half of a surrogate pair, by which Python holds a byte of a file's
-    name that is not UTF-8, is written as \\udcXX, which is that half again where JSON is read."""
+    r"""Write `text` as UTF-8, completely or not at all.
+
+    Python represents a byte of a file name that is not UTF-8 as a lone surrogate. It is written as \\udcXX, which JSON
+    reads back as the same surrogate.
+    """
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def write_json(path: str | os.PathLike[str], value: Any) -> None:
-    """Write `value` as indented JSON, whole or not at all. NaN and infinity are rejected: JSON has none."""
+    """Write `value` as indented JSON, completely or not at all. NaN and infinity are rejected: JSON has neither."""
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def write_csv(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]]) -> int:
-    """Write rows under the keys of the one that has most, whole or not at all; no rows make an empty file.
+    """Write rows as CSV, completely or not at all; no rows give an empty file.
 
-    A spreadsheet would run `=cmd|…` and a terminal obey an escape sequence: such cells are written so that they are
-    text everywhere. Gives how many these were.
+    The columns are the keys of the row that has most. Cells that a spreadsheet would run as a formula (`=cmd|…`) or a
+    terminal as an escape sequence are written as plain text. Returns the number of such cells.
     """
     text = io.StringIO()
     changed = 0
@@ -344,16 +357,18 @@ def write_csv(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]]) -
         writer = csv.writer(text, lineterminator="\n")
         for row in ({key: key for key in keys}, *rows):
             cells = [row.get(key, "") for key in keys]
-            written = [_harmless(cell) if isinstance(cell, str) else cell for cell in cells]
+            written = [_escape_cell(cell) if isinstance(cell, str) else cell for cell in cells]
             changed += sum(a is not b and a != b for a, b in zip(cells, written))
             writer.writerow(written)
     write_text(path, text.getvalue())
     return changed
 
 
-def _harmless(cell: str) -> str:
-    """The cell as text that nothing runs: its escape sequences written out, and an apostrophe before what a spreadsheet
-    would take for a formula. Numbers are none."""
+def _escape_cell(cell: str) -> str:
+    """Return the cell with escape sequences written out, and an apostrophe before anything a spreadsheet would run.
+
+    Numbers are not formulas and are kept.
+    """
     seen = visible(cell)
     if not seen.startswith(("=", "+", "-", "@", "\t", "\r")):
         return seen
@@ -365,12 +380,12 @@ def _harmless(cell: str) -> str:
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:
-    """The JSON document at `path`. Raises FileError where it is missing, cut short, not JSON or nested too deep."""
+    """Read the JSON document at `path`. Raises FileError if it is missing, truncated, not JSON or nested too deeply."""
     return parse_json(read_bytes(path), path)
 
 
 def parse_json(text: str | bytes, path: str | os.PathLike[str]) -> Any:
-    """Return the JSON document in a text, which stands in the file at `path`. Raises FileError as `read_json` does."""
+    """Parse a JSON document; `path` names its file in messages. Raises FileError as `read_json` does."""
     too_deep = FileError(f"{path} nests its values more than {DEEPEST} deep. Take it from a copy.")
     try:
         document = json.loads(text.decode("utf-8-sig") if isinstance(text, bytes) else text)

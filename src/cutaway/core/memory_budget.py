@@ -1,7 +1,7 @@
-"""How large a model would be, told before any of it is made; and how much memory there is for it.
+"""Size of a model before it is built, and the memory available for it.
 
-A network is built on PyTorch's meta device, where tensors have shapes and no numbers, and is given up at the first
-parameter that is too much: so a width of 10⁸ and a depth of 10⁶ are answered alike, in a moment.
+A network is built on PyTorch's meta device, where tensors have shapes but no data. Building stops at the first
+parameter beyond the limit, so a width of 10⁸ or a depth of 10⁶ is rejected quickly.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from torch.overrides import TorchFunctionMode
 from .config import as_text, short
 from .errors import ModelError
 
-FRACTION = 0.9  # of the memory that is free, from which on a model is rejected
-MOST_LAYERS = 2_000  # of a kind, or blocks in a stage; ResNet-1202 has 200 in a stage, and DeepNet 1 000 layers
+FRACTION = 0.9  # of the free memory, above which a model is rejected
+MOST_LAYERS = 2_000  # per setting, or blocks per stage; ResNet-1202 has 200 in a stage, and DeepNet 1 000 layers
 MOST_TENSORS = 10_000  # parameters and buffers; ResNet-1202 would have 6 000
-SURELY = 500  # tensors that are counted in any case, so that what is rejected is told to the byte where that is quick
-SIZES = 64  # models whose sizes are remembered
+SURELY = 500  # tensors that are always counted, so that the message is exact where that is quick
+SIZES = 64  # models whose sizes are cached
 LAYERS = ("layers", "decoder_layers", "stages")  # settings that count layers
 
 
 class Named(Protocol):
-    """A preset, as far as its memory goes."""
+    """A preset, with the attributes that the memory check needs."""
 
     @property
     def name(self) -> str: ...
@@ -44,7 +44,7 @@ class Named(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """What a model's tensors come to."""
+    """The size of a model's tensors."""
 
     parameters: int
     bytes: int  # of parameters and buffers
@@ -53,11 +53,12 @@ class Size:
 
 
 def shaped(found: Named, config: Any, most: float = float("inf")) -> nn.Module:
-    """The preset's model of that config with shapes and no numbers: as large as it may be, it takes no memory, and
-    torch's random state stays as it is.
+    """Build the preset's model for a config on the meta device, without memory for its weights.
 
-    Raises ModelError where it has more layers than any network, TooLarge where it has more than `most` bytes and
-    is not told to the byte in a moment.
+    The random state of torch is not changed.
+
+    Raises ModelError if the config has more layers than any real network, and TooLarge if the model has more than
+    `most` bytes and counting them exactly would take long.
     """
     _reject_deep(found, config)
     try:
@@ -65,11 +66,11 @@ def shaped(found: Named, config: Any, most: float = float("inf")) -> nn.Module:
             model: nn.Module = found.module.Model(config)
     except _TooDeep:
         raise ModelError(
-            f"{found.name}{_changes(found, config)} would have more than {MOST_TENSORS:,} tensors of weights: "
+            f"{found.name}{_overrides(found, config)} would have more than {MOST_TENSORS:,} tensors of weights: "
             "give it fewer layers."
         ) from None
     except (RuntimeError, TypeError, OverflowError) as error:
-        largest = {name: value for name, value in _numbers(config) if value > 2**31}
+        largest = {name: value for name, value in _integers(config) if value > 2**31}
         if not largest:
             raise
         said = ", ".join(f"{name}={short(value)}" for name, value in largest.items())
@@ -77,14 +78,16 @@ def shaped(found: Named, config: Any, most: float = float("inf")) -> nn.Module:
     return model
 
 
-# One command asks for the same size several times: of deep models, for seconds.
+# One command needs the same size several times, and counting a deep model takes seconds.
 _sizes: dict[tuple[Any, Any], Size] = {}
 
 
 def size_of(found: Named, config: Any, most: float = float("inf")) -> Size:
-    """The size of the preset's model of that config; of one that is larger than `most` bytes perhaps a lower bound.
-    Raises ModelError where it has more layers than any network."""
-    key = (found.module.Model, config) if isinstance(config, Hashable) else None  # a module at hand may change
+    """Return the size of the preset's model for a config; possibly a lower bound if it exceeds `most` bytes.
+
+    Raises ModelError if the config has more layers than any real network.
+    """
+    key = (found.module.Model, config) if isinstance(config, Hashable) else None  # an unhashable config may change
     if key is not None and (known := _sizes.get(key)) is not None:
         return known
     try:
@@ -114,12 +117,14 @@ def reject_too_large(
     what: str = "",
     way_out: str = "",
 ) -> Size:
-    """The size of the model that `config` describes, where it fits into memory: call it before the model is built.
+    """Return the size of the model of a config, or raise if it does not fit into memory. Call it before building the
+    model.
 
-    `taken` says how many bytes a model of that size takes, where that is more than its weights; `free` are the bytes
-    that there are, by default those of this machine; `what` and `way_out` are words for the message. A `fraction` of
-    0 rejects nothing but what can never be. Raises ModelError where more than `fraction` of what is free would be
-    taken, or the model has more layers than any network.
+    `taken` returns the bytes that a model of a given size needs, if that is more than its weights. `free` is the
+    available memory in bytes, by default that of this machine. `what` and `way_out` are inserted into the message. A
+    `fraction` of 0 rejects only models that are impossible to build.
+
+    Raises ModelError if more than `fraction` of the free memory would be used, or if there are too many layers.
     """
     free = free_memory() if free is None else free
     most = fraction * free if fraction and free is not None else float("inf")
@@ -127,7 +132,7 @@ def reject_too_large(
     if taken(size) > most:
         more = "" if size.whole else "more than "
         raise ModelError(
-            f"{found.name}{_changes(found, config)} would take {more}{in_bytes(taken(size))} of memory{what}, and "
+            f"{found.name}{_overrides(found, config)} would take {more}{in_bytes(taken(size))} of memory{what}, and "
             f"{in_bytes(free or 0)} are free here, of which at most {fraction:.0%} are taken. Make the model "
             f"smaller{way_out}."
         )
@@ -135,8 +140,11 @@ def reject_too_large(
 
 
 def free_memory(root: Path = Path("/sys/fs/cgroup"), proc: Path = Path("/proc")) -> int | None:
-    """Bytes that this process can still take: what the machine has available, or what its control groups (containers,
-    batch systems) and its own limits (ulimit) leave it, whichever is least. None where the system does not say."""
+    """Return the bytes that this process can still allocate; None if the system does not report them.
+
+    This is the minimum of the machine's available memory and of the memory within the limits of the control groups
+    (containers, batch systems) and of the process (ulimit).
+    """
     found = [*_limits(root, proc), *_own_limits(proc)]
     if (available := _field(proc / "meminfo", "MemAvailable:")) is not None:
         found.append(1024 * available)
@@ -146,7 +154,7 @@ def free_memory(root: Path = Path("/sys/fs/cgroup"), proc: Path = Path("/proc"))
 
 
 def in_bytes(count: float) -> str:
-    """A size as people read it: 512 MiB."""
+    """Format a number of bytes: 512 MiB."""
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if count < 1024 or unit == "TiB":
             break
@@ -155,7 +163,7 @@ def in_bytes(count: float) -> str:
 
 
 class TooLarge(Exception):
-    """Counting ended, for the model is larger than was asked about: what had been counted by then."""
+    """Raised when counting stops because the model exceeds the limit; holds the counts so far."""
 
     def __init__(self, parameters: int, bytes: int) -> None:
         super().__init__(parameters, bytes)
@@ -163,15 +171,17 @@ class TooLarge(Exception):
 
 
 class _TooDeep(Exception):
-    """Counting ended, for there are too many tensors."""
+    """Raised when counting stops because there are too many tensors."""
 
 
 @contextmanager
 def _counting(most: float) -> Iterator[None]:
-    """Count every parameter and buffer that this thread registers while the block runs. Raises TooLarge
-    where they come to more than `most` bytes and are not few, _TooDeep where they are too many."""
+    """Count every parameter and buffer that this thread registers during the block.
+
+    Raises TooLarge if they exceed `most` bytes and are more than a few, and _TooDeep if there are too many.
+    """
     thread = threading.get_ident()
-    counted: dict[int, Tensor] = {}  # kept, so that no id is used again; one that layers share counts once
+    counted: dict[int, Tensor] = {}  # kept alive so that no id is reused; shared tensors count once
     parameters = size = 0
 
     def register(module: nn.Module, name: str, tensor: Tensor | None) -> None:
@@ -198,8 +208,11 @@ def _counting(most: float) -> Iterator[None]:
 
 
 class _Uninitialized(TorchFunctionMode):
-    """Passes over what fills tensors: on the meta device it fills nothing, and the first time takes seconds, because
-    PyTorch loads its reference implementations for it."""
+    """A function mode that skips initialization of tensors.
+
+    On the meta device there is nothing to initialize, and the first call takes seconds because PyTorch loads its
+    reference implementations.
+    """
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -212,7 +225,7 @@ class _Uninitialized(TorchFunctionMode):
 
 
 def _reject_deep(found: Named, config: Any) -> None:
-    """Raise ModelError for more layers than any network has: lists of them would be made before the first tensor."""
+    """Raise ModelError for more layers than any real network, before lists of them are created."""
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         listed = value if isinstance(value, tuple) else (value,) if isinstance(value, int) else ()
@@ -223,8 +236,8 @@ def _reject_deep(found: Named, config: Any) -> None:
             )
 
 
-def _numbers(config: Any) -> Iterator[tuple[str, int]]:
-    """The whole numbers of a config by their names, each of a list by itself."""
+def _integers(config: Any) -> Iterator[tuple[str, int]]:
+    """Yield the integers of a config with their names; each item of a tuple is yielded separately."""
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         for one in value if isinstance(value, tuple) else (value,):
@@ -232,17 +245,19 @@ def _numbers(config: Any) -> Iterator[tuple[str, int]]:
                 yield field.name, one
 
 
-def _changes(found: Named, config: Any) -> str:
-    """The settings in which this model is larger than its preset, in words: ` with hidden=4096`."""
-    own = dict(_numbers(found.config))
-    larger = [name for name, value in _numbers(config) if value > own.get(name, 0)]
+def _overrides(found: Named, config: Any) -> str:
+    """Return the settings in which this model is larger than its preset, as text: ` with hidden=4096`."""
+    own = dict(_integers(found.config))
+    larger = [name for name, value in _integers(config) if value > own.get(name, 0)]
     said = ", ".join(f"{name}={short(as_text(getattr(config, name)))}" for name in dict.fromkeys(larger))
     return f" with {said}" if said else ""
 
 
 def _limits(root: Path, proc: Path) -> Iterator[int]:
-    """What each control group above this process leaves, of version 2 and of version 1. Inside a container the path
-    that /proc names may not exist: the root is the container's own then."""
+    """Yield the memory that each control group above this process leaves, for cgroup versions 2 and 1.
+
+    Inside a container the path named by /proc may not exist; the root is then the container's own group.
+    """
     try:
         lines = (proc / "self/cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -267,8 +282,10 @@ def _limits(root: Path, proc: Path) -> Iterator[int]:
 
 
 def _own_limits(proc: Path) -> Iterator[int]:
-    """What the limits of this process leave of its addresses and of its data. A library that cannot have what it asks
-    for beyond them ends the process."""
+    """Yield the unused part of the address space and data segment, within the limits of this process.
+
+    A library that cannot allocate beyond them aborts the process.
+    """
     try:
         import resource
     except ImportError:  # Windows
@@ -280,7 +297,7 @@ def _own_limits(proc: Path) -> Iterator[int]:
 
 
 def _number(path: Path) -> int | None:
-    """The number in a file; None where there is no file, or it says max."""
+    """Return the integer in a file; None if there is no file or it contains "max"."""
     try:
         return int(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -288,7 +305,7 @@ def _number(path: Path) -> int | None:
 
 
 def _field(path: Path, name: str) -> int | None:
-    """The number behind a name, in a file of such lines."""
+    """Return the number after a name in a file of `name number` lines."""
     try:
         for line in path.read_text(encoding="utf-8").splitlines():
             words = line.split()

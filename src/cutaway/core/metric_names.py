@@ -1,8 +1,8 @@
-"""What the field calls a metric: one table for terminal and pages, from the keys of metrics.csv and evaluation.json."""
+"""Display names of metrics: one table for terminal and pages, from the keys of metrics.csv and evaluation.json."""
 
 from __future__ import annotations
 
-# What a person calls a metric, and how it is written.
+# The display name of each metric, and how its value is formatted.
 METRICS = {
     "accuracy": ("accuracy", "fraction"),
     "balanced_accuracy": ("balanced accuracy", "fraction"),
@@ -45,12 +45,12 @@ METRICS = {
 
 
 def metric(key: str) -> tuple[str, str]:
-    """The name and the format of a metric: `metric("macro_f1")` is ("macro F1", "fraction")."""
+    """Return the name and the format of a metric: `metric("macro_f1")` is ("macro F1", "fraction")."""
     return METRICS.get(key, (key.replace("_", " "), "number"))
 
 
 def column_name(key: str) -> str:
-    """The name of a column of metrics.csv: `column_name("val_mean_iou")` is "val mean IoU"."""
+    """Return the name of a column of metrics.csv: `column_name("val_mean_iou")` is "val mean IoU"."""
     split, _, name = key.partition("_")
     if key == "lr":
         return "learning rate"

@@ -1,17 +1,16 @@
-"""What a JSON document holds: its schema, as types within dictionaries and lists, and a check that a file keeps to it.
+"""Schemas of JSON documents, and a check that a document matches its schema.
 
-A document that does not match is rejected by file and key at fault, before anything is done with it, and a document
-is checked against the same schema before it is written. A schema is written as what it describes:
+A document that does not match is rejected before it is used, by file and key. It is checked against the same schema
+before it is written. A schema looks like the document that it describes:
 
     {"name": str, "epochs": int, "best?": {"value": NUMBER | None}, "splits": {...: int}, "notes": [str]}
 
-`"best?"` may be missing, null or empty; under `...` stands one key or more, of any name; `[str]` is a list of any
-length, and `[str, ...]` one of at least one. What a schema does not name may be there, and is not looked at.
+`"best?"` may be missing, null or empty. `...` matches one or more keys of any name. `[str]` is a list of any length,
+and `[str, ...]` a list with at least one item. Keys that the schema does not name are allowed and not checked.
 
 A number is finite, and a whole number has at most 64 bits. `Between(low, high)` is a whole number in a range,
-`OneOf(("a", "b"))` one of these texts, and
-`Tagged("kind", {"a": {...}, "b": {...}})` an object that has the schema which its `kind` names. `schema_of` makes the
-schema of a dataclass.
+`OneOf(("a", "b"))` one of these texts, and `Tagged("kind", {"a": {...}, "b": {...}})` an object whose schema is
+selected by its `kind`. `schema_of` derives the schema of a dataclass.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from .files import write_json
 
 Group = TypeVar("Group")
 NUMBER = int | float
-LONGEST = 60  # letters of a place in a document, as a message names it
+LONGEST = 60  # maximum characters of a key path in a message
 WORDS = {
     str: "a text", int: "a whole number", float: "a number", bool: "true or false",
     dict: "an object", list: "a list", tuple: "a list", type(None): "null",
@@ -48,20 +47,20 @@ class Between:
 
 @dataclass(frozen=True)
 class OneOf:
-    """One of some texts."""
+    """One of several texts."""
 
     words: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Tagged:
-    """An object of one of several forms. The text under `key` says which."""
+    """An object of one of several forms, selected by the text under `key`."""
 
     key: str
     forms: Mapping[str, Any]
 
 
-COUNT = Between(0, 2**31 - 1)  # how many there are of something, and an index into it
+COUNT = Between(0, 2**31 - 1)  # a count or an index
 
 
 def schema_of(kind: type, **other: Any) -> dict[str, Any]:
@@ -72,13 +71,13 @@ def schema_of(kind: type, **other: Any) -> dict[str, Any]:
     hints, schema = typing.get_type_hints(kind), {}
     for field in dataclasses.fields(kind):
         required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-        schema[field.name if required else f"{field.name}?"] = other.get(field.name) or _of_hint(hints[field.name])
+        schema[field.name if required else f"{field.name}?"] = other.get(field.name) or _hint_schema(hints[field.name])
     return schema
 
 
-def _of_hint(hint: Any) -> Any:
+def _hint_schema(hint: Any) -> Any:
     if typing.get_origin(hint) is tuple:
-        return [_of_hint(typing.get_args(hint)[0])]
+        return [_hint_schema(typing.get_args(hint)[0])]
     if typing.get_origin(hint) in (dict, Mapping):
         return dict
     if hint in (int, float):
@@ -90,8 +89,10 @@ def _of_hint(hint: Any) -> Any:
 
 
 def from_document(kind: type[Group], document: Mapping[str, Any]) -> Group:
-    """Return the dataclass of which `schema_of(kind)` describes the document: lists become tuples, and a field that is
-    null takes its default, unless null is one of its values."""
+    """Build the dataclass from a document described by `schema_of(kind)`.
+
+    Lists become tuples. A field that is null takes its default, unless null is one of its values.
+    """
     hints, given = typing.get_type_hints(kind), {}
     for field in dataclasses.fields(kind):  # type: ignore[arg-type]
         value = document.get(field.name)
@@ -101,21 +102,21 @@ def from_document(kind: type[Group], document: Mapping[str, Any]) -> Group:
 
 
 def as_tuples(value: Any) -> Any:
-    """Return the value with tuples in place of the lists that JSON has."""
+    """Return the value with tuples in place of JSON's lists."""
     return tuple(map(as_tuples, value)) if isinstance(value, list | tuple) else value
 
 
 def reject_unlike(document: Any, schema: Any, path: Path, fix: str) -> None:
-    """Raise FileError, naming `path` and the key, where `document` is not as `schema` says."""
+    """Raise FileError, naming `path` and the key, if `document` does not match `schema`."""
     found = _fault(document, schema, "")
     if found:
         raise FileError(f"{path}: {found}. {fix}")
 
 
 def write_document(path: Path, document: dict[str, Any], schema: Any) -> None:
-    """Write a document as JSON, checked against the schema that it is read with; NaN and infinity become null.
+    """Write a document as JSON after checking it against the schema that reads it; NaN and infinity become null.
 
-    Raises TypeError where the document does not match: an error in the code that made it.
+    Raises TypeError if the document does not match, which is an error in the calling code.
     """
     document = finite(document)
     if found := _fault(document, schema, ""):
@@ -134,7 +135,7 @@ def finite(value: Any) -> Any:
 
 @contextlib.contextmanager
 def naming(path: Path, fix: str = "Take it from a copy.") -> Iterator[None]:
-    """Within it, a CutawayError about a value in the document at `path` becomes a FileError that names the document."""
+    """Turn a CutawayError about a value in the document at `path` into a FileError that names the document."""
     try:
         yield
     except FileError:
@@ -144,19 +145,19 @@ def naming(path: Path, fix: str = "Take it from a copy.") -> Iterator[None]:
 
 
 def fault_in(document: Any, schema: Any) -> str:
-    """Return the first place where `document` is not as `schema` says, in words; nothing where there is none."""
+    """Return the first place where `document` does not match `schema`, as text; empty if it matches."""
     return _fault(document, schema, "")
 
 
 def _fault(value: Any, schema: Any, at: str) -> str:
-    """The first place where `value` departs from `schema`, in words; empty where there is none."""
+    """Return the first place where `value` differs from `schema`, as text; empty if it matches."""
     kind: Any = schema if isinstance(schema, type | types.UnionType) else type(schema)
     kind = {Between: int, OneOf: str, Tagged: dict, list: list | tuple}.get(
         kind, kind
     )  # a tuple becomes a list in JSON
-    if not _is(value, kind):
+    if not _has_type(value, kind):
         allowed = getattr(kind, "__args__", (kind,))
-        whole = float in allowed  # that a number may be whole needs no word
+        whole = float in allowed  # "a number" includes whole numbers
         said = " or ".join(dict.fromkeys(WORDS[one] for one in allowed if not (whole and one is int)))
         return f"{short(at, LONGEST) or 'the document'} is {WORDS[type(value)]}, and must be {said}"
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -202,15 +203,17 @@ def _number_fault(value: float, schema: Any, at: str) -> str:
     return f"{short(at, LONGEST)} is {short(value)}, and must be a whole number from {low} to {high}"
 
 
-def _is(value: object, kind: Any) -> bool:
-    """Whether it is of that kind; true and false are no numbers, as they are in Python."""
+def _has_type(value: object, kind: Any) -> bool:
+    """Return whether a value is of this kind; unlike in Python, true and false are not numbers."""
     kinds = getattr(kind, "__args__", (kind,))
     return isinstance(value, kind) and (not isinstance(value, bool) or bool in kinds or object in kinds)
 
 
 def json_schema(schema: Any, title: str = "") -> dict[str, Any]:
-    """The same as a JSON Schema (draft 2020-12), for programs that read such documents. It says no less than
-    `reject_unlike` holds a document to, but that a whole number may be written 3.0 there."""
+    """Return the schema as a JSON Schema (draft 2020-12), for other programs that read such documents.
+
+    It is as strict as `reject_unlike`, except that it accepts a whole number written as 3.0.
+    """
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title} if title else {}
     return head | _as_json_schema(schema)
 

@@ -1,7 +1,7 @@
 """Specifications of examples and targets, shared by data sets, models and tasks.
 
-A data set describes its examples with a spec; a model's `takes` names the specs that it accepts, and
-`Config.for_spec(preset, spec)` fits the model to one. Specs and targets are frozen dataclasses, saved as JSON with a
+A data set describes its examples with a spec. A model's `takes` names the specs that it accepts, and
+`Config.for_spec(preset, spec)` adapts the model to one. Specs and targets are frozen dataclasses, saved as JSON with a
 model.
 """
 
@@ -18,14 +18,14 @@ PLACE = "place in the text"
 
 
 class Answer:
-    """What every target says of itself, unless it says otherwise."""
+    """Base class of targets, with the default properties."""
 
-    order: ClassVar[str] = ""  # that its examples stand in and are split by, never at random: time, for one
-    written: ClassVar[bool] = False  # whether the answer is a sequence, which a model writes
+    order: ClassVar[str] = ""  # the order by which examples are split, such as time, instead of at random
+    written: ClassVar[bool] = False  # whether the answer is a sequence that the model generates
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The names of the classes that the answer to an example is one of; nothing where it is none."""
+        """The names of the classes, one of which is the answer; empty if the target has no classes."""
         return ()
 
 
@@ -35,16 +35,16 @@ class Classes(Answer):
 
     cells: ClassVar[str] = "category"  # the type of a table's column that holds it
     names: tuple[str, ...]
-    column: str = "class"  # what the data calls the target
+    column: str = "class"  # the name of the target in the data
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Their names."""
+        """The names of the classes."""
         return self.names
 
     @property
     def outputs(self) -> int:
-        """How many values the model's head gives: one for each class."""
+        """Number of outputs of the model's head: one per class."""
         return len(self.names)
 
 
@@ -59,7 +59,7 @@ class Value(Answer):
 
     @property
     def outputs(self) -> int:
-        """How many values the model's head gives: one."""
+        """Number of outputs of the model's head: one."""
         return 1
 
 
@@ -72,13 +72,13 @@ class Tags(Answer):
 
     @property
     def outputs(self) -> int:
-        """How many values the model's head gives at each token: one for each tag."""
+        """Number of outputs of the model's head per token: one per tag."""
         return len(self.names)
 
 
 @dataclass(frozen=True)
 class Mask(Answer):
-    """A target for each pixel of an image: one of `names`, the ground first, or `ignored` where none is known."""
+    """A target for each pixel of an image: one of `names`, the background first, or `ignored` where none is known."""
 
     names: tuple[str, ...]
     column: str = "mask"
@@ -86,18 +86,18 @@ class Mask(Answer):
 
     @property
     def outputs(self) -> int:
-        """How many values the model's head gives at each pixel: one for each class."""
+        """Number of outputs of the model's head per pixel: one per class."""
         return len(self.names)
 
 
 class OfTokens(Answer):
-    """A target of tokens."""
+    """Base class of targets that are tokens."""
 
     vocab_size: int
 
     @property
     def outputs(self) -> int:
-        """How many values the model's head gives at each token: one for each token there is."""
+        """Number of outputs of the model's head per token: the size of the vocabulary."""
         return self.vocab_size
 
 
@@ -112,8 +112,10 @@ class NextToken(OfTokens):
 
 @dataclass(frozen=True)
 class Solution(NextToken):
-    """The target is the solution of a problem of the kind `problem`, token by token after the question, up to `end`. It
-    is written in one of `forms`; the first is the one by which a model is judged."""
+    """The solution of a problem of the kind `problem`, token by token after the question, up to `end`.
+
+    It is written in one of `forms`. The first form is used for evaluation.
+    """
 
     order: ClassVar[str] = ""
     column: str = "solution"
@@ -124,7 +126,7 @@ class Solution(NextToken):
 
 @dataclass(frozen=True)
 class Masked(OfTokens):
-    """The targets are the tokens that were hidden: masked-language modelling. `mask` stands for a hidden token."""
+    """The hidden tokens of masked-language modelling. `mask` replaces a hidden token."""
 
     order: ClassVar[str] = PLACE
     vocab_size: int
@@ -135,7 +137,7 @@ class Masked(OfTokens):
 
 @dataclass(frozen=True)
 class Context(OfTokens):
-    """The targets of each word are the words around it: text for word vectors."""
+    """The words around each word, for training word vectors."""
 
     order: ClassVar[str] = PLACE
     vocab_size: int
@@ -176,18 +178,18 @@ class Horizon(Answer):
 
     @property
     def column(self) -> str:
-        """The columns by their names."""
+        """The names of the columns."""
         return ", ".join(self.columns)
 
     @property
     def outputs(self) -> int:
-        """How many values the model's head gives: one for each step and column, step after step."""
+        """Number of outputs of the model's head: one per step and column, step after step."""
         return self.steps * len(self.columns)
 
 
 @dataclass(frozen=True)
 class Drawn(Answer):
-    """A target that is the image itself, whose distribution is learned, so that new ones can be drawn from it."""
+    """The image itself, whose distribution is learned so that new images can be sampled from it."""
 
     names: tuple[str, ...] = ()  # the classes that images are of, where they have some: a condition, not the answer
     size: int = 1  # C · H · W, the numbers of an image
@@ -195,62 +197,68 @@ class Drawn(Answer):
 
 @dataclass(frozen=True)
 class Image(Drawn):
-    """The image itself: learned by a bound on its log-likelihood."""
+    """The image itself, learned by a bound on its log-likelihood."""
 
     column: str = "image"
 
     @property
     def outputs(self) -> int:
-        """How many values the model gives: the bound's two terms."""
+        """Number of outputs of the model: the two terms of the bound."""
         return 2
 
 
 @dataclass(frozen=True)
 class Noise(Drawn):
-    """The image itself: learned by predicting noise that was added to it."""
+    """The image itself, learned by predicting noise that was added to it."""
 
     column: str = "noise in the image"
 
     @property
     def outputs(self) -> int:
-        """How many values the model's head gives: one for each number of the image."""
+        """Number of outputs of the model's head: one per number of the image."""
         return self.size
 
 
 @dataclass(frozen=True)
 class Unlabelled(Answer):
-    """The example itself, which a network learns from without labels. `names` are the classes, where there are some, by
-    which what was learned is judged."""
+    """The example itself, from which a network learns without labels.
+
+    `names` are the classes, if there are any, that evaluate the learned features.
+    """
 
     names: tuple[str, ...] = ()
     dim: int = 128  # numbers that the head gives
 
     @property
     def outputs(self) -> int:
-        """How many values the model's head gives: no answer, but what learning goes on with."""
+        """Number of outputs of the model's head: the dimension of the embedding that the objective uses."""
         return self.dim
 
 
 @dataclass(frozen=True)
 class Views(Unlabelled):
-    """The image or series itself: learned by telling which two views are of one, by the numbers that the head gives."""
+    """The image or series itself, learned by matching the two views of one example by their embeddings."""
 
     column: str = "views"
 
 
 @dataclass(frozen=True)
 class Patches(Unlabelled):
-    """The image itself: learned by telling patches of it that are masked from the others, of each of which the head
-    gives the numbers that a decoder takes."""
+    """The image itself, learned by predicting its masked patches from the others. The head outputs the decoder's inputs
+    for each patch.
+    """
 
     column: str = "masked patches"
 
 
 @dataclass(frozen=True)
 class Episodes(Answer):
-    """Which of `ways` classes an example is of, each known from `shots` examples alone; or, with no ways, the value of
-    a function that is known at `shots` points. One example is an episode: its support, class by class, and then as many
-    queries of each class, by which it is judged."""
+    """One of `ways` classes, each known only from `shots` examples; with no ways, the value of a function known at
+    `shots` points.
+
+    One example is an episode: its support, class by class, followed by `queries` examples of each class, on which it is
+    evaluated.
+    """
 
     ways: int
     shots: int
@@ -261,24 +269,25 @@ class Episodes(Answer):
 
     @property
     def outputs(self) -> int:
-        """How many values the model's head gives: one for each class, or one."""
+        """Number of outputs of the model's head: one per class, or one."""
         return self.ways or 1
 
     @property
     def support(self) -> int:
-        """The examples of an episode that are labelled."""
+        """Number of labelled examples in an episode."""
         return self.outputs * self.shots
 
     @property
     def size(self) -> int:
-        """All examples of an episode."""
+        """Number of all examples in an episode."""
         return self.outputs * (self.shots + self.queries)
 
 
 @dataclass(frozen=True)
 class Transcript(Answer):
-    """A target that is what is said, as characters, without a word on when: token k + 1 is `alphabet[k]`, and token 0
-    is the blank, which stands for no character at all."""
+    """A transcript as characters, without timing. Token k + 1 is `alphabet[k]`, and token 0 is the blank, which is no
+    character.
+    """
 
     written: ClassVar[bool] = True
     alphabet: tuple[str, ...]  # the characters of the training transcripts, in the order of their code points
@@ -287,26 +296,28 @@ class Transcript(Answer):
 
     @property
     def outputs(self) -> int:
-        """How many values the model's head gives at each frame: one for each character, and the blank's before them."""
+        """Number of outputs of the model's head per frame: one per character, after one for the blank."""
         return 1 + len(self.alphabet)
 
 
 @dataclass(frozen=True)
 class Spelled(Transcript):
-    """The same, written token after token: each is learned given those before it. Token 0, which stands for no
-    character, stands before a transcript and ends it."""
+    """A transcript written token after token, each learned given those before it.
+
+    Token 0, which is no character, begins a transcript and ends it.
+    """
 
     longest: int = 1  # characters of the longest transcript in training, and its end
 
     @property
     def tokens(self) -> Tokens:
-        """What is written, as tokens."""
+        """The transcript as a target of tokens."""
         return Tokens(self.outputs, begin=0, end=0, longest=self.longest, column=self.column, unknown=None)
 
 
 @dataclass(frozen=True)
 class Boxes(Answer):
-    """Objects in an image: the box of each, and which of `names` it is."""
+    """Objects in an image: the bounding box of each, and its class among `names`."""
 
     names: tuple[str, ...]
     most: int = 1  # boxes in the training image that has most of them
@@ -314,25 +325,25 @@ class Boxes(Answer):
 
     @property
     def outputs(self) -> int:
-        """How many logits the model's head gives at each place: one for each class."""
+        """Number of logits of the model's head per location: one per class."""
         return len(self.names)
 
 
 @dataclass(frozen=True)
 class Links(Answer):
-    """Whether two nodes of a graph are linked: `names[1]` where they are."""
+    """The existence of a link between two nodes of a graph: `names[1]` if they are linked."""
 
     names: tuple[str, ...] = ("no link", "link")
     column: str = "link"
 
     @property
     def outputs(self) -> int:
-        """How many values the model gives for a pair of nodes: one, the logit of a link."""
+        """Number of outputs of the model for a pair of nodes: one, the logit of a link."""
         return 1
 
 
 Simple = Classes | Value  # one answer for a whole example
-# What is learned of an example as a whole, or the whole of it.
+# Targets of a whole example, or the whole example as the target.
 OfWhole = Simple | Image | Noise | Views | Patches | Episodes
 Target = OfWhole | Tags | Mask | Boxes | Links | NextToken | Masked | Context | Tokens | Horizon | Transcript
 TARGETS: dict[str, type[Target]] = {
@@ -374,7 +385,7 @@ class TableSpec:
 
 @dataclass(frozen=True)
 class ImageSpec:
-    """Images, (N, C, H, W); with a caption as the target, ids (N, S) of the caption so far beside them."""
+    """Images, (N, C, H, W); for captions, also the ids (N, S) of the caption so far."""
 
     kind: ClassVar[str] = "image"
     channels: int
@@ -390,7 +401,7 @@ class ImageSpec:
 
 @dataclass(frozen=True)
 class ImageSizes:
-    """Which sizes of images a model takes, in pixels: what data is brought to before the model is fitted to it."""
+    """Image sizes that a model accepts, in pixels. Data is resized to one of them before the model is adapted to it."""
 
     only: int | None = None  # height and width of the one size that it takes, if there is but one
     least: int = 1  # the smallest height and width that leave it something to see
@@ -398,10 +409,10 @@ class ImageSizes:
     usual: int = 224  # what photographs of many sizes are brought to
 
     def choose(self, asked: int | None, own: tuple[int, int] | None) -> tuple[int, int]:
-        """Height and width that images are brought to: what was asked for, else the one size that the model takes,
-        else their own, enlarged where that is too small; the usual size where they have no one size of their own.
+        """Return the height and width to which images are resized.
 
-        Raises SettingError where what was asked for cannot be.
+        The size is `asked` if given, else the model's only size, else the images' own size, enlarged if it is too
+        small. Images of several sizes get the usual size. Raises SettingError if `asked` is not possible.
         """
         if asked is not None:
             self._reject(asked)
@@ -412,7 +423,7 @@ class ImageSizes:
         return self.enough(own[0]), self.enough(own[1])
 
     def note(self, own: tuple[int, int] | None, chosen: tuple[int, int], asked: int | None) -> str | None:
-        """What a person should know where their images are enlarged though nobody asked; None where they are not."""
+        """Return a note if images are enlarged without being asked for; None otherwise."""
         if asked is not None or self.only is not None or own is None or own == chosen:
             return None
         return (
@@ -421,7 +432,7 @@ class ImageSizes:
         )
 
     def enough(self, side: int) -> int:
-        """The smallest side that the model takes and that is not smaller than `side`."""
+        """Return the smallest side that the model accepts and that is at least `side`."""
         return -(-max(side, self.least) // self.step) * self.step
 
     def _reject(self, side: int) -> None:
@@ -440,16 +451,16 @@ ANY_SIZE = ImageSizes()
 class TextSpec:
     """Token ids, (N, T) int64, with a boolean mask, (N, T), True where a token is real.
 
-    Of our own tokenizers id 0 is padding and id 1 stands for every unknown token; others have their own. A text may
-    stand in a frame: `begin` before it and `end` after it.
+    In Cutaway's tokenizers id 0 is padding and id 1 is the unknown token; other tokenizers have their own ids. A text
+    may be enclosed by special tokens: `begin` before it and `end` after it.
     """
 
     kind: ClassVar[str] = "text"
     vocab_size: int  # ids are below this
-    longest: int  # tokens of the longest example that the model is given, with its frame
+    longest: int  # tokens of the longest example, including its special tokens
     target: Simple | Tags | NextToken | Masked | Context
-    begin: int | None = None  # the token before each text, where texts stand in a frame
-    end: int | None = None  # the token after it
+    begin: int | None = None  # the special token before each text, if any
+    end: int | None = None  # the special token after it, if any
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -459,9 +470,9 @@ class TextSpec:
 
 @dataclass(frozen=True)
 class PairSpec:
-    """Sequences that become others: token ids (N, T) and mask (N, T) of the source, ids (N, S) of the target so far.
+    """Pairs of sequences: token ids (N, T) and mask (N, T) of the source, and ids (N, S) of the target so far.
 
-    The target so far begins with its `begin`; what is learned at each of its places is the token that comes next.
+    The target so far starts with its `begin`. At each position the model learns the next token.
     """
 
     kind: ClassVar[str] = "seq2seq"
@@ -478,10 +489,10 @@ class PairSpec:
 
 @dataclass(frozen=True)
 class SeriesSpec:
-    """Signals with a time axis, (N, T, F): T steps of F variables, with one target for the whole.
+    """Signals with a time axis, (N, T, F): T steps of F variables, with one target for the whole signal.
 
-    Where `known_future` is not 0, so many variables are known in advance for the steps to be forecast: (N, H, K) beside
-    it.
+    If `known_future` K is not 0, the model also gets K variables known in advance for the H steps to be forecast, (N,
+    H, K).
     """
 
     kind: ClassVar[str] = "series"
@@ -498,8 +509,10 @@ class SeriesSpec:
 
 @dataclass(frozen=True)
 class AudioSpec:
-    """Audio as frames of a spectrogram, (N, T, F), with a mask, (N, T), True where a frame is real; with a transcript
-    that is spelled, ids (N, S) of the transcript so far beside them."""
+    """Audio as frames of a spectrogram, (N, T, F), with a mask, (N, T), True where a frame is real.
+
+    For a spelled transcript, also the ids (N, S) of the transcript so far.
+    """
 
     kind: ClassVar[str] = "audio"
     frames: int  # of the longest recording in training
@@ -531,12 +544,12 @@ class VideoSpec:
 
 @dataclass(frozen=True)
 class GraphSpec:
-    """Graphs: what is known of each node, x (V, F), and edges from source to target, (2, E) int64.
+    """Graphs: node features x (V, F), and edges from source to target, (2, E) int64.
 
-    With one graph, examples are its nodes, and the model is told which of them to answer for, (N,); where links are the
-    target, examples are pairs of nodes, (N, 2). With `graph_level`,
-    examples are whole graphs that stand in one batch side by side, and the model is told which each node is of, (V,).
-    Where `edge_features` is not 0, so many numbers describe each edge: (E, D) beside it.
+    With one graph, examples are its nodes, and the model gets the indices of the nodes to predict, (N,). If links are
+    the target, examples are pairs of nodes, (N, 2). With `graph_level`, examples are whole graphs, concatenated in a
+    batch, and the model gets the graph index of each node, (V,). If `edge_features` D is not 0, it also gets edge
+    features, (E, D).
     """
 
     kind: ClassVar[str] = "graph"
@@ -547,7 +560,7 @@ class GraphSpec:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of what is known of one node: (F,)."""
+        """The shape of one node's features: (F,)."""
         return (self.features,)
 
 
@@ -556,11 +569,11 @@ Spec = TableSpec | ImageSpec | TextSpec | PairSpec | SeriesSpec | AudioSpec | Vi
 KINDS: dict[str, type[Spec]] = {
     s.kind: s for s in (TableSpec, ImageSpec, TextSpec, PairSpec, SeriesSpec, AudioSpec, VideoSpec, GraphSpec)
 }
-OF_TOKENS = (TextSpec.kind, PairSpec.kind)  # the kinds whose examples are tokens
+OF_TOKENS = (TextSpec.kind, PairSpec.kind)  # kinds of data whose examples are tokens
 
 
 def _targets(kind: type[Spec]) -> Tagged:
-    """The schema of the targets that a kind may have."""
+    """Return the schema of the targets that a kind of spec accepts."""
     allowed = get_type_hints(kind)["target"]
     named: dict[str, Any] = {"names": [str, ...]}  # of which the answer is one
     return Tagged(
@@ -574,9 +587,9 @@ def _targets(kind: type[Spec]) -> Tagged:
 
 
 SCHEMA = Tagged("kind", {name: schema_of(kind, target=_targets(kind)) for name, kind in KINDS.items()})
-LARGEST = 2**30  # numbers that an example may have: what a damaged document asks for is not set aside
+LARGEST = 2**30  # maximum numbers of an example: protects against allocating what a damaged document names
 
-# What fields were called before 0.7, in models that were written then. To be dropped at 1.0.
+# Names of fields before 0.7, in models saved then. To be dropped at 1.0.
 RENAMED = {
     "bands": "n_mels",
     "known": "known_future",
@@ -587,24 +600,24 @@ RENAMED = {
     "vocabulary": "vocab_size",
 }
 
-# What kinds of data were called before 0.7, in runs and models that were written then. To be dropped at 1.0.
+# Names of kinds of data before 0.7, in runs and models saved then. To be dropped at 1.0.
 KINDS_BEFORE = {"pairs": "seq2seq", "sound": "audio"}
 TASKS_BEFORE = {"transduction": "sequence-to-sequence"}  # and tasks
 
 
 def kind_now(kind: Any) -> Any:
-    """The kind of data that a document names, as it is called now."""
+    """Return the current name of the kind of data that a document names."""
     return KINDS_BEFORE.get(kind, kind) if isinstance(kind, str) else kind
 
 
 def to_json(spec: Spec) -> dict[str, Any]:
-    """The spec as plain JSON values; `from_json` gives an equal spec back."""
+    """Return the spec as plain JSON values; `from_json` restores an equal spec."""
     kind = next(name for name, target in TARGETS.items() if type(spec.target) is target)
     return {"kind": spec.kind, **asdict(spec), "target": {"kind": kind, **asdict(spec.target)}}
 
 
 def as_now(data: Any) -> Any:
-    """Return the document of a spec with the names that its fields have now; what is no object as it is."""
+    """Return the document of a spec with its current field names; a value that is no object is returned unchanged."""
     if not isinstance(data, dict):
         return data
     found = {RENAMED.get(key, key): value for key, value in data.items()} | {"kind": kind_now(data.get("kind"))}
@@ -614,7 +627,7 @@ def as_now(data: Any) -> Any:
 
 
 def from_json(data: Any) -> Spec:
-    """The spec that `to_json` wrote. Raises ValueError, by its key, where the document is not one."""
+    """Restore the spec that `to_json` wrote. Raises ValueError, naming the key, if the document is not a spec."""
     data = as_now(data)
     if fault := fault_in(data, SCHEMA):
         raise ValueError(fault)
@@ -626,15 +639,17 @@ def from_json(data: Any) -> Spec:
 
 
 def scales(mean: list[float], std: list[float], count: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return means and standard deviations as a document holds them. Raises ValueError where there are not `count` of
-    each, or nothing can be divided by one."""
+    """Return means and standard deviations as tuples.
+
+    Raises ValueError if there are not `count` of each, or if a standard deviation is not positive.
+    """
     if len(mean) != count or len(std) != count or not all(one > 0 for one in std):
         raise ValueError(f"mean and std are not {count} numbers each, with every std above 0")
     return tuple(mean), tuple(std)
 
 
 def read_as(data: Any, kind: type[Kind], target: type[Target] | None = None) -> Kind:
-    """The spec that `to_json` wrote, of this kind and with such a target. Raises ValueError where it is another."""
+    """Restore the spec that `to_json` wrote, of this kind and target. Raises ValueError if it is a different one."""
     spec = from_json(data)
     if not isinstance(spec, kind) or not isinstance(spec.target, target or Answer):
         raise ValueError(f"a spec of kind {spec.kind} for {spec.target.column}")

@@ -1,11 +1,11 @@
-"""Augmentation: what is varied in a training batch, all of it on tensors that are normalised already.
+"""Augmentation of training batches, on tensors that are already normalised.
 
-Sources: padded crop and flip as for CIFAR in K. He et al., Deep residual learning for image recognition, 2016,
-section 4.2; cutout by T. DeVries, G. Taylor, Improved regularization of convolutional neural networks with cutout,
-2017 <https://arxiv.org/abs/1708.04552>; mixup by H. Zhang et al., mixup: beyond empirical risk minimization, 2018
+Sources: padded crop and flip as for CIFAR in K. He et al., Deep residual learning for image recognition, 2016, section
+4.2; cutout by T. DeVries, G. Taylor, Improved regularization of convolutional neural networks with cutout, 2017
+<https://arxiv.org/abs/1708.04552>; mixup by H. Zhang et al., mixup: beyond empirical risk minimization, 2018
 <https://arxiv.org/abs/1710.09412>.
 
-Every function here draws from the generator it is given and from nothing else, and keeps shape, type and memory format.
+Every function draws random numbers only from the given generator, and keeps shape, type and memory format.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ GREY_WEIGHTS = (0.299, 0.587, 0.114)  # of red, green, blue in luma, ITU-R BT.60
 def make_augment(
     settings: DataSettings, spec: Spec, mean: Sequence[float] = (), std: Sequence[float] = ()
 ) -> Augment | None:
-    """What the settings ask to vary, as one function (inputs, target, generator) -> (inputs, target); None if nothing.
+    """Build the augmentation that the settings configure, as a function (inputs, target, generator) -> (inputs,
+    target); None if none exists.
 
-    `mean` and `std` are those that images were normalised with, per channel. Classes come back as probabilities (N, K)
-    where mixup blends them. Raises SettingError where a setting is not for this kind of data, or too large for it.
+    `mean` and `std` are the normalisation constants of images, per channel. Mixup turns classes into probabilities (N,
+    K). Raises SettingError if a setting does not apply to this kind of data, or is too large for it.
     """
     if isinstance(spec.target, Boxes):
-        return _with_boxes(settings, spec, mean, std)
+        return _augment_with_boxes(settings, spec, mean, std)
     steps: list[Callable[[Tensor, Generator], Tensor]] = []
     if isinstance(spec, ImageSpec):
         side = min(spec.height, spec.width)
@@ -51,7 +52,7 @@ def make_augment(
         if settings.cutout:
             steps.append(lambda x, g: cutout(x, settings.cutout, g))
     if isinstance(spec.target, Mask):
-        return _with_masks(settings, steps, spec.target.ignored)
+        return _augment_with_masks(settings, steps, spec.target.ignored)
     if not steps and not settings.mixup:
         return None
     classes = len(spec.target.classes) or None
@@ -66,11 +67,13 @@ def make_augment(
     return augment
 
 
-def _with_masks(
+def _augment_with_masks(
     settings: DataSettings, steps: Sequence[Callable[[Tensor, Generator], Tensor]], ignored: int
 ) -> Augment | None:
-    """What varies images (N, C, H, W) with masks (N, H, W): what moves an image moves its mask, `ignored` where nothing
-    came from the image."""
+    """Build the augmentation of images (N, C, H, W) with masks (N, H, W).
+
+    Geometric steps also transform the mask, which becomes `ignored` outside the original image.
+    """
     for key, why in (("mixup", "blends images, and no pixel of a blend has one class"), ("cutout", CUT)):
         if value := getattr(settings, key):
             raise SettingError(f"{key}={value:g} {why}: leave it out; flip, crop and color_jitter are for masks too.")
@@ -96,23 +99,23 @@ def flip(x: Tensor, generator: Generator) -> Tensor:
 
 
 def _mirror(x: Tensor, mirrored: Tensor) -> Tensor:
-    """Those images (N, C, H, W) mirrored that are to be, (N, 1, 1, 1)."""
+    """Mirror the images (N, C, H, W) that `mirrored` (N, 1, 1, 1) selects."""
     return _like(torch.where(mirrored, x.flip(3), x), x)
 
 
 def padded_crop(x: Tensor, padding: int, generator: Generator) -> Tensor:
-    """Pad each image by `padding` zeros (the mean colour) on every side and cut out a random window of its old size."""
+    """Pad each image by `padding` zeros (the mean colour) on every side and crop a random window of the old size."""
     return _window(x, padding, _shifts(x, padding, generator))
 
 
 def _shifts(x: Tensor, padding: int, generator: Generator) -> Tensor:
-    """Rows and columns of the padded images at which their windows begin, (2, N)."""
+    """Draw the top row and left column of each window in the padded images, (2, N)."""
     drawn = torch.randint(0, 2 * padding + 1, (2, len(x)), generator=generator, device=generator.device)
     return drawn.to(x.device)
 
 
 def _window(x: Tensor, padding: int, shifts: Tensor) -> Tensor:
-    """The windows of the padded images that begin at these `shifts`."""
+    """Crop the windows of the padded images that begin at these `shifts`."""
     n, _, height, width = x.shape
     rows = shifts[0, :, None] + torch.arange(height, device=x.device)  # (N, H)
     columns = shifts[1, :, None] + torch.arange(width, device=x.device)  # (N, W)
@@ -122,8 +125,10 @@ def _window(x: Tensor, padding: int, shifts: Tensor) -> Tensor:
     return _like(windows.permute(0, 3, 1, 2), x)
 
 
-def _with_boxes(settings: DataSettings, spec: ImageSpec, mean: Sequence[float], std: Sequence[float]) -> Augment | None:
-    """What the settings ask to vary of images with boxes, (N, M, 5) in pixels: what moves an image moves its boxes."""
+def _augment_with_boxes(
+    settings: DataSettings, spec: ImageSpec, mean: Sequence[float], std: Sequence[float]
+) -> Augment | None:
+    """Build the augmentation of images with boxes, (N, M, 5) in pixels. Geometric steps also transform the boxes."""
     if settings.mixup:
         raise SettingError(
             f"mixup={settings.mixup:g} blends images, and a box of a blend would be half there: leave it out; flip, "
@@ -146,15 +151,17 @@ def _with_boxes(settings: DataSettings, spec: ImageSpec, mean: Sequence[float], 
 
 
 def mirror_boxes(boxes: Tensor, mirrored: Tensor, width: int) -> Tensor:
-    """The boxes (N, M, 5) of images of that width, those of the images mirrored that are, (N, 1)."""
+    """Mirror the boxes (N, M, 5) of the images of this width that `mirrored` (N, 1) selects."""
     x1, y1, x2, y2, kind = boxes.unbind(2)
     turned = torch.stack([width - x2, y1, width - x1, y2, kind], 2)
     return torch.where((mirrored & (x1 != IGNORED))[:, :, None], turned, boxes)
 
 
 def shift_boxes(boxes: Tensor, by: Tensor, height: int, width: int) -> Tensor:
-    """The boxes (N, M, 5) moved down and to the right with their images, `by` (2, N) pixels: cut where these end, and
-    none where they have left it."""
+    """Shift the boxes (N, M, 5) down and to the right with their images, `by` (2, N) pixels.
+
+    Boxes are clipped to the image, and removed if they are completely outside.
+    """
     down, right = (steps[:, None].to(boxes.dtype) for steps in by)  # (N, 1)
     x1, y1, x2, y2, kind = boxes.unbind(2)
     x1, x2 = ((x + right).clamp(0, width) for x in (x1, x2))
@@ -168,8 +175,8 @@ def color_jitter(
 ) -> Tensor:
     """Change brightness, contrast and saturation, in this order, each by a factor of 1 ± `strength` per image.
 
-    On pixel values 0…1, clipped there after each: brightness p·f; contrast m + (p − m)·f with m the image's mean
-    grey; saturation g + (p − g)·f with g the pixel's grey (images of one channel have none).
+    Pixel values are in 0…1 and are clipped after each step: brightness p·f; contrast m + (p − m)·f with m the mean grey
+    level of the image; saturation g + (p − g)·f with g the grey level of the pixel (skipped for images of one channel).
     """
     mean_, std_ = by_channel(mean, x), by_channel(std, x)
     factors = 1 + strength * (2 * uniform(x, (3, len(x), 1, 1, 1), generator) - 1)
@@ -177,7 +184,7 @@ def color_jitter(
 
 
 def recolored(pixels: Tensor, brightness: Tensor, contrast: Tensor, saturation: Tensor | None) -> Tensor:
-    """Pixels (N, C, H, W) changed by these factors (N, 1, 1, 1), as `color_jitter` says."""
+    """Change the colours of pixels (N, C, H, W) by factors (N, 1, 1, 1), as described in `color_jitter`."""
     pixels = (pixels * brightness).clamp(0, 1)
     average = grey(pixels).mean((1, 2, 3), keepdim=True)  # (N, 1, 1, 1)
     pixels = (average + (pixels - average) * contrast).clamp(0, 1)
@@ -188,14 +195,14 @@ def recolored(pixels: Tensor, brightness: Tensor, contrast: Tensor, saturation: 
 
 
 def by_channel(values: Sequence[float], x: Tensor) -> Tensor:
-    """A number for each channel of images x (N, C, H, W), (1, C, 1, 1)."""
+    """Return a number per channel, broadcastable to images x (N, C, H, W), as a tensor (1, C, 1, 1)."""
     return torch.tensor(values, dtype=x.dtype, device=x.device).view(1, -1, 1, 1)
 
 
 def cutout(x: Tensor, side: int, generator: Generator) -> Tensor:
     """Blank a square of `side` pixels in each image with zeros (the mean colour).
 
-    Its centre is any pixel, each as likely, so that part of the square may lie outside.
+    Its centre is drawn uniformly from all pixels, so part of the square may be outside the image.
     """
     n, _, height, width = x.shape
     top = (uniform(x, (n, 1), generator) * height).long() - side // 2
@@ -207,10 +214,10 @@ def cutout(x: Tensor, side: int, generator: Generator) -> Tensor:
 
 
 def mixup(x: Tensor, target: Tensor, alpha: float, classes: int | None, generator: Generator) -> tuple[Tensor, Tensor]:
-    """Blend every example with another of the batch: λx + (1 − λ)x', and the targets likewise.
+    """Blend every example with another one of the batch: λx + (1 − λ)x', and the targets in the same way.
 
-    λ comes from Beta(alpha, alpha), one for the batch. Classes (N,) become probabilities (N, `classes`); probabilities
-    and values (`classes` None) are blended as they are.
+    λ is drawn from Beta(alpha, alpha), once per batch. Classes (N,) become probabilities (N, `classes`). Probabilities
+    and values (`classes` None) are blended directly.
     """
     # torch has no public Beta distribution that draws from a generator; numpy has, seeded by ours.
     seed = torch.randint(2**62, (), generator=generator, device=generator.device)
@@ -222,12 +229,12 @@ def mixup(x: Tensor, target: Tensor, alpha: float, classes: int | None, generato
 
 
 def uniform(x: Tensor, shape: tuple[int, ...], generator: Generator) -> Tensor:
-    """Draws from [0, 1), where x is; the generator may be elsewhere."""
+    """Draw from [0, 1) on the device of x; the generator may be on another device."""
     return torch.rand(shape, generator=generator, device=generator.device, dtype=torch.float32).to(x.device)
 
 
 def grey(pixels: Tensor) -> Tensor:
-    """(N, C, H, W) to (N, 1, H, W)."""
+    """Convert images (N, C, H, W) to grey, (N, 1, H, W)."""
     if pixels.shape[1] == 1:
         return pixels
     weights = torch.tensor(GREY_WEIGHTS, dtype=pixels.dtype, device=pixels.device).view(1, 3, 1, 1)
@@ -235,5 +242,5 @@ def grey(pixels: Tensor) -> Tensor:
 
 
 def _like(result: Tensor, x: Tensor) -> Tensor:
-    """The result in the type and memory format of x."""
+    """Return the result in the type and memory format of x."""
     return result.to(x.dtype) if result.stride() == x.stride() else torch.empty_like(x).copy_(result)

@@ -1,4 +1,4 @@
-"""Batches of sequences of nearly equal length, so that a batch costs what it contains and not what its longest does."""
+"""Batches of sequences of similar length, to reduce padding."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-POOL = 50  # batches whose examples are sorted together: enough to be nearly of one length, few enough to stay mixed
+POOL = 50  # batches sorted together: enough for similar lengths, few enough to keep the order random
 
 
 def bucketed(
@@ -18,29 +18,31 @@ def bucketed(
     *,
     by: Tensor | None = None,
 ) -> list[Tensor]:
-    """Example numbers for each batch. `lengths` (n,).
+    """Return the example numbers of each batch for `lengths` (n,).
 
-    With a generator, examples are shuffled, sorted within pools of 50 batches, and the batches are shuffled; without
-    one, all are sorted. They are sorted by their lengths, or by `by` (n,) where that is given.
+    With a generator, examples are shuffled and sorted within pools of 50 batches, and the batches are shuffled. Without
+    one, all examples are sorted. The sort key is the length, or `by` (n,) if given.
 
-    With `tokens` a batch has no number of examples: it holds at most so many tokens, padding among them, which is its
-    count times its longest. An example that is longer than that stands alone.
+    With `tokens`, the number of examples in a batch varies. The batch size times the longest length, padding included,
+    is at most `tokens`; a longer example gets its own batch.
     """
     by = lengths if by is None else by
     if generator is None:
-        return _cut(by.argsort(stable=True), lengths, batch_size, tokens)
+        return _split_batches(by.argsort(stable=True), lengths, batch_size, tokens)
     order = torch.randperm(len(lengths), generator=generator)
     if tokens:
         pool_of = (lengths[order].cumsum(0) - 1) // (POOL * tokens)  # rising, and some numbers are left out
         pools = torch.split(order, [n for n in pool_of.bincount().tolist() if n])
     else:
         pools = torch.split(order, POOL * batch_size)
-    batches = [batch for pool in pools for batch in _cut(pool[by[pool].argsort()], lengths, batch_size, tokens)]
+    batches = [
+        batch for pool in pools for batch in _split_batches(pool[by[pool].argsort()], lengths, batch_size, tokens)
+    ]
     return [batches[i] for i in torch.randperm(len(batches), generator=generator)]
 
 
 def padding(lengths: Tensor, plan: Iterable[Tensor]) -> float:
-    """The fraction of all steps of these batches that is padding, in [0, 1)."""
+    """Return the fraction of all steps of these batches that is padding, in [0, 1)."""
     real = room = 0
     for batch in plan:
         real += int(lengths[batch].sum())
@@ -48,8 +50,8 @@ def padding(lengths: Tensor, plan: Iterable[Tensor]) -> float:
     return 1 - real / room if room else 0.0
 
 
-def _cut(order: Tensor, lengths: Tensor, batch_size: int, tokens: int) -> list[Tensor]:
-    """The examples in their order, cut into batches."""
+def _split_batches(order: Tensor, lengths: Tensor, batch_size: int, tokens: int) -> list[Tensor]:
+    """Split the ordered examples into batches."""
     if not tokens:
         return list(torch.split(order, batch_size))
     sizes: list[int] = []

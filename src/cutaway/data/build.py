@@ -1,7 +1,7 @@
-"""The last step of every kind of data: what was read, split, fitted on the training split and prepared, as a data set.
+"""Construction of a data set, the last step for every kind of data.
 
-All kinds go the same way. `dataset.py` of a kind's folder reads the source, splits the examples, fits the preprocessing
-on the training split, prepares every split with it, and calls `assemble`.
+All kinds follow the same steps. `dataset.py` of a kind's folder reads the source, splits the examples, fits the
+preprocessing on the training split, applies it to every split, and calls `assemble`.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from .splits import Rows, split_hash
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a data set comes from."""
+    """The origin of a data set."""
 
     name: str  # short, for the run's folder: the set's name or the file's stem
-    source: str  # what the person gave
+    source: str  # as the user gave it
     fingerprint: str  # sha256 of the content that was read
-    notes: Sequence[str] = ()  # sentences on it that a person should read
+    notes: Sequence[str] = ()  # messages about it for the user
 
     @classmethod
     def of_file(cls, path: Path) -> Origin:
-        """That of a single file."""
+        """Return the origin of a single file."""
         with open_regular(path) as file:
             return cls(path.stem, str(path), hashlib.file_digest(file, "sha256").hexdigest())
 
@@ -47,8 +47,11 @@ def assemble(
     columns: Sequence[dict[str, str]] = (),
     distributions: Callable[[], list[dict[str, Any]]] = list,
 ) -> DataSet:
-    """The data set. `split` is which examples are in which split, or the hash of what else says so; a note that is None
-    or empty is left out."""
+    """Build the data set.
+
+    `split` is the rows of each split, or a hash of other data that determines the split. Notes that are None or empty
+    are dropped.
+    """
     spec = preprocessing.spec
     if isinstance(spec, ImageSpec) and not spec.target.written:
         reject_changed(settings, OF_CAPTIONS, "is for images with captions, and these have none")

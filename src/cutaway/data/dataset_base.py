@@ -1,4 +1,4 @@
-"""A data set as training sees it: splits with targets, what was fitted on the training split, what to tell a person."""
+"""Interfaces of data sets for training: batches, splits, preprocessing, and what to report to the user."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from .bucketing import bucketed
 from .findings import Finding
 
 IN_MEMORY = "data given in Python"  # the source of a set that has neither a name nor a path
-IGNORED = -100  # a target that is none: padding; the number that PyTorch's cross-entropy passes over
-TOGETHER = 1 << 17  # bytes of inputs that are cut out at once, where batches have less: too few for memory to show
-LINE = 64  # bytes: where a tensor begins in memory, so that it is added up in the same order
+IGNORED = -100  # target of padding; the default ignore_index of PyTorch's cross-entropy
+TOGETHER = 1 << 17  # bytes of inputs gathered at once if batches are smaller: too few to affect memory use
+LINE = 64  # bytes: memory alignment of a tensor, so that sums are computed in the same order
 
 
 class Batch(NamedTuple):
-    """What one step learns from."""
+    """The inputs and targets of one training step."""
 
     inputs: tuple[Tensor, ...]  # what the model's forward takes
-    # Classes (N,) int64, class probabilities (N, K) float32, values (N,) or (N, H) float32; of sequences that are
-    # answered token by token (N, T) int64, IGNORED where there is nothing to learn
+    # Classes (N,) int64, class probabilities (N, K) float32, values (N,) or (N, H) float32; for token-level targets
+    # (N, T) int64, IGNORED where there is no target
     target: Tensor
 
     @property
@@ -37,111 +37,120 @@ class Batch(NamedTuple):
 
 
 class WholeBatch(Batch):
-    """A batch of sequences without padding: its mask hides nothing, and each place has a target. To ask a GPU for that
-    would wait until it has done what it has to do."""
+    """A batch of sequences without padding, in which every position has a target.
+
+    Its mask hides nothing. Checking the mask on a GPU would force a synchronization.
+    """
 
     __slots__ = ()
 
     @property
     def bare(self) -> Batch:
-        """Without the mask."""
+        """The batch without its mask."""
         return Batch(self.inputs[:1], self.target)
 
 
 class Split(Protocol):
-    """One split of a data set: train, val or test; or new examples without targets.
+    """One split of a data set (train, val or test), or new examples without targets.
 
-    A split may group its own examples into batches, by a method `plan(batch_size, generator, tokens=0)`: a list of
-    example numbers for each batch, every example once, varied by the generator in training; as suits evaluation where
-    that is None. With `tokens` a batch holds at most so many of them, padding among them, instead of `batch_size`
-    examples. A split whose steps go on where the ones before ended (`carries` is true) must have one.
+    A split may define its own batches by a method `plan(batch_size, generator, tokens=0)`. It returns a list of example
+    numbers for each batch, with every example once, randomized by the generator for training and in a fixed order for
+    evaluation if that is None. With `tokens`, a batch holds at most that many tokens, padding included, instead of
+    `batch_size` examples. A split whose steps continue where the previous ones ended (`carries` is true) must have this
+    method.
     """
 
-    target: Tensor | None  # for all examples, in their order: (n,), or token after token; None where there are none
+    target: Tensor | None  # of all examples, in order: (n,), or token after token; None without targets
 
     def __len__(self) -> int: ...
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
-        """The batches whose example numbers are given, in that order. `seed` varies examples (augmentation) where
-        the split does that while reading; None reads them as they are. Target is empty where the split has none."""
+        """Yield the batches with these example numbers, in this order.
+
+        `seed` randomizes augmentation where the split augments while reading; None disables it. The target is empty if
+        the split has none.
+        """
         ...
 
     def name(self, i: int) -> str:
-        """What a person calls example i: its file, or its row."""
+        """Return the name of example i: its file, or its row."""
         ...
 
     def image(self, i: int) -> Image | None:
-        """Example i as an image as the person gave it, or None."""
+        """Return example i as an image before preprocessing, or None."""
         return None
 
     def row(self, i: int) -> dict[str, str] | None:
-        """Example i as the columns that the person gave, or None."""
+        """Return example i as columns before preprocessing, or None."""
         return None
 
 
 def in_units(split: Split, outputs: Tensor, index: Tensor | slice = slice(None)) -> Tensor:
-    """The outputs or targets of these examples on the scale of the spec's target, where the split has scales of its
-    own, those of several series."""
+    """Convert outputs or targets of these examples to the scale of the spec's target.
+
+    This applies to splits with several series, each of which has its own scale.
+    """
     converted: Callable[[Tensor, Tensor | slice], Tensor] | None = getattr(split, "in_units", None)
     return outputs if converted is None else converted(outputs, index)
 
 
 class Preprocessing(Protocol):
-    """What stands between a person's files and the model's tensors, fitted on the training split alone.
+    """Conversion of the user's files to model inputs, fitted on the training split only.
 
-    Where a run can be held to a named set that it did not learn from, `adopted(split, theirs)` is that set's split
-    prepared anew, with its targets; `theirs` is the preprocessing that made it. Where a task's answer can be drawn over
-    an image, `pictured(image, said)` does that; and where an example is best seen beside what was said of it,
-    `panels(inputs, target, said)` does.
+    Optional methods: `adopted(split, theirs)` prepares the split of a named set on which the run was not trained, with
+    its targets; `theirs` is the preprocessing that made it. `pictured(image, said)` draws a task's answer over an
+    image. `panels(inputs, target, said)` shows an example next to its prediction.
     """
 
     @property
     def spec(self) -> Spec:
-        """What an example looks like to the model."""
+        """The spec of the examples that the model receives."""
         ...
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values that `preprocessing_from_json` reads back to an equal object."""
+        """Return plain JSON values from which `preprocessing_from_json` restores an equal object."""
         ...
 
     def examples(self, sources: Sequence[Any]) -> Split:
-        """New files (paths, or rows as a table), prepared exactly as the training split was. No targets."""
+        """Prepare new files (paths, or rows as a table) exactly like the training split, without targets."""
         ...
 
     def labelled(self, source: str | Path) -> Split:
-        """Other data of the same kind (a table with the target column, class folders), prepared in the same way,
-        with targets. Raises DataError where targets are missing or are classes that training did not know."""
+        """Prepare other labelled data of the same kind (a table with the target column, class folders) in the same way.
+
+        Raises DataError if targets are missing or contain classes that were not in the training data.
+        """
         ...
 
 
 class Tasks(Protocol):
-    """Tasks that the examples of every split are divided into, to be learned one after another (`task_sequence`)."""
+    """Division of the examples of every split into tasks that are learned one after another (`task_sequence`)."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What a person calls each."""
+        """The name of each task."""
         ...
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of tasks."""
         ...
 
     def of(self, split: Split) -> Tensor:
-        """The task of each example, (n,), from 0."""
+        """Return the task of each example, (n,), from 0."""
         ...
 
     def original(self, split: Split) -> Tensor:
-        """Which example of the data each was made of, (n,): several tasks may have one."""
+        """Return the number of the original example of each example, (n,); several tasks may share one."""
         ...
 
     def seen(self, split: Split, task: int) -> Split:
-        """The examples of the tasks up to that one."""
+        """Return the examples of the tasks up to and including `task`."""
         ...
 
 
 class TensorSplit:
-    """A split that lies in memory as one tensor of model-ready inputs."""
+    """A split held in memory as one tensor of model inputs."""
 
     def __init__(
         self,
@@ -161,33 +170,33 @@ class TensorSplit:
         return len(self.inputs)
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
-        """Batches by indexing, several small ones at once; nothing is varied here, the loop augments whole batches."""
+        """Yield batches by indexing, several small ones at once. The training loop augments whole batches."""
         del seed
         inputs, target = self.inputs, self.target
         if target is None:
             target = torch.empty(len(inputs), 0)
-        for some in _together(order, inputs.nbytes // max(1, len(inputs))):
+        for some in _group_batches(order, inputs.nbytes // max(1, len(inputs))):
             index, sizes = torch.cat(some), [len(one) for one in some]
             for x, y in zip(inputs[index].split(sizes), target[index].split(sizes)):  # type: ignore[no-untyped-call]
                 yield Batch((x,), y)
 
     def name(self, i: int) -> str:
-        """The example's name where it was given one, its number otherwise."""
+        """Return the example's name if it has one, and its number otherwise."""
         return self._names[i] if self._names is not None else str(i)
 
     def image(self, i: int) -> Image | None:
-        """The example as an image, where it is one."""
+        """Return the example as an image, if it is one."""
         return self._image(i) if self._image else None
 
     def row(self, i: int) -> dict[str, str] | None:
-        """The example as the columns that the person gave, where it is a row."""
+        """Return the example as the user's columns, if it is a row."""
         return self._row(i) if self._row else None
 
 
 class SequenceSplit(Split):
-    """A split whose examples are sequences of different lengths, in memory one after another.
+    """A split of sequences of different lengths, concatenated in memory.
 
-    A batch is padded to its own longest: inputs (N, T, …) and a mask (N, T), True where a step is real.
+    A batch is padded to its longest sequence: inputs (N, T, …) and a mask (N, T), True where a step is real.
     """
 
     def __init__(
@@ -201,9 +210,11 @@ class SequenceSplit(Split):
         by_step: bool = False,
         padding: int = 0,
     ) -> None:
-        """`values` (Σ lengths, …) and `lengths` (n,), each at least 1. `target` is (n,), or (n, S) where it is a
-        sequence of its own, or, with `by_step`, one for every step, (Σ lengths,). `notes` are sentences on these
-        examples that a person should read; `padding` is what stands where there is no step."""
+        """Initialize from `values` (Σ lengths, …) and `lengths` (n,), each at least 1.
+
+        `target` is (n,), or (n, S) if it is a sequence, or, with `by_step`, one per step, (Σ lengths,). `notes` are
+        messages about these examples for the user; `padding` is the value of padded steps.
+        """
         self.values, self.lengths, self.target = values, lengths, target
         self.starts = lengths.cumsum(0) - lengths
         self.by_step, self.padding = by_step, padding
@@ -214,18 +225,18 @@ class SequenceSplit(Split):
         return len(self.lengths)
 
     def part(self, rows: Tensor) -> SequenceSplit:
-        """Some of the examples, by their numbers, with one target each."""
+        """Return the examples with these numbers, with one target each."""
         pieces = torch.split(self.values, self.lengths.tolist())
         target, names = None if self.target is None else self.target[rows], [self.name(i) for i in rows.tolist()]
         values = torch.cat([pieces[i] for i in rows.tolist()])
         return type(self)(values, self.lengths[rows], target, names, padding=self.padding)
 
     def plan(self, batch_size: int, generator: torch.Generator | None, tokens: int = 0) -> list[Tensor]:
-        """Batches of examples of nearly equal length."""
+        """Return batches of examples of similar length."""
         return bucketed(self.lengths, batch_size, generator, tokens)
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
-        """Each batch padded to its longest example."""
+        """Yield batches, each padded to its longest example."""
         del seed
         for index in order:
             lengths = self.lengths[index]
@@ -243,20 +254,22 @@ class SequenceSplit(Split):
             yield Batch((values, mask), target)
 
     def name(self, i: int) -> str:
-        """The example's name where it was given one, its number otherwise."""
+        """Return the example's name if it has one, and its number otherwise."""
         return self._names[i] if self._names is not None else str(i)
 
     def row(self, i: int) -> dict[str, str] | None:
-        """The example as the person gave it, where it is words."""
+        """Return the example before preprocessing, if it consists of words."""
         return self._row(i) if self._row else None
 
 
-def _together(order: Iterable[Tensor], an_example: int) -> Iterator[list[Tensor]]:
-    """The example numbers of batches that are cut out at once, of examples of so many bytes each: each batch begins
-    where it would in a tensor of its own."""
+def _group_batches(order: Iterable[Tensor], example_bytes: int) -> Iterator[list[Tensor]]:
+    """Yield groups of batches that are gathered at once, for examples of `example_bytes` bytes.
+
+    Each batch is aligned in memory as it would be in a tensor of its own.
+    """
     order = iter(order)
     for first in order:
-        size, some = len(first) * an_example, [first]
+        size, some = len(first) * example_bytes, [first]
         if size and size % LINE == 0:
             for index in islice(order, TOGETHER // size - 1 if size < TOGETHER else 0):
                 some.append(index)
@@ -270,30 +283,30 @@ Augment = Callable[[Tensor, Tensor, torch.Generator], tuple[Tensor, Tensor]]
 
 @dataclass
 class DataSet:
-    """Everything that training, evaluation and the report need to know of the data."""
+    """A data set with everything that training, evaluation and the report need."""
 
     name: str  # short, for the run's folder: the set's name or the file's stem
-    source: str  # what the person gave
+    source: str  # as the user gave it
     spec: Spec
     splits: dict[str, Split]  # train, val, test
     preprocessing: Preprocessing
     fingerprint: str  # sha256 of the content that was read
     split_hash: str  # sha256 of which example is in which split
-    notes: list[str] = field(default_factory=list)  # sentences a person should read
+    notes: list[str] = field(default_factory=list)  # messages for the user
     columns: list[dict[str, str]] = field(default_factory=list)  # of a table: name, type, role, missing, example
-    augment: Augment | None = None  # varies a training batch (inputs, target, generator), where a setting asks for it
+    augment: Augment | None = None  # augmentation of a training batch (inputs, target, generator), if configured
     licence: str = ""
-    distributions: Callable[[], list[dict[str, Any]]] = list  # how a table's columns are spread; counted when asked for
-    tasks: Tasks | None = None  # that the examples are divided into, to be learned one after another
+    distributions: Callable[[], list[dict[str, Any]]] = list  # distributions of a table's columns, computed on demand
+    tasks: Tasks | None = None  # division of the examples into tasks for continual learning
 
     @property
     def findings(self) -> list[str]:
-        """Those of the notes that say what is wrong with the data."""
+        """The notes that report problems of the data."""
         return [note for note in self.notes if isinstance(note, Finding)]
 
     @property
     def evidence(self) -> list[dict[str, Any]]:
-        """The findings that are of single examples, each with all of these, as plain JSON values."""
+        """The findings about single examples, with the names of all these examples, as plain JSON values."""
         return [
             {"finding": str(note), "examples": [list(names) for names in note.examples]}
             for note in self.notes

@@ -1,9 +1,8 @@
-"""Episodes of few-shot learning: of classes that are all new, a few examples to learn from and others to be judged by.
+"""Episodes of few-shot learning: a few labelled examples of new classes, and queries for evaluation.
 
 After O. Vinyals, C. Blundell, T. Lillicrap, K. Kavukcuoglu, D. Wierstra, Matching networks for one shot learning, 2016,
-section 2.2 <https://arxiv.org/abs/1606.04080>. Examples are split by class, so that no class of a test episode was seen
-in training, nor one of validation. Episodes of training are drawn anew in every epoch; those of another split are the
-same each time.
+section 2.2 <https://arxiv.org/abs/1606.04080>. Examples are split by class, so no class of a validation or test episode
+occurs in training. Training episodes are drawn again in every epoch; those of other splits are fixed.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from .settings import DataSettings
 from .splits import Array, Rows, draw, drawn_splits, fractions_left
 
 COUNTS = {"train": 1000, "val": 200, "test": 1000}  # episodes of an epoch, and of an evaluation
-AS_READ = 0  # the seed of what is drawn when nothing is learned
-GAP = 4  # pixels between what is known of a class and what is asked, in an episode's image
+AS_READ = 0  # the seed for evaluation
+GAP = 4  # pixels between support and queries in the image of an episode
 
 
 def class_split(
@@ -35,12 +34,12 @@ def class_split(
     settings: DataSettings,
     groups: Array | None = None,
 ) -> tuple[dict[str, Rows], list[str]]:
-    """The examples of train, val and test, each class in one of them, and sentences on how that came about.
+    """Split the examples by class into train, val and test, and return notes that describe the split.
 
-    `given` are the splits that the data comes with: they stand where no class is in two of them, else their examples
-    are put together and split anew. Classes of one of `groups` (one for each class) stay together. A split has as many
-    classes as an episode, at least. Raises SettingError or DataError where one would have fewer, and for a class with
-    too few examples.
+    `given` are the splits of the data. They are kept if no class is in two of them; otherwise their examples are merged
+    and split again. Classes of the same group in `groups` (one for each class) stay together. A split has at least as
+    many classes as an episode. Raises SettingError or DataError if a split would have fewer, or if a class has too few
+    examples.
     """
     reject_changed(settings, ("mixup",), "blends images and their classes, and classes of an episode are told apart")
     given = given or {"train": np.arange(len(labels))}
@@ -53,7 +52,7 @@ def class_split(
         )
         given = {"train": np.sort(np.concatenate(list(given.values())))}
         of = {"train": np.unique(labels[given["train"]])}
-    split = {**_drawn(of["train"], given, settings, groups), **{n: of[n] for n in of if n != "train"}}
+    split = {**_draw_classes(of["train"], given, settings, groups), **{n: of[n] for n in of if n != "train"}}
     rows = np.concatenate(list(given.values()))
     indices = {name: np.sort(rows[np.isin(labels[rows], own)]) for name, own in split.items()}
     if settings.max_samples is not None:
@@ -65,8 +64,10 @@ def class_split(
     return indices, [*notes, f"Classes are split, none is in two splits: {said}."]
 
 
-def _drawn(train: Rows, given: Mapping[str, Rows], settings: DataSettings, groups: Array | None) -> dict[str, Rows]:
-    """The classes of each split that is not given, drawn from those of the training split."""
+def _draw_classes(
+    train: Rows, given: Mapping[str, Rows], settings: DataSettings, groups: Array | None
+) -> dict[str, Rows]:
+    """Draw the classes of each missing split from those of the training split."""
     val, test = fractions_left(settings, given)
     least = settings.ways / len(train) if groups is None else 0.0
     val, test = (max(fraction, least) if fraction else 0.0 for fraction in (val, test))
@@ -81,7 +82,7 @@ def _drawn(train: Rows, given: Mapping[str, Rows], settings: DataSettings, group
 
 
 def _reject_few(split: str, rows: Rows, labels: Rows, classes: Sequence[str], settings: DataSettings) -> None:
-    """Raise SettingError where a split has fewer classes than an episode, or a class fewer examples."""
+    """Raise SettingError if a split has fewer classes than an episode, or DataError if a class has too few examples."""
     present, counts = np.unique(labels[rows], return_counts=True)
     if len(present) < settings.ways:
         raise SettingError(
@@ -100,10 +101,10 @@ def _reject_few(split: str, rows: Rows, labels: Rows, classes: Sequence[str], se
 
 
 class EpisodeSplit(Split):
-    """Episodes of a split of examples that have classes: example i is an episode, drawn by the seed and by i.
+    """Episodes of a split of labelled examples. Example i is an episode, drawn from the seed and i.
 
-    A batch of E episodes has inputs (E · n, …), n examples of each episode one after another, and targets (E, n): the
-    class within the episode.
+    A batch of E episodes has inputs (E · n, …), the n examples of each episode one after another, and targets (E, n):
+    the class within the episode.
     """
 
     def __init__(self, examples: Split, target: Episodes, count: int, classes: Sequence[str]) -> None:
@@ -119,15 +120,17 @@ class EpisodeSplit(Split):
         return self.count
 
     def again(self, target: Episodes) -> EpisodeSplit:
-        """As many episodes of another form. Raises SettingError or DataError where it has too little for them."""
+        """Return the same number of episodes of another form. Raises SettingError or DataError if there are too few
+        examples.
+        """
         return labelled_episodes(self.examples, target, self.classes, self.count)
 
     def alone(self) -> Split:
-        """The examples by themselves."""
+        """Return the single examples without episodes."""
         return Alone(self.examples)
 
     def drawn(self, episode: int, seed: int | None = None) -> tuple[list[int], Tensor]:
-        """The classes of an episode, (ways,), and its examples (n,): the support class by class, then the queries."""
+        """Draw the classes of an episode, (ways,), and its examples (n,): the support by class, then the queries."""
         rng = np.random.default_rng((AS_READ if seed is None else seed, episode))
         target = self.episodes
         classes = rng.choice(list(self.of_class), target.ways, replace=False).tolist()
@@ -137,18 +140,18 @@ class EpisodeSplit(Split):
         return classes, torch.from_numpy(np.concatenate([support.ravel(), queries.ravel()]))
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
-        """The batches of these episodes, drawn by the seed."""
+        """Yield the batches of these episodes, drawn from the seed."""
         plan = list(order)
         rows = [torch.cat([self.drawn(i, seed)[1] for i in index.tolist()]) for index in plan]
         for index, (inputs, _) in zip(plan, self.examples.batches(rows, seed)):
             yield Batch(inputs, self.target[index])
 
     def name(self, i: int) -> str:
-        """The episode's number and its classes."""
+        """Return the episode's number and classes."""
         return f"episode {i}: {', '.join(self.classes[k] for k in self.drawn(i)[0])}"
 
     def image(self, i: int) -> Image.Image | None:
-        """The episode: a row for each class, its support and then its queries."""
+        """Draw the episode: one row per class, with its support followed by its queries."""
         target, rows = self.episodes, self.drawn(i)[1]
         side = max(8, *(max(image.size) for image in (self.examples.image(int(k)) for k in rows) if image))
         support = rows[: target.support].view(target.ways, -1)  # (ways, shots)
@@ -165,7 +168,7 @@ class EpisodeSplit(Split):
 
 
 def in_episodes(splits: dict[str, Split], target: object, classes: Sequence[str]) -> dict[str, Split]:
-    """The splits as episodes, where those are the target; else as they are."""
+    """Return the splits as episodes if the target is episodes; otherwise return them unchanged."""
     if not isinstance(target, Episodes):
         return splits
     return {name: EpisodeSplit(split, target, COUNTS[name], classes) for name, split in splits.items()}
@@ -174,7 +177,7 @@ def in_episodes(splits: dict[str, Split], target: object, classes: Sequence[str]
 def labelled_episodes(
     examples: Split, target: Episodes, classes: Sequence[str], count: int = COUNTS["test"]
 ) -> EpisodeSplit:
-    """Episodes of labelled examples. Raises SettingError or DataError where they are too few for them."""
+    """Return episodes of labelled examples. Raises SettingError or DataError if there are too few examples."""
     assert examples.target is not None, "episodes are of labelled examples"
     labels = examples.target.cpu().numpy()
     asked = DataSettings(ways=target.ways, shots=target.shots, queries=target.queries)
@@ -183,7 +186,7 @@ def labelled_episodes(
 
 
 class Alone(Split):
-    """Examples of episodes one by one, without targets: the network has no answer to a single one."""
+    """Single examples of episodes, without targets: the network has no answer for a single example."""
 
     target = None
 
@@ -194,18 +197,18 @@ class Alone(Split):
         return len(self.examples)
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
-        """The batches of these examples."""
+        """Yield the batches of these examples."""
         for inputs, target in self.examples.batches(order, seed):
             yield Batch(inputs, target.new_empty(len(target), 0))
 
     def name(self, i: int) -> str:
-        """What a person calls example i."""
+        """Return the name of example i."""
         return self.examples.name(i)
 
     def image(self, i: int) -> Image.Image | None:
-        """Example i as it was given."""
+        """Return example i before preprocessing."""
         return self.examples.image(i)
 
     def row(self, i: int) -> dict[str, str] | None:
-        """Example i as the columns that the person gave, where it is a row."""
+        """Return example i as the user's columns, if it is a row."""
         return self.examples.row(i)

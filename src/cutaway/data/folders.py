@@ -1,4 +1,4 @@
-"""Folders of class folders, whatever they hold: photos/cats/1.jpg, or photos/train/cats/1.jpg beside val/ and test/."""
+"""Class folders of any kind of files: photos/cats/1.jpg, or photos/train/cats/1.jpg with val/ and test/ folders."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from .splits import Rows, kept_of
 from .tables.column_types import natural_order
 
 SPLIT_FOLDERS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
-CAPTIONS = "captions.tsv"  # what stands beside images that are described in words
+CAPTIONS = "captions.tsv"  # the captions of the images in its folder
 NAMED_AT_MOST = 3  # files that a note names
-PER_FOLDER, IN_ALL, FRAMES = 200, 5_000, 20  # files that are counted to find out what a folder holds
-CLEAR = 4  # a kind is the one that a folder holds where every other kind of media has at most 1/CLEAR of its files
-# Files that describe data and are none: they never decide what a folder holds, and are not read as text.
+PER_FOLDER, IN_ALL, FRAMES = 200, 5_000, 20  # files counted to infer the kind of a folder
+CLEAR = 4  # a kind is dominant if every other kind of media has at most 1/CLEAR as many files
+# Files that describe data: they do not count when the kind of a folder is inferred, and are not read as text.
 SIDE_FILE = re.compile(
     r"((readme|licen[cs]e|copying|notice|citation|changelog|changes|authors|contributing|source|attribution)"
     r"([._ -].*)?|(md5|sha\d+|crc)(sums?)?(\.txt)?|checksums?(\.\w+)?|classes\.txt|class_names\.txt|requirements\.txt"
@@ -44,20 +44,20 @@ Item = TypeVar("Item", covariant=True)  # a file, or a video in memory
 
 @dataclass(frozen=True)
 class FileKind:
-    """What class folders hold, one for each example: files of these suffixes, or, with `frames`, folders of images."""
+    """The kind of example in class folders: files of these suffixes, or, with `frames`, folders of images."""
 
     kind: str  # image
     suffixes: tuple[str, ...]
     frames: tuple[str, ...] = ()  # the suffixes of the files in a folder that is one example too
-    several: str = ""  # what they are called, where that is not the kind with an s
+    several: str = ""  # the plural, if it is not the kind with an s
 
     @property
     def plural(self) -> str:
-        """What they are called."""
+        """The plural of the kind's name."""
         return self.several or f"{self.kind}s"
 
     def fits(self, path: Path) -> bool:
-        """Whether this is an example, by its name; hidden files and those that describe data are none."""
+        """Return whether a path is an example, by its name. Hidden files and files that describe data are not."""
         if path.name.startswith(".") or is_side_file(path.name):
             return False
         if self.frames and path.is_dir():
@@ -74,17 +74,19 @@ KINDS = (IMAGES, AUDIO, TEXTS, VIDEOS)
 
 @dataclass(frozen=True)
 class Found(Generic[Item]):
-    """The files of a folder of class folders, before any is opened; or what else has a class each."""
+    """The files of class folders before any is opened, or other examples that have one class each."""
 
     classes: tuple[str, ...]
     files: Sequence[Item]
-    names: Sequence[str]  # what a person calls each
+    names: Sequence[str]  # the name of each
     labels: npt.NDArray[Any]  # (n,) the class of each file; (n, M, 5) its boxes
     splits: dict[str, Rows] | None = None  # the files of each split, where they come with one
     notes: Sequence[str] = ()
 
     def part(self, rows: Rows, notes: Sequence[str] = ()) -> Found[Item]:
-        """Return those of these numbers, with more `notes`. Raises DataError where a split or a class has none left."""
+        """Return the examples with these numbers, with more `notes`. Raises DataError if a split or a class becomes
+        empty.
+        """
         taught = self.labels if self.splits is None else self.labels[self.splits["train"]]
         splits, labels = kept_of(self.splits, rows), self.labels[rows]
         left = labels if splits is None else labels[splits["train"]]
@@ -99,7 +101,7 @@ class Found(Generic[Item]):
 
 @dataclass
 class Tally:
-    """Number and bytes of the files of each kind in some folders; a file of no kind counts under its suffix."""
+    """Number and bytes of the files of each kind in some folders; other files count under their suffix."""
 
     count: Counter[str] = field(default_factory=Counter)
     size: Counter[str] = field(default_factory=Counter)
@@ -123,10 +125,10 @@ class Tally:
 
     @property
     def dominant(self) -> str | None:
-        """The kind or suffix of most files and most bytes; None where there are no files, or it is not clear.
+        """The kind or suffix of most files and most bytes; None if there are no files or the result is ambiguous.
 
-        An annotation beside each image, recording or video does not decide, however many there are; nor does an
-        archive beside other files. Two kinds of media are clear where one has at most 1/CLEAR of the other's files.
+        Annotations next to images, recordings or videos do not count, however many there are; neither does an archive
+        next to other files. Of two kinds of media, one is dominant if the other has at most 1/CLEAR as many files.
         """
         if not self.count:
             return None
@@ -153,18 +155,17 @@ class Tally:
 
 
 def is_side_file(name: str) -> bool:
-    """Return whether a file of that name describes data (README, LICENSE, checksums, …) and is none itself."""
+    """Return whether a file of that name describes data (README, LICENSE, checksums, …) and is not data itself."""
     return SIDE_FILE.fullmatch(name) is not None
 
 
 def same_name(name: str) -> str:
-    """Return the name in Unicode's NFC, by which names are compared: macOS writes é as two characters."""
+    """Return the name in Unicode's NFC, in which names are compared: macOS writes é as two characters."""
     return unicodedata.normalize("NFC", name)
 
 
 def tally(folders: Sequence[Path]) -> Tally:
-    """Count files and folders of frames directly in these folders: some of each, PER_FOLDER in one and IN_ALL in all at
-    most."""
+    """Count files and folders of frames directly in these folders, at most PER_FOLDER in one and IN_ALL in total."""
     found, left = Tally(folders=len(folders)), IN_ALL
     each = min(PER_FOLDER, max(1, IN_ALL // max(1, len(folders))))
     for folder in folders:
@@ -178,7 +179,7 @@ def tallies(path: Path) -> list[Tally]:
     """Count the files in class folders of splits, in class folders, and in the folder itself."""
     own = [p for p in entries(path) if _may_hold(p)]
     classes = [c for f in own if f.name.lower() in SPLIT_FOLDERS for c in entries(f) if _may_hold(c)]
-    # Seen from above, class folders of frame folders in train/ look like class folders of images: the deepest first.
+    # Class folders of frame folders in train/ look like class folders of images one level higher: deepest first.
     files = Tally()
     for file in _first_entries(path, IN_ALL):
         if not file.is_dir():
@@ -187,13 +188,16 @@ def tallies(path: Path) -> list[Tally]:
 
 
 def holds(path: Path) -> str | None:
-    """Return what dominates in a folder's class folders: image, audio, video or text; text too where texts dominate in
-    the folder itself; None where it is none of these, or not clear."""
+    """Return the dominant kind of a folder's class folders: image, audio, video or text; None if it is another or
+    ambiguous.
+
+    Text is also returned if texts dominate in the folder itself.
+    """
     known = [kind.kind for kind in KINDS]
     *class_folders, own = tallies(path)
     for found in class_folders:
         if any(kind in known for kind in found.count):
-            # Folders of images in a single folder are class folders one level too deep, and no videos of one class.
+            # Folders of images in a single folder are class folders one level too deep, not videos of one class.
             nested = found.dominant == VIDEOS.kind and found.folders == 1 and found.first[VIDEOS.kind].is_dir()
             return found.dominant if found.dominant in known and not nested else None
     return TEXTS.kind if own.dominant == TEXTS.kind else None
@@ -210,7 +214,7 @@ def is_flat(path: Path, kind: FileKind) -> bool:
 
 
 def find_flat(path: Path, kind: FileKind) -> Found[Any]:
-    """The files of a folder without class folders, none opened: examples without classes."""
+    """List the examples of a folder without class folders; no file is opened."""
     files = [p for p in entries(path) if kind.fits(p)]
     note = left_note([p for p in entries(path) if not kind.fits(p)], f"no {kind.kind} files")
     labels = np.zeros(len(files), np.int64)
@@ -218,13 +222,16 @@ def find_flat(path: Path, kind: FileKind) -> Found[Any]:
 
 
 def has_captions(path: Path) -> bool:
-    """Whether a folder holds images with captions, or train/ does where it is split already."""
+    """Return whether a folder, or its train/ folder, holds images with captions."""
     return any((folder / CAPTIONS).is_file() for folder in (path, path / "train"))
 
 
 def find(path: Path, kind: FileKind, least: int = 2, apart: bool = False) -> Found[Any]:
-    """The classes and files of a folder, none opened. Raises DataError where they cannot be learned from: fewer than
-    `least` classes, for one, or, unless classes of splits are to be `apart`, some without training files."""
+    """List the classes and files of a folder; no file is opened.
+
+    Raises DataError if they cannot be learned from, for example with fewer than `least` classes. Unless classes of
+    splits are `apart`, it also raises DataError for a class without training files.
+    """
     split_folders = _split_folders(path, kind)
     homes = split_folders or {"": path}
     found = {split: class_folders(folder, kind) for split, folder in homes.items()}
@@ -267,9 +274,9 @@ def find(path: Path, kind: FileKind, least: int = 2, apart: bool = False) -> Fou
 
 
 def class_folders(root: Path, kind: FileKind) -> tuple[dict[str, list[Path]], list[Path]]:
-    """The files of each class folder in `root`, by the folder's name in NFC, 2 before 10; and what is not read.
+    """Return the files of each class folder in `root`, and the paths that are not read.
 
-    Raises DataError where a class folder holds none.
+    Folder names are in NFC and in natural order, 2 before 10. Raises DataError if a class folder holds no example.
     """
     classes: dict[str, list[Path]] = {}
     left: list[Path] = []
@@ -289,9 +296,9 @@ def class_folders(root: Path, kind: FileKind) -> tuple[dict[str, list[Path]], li
 
 
 def labelled(source: str | Path, kind: FileKind, names: Sequence[str]) -> tuple[list[Path], list[int], list[str]]:
-    """The files of a folder of class folders, the class of each by its number in `names`, and what they are called.
+    """Return the files of class folders, the class of each as an index into `names`, and the names of the files.
 
-    Raises DataError where it holds none, or a class that training did not know.
+    Raises DataError if there are no class folders, or a class is not in `names`.
     """
     path = Path(source).expanduser()
     if not path.is_dir():
@@ -313,23 +320,23 @@ def labelled(source: str | Path, kind: FileKind, names: Sequence[str]) -> tuple[
 
 
 def fingerprint_of(names: Sequence[str], digests: Sequence[str]) -> str:
-    """sha256 of every file's name and content, of which `digests` are the sums."""
+    """Return the sha256 of all files' names and contents; `digests` are the hashes of the contents."""
     lines = sorted(f"{digest}  {name}\n" for name, digest in zip(names, digests))
     return hashlib.sha256("".join(lines).encode(errors="surrogateescape")).hexdigest()
 
 
 class FileLookup:
-    """The files in a folder by the names that a table gives them.
+    """A lookup of files in a folder by the names in a table.
 
-    A name is looked for as it is written, then with / for Windows' backslashes, then in any form of Unicode.
+    A name is tried as written, then with / for Windows' backslashes, then in any Unicode form.
     """
 
     def __init__(self, folder: Path, inside: Sequence[str] = (".",)) -> None:
-        """`inside` are the folders in it that names may start from."""
+        """Initialize with the subfolders `inside` that names may be relative to."""
         self._homes = [folder / name for name in inside]
 
     def find(self, name: str, moved: bool = False) -> Path | None:
-        """Return the file of that name; None where there is none. With `moved`, folders in the name may be others."""
+        """Return the file of that name, or None. With `moved`, the folders in the name are ignored."""
         for written in dict.fromkeys((name, name.replace("\\", "/"), *[PureWindowsPath(name).name] * moved)):
             for home in self._homes:
                 path = home / written
@@ -341,13 +348,13 @@ class FileLookup:
 
     @cached_property
     def _names(self) -> dict[str, Path]:
-        """Every file in the folders, by its path in NFC; listed once, where a name needs it."""
+        """Every file in the folders by its path in NFC; listed once, when first needed."""
         files = (Path(at, name) for home in self._homes for at, _, names in os.walk(home) for name in names)
         return {same_name(str(file)): file for file in files}
 
 
 def absent_notes(labels: Rows, classes: Sequence[str], indices: Mapping[str, Rows], none: str) -> list[str]:
-    """A sentence for each split that has no example of some class; `none` is what it has of it: no images."""
+    """Return a finding for each split without examples of some class; `none` is the noun, such as "no images"."""
     notes: list[str] = []
     for split, rows in indices.items():
         there = set(np.unique(labels[rows]).tolist())
@@ -360,8 +367,9 @@ def absent_notes(labels: Rows, classes: Sequence[str], indices: Mapping[str, Row
 
 
 def left_note(left: Iterable[Path], why: str) -> str | None:
-    """Return a sentence on what was not read because it is `why`, hidden files left aside; None where there is
-    nothing."""
+    """Return a sentence on paths that are not read because they are `why`, without hidden files; None if there are
+    none.
+    """
     names = [f"{p}{'/' if p.is_dir() else ''}" for p in left if not p.name.startswith(".")]
     if not names:
         return None
@@ -371,7 +379,7 @@ def left_note(left: Iterable[Path], why: str) -> str | None:
 
 
 def entries(folder: Path) -> list[Path]:
-    """What a folder holds, sorted. Raises DataError where it may not be read."""
+    """List the paths in a folder, sorted. Raises DataError if the folder cannot be read."""
     try:
         return sorted(folder.iterdir())
     except OSError as error:
@@ -379,7 +387,7 @@ def entries(folder: Path) -> list[Path]:
 
 
 def _first_entries(folder: Path, most: int) -> list[Path]:
-    """Return at most so many of a folder's entries, in no order. Raises as `entries`."""
+    """Return at most `most` of a folder's entries, in no particular order. Raises as `entries`."""
     try:
         with os.scandir(folder) as found:
             return [Path(entry.path) for entry in islice(found, most)]
@@ -395,9 +403,9 @@ def _size(path: Path) -> int:
 
 
 def subfolders(path: Path) -> list[Path]:
-    """The folders in a folder, hidden ones left out, 2 before 10.
+    """List the folders in a folder without hidden ones, in natural order (2 before 10).
 
-    Raises DataError where one is a symbolic link that leads back to where it stands, or nowhere.
+    Raises DataError if one is a symbolic link to a parent folder, or a broken link.
     """
     own = [p for p in entries(path) if not p.name.startswith(".") and p.name not in SIDE_FOLDERS]
     found = {p.name: p for p in own if _is_folder(p)}
@@ -411,14 +419,14 @@ def subfolders(path: Path) -> list[Path]:
 
 
 def _split_folders(path: Path, kind: FileKind) -> dict[str, Path]:
-    """The folders that are named like splits and hold folders, by split; none where there are none.
+    """Return the folders that are named like splits and hold folders, by split; empty if there are none.
 
-    Raises DataError where two are for one split, or none is for training.
+    Raises DataError if two folders are for the same split, or none is for training.
     """
     found: dict[str, Path] = {}
     for folder in subfolders(path):
         split = SPLIT_FOLDERS.get(folder.name.lower())
-        if split is None or any(kind.fits(p) for p in entries(folder)):  # examples stand in it: a class of that name
+        if split is None or any(kind.fits(p) for p in entries(folder)):  # it holds examples: a class of that name
             continue
         if split in found:
             raise DataError(f"{found[split]} and {folder} are both for {split}.", fix="Leave one of them there.")

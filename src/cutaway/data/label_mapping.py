@@ -1,4 +1,4 @@
-"""Another set's targets as a run that did not learn from it tells them."""
+"""Mapping of another data set's targets to those of a run."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from .folders import same_name
 
 
 def relabelled(target: Tensor, theirs: Target, ours: Target) -> Tensor:
-    """The `target` of a set that told `theirs`, as `ours`: classes by their names, values on their scale. Raises
-    DataError for a class that training did not know."""
+    """Map a `target` from the labels `theirs` to `ours`: classes by name, values to the same scale.
+
+    Raises DataError for a class that was not in the training data.
+    """
     if ours.classes:
         return numbers_of(theirs.classes, ours.classes)[target]
     if isinstance(theirs, Value) and isinstance(ours, Value):
@@ -22,7 +24,7 @@ def relabelled(target: Tensor, theirs: Target, ours: Target) -> Tensor:
 
 
 def numbers_of(theirs: tuple[str, ...], ours: tuple[str, ...]) -> Tensor:
-    """What each class of another set is here, (K,). Raises DataError for one that training did not know."""
+    """Return the index in `ours` of each class in `theirs`, (K,). Raises DataError for an unknown class."""
     number = {same_name(name): k for k, name in enumerate(ours)}
     unknown = [name for name in theirs if same_name(name) not in number]
     if unknown:

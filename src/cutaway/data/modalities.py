@@ -1,8 +1,7 @@
-"""The kinds of data: where each stands, which settings are for it, and what reads its preprocessing back.
+"""Registry of the kinds of data: their folders, their settings, and the classes that restore their preprocessing.
 
-A kind is a line here, a Spec in `spec.py` and a folder beside this file. Modules of a folder are imported when they are
-needed: audio, video and graphs each bring a library. Settings that are for other kinds are rejected by name, never
-ignored.
+A kind is an entry here, a Spec in `spec.py` and a folder next to this file. The modules of a folder are imported on
+demand: audio, video and graphs each need a library. Settings of other kinds are rejected by name, never ignored.
 """
 
 from __future__ import annotations
@@ -22,23 +21,23 @@ _TOKENS = ("tokenizer", "vocab_size", "min_count", "lower", "length")
 
 
 OF_EPISODES = ("ways", "shots", "queries")
-OF_CAPTIONS = _TOKENS  # of images, for those with captions alone
+OF_CAPTIONS = _TOKENS  # for images, only with captions
 
 
 @dataclass(frozen=True)
 class Kind:
     """A kind of data."""
 
-    folder: str  # beside this file
-    opens: str  # the function of its dataset.py that makes a data set of a source and the settings
-    plural: str  # what errors call data of it
-    settings: tuple[str, ...]  # those that are for some kinds of data alone, this one among them
-    classes: Mapping[str | None, str]  # form of a preprocessing → the class that reads it back, by its module
-    asks: tuple[str, ...] = ()  # what `opens` asks of the model: sizes of images, targets
-    path: bool = True  # whether a source is a path, and nothing else
+    folder: str  # next to this file
+    opens: str  # the function of its dataset.py that builds a data set from a source and the settings
+    plural: str  # the noun in error messages
+    settings: tuple[str, ...]  # settings for this kind and not for all kinds
+    classes: Mapping[str | None, str]  # form of a preprocessing → "module.Class" that restores it
+    asks: tuple[str, ...] = ()  # arguments of `opens` from the model: image sizes, targets
+    path: bool = True  # whether a source is always a path
 
     def member(self, name: str) -> Any:
-        """What the folder holds under this name, as dataset.open_table."""
+        """Import an object of the kind's folder by its name, such as dataset.open_table."""
         module, name = name.split(".")
         return getattr(import_module(f".{self.folder}.{module}", __package__), name)
 
@@ -140,7 +139,7 @@ KINDS = {
 
 
 def reject_settings_for_others(settings: DataSettings, kind: str) -> None:
-    """Raise SettingError for a setting that was changed and means nothing for this kind of data."""
+    """Raise SettingError for a changed setting that does not apply to this kind of data."""
     for field in fields(settings):
         value = getattr(settings, field.name)
         whose = [other.plural for other in KINDS.values() if field.name in other.settings]
@@ -152,7 +151,7 @@ def reject_settings_for_others(settings: DataSettings, kind: str) -> None:
 
 
 def reject_changed(settings: DataSettings, keys: Iterable[str], why: str) -> None:
-    """Raise SettingError for the first of these settings that was changed; `why` follows its name and value."""
+    """Raise SettingError for the first of these settings that was changed; the message continues with `why`."""
     usual = DataSettings()
     for key in keys:
         value = getattr(settings, key)

@@ -1,4 +1,4 @@
-"""The one door to data: a named set or a path, told from what it is, or objects handed over in Python."""
+"""Entry point for data: opens a named set, a path or Python objects after inferring its kind."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from .unsupported_formats import describe_file, describe_labels, reject_flat, re
 
 GRAPH_FILES = ("nodes.csv", "edges.csv")
 PAIRS = "as pairs of sequences with pairs=true, where each of its lines has a tab"
-OTHERWISE = {  # what a path stands for by itself, and as what else a setting reads it
+OTHERWISE = {  # the default kind of a path, and the settings that read it as another kind
     "table": {
         "text": "as text with text=COLUMN",
         "series": "as a series with forecast=COLUMN",
@@ -52,10 +52,10 @@ FORMS = (
 
 
 def kind_of(source: Any, settings: DataSettings, takes: Sequence[str] = ()) -> str:
-    """What kind of data a name or a path stands for, of which nothing is read yet, or what was handed over in Python;
-    for a model that `takes` those kinds, where an array could be of several.
+    """Infer the kind of data of a name, a path or Python objects, without reading files.
 
-    Raises UnknownName or DataError where it stands for none.
+    `takes` are the kinds that the model accepts; they decide if an array could be of several kinds. Raises UnknownName
+    or DataError if the source is no known kind.
     """
     if isinstance(source, Given):
         return source.kind(settings, takes)
@@ -97,7 +97,7 @@ def kind_of(source: Any, settings: DataSettings, takes: Sequence[str] = ()) -> s
 
 
 def is_file(path: Path) -> bool:
-    """Whether a file of that name can be seen; what can be no name is none."""
+    """Return whether `path` is an existing file; False also for an invalid name."""
     return exists(path) and path.is_file()
 
 
@@ -108,10 +108,11 @@ def open_data(
     targets: tuple[type[Target], ...] = (),
     takes: Sequence[str] = (),
 ) -> DataSet:
-    """Read `source`, split it, fit the preprocessing on its training split; in tasks, where there are to be some.
+    """Read `source`, split it, fit the preprocessing on its training split, and divide it into tasks if configured.
 
-    `sizes` are those of images that the model takes, `targets` what it learns and `takes` the kinds of data that it
-    takes, where it says so.
+    `sizes` are the image sizes that the model accepts, `targets` its targets and `takes` the kinds of data that it
+    accepts, if it restricts them.
+
     Raises UnknownName, DataError (with every bad row or file in `problems`) or SettingError.
     """
     data = _opened(source, settings, sizes, targets, takes)
@@ -119,7 +120,7 @@ def open_data(
 
 
 def open_guarded(*asked: Any) -> DataSet:
-    """What `open_data` gives, with what the guard finds in it; of a named set, what is odd about it is known."""
+    """Open data as `open_data` and add the findings of the data quality checks, except for named sets."""
     data = open_data(*asked)
     if not isinstance(asked[0], str | Path) or str(asked[0]) not in NAMED:
         data.notes += guard(data)
@@ -148,12 +149,12 @@ def _opened(source: Any, settings: DataSettings, sizes: ImageSizes, targets: Tar
 
 
 def read_otherwise(source: Any, kind: str, takes: Sequence[str], targets: Targets) -> str:
-    """Return a sentence on the settings with which a source of `kind` is read as data that a model takes and learns
-    from; an empty text if there are none.
+    """Return a sentence on the settings that read a source of `kind` as data that the model accepts; empty if there are
+    none.
 
     Raises:
-        DataError: If the source is a table of labels beside images, and the model takes images: neither a setting nor
-            another model reads both.
+        DataError: If the source is a table of image labels and the model takes images, because no setting or model
+            reads both.
     """
     if isinstance(source, Given) and isinstance(source.train, Texts) and source.train.ids:
         return "Examples of whole numbers, of several lengths, are token ids: rows and series are of one length."
@@ -206,7 +207,7 @@ def _kind_of_folder(path: Path, settings: DataSettings) -> str:
 
 
 def _siblings(path: Path) -> str:
-    """Names like the missing one in the folder where it would be."""
+    """Return names in the parent folder that are similar to the missing one, as a sentence."""
     parent = path.parent
     close = nearest(path.name, [p.name for p in entries(parent)]) if exists(parent) and parent.is_dir() else []
     return f"Similar there: {', '.join(close)}." if close else ""

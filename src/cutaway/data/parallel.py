@@ -1,7 +1,7 @@
-"""Worker processes and threads that read examples, and the check that reads all of a split.
+"""Worker processes and threads that read examples, and a check that reads every example.
 
-Reading and decoding release Python's lock, so threads are enough for files. Processes are bounded in number, stopped
-with their parent, and reported when they die.
+Reading and decoding release the GIL, so threads are enough for files. Processes are limited in number, stopped with
+their parent, and reported when they die.
 """
 
 from __future__ import annotations
@@ -17,19 +17,21 @@ from ..core.errors import DataError, Problem
 
 
 def cores() -> int:
-    """How many processors this process may use."""
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def leave_interrupts_to_the_parent(worker: int) -> None:
-    """Ctrl-C reaches every process; the parent alone decides what becomes of it."""
+    """Ignore Ctrl-C in a worker process, so that only the parent handles it."""
     del worker
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def results(made: Iterator[Any], what: str, way_out: str) -> Iterator[Any]:
-    """What the workers of a DataLoader make, as it comes. Raises DataError where one of them died, a process that does
-    `what`; the `way_out` follows what is likely."""
+    """Yield the results of a DataLoader's workers.
+
+    Raises DataError if a worker died. `what` describes the process, and `way_out` follows the likely cause.
+    """
     try:
         yield from made
     except (RuntimeError, ConnectionError, EOFError) as error:
@@ -40,7 +42,7 @@ def results(made: Iterator[Any], what: str, way_out: str) -> Iterator[Any]:
             fix=f"It ran out of memory, most likely: use fewer of them {way_out}",
         ) from error
     finally:
-        del made  # which ends them, not whenever an error is forgotten
+        del made  # ends the workers now, not when the exception is garbage-collected
 
 
 Item = TypeVar("Item")
@@ -50,12 +52,14 @@ Result = TypeVar("Result")
 def in_threads(
     function: Callable[[Item], Result], items: Sequence[Item], workers: int | None = None, at_once: int = 256
 ) -> Iterator[Result]:
-    """`function` of each item, in order, in so many threads (None: one for each processor; 0: in this one), which hold
-    the results of `at_once` items at most."""
+    """Apply `function` to each item in threads and yield the results in order.
+
+    `workers` is the number of threads: None for one per processor, 0 for none. At most `at_once` results are held.
+    """
     parts = (items[start : start + at_once] for start in range(0, len(items), at_once))
     if workers == 0:
         for part in parts:
-            yield from [function(item) for item in part]  # all at once: faster than in turn with what becomes of them
+            yield from [function(item) for item in part]  # as a whole part: faster than alternating with the consumer
         return
     with ThreadPoolExecutor(workers or cores()) as threads:
         for part in parts:
@@ -63,8 +67,10 @@ def in_threads(
 
 
 def ahead(function: Callable[[Item], Result], items: Iterable[Item], held: int = 2) -> Iterator[Result]:
-    """`function` of each item, in order, made in another thread while those before are used; at most `held` of them are
-    made and not yet taken. With 0 each is made when it is asked for."""
+    """Apply `function` to each item in a background thread and yield the results in order.
+
+    At most `held` results are computed ahead; with 0, each is computed when requested.
+    """
     if held == 0:
         yield from map(function, items)
         return
@@ -81,11 +87,11 @@ def ahead(function: Callable[[Item], Result], items: Iterable[Item], held: int =
         thread.shutdown(cancel_futures=True)
 
 
-Progress = Callable[[int, int], None]  # how many are done, of how many
+Progress = Callable[[int, int], None]  # number done, total
 
 
 def unreadable(read: Callable[[int], Any], count: int, progress: Progress | None = None) -> list[Problem]:
-    """Everything that `read` cannot read of parts 0 … count − 1, by name."""
+    """Return the problems of all parts 0 … count − 1 that `read` cannot read."""
     problems: list[Problem] = []
     for k in range(count):
         try:

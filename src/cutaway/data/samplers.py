@@ -1,10 +1,10 @@
-"""The batches of an epoch, computed when they are asked for, and the order that they draw from.
+"""Batches of an epoch, computed on demand, and the permutation that shuffles them.
 
-A corpus of 6 GB has a hundred million windows. Their order, held as numbers, takes 0.8 GB; the batches, held as
-tensors, take more; and a run that is resumed late in an epoch waits for all of them. So a batch is computed from its
-number, and beyond 2²² examples so is the order: by a Feistel network on exactly their numbers (J. Black, P. Rogaway,
-Ciphers with arbitrary finite domains, 2002, <https://doi.org/10.1007/3-540-45760-7_9>, method 3). It is a permutation
-whatever its round function, and mixes as well as that does; nothing is held, and any place of it costs the same.
+A corpus of 6 GB has a hundred million windows. Their order alone would take 0.8 GB, batches as tensors would take more,
+and a run resumed late in an epoch would wait for all of them. Each batch is therefore computed from its number. Beyond
+2²² examples the order is computed too, by a Feistel network on exactly that many numbers (J. Black, P. Rogaway, Ciphers
+with arbitrary finite domains, 2002, <https://doi.org/10.1007/3-540-45760-7_9>, method 3). It is a permutation for every
+round function, and its mixing depends on that function; it needs no memory and has constant-time random access.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-HELD = 1 << 22  # examples up to which an order is drawn as a whole: 33 MB
+HELD = 1 << 22  # up to this number of examples the permutation is stored: 33 MB
 ROUNDS = 8
-AT_ONCE = 1 << 13  # places of a permutation that are computed together
+AT_ONCE = 1 << 13  # positions of a permutation computed together
 Numbers = npt.NDArray[np.uint64]
-Batches = Sequence[Tensor]  # the numbers of the examples of each batch
+Batches = Sequence[Tensor]  # example numbers of each batch
 
 
 class Plan(Sequence[Tensor]):
-    """Batches, each the numbers of its examples, (N,) int64, computed when it is asked for. A slice is a plan too."""
+    """A sequence of batches of example numbers, (N,) int64, each computed on demand. A slice is a plan too."""
 
     def __init__(self, numbers: range, batch: Callable[[int], Tensor]) -> None:
-        """`batch` gives the batch of each of these numbers."""
+        """Initialize with the batch numbers and the function that computes a batch from its number."""
         self._numbers, self._batch = numbers, batch
 
     def __len__(self) -> int:
@@ -49,7 +49,7 @@ class Plan(Sequence[Tensor]):
 
 
 class Order:
-    """The numbers 0 … n−1 one after another, or, with a generator, a permutation that it draws."""
+    """The numbers 0 … n−1 in order, or, with a generator, in a random permutation."""
 
     def __init__(self, n: int, generator: torch.Generator | None) -> None:
         self.n = n
@@ -61,7 +61,7 @@ class Order:
             self._drawn = Permutation(n, int(torch.randint(1 << 62, (), generator=generator)))
 
     def part(self, start: int, end: int) -> Tensor:
-        """What stands from one place on up to another, or to the end, (end − start,)."""
+        """Return the numbers at positions start to end, or to the last position, (end − start,)."""
         if self._held is not None:
             return self._held[start:end]
         if self._drawn is not None:
@@ -69,29 +69,29 @@ class Order:
         return torch.arange(start, min(end, self.n))
 
     def plan(self, batch_size: int) -> Plan:
-        """The order cut into batches; the last has what is left."""
+        """Split the order into batches; the last one may be smaller."""
         return Plan(range(-(-self.n // batch_size)), lambda k: self.part(k * batch_size, (k + 1) * batch_size))
 
 
 class Permutation:
-    """A permutation of 0 … n−1 that a seed says, computed place by place: n may be anything, nothing is held."""
+    """A permutation of 0 … n−1 derived from a seed, computed on demand without storing it."""
 
     def __init__(self, n: int, seed: int) -> None:
         self.n = n
-        self._left = np.uint64(math.isqrt(n - 1) + 1 if n > 1 else 1)  # sides of a rectangle of n places, or few more
+        self._left = np.uint64(math.isqrt(n - 1) + 1 if n > 1 else 1)  # sides of a rectangle of at least n positions
         self._right = np.uint64(-(-n // int(self._left)))
-        self._keys = _mixed(np.uint64(seed) + np.arange(1, ROUNDS + 1, dtype=np.uint64))
+        self._keys = _mix_bits(np.uint64(seed) + np.arange(1, ROUNDS + 1, dtype=np.uint64))
         self._block: tuple[int, Tensor] = (-1, torch.empty(0, dtype=torch.int64))
 
     def at(self, places: Numbers) -> Numbers:
-        """What stands at these places, (k,) uint64."""
-        found = self._walked(places)
-        while len(beyond := np.flatnonzero(found >= self.n)):  # in the rectangle, and no number: on from there
-            found[beyond] = self._walked(found[beyond])
+        """Return the numbers at these positions, (k,) uint64."""
+        found = self._apply_network(places)
+        while len(beyond := np.flatnonzero(found >= self.n)):  # outside 0 … n−1: apply the network again
+            found[beyond] = self._apply_network(found[beyond])
         return found
 
     def part(self, start: int, end: int) -> Tensor:
-        """What stands from one place on up to another, (end − start,) int64. Neighbours are computed together."""
+        """Return the numbers at positions start to end, (end − start,) int64. Neighbours are computed together."""
         parts = []
         while start < end:
             number, within = divmod(start, AT_ONCE)
@@ -103,18 +103,18 @@ class Permutation:
             start += len(parts[-1])
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
-    def _walked(self, places: Numbers) -> Numbers:
-        """Where the network leads from these places of the rectangle: one-to-one, whatever `_mixed` gives."""
+    def _apply_network(self, places: Numbers) -> Numbers:
+        """Apply the network to these positions of the rectangle; it is one-to-one for every function `_mix_bits`."""
         a, b = places // self._right, places % self._right  # a < left, b < right
         left, right = self._left, self._right
         for key in self._keys:  # (a, b) → (b, a + f(b)); the sides change places with them
-            a, b = b, (a + _mixed(b ^ key) % left) % left
+            a, b = b, (a + _mix_bits(b ^ key) % left) % left
             left, right = right, left
         return a * right + b
 
 
-def _mixed(x: Numbers) -> Numbers:
-    """Each number with its bits mixed: SplitMix64's last steps (G. Steele et al., 2014)."""
+def _mix_bits(x: Numbers) -> Numbers:
+    """Mix the bits of each number by the last steps of SplitMix64 (G. Steele et al., 2014)."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))

@@ -1,4 +1,4 @@
-"""Reading back the preprocessing that a model was saved with, whatever kind of data it is for."""
+"""Loading of the preprocessing that was saved with a model, for every kind of data."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ FIX = "Take it from a copy, or train again."
 
 
 def read_preprocessing(path: Path) -> Preprocessing:
-    """Read a file that holds a preprocessing. Raises FileError where it is no JSON, DataError where it is none."""
+    """Read a preprocessing file. Raises FileError if it is not JSON, and DataError if it is not a preprocessing."""
     return preprocessing_from_json(read_json(path), path)
 
 
 def preprocessing_from_json(data: Any, path: Path = Path("preprocessing.json")) -> Preprocessing:
-    """Return the preprocessing that `to_json` wrote, and which stands at `path`. Raises DataError, by path and key,
-    where the document is none."""
+    """Restore the preprocessing that `to_json` wrote to `path`.
+
+    Raises DataError, with path and key, if the document is not a valid preprocessing.
+    """
     kind, form = (kind_now(data.get("kind")), data.get("form")) if isinstance(data, dict) else (None, None)
     known = KINDS.get(kind) if isinstance(kind, str) else None
     if known is None or not isinstance(form, str | None) or form not in known.classes:
@@ -39,6 +41,6 @@ def preprocessing_from_json(data: Any, path: Path = Path("preprocessing.json")) 
         raise DataError(f"{path}: {fault}.", fix=FIX)
     try:
         preprocessing: Preprocessing = found.from_json(data)
-    except ValueError as error:  # what a schema cannot say: sizes that do not agree, a tokenizer's own document
+    except ValueError as error:  # beyond the schema: inconsistent sizes, an invalid tokenizer
         raise DataError(f"{path} cannot be used: {str(error).rstrip('.')}.", fix=FIX) from error
     return preprocessing

@@ -1,4 +1,4 @@
-"""The settings of data: what to learn from it, how it is split, prepared and varied."""
+"""Data settings: the target, the split, preprocessing and augmentation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..core.config import setting
 
 @dataclass(frozen=True)
 class DataSettings:
-    """How a source becomes examples."""
+    """Settings that turn a source into examples."""
 
     target: str | None = setting(None, "the column to predict")
     ignore: tuple[str, ...] = setting((), "columns to leave out, comma-separated")

@@ -1,4 +1,4 @@
-"""Which example is in which split: seeded, stratified by class, groups kept whole, and told by a hash.
+"""Splits of examples: seeded, stratified by class, with groups kept together, and identified by a hash.
 
 Splits are a dictionary from train, val and test to sorted arrays of example numbers.
 """
@@ -32,28 +32,31 @@ def split_indices(
     groups: Array | None = None,
     each: bool = True,
 ) -> dict[str, Rows]:
-    """Split examples 0 … n−1 into train, val and test, by numpy's Generator with that seed.
+    """Split examples 0 … n−1 into train, val and test at random, by numpy's Generator with this seed.
 
-    A fraction of 0 makes no such split. With `strata` (n,), each of its values is in each split within 1 of its
-    fraction; with `each`, one that has as many examples as there are splits is in all of them, though its fraction be
-    less. With `groups` (n,), all examples of one value are in one split, and the fractions are met as well as whole
-    groups allow.
+    A split with fraction 0 is omitted. With `strata` (n,), each stratum's count in each split is within 1 of its
+    fraction. With `each`, a stratum with at least as many examples as there are splits is in all of them, even if its
+    fraction is smaller. With `groups` (n,), all examples of a group are in one split, and the fractions are matched as
+    closely as whole groups allow.
     """
     rng = np.random.default_rng(seed)
     fractions = np.array([1 - val - test, val, test])
     classes = np.zeros(n, np.int64) if strata is None else np.unique(strata, return_inverse=True)[1]
     if groups is None:
-        split = _by_row(classes, fractions, rng, each and strata is not None)
+        split = _stratify_rows(classes, fractions, rng, each and strata is not None)
     else:
-        split = _by_group(classes, np.unique(groups, return_inverse=True)[1], fractions, rng)
+        split = _stratify_groups(classes, np.unique(groups, return_inverse=True)[1], fractions, rng)
     return {name: np.flatnonzero(split == p) for p, name in enumerate(SPLITS) if fractions[p] > 0}
 
 
 def drawn_splits(
     n: int, settings: DataSettings, *, val: float, test: float, strata: Array | None = None, groups: Array | None = None
 ) -> dict[str, Rows]:
-    """Split examples 0 … n−1 as the settings ask: by fractions, or, with `fold`, that fold of `folds` is the test split
-    and the fraction `val` of the others validates. Raises SettingError for a fold that there is not."""
+    """Split examples 0 … n−1 by the settings: by fractions, or by cross-validation folds.
+
+    With `fold`, that fold of `folds` is the test split, and the fraction `val` of the others is for validation. Raises
+    SettingError for a fold that does not exist.
+    """
     seed, fold, folds = settings.split_seed, settings.fold, settings.folds
     if fold is None:
         return split_indices(n, val=val, test=test, seed=seed, strata=strata, groups=groups)
@@ -62,9 +65,9 @@ def drawn_splits(
     rng, fractions = np.random.default_rng(seed), np.full(folds, 1 / folds)
     classes = np.zeros(n, np.int64) if strata is None else np.unique(strata, return_inverse=True)[1]
     if groups is None:
-        number = _by_row(classes, fractions, rng, each=strata is not None)
+        number = _stratify_rows(classes, fractions, rng, each=strata is not None)
     else:
-        number = _by_group(classes, np.unique(groups, return_inverse=True)[1], fractions, rng)
+        number = _stratify_groups(classes, np.unique(groups, return_inverse=True)[1], fractions, rng)
     rest = np.flatnonzero(number != fold - 1)
     taken = [None if a is None else a[rest] for a in (strata, groups)]
     splits = split_indices(len(rest), val=val, test=0.0, seed=seed, strata=taken[0], groups=taken[1])
@@ -72,7 +75,7 @@ def drawn_splits(
 
 
 def draw(rows: Rows, count: int, *, seed: int, strata: Array | None = None) -> Rows:
-    """At most `count` of `rows`, at random, sorted; with `strata` (one for each row), in proportion."""
+    """Sample at most `count` of `rows` at random, sorted; with `strata` (one for each row), in proportion."""
     if count >= len(rows):
         return rows
     fraction = count / len(rows)
@@ -81,8 +84,10 @@ def draw(rows: Rows, count: int, *, seed: int, strata: Array | None = None) -> R
 
 
 def fractions_left(settings: DataSettings, given: Container[str] = ()) -> tuple[float, float]:
-    """The fractions of val and test that are to be split off: none of those that are given. Raises SettingError where
-    they would leave nothing."""
+    """Return the fractions of val and test to split off; 0 for splits that are given.
+
+    Raises SettingError if nothing would be left for training.
+    """
     val, test = (0.0 if split in given else getattr(settings, split) for split in SPLITS[1:])
     if val + test >= 1:
         raise SettingError(f"val={val:g} and test={test:g} leave nothing to train on: together they must be below 1.")
@@ -96,11 +101,12 @@ def complete_split(
     settings: DataSettings,
     groups: Array | None = None,
 ) -> dict[str, Rows]:
-    """Train, val and test, each class in proportion: `given` where it has them, the rest drawn from its train split, in
-    which examples of one of `groups` (one for each) stay together.
+    """Return train, val and test, stratified by class: `given` splits where they exist, the rest drawn from the train
+    split.
 
-    `max_samples` then thins out the training examples alone, so that scores with more or fewer are of the same ones.
-    Raises DataError where a split would be empty, or a class would have no training example.
+    Examples with the same value in `groups` (one for each) stay together. `max_samples` reduces only the training
+    examples, so that scores remain comparable. Raises DataError if a split would be empty, or a class would have no
+    training example.
     """
     given = given if given is not None else {"train": np.arange(len(labels))}
     train = given["train"]
@@ -133,7 +139,7 @@ def complete_split(
 
 
 def split_hash(splits: Mapping[str, Rows]) -> str:
-    """sha256 of which example is in which split."""
+    """Return a sha256 of the assignment of examples to splits."""
     digest = hashlib.sha256()
     for name in sorted(splits):
         digest.update(f"{name} {len(splits[name])}\n".encode())
@@ -141,24 +147,24 @@ def split_hash(splits: Mapping[str, Rows]) -> str:
     return digest.hexdigest()
 
 
-def _by_row(classes: Rows, fractions: Array, rng: np.random.Generator, each: bool) -> Rows:
-    """The split (0, 1, 2) of each example: each class is shuffled and dealt out by `_apportion`."""
+def _stratify_rows(classes: Rows, fractions: Array, rng: np.random.Generator, each: bool) -> Rows:
+    """Return the split (0, 1, 2) of each example: each class is shuffled and divided by `_apportion`."""
     shuffled = rng.permutation(len(classes))
     ordered = shuffled[np.argsort(classes[shuffled], kind="stable")]  # class by class, at random within each
     sizes = np.bincount(classes)
     counts = _apportion(sizes, fractions)  # (classes, splits)
     if each:
-        _one_to_each(counts, fractions)
+        _fill_empty_splits(counts, fractions)
     split = np.empty(len(classes), np.int64)
     split[ordered] = np.repeat(np.tile(np.arange(len(fractions)), len(counts)), counts.ravel())
     return split
 
 
 def _apportion(sizes: Array, fractions: Array) -> Rows:
-    """Whole numbers (classes, splits) that add up to `sizes` and are less than 1 from sizes × fractions.
+    """Return integers (classes, splits) that add up to `sizes` and differ by less than 1 from sizes × fractions.
 
-    What rounding down leaves over goes to the splits that have been short-changed most by the classes before, so that
-    the totals stay near their fractions too when there are many small classes.
+    The remainder of rounding down goes to the splits with the largest accumulated deficit, so that the totals stay near
+    their fractions even with many small classes.
     """
     ideal = sizes[:, None] * fractions  # (classes, splits)
     counts = np.floor(ideal + 1e-9).astype(np.int64)
@@ -167,18 +173,20 @@ def _apportion(sizes: Array, fractions: Array) -> Rows:
         fraction = ideal[k] - counts[k]
         owed += fraction
         left = sizes[k] - counts[k].sum()
-        open_to = np.where(fraction > 1e-9, owed, -np.inf)  # a split with a whole fraction gets no more
+        open_to = np.where(fraction > 1e-9, owed, -np.inf)  # a split with an integer count gets no more
         given = np.argsort(-open_to, kind="stable")[:left]
         counts[k, given] += 1
         owed[given] -= 1
     return counts
 
 
-def _one_to_each(counts: Rows, fractions: Array) -> None:
-    """Give a split that got nothing of a class one example of it, from the split that has most, in place, where there
-    are enough: what a split has none of is not measured there."""
+def _fill_empty_splits(counts: Rows, fractions: Array) -> None:
+    """Move one example of a class to each split that has none of it, from the split that has most, in place.
+
+    Classes with fewer examples than splits are skipped. A class that is missing from a split cannot be evaluated there.
+    """
     wanted = np.flatnonzero(fractions > 0)
-    for own in counts:  # those of one class, by split
+    for own in counts:  # counts of one class, by split
         if own.sum() < len(wanted):
             continue
         for split in wanted[own[wanted] == 0]:
@@ -186,26 +194,27 @@ def _one_to_each(counts: Rows, fractions: Array) -> None:
             own[split] += 1
 
 
-def _by_group(classes: Rows, groups: Rows, fractions: Array, rng: np.random.Generator) -> Rows:
-    """The split of each example: groups, the largest first, each to the split that lacks most of what it holds.
+def _stratify_groups(classes: Rows, groups: Rows, fractions: Array, rng: np.random.Generator) -> Rows:
+    """Return the split of each example: groups, largest first, each to the split with the greatest need for its
+    classes.
 
-    Putting a group with class counts g into a split that still needs r brings |r|² down by 2 r·g − |g|², so the split
-    with the largest r·g is taken.
+    Adding a group with class counts g to a split that still needs r reduces |r|² by 2 r·g − |g|², so the split with the
+    largest r·g is chosen.
     """
-    held = np.zeros((groups.max() + 1, classes.max() + 1))  # (groups, classes)
-    np.add.at(held, (groups, classes), 1)
-    needed = fractions[:, None] * held.sum(0)  # (splits, classes)
+    group_counts = np.zeros((groups.max() + 1, classes.max() + 1))  # (groups, classes)
+    np.add.at(group_counts, (groups, classes), 1)
+    needed = fractions[:, None] * group_counts.sum(0)  # (splits, classes)
     wanted = np.flatnonzero(fractions > 0)
-    order = rng.permutation(len(held))
-    order = order[np.argsort(-held[order].sum(1), kind="stable")]
-    split_of = np.empty(len(held), np.int64)
+    order = rng.permutation(len(group_counts))
+    order = order[np.argsort(-group_counts[order].sum(1), kind="stable")]
+    split_of = np.empty(len(group_counts), np.int64)
     empty = set(wanted.tolist())
     for done, g in enumerate(order):
         last = len(order) - done <= len(empty)  # as many groups are left as splits without one
         allowed = np.array(sorted(empty)) if last else wanted
-        p = allowed[np.argmax(needed[allowed] @ held[g])]
+        p = allowed[np.argmax(needed[allowed] @ group_counts[g])]
         split_of[g] = p
-        needed[p] -= held[g]
+        needed[p] -= group_counts[g]
         empty.discard(int(p))
     return split_of[groups]
 
@@ -213,10 +222,10 @@ def _by_group(classes: Rows, groups: Rows, fractions: Array, rng: np.random.Gene
 def split_by_position(
     texts: Mapping[str, str], settings: DataSettings, *, whole_words: bool
 ) -> tuple[dict[str, str], list[str]]:
-    """The text of each split, and what a person should know of it: splits that are not given are cut from the end of
-    the train split, by their fractions of its characters; with `whole_words` at the blank before that place.
+    """Return the text of each split and notes about it. Missing splits are cut from the end of the train split.
 
-    Raises SettingError or DataError where nothing would be left to train on, or nothing for another split.
+    Their sizes are fractions of its characters; with `whole_words` each cut is moved back to the previous blank. Raises
+    SettingError or DataError if a split would be empty.
     """
     whole = texts["train"]
 
@@ -232,9 +241,11 @@ def split_by_position(
 def places_by_position(
     length: int, val: float, test: float, after_blank: Callable[[int, int], int] | None = None
 ) -> tuple[dict[str, tuple[int, int]], list[str]]:
-    """Where each split of a text of so many characters begins and ends, the training split first, and a sentence on it.
-    `after_blank(begin, place)` moves a place back, to after the last blank from `begin` on, where words are to stay
-    whole. Raises DataError where a split would get nothing."""
+    """Return the range of each split of a text of `length` characters, the training split first, and a note about it.
+
+    `after_blank(begin, place)` moves a cut back to after the last blank since `begin`, to keep words whole. Raises
+    DataError if a split would be empty.
+    """
     fractions = {"train": 1 - val - test, "val": val, "test": test}
     cut = [split for split in SPLITS if fractions[split]]
     places = [0]
@@ -259,7 +270,7 @@ def places_by_position(
 
 
 def kept_of(splits: Mapping[str, Rows] | None, rows: Rows) -> dict[str, Rows] | None:
-    """Return the splits of the `rows` that are kept, by their new numbers. Raises DataError where one has none left."""
+    """Return the splits of the `rows` that are kept, by their new numbers. Raises DataError for an empty split."""
     if splits is None:
         return None
     found = {split: np.flatnonzero(np.isin(rows, of_split)) for split, of_split in splits.items()}

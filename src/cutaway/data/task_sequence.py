@@ -1,12 +1,12 @@
-"""A sequence of tasks out of one data set with classes: what is learned one after another, in continual learning.
+"""Sequences of tasks made of one data set with classes, for continual learning.
 
-    permuted:K   task t has every example, its pixels (or columns) in another order π_t; π_1 leaves them as they are
+    permuted:K   task t has every example, its pixels (or columns) in another order π_t; π_1 is the original order
     classes:C    task t has the examples of C classes, in the order of the classes
 
-Permuted tasks have the same classes (domain-incremental; after I. J. Goodfellow, M. Mirza, D. Xiao, A. Courville,
-Y. Bengio, An empirical investigation of catastrophic forgetting in gradient-based neural networks, 2013
-<https://arxiv.org/abs/1312.6211>). Tasks of classes are answered by one head over all classes, which is not told the
-task (class-incremental; G. M. van de Ven, A. S. Tolias, Three scenarios for continual learning, 2019
+Permuted tasks have the same classes (domain-incremental; after I. J. Goodfellow, M. Mirza, D. Xiao, A. Courville, Y.
+Bengio, An empirical investigation of catastrophic forgetting in gradient-based neural networks, 2013
+<https://arxiv.org/abs/1312.6211>). Tasks of classes share one head over all classes, which does not get the task
+(class-incremental; G. M. van de Ven, A. S. Tolias, Three scenarios for continual learning, 2019
 <https://arxiv.org/abs/1904.07734>).
 """
 
@@ -32,38 +32,38 @@ MOST = 1000
 
 @dataclass(frozen=True)
 class TaskSequence:
-    """The tasks, and which examples each has."""
+    """A sequence of tasks and the assignment of examples to them."""
 
     names: tuple[str, ...]
-    classes: int = 0  # of a task; 0 where every task has all of them, and the examples in another order of pixels
+    classes: int = 0  # classes of a task; 0 for permuted tasks, each of which has all classes
 
     @property
     def count(self) -> int:
-        """How many tasks there are."""
+        """The number of tasks."""
         return len(self.names)
 
     def of(self, split: Split) -> Tensor:
-        """The task of each example, (n,), from 0."""
+        """Return the task of each example, (n,), from 0."""
         if isinstance(split, PermutedSplit):
             return torch.arange(self.count).repeat_interleave(len(split.base))
         assert split.target is not None, "tasks are of examples with targets"
         return split.target.cpu() // self.classes
 
     def original(self, split: Split) -> Tensor:
-        """Which example of the data each was made of, (n,): permuted tasks have the same ones."""
+        """Return the number of the original example of each example, (n,); permuted tasks share them."""
         return torch.arange(len(split)) % (len(split.base) if isinstance(split, PermutedSplit) else len(split))
 
     def seen(self, split: Split, task: int) -> Split:
-        """The examples of the tasks up to that one."""
+        """Return the examples of the tasks up to and including `task`."""
         rows = (self.of(split) <= task).nonzero()[:, 0]
         return split if len(rows) == len(split) else part_of(split, rows)
 
 
 class PermutedSplit(Split):
-    """Every example of a split once for each task, its places in the task's order; task after task."""
+    """Every example of a split once per task, permuted by the task's order; task after task."""
 
     def __init__(self, base: Split, orders: Tensor) -> None:
-        """`orders` (tasks, places) has for each place the one that its value is taken from."""
+        """Initialize with `orders` (tasks, places), the source position of each position."""
         assert base.target is not None, "tasks are of examples with targets"
         self.base, self.orders, self.target = base, orders, base.target.repeat(len(orders))
 
@@ -71,7 +71,7 @@ class PermutedSplit(Split):
         return len(self.orders) * len(self.base)
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
-        """The batches of the split, permuted; all channels of an image in the same order."""
+        """Yield the batches of the split, permuted; all channels of an image in the same order."""
         wanted = [index.cpu() for index in order]
         for index, batch in zip(wanted, self.base.batches((index % len(self.base) for index in wanted), seed)):
             x, *rest = batch.inputs
@@ -81,20 +81,20 @@ class PermutedSplit(Split):
             yield Batch((flat.gather(2, orders).view(x.shape), *rest), batch.target)
 
     def name(self, i: int) -> str:
-        """The example's name, and its task."""
+        """Return the example's name and its task."""
         return f"{self.base.name(i % len(self.base))}, task {i // len(self.base) + 1}"
 
     def image(self, i: int) -> Image | None:
-        """The image as the person gave it, before it was permuted."""
+        """Return the original image, before it was permuted."""
         return self.base.image(i % len(self.base))
 
     def row(self, i: int) -> dict[str, str] | None:
-        """The row as the person gave it."""
+        """Return the original row."""
         return self.base.row(i % len(self.base))
 
 
 class Some(Split):
-    """Some of the examples of a split."""
+    """A subset of the examples of a split."""
 
     def __init__(self, base: Split, rows: Tensor) -> None:
         assert base.target is not None, "a part to learn from, or to be judged by, has targets"
@@ -104,23 +104,23 @@ class Some(Split):
         return len(self.rows)
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
-        """The batches of those."""
+        """Yield the batches of the subset."""
         return self.base.batches((self.rows[index] for index in order), seed)
 
     def name(self, i: int) -> str:
-        """The example's name."""
+        """Return the example's name."""
         return self.base.name(int(self.rows[i]))
 
 
 def part_of(split: Split, rows: Tensor) -> Split:
-    """Some of the examples of a split, by their numbers."""
+    """Return the examples of a split with these numbers."""
     return split.part(rows) if isinstance(split, SequenceSplit) else Some(split, rows)
 
 
 def in_tasks(data: DataSet, asked: str, seed: int) -> DataSet:
-    """The data as the tasks that are `asked` for; `seed` draws the orders of permuted ones.
+    """Divide the data into the tasks that `asked` describes; `seed` draws the orders of permuted tasks.
 
-    Raises SettingError where it cannot be divided so.
+    Raises SettingError if the data cannot be divided like this.
     """
     said = f"tasks={short(asked)}"
     found = re.fullmatch(r"(permuted|classes):(\d{1,6})", asked)
@@ -137,7 +137,7 @@ def in_tasks(data: DataSet, asked: str, seed: int) -> DataSet:
         raise SettingError(
             f"{said} takes examples one by one, which {data.spec.kind} data does not give: leave it out."
         )
-    made = _permuted(data, said, number, seed) if form == "permuted" else _of_classes(data, said, number)
+    made = _permuted_tasks(data, said, number, seed) if form == "permuted" else _tasks_by_class(data, said, number)
     assert made.tasks is not None
     filled = made.tasks.of(made.splits["train"]).bincount(minlength=made.tasks.count)
     if empty := [name for name, n in zip(made.tasks.names, filled.tolist()) if not n]:
@@ -145,7 +145,7 @@ def in_tasks(data: DataSet, asked: str, seed: int) -> DataSet:
     return replace(made, notes=[*data.notes, f"{said}: {made.tasks.count} tasks, learned one after another."])
 
 
-def _permuted(data: DataSet, said: str, count: int, seed: int) -> DataSet:
+def _permuted_tasks(data: DataSet, said: str, count: int, seed: int) -> DataSet:
     if not isinstance(data.spec, ImageSpec | TableSpec):
         raise SettingError(
             f"{said} reorders the pixels of images or the columns of tables, and this is {data.spec.kind} data: "
@@ -167,7 +167,7 @@ def _permuted(data: DataSet, said: str, count: int, seed: int) -> DataSet:
     return replace(data, splits=splits, tasks=TaskSequence(names))
 
 
-def _of_classes(data: DataSet, said: str, number: int) -> DataSet:
+def _tasks_by_class(data: DataSet, said: str, number: int) -> DataSet:
     names = data.spec.target.classes
     divisors = [n for n in range(1, len(names)) if len(names) % n == 0]
     if number not in divisors:
@@ -179,5 +179,5 @@ def _of_classes(data: DataSet, said: str, number: int) -> DataSet:
 
 
 def _places(spec: Spec) -> int:
-    """The pixels of an image, or the columns of a table, as the model is given them."""
+    """Return the number of pixels of an image, or of columns of a table, as the model receives them."""
     return spec.height * spec.width if isinstance(spec, ImageSpec) else int(spec.shape[0])

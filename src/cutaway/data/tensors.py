@@ -1,4 +1,4 @@
-"""Tensors of PyTorch as arrays of NumPy."""
+"""Conversion of PyTorch tensors to NumPy arrays."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..core.errors import DataError
 
 
 def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
-    """Return a tensor as an array. Raises DataError for a tensor without numbers that NumPy can hold."""
+    """Return a tensor as an array. Raises DataError for a tensor that NumPy cannot represent."""
     if tensor.is_meta:
         raise DataError("A tensor on the meta device has a shape and no numbers.", fix="Give a tensor on the CPU.")
     if tensor.is_nested:

@@ -1,6 +1,6 @@
-"""Unsupported layouts and file formats: recognised, so that the error names them and the conversion.
+"""Detection of unsupported layouts and file formats, so that errors name the format and the conversion.
 
-A folder is recognised by the names in it and by the first bytes of one file; nothing is read whole.
+A folder is recognised by the names in it and by the first bytes of one file; no file is read completely.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from .folders import (
 )
 from .tables.table_files import TABLE_SUFFIXES
 
-HEAD = 4096  # bytes of a file that are looked at
+HEAD = 4096  # bytes read of a file
 ROWS = 20  # of a table that may name files
-DEPTH = 6  # folders within folders that are looked through
-FOLDERS = 2000  # that are looked through at most
+DEPTH = 6  # levels of folders searched
+FOLDERS = 2000  # maximum number searched
 IDX = re.compile(r".*[-.]idx[1-4][-.]u?(byte|int|short)s?(\.gz)?", re.IGNORECASE)
 FOREIGN = (
     "Pascal VOC and labelme boxes, YOLO .txt beside the images, a labels.csv beside the images, MNIST's idx files, "
@@ -48,7 +48,7 @@ OF_IDX = (
     'numpy.fromfile(FILE, "u1", offset=8).'
 )
 FROM_PYTHON = 'From Python: cutaway.train("MODEL", '
-# Formats by suffix: what a file is, and how its content gets in.
+# Formats by suffix: the name of the format, and how to convert it.
 FORMATS: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (
         (".zip", ".gz", ".tgz", ".tar", ".bz2", ".xz", ".zst", ".7z", ".rar"),
@@ -131,7 +131,7 @@ FORMATS: tuple[tuple[tuple[str, ...], str, str], ...] = (
         f"Convert it to PNG or JPEG. Images end in {', '.join(IMAGES.suffixes)}.",
     ),
 )
-Description = tuple[str, str]  # what it is, and what to do
+Description = tuple[str, str]  # the format or layout, and how to convert it
 
 
 def describe_file(path: Path) -> Description | None:
@@ -180,7 +180,7 @@ def describe_folder(path: Path) -> Description | None:
 
 
 def reject_folder(path: Path, forms: str) -> None:
-    """Raise DataError for a folder that holds no kind of data that can be read; `forms` are those that can."""
+    """Raise DataError for a folder without a readable kind of data; `forms` are the readable kinds."""
     if described := describe_folder(path):
         raise DataError(f"{path} {described[0]}.", fix=described[1])
     counted = [found.words() for found in reversed(tallies(path)) if found.count]
@@ -192,8 +192,10 @@ def reject_folder(path: Path, forms: str) -> None:
 
 
 def reject_layout(path: Path, needs_classes: bool = False) -> None:
-    """Raise DataError for a folder that would be taken for class folders: of Pascal VOC, or, where `needs_classes`, one
-    folder of images whose labels are in a table."""
+    """Raise DataError for a folder that looks like class folders but is not.
+
+    These are Pascal VOC folders and, with `needs_classes`, a single folder of images whose labels are in a table.
+    """
     folders = subfolders(path)
     named = [f for f in folders if f.name.lower() in (*SPLIT_FOLDERS, "annotations")]
     described = next((found for f in named if (found := _voc(f))), None)
@@ -204,7 +206,7 @@ def reject_layout(path: Path, needs_classes: bool = False) -> None:
 
 
 def reject_flat(path: Path) -> None:
-    """Raise DataError where a folder holds examples, and no class folders that say of which class each is."""
+    """Raise DataError if a folder holds examples but no class folders that define their classes."""
     for kind in (IMAGES, AUDIO, VIDEOS):
         if not is_flat(path, kind):
             continue
@@ -234,7 +236,7 @@ def _annotated(path: Path) -> Description | None:
 
 
 def _voc(folder: Path) -> Description | None:
-    """Pascal VOC: an .xml file for each image."""
+    """Detect Pascal VOC: an .xml file for each image."""
     file = next((p for p in entries(folder) if p.suffix.lower() == ".xml"), None)
     if file is None or b"<annotation" not in _head(file):
         return None
@@ -246,7 +248,7 @@ def _voc(folder: Path) -> Description | None:
 
 
 def _labelme(path: Path) -> Description | None:
-    """Labelme: a .json file for each image with `shapes`."""
+    """Detect labelme: a .json file with `shapes` for each image."""
     file = next((p for p in entries(path) if p.suffix.lower() == ".json"), None)
     if file is None or b'"shapes"' not in _head(file):
         return None
@@ -258,7 +260,7 @@ def _labelme(path: Path) -> Description | None:
 
 
 def _yolo(path: Path) -> Description | None:
-    """YOLO's label files in the same folder as the images."""
+    """Detect YOLO's label files in the same folder as the images."""
     stems = {same_name(p.stem) for p in entries(path) if IMAGES.fits(p)}
     file = next((p for p in entries(path) if p.suffix == ".txt" and same_name(p.stem) in stems), None)
     if file is None or not re.match(rb"\s*\d+(\s+[-+.\deE]+){4,}\s*(\n|$)", _head(file)):
@@ -312,7 +314,7 @@ def _labels_in(table: Path, folder: Path) -> Description | None:
 
 
 def _nested(path: Path) -> Description | None:
-    """Class folders that stand deeper in the folder than they are looked for."""
+    """Detect class folders that are nested deeper than expected."""
     for folder in _below(path, DEPTH):
         found = tallies(folder)[-1]
         kind = next((k for k in (IMAGES, AUDIO, VIDEOS, TEXTS) if k.kind == found.dominant), None)
@@ -328,7 +330,7 @@ def _nested(path: Path) -> Description | None:
 
 
 def _below(path: Path, depth: int) -> Iterator[Path]:
-    """The folders in a folder, level by level, at most FOLDERS of them."""
+    """Yield the folders in a folder, level by level, at most FOLDERS of them."""
     level, count = [path], 0
     for _ in range(depth):
         level = [inside for folder in level for inside in subfolders(folder)]
@@ -339,7 +341,7 @@ def _below(path: Path, depth: int) -> Iterator[Path]:
 
 
 def _tables(files: Sequence[Path]) -> Description:
-    """Several tables in a folder."""
+    """Describe several tables in a folder."""
     shown = ", ".join(p.name for p in files[:3]) + (", …" if len(files) > 3 else "")
     headers = {_head(p).splitlines()[0] if _head(p) else b"" for p in files[:ROWS]}
     what = (
@@ -366,13 +368,13 @@ def _mixed(found: Tally) -> Description:
 
 
 def _format(path: Path) -> Description | None:
-    """Return the format of a file by its suffix, and how its content gets in."""
+    """Return the format of a file by its suffix, and how to convert it."""
     suffix = path.suffix.lower()
     return next(((what, fix.replace("FILE", path.name)) for of, what, fix in FORMATS if suffix in of), None)
 
 
 def _head(path: Path) -> bytes:
-    """Return the first bytes of a plain file; none where it cannot be read."""
+    """Return the first bytes of a regular file; empty if it cannot be read."""
     try:
         with open_regular(path) as file:
             return file.read(HEAD)

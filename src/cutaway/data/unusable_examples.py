@@ -1,7 +1,7 @@
-"""Examples that cannot be used: named in an error, or, with missing=drop, left out and counted.
+"""Handling of unusable examples: an error that names them, or, with missing=drop, a note that counts them.
 
-All kinds of data go through here: damaged images, recordings and videos, texts that cannot be decoded, masks that do
-not fit, molecules that are none, edges that lead nowhere, one of several series.
+All kinds of data use it: damaged images, recordings and videos, texts that cannot be decoded, masks that do not fit,
+invalid molecules, edges to missing nodes, and single series.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REPAIR = "Repair, replace or move away what is named; in training missing=drop l
 
 
 def reject_fill(settings: DataSettings) -> None:
-    """Raise SettingError for missing=fill, where there are no cells to fill."""
+    """Raise SettingError for missing=fill if the data has no cells to fill."""
     if settings.missing == "fill":
         raise SettingError(
             "missing=fill is for the cells of tables. Of this data missing=error names what cannot be used, and "
@@ -35,10 +35,10 @@ def reject_fill(settings: DataSettings) -> None:
 
 
 def leave_out(problems: Sequence[Problem], total: int, noun: str, missing: str, fix: str = REPAIR) -> list[str]:
-    """Return a note on what missing=drop leaves out of `total` examples, each called `noun`; none where nothing is.
+    """Return a note on the examples that missing=drop leaves out of `total`; empty if there are none.
 
-    Raises DataError that names all of it, with what to do in `fix`, unless `missing` is drop; and where nothing would
-    be left.
+    `noun` names the examples. Raises DataError that names all of them, with the advice `fix`, unless `missing` is drop;
+    it also raises DataError if nothing would be left.
     """
     if not problems:
         return []
@@ -53,22 +53,24 @@ def leave_out(problems: Sequence[Problem], total: int, noun: str, missing: str, 
 
 @dataclass(frozen=True)
 class Usable:
-    """The files that can be used."""
+    """The usable files."""
 
     rows: Rows  # their numbers
-    looks: Sequence[Any]  # what a look at each told
-    notes: list[str]  # on the others
+    looks: Sequence[Any]  # the result of inspecting each
+    notes: list[str]  # about the others
 
 
 def look_through(
     files: Sequence[Any], looking: Looking, look_at: Callable[[Sequence[Any]], Sequence[Any]], settings: DataSettings
 ) -> Usable:
-    """Look at every file by `look_at`, which raises DataError that names those that cannot be used; with missing=drop
-    read each whole, and leave those out."""
+    """Inspect every file with `look_at`, which raises DataError that names the unusable ones.
+
+    With missing=drop, each file is read completely instead, and unusable files are left out.
+    """
     if settings.missing != "drop":
         return Usable(np.arange(len(files)), look_at(files), [])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what libraries warn of is named here instead
+        warnings.simplefilter("ignore")  # problems are reported here instead of as library warnings
         looks = list(in_threads(looking.look_whole, files, settings.workers))
     problems = [look for look in looks if isinstance(look, Problem)]
     rows = np.array([i for i, look in enumerate(looks) if not isinstance(look, Problem)], np.int64)

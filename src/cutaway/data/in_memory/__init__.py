@@ -1,9 +1,9 @@
-"""Data that a person has in their hands: arrays, tables of other libraries, lists, Datasets, graphs.
+"""Data given in Python: arrays, tables of other libraries, lists, Datasets, graphs.
 
-held.py       the few forms that everything comes in: columns, texts, an array, images, graphs
-frames.py, arrays.py, lists.py, tokens.py, datasets.py, graphs.py
-              each reads one kind of object into a form; nothing is imported that is not there already
-given.py      what was handed over, with splits of one's own: which reader it is for, which kind of data it is
-opening.py    forms to data sets, through the same openers as files
-asking.py     forms to new examples of a run, for predict and evaluate
+container.py    the few containers that every object is read into: columns, texts, an array, images, graphs
+from_*.py       each reads one kind of object into a container; a library is used only if the user imported it
+source.py       the objects and their splits: selects the reader, infers the kind of data
+build.py        containers to data sets, by the same functions as for files
+predict_inputs.py
+               containers to new examples of a run, for predict and evaluate
 """

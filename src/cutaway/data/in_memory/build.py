@@ -1,6 +1,6 @@
-"""Objects as data sets: each form goes the way that a file of its kind goes, through the same opener.
+"""Data sets from Python objects, built by the same functions as data sets from files.
 
-Splits of one's own stand one below another, and what is not given is drawn from the training split, as from a file.
+Given splits are concatenated; missing splits are drawn from the training split, as for files.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ UNLABELLED = "X has no targets beside it, and this model learns them: give (X, y
 def open_given(
     given: Given, kind: str, settings: DataSettings, sizes: ImageSizes, targets: tuple[type[Target], ...]
 ) -> DataSet:
-    """The data set of what was handed over, read as data of that kind. Raises DataError, SettingError, UnknownName."""
+    """Build the data set of Python objects, read as data of this kind. Raises DataError, SettingError, UnknownName."""
     first = given.train
     origin = Origin(first.name, IN_MEMORY, given.fingerprint, [n for held in given.splits.values() for n in held.notes])
     if isinstance(first, Graphs):
@@ -61,9 +61,11 @@ def open_given(
 
 
 def table_of(held: Held, target: str = "", form: Form = KEPT) -> tuple[Table, str | None]:
-    """Columns as a table of text with the targets that stand beside them as its last column, and that column's name;
-    `target` is what it is to be called, `form` says which words stand for missing cells. Raises DataError where a
-    column has that name already."""
+    """Return columns as a table with the targets as its last column, and that column's name.
+
+    `target` is the name to use, and `form` defines the words for missing cells. Raises DataError if a column already
+    has that name.
+    """
     held = as_columns(held)
     assert isinstance(held, Columns)
     frame, name = held.frame, None
@@ -80,14 +82,14 @@ def table_of(held: Held, target: str = "", form: Form = KEPT) -> tuple[Table, st
 
 
 def _is_exact(cells: pl.Series) -> bool:
-    """Whether these are whole numbers that a float64 holds: ids of 18 digits stay text."""
+    """Return whether these are whole numbers that a float64 can represent; ids of 18 digits stay text."""
     if cells.dtype not in (pl.Int64, pl.UInt64):
         return cells.dtype.is_integer()
     return bool(cells.eq_missing(cells.cast(pl.Float64).cast(cells.dtype, strict=False)).all())
 
 
 def _columns(given: Given, kind: str, origin: Origin, settings: DataSettings) -> DataSet:
-    """Rows of named columns: a table, texts, a series or molecules, as the settings say."""
+    """Build a data set of named columns: a table, texts, a series or molecules, depending on the settings."""
     why = "is for files, and this table is in memory"
     reject_changed(settings, IN_FILES, why)
     target = as_columns(given.train).target
@@ -100,7 +102,7 @@ def _columns(given: Given, kind: str, origin: Origin, settings: DataSettings) ->
         raise DataError(UNLABELLED)
     form = Form.of(settings)
     tables: dict[str, Table] = {}
-    for split, held in given.splits.items():  # the others in the units of the first, train
+    for split, held in given.splits.items():  # all splits use the units of the first, train
         tables[split], _ = table_of(held, settings.target or "", form)
         form = replace(form, units=next(iter(tables.values())).form.units)
     table, rows = one_below_another(tables)
@@ -131,14 +133,14 @@ def _columns(given: Given, kind: str, origin: Origin, settings: DataSettings) ->
 
 
 def _typed(target: pl.Series, name: str, settings: DataSettings) -> list[str]:
-    """What `types` says of a target that is a quantity by its own type, unless a person says it."""
+    """Return the entry of `types` for a target with a floating-point type, unless the user gave one."""
     if any(word.rpartition(":")[0].strip() == name for word in settings.types):
         return []
     return [f"{name}:number"] if target.dtype.is_float() else []
 
 
 def _texts(given: Given, origin: Origin, settings: DataSettings, targets: tuple[type[Target], ...]) -> DataSet:
-    """Texts, or token ids, with a target each; or texts without, documents to learn the language of."""
+    """Build a data set of texts or token ids with one target each, or of documents for language modelling."""
     splits = {split: as_ids(held) for split, held in given.splits.items()}
     first = splits["train"]
     assert isinstance(first, Texts)
@@ -186,7 +188,7 @@ def _list(held: Held) -> list[str]:
 
 
 def _graphs(given: Given, origin: Origin, settings: DataSettings) -> DataSet:
-    """One graph, or many; many can come in splits."""
+    """Build a data set of one graph, or of several graphs, which may come in splits."""
     from ..graphs.dataset import graph_dataset
     from ..graphs.raw import side_by_side
 
@@ -213,13 +215,13 @@ def _arrays(
     sizes: ImageSizes,
     targets: tuple[type[Target], ...],
 ) -> DataSet:
-    """Series or images with a target each, or without where the model learns without."""
+    """Build a data set of series or images with one target each, or without for unsupervised models."""
     splits = given.splits
-    held = _joined(splits)
+    held = _concatenate(splits)
     names = counted_in(splits, list(splits), "image" if kind == "image" else "series")
     ends = np.cumsum([0, *map(len, splits.values())])
     own = {split: np.arange(a, b) for split, a, b in zip(splits, ends, ends[1:])} if len(splits) > 1 else None
-    labels = _labels_of(held, names, Form.of(settings))
+    labels = _read_targets(held, names, Form.of(settings))
     classes: tuple[str, ...] = ()
     numbers: Array = np.zeros(len(held), np.int64)
     if labels is None:
@@ -239,14 +241,14 @@ def _arrays(
 
 
 def _values(labels: Labels, train: Rows) -> tuple[Value, Array]:
-    """The target fitted on the training rows, and all of them standardised by it, (n,) float32."""
+    """Fit the target on the training rows, and return it with all values standardised by it, (n,) float32."""
     target = labels.fit(train)
     assert isinstance(target, Value)
     return target, labels.tensor(target, np.arange(len(labels.table))).numpy()
 
 
-def _labels_of(held: Held, names: Sequence[str], form: Form) -> Labels | None:
-    """The targets of all examples. Raises DataError that names those without one."""
+def _read_targets(held: Held, names: Sequence[str], form: Form) -> Labels | None:
+    """Return the targets of all examples. Raises DataError that names the examples without one."""
     if held.target is None:
         return None
     column = held.target.name or TARGET
@@ -259,8 +261,8 @@ def _labels_of(held: Held, names: Sequence[str], form: Form) -> Labels | None:
     return labels
 
 
-def _joined(splits: dict[str, Held]) -> Held:
-    """The examples of all splits, one after another. Raises DataError where their shapes differ."""
+def _concatenate(splits: dict[str, Held]) -> Held:
+    """Concatenate the examples of all splits. Raises DataError if their shapes differ."""
     each = list(splits.values())
     target = None if each[0].target is None else pl.concat([_common(held.target, each) for held in each])
     if isinstance(each[0], Images):
@@ -275,7 +277,7 @@ def _joined(splits: dict[str, Held]) -> Held:
 
 
 def _common(target: pl.Series | None, each: Sequence[Held]) -> pl.Series:
-    """A split's targets under the name that those of train have, as text where the splits' types differ."""
+    """Return a split's targets under the name of the training targets, as text or floats if the types differ."""
     first = each[0].target
     assert target is not None
     assert first is not None
@@ -297,7 +299,7 @@ def _series(
     settings: DataSettings,
     targets: tuple[type[Target], ...],
 ) -> DataSet:
-    """Whole series (n, T, F), or (n, T) of one variable, with a target each."""
+    """Build a data set of whole series (n, T, F), or (n, T) of one variable, with one target each."""
     reject_changed(settings, OF_FORECASTS, "is for series in tables, and these are arrays")
     series = held.values.astype(np.float64)
     series = series[:, :, None] if series.ndim == 2 else series  # (n, T, F)

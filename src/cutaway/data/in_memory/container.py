@@ -1,4 +1,4 @@
-"""The forms that objects are read into, one of which every object has."""
+"""Containers for the examples of Python objects."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Held(ABC):
-    """Examples of one split. `target` are the targets, (n,), where they are not among the values themselves."""
+    """Base class of the examples of one split. `target` are the targets, (n,), if they are separate from the values."""
 
-    name: str  # of the object, short, for the run's folder: arrays, frame
+    name: str  # short name of the object, for the run's folder: arrays, frame
     target: pl.Series | None = None
     notes: tuple[str, ...] = ()
 
@@ -32,11 +32,11 @@ class Held(ABC):
 
     @abstractmethod
     def content(self) -> Sequence[Any]:
-        """What is hashed of the values: bytes, or arrays of them."""
+        """Return the bytes, or arrays, that identify the values for hashing."""
 
     @property
     def digest(self) -> str:
-        """sha256 of values and targets."""
+        """The sha256 of values and targets."""
         digest = hashlib.sha256(type(self).__name__.encode())
         for part in (*self.content(), b"" if self.target is None else _text(self.target.to_frame())):
             digest.update(hashlib.sha256(part).digest())
@@ -45,16 +45,16 @@ class Held(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Columns(Held):
-    """A table: rows of named columns."""
+    """A table of named columns."""
 
     frame: pl.DataFrame
-    unnamed: bool = False  # whether it is an array, whose columns are numbered
+    unnamed: bool = False  # whether it was an array without column names
 
     def __len__(self) -> int:
         return self.frame.height
 
     def content(self) -> Sequence[Any]:
-        """The cells as text."""
+        """Return the cells as text."""
         return [_text(self.frame)]
 
 
@@ -63,36 +63,36 @@ class Texts(Held):
     """Texts, each an example or, without targets, a document."""
 
     texts: tuple[str, ...]
-    ids: bool = False  # whether they are token ids, written with blanks between them
+    ids: bool = False  # whether they are token ids separated by blanks
 
     def __len__(self) -> int:
         return len(self.texts)
 
     def content(self) -> Sequence[Any]:
-        """Each text by its own hash."""
+        """Return the hash of each text."""
         kind = b"ids" if self.ids else b""
         return [kind + b"".join(hashlib.sha256(t.encode(errors="surrogatepass")).digest() for t in self.texts)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Numbers(Held):
-    """An array whose first dimension are the examples, (n, …), of whole or real numbers."""
+    """An array of integers or floats whose first dimension is the examples, (n, …)."""
 
     values: Array
-    channels_first: bool = False  # whether an image's channels are said to stand before its sides, as PyTorch has them
+    channels_first: bool = False  # whether channels come before height and width, as in PyTorch
 
     def __len__(self) -> int:
         return len(self.values)
 
     def content(self) -> Sequence[Any]:
-        """Shape, type and numbers."""
+        """Return shape, type and values."""
         values = np.ascontiguousarray(self.values)
         return [f"{values.shape} {values.dtype.str}".encode(), values]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Images(Held):
-    """Images as Pillow has them, of any sizes."""
+    """Pillow images of any sizes."""
 
     images: tuple[Image.Image, ...]
 
@@ -100,13 +100,13 @@ class Images(Held):
         return len(self.images)
 
     def content(self) -> Sequence[Any]:
-        """Mode, size and pixels of each."""
+        """Return hashes of mode, size and pixels."""
         return [b"".join(hashlib.sha256(f"{i.mode} {i.size}".encode() + i.tobytes()).digest() for i in self.images)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Graphs(Held):
-    """One graph, whose nodes are the examples, or graphs that are examples each."""
+    """One graph whose nodes are the examples, or a list of graphs that are one example each."""
 
     graphs: RawGraphs
 
@@ -114,23 +114,23 @@ class Graphs(Held):
         return len(self.graphs.examples)
 
     def content(self) -> Sequence[Any]:
-        """The sum that its reader took."""
+        """Return the digest computed by the reader."""
         sizes = b"" if self.graphs.graph is None else np.bincount(self.graphs.graph).astype("<i8").tobytes()
         return [self.graphs.digest.encode(), sizes]
 
 
 def counted_in(splits: dict[str, Any], names: Sequence[str], what: str) -> list[str]:
-    """What a person calls each of the examples of several splits: image 3 of val."""
+    """Return a display name for each example of several splits: image 3 of val."""
     if len(splits) == 1:
         return [f"{what} {i + 1}" for i in range(len(splits[names[0]]))]
     return [f"{what} {i + 1} of {name}" for name in names for i in range(len(splits[name]))]
 
 
 def digests(examples: Iterable[Array]) -> list[bytes]:
-    """A sum of each, equal where they are."""
+    """Return a hash of each example, to find equal ones."""
     return [hashlib.sha256(example.tobytes()).digest() for example in examples]
 
 
 def _text(frame: pl.DataFrame) -> bytes:
-    spans = cs.duration()  # which a CSV file has no form for
+    spans = cs.duration()  # CSV cannot represent durations
     return frame.with_columns(spans.dt.total_microseconds()).write_csv().encode()

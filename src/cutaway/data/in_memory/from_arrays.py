@@ -1,7 +1,7 @@
-"""Arrays of NumPy and tensors of PyTorch, and the targets that are given beside anything: (X, y).
+"""Readers of NumPy arrays and PyTorch tensors, and of the targets in (X, y).
 
-An array of one dimension more than an example: (n, F) rows of a table, (n, T, F) series, (n, C, H, W) or (n, H, W, C)
-images. What it is of is told later, when it is known what the model takes.
+An array has one dimension more than an example: (n, F) rows of a table, (n, T, F) series, (n, C, H, W) or (n, H, W, C)
+images. Its kind is inferred later from the kinds that the model accepts.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ from .container import Array, Columns, Held, Numbers, Texts
 from .from_dataframe import as_frame, column_of, is_series
 from .from_token_ids import read_ids
 
-TARGET = "target"  # what targets are called that come without a name
+TARGET = "target"  # default name of the target
 HOW_TYPED = "Give it numbers, as by X.astype(float); columns of several types are a data frame."
 
 
 def read_array(thing: Any) -> Held | None:
-    """The examples in an array; None where it is none. Raises DataError for an array of objects, or of no example."""
+    """Read the examples of an array; None if the object is not an array.
+
+    Raises DataError for an array of objects, or without examples.
+    """
     if isinstance(thing, torch.Tensor):
         return Numbers(name="arrays", values=checked(to_numpy(thing)), channels_first=True)
     if not isinstance(thing, np.ndarray):
@@ -38,7 +41,7 @@ def read_array(thing: Any) -> Held | None:
 
 
 def checked(values: Array, what: str = "X") -> Array:
-    """The array, if it is one of numbers. Raises DataError otherwise."""
+    """Return the array if it is numeric; raise DataError otherwise."""
     if values.dtype.kind not in "iufb":
         of = {"O": "objects, which can be anything", "c": "complex numbers"}.get(values.dtype.kind, "no numbers")
         raise DataError(f"{what} is an array of {of} (dtype {values.dtype}).", fix=HOW_TYPED)
@@ -53,12 +56,12 @@ def checked(values: Array, what: str = "X") -> Array:
 
 
 def numbered(values: Array) -> pl.DataFrame:
-    """An array (n, F) as a table, whose columns are x0, x1, …"""
+    """Return an array (n, F) as a table with the columns x0, x1, …"""
     return pl.DataFrame([pl.Series(f"x{k}", np.ascontiguousarray(values[:, k])) for k in range(values.shape[1])])
 
 
 def as_columns(held: Held) -> Held:
-    """An array of two dimensions as a table; all else as it is."""
+    """Return a two-dimensional array as a table; other containers are returned unchanged."""
     if isinstance(held, Numbers) and held.values.ndim == 2:
         frame = numbered(held.values)
         return Columns(name=held.name, target=held.target, notes=held.notes, frame=frame, unnamed=True)
@@ -66,8 +69,10 @@ def as_columns(held: Held) -> Held:
 
 
 def targets_of(y: Any, count: int) -> pl.Series:
-    """The targets of `count` examples as one column, whole numbers where all are. Raises DataError, in words, where
-    they are not one for each."""
+    """Return the targets of `count` examples as one column, as integers if all are whole.
+
+    Raises DataError, with an explanation, if there is not exactly one per example.
+    """
     name = str(getattr(y, "name", None) or TARGET)
     series = _as_series(y, name)
     if len(series) != count:
@@ -87,7 +92,7 @@ def _as_series(y: Any, name: str) -> pl.Series:
         if frame.width != 1:
             raise DataError(f"y has {frame.width} columns, and each example has one target.")
         return frame.to_series()
-    values = to_numpy(y) if isinstance(y, torch.Tensor) else _array_of(y)
+    values = to_numpy(y) if isinstance(y, torch.Tensor) else _to_array(y)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.ndim != 1:
@@ -105,8 +110,8 @@ def _as_series(y: Any, name: str) -> pl.Series:
     return pl.Series(name, np.ascontiguousarray(values) if values.dtype.kind in "iufb" else values.tolist())
 
 
-def _array_of(y: Any) -> Array:
-    """Anything that can be looped over as an array."""
+def _to_array(y: Any) -> Array:
+    """Convert an iterable to an array."""
     if isinstance(y, np.ndarray):
         return y
     if hasattr(y, "__array__"):

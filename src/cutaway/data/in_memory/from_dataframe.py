@@ -1,9 +1,10 @@
-"""Tables of other libraries as polars data frames: pandas, Arrow, DuckDB, Hugging Face and whatever exports Arrow.
+"""Conversion of tables of other libraries to polars data frames: pandas, Arrow, DuckDB, Hugging Face and any Arrow
+exporter.
 
-None of them is imported. A library's object is asked for its columns by the Arrow PyCapsule protocol,
-`__arrow_c_stream__` <https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html>, or, where it has
-none, by the dataframe interchange protocol, `__dataframe__`. pandas is asked column by column: it needs pyarrow for the
-first, and gives its index away as a column.
+None of these libraries is imported. The columns are read by the Arrow PyCapsule protocol, `__arrow_c_stream__`
+<https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html>, or else by the dataframe interchange
+protocol, `__dataframe__`. pandas is read column by column, because its Arrow export needs pyarrow and includes the
+index as a column.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from ..tables.table_files import CELLS, cell_text, column_name, reject_column
 
 
 def as_frame(thing: Any) -> pl.DataFrame | None:
-    """Return the table as a polars data frame; None where the object is no table of any library.
+    """Return a table as a polars data frame; None if the object is not a table of any library.
 
     Raises:
-        DataError: If two columns have one name, or a column holds something that is not a cell. A column of images of
-            Hugging Face passes.
+        DataError: If two columns have the same name, or a column holds something that is not a cell. An image column of
+            Hugging Face is allowed.
     """
     frame = _as_frame(thing)
     if frame is None:
@@ -34,7 +35,7 @@ def as_frame(thing: Any) -> pl.DataFrame | None:
 
 
 def holds_images(dtype: pl.DataType) -> bool:
-    """Return whether a column holds images as Hugging Face has them: the bytes of a file, or its path."""
+    """Return whether a column holds images as Hugging Face stores them: the bytes of a file, or its path."""
     return isinstance(dtype, pl.Struct) and {field.name for field in dtype.fields} == {"bytes", "path"}
 
 
@@ -53,12 +54,16 @@ def _as_frame(thing: Any) -> pl.DataFrame | None:
         if hasattr(thing, "__arrow_c_stream__"):
             return pl.DataFrame(thing)
         return pl.from_dataframe(thing)
-    except (pl.exceptions.PolarsError, TypeError, ValueError) as error:  # an Arrow array that is no table, for one
+    except (
+        pl.exceptions.PolarsError,
+        TypeError,
+        ValueError,
+    ) as error:  # for example an Arrow array that is not a table
         raise DataError(f"A {type(thing).__name__} cannot be read as a table: {str(error).splitlines()[0]}.") from error
 
 
 def is_hugging_face(thing: Any) -> bool:
-    """Whether it is a Dataset of Hugging Face's datasets, which has its rows in Arrow and says what its columns are."""
+    """Return whether the object is a Dataset of Hugging Face, which stores Arrow rows and describes its columns."""
     return hasattr(thing, "features") and hasattr(thing, "with_format") and hasattr(thing, "column_names")
 
 
@@ -67,7 +72,7 @@ def _is_pandas(thing: Any) -> bool:
 
 
 def _hugging_face(dataset: Any) -> pl.DataFrame:
-    """Its rows, those that are chosen and in their order, with the names of classes in place of their numbers."""
+    """Return the selected rows of a Hugging Face Dataset, in order, with class names in place of class numbers."""
     if not hasattr(dataset, "__len__"):
         raise DataError(
             "A streaming dataset has no length and is read once.",
@@ -76,7 +81,7 @@ def _hugging_face(dataset: Any) -> pl.DataFrame:
     frame = pl.DataFrame(dataset.with_format("arrow")[:])
     for column, feature in dataset.features.items():
         names = getattr(feature, "names", None)
-        if names is not None:  # a ClassLabel, where −1 stands for no label
+        if names is not None:  # a ClassLabel, in which −1 is no label
             known = dict(enumerate(names))
             frame = frame.with_columns(pl.col(column).replace_strict(known, default=None, return_dtype=pl.String))
     return frame
@@ -91,12 +96,12 @@ def _pandas(frame: Any) -> pl.DataFrame:
 
 
 def is_series(thing: Any) -> bool:
-    """Whether it is one column of polars or pandas."""
+    """Return whether the object is a column of polars or pandas."""
     return isinstance(thing, pl.Series) or (hasattr(thing, "iloc") and getattr(thing, "ndim", 0) == 1)
 
 
 def column_of(series: Any, name: str) -> pl.Series:
-    """A column of pandas or polars as one of polars, null where pandas calls a value missing."""
+    """Return a pandas or polars column as a polars column, with null for missing values."""
     if isinstance(series, pl.Series):
         return series.alias(name)
     values = series.to_numpy()
@@ -110,7 +115,10 @@ def column_of(series: Any, name: str) -> pl.Series:
 
 
 def objects_as_series(name: str, values: Any, missing: Any = None) -> pl.Series:
-    """Python objects as a column: numbers where all are, else text. Raises DataError for an object that is no cell."""
+    """Return Python objects as a column, numeric if all are numbers, else text.
+
+    Raises DataError for an object that is not a cell.
+    """
     cells = [None if gone else value for value, gone in zip(values, missing)] if missing is not None else list(values)
     for i, value in enumerate(cells):
         if not (value is None or np.ndim(value) == 0) or isinstance(value, dict | set):

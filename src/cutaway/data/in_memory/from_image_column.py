@@ -1,4 +1,4 @@
-"""Images in a column of a table, as Hugging Face's Datasets hold them: the bytes of a file, or its path."""
+"""Reader of image columns of tables, as in Hugging Face Datasets: the bytes of a file, or its path."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .from_dataframe import holds_images
 
 
 def decoded(frame: pl.DataFrame) -> Images | None:
-    """The images of a table that has one column of them and one other, the targets; None where it has no images.
+    """Return the images of a table with one image column and one target column; None if it has no images.
 
-    Raises DataError that names every image that cannot be read, and where there are several other columns.
+    Raises DataError that names every unreadable image, or if there are several other columns.
     """
     columns = [name for name, dtype in frame.schema.items() if holds_images(dtype)]
     if not columns:
@@ -48,6 +48,6 @@ def _image(cell: Any, name: str) -> Image.Image:
     try:
         image = Image.open(io.BytesIO(cell["bytes"]))
         image.load()
-    except Exception as error:  # a file can be broken in any way, and Pillow raises whatever it then trips over
+    except Exception as error:  # Pillow may raise any exception for a damaged file
         raise DataError("Damaged:", [Problem(name, f"it is damaged or of no known form ({error})")]) from error
     return read_image(image, name)

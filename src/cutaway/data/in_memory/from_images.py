@@ -1,4 +1,4 @@
-"""Arrays and Pillow's images as image data: bytes go the way of image files, other numbers are not rounded."""
+"""Arrays and Pillow images as image data. Bytes are treated like image files; other numbers are not rounded."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ BYTES = "is for images of bytes, and these are arrays of numbers"
 
 
 def images_first(held: Numbers) -> Array:
-    """An array of images as (n, C, h, w). Channels stand first in tensors, and in arrays unless the last dimension, of
-    1, 3 or 4, can be nothing else."""
+    """Return an array of images as (n, C, h, w).
+
+    Tensors have channels first. So do arrays, unless the last dimension is 1, 3 or 4 and can only be the channels.
+    """
     values = held.values
     if values.ndim == 3:
         return values[:, None]
@@ -44,8 +46,10 @@ def images_first(held: Numbers) -> Array:
 
 
 def as_bytes(values: Array) -> Array | None:
-    """Images (n, C, h, w) as levels 0…255, where they are such levels, or these divided by 255 to the last bit; None
-    where something would be rounded, or there are neither one nor three channels."""
+    """Return images (n, C, h, w) as levels 0…255 if this is exact; None otherwise.
+
+    The values must be such levels, or exactly these divided by 255, with one or three channels.
+    """
     if values.shape[1] not in (1, 3):
         return None
     if values.dtype == np.uint8:
@@ -75,8 +79,11 @@ def open_images(
     sizes: ImageSizes,
     targets: tuple[type[Target], ...],
 ) -> DataSet:
-    """The data set of images: `labels` (n,), class k named `classes[k]`, or, of quantities, `value`, which fits the
-    target on the training rows and gives the standardised values (n,) of all."""
+    """Build the data set of images.
+
+    `labels` (n,) are classes, class k named `classes[k]`. For numeric targets, `value` fits the target on the training
+    rows and returns the standardised values (n,) of all.
+    """
     reject_changed(settings, ("missing",), "is for files, and these images are in memory")
     indices, said = split_of(labels, classes, given, settings, targets)
     fitted: Target | None = None
@@ -87,13 +94,13 @@ def open_images(
         return fitted or target_of(classes, shape, targets, settings)
 
     if isinstance(held, Images):
-        preprocessing, splits, notes = _of_pillow(held, labels, indices, learned, names, settings, sizes)
+        preprocessing, splits, notes = _prepare_pillow(held, labels, indices, learned, names, settings, sizes)
     else:
         values = images_first(held)
         pixels = as_bytes(values)
         asked = (labels, indices, learned, settings, sizes, names)
         if pixels is None:
-            preprocessing, splits, notes = _of_levels(values, *asked)
+            preprocessing, splits, notes = _prepare_arrays(values, *asked)
         else:
             preprocessing, splits, notes = images_at_hand(np.ascontiguousarray(pixels), *asked)
     splits = in_episodes(splits, preprocessing.spec.target, classes)
@@ -103,7 +110,7 @@ def open_images(
 Prepared = tuple[Any, dict[str, Split], list[str | None]]
 
 
-def _of_levels(
+def _prepare_arrays(
     values: Array,
     labels: Array,
     indices: dict[str, Rows],
@@ -112,7 +119,7 @@ def _of_levels(
     sizes: ImageSizes,
     names: Sequence[str],
 ) -> Prepared:
-    """Images of any numbers, brought to a size where the model needs it."""
+    """Prepare images of arbitrary numbers, resized if the model requires it."""
     reject_changed(settings, ("color", "color_jitter", "memory", "workers"), BYTES)
     images: Levels = np.ascontiguousarray(values, np.float32)
     reject_unmeasured(images)
@@ -130,7 +137,7 @@ def _of_levels(
     return preprocessing, splits, [told, sizes.note(own, shape[1:], settings.image_size), alike]
 
 
-def _of_pillow(
+def _prepare_pillow(
     held: Images,
     labels: Array,
     indices: dict[str, Rows],
@@ -139,7 +146,7 @@ def _of_pillow(
     settings: DataSettings,
     sizes: ImageSizes,
 ) -> Prepared:
-    """Images of any sizes, as if they had been files."""
+    """Prepare Pillow images of any sizes, as if they were files."""
     reject_changed(settings, ("memory", "workers"), "is for image files, and these images are in memory")
     plain = [read_image(image, names[i]) for i, image in enumerate(held.images)]
     own, size, enlarged = size_for({(i.height, i.width) for i in plain}, sizes, settings.image_size)
@@ -159,8 +166,10 @@ def _of_pillow(
 
 
 def sources_of(held: Images | Numbers, preprocessing: Any) -> Sequence[Any]:
-    """Images as `examples` of a run's preprocessing takes them. Raises DataError where it was trained on bytes and
-    these are none."""
+    """Return images as `examples` of a run's preprocessing expects them.
+
+    Raises DataError if the run was trained on bytes and these are not bytes.
+    """
     if isinstance(held, Images):
         return held.images
     values = images_first(held)

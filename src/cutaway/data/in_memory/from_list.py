@@ -1,4 +1,4 @@
-"""Lists of what is one example each: dictionaries, texts, images of Pillow, arrays, rows of numbers, token ids."""
+"""Readers of lists with one example per item: dictionaries, texts, Pillow images, arrays, rows, token ids."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .from_token_ids import read_ids
 
 
 def read_list(thing: Any) -> Held | None:
-    """The examples in a list; None where it is none. Raises DataError where they are not alike."""
+    """Read the examples of a list; None if the object is not a list. Raises DataError if the items differ in kind."""
     if not isinstance(thing, list | tuple) or not thing:
         return None
     if all(isinstance(one, str) for one in thing):
@@ -45,7 +45,7 @@ def read_list(thing: Any) -> Held | None:
             _reject_shapes([(len(one),) for one in thing])
         try:
             values = np.asarray(thing)
-        except (ValueError, RecursionError):  # lists within lists, of several lengths or without an end
+        except (ValueError, RecursionError):  # nested lists of different lengths, or recursive ones
             raise DataError("The rows of X hold lists of several lengths: each example has one shape.") from None
         return Numbers(name="rows", values=checked(values))
     kinds = {type(one).__name__: i for i, one in reversed(list(enumerate(thing)))}
@@ -56,7 +56,7 @@ def read_list(thing: Any) -> Held | None:
 
 
 def rows_frame(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
-    """Dictionaries as a table of text. Raises DataError where they differ in their keys, or hold what is no cell."""
+    """Return dictionaries as a table of text. Raises DataError if their keys differ, or a value is not a cell."""
     for i, row in enumerate(rows):
         for key, value in row.items():
             if isinstance(value, Mapping | list | tuple | set) or (np.ndim(value) > 0 if hasattr(value, "ndim") else 0):
@@ -70,13 +70,13 @@ def rows_frame(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
 
 
 def _ragged(examples: Sequence[Any]) -> Held | None:
-    """Examples of several lengths, where they are whole numbers: token ids."""
+    """Read integer sequences of different lengths as token ids; None for anything else."""
     sized = all(hasattr(one, "__len__") and getattr(one, "ndim", 1) == 1 for one in examples)
     return read_ids(examples) if sized and len({len(one) for one in examples}) > 1 else None
 
 
 def _stacked(arrays: Sequence[Any]) -> Held:
-    """Arrays of one shape as one."""
+    """Stack arrays of one shape."""
     _reject_shapes([tuple(array.shape) for array in arrays])
     if isinstance(arrays[0], torch.Tensor):
         held = read_array(torch.stack([torch.as_tensor(array) for array in arrays]))

@@ -1,4 +1,4 @@
-"""Graphs of PyTorch Geometric: one, whose nodes are the examples, or a list of them, each an example."""
+"""Readers of PyTorch Geometric graphs: one graph whose nodes are the examples, or a list of graphs."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from ...core.errors import DataError
 from ..graphs.geometric import NOT_READ, read_data, read_edges, to_array
 from .container import Graphs
 
-BESIDE = ("x", "edge_attr", "y")  # what can be known of nodes, edges and the graph
+BESIDE = ("x", "edge_attr", "y")  # attributes of nodes, edges and the graph
 
 
 def is_graph(thing: Any) -> bool:
-    """Whether it is PyTorch Geometric's Data, or has its attributes."""
+    """Return whether the object is PyTorch Geometric's Data, or has its attributes."""
     return hasattr(thing, "edge_index")
 
 
 def read_graphs(thing: Any) -> Graphs | None:
-    """The graph, or the graphs of a list; None where it is neither. Raises DataError where they do not fit together."""
+    """Read a graph, or a list of graphs; None if the object is neither. Raises DataError if the graphs do not match."""
     if is_graph(thing):
         return Graphs(name="graph", graphs=read_data(thing))
     if isinstance(thing, list | tuple) and thing and all(map(is_graph, thing)):
@@ -30,7 +30,7 @@ def read_graphs(thing: Any) -> Graphs | None:
 
 
 def side_by_side(graphs: Sequence[Any]) -> Any:
-    """Several graphs as a batch of them, as PyTorch Geometric makes one: an object with the attributes of Data."""
+    """Collate graphs into a batch like PyTorch Geometric: an object with the attributes of Data."""
     sizes = [_nodes(graph) for graph in graphs]
     starts = np.cumsum([0, *sizes])
     for i, size in enumerate(sizes):
@@ -52,14 +52,14 @@ def side_by_side(graphs: Sequence[Any]) -> Any:
             continue
         if absent:
             raise DataError(f"Graph {absent[0] + 1} has no {name}, and others have: give it to all, or to none.")
-        setattr(batch, name, _joined(name, [to_array(one) for one in found]))
-    for name in NOT_READ:  # which is told of
+        setattr(batch, name, _concatenate(name, [to_array(one) for one in found]))
+    for name in NOT_READ:  # reported to the user
         setattr(batch, name, next((1 for graph in graphs if getattr(graph, name, None) is not None), None))
     return batch
 
 
-def _joined(name: str, arrays: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
-    """What is known of each graph, one below another."""
+def _concatenate(name: str, arrays: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+    """Concatenate an attribute of all graphs."""
     if name == "y":
         many = next((i for i, y in enumerate(arrays) if y.size != 1), None)
         if many is not None:

@@ -1,4 +1,4 @@
-"""Token ids: a list of lists of them of any lengths, a list or an array of arrays, or one array (n, T)."""
+"""Readers of token ids: a list of lists of any lengths, a list or an array of arrays, or one array (n, T)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from ..tensors import to_numpy
 from ..text.token_ids import written
 from .container import Array, Held, Numbers, Texts
 
-LARGEST = 2**22 - 1  # a token id: four times the largest vocabularies in use
+LARGEST = 2**22 - 1  # maximum token id: four times the largest vocabularies in use
 
 
 def read_ids(sequences: Sequence[Any]) -> Texts | None:
-    """Examples of several lengths that hold whole numbers alone; None for what is none. Raises DataError where one is
-    negative."""
+    """Read integer sequences of any lengths as token ids; None for anything else. Raises DataError for negative ids."""
     examples = []
     for one in sequences:
         if isinstance(one, str) or not isinstance(one, Sequence | np.ndarray | torch.Tensor):
@@ -31,7 +30,10 @@ def read_ids(sequences: Sequence[Any]) -> Texts | None:
 
 
 def as_ids(held: Held) -> Held:
-    """An array (n, T) of whole numbers as token ids; all else as it is. Raises DataError where one is negative."""
+    """Return an integer array (n, T) as token ids; other containers are returned unchanged.
+
+    Raises DataError for a negative id.
+    """
     if isinstance(held, Numbers) and could_be_ids(held):
         texts = _as_texts(list(held.values))
         return Texts(name="tokens", target=held.target, notes=held.notes, texts=texts.texts, ids=True)
@@ -39,7 +41,7 @@ def as_ids(held: Held) -> Held:
 
 
 def could_be_ids(held: Held) -> bool:
-    """Whether it is an array (n, T) of whole numbers."""
+    """Return whether a container is an integer array (n, T)."""
     return isinstance(held, Numbers) and held.values.ndim == 2 and held.values.dtype.kind in "iu"
 
 
@@ -55,7 +57,7 @@ def _as_texts(examples: Sequence[Array]) -> Texts:
 
 
 def _whole(one: Any) -> Array | None:
-    """One example as an array (T,) of whole numbers; None where it is none."""
+    """Return one example as an integer array (T,); None if it is something else."""
     if isinstance(one, torch.Tensor):
         if one.is_floating_point() or one.is_complex():
             return None

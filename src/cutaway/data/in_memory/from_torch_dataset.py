@@ -1,7 +1,7 @@
-"""PyTorch's Datasets, map style and iterable: read once, before training, into memory.
+"""Reader of PyTorch Datasets, map style and iterable. They are read into memory once, before training.
 
-An item is (x, y), x alone, or a dictionary of cells; x is a tensor, an array, an image of Pillow or a text. What a
-transform draws at random is drawn once.
+An item is (x, y), only x, or a dictionary of cells. x is a tensor, an array, a Pillow image or a text. Random
+transforms are therefore applied only once.
 """
 
 from __future__ import annotations
@@ -21,16 +21,18 @@ from .from_arrays import read_array, targets_of
 from .from_list import read_list
 from .from_pyg import is_graph, read_graphs
 
-MOST = 1_000_000  # examples of an iterable Dataset that does not say how many it has
-MOST_BYTES = 4 << 30  # and of what they hold
-OBJECT = 64  # bytes that an example takes at least
+MOST = 1_000_000  # maximum examples of an iterable Dataset without a length
+MOST_BYTES = 4 << 30  # and their maximum size
+OBJECT = 64  # minimum bytes of an example
 LARGER = "Larger data is trained on from files (`cutaway prepare`)."
 ONCE = "The Dataset is read once, before training: what its transform draws at random is drawn once."
 
 
 def read_dataset(thing: Any) -> Held | None:
-    """The examples of a Dataset; None where it is none. Raises DataError where it has no length or does not end, and
-    where an item is of another form."""
+    """Read the examples of a Dataset; None if the object is not a Dataset.
+
+    Raises DataError if it has no length or does not end, or for an item of another form.
+    """
     if isinstance(thing, DataLoader):
         raise DataError("This is a DataLoader, and data is split and batched here.", fix="Give loader.dataset.")
     if not isinstance(thing, Dataset):
@@ -66,7 +68,7 @@ def _inputs(examples: list[Any], name: str) -> Held:
 
 
 def _plain(x: Any) -> Any:
-    """An example with its numbers as numbers: cells of a dictionary are often tensors of one number."""
+    """Convert one-element tensors in a dictionary to numbers."""
     if isinstance(x, Mapping):
         return {key: v.item() if isinstance(v, torch.Tensor) and v.numel() == 1 else v for key, v in x.items()}
     return x
@@ -85,8 +87,11 @@ def _with_targets(held: Held | None, y: Any, dataset: Any, note: bool = True) ->
 
 
 def _items(dataset: Any, name: str) -> Iterator[Any]:
-    """Every item, in order. Raises DataError where a Dataset that is asked by number does not say how many it has, or
-    one that is looped over does not end, and for an item that cannot be read."""
+    """Yield every item, in order.
+
+    Raises DataError for a map-style Dataset without a length, for an iterable one that does not end, and for an
+    unreadable item.
+    """
     has_length = hasattr(dataset, "__len__")
     iterable = isinstance(dataset, IterableDataset)
     if not iterable and not has_length:

@@ -1,4 +1,4 @@
-"""Objects as new examples of a run, prepared as its training split was: with targets to evaluate on, or without."""
+"""Python objects as new examples of a run, prepared like its training split, with or without targets."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from .source import held_of, said_of
 
 
 def is_object(sources: Any, preprocessing: Preprocessing) -> bool:
-    """Whether what `predict` is given is one object that holds examples, and no list of paths, rows or images."""
+    """Return whether the argument of `predict` is one object with examples, not a list of paths, rows or images."""
     if not isinstance(sources, list | tuple):
         return True
     first = sources[0] if sources else ""
@@ -49,8 +49,10 @@ def is_object(sources: Any, preprocessing: Preprocessing) -> bool:
 
 
 def holds_examples(thing: Any, preprocessing: Preprocessing) -> bool:
-    """Whether one thing that is looked at holds examples, as `train` takes them, and is not an example itself: a path,
-    a text, a row, an image or, of series, one array (T, F)."""
+    """Return whether an object holds several examples, as for `train`, and is not a single example.
+
+    A single example is a path, a text, a row, an image or, for series, one array (T, F).
+    """
     if isinstance(thing, np.ndarray):
         if isinstance(preprocessing, ImagePreprocessing):
             return not (thing.ndim == 2 or (thing.ndim == 3 and thing.shape[2] in (3, 4)))
@@ -59,8 +61,10 @@ def holds_examples(thing: Any, preprocessing: Preprocessing) -> bool:
 
 
 def new_examples(thing: Any, preprocessing: Preprocessing) -> Any:
-    """What `examples` of a run's preprocessing takes of an object: its inputs alone, a target beside them is not looked
-    at. Raises DataError where it is of another kind than the run's data."""
+    """Return the inputs of an object in the form that `examples` of a run's preprocessing expects.
+
+    Targets are ignored. Raises DataError if the object is of another kind than the run's data.
+    """
     held = replace(_as_learned(held_of(thing), preprocessing), target=None)
     if isinstance(held, Numbers) and _takes_rows(preprocessing):
         held = as_columns(held)
@@ -78,8 +82,10 @@ def new_examples(thing: Any, preprocessing: Preprocessing) -> Any:
 
 
 def with_targets(thing: Any, preprocessing: Preprocessing) -> Split:
-    """An object's examples with their targets, as a split. Raises DataError where it has none, or those of classes that
-    training did not know."""
+    """Return an object's examples with their targets, as a split.
+
+    Raises DataError if there are no targets, or classes that were not in the training data.
+    """
     held = _as_learned(held_of(thing), preprocessing)
     target = preprocessing.spec.target
     if isinstance(held, Numbers) and _takes_rows(preprocessing):
@@ -111,8 +117,10 @@ def with_targets(thing: Any, preprocessing: Preprocessing) -> Split:
 
 
 def _as_learned(held: Held, preprocessing: Preprocessing) -> Held:
-    """Arrays of token ids as such, where the run learned from ids. Raises DataError for ids where it learned from
-    texts, and for texts where it learned from ids."""
+    """Return token ids if the run was trained on token ids; other containers are returned unchanged.
+
+    Raises DataError for token ids if the run was trained on texts, and the reverse.
+    """
     of_ids = isinstance(preprocessing, TextPreprocessing) and preprocessing.tokenizer.kind == IDS
     held = as_ids(held) if of_ids else held
     if isinstance(held, Texts) and held.ids != of_ids:
@@ -122,14 +130,16 @@ def _as_learned(held: Held, preprocessing: Preprocessing) -> Held:
 
 
 def _takes_rows(preprocessing: Preprocessing) -> bool:
-    """Whether it reads rows of named columns."""
+    """Return whether a preprocessing reads rows of named columns."""
     graphs = isinstance(preprocessing, GraphPreprocessing) and bool(preprocessing.smiles)
     return graphs or isinstance(preprocessing, TablePreprocessing | TextPreprocessing | ForecastPreprocessing)
 
 
 def _as_wide(held: Columns, preprocessing: Preprocessing) -> Columns:
-    """The rows, if an array has as many columns as that of training. Raises DataError otherwise: its columns have no
-    names by which one too many would be seen."""
+    """Return the rows if an array has as many columns as in training; raise DataError otherwise.
+
+    Columns of an array have no names by which an extra column would be noticed.
+    """
     wide = getattr(preprocessing, "width", 0)
     if held.unnamed and wide and held.frame.width != wide:
         raise DataError(f"X has {held.frame.width} columns, and the model was trained on {wide}.")
@@ -137,13 +147,13 @@ def _as_wide(held: Columns, preprocessing: Preprocessing) -> Columns:
 
 
 def _form(preprocessing: Preprocessing) -> Form:
-    """Return how the table of training was written, of what was trained on one."""
+    """Return the format of the training table, or the default if the run was not trained on a table."""
     form: Form = getattr(preprocessing, "written", KEPT)
     return form
 
 
 def _series(held: Numbers, preprocessing: SeriesPreprocessing) -> Sequence[Any]:
-    """Whole series, each an array. Raises DataError where they are not of the shape of training."""
+    """Return whole series, one array each. Raises DataError if their shape differs from training."""
     values = held.values[:, :, None] if held.values.ndim == 2 else held.values
     if values.shape[1:] != preprocessing.spec.shape:
         raise DataError(f"X has series of shape {values.shape[1:]}, and the model takes {preprocessing.spec.shape}.")
@@ -157,7 +167,7 @@ def _required(held: Held) -> pl.Series:
 
 
 def _targets(target: pl.Series, learned: Any) -> Tensor:
-    """Targets as training had them. Raises DataError for those that are missing or not known."""
+    """Convert targets as in training. Raises DataError for missing targets or unknown classes."""
     column = learned.column or TARGET
     return read_targets(frame_table(target.alias(column).to_frame()), column, learned)
 

@@ -1,4 +1,4 @@
-"""What a person handed over in Python: data, and splits of their own where they have some."""
+"""Sources of data given in Python: objects, optionally with splits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ READERS: tuple[Callable[[Any], Held | None], ...] = (read_graphs, read_dataset, 
 
 
 class Given:
-    """Data given in Python, read once when it is first asked for. Two are the same only where they are one object."""
+    """Data given in Python, read once on first use. Two sources are equal only if they are the same object."""
 
     def __init__(self, train: Any, val: Any = None, test: Any = None) -> None:
         self._objects = {name: one for name, one in zip(SPLITS, (train, val, test)) if one is not None}
@@ -43,14 +43,16 @@ class Given:
         return f"Given({', '.join(f'{name}={type(one).__name__}' for name, one in self._objects.items())})"
 
     def read(self) -> Given:
-        """The same, read now, so that what cannot be is said before anything else."""
+        """Read the data now, so that errors are raised before anything else, and return the source."""
         _ = self.splits
         return self
 
     @cached_property
     def splits(self) -> dict[str, Held]:
-        """The examples of each split, train first, all in one form. Raises DataError for what cannot be read, naming
-        the split where there are several."""
+        """The examples of each split, train first, all in containers of one type.
+
+        Raises DataError for unreadable data, naming the split if there are several.
+        """
         found: dict[str, Held] = {}
         for name, thing in self._objects.items():
             try:
@@ -81,19 +83,19 @@ class Given:
 
     @property
     def train(self) -> Held:
-        """The examples of the training split, or all where nobody split them."""
+        """The examples of the training split, or all examples if there are no splits."""
         return self.splits["train"]
 
     @cached_property
     def fingerprint(self) -> str:
-        """sha256 of the content of all splits."""
+        """The sha256 of the content of all splits."""
         said = "".join(f"{name} {held.digest}\n" for name, held in self.splits.items())
         return hashlib.sha256(said.encode()).hexdigest()
 
     def kind(self, settings: DataSettings, takes: Sequence[str] = ()) -> str:
-        """The kind of data that it is, for a model that takes those kinds, where it could be several.
+        """Infer the kind of data; `takes` are the kinds that the model accepts, which decide if several are possible.
 
-        Raises DataError where an array has dimensions that no kind has.
+        Raises DataError if an array has dimensions that no kind has.
         """
         held = self.train
         if isinstance(held, Columns):
@@ -102,16 +104,18 @@ class Given:
         if isinstance(held, Numbers):
             if could_be_ids(held) and "text" in takes:
                 said = settings.vocab_size != DataSettings().vocab_size
-                if said or not {"table", "series"} & set(takes):  # whose numbers may be whole too
+                if said or not {"table", "series"} & set(takes):  # tables and series may hold integers too
                     return "text"
             return kind_of_array(held, takes)
         return "text" if isinstance(held, Texts) else "image" if isinstance(held, Images) else "graph"
 
 
 def kind_of_array(held: Numbers, takes: Sequence[str]) -> str:
-    """What an array is of, for a model that takes those kinds, where it is none of token ids. (n, F) are rows of a
-    table, or series of one variable; (n, T, F) series, or grey images where they are bytes; (n, C, H, W) and
-    (n, H, W, C) images."""
+    """Infer the kind of an array that holds no token ids, for a model that accepts the kinds in `takes`.
+
+    (n, F) are rows of a table, or series of one variable; (n, T, F) are series, or grey images if they are bytes; (n,
+    C, H, W) and (n, H, W, C) are images.
+    """
     shape = held.values.shape
     both = {2: ("table", "series"), 3: ("series", "image"), 4: ("image",)}.get(len(shape))
     if both is None:
@@ -125,8 +129,7 @@ def kind_of_array(held: Numbers, takes: Sequence[str]) -> str:
 
 
 def held_of(thing: Any) -> Held:
-    """The examples in an object, in one of the forms. Raises DataError where it is none that is understood, or they
-    are none."""
+    """Read an object into a container. Raises DataError if it is not supported, or has no examples."""
     try:
         held = _read(thing)
     except UnicodeEncodeError as error:
@@ -172,28 +175,28 @@ def _read(thing: Any) -> Held | None:
 
 
 def _several_lengths(things: tuple[Any, ...]) -> bool:
-    """Whether these are arrays that cannot be examples of one shape."""
+    """Return whether these arrays have different shapes and so cannot be examples."""
     return len({shape for thing in things if (shape := getattr(thing, "shape", None)) is not None}) > 1
 
 
 def not_understood(thing: Any, what: str = "Data") -> DataError:
-    """The error for what is not understood, with the list of what is."""
+    """Return the error for an unsupported object, with the list of supported ones."""
     if isinstance(thing, Iterator):
         return DataError(f"{what} cannot be {said_of(thing)}, which can be read once alone.", fix="Give list(DATA).")
     return DataError(f"{what} cannot be {said_of(thing)}. It is the name of a data set, a path, {TAKEN}.")
 
 
 def said_of(thing: Any) -> str:
-    """What an object is called in a sentence: an object of type torch.Tensor."""
+    """Return the name of an object in a sentence: an object of type torch.Tensor."""
     name = f"{type(thing).__module__.split('.')[0]}.{type(thing).__name__}".removeprefix("builtins.")
     return f"an object of type {name}"
 
 
 def as_source(data: Any, val: Any = None, test: Any = None) -> tuple[Any, dict[str, Any]]:
-    """What training takes as its source, and settings: a path or a name as text, or objects as `Given`. `val` and
-    `test` are splits of one's own or, as settings, fractions.
+    """Return the source for training, and settings.
 
-    Raises DataError for what is not understood, SettingError for splits beside a path.
+    A path or a name is returned as text, and objects as `Given`. `val` and `test` are splits or, as settings,
+    fractions. Raises DataError for unsupported objects, and SettingError for splits next to a path.
     """
     fractions = {name: one for name, one in (("val", val), ("test", test)) if _is_fraction(one)}
     own = {name: one for name, one in (("val", val), ("test", test)) if one is not None and name not in fractions}

@@ -1,1 +1,1 @@
-"""Pairs of sequences: reading, tokenizing both sides, and what stands between them and the model."""
+"""Pairs of sequences: reading, tokenization of both sides, and preprocessing."""

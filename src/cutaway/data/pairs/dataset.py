@@ -1,5 +1,7 @@
-"""Pairs of sequences as a data set: split, fit a tokenizer for each side, or one for both, on the training split, and
-prepare every split; or take a tokenizer that was made elsewhere."""
+"""Data sets of pairs of sequences: split, tokenizers fitted on the training split, and preprocessing.
+
+Each side has its own tokenizer, or both share one. A pretrained tokenizer can be used instead.
+"""
 
 from __future__ import annotations
 
@@ -26,19 +28,19 @@ from .transforms import BEGIN, END, SHIFT, PairPreprocessing, PairsSplit, repeat
 
 @dataclass(frozen=True)
 class Cut:
-    """How one side is cut into tokens."""
+    """The tokenization of one side."""
 
     kind: str  # characters, words, bpe, wordpiece
-    blanks: bool = False  # words are what stands between blanks
+    blanks: bool = False  # split only at blanks
 
     def __str__(self) -> str:
         return "what stands between blanks" if self.blanks else {"bpe": "byte pairs"}.get(self.kind, self.kind)
 
 
 def open_pairs(source: str | Path, settings: DataSettings) -> DataSet:
-    """The data set in a file with a tab on each line, or, of `a,b`, in two files line by line.
+    """Build the data set of a file with a tab on each line, or, for `a,b`, of two line-aligned files.
 
-    Raises FileError, SettingError, or DataError with every line that is no pair in `problems`.
+    Raises FileError, SettingError, or DataError with every invalid line in `problems`.
     """
     source = str(source)
     pairs = read_pairs(source)
@@ -57,13 +59,16 @@ def pairs_dataset(
     sentences: bool | None = None,
     splits: Mapping[str, Rows] | None = None,
 ) -> DataSet:
-    """The data set of these pairs. `column` is what predictions are called; `lower`, `cuts` (of source and target) and
-    `sentences` (whether targets are) are for where the settings leave it open; `splits` are fixed ones, instead of a
-    split by `split_seed`.
+    """Build the data set of these pairs.
 
-    All pairs with one source stay in one split; validation and test ask each source once, and hold the answer
-    to the nearest of its targets. Where both sides should share a tokenizer and are cut differently, they do not, and a
-    note says so. Raises DataError where a split would be empty, SettingError for settings that go ill together.
+    `column` is the name of the predictions. `lower`, `cuts` (of source and target) and `sentences` (whether targets are
+    sentences) apply if the settings do not decide. `splits` are predefined splits instead of a random split by
+    `split_seed`.
+
+    All pairs with the same source are in one split. Validation and test use each source once and compare the answer
+    with the nearest of its targets. If both sides should share a tokenizer but need different tokenizations, they get
+    separate ones, and a note says so. Raises DataError if a split would be empty, and SettingError for conflicting
+    settings.
     """
     given = given_tokenizer(settings)
     if given is not None:
@@ -73,15 +78,15 @@ def pairs_dataset(
     indices = _split(pairs, settings, lower, splits)
     taught = indices["train"]
     texts = [[side[i] for i in taught] for side in (pairs.sources, pairs.targets)]
-    suggested = cuts or _suggested(texts)
+    suggested = cuts or _suggest_cuts(texts)
     if sentences is None:
         sentences = _spaced(texts[1]) and not suggested[1].blanks
     if given is not None:
-        preprocessing, cut_notes = _made_elsewhere(given, settings, column, sentences)
+        preprocessing, cut_notes = _pretrained_preprocessing(given, settings, column, sentences)
     else:
         cuts = _cuts(settings, suggested)
-        preprocessing, cut_notes = _fitted(texts, cuts, settings, lower, column, sentences)
-    indices, too_long = _short_enough(pairs, indices, preprocessing, settings.length)
+        preprocessing, cut_notes = _fit_preprocessing(texts, cuts, settings, lower, column, sentences)
+    indices, too_long = _drop_long_pairs(pairs, indices, preprocessing, settings.length)
     most = settings.length or 0
     train, _ = preprocessing.as_split(pairs, indices["train"].tolist(), once=False, most=most)
     longest = dataclasses.replace(preprocessing.spec.target, longest=int(train.answers[1].max()))
@@ -96,12 +101,12 @@ def pairs_dataset(
     straddle = None
     if splits is not None:
         straddle = straddle_note([preprocessing.seen(text) for text in pairs.sources], indices, pairs.place, "sources")
-    notes = (*cut_notes, *too_long, *said, *_unknown(found, preprocessing.unknown), straddle)
+    notes = (*cut_notes, *too_long, *said, *_unknown_notes(found, preprocessing.unknown), straddle)
     return assemble(origin, settings, indices, preprocessing, found, notes)
 
 
 def _split(pairs: Pairs, settings: DataSettings, lower: bool, splits: Mapping[str, Rows] | None) -> dict[str, Rows]:
-    """The pairs of each split: those that are given, else sources drawn at random, each with all its targets."""
+    """Return the pairs of each split: the given ones, or sources drawn at random, each with all its targets."""
     if splits is None:
         sources = (text.lower() if lower else text for text in pairs.sources)
         number: dict[str, int] = {}
@@ -117,15 +122,15 @@ def _split(pairs: Pairs, settings: DataSettings, lower: bool, splits: Mapping[st
 
 
 def _spaced(texts: Sequence[str]) -> bool:
-    """Whether most of the texts have blanks within them."""
+    """Return whether most of the texts contain blanks."""
     return 2 * sum(len(text.split()) > 1 for text in texts) > len(texts)
 
 
-def _suggested(texts: Sequence[Sequence[str]]) -> tuple[Cut, Cut]:
-    """How most of the training texts suggest to cut each side.
+def _suggest_cuts(texts: Sequence[Sequence[str]]) -> tuple[Cut, Cut]:
+    """Return the tokenization of each side that suits most training texts.
 
-    Texts without a blank are cut into characters, others into words. Where one side is characters, the blanks of the
-    other are those of a notation (HH AH0 L OW1), and it is cut at them and nowhere else.
+    Texts without blanks are split into characters, others into words. If one side is characters, the blanks of the
+    other side belong to a notation (HH AH0 L OW1), and it is split only at blanks.
     """
     spaced = [_spaced(side) for side in texts]
     words = Cut("words", blanks=not all(spaced))
@@ -133,8 +138,10 @@ def _suggested(texts: Sequence[Sequence[str]]) -> tuple[Cut, Cut]:
 
 
 def _cuts(settings: DataSettings, suggested: tuple[Cut, Cut]) -> tuple[Cut, Cut]:
-    """How each side is cut: as the settings say, else as the data suggests; sentences that share a tokenizer into byte
-    pairs, of which a word of one side and its like on the other have some in common."""
+    """Return the tokenization of each side: from the settings, or as the data suggests.
+
+    Sentences with a joint tokenizer are split by byte pair encoding, so that related words of both sides share tokens.
+    """
     if settings.tokenizer != "auto":
         return Cut(settings.tokenizer), Cut(settings.tokenizer)
     if settings.joint_vocab and suggested == (Cut("words"), Cut("words")):
@@ -142,7 +149,7 @@ def _cuts(settings: DataSettings, suggested: tuple[Cut, Cut]) -> tuple[Cut, Cut]
     return suggested
 
 
-def _fitted(
+def _fit_preprocessing(
     texts: Sequence[Sequence[str]],
     cuts: tuple[Cut, Cut],
     settings: DataSettings,
@@ -150,7 +157,7 @@ def _fitted(
     column: str,
     sentences: bool,
 ) -> tuple[PairPreprocessing, list[str]]:
-    """Tokenizers fitted on the training texts, and what to say of them."""
+    """Fit tokenizers on the training texts, and return them with notes."""
     joint, notes = bool(settings.joint_vocab), []
     if joint and cuts[0] != cuts[1]:
         joint = False
@@ -176,11 +183,13 @@ def _fitted(
     return PairPreprocessing(PairSpec(vocab_size, 1, target, joint), ours, theirs), notes
 
 
-def _made_elsewhere(
+def _pretrained_preprocessing(
     tokenizer: Tokenizer, settings: DataSettings, column: str, sentences: bool
 ) -> tuple[PairPreprocessing, list[str]]:
-    """One tokenizer for both sides that is fitted already, and what to say of it. Raises SettingError where the sides
-    are to have one each."""
+    """Return the preprocessing with one pretrained tokenizer for both sides, and a note.
+
+    Raises SettingError if the sides should have separate tokenizers.
+    """
     if settings.joint_vocab is False:
         raise SettingError(
             "joint_vocab=false is for tokenizers that are fitted here, and that of "
@@ -192,7 +201,7 @@ def _made_elsewhere(
 
 
 def target_of(tokenizer: Tokenizer, settings: DataSettings) -> Tokens:
-    """What is written with this tokenizer, which is one that the settings name or was fitted here."""
+    """Return the target for this tokenizer, which is pretrained or was fitted here."""
     if tokenizer.kind == PRETRAINED:
         return tokens_of(tokenizer, Path(settings.tokenizer).expanduser())
     return Tokens(len(tokenizer) + SHIFT, BEGIN, END, 1, lower=tokenizer.lower)
@@ -205,10 +214,10 @@ def _tokenizer(texts: Sequence[str], cut: Cut, settings: DataSettings, lower: bo
         raise DataError(f"The {side} of the training split cannot be told apart. {error}") from error
 
 
-def _short_enough(
+def _drop_long_pairs(
     pairs: Pairs, indices: Mapping[str, Rows], preprocessing: PairPreprocessing, length: int | None
 ) -> tuple[dict[str, Rows], list[str]]:
-    """The pairs with at most `length` tokens on either side, and a note that counts the others."""
+    """Return the pairs with at most `length` tokens on either side, and a note that counts the others."""
     if length is None:
         return dict(indices), []
     kept: dict[str, Rows] = {}
@@ -229,8 +238,8 @@ def _short_enough(
     return kept, [note] if left else []
 
 
-def _unknown(found: Mapping[str, PairsSplit], id: int | None) -> list[str]:
-    """Notes that count what stands in the splits and in no vocabulary."""
+def _unknown_notes(found: Mapping[str, PairsSplit], id: int | None) -> list[str]:
+    """Return notes that count examples with tokens outside the vocabulary."""
     notes = []
     for what, side in (
         ("Sources with tokens outside the vocabulary, which are read as one unknown token", "source"),

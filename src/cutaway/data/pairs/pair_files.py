@@ -1,6 +1,6 @@
-"""Reading pairs of sequences: a file with a tab on each line, or two files of as many lines.
+"""Readers of pairs of sequences: a file with a tab on each line, or two files with the same number of lines.
 
-Nothing is quoted there: a quotation mark is a character like any other. What is no pair is rejected with its line.
+There is no quoting: a quotation mark is an ordinary character. Invalid lines are reported.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FIX = "Each line is one pair: source, a tab, target. Quotes are characters, and 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Sources and their targets as a person wrote them: pair i stands on line i + 1."""
+    """Sources and their targets as written; pair i is on line i + 1."""
 
     name: str  # pairs.tsv; a.txt and b.txt
     sources: list[str]
@@ -31,14 +31,14 @@ class Pairs:
         return len(self.sources)
 
     def place(self, i: int) -> str:
-        """What a person calls pair i."""
+        """Return the location of pair i for messages."""
         return f"line {i + 1} of {self.name}"
 
 
 def read_pairs(source: str) -> Pairs:
-    """The pairs in a file with a tab on each line, or, of `a,b`, in two files line by line; .gz is unpacked.
+    """Read the pairs of a file with a tab on each line, or, for `a,b`, of two line-aligned files; .gz is decompressed.
 
-    Raises FileError where a file cannot be read, DataError that names every line that is no pair.
+    Raises FileError if a file cannot be read, and DataError that names every invalid line.
     """
     paths = _paths(source)
     if len(paths) == 1:
@@ -58,10 +58,10 @@ def read_pairs(source: str) -> Pairs:
 
 
 def read_lines(path: Path) -> tuple[list[str], str]:
-    """The lines of a UTF-8 text file, unpacked where it ends in .gz, and the sha256 of its bytes.
+    """Return the lines of a UTF-8 text file, decompressed if it ends in .gz, and the sha256 of its bytes.
 
-    Only a line feed ends a line, with or without a carriage return before it, so that files that belong together have
-    their lines in common whatever other separators stand in them. Raises FileError or DataError.
+    Only a line feed ends a line, with or without a carriage return before it, so that line-aligned files stay aligned
+    if they contain other separators. Raises FileError or DataError.
     """
     data = read_bytes(path)
     try:
@@ -85,7 +85,7 @@ def read_lines(path: Path) -> tuple[list[str], str]:
 
 
 def _paths(source: str) -> list[Path]:
-    """The file, or the two files where a comma parts them. Raises DataError where one is not there."""
+    """Return the file, or the two files separated by a comma. Raises DataError if one does not exist."""
     whole = Path(source).expanduser()
     if whole.is_dir():
         raise DataError(f"{whole} is a folder, and pairs stand in a file.", fix="Give pairs.tsv, or two files a,b.")

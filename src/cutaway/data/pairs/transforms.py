@@ -1,9 +1,9 @@
-"""Tokenization of pairs of texts: a tokenizer for each side, or one for both, saved as JSON with the model.
+"""Tokenization of pairs of texts, with a tokenizer for each side or a joint one, saved as JSON with the model.
 
-Of our own tokenizers, which are fitted on the training split, ids of the target are 0 padding, 1 unknown, 2 begin,
-3 end, and from 4 on the tokens of its tokenizer from its 2 on; those of the source are its tokenizer's own. Where one
-tokenizer is shared, an id means the same on either side: that of the target. A tokenizer that was made elsewhere keeps
-its ids, and its sources stand in the frame that it gives to texts; targets end as it ends them.
+With Cutaway's tokenizers, which are fitted on the training split, target ids are 0 padding, 1 unknown, 2 begin, 3 end,
+and from 4 on the tokens of its tokenizer from its id 2 on. Source ids are those of its tokenizer. With a joint
+tokenizer an id means the same on both sides: that of the target. A pretrained tokenizer keeps its ids; its sources get
+its special tokens, and targets end with its end token.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Ids = list[int]
 
 
 class PairsSplit(Split):
-    """Examples are sources (n), and their targets where they have some."""
+    """A split of sources (n) and, if available, their targets."""
 
     def __init__(
         self,
@@ -48,11 +48,12 @@ class PairsSplit(Split):
         texts: Callable[[int], list[str]] | None = None,
         empty: Sequence[int] = (),
     ) -> None:
-        """`source` and `target` are ids (Σ lengths,) and lengths (n,), each at least 1; targets end with `end`.
+        """Initialize from `source` and `target`, ids (Σ lengths,) and lengths (n,), each at least 1; targets end with
+        `end`.
 
-        `references` are all the right answers, without `end`, of those examples that have several; `texts` gives the
-        right answers to an example as they were written, where they are sentences. `empty` are the examples without a
-        source, to which the answer is nothing.
+        `references` are all correct answers, without `end`, of examples that have several. `texts` returns the correct
+        answers to an example as written, if they are sentences. `empty` are the examples without a source, whose answer
+        is empty.
         """
         self._sources = SequenceSplit(*source, None)
         self._targets = SequenceSplit(*target, None) if target is not None else None
@@ -66,35 +67,37 @@ class PairsSplit(Split):
 
     @property
     def source(self) -> tuple[Tensor, Tensor]:
-        """The ids of the sources one after another, (Σ lengths,), and how many of each, (n,)."""
+        """The ids of all sources, (Σ lengths,), and their lengths, (n,)."""
         return self._sources.values, self._sources.lengths
 
     @property
     def answers(self) -> tuple[Tensor, Tensor]:
-        """The ids of the targets with `end`, (Σ lengths,), and how many of each, (n,); both empty without targets."""
+        """The ids of all targets with `end`, (Σ lengths,), and their lengths, (n,); both empty without targets."""
         if self._targets is None:
             return torch.empty(0, dtype=torch.long), torch.empty(0, dtype=torch.long)
         return self._targets.values, self._targets.lengths
 
     @property
     def lengths(self) -> Tensor:
-        """The tokens of the longer side of each example, (n,)."""
+        """The length of the longer side of each example, (n,)."""
         source = self._sources.lengths
         return source if self._targets is None else torch.maximum(source, self._targets.lengths)
 
     def plan(self, batch_size: int, generator: torch.Generator | None, tokens: int = 0) -> list[Tensor]:
-        """Batches of examples whose longer sides are of nearly equal length, and, among those, their sources.
+        """Return batches of examples of similar length of the longer side, then of the source.
 
-        With `tokens`, each holds as many examples as fit: their number times the longest sequence of either side is at
-        most that, or there is but one.
+        With `tokens`, each batch holds as many examples as fit: their number times the longest sequence of either side
+        is at most `tokens`, or the batch has one example.
         """
         longer, source = self.lengths, self._sources.lengths
         order = longer * (int(source.max()) + 1) + source if len(self) else longer
         return bucketed(longer, batch_size, generator, tokens, by=order)
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
-        """Inputs: source (N, T), its mask (N, T), the target so far (N, S), which begins with `begin`. Target (N, S):
-        what comes next, IGNORED after `end`. Without targets S is 1 and the target is empty."""
+        """Yield batches: source (N, T), its mask (N, T), and the target so far (N, S), which starts with `begin`.
+
+        The target (N, S) is the next token, IGNORED after `end`. Without targets S is 1 and the target is empty.
+        """
         del seed
         for index in order:
             source, mask = next(self._sources.batches([index])).inputs  # (N, T)
@@ -109,7 +112,7 @@ class PairsSplit(Split):
             yield Batch((source, mask, so_far), target.masked_fill(~real, IGNORED))
 
     def references(self, i: int) -> list[Ids]:
-        """All the right answers to example i, as ids without `end`; none where it has no target."""
+        """Return all correct answers to example i, as ids without `end`; empty if it has no target."""
         if i in self._references:
             return self._references[i]
         if self._targets is None:
@@ -118,7 +121,7 @@ class PairsSplit(Split):
         return [self._targets.values[start : start + length - 1].tolist()]
 
     def reject_longer(self, most: int) -> None:
-        """Raise DataError, naming each, where sources have more than `most` tokens."""
+        """Raise DataError that names each source of more than `most` tokens."""
         lengths = self._sources.lengths
         problems = [
             Problem(self.name(i), f"it has {int(lengths[i]):,} tokens")
@@ -132,19 +135,19 @@ class PairsSplit(Split):
             )
 
     def name(self, i: int) -> str:
-        """What a person calls the example."""
+        """Return the name of the example."""
         return self._names(i) if callable(self._names) else self._names[i]
 
     def row(self, i: int) -> dict[str, str] | None:
-        """The example as the person gave it: source, and target where there is one."""
+        """Return the source, and the target if there is one, as written."""
         return self._row(i) if self._row else None
 
 
 BEGIN, END = 2, 3
 SHIFT = 2  # from ids of a tokenizer to those of the target, and of both sides where they share one
 TEXT_SUFFIXES = (".txt", ".tsv", ".gz")
-# What a tokenizer of words parts: a sign stands against the word before it, a bracket against the word after it, a
-# hyphen against both.
+# Spacing that a word tokenizer removes: punctuation attaches to the word before it, an opening bracket to the word
+# after it, a hyphen to both.
 AGAINST = (
     (re.compile(r" (?=[,.;:!?%)\]}])"), ""),
     (re.compile(r"(?<=[(\[{]) "), ""),
@@ -157,25 +160,25 @@ Encoded = tuple[Tensor, Tensor]  # ids one after another (Σ lengths,), lengths 
 
 @dataclass(frozen=True)
 class TargetSide:
-    """How what is written becomes ids, and ids words again, whatever it is written of."""
+    """Conversion of target texts to ids and back, for any kind of source."""
 
     target: Tokens
     tokenizer: Tokenizer
 
     @property
     def pretrained(self) -> bool:
-        """Whether the tokenizer was made elsewhere and keeps its own ids."""
+        """True if the tokenizer is pretrained and keeps its own ids."""
         return self.tokenizer.kind == PRETRAINED
 
     def encode(self, texts: Sequence[str]) -> Encoded:
-        """The ids of texts, each with `end` after it."""
+        """Return the ids of texts, each followed by `end`."""
         if self.pretrained:
             return _flat([[*ids, self.target.end] for ids in self.tokenizer.encode_many(list(texts))])
         ids, lengths = _encoded(self.tokenizer, texts)
-        return ended(_moved(ids), lengths)
+        return ended(_shift_ids(ids), lengths)
 
     def words(self, ids: Iterable[int]) -> str:
-        """The text that these ids stand for; padding, begin and end are left out."""
+        """Return the text of these ids; padding, begin and end are skipped."""
         target = self.target
         if self.pretrained:
             frame = {target.padding, target.begin, target.end}
@@ -185,13 +188,13 @@ class TargetSide:
         return joined(text) if target.sentences and self.tokenizer.kind in ("words", "wordpiece") else text
 
     def size(self) -> int:
-        """How many ids there are, by the tokenizer."""
+        """Return the number of ids, by the tokenizer."""
         return len(self.tokenizer) + (0 if self.pretrained else SHIFT)
 
 
 @dataclass(frozen=True)
 class PairPreprocessing:
-    """How sources and targets become ids, and ids words again."""
+    """Conversion of sources and targets to ids, and of ids to text."""
 
     spec: PairSpec
     source_tokenizer: Tokenizer
@@ -201,35 +204,35 @@ class PairPreprocessing:
 
     @property
     def written(self) -> TargetSide:
-        """The side of the targets."""
+        """The conversion of the targets."""
         return TargetSide(self.spec.target, self.target_tokenizer)
 
     @property
     def pretrained(self) -> bool:
-        """Whether the tokenizer was made elsewhere and keeps its own ids."""
+        """True if the tokenizer is pretrained and keeps its own ids."""
         return self.written.pretrained
 
     def sources(self, texts: Sequence[str]) -> Encoded:
-        """The ids of sources, each at least one: unknown where a text has no token."""
+        """Return the ids of sources, at least one each: unknown if a text has no token."""
         if self.pretrained:
-            return _flat(_framed(self.source_tokenizer, texts, self.spec))
+            return _flat(_add_special_tokens(self.source_tokenizer, texts, self.spec))
         ids, lengths = _encoded(self.source_tokenizer, texts)
-        return (_moved(ids) if self.spec.joint_vocab else ids), lengths
+        return (_shift_ids(ids) if self.spec.joint_vocab else ids), lengths
 
     def targets(self, texts: Sequence[str]) -> Encoded:
-        """The ids of targets, each with `end` after it."""
+        """Return the ids of targets, each followed by `end`."""
         return self.written.encode(texts)
 
     def words(self, ids: Iterable[int]) -> str:
-        """The target that these ids stand for; padding, begin and end are left out."""
+        """Return the target text of these ids; padding, begin and end are skipped."""
         return self.written.words(ids)
 
     def examples(self, sources: Sequence[Any]) -> PairsSplit:
-        """Sources without targets: each a string, or the path of a text file with a source on each line; or
-        {"text": …}, which is a source whatever it looks like.
+        """Prepare sources without targets.
 
-        An empty line of a file stays, and the answer to it is nothing. Raises DataError for an empty string, and for a
-        file that is not there.
+        Each is a string, or the path of a text file with one source per line, or {"text": …}, which is always a source.
+        An empty line of a file is kept, with an empty answer. Raises DataError for an empty string, and for a missing
+        file.
         """
         texts: list[str] = []
         names: list[str] = []
@@ -254,7 +257,7 @@ class PairPreprocessing:
         encoded = self.sources([text if text.strip() else "" for text in texts])
         reject_longer(encoded[1], max(MOST_TOKENS, self.spec.longest), names.__getitem__)
         count, notes = unknown(encoded, self.unknown), []
-        count -= len(empty) if not self.pretrained else 0  # what is empty is read as unknown, and not asked
+        count -= len(empty) if not self.pretrained else 0  # empty lines are encoded as unknown, but get no answer
         if count:
             notes = [f"{count:,} of {len(texts):,} sources hold tokens that training did not know: read as unknown."]
         longer = int((encoded[1] > self.spec.longest).sum())
@@ -278,16 +281,20 @@ class PairPreprocessing:
         )
 
     def labelled(self, source: str | Path) -> PairsSplit:
-        """Other pairs, in a file with a tab on each line or in two files a,b; each source once (see `as_split`)."""
+        """Prepare other pairs, in a file with a tab on each line or in two files a,b; each source once (see
+        `as_split`).
+        """
         pairs = read_pairs(str(source))
         split, repeated = self.as_split(pairs, range(len(pairs)), once=True)
         split.notes += [text for text in (repeated_note(repeated, pairs.name),) if text]
         return split
 
     def as_split(self, pairs: Pairs, rows: Sequence[int], once: bool, most: int = 0) -> tuple[PairsSplit, int]:
-        """The split of these pairs, and how many were not taken for the sake of `once`: where a source stands several
-        times, it is then asked once, with its first target, and all its targets are right answers. Raises DataError for
-        a side of more than MOST_TOKENS tokens, unless training had as many or `most` says more."""
+        """Return the split of these pairs, and the number of pairs merged by `once`.
+
+        With `once`, a repeated source is used once, with its first target, and all its targets are correct answers.
+        Raises DataError for a side of more than MOST_TOKENS tokens, unless training had as many or `most` allows more.
+        """
         chosen = list(rows)
         answers: dict[str, list[int]] = {}
         for i in chosen:
@@ -320,16 +327,16 @@ class PairPreprocessing:
         return found, len(rows) - len(chosen)
 
     def seen(self, source: str) -> str:
-        """A source as its tokenizer sees it: in lower case, where it writes all so."""
+        """Return a source as its tokenizer reads it: in lower case if the tokenizer lower-cases."""
         return source.lower() if getattr(self.source_tokenizer, "lower", False) else source
 
     @property
     def unknown(self) -> int | None:
-        """The id, on either side, of what is in no vocabulary; None where nothing is."""
+        """The id of tokens outside the vocabulary, on both sides; None if none exists."""
         return self.spec.target.unknown
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, from which `from_json` makes it again. A tokenizer of both sides is written once."""
+        """Return plain JSON values for `from_json`. A joint tokenizer is written once."""
         return {
             "kind": "seq2seq",
             "spec": specs.to_json(self.spec),
@@ -339,26 +346,26 @@ class PairPreprocessing:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> PairPreprocessing:
-        """The object that `to_json` wrote. Raises ValueError where the document, which is as SCHEMA says, cannot be."""
+        """Restore the object that `to_json` wrote. Raises ValueError if the document is inconsistent."""
         spec = specs.read_as(data["spec"], PairSpec)
         source = tokenizer_from_json(data["source"])
         if not spec.joint_vocab and not data.get("target"):
             raise ValueError("it has no tokenizer of the target")
         found = cls(spec, source, source if spec.joint_vocab else tokenizer_from_json(data["target"]))
         sizes, said = found.sizes(), (spec.vocab_size, spec.target.vocab_size)
-        # A model may have been given more rows than its tokenizer has tokens.
+        # The embedding of a model may have more rows than its tokenizer has tokens.
         if sizes != said and not (found.pretrained and said >= sizes):
             raise ValueError(f"tokenizers of {sizes} ids and a spec of {said[0]}, {said[1]}")
         return found
 
     def sizes(self) -> tuple[int, int]:
-        """How many ids there are on either side, by the tokenizers."""
+        """Return the number of source and target ids, by the tokenizers."""
         source = len(self.source_tokenizer)
         return source + (0 if self.pretrained else SHIFT * self.spec.joint_vocab), self.written.size()
 
 
 def reject_longer(lengths: Tensor, most: int, name: Callable[[int], str]) -> None:
-    """Raise DataError that names every text of more tokens than that: attention takes memory with their square."""
+    """Raise DataError that names every text of more than `most` tokens: attention memory is quadratic in the length."""
     longer = (lengths > most).nonzero().flatten().tolist()
     if longer:
         raise DataError(
@@ -369,38 +376,40 @@ def reject_longer(lengths: Tensor, most: int, name: Callable[[int], str]) -> Non
 
 
 def ended(ids: Tensor, lengths: Tensor) -> Encoded:
-    """Ids of the target with `end` after each of the texts."""
+    """Append `end` to the ids of each text."""
     return torch.from_numpy(np.insert(ids.numpy(), lengths.numpy().cumsum(), END)), lengths + 1
 
 
 def joined(text: str) -> str:
-    """A sentence of words and signs with blanks between them, as it is written: "a dog , running" has no blank before
-    the comma. What a person would write otherwise, such as a dash, is not known."""
+    """Return a sentence of blank-separated words and punctuation in the usual spelling.
+
+    "a dog , running" has no blank before the comma. Other punctuation, such as dashes, cannot be restored.
+    """
     for where, what in AGAINST:
         text = where.sub(what, text)
     return text
 
 
 def separate(encoded: Encoded) -> list[Ids]:
-    """The ids of each text."""
+    """Return the ids of each text."""
     ids, lengths = encoded
     return [of_text.tolist() for of_text in torch.split(ids, lengths.tolist())]
 
 
 def distinct(answers: Iterable[Ids]) -> list[Ids]:
-    """Each answer once, in their order."""
+    """Return each answer once, in order."""
     return [list(ids) for ids in dict.fromkeys(tuple(ids) for ids in answers)]
 
 
 def unknown(encoded: Encoded, id: int | None = UNKNOWN) -> int:
-    """How many texts hold a token that is in no vocabulary, which has this id."""
+    """Return the number of texts with a token outside the vocabulary, which has this id."""
     ids, lengths = encoded
     of = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
     return len(torch.unique(of[ids == id])) if id is not None else 0
 
 
 def repeated_note(repeated: int, where: str) -> str | None:
-    """A sentence on pairs whose source stands in another; None where there is none."""
+    """Return a sentence on pairs that repeat a source; None if there are none."""
     if not repeated:
         return None
     return (
@@ -417,13 +426,13 @@ def _encoded(tokenizer: Tokenizer, texts: Sequence[str]) -> Encoded:
     return torch.from_numpy(ids), torch.from_numpy(lengths)
 
 
-def _moved(ids: Tensor) -> Tensor:
-    """Ids of a tokenizer as those of the target: after begin and end."""
+def _shift_ids(ids: Tensor) -> Tensor:
+    """Shift ids of a tokenizer to those of the target: after begin and end."""
     return torch.where(ids > UNKNOWN, ids + SHIFT, ids)
 
 
-def _framed(tokenizer: Tokenizer, texts: Sequence[str], spec: PairSpec) -> list[Ids]:
-    """The ids of sources in the frame of a tokenizer that was made elsewhere: as it begins texts, and `end`."""
+def _add_special_tokens(tokenizer: Tokenizer, texts: Sequence[str], spec: PairSpec) -> list[Ids]:
+    """Return the ids of sources with the special tokens of a pretrained tokenizer: its begin, if any, and `end`."""
     before = [tokenizer.begin] if tokenizer.begin is not None else []
     return [[*before, *ids, spec.target.end] for ids in tokenizer.encode_many(list(texts))]
 
@@ -434,7 +443,7 @@ def _flat(ids: Sequence[Ids]) -> Encoded:
 
 
 def _file(given: Any) -> Path | None:
-    """The file that a source names; None where it is the source itself. Raises DataError where it is not there."""
+    """Return the file that a source names; None if it is the source itself. Raises DataError if the file is missing."""
     if isinstance(given, Mapping):
         return None
     path = Path(given).expanduser() if isinstance(given, Path) or len(str(given)) < 1000 else None
@@ -453,14 +462,14 @@ PREPROCESSING = ("preprocessing.json", "model/preprocessing.json")
 
 
 def tokens_of(tokenizer: Tokenizer, path: Path) -> Tokens:
-    """The target of a model with this tokenizer, which stands at `path`: a file, or a folder that holds one.
+    """Return the target of a model with this pretrained tokenizer, which is at `path`: a file, or its folder.
 
-    A run that learned pairs says what its targets begin and end with, and a config.json beside a tokenizer.json does;
-    where neither does, they end with the tokenizer's end, and begin as its texts do, or else with padding, as T5's do.
-    Raises DataError where nothing ends them.
+    The begin and end tokens come from a run trained on pairs, or from the config.json next to tokenizer.json. Otherwise
+    targets end with the tokenizer's end token, and begin as its texts do, or with padding, as in T5. Raises DataError
+    if there is no end token.
     """
     assert tokenizer.kind == PRETRAINED, "those that are fitted here have ids of ours"
-    before = _of_a_run(path)
+    before = _target_of_run(path)
     if before is not None:
         return before
     said = _config(path)
@@ -474,7 +483,7 @@ def tokens_of(tokenizer: Tokenizer, path: Path) -> Tokens:
             f"The tokenizer of {path} has no token that ends a text, such as </s>, and a target needs one.",
             fix="Take another tokenizer, or one that is fitted on these pairs (tokenizer=bpe).",
         )
-    # A model may have rows for more ids than there are tokens: to multiply by round numbers.
+    # Embeddings may be padded to a round number of rows.
     vocabulary = max(len(tokenizer), said.get("vocab_size", 0))
     if not 0 <= max(begin, end, padding) < vocabulary:
         raise DataError(
@@ -484,8 +493,8 @@ def tokens_of(tokenizer: Tokenizer, path: Path) -> Tokens:
     return Tokens(vocabulary, begin, end, 1, padding=padding, unknown=tokenizer.unknown)
 
 
-def _of_a_run(path: Path) -> Tokens | None:
-    """The target of a run that learned pairs, whose folder or preprocessing.json this is; None where it is none."""
+def _target_of_run(path: Path) -> Tokens | None:
+    """Return the target of a run trained on pairs, from its folder or preprocessing.json; None if it is none."""
     files = [path] if path.is_file() else [path / name for name in PREPROCESSING]
     file = next((file for file in files if file.is_file()), None)
     document = read_json(file) if file is not None else None
@@ -499,7 +508,7 @@ def _of_a_run(path: Path) -> Tokens | None:
 
 
 def _config(path: Path) -> dict[str, int]:
-    """The numbers in the config.json beside a tokenizer; none where there is no such file."""
+    """Return the integers in the config.json next to a tokenizer; empty without such a file."""
     file = (path if path.is_dir() else path.parent) / "config.json"
     document: Any = read_json(file) if file.is_file() else {}
     return {k: v for k, v in document.items() if type(v) is int} if isinstance(document, dict) else {}

@@ -1,1 +1,1 @@
-"""Problems whose written solutions can be checked to the last step: sums, and numbers that make a target."""
+"""Problems whose written solutions can be checked step by step: sums, and arithmetic puzzles with a target number."""

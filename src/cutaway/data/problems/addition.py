@@ -1,14 +1,14 @@
-"""Sums of two numbers, written in three ways.
+"""Addition of two numbers, written in three forms.
 
 N. Lee, K. Sreenivasan, J. D. Lee, K. Lee, D. Papailiopoulos, Teaching arithmetic to small transformers, 2023
-<https://arxiv.org/abs/2307.03381>. A sum's first digit depends on all carries, so that a model which writes it first
-has to know them all; written from the last digit on, each digit needs one carry; a scratchpad writes the carry too:
+<https://arxiv.org/abs/2307.03381>. The first digit of a sum depends on all carries, so a model that writes it first
+must compute all of them. In reversed order each digit needs one carry. A scratchpad also writes the carries:
 
     plain 128+367=495
     reversed 128+367=594
     scratchpad 128+367=8+7+0:5,1;2+6+1:9,0;1+3+0:4,0;495          digits and the carry: their sum's digit, the carry
 
-A character is one token.
+Each character is one token.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DIGITS = 3
 
 
 class Addition:
-    """Add two numbers of three digits."""
+    """Addition of two numbers of up to three digits."""
 
     name = "addition"
     forms: tuple[str, ...] = ("plain", "reversed", "scratchpad")
@@ -31,15 +31,15 @@ class Addition:
     vocabulary: tuple[str, ...] = (*"0123456789+=:,;", *forms)
 
     def cut(self, text: str) -> list[str]:
-        """The form's name, and characters."""
+        """Split a text into the form's name and single characters."""
         return re.findall(r"[a-z]+|\S", text)
 
     def join(self, tokens: list[str]) -> str:
-        """A blank after the form's name."""
+        """Join tokens, with a blank after the form's name."""
         return "".join(f"{token} " if token in self.forms else token for token in tokens)
 
     def read(self, text: str) -> str:
-        """`128+367`."""
+        """Parse a problem such as `128+367`."""
         found = re.fullmatch(r"\s*([0-9]+)\s*\+\s*([0-9]+)\s*=?\s*", text)
         if not found or any(len(n) > DIGITS for n in found.groups()):
             raise DataError(
@@ -48,11 +48,11 @@ class Addition:
         return problem_of(int(found[1]), int(found[2]))
 
     def ask(self, problem: str, form: str) -> str:
-        """With the form before it and = after it."""
+        """Return the prompt: the form, the problem and =."""
         return f"{form} {problem}="
 
     def example(self, problem: str, form: str, random: Random) -> tuple[str, str]:
-        """The one solution that there is."""
+        """Return the prompt and the only solution."""
         del random
         a, b = problem.split("+")
         total = str(int(a) + int(b))
@@ -60,7 +60,7 @@ class Addition:
         return self.ask(problem, form), written[form]
 
     def judge(self, problem: str, form: str, written: str) -> Verdict:
-        """Of a scratchpad every column counts."""
+        """Check a solution; every column of a scratchpad must be right."""
         a, b = problem.split("+")
         total = str(int(a) + int(b))
         *columns, answer = written.split(";")
@@ -78,12 +78,12 @@ class Addition:
 
 
 def problem_of(a: int, b: int) -> str:
-    """A problem in its own writing: with zeros before short numbers."""
+    """Return a problem in its canonical form, with leading zeros."""
     return f"{a:0{DIGITS}}+{b:0{DIGITS}}"
 
 
 def _columns(a: str, b: str) -> list[str]:
-    """What is written of each column, the last digits first."""
+    """Return the scratchpad entry of each column, the last digits first."""
     found, carry = [], 0
     for x, y in zip(reversed(a), reversed(b)):
         total = int(x) + int(y) + carry

@@ -1,7 +1,8 @@
-"""Numbers that make a target: Countdown, and the game of 24, which is Countdown with the target 24.
+"""Countdown, in which numbers must be combined to make a target, and the game of 24, its special case with the target
+24.
 
 S. Yao et al., Tree of thoughts: deliberate problem solving with large language models, 2023
-<https://arxiv.org/abs/2305.10601>, whose writing of a step this is. Its forms:
+<https://arxiv.org/abs/2305.10601>, from which the notation of a step is taken. The forms:
 
     answer 4 9 10 13 => 24 : (13 - 9) * (10 - 4)
     steps 4 9 10 13 => 24 :
@@ -9,13 +10,13 @@ S. Yao et al., Tree of thoughts: deliberate problem solving with large language 
         10 - 4 = 6 (left: 4 6)
         4 * 6 = 24 (left: 24)
 
-In a tree steps need not lead to the target, and what they are worth is asked in place of the end of a line:
+In a tree, steps need not lead to the target, and a question in place of a line end asks for their value:
 
     tree 4 9 10 13 => 24 :
         13 - 4 = 9 (left: 9 9 10)
         10 - 9 = 1 (left: 1 9) ? impossible                         or sure
 
-A number is one token. What is left is written in rising order, so that a state has one name.
+A number is one token. The remaining numbers are in ascending order, so that each state has one notation.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ from .arithmetic import MOST, SIGNS, State, Step, reached, result, solvable, ste
 from .problem import Standing, Verdict
 
 ARROW = "=>"
-TRIES = 20  # to find a wrong step that would lead to the target
-GOOD, WRONG = 0.5, 0.2  # how often a step in a tree leads to the target, and how often the last one is wrong
-LARGEST, COUNTS = 13, (2, 3, 4)  # of the numbers that are given, and how many there can be
+TRIES = 20  # attempts to find a wrong step that would lead to the target
+GOOD, WRONG = 0.5, 0.2  # probabilities in a tree: a step leads to the target; the last step is wrong
+LARGEST, COUNTS = 13, (2, 3, 4)  # maximum and possible counts of the given numbers
 TOKEN = re.compile(r"\d+|=>|\(left:|[a-z]+|\n|\S")
 LINE = re.compile(r"(\d+) ([-+*/]) (\d+) = (\d+) \(left: ((?:\d+ )*\d+)\)")
 
 
 class Countdown:
-    """Make the target of the numbers, each used once, with + − × ÷."""
+    """Combination of numbers, each used once, into a target by + − × ÷."""
 
     name = "countdown"
     forms: tuple[str, ...] = ("steps", "tree", "answer")
@@ -64,16 +65,16 @@ class Countdown:
     tree, question, sure, impossible = "tree", "?", "sure", "impossible"
 
     def cut(self, text: str) -> list[str]:
-        """Numbers, signs, words and ends of lines."""
+        """Split a text into numbers, signs, words and line ends."""
         return TOKEN.findall(text)
 
     def join(self, tokens: list[str]) -> str:
-        """With blanks between them, but within brackets and at the ends of lines."""
+        """Join tokens with blanks, except inside brackets and at line ends."""
         text = " ".join(tokens)
         return re.sub(r" ?\n ?", "\n", text).replace("( ", "(").replace(" )", ")")
 
     def read(self, text: str) -> str:
-        """`4 9 10 13`, for 24, or `4 9 10 13 => 57`; numbers in any order, from 1 to 13."""
+        """Parse `4 9 10 13`, for the target 24, or `4 9 10 13 => 57`; numbers from 1 to 13 in any order."""
         numbers, arrow, target = text.partition("=>")
         found, aim = numbers.replace(",", " ").split(), target.strip() if arrow else "24"
         if not all(re.fullmatch(r"[0-9]{1,4}", n) for n in [*found, aim]) or len(found) not in COUNTS:
@@ -93,12 +94,15 @@ class Countdown:
         return problem_of(state, int(aim))
 
     def ask(self, problem: str, form: str) -> str:
-        """With the form before it and a colon after it; steps begin on a line of their own."""
+        """Return the prompt: the form, the problem and a colon; steps start on a new line."""
         return f"{form} {problem} :" + ("" if form == "answer" else "\n")
 
     def example(self, problem: str, form: str, random: Random) -> tuple[str, str]:
-        """Each step of a solution is drawn from those that still lead to the target. In a tree any steps are written,
-        good and bad, and it is learned what the last is worth; now and then that one is a `temptation`."""
+        """Return a prompt and a random solution.
+
+        Each step is drawn from those that can still lead to the target. A tree has arbitrary steps, good and bad, and
+        the value of the last one is learned; some trees end with a wrong step (`temptation`).
+        """
         state, target = parsed(problem)
         asked = self.ask(problem, form)
         if form != self.tree:
@@ -117,10 +121,10 @@ class Countdown:
         return asked, "\n".join(lines) + f" {self.question} {said}"
 
     def judge(self, problem: str, form: str, written: str) -> Verdict:
-        """Steps are done again one by one; an expression is computed in fractions."""
+        """Check a solution: steps are recomputed one by one, and an expression is evaluated in fractions."""
         state, target = parsed(problem)
         if form == "answer":
-            return _judged(written, state, target)
+            return _judge_expression(written, state, target)
         lines = _lines(written)
         last = LINE.fullmatch(lines[-1]) if lines else None
         answer = last[5] if last else ""
@@ -134,13 +138,15 @@ class Countdown:
         return Verdict(solved, answer, right, len(lines), None if solved else len(lines), why)
 
     def ended(self, line: str) -> bool:
-        """Whether one number is left."""
+        """Return whether one number is left."""
         found = LINE.fullmatch(line.strip())
         return found is not None and " " not in found[5]
 
     def so_far(self, problem: str, written: str) -> Standing:
-        """Steps are done again one by one, each from what the one before it says is left; then all that could follow
-        are tried, in whole numbers."""
+        """Check the steps so far, then search for a continuation to the target.
+
+        Each step is recomputed from the numbers that the previous line leaves; the search uses whole numbers.
+        """
         state, target = parsed(problem)
         wrong, first, why = None, "", ""
         for k, line in enumerate(_lines(written), 1):
@@ -152,19 +158,19 @@ class Countdown:
 
 
 def problem_of(state: State, target: int) -> str:
-    """A problem in its own writing."""
+    """Return a problem in its canonical form."""
     return f"{' '.join(map(str, state))} {ARROW} {target}"
 
 
 @lru_cache(maxsize=1 << 16)
 def parsed(problem: str) -> tuple[State, int]:
-    """The numbers of a problem, in rising order, and its target."""
+    """Return the numbers of a problem, in ascending order, and its target."""
     numbers, _, target = problem.partition(ARROW)
     return tuple(map(int, numbers.split())), int(target)
 
 
 def drawn(state: State, target: int, random: Random) -> list[Step]:
-    """A chain of steps to the target, which must be one that can be reached."""
+    """Draw a random chain of steps to the target, which must be reachable."""
     chain: list[Step] = []
     while len(state) > 1:
         step = random.choice([s for s in steps(state) if target in reached(s.left)])
@@ -174,8 +180,11 @@ def drawn(state: State, target: int, random: Random) -> list[Step]:
 
 
 def temptation(state: State, target: int, random: Random) -> Step:
-    """A step that is wrong: its result, or what it says is left, is not so. Every second one leaves what would lead to
-    the target, which is how a model errs that has learned to end with it."""
+    """Return a step with a wrong result or wrong remaining numbers.
+
+    Half of them leave numbers that would lead to the target, a typical error of a model that has learned to end with
+    it.
+    """
     step = random.choice(steps(state))
     wanted, found = random.random() < 0.5, step
     for _ in range(TRIES):
@@ -200,7 +209,7 @@ def temptation(state: State, target: int, random: Random) -> Step:
 
 
 def expression(chain: list[Step], state: State) -> str:
-    """The steps as one expression, with brackets around what was made before."""
+    """Return the steps as one expression, with brackets around intermediate results."""
     known = [(n, str(n)) for n in state]
     for step in chain:
         sides = []
@@ -212,7 +221,7 @@ def expression(chain: list[Step], state: State) -> str:
 
 
 def _fault(line: str, state: State) -> str:
-    """What is wrong with a step from the state; nothing where it is right."""
+    """Return the error in a step from the state, as text; empty if it is right."""
     found = LINE.fullmatch(line)
     if not found:
         return f"{line!r} is no step"
@@ -229,7 +238,7 @@ def _fault(line: str, state: State) -> str:
 
 
 def _lines(written: str) -> list[str]:
-    """The steps that are written."""
+    """Return the lines of the written steps."""
     return written.strip("\n").split("\n") if written.strip() else []
 
 
@@ -239,26 +248,26 @@ def _left(line: str) -> State:
     return tuple(sorted(map(int, found[5].split())))
 
 
-def _judged(written: str, state: State, target: int) -> Verdict:
-    """The verdict on an expression, which must have each number once."""
+def _judge_expression(written: str, state: State, target: int) -> Verdict:
+    """Return the verdict on an expression, which must use each number once."""
     numbers = Counter(map(int, re.findall(r"\d+", written)))
     if numbers != Counter(state):
         return Verdict(False, written, False, 1, 1, f"does not use {' '.join(map(str, state))}, each once")
     try:
-        value = _computed(ast.parse(written.strip(), mode="eval").body)
+        value = _evaluate(ast.parse(written.strip(), mode="eval").body)
     except (SyntaxError, ValueError, ZeroDivisionError, RecursionError):
         return Verdict(False, written, False, 1, 1, "is no expression that can be computed")
     solved = value == target
     return Verdict(solved, written, solved, 1, None if solved else 1, "" if solved else f"makes {value}, not {target}")
 
 
-def _computed(node: ast.expr) -> Fraction:
+def _evaluate(node: ast.expr) -> Fraction:
     if isinstance(node, ast.Constant) and isinstance(node.value, int):
         return Fraction(node.value)
     signs: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
     if not isinstance(node, ast.BinOp) or type(node.op) not in signs:
         raise ValueError(node)
-    found = result(_computed(node.left), signs[type(node.op)], _computed(node.right))
+    found = result(_evaluate(node.left), signs[type(node.op)], _evaluate(node.right))
     if found is None:
         raise ZeroDivisionError
     return found

@@ -1,4 +1,4 @@
-"""The kinds of problems by name."""
+"""Registry of the kinds of problems."""
 
 from __future__ import annotations
 

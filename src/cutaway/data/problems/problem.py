@@ -1,8 +1,8 @@
-"""What a kind of problem says of itself: how it is asked, how its solution is written, and whether one is right.
+"""Interface of a kind of problem: its prompts, its solutions, and how they are checked.
 
-A problem is a line of text that a person can type. It is asked in a form, which says how its solution is to be written
-(`answer`: without steps; `steps`: a chain of them), and the text that asks begins with the form's name, so that one
-model can be trained on several. A solution is judged by computing, never by comparing with another solution.
+A problem is a line of text that a user can type. A prompt has a form, which defines the notation of the solution
+(`answer`: without steps; `steps`: a chain of them). The prompt begins with the form's name, so that one model can be
+trained on several forms. A solution is checked by computation, never by comparison with another solution.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from typing import Protocol, runtime_checkable
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is true of a written solution."""
+    """The result of checking a written solution."""
 
     solved: bool  # whether every step is right and the answer too
-    answer: str = ""  # what it says that the answer is; nothing where it says none
-    right: bool = False  # whether that answer is right, however it was come by
-    steps: int = 0  # how many steps are written
+    answer: str = ""  # the given answer; empty if there is none
+    right: bool = False  # whether that answer is right, even if steps are wrong
+    steps: int = 0  # number of written steps
     wrong: int | None = None  # the number, from 1, of the first step that is wrong
     why: str = ""  # what is wrong, in words
 
 
 @dataclass(frozen=True)
 class Standing:
-    """What is true of the steps so far, which need not be all of a solution."""
+    """The result of checking the steps so far, which may be an incomplete solution."""
 
     wrong: int | None = None  # the number, from 1, of the first step that is wrong
     why: str = ""  # what is wrong, in words
-    leads: bool = False  # whether all are right and others to a solution can follow, or the solution is reached
-    last: str = ""  # what is wrong with the last step by itself, taking for true what those before it say
+    leads: bool = False  # whether all steps are right and a solution can follow or is reached
+    last: str = ""  # what is wrong with the last step, assuming that the previous lines are right
 
 
 class Problem(Protocol):
@@ -43,33 +43,33 @@ class Problem(Protocol):
     vocabulary: tuple[str, ...]  # all tokens that problems and solutions are written with
 
     def cut(self, text: str) -> list[str]:
-        """The tokens of a text, those that are not of the vocabulary among them."""
+        """Split a text into tokens, including those outside the vocabulary."""
         ...
 
     def join(self, tokens: list[str]) -> str:
-        """The text of tokens, as a person writes it."""
+        """Join tokens into text as a user would write it."""
         ...
 
     def read(self, text: str) -> str:
-        """The problem that a person typed, in its own writing. Raises DataError where it is none."""
+        """Parse a typed problem into its canonical form. Raises DataError if it is invalid."""
         ...
 
     def ask(self, problem: str, form: str) -> str:
-        """The text that a model goes on from."""
+        """Return the prompt that a model continues."""
         ...
 
     def example(self, problem: str, form: str, random: Random) -> tuple[str, str]:
-        """What is learned: a text that asks, and a right solution in that form, one of all that there are."""
+        """Return a prompt and a correct solution in that form, drawn from all solutions."""
         ...
 
     def judge(self, problem: str, form: str, written: str) -> Verdict:
-        """What is true of what was written."""
+        """Check a written solution."""
         ...
 
 
 @runtime_checkable
 class Branches(Protocol):
-    """A kind of problem whose steps can be searched: a model can be asked what the steps so far are worth."""
+    """A kind of problem whose steps can be searched, because a model can rate the steps so far."""
 
     stepwise: tuple[str, ...]  # the forms that are written step by step
     tree: str  # the form in which any steps are proposed, and judged
@@ -78,9 +78,9 @@ class Branches(Protocol):
     impossible: str  # and the one where not
 
     def ended(self, line: str) -> bool:
-        """Whether no step can follow this one."""
+        """Return whether no step can follow this line."""
         ...
 
     def so_far(self, problem: str, written: str) -> Standing:
-        """What is true of the steps so far."""
+        """Check the steps so far."""
         ...

@@ -1,9 +1,9 @@
-"""Data larger than memory: prepared once as a folder of shards, then read a part at a time.
+"""Data larger than memory: prepared once as a folder of shards, then read in parts.
 
     manifest.py  the files of such a folder with their sizes and checksums; written last; opened, verified
-    writer.py    jobs in worker processes that write shards: each shard is whole or absent, resumed after a kill
-    prepare.py   which kinds of data can be prepared, by which function, and what opens them again
+    writer.py    jobs in worker processes that write shards: each shard is complete or absent, resumed after a kill
+    prepare.py   the kinds of data that can be prepared, and the functions that prepare and open them
 
-The other modules are for one kind of data each. To add a kind, add a line to `prepare.SHARDED` and the two functions
-that it names, which `prepare.py` describes.
+Each of the other modules is for one kind of data. To add a kind, add an entry to `prepare.SHARDED` and the two
+functions that it names, as described in `prepare.py`.
 """

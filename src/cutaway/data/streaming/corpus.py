@@ -1,6 +1,6 @@
-"""Text that is read a part at a time: the files of a split one after another, of which none is ever held whole.
+r"""Text that is read in parts: the files of a split one after another, never held completely in memory.
 
-What comes out is what `running_files.read_text` and `joined` make of the same files: UTF-8 without a byte order mark,
+The result equals that of `running_files.read_text` and `joined` for the same files: UTF-8 without a byte order mark,
 line ends as \\n, and one after the last line of each file but the last. A place in it is a byte of a file.
 """
 
@@ -25,14 +25,14 @@ from ...core.files import open_regular, reject_irregular, unreadable
 from ..text.corpus_transforms import PIECE
 from ..text.text_files import UTF8, decoded
 
-BLOCK = 1 << 20  # bytes that are read at a time
-FAR = 1 << 24  # characters within which a place is looked for at which the text may be cut
+BLOCK = 1 << 20  # bytes per read
+FAR = 1 << 24  # maximum characters searched for a place to cut the text
 CODE_POINTS = 0x110000
 BLANK = re.compile(r"(?<=\S)\s")
 
 
 class Place(NamedTuple):
-    """Before a byte of a file; after the last one is before the line end that follows the file."""
+    """A position before a byte of a file; after the last byte it is before the line end that follows the file."""
 
     file: int
     offset: int
@@ -40,23 +40,23 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Seen:
-    """What a look at a part of a file has found."""
+    """Statistics of a part of a corpus."""
 
-    characters: int  # with the line end that follows the file, where the part ends it
-    letters: dict[str, int]  # how often each occurs, in lower case where that is asked for
-    returns: int  # line ends that are written with a carriage return
+    characters: int  # including the line end that follows the file, if the part ends there
+    letters: dict[str, int]  # count of each character, in lower case if requested
+    returns: int  # line ends with a carriage return
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """The text of files one after another."""
+    """The concatenated text of files."""
 
     files: Sequence[Path]
     sizes: Sequence[int]  # bytes of each
 
     @classmethod
     def of(cls, files: Sequence[Path]) -> Corpus:
-        """That of these files. Raises FileError for what is no plain file, DataError for one that is empty."""
+        """Build the corpus of these files. Raises FileError for an irregular file, and DataError for an empty one."""
         sizes = []
         for path in files:
             reject_irregular(path)
@@ -67,26 +67,26 @@ class Corpus:
 
     @property
     def begin(self) -> Place:
-        """Where the text begins."""
+        """The position of the first character."""
         return Place(0, 0)
 
     @property
     def end(self) -> Place:
-        """Where it ends."""
+        """The position after the last character."""
         return Place(len(self.files) - 1, self.sizes[-1])
 
     # --- reading --------------------------------------------------------------------------------------------------
 
     def chunks(self, begin: Place, end: Place) -> Iterator[str]:
-        """The text between two places, a little at a time. Raises DataError, with byte and line, where it is none."""
+        """Yield the text between two places in small chunks. Raises DataError, with byte and line, if it is no text."""
         for _, raw in self._raw(begin, end):
             yield raw.replace("\r\n", "\n").replace("\r", "\n") if "\r" in raw else raw
 
     def pieces(self, begin: Place, end: Place, blanks: bool, anywhere: bool) -> Iterator[str]:
-        """The text between two places in pieces that a tokenizer cuts as it would cut the whole: before the end of a
-        line; where a line is very long, before a blank, with `blanks`, or `anywhere`.
+        """Yield the text between two places in pieces that do not change its tokenization.
 
-        Raises DataError where there is no such place.
+        Cuts are before line ends; in very long lines also before a blank, with `blanks`, or `anywhere`. Raises
+        DataError if there is no such place.
         """
         held = ""
         for chunk in self.chunks(begin, end):
@@ -100,7 +100,7 @@ class Corpus:
             yield held
 
     def too_long(self, place: Place) -> DataError:
-        """What to raise where a text has no place to be cut at."""
+        """Return the error for a text without a place to cut."""
         return DataError(
             f"{self.files[place.file]} has no line end for {FAR:,} characters and more, somewhere from byte "
             f"{place.offset:,} on, and its tokenizer cannot cut a text elsewhere.",
@@ -110,7 +110,7 @@ class Corpus:
     # --- looking at it first --------------------------------------------------------------------------------------
 
     def parts(self, size: int) -> list[tuple[Place, Place]]:
-        """The text in parts of about so many bytes, with no character or line end cut in two."""
+        """Split the text into parts of about `size` bytes without splitting characters or line ends."""
         before = [0, *itertools.accumulate(self.sizes)]  # bytes of the files before each
         found = [self.begin]
         for at in range(size, before[-1], size):
@@ -119,7 +119,7 @@ class Corpus:
         return [*pairwise([*found, self.end])]
 
     def look(self, begin: Place, end: Place, lower: bool = False) -> Seen:
-        """What a part holds. Raises DataError, with byte and line, where it is no UTF-8 text."""
+        """Compute statistics of a part. Raises DataError, with byte and line, if it is not UTF-8 text."""
         characters = returns = 0
         letters = np.zeros(CODE_POINTS, np.int64)
         for _, text in self._raw(begin, end):
@@ -133,7 +133,7 @@ class Corpus:
         return Seen(characters, {chr(i): int(letters[i]) for i in np.flatnonzero(letters).tolist()}, returns)
 
     def sha256(self, k: int) -> str:
-        """sha256 of a file's bytes."""
+        """Return the sha256 of a file's bytes."""
         try:
             with open_regular(self.files[k]) as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()
@@ -141,14 +141,14 @@ class Corpus:
             raise unreadable(self.files[k], error) from error
 
     def place_in(self, begin: Place, end: Place, characters: int) -> Place:
-        """The place after so many characters of a part that `look` has seen."""
+        """Return the place after this number of characters of a part that `look` has read."""
         left = characters
         for place, text in self._raw(begin, end):
             count = len(text) - text.count("\r\n")
             if left > count:
                 left -= count
                 continue
-            for found in re.finditer("\r\n", text):  # two that count as one
+            for found in re.finditer("\r\n", text):  # counts as one character
                 if found.start() >= left:
                     break
                 left += 1
@@ -158,7 +158,7 @@ class Corpus:
         return end
 
     def cut_after(self, place: Place, end: Place, blanks: bool, anywhere: bool) -> Place:
-        """The first place from `place` on, before `end`, at which the text may be cut, or `end`. Raises as `pieces`."""
+        """Return the first place from `place` on at which the text may be cut, or `end`. Raises as `pieces`."""
         k, offset = place
         while k <= end.file:
             last = end.offset if k == end.file else self.sizes[k]
@@ -182,8 +182,7 @@ class Corpus:
     # --- bytes ----------------------------------------------------------------------------------------------------
 
     def _raw(self, begin: Place, end: Place) -> Iterator[tuple[Place, str]]:
-        """The text between two places with its line ends as they are written, a little at a time, and where each
-        stands."""
+        """Yield the text between two places with its original line ends, in small chunks, and their places."""
         for k in range(begin.file, end.file + 1):
             last = end.offset if k == end.file else self.sizes[k]
             for offset, block in self._blocks(k, begin.offset if k == begin.file else 0, last):
@@ -193,8 +192,9 @@ class Corpus:
                 yield Place(k, self.sizes[k]), "\n"
 
     def _blocks(self, k: int, begin: int, end: int) -> Iterator[tuple[int, bytes]]:
-        """The bytes of a file between two places, in blocks that cut no character and no line end in two; and where
-        each stands."""
+        """Yield the bytes of a file between two offsets, and their offsets, in blocks of whole characters and line
+        ends.
+        """
         try:
             with open_regular(self.files[k]) as file:
                 file.seek(begin)
@@ -212,7 +212,7 @@ class Corpus:
             raise unreadable(self.files[k], error) from error
 
     def _decoded(self, k: int, offset: int, raw: bytes) -> str:
-        """A block as text. Raises DataError, with byte and line, where it is none."""
+        """Decode a block. Raises DataError, with byte and line, if it is not UTF-8."""
         try:
             return decoded(raw, offset)
         except ValueError:
@@ -224,7 +224,7 @@ class Corpus:
             raise DataError("A file that cannot be read:", [Problem(str(self.files[k]), str(error))], UTF8) from error
 
     def _whole(self, k: int, offset: int) -> int:
-        """The next place of a file, from `offset` on, that cuts no character and no line end in two."""
+        """Return the next offset of a file, from `offset` on, that splits no character and no line end."""
         with open_regular(self.files[k]) as file:
             file.seek(max(0, offset - 1))
             near = file.read(5 if offset else 4)
@@ -239,11 +239,13 @@ class Corpus:
 
 
 def cut_of(text: str, least: int, blanks: bool, anywhere: bool) -> int:
-    """Where a text may be cut, from `least` characters on; 0 where that is nowhere. Other places than before the end of
-    a line are taken where there is none within a piece after that."""
+    """Return a position at which a text may be cut, at least `least`; 0 if none exists.
+
+    Positions other than before a line end are used only if there is no line end within a piece after `least`.
+    """
     if len(text) <= least:
         return 0
-    for sign in ("\n", "\r") if "\r" in text else ("\n",):  # the latter as the former is written, perhaps
+    for sign in ("\n", "\r") if "\r" in text else ("\n",):  # "\r" may be a line end too
         at = text.find(sign, least)
         while at > 0 and text[at - 1].isspace():
             at = text.find(sign, at + 1)
@@ -259,11 +261,11 @@ def cut_of(text: str, least: int, blanks: bool, anywhere: bool) -> int:
 
 
 def _whole_bytes(raw: bytes) -> int:
-    """Up to where bytes hold whole characters and line ends."""
+    """Return the length of the longest prefix of whole characters and line ends."""
     end = len(raw)
     for back in range(1, min(4, end) + 1):
         byte = raw[end - back]
-        if byte & 0xC0 != 0x80:  # the first of a character, of so many bytes
+        if byte & 0xC0 != 0x80:  # the first byte of a character
             long = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
             end -= back if long > back else 0
             break

@@ -1,7 +1,6 @@
-"""A corpus as a first look at all of it finds it: how many characters it has, which, and where each of them stands.
+"""Statistics of a corpus from one pass: number of characters, their counts, and their positions.
 
-That is what its splits are cut by, and what a vocabulary of characters is made of, with no more than a block of it in
-memory.
+They define the splits and the vocabulary of characters, with only one block in memory.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from functools import partial
 from .corpus import Corpus, Place, Seen
 from .writer import in_processes
 
-PART = 1 << 26  # bytes that are looked at in one go
+PART = 1 << 26  # bytes read by one job
 
 
 @dataclass(frozen=True)
 class Looked:
-    """The files of a split, part by part."""
+    """The statistics of a corpus, part by part."""
 
     corpus: Corpus
     parts: Sequence[tuple[Place, Place]]
@@ -28,24 +27,23 @@ class Looked:
 
     @classmethod
     def at(cls, corpus: Corpus, lower: bool, workers: int) -> Looked:
-        """Look at all of a corpus, by so many processes. Raises DataError, with file, byte and line, where it is no
-        text."""
+        """Read a whole corpus with `workers` processes. Raises DataError, with byte and line, unless it is text."""
         parts = corpus.parts(PART)
         seen = [*in_processes(partial(_look, corpus, lower), parts, workers)]
         return cls(corpus, parts, seen, lower)
 
     @property
     def characters(self) -> int:
-        """Of the whole text."""
+        """The number of characters of the whole text."""
         return sum(part.characters for part in self.seen)
 
     @property
     def letters(self) -> Counter[str]:
-        """How often each character occurs."""
+        """The count of each character."""
         return self._sum(len(self.seen))
 
     def place(self, characters: int) -> Place:
-        """The place after so many characters."""
+        """Return the place after this number of characters."""
         for (start, stop), part in zip(self.parts, self.seen):
             if characters <= part.characters:
                 return self.corpus.place_in(start, stop, characters)
@@ -53,7 +51,7 @@ class Looked:
         return self.corpus.end
 
     def letters_up_to(self, characters: int) -> Counter[str]:
-        """How often each character occurs among the first so many."""
+        """Return the count of each character in the first `characters` characters."""
         whole = left = 0
         for part in self.seen:
             if characters < left + part.characters:
@@ -66,11 +64,11 @@ class Looked:
         return found
 
     def text(self, start: int, stop: int) -> str:
-        """The characters from one on up to another."""
+        """Return the characters from `start` to `stop`."""
         return "".join(self.corpus.chunks(self.place(start), self.place(stop)))
 
     def after_blank(self, start: int, place: int) -> int:
-        """After the last blank before a place, from `start` on, or the place itself, where there is none for long."""
+        """Return the position after the last blank between `start` and `place`, or `place` if none exists nearby."""
         back = 1 << 16
         while back <= 1 << 24:
             near = self.text(max(start, place - back), place)
@@ -80,7 +78,7 @@ class Looked:
         return place
 
     def notes(self) -> list[str]:
-        """Sentences on what was read otherwise than it is written."""
+        """Return notes on differences between the text and the files."""
         returns = sum(part.returns for part in self.seen)
         return [f"{returns:,} line ends are written with a carriage return, and are read without."] if returns else []
 

@@ -1,8 +1,8 @@
-"""Folders of many files: what was found in them is kept, so that the next start lists none and opens none.
+"""Cached index of folders with many files, so that the next start neither lists nor opens them.
 
-The index holds for as long as the folders have the times that they had: a file that is added, removed or renamed
-changes that of its folder. One that is written over does not; so a hundred files are looked at as the index is opened,
-and each again whenever it is read.
+The index is valid as long as the folders' modification times are unchanged; adding, removing or renaming a file changes
+them. Overwriting a file does not, so a hundred files are checked when the index is opened, and each file again whenever
+it is read.
 """
 
 from __future__ import annotations
@@ -25,11 +25,9 @@ from .index import Arrays, Index, kept_at
 from .members import Files, Names
 from .tar_index import Looking, Read
 
-MANY = 10_000  # files from which on an index is worth its place
-LOOKED_AT = 100  # files whose size and time are held against it as it is opened
-RECENT = (
-    2_000_000_000  # nanoseconds: a folder that changed so lately may change again within the same tick of its clock
-)
+MANY = 10_000  # minimum number of files for an index
+LOOKED_AT = 100  # files whose size and time are checked when it is opened
+RECENT = 2_000_000_000  # nanoseconds: a folder may change again within the same tick of the file system's clock
 
 
 def read_folder(
@@ -40,14 +38,16 @@ def read_folder(
     looked: Callable[[Sequence[Any]], Sequence[Any]],
     settings: DataSettings,
 ) -> Read:
-    """The files of a folder with their classes and what a look at each told: from its index, where there is one that
-    holds; else as they are `listed` and `looked` at. `variant` says in which way they are listed. With missing=drop
-    those that cannot be read are left out."""
+    """Return the files of a folder with their classes and the results of inspecting them.
+
+    They come from the index if it is valid, and otherwise from `listed` and `looked`. `variant` names the way of
+    listing. With missing=drop, unreadable files are left out.
+    """
     reject_fill(settings)
     variant += "-drop" * (settings.missing == "drop")
     place = kept_at(path, f"{looking.kind.kind}-{variant}")
     index = Index.load(place)
-    if index is not None and _holds(index, path):
+    if index is not None and _is_valid(index, path):
         notes = [*index.about["notes"], f"What was found in {path} is known from its index, {place}."]
         files = Files(path, place, index.names, index.arrays)
         found = Found(index.classes, files, index.names, index.labels, index.splits, notes)
@@ -67,7 +67,7 @@ def read_folder(
 
 
 def _index(path: Path, looking: Looking, found: Found[Any], arrays: Arrays, fingerprint: str, began: int) -> Index:
-    """The index of what was found; its folders have the times that they had when they were listed."""
+    """Build the index; its folders have the modification times from before they were listed."""
     stats = [os.stat(file) for file in found.files]
     split = {}
     if found.splits is not None:
@@ -88,8 +88,8 @@ def _index(path: Path, looking: Looking, found: Found[Any], arrays: Arrays, fing
     return Index(looking.kind.kind, found.classes, names, {**arrays, **own}, places, about=about)
 
 
-def _holds(index: Index, path: Path) -> bool:
-    """Whether folders and some of the files are as they were when the index was made."""
+def _is_valid(index: Index, path: Path) -> bool:
+    """Return whether folders and a sample of the files are unchanged since the index was built."""
     try:
         for name, (then,) in index.places.items():
             if os.stat(path / name).st_mtime_ns != then or then > index.about["began"] - RECENT:

@@ -1,17 +1,17 @@
-"""What is known of many files without one of them being opened: names, places, classes, sums, and what a look told.
+"""Index of many files: names, locations, classes, checksums, and the results of inspecting them.
 
 It is one safetensors file, whose arrays are mapped into memory, not read:
 
-    names, ends           the names as UTF-8, one after another, and where each ends
-    label (n,)            the number of the class; -1 where there is none
-    split (n,)            the number of the split in train, val, test; absent where the files come without
+    names, ends           the names as UTF-8, concatenated, and where each ends
+    label (n,)            the class number; -1 if none exists
+    split (n,)            the split number in train, val, test; absent without predefined splits
     digest (n, 32)        sha256 of the bytes of each
-    shard, offset, size   of members of tar shards: where each begins
-    size, time            of files in folders: as they were when the index was made
-    and what a look told, by kind: height, width, grey, … of an image
+    shard, offset, size   of members of tar shards: their location
+    size, time            of files in folders: as they were when the index was built
+    and the results of inspection, by kind: height, width, grey, … of an image
 
-Its metadata hold the rest as JSON: the kind, the classes, and the shards or folders with the sizes and times by which
-it is known whether the index still holds.
+Its metadata hold the rest as JSON: the kind, the classes, and the shards or folders with the sizes and times that
+determine whether the index is still valid.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ class Index:
     names: Names
     arrays: Arrays
     places: dict[str, list[int]]  # shard or folder, by its name in the source → size and time, or time alone
-    problems: tuple[Problem, ...] = ()  # what is no example, and why
-    about: dict[str, Any] = field(default_factory=dict)  # what else is known, as JSON values
+    problems: tuple[Problem, ...] = ()  # files that are no examples, and why
+    about: dict[str, Any] = field(default_factory=dict)  # other facts, as JSON values
 
     def __len__(self) -> int:
         return len(self.names)
 
     @property
     def labels(self) -> Rows:
-        """The class of each, (n,)."""
+        """The class of each file, (n,)."""
         return self.arrays["label"]
 
     @property
     def splits(self) -> dict[str, Rows] | None:
-        """The numbers of those of each split, where they come with splits."""
+        """The row numbers of each split, if there are predefined splits."""
         if "split" not in self.arrays:
             return None
         found = {name: np.flatnonzero(self.arrays["split"] == k) for k, name in enumerate(SPLITS)}
@@ -67,19 +67,19 @@ class Index:
 
     @property
     def fingerprint(self) -> str:
-        """sha256 of every file's name and content."""
+        """The sha256 of all files' names and contents."""
         whole = hashlib.sha256()
         for part in (self.names.data, self.names.ends, self.arrays["digest"]):
             whole.update(np.ascontiguousarray(part).data)
         return whole.hexdigest()
 
     def part(self, rows: Rows) -> Index:
-        """Those of these numbers."""
+        """Return the index of the files with these numbers."""
         names = Names.of(self.names[i] for i in rows)
         return replace(self, names=names, arrays={key: array[rows] for key, array in self.arrays.items()})
 
     def save(self, path: Path) -> None:
-        """Write it, whole or not at all."""
+        """Write the index, completely or not at all."""
         problems = [[problem.where, problem.what] for problem in self.problems]
         known = {
             "format": FORMAT,
@@ -94,7 +94,7 @@ class Index:
 
     @classmethod
     def load(cls, path: Path) -> Index | None:
-        """The index in that file; None where there is none that can be read, and it is to be made anew."""
+        """Load an index; None if it cannot be read and must be rebuilt."""
         try:
             with safe_open(path, "numpy") as file:
                 known = json.loads((file.metadata() or {})["index"])
@@ -109,6 +109,6 @@ class Index:
 
 
 def kept_at(source: Path, kind: str) -> Path:
-    """Where the index of a folder that is a person's own is kept: in the cache, and not beside their files."""
+    """Return the path of the index of a user's folder: in the cache, not next to their files."""
     name = hashlib.sha256(str(source.resolve()).encode(errors="surrogateescape")).hexdigest()[:24]
     return cache() / "indexes" / f"{kind}-{name}.safetensors"

@@ -1,11 +1,11 @@
-"""The manifest of a folder of shards: which files it holds, how large they are, and what is in them.
+"""Manifest of a folder of shards: its files, their sizes, and their content.
 
     OUT/
       train-00000.bin …   shards, each written to a temporary name, flushed, then renamed
-      manifest.json       written last: a folder that has one is whole
-      preparing.json      until then: what was asked for and planned, by which a preparation that was killed goes on
+      manifest.json       written last: a folder that has one is complete
+      preparing.json      until then: the request and the plan, from which a killed preparation is resumed
 
-Opening looks at names and sizes, which costs nothing; `damaged` compares every checksum, which reads every byte.
+Opening checks only names and sizes. `damaged` compares every checksum, which reads every byte.
 """
 
 from __future__ import annotations
@@ -50,22 +50,22 @@ class Shard:
     name: str  # of the file, in the folder
     bytes: int
     sha256: str
-    count: int  # what it holds: tokens of text, else examples
+    count: int  # number of tokens of text, or of examples
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a folder of shards holds."""
+    """The content of a folder of shards."""
 
     kind: str  # of the data: a key of data.kinds.KINDS
     name: str  # short, for the run's folder
-    source: str  # what the person gave
+    source: str  # as the user gave it
     fingerprint: str  # sha256 of the content that was read
     splits: Mapping[str, Sequence[Shard]]  # train, val, test: shards in their order
     settings: Mapping[str, Any]  # of the data, as they were when it was prepared
-    asked: Mapping[str, Any]  # by which the same preparation is known again
-    notes: Sequence[str] = ()  # sentences that a person should read
-    about: Mapping[str, Any] = field(default_factory=dict)  # what the kind of data adds, as JSON values
+    asked: Mapping[str, Any]  # identifies the same preparation
+    notes: Sequence[str] = ()  # messages for the user
+    about: Mapping[str, Any] = field(default_factory=dict)  # entries of the kind of data, as JSON values
 
     @property
     def shards(self) -> Iterator[Shard]:
@@ -74,11 +74,11 @@ class Manifest:
             yield from of_split
 
     def count(self, split: str) -> int:
-        """How many tokens or examples a split has."""
+        """Return the number of tokens or examples of a split."""
         return sum(shard.count for shard in self.splits[split])
 
     def write(self, folder: Path) -> None:
-        """Write manifest.json, whole or not at all: the last thing that is written."""
+        """Write manifest.json, completely or not at all; it is the last file written."""
         from ...core.version import __version__
 
         head = {"format": FORMAT, "version": VERSION, "cutaway": __version__}
@@ -86,17 +86,17 @@ class Manifest:
 
 
 def is_prepared(source: Any) -> bool:
-    """Whether a source is a folder of shards, or what will be one: a preparation that has not ended."""
+    """Return whether a source is a folder of shards, including one whose preparation has not finished."""
     if not isinstance(source, str | os.PathLike) or not os.path.isdir(os.path.expanduser(source)):
         return False
     return any((Path(source).expanduser() / name).is_file() for name in (MANIFEST, PLAN))
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a folder of shards, its files there and of the right sizes.
+    """Read the manifest of a folder of shards, and check that its files exist with the right sizes.
 
-    Raises DataError where the preparation has not ended, or shards are missing or cut short, each by its name;
-    FileError where manifest.json is not ours, is damaged, or of a newer version.
+    Raises DataError if the preparation has not finished, or shards are missing or truncated, each by name; FileError if
+    manifest.json is from another program, damaged, or of a newer version.
     """
     path = folder / MANIFEST
     if not path.is_file():
@@ -127,7 +127,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def reject_other_form(folder: Path, manifest: Manifest, schema: Mapping[str, Any]) -> None:
-    """Raise FileError where what a kind of data has added to its manifest is not as `schema` says."""
+    """Raise FileError if the manifest's entries for its kind of data do not match `schema`."""
     added = {"settings": dict(manifest.settings), "about": dict(manifest.about)}
     reject_unlike(added, schema, folder / MANIFEST, AGAIN)
 
@@ -135,8 +135,7 @@ def reject_other_form(folder: Path, manifest: Manifest, schema: Mapping[str, Any
 def damaged(
     folder: Path, manifest: Manifest, splits: Sequence[str] = (), progress: Progress | None = None
 ) -> list[Problem]:
-    """Every shard of these splits, or of all, whose content is not what was written, by its checksum. Reads all of
-    them, side by side."""
+    """Return every shard of these splits, or of all, whose checksum differs. Reads all of them, in parallel."""
     shards, found = [shard for split in splits or manifest.splits for shard in manifest.splits[split]], []
     for done, (shard, sum_) in enumerate(zip(shards, in_threads(lambda s: sum_of(folder / s.name), shards)), 1):
         if sum_ != shard.sha256:
@@ -148,17 +147,17 @@ def damaged(
 
 
 def unusable(folder: str | Path, problems: list[Problem]) -> DataError:
-    """The error for shards with these problems."""
+    """Return the error for shards with these problems."""
     return DataError(f"{len(problems):,} of the shards in {folder} cannot be read:", problems, AGAIN)
 
 
 def shard_of(path: Path, count: int) -> Shard:
-    """A shard that has been written: its size and its checksum, as its file has them."""
+    """Return the entry of a written shard: its size and its checksum."""
     return Shard(path.name, path.stat().st_size, sum_of(path), count)
 
 
 def sum_of(path: Path) -> str:
-    """sha256 of a file; where it cannot be read, why."""
+    """Return the sha256 of a file, or the reason why it cannot be read."""
     try:
         with open_regular(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -167,7 +166,7 @@ def sum_of(path: Path) -> str:
 
 
 def _reject_sizes(folder: Path, manifest: Manifest) -> None:
-    """Raise DataError that names every shard that is missing, or has another size."""
+    """Raise DataError that names every shard that is missing or has another size."""
     found = []
     for shard in manifest.shards:
         path = folder / shard.name

@@ -1,10 +1,10 @@
-"""Class folders of images, recordings or videos as tar shards in the WebDataset convention, with an index beside them.
+"""Class folders of images, recordings or videos as tar shards in the WebDataset convention, with an index.
 
     photos/cats/1.jpg        OUT/train-00000.tar      cats/1.jpg  cats/1.cls  dogs/7.jpg  dogs/7.cls  …
-    photos/dogs/7.jpg …      OUT/index.safetensors    where each stands, its class, its sum, its size in pixels
+    photos/dogs/7.jpg …      OUT/index.safetensors    location, class, checksum, size in pixels of each
 
-Files are copied as they are. They are split here, and stand in a random order in the shards of their split, so that a
-program that reads shards from their beginning has a good order too; the index leads to any of them by one seek.
+Files are copied unchanged. They are split here and shuffled within the shards of their split, so that programs that
+read shards sequentially get a random order too. The index allows random access by one seek.
 """
 
 from __future__ import annotations
@@ -43,13 +43,20 @@ from .tar_index import INDEX, Looking, places_of
 from .tars import BLOCK, KINDS, examples
 from .writer import Made, begin, end, keep, make, processes, reject_full
 
-SETTLED = ("val", "test", "split_seed", "fold", "folds", "missing")  # when shards are made; all else when one learns
-OVERHEAD = 4 * BLOCK  # bytes in a tar that an example takes beside its own: two headers, its class, what fills it up
+SETTLED = (
+    "val",
+    "test",
+    "split_seed",
+    "fold",
+    "folds",
+    "missing",
+)  # fixed when shards are written; all others at training time
+OVERHEAD = 4 * BLOCK  # extra bytes of an example in a tar: two headers, its class, padding
 
 
 @dataclass(frozen=True)
 class Tarred:
-    """The job that makes one shard: these files, in this order."""
+    """A job that writes one shard of these files, in this order."""
 
     name: str
     looking: Looking
@@ -57,10 +64,10 @@ class Tarred:
     files: tuple[str, ...]  # in the folder
     keys: tuple[str, ...]
     labels: tuple[int, ...]
-    drop: bool  # whether files that cannot be used are left out
+    drop: bool  # whether unusable files are left out
 
     def write(self, path: Path) -> None:
-        """Copy the files. Raises DataError that names every one of them that cannot be used."""
+        """Copy the files. Raises DataError that names every unusable file."""
         looks = [self.looking.look(self.folder / file) for file in self.files]
         problems = [look for look in looks if isinstance(look, Problem)]
         if problems and not self.drop:
@@ -72,7 +79,7 @@ class Tarred:
                     _add(tar, f"{key}.cls", str(label).encode())
 
     def look(self, path: Path) -> tuple[int, Arrays]:
-        """How many examples it holds, and what the index says of each."""
+        """Return the number of examples in the shard, and their entries for the index."""
         found, problems = examples(path, self.looking.kind)
         looks = [self.looking.look(example.media) for example in found]
         problems += [look for look in looks if isinstance(look, Problem)]
@@ -88,8 +95,10 @@ class Tarred:
 def prepare_media(
     source: Path, out: Path, settings: DataSettings, how: ShardSettings, progress: Progress = lambda done, of: None
 ) -> Manifest:
-    """Make tar shards of a folder of class folders, or go on with it. Raises DataError that names what cannot be used,
-    SettingError for a setting that means nothing here, FileError."""
+    """Write tar shards of class folders, or resume.
+
+    Raises DataError that names unusable files, SettingError for a setting that does not apply, and FileError.
+    """
     kind = _kind(source)
     _reject_later(settings)
     if how.sample != ShardSettings().sample:
@@ -139,11 +148,11 @@ def prepare_media(
 def open_media(
     folder: Path, manifest: Manifest, settings: DataSettings, *, sizes: ImageSizes, targets: tuple[type[Target], ...]
 ) -> DataSet:
-    """The data set in such shards. Raises SettingError for settings that were settled when they were made."""
+    """Build the data set of such shards. Raises SettingError for settings that were fixed when they were written."""
     reject_other_form(folder, manifest, OF_MEDIA)
     free = [field.name for field in dataclasses.fields(settings) if field.name not in SETTLED]
     reject_settled(settings, manifest, folder, free)
-    shares = {key: manifest.settings[key] for key in ("val", "test")}  # 0 where there is no such split
+    shares = {key: manifest.settings[key] for key in ("val", "test")}  # 0 if there is no such split
     own = dataclasses.replace(settings, **shares, fold=None, missing="error")
     kind, asked = KINDS_OF_DATA[manifest.kind], {"sizes": sizes, "targets": targets}
     data: DataSet = kind.member(f"dataset.{kind.opens}")(folder, own, **{name: asked[name] for name in kind.asks})
@@ -151,7 +160,7 @@ def open_media(
 
 
 def damaged_shards(source: str | Path) -> list[Problem]:
-    """Every such shard whose content is not what was written, by its checksum; none of what is no folder of them."""
+    """Return every such shard whose checksum differs; empty for sources that are not shards."""
     path = Path(source).expanduser()
     kinds = [kind.kind for kind in KINDS]
     if not is_prepared(path) or (manifest := read_manifest(path)).kind not in (*kinds, "table"):
@@ -160,14 +169,14 @@ def damaged_shards(source: str | Path) -> list[Problem]:
 
 
 def looking_of(kind: FileKind) -> Looking:
-    """How files of a kind are looked at; its libraries are imported when they are needed."""
+    """Return how files of a kind are inspected; its libraries are imported on demand."""
     folder = KINDS_OF_DATA[kind.kind].folder
     looking: Looking = import_module(f"..{folder}.transforms", __package__).SHARDED
     return looking
 
 
 def _kind(source: Path) -> FileKind:
-    """What the class folders hold. Raises DataError for what is no class folders."""
+    """Return the kind of files in class folders. Raises DataError for anything else."""
     other = are_masks(source, (Mask,)) or is_boxes(source) or has_captions(source)
     kind = None if other or not source.is_dir() else holds(source)
     for one in KINDS:
@@ -180,7 +189,7 @@ def _kind(source: Path) -> FileKind:
 
 
 def _reject_later(settings: DataSettings) -> None:
-    """Raise SettingError for the first setting that is chosen when a model learns."""
+    """Raise SettingError for the first setting that is chosen at training time."""
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
         if field.name not in SETTLED and value != field.default:
@@ -200,7 +209,7 @@ def _jobs(
     how: ShardSettings,
     looking: Looking,
 ) -> dict[str, list[Tarred]]:
-    """The shards of each split: its files in a random order, so many bytes to each."""
+    """Return the shards of each split: its files in random order, about `shard_size` MiB each."""
     indices = complete_split(found.labels, found.classes, found.splits, settings)
     keys = _keys(found.names)
     rng = np.random.default_rng(settings.split_seed)
@@ -227,7 +236,7 @@ def _jobs(
 
 
 def _keys(names: Sequence[str]) -> list[str]:
-    """The key of each file: its name without a suffix or a dot, and a number where two would have the same."""
+    """Return the key of each file: its name without suffix or dots, with a number if two would be the same."""
     keys: dict[str, None] = {}
     for name in names:
         path = Path(name)
@@ -241,7 +250,7 @@ def _keys(names: Sequence[str]) -> list[str]:
 
 
 def _index(kind: FileKind, classes: tuple[str, ...], jobs: dict[str, list[Tarred]], made: Sequence[Made]) -> Index:
-    """The index of all shards, of what each was seen to hold."""
+    """Build the index of all shards from the results of the jobs."""
     parts: list[Arrays] = []
     splits = [split for split, of_split in jobs.items() for _ in of_split]
     for number, (split, one) in enumerate(zip(splits, made)):
@@ -257,7 +266,7 @@ def _index(kind: FileKind, classes: tuple[str, ...], jobs: dict[str, list[Tarred
 
 
 def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
-    """A file of these bytes; its time and owner are left at nothing, so that a shard follows from its job alone."""
+    """Add a file with these bytes. Time and owner are left empty, so that a shard depends only on its job."""
     entry = tarfile.TarInfo(name)
     entry.size = len(data)
     tar.addfile(entry, io.BytesIO(data))

@@ -1,7 +1,7 @@
-"""Files as examples, each by itself or inside a tar shard; and millions of them in little memory.
+"""Files as examples, alone or inside tar shards; millions of them in little memory.
 
-A member is read by one seek. The names of n files are one array of bytes and one of ends: a list of n strings takes
-several times as much, and every process that reads would copy it as it counts references.
+A member is read by one seek. The names of n files are one array of bytes and one of ends. A list of n strings would
+take several times the memory, and reference counting would copy it in every worker process.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ FIX = "Take it from its source again, or prepare it anew."
 
 
 class Stored:
-    """A file that is known already: of which something is held against what is read."""
+    """Base class of files whose content is checked against known facts when they are read."""
 
     def read(self) -> bytes:
-        """Its bytes. Raises DataError, with a Problem, where they are not there or not what was known."""
+        """Return the bytes. Raises DataError, with a Problem, if they are missing or have changed."""
         raise NotImplementedError
 
     def _unusable(self, what: str) -> DataError:
@@ -39,7 +39,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Sent(Stored):
-    """A file that came over a network, and stands in memory alone."""
+    """A file received over a network, held only in memory."""
 
     name: str
     data: bytes
@@ -48,24 +48,26 @@ class Sent(Stored):
         return self.name
 
     def read(self) -> bytes:
-        """Its bytes."""
+        """Return the bytes."""
         return self.data
 
 
 @dataclass(frozen=True)
 class Known(Stored):
-    """A file of a folder that was indexed."""
+    """A file of an indexed folder."""
 
     path: Path
     size: int
     time: int  # of its last change, in nanoseconds
-    index: Path  # that says so
+    index: Path  # the index with these facts
 
     def __str__(self) -> str:
         return str(self.path)
 
     def read(self) -> bytes:
-        """Its bytes. Raises DataError where it is gone, or was changed since it was indexed, which ends that index."""
+        """Return the bytes. Raises DataError if the file is gone or has changed since it was indexed, which deletes
+        that index.
+        """
         try:
             with open_regular(self.path) as file:
                 now = os.fstat(file.fileno())
@@ -80,7 +82,7 @@ class Known(Stored):
 
 @dataclass(frozen=True)
 class Member(Stored):
-    """A file inside a tar shard, which is not compressed."""
+    """A file inside an uncompressed tar shard."""
 
     shard: Path
     name: str
@@ -93,12 +95,11 @@ class Member(Stored):
 
     @property
     def suffix(self) -> str:
-        """As a path has it: .jpg."""
+        """The suffix as in a path: .jpg."""
         return Path(self.name).suffix
 
     def read(self) -> bytes:
-        """Its bytes. Raises DataError where the shard is missing or cut short, or they are not those that were
-        indexed."""
+        """Return the bytes. Raises DataError if the shard is missing or truncated, or the checksum differs."""
         try:
             with open_regular(self.shard) as file:
                 file.seek(self.offset)
@@ -113,34 +114,34 @@ class Member(Stored):
 
 
 def content(source: Path | Stored) -> bytes:
-    """The bytes of a file, wherever it stands. Raises FileError or DataError where it cannot be read."""
+    """Return the bytes of a file, on disk or stored. Raises FileError or DataError if it cannot be read."""
     return source.read() if isinstance(source, Stored) else read_bytes(source)
 
 
 def stream(source: Path | Stored) -> Path | io.BytesIO:
-    """What libraries open: a path, or the bytes of what is known. Raises DataError as `Stored.read`."""
+    """Return a path, or the bytes of a stored file, for libraries to open. Raises DataError as `Stored.read`."""
     return io.BytesIO(source.read()) if isinstance(source, Stored) else source
 
 
 def chosen(items: Sequence[Item], rows: Rows) -> Sequence[Item]:
-    """Those of these numbers; of what is `Packed` without making one of them."""
+    """Return the items with these numbers, without creating them if the sequence is `Packed`."""
     return items.part(rows) if isinstance(items, Packed) else [items[i] for i in rows]
 
 
 class Packed(Sequence[Item]):
-    """A sequence whose items are made when they are asked for, of arrays that its parts share."""
+    """A sequence that creates its items on demand, from arrays that its slices share."""
 
     def __init__(self, rows: Rows) -> None:
         self.rows = rows  # which items of the arrays these are
 
     def part(self, rows: Rows) -> Packed[Item]:
-        """Those of these numbers."""
+        """Return the items with these numbers."""
         found = object.__new__(type(self))
         vars(found).update(vars(self), rows=self.rows[rows])
         return found
 
     def item(self, row: int) -> Item:
-        """The item that the arrays hold there."""
+        """Return the item in this row of the arrays."""
         raise NotImplementedError
 
     def __len__(self) -> int:
@@ -160,7 +161,7 @@ class Packed(Sequence[Item]):
 
 
 class Names(Packed[str]):
-    """Strings, one after another as UTF-8; a byte of a file's name that is none is kept, as Python keeps it."""
+    """Strings stored as concatenated UTF-8; other bytes of file names are kept as surrogate escapes."""
 
     def __init__(self, data: Bytes, ends: Rows) -> None:
         super().__init__(np.arange(len(ends)))
@@ -168,26 +169,26 @@ class Names(Packed[str]):
 
     @classmethod
     def of(cls, names: Iterable[str]) -> Names:
-        """These strings."""
+        """Pack these strings."""
         encoded = [name.encode(errors="surrogateescape") for name in names]
         return cls(np.frombuffer(b"".join(encoded), np.uint8), np.cumsum([*map(len, encoded)], dtype=np.int64))
 
     def item(self, row: int) -> str:
-        """The string that ends there."""
+        """Return the string in this row."""
         begin = self.ends[row - 1] if row else 0
         return self.data[begin : self.ends[row]].tobytes().decode(errors="surrogateescape")
 
 
 class Files(Packed[Known]):
-    """Files in a folder that was indexed."""
+    """Files in an indexed folder."""
 
     def __init__(self, folder: Path, index: Path, names: Names, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """`arrays` has `size` and `time`, (n,)."""
+        """Initialize with `arrays` of `size` and `time`, (n,)."""
         super().__init__(np.arange(len(names)))
         self.folder, self.place, self.names, self.arrays = folder, index, names, arrays
 
     def item(self, row: int) -> Known:
-        """The file of that name."""
+        """Return the file in this row."""
         size, changed = (int(self.arrays[key][row]) for key in ("size", "time"))
         return Known(self.folder / self.names[row], size, changed, self.place)
 
@@ -196,12 +197,12 @@ class Members(Packed[Member]):
     """Files in tar shards."""
 
     def __init__(self, shards: Sequence[Path], names: Names, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """`arrays` has `shard`, `offset` and `size`, (n,), and `digest`, (n, 32)."""
+        """Initialize with `arrays` of `shard`, `offset` and `size`, (n,), and `digest`, (n, 32)."""
         super().__init__(np.arange(len(names)))
         self.shards, self.names, self.arrays = shards, names, arrays
 
     def item(self, row: int) -> Member:
-        """The member of that name."""
+        """Return the member in this row."""
         shard, offset, size = (int(self.arrays[key][row]) for key in ("shard", "offset", "size"))
         name = self.names[row].partition(".tar/")[2] or self.names[row]  # examples are named after their shards
         return Member(self.shards[shard], name, offset, size, self.arrays["digest"][row].tobytes())

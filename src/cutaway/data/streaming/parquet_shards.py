@@ -1,12 +1,12 @@
-"""Parquet tables whose rows are shuffled once, so that a table which is sorted is mixed by few row groups at a time.
+"""Parquet tables whose rows are shuffled once, so that a few row groups of a sorted table are a random sample.
 
-Two passes, each with no more than a shard of rows in memory (an external shuffle): first the rows of each stretch of
-the table, in a random order, are cut into as many pieces as there will be shards; then each shard is one piece of every
-stretch, its rows in a random order again. So every row group is a sample of the whole table.
+An external shuffle in two passes, each with at most one shard of rows in memory. First, the shuffled rows of each
+stretch of the table are divided into as many pieces as there will be shards. Then each shard collects one piece of
+every stretch, shuffled again. So every row group is a sample of the whole table.
 
     OUT/
       part-00000.parquet …         shards, in row groups that are one block each
-      scattered-00000.parquet …    a stretch each, until all shards are made
+      scattered-00000.parquet …    a stretch each, until all shards are written
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from .manifest import Manifest, Shard
 from .settings import ShardSettings
 from .writer import begin, end, keep, make, reject_full
 
-MOST_SHARDS = 2048  # beyond them the pieces of a stretch are too small to be read one by one
+MOST_SHARDS = 2048  # with more, the pieces of a stretch would be too small to read one by one
 
 
 class Rows:
-    """What has been written by a job of either pass."""
+    """Base class of the jobs of both passes."""
 
     def look(self, path: Path) -> tuple[int, None]:
-        """How many rows there are."""
+        """Return the number of rows."""
         return len(row_groups(path)), None
 
 
 @dataclass(frozen=True)
 class Scattered(Rows):
-    """The job of the first pass: some rows of a file, in a random order."""
+    """A job of the first pass: some rows of a file, shuffled."""
 
     name: str
     file: Path
@@ -56,19 +56,19 @@ class Scattered(Rows):
     pieces: int
 
     def write(self, path: Path) -> None:
-        """Write the rows. Raises DataError where they cannot be read."""
+        """Write the rows. Raises DataError if they cannot be read."""
         frame = read_rows(self.file, self.offset, self.count)
-        _write(_mixed(frame, self.seed), path, max(1, self.count // self.pieces))
+        _write(_shuffle(frame, self.seed), path, max(1, self.count // self.pieces))
 
     def piece(self, k: int, folder: Path) -> pl.DataFrame:
-        """The rows that go to shard k."""
+        """Return the rows for shard k."""
         start, stop = (self.count * i // self.pieces for i in (k, k + 1))
         return read_rows(folder / self.name, start, stop - start)
 
 
 @dataclass(frozen=True)
 class Shuffled(Rows):
-    """The job of the second pass: a shard, of one piece of every stretch."""
+    """A job of the second pass: a shard made of one piece of every stretch."""
 
     name: str
     number: int
@@ -79,14 +79,16 @@ class Shuffled(Rows):
     def write(self, path: Path) -> None:
         """Write the rows of all pieces."""
         pieces = [stretch.piece(self.number, self.folder) for stretch in self.stretches]
-        _write(_mixed(pl.concat(pieces, rechunk=True), self.seed), path, LEAST_ROWS)
+        _write(_shuffle(pl.concat(pieces, rechunk=True), self.seed), path, LEAST_ROWS)
 
 
 def prepare_table(
     source: Path, out: Path, settings: DataSettings, how: ShardSettings, progress: Progress = lambda done, of: None
 ) -> Manifest:
-    """Shuffle the rows of a Parquet file, or of a folder of them, into shards by `split_seed`, or go on with it. Raises
-    DataError for what is no Parquet or is damaged, SettingError for a setting that means nothing here, FileError."""
+    """Shuffle the rows of a Parquet file, or of a folder of them, into shards by `split_seed`, or resume.
+
+    Raises DataError for other or damaged files, SettingError for a setting that does not apply, and FileError.
+    """
     _reject_settings(settings, how)
     if not parquet_files(source):
         raise DataError(
@@ -95,7 +97,7 @@ def prepare_table(
         )
     groups = row_groups(source)
     seed = settings.split_seed
-    begun = begin(out, asked := {"data": _looks(groups), "split_seed": seed, "shard_size": how.shard_size})
+    begun = begin(out, asked := {"data": _table_id(groups), "split_seed": seed, "shard_size": how.shard_size})
     if begun.manifest:
         return begun.manifest
     size = sum(file.stat().st_size for file in groups.files)
@@ -112,7 +114,7 @@ def prepare_table(
     reject_full(out, [*stretches, *shards], 2 * size)
     passes = len(stretches) + count
     if not all((out / shard.name).is_file() for shard in shards):
-        # polars has threads of its own, which a fork of this process would not have.
+        # polars has its own threads, which a forked process would lack.
         for _ in make(out, stretches, 0, lambda done, of: progress(done, passes)):
             pass
     made = [one.shard for one in make(out, shards, 0, lambda done, of: progress(passes - of + done, passes))]
@@ -125,7 +127,7 @@ def prepare_table(
             name=source.resolve().stem,
             source=str(source),
             fingerprint=_groups_of(out, made).fingerprint,
-            splits={"all": made},  # which are split when a model learns
+            splits={"all": made},  # split at training time
             settings={},
             asked=asked,
             notes=[],
@@ -136,7 +138,7 @@ def prepare_table(
 def open_table_shards(
     folder: Path, manifest: Manifest, settings: DataSettings, *, sizes: ImageSizes, targets: tuple[type[Target], ...]
 ) -> DataSet:
-    """The data set in such shards, split as any table is. Raises as `open_table`."""
+    """Build the data set of such shards, split like any table. Raises as `open_table`."""
     del sizes, targets
     groups = _groups_of(folder, [shard for of_split in manifest.splits.values() for shard in of_split])
     data = open_groups(groups, settings, shuffled=True)
@@ -144,12 +146,12 @@ def open_table_shards(
 
 
 def _groups_of(folder: Path, shards: Sequence[Shard]) -> RowGroups:
-    """The row groups of shards alone, whatever else stands in their folder."""
+    """Return the row groups of these shards only, ignoring other files in the folder."""
     return row_groups(folder, [folder / shard.name for shard in shards])
 
 
 def _stretches(groups: RowGroups, shards: int, seed: int) -> list[Scattered]:
-    """The jobs of the first pass: of each file stretches of as many rows as a shard will have, about."""
+    """Return the jobs of the first pass: stretches of each file with about as many rows as a shard."""
     found: list[Scattered] = []
     rows = -(-len(groups) // shards)
     for number, file in enumerate(groups.files):
@@ -163,24 +165,24 @@ def _stretches(groups: RowGroups, shards: int, seed: int) -> list[Scattered]:
     return found
 
 
-def _mixed(frame: pl.DataFrame, seed: tuple[int, ...]) -> pl.DataFrame:
-    """The rows in an order that the seed says, the same on every machine."""
+def _shuffle(frame: pl.DataFrame, seed: tuple[int, ...]) -> pl.DataFrame:
+    """Shuffle the rows by the seed, identically on every machine."""
     return frame[np.random.default_rng(seed).permutation(frame.height)]
 
 
 def _write(frame: pl.DataFrame, path: Path, rows: int) -> None:
-    """Write a table in row groups of so many rows."""
+    """Write a table in row groups of `rows` rows."""
     frame.write_parquet(path, row_group_size=rows)
 
 
-def _looks(groups: RowGroups) -> str:
-    """By which the same table is known again: its footers, and when each file was changed."""
+def _table_id(groups: RowGroups) -> str:
+    """Return a hash that identifies the table: its footers and the modification time of each file."""
     times = [file.stat().st_mtime_ns for file in groups.files]
     return hashlib.sha256(f"{groups.fingerprint} {times}".encode()).hexdigest()
 
 
 def _reject_settings(settings: DataSettings, how: ShardSettings) -> None:
-    """Raise SettingError for the first setting that is chosen when a model learns, or is for other data."""
+    """Raise SettingError for the first setting that is chosen at training time or is for other data."""
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
         if field.name != "split_seed" and value != field.default:

@@ -1,15 +1,14 @@
-"""The door to data larger than memory: `cutaway prepare DATA OUT`, and OUT opened again as data.
+"""Entry point for data larger than memory: `cutaway prepare DATA OUT`, and opening OUT as data.
 
-A kind of data has a line in `SHARDED`, which names two functions of a module of this folder:
+A kind of data has an entry in `SHARDED`, which names two functions of a module of this folder:
 
     prepare(source: Path, out: Path, settings: DataSettings, how: ShardSettings, progress: Progress) -> Manifest
-        make the shards, by `writer.py`, and write the manifest. It rejects by name the settings that mean nothing there
-        or are chosen only when a model learns; what it reads is opened a part at a time.
-
+        Write the shards, by `writer.py`, and the manifest. It rejects settings that do not apply or are chosen at
+        training time, by name, and reads its input in parts.
     open(folder: Path, manifest: Manifest, settings: DataSettings, *, sizes: ImageSizes, targets: …) -> DataSet
-        the data set, its splits reading from the shards. It rejects by name the settings that were settled when the
-        data was prepared (`reject_settled`). A split that stands on shards has `damaged(progress)`, which compares all
-        checksums for `cutaway check` (`manifest.damaged`).
+        Build the data set, whose splits read from the shards. It rejects settings that were fixed by the preparation,
+        by name (`reject_settled`). A split that reads shards has `damaged(progress)`, which compares all checksums
+        for `cutaway check` (`manifest.damaged`).
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ from .settings import ShardSettings
 
 @dataclass(frozen=True)
 class Sharded:
-    """A kind of data that can be prepared: a module of this folder, and what it calls its two functions."""
+    """A kind of data that can be prepared: a module of this folder, and the names of its two functions."""
 
     module: str
     prepare: str
     open: str
 
     def member(self, name: str) -> Any:
-        """The function of that name."""
+        """Import the function of that name."""
         return getattr(import_module(f".{self.module}", __package__), name)
 
 
@@ -57,8 +56,11 @@ SHARDED = {
 def prepare_data(
     kind: str, source: Path, out: Path, given: Mapping[str, Any], progress: Progress = lambda done, of: None
 ) -> Manifest:
-    """Prepare data of that kind into the folder `out`, or go on with it; `given` are settings of the data and of
-    `ShardSettings`. Raises DataError for a kind that cannot be, SettingError, FileError, and what the kind raises."""
+    """Prepare data of this kind into the folder `out`, or resume.
+
+    `given` are settings of the data and of `ShardSettings`. Raises DataError for a kind that cannot be prepared,
+    SettingError, FileError, and the errors of the kind.
+    """
     if is_prepared(source):
         raise DataError(f"{source} is prepared already.", fix=f"Train on it: cutaway train MODEL {source}")
     if kind not in SHARDED:
@@ -77,7 +79,7 @@ def prepare_data(
 
 
 def kind_of_prepared(folder: Path) -> str:
-    """The kind of data in a folder of shards. Raises as `read_manifest`, and DataError for a kind that there is not."""
+    """Return the kind of data in a folder of shards. Raises as `read_manifest`, and DataError for an unknown kind."""
     kind = read_manifest(folder).kind
     if kind not in SHARDED:
         raise DataError(
@@ -90,8 +92,10 @@ def kind_of_prepared(folder: Path) -> str:
 def open_prepared(
     folder: Path, settings: DataSettings, sizes: ImageSizes = ANY_SIZE, targets: tuple[type[Target], ...] = ()
 ) -> DataSet:
-    """The data set in a folder of shards. Raises as `read_manifest`, and SettingError for settings that were settled
-    when it was prepared."""
+    """Build the data set of a folder of shards.
+
+    Raises as `read_manifest`, and SettingError for settings that were fixed by the preparation.
+    """
     manifest = read_manifest(folder)
     found = SHARDED[manifest.kind]
     data: DataSet = found.member(found.open)(folder, manifest, settings, sizes=sizes, targets=targets)
@@ -99,8 +103,7 @@ def open_prepared(
 
 
 def reject_settled(settings: DataSettings, manifest: Manifest, folder: Path, free: Iterable[str]) -> None:
-    """Raise SettingError for the first setting that was changed, is not among the `free` ones, and is not what it was
-    when the data was prepared."""
+    """Raise SettingError for the first changed setting that is not `free` and differs from the preparation."""
     usual = DataSettings()
     for key in (field.name for field in fields(settings)):
         value = getattr(settings, key)
@@ -113,5 +116,5 @@ def reject_settled(settings: DataSettings, manifest: Manifest, folder: Path, fre
 
 
 def _as_tuple(value: Any) -> Any:
-    """JSON has lists where settings have tuples."""
+    """Convert JSON's lists to the tuples of settings."""
     return tuple(value) if isinstance(value, list) else value

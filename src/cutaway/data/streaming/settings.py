@@ -1,4 +1,4 @@
-"""The settings of `cutaway prepare` that are not of the data itself."""
+"""Settings of `cutaway prepare` other than those of the data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...core.config import setting
 
 @dataclass(frozen=True)
 class ShardSettings:
-    """How shards are made."""
+    """Settings for writing shards."""
 
     workers: int | None = setting(
         None, "processes that make shards side by side; 0 makes them in this one; auto has one for each processor",

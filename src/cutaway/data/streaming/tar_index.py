@@ -1,7 +1,7 @@
-"""The examples of tar shards as any other files with classes: by an index, made by one scan where there is none.
+"""Tar shards as examples with classes, by an index that is built in one scan if it is missing.
 
-`cutaway prepare` leaves an index beside its shards. For the shards of others one is made as they are first read, and is
-kept in the cache for as long as their sizes and times stay the same.
+`cutaway prepare` writes an index next to its shards. For other shards an index is built on first use and cached as long
+as their sizes and times are unchanged.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ UNLABELLED = -1
 
 @dataclass(frozen=True)
 class Looking:
-    """How files of a kind are looked at before anything is learned of them."""
+    """The functions that inspect files of a kind before training."""
 
     kind: FileKind
-    look: Callable[[Any], Any]  # of a path or member: what one look tells, with its `digest`; or a Problem
-    pack: Callable[[Sequence[Any]], Arrays]  # looks as arrays, each (n, …)
-    unusable: Callable[[Sequence[Problem], int], DataError]  # the error that names what cannot be used, of so many
-    read: Callable[[Any, Any], Problem | None]  # what is wrong with a file when it is read whole, after a look
+    look: Callable[[Any], Any]  # of a path or member: the result of inspection, with its `digest`; or a Problem
+    pack: Callable[[Sequence[Any]], Arrays]  # results as arrays, each (n, …)
+    unusable: Callable[[Sequence[Problem], int], DataError]  # the error that names the problems, given the total
+    read: Callable[[Any, Any], Problem | None]  # the problem of a file when it is read completely, after inspection
 
     def look_whole(self, file: Any) -> Any:
-        """Return what a look at a file tells, or what is wrong with it where it cannot be read to the end."""
+        """Inspect a file and read it completely; return the result, or the problem if it cannot be read."""
         look = self.look(file)
         return look if isinstance(look, Problem) else self.read(file, look) or look
 
 
 @dataclass(frozen=True)
 class Read:
-    """What an index says of shards, as the kinds of data take it."""
+    """The content of an index, as the kinds of data use it."""
 
     found: Found[Any]
     looks: Arrays
@@ -55,11 +55,11 @@ class Read:
 
 
 def read_shards(path: Path, looking: Looking, classes: bool = True, drop: bool = False, apart: bool = False) -> Read:
-    """The examples of tar shards and what a look at each told.
+    """Return the examples of tar shards and the results of inspecting them.
 
-    With `classes` each needs one, and there must be two of them, in the training split unless those of splits are to
-    be `apart`; examples without are left out where `drop` says so. Raises DataError where shards or examples cannot be
-    used.
+    With `classes` each example needs one, and there must be two classes, in the training split unless the classes of
+    splits are to be `apart`. With `drop`, examples without a class are left out. Raises DataError if shards or examples
+    cannot be used.
     """
     index, said = index_of(path, looking, drop)
     index, left = _complete(index, path, classes, drop)
@@ -80,12 +80,15 @@ def read_shards(path: Path, looking: Looking, classes: bool = True, drop: bool =
 
 
 def index_of(path: Path, looking: Looking, drop: bool = False) -> tuple[Index, list[str]]:
-    """The index of these shards, and a sentence where it had to be made; with `drop` it is made by reading all of each
-    example. Raises DataError where a shard that was prepared is missing or of another size."""
+    """Return the index of these shards, and a note if it had to be built.
+
+    With `drop` it is built by reading every example completely. Raises DataError if a prepared shard is missing or has
+    another size.
+    """
     if not path.is_file() and is_prepared(path):
-        then = read_manifest(path).about.get("index")  # every shard is there, in its size
+        then = read_manifest(path).about.get("index")  # checks that every shard exists with its size
         own = Index.load(path / INDEX)
-        if own is None or then not in (None, sum_of(path / INDEX)):  # earlier versions did not write it down
+        if own is None or then not in (None, sum_of(path / INDEX)):  # earlier versions did not store it
             raise DataError(f"{path / INDEX} is missing or damaged: nothing says what stands where.", fix=AGAIN)
         return own, []
     now = {name: [shard.stat().st_size, shard.stat().st_mtime_ns] for name, shard in _named(path)}
@@ -103,8 +106,10 @@ def index_of(path: Path, looking: Looking, drop: bool = False) -> tuple[Index, l
 
 
 def make_index(path: Path, looking: Looking, drop: bool = False) -> Index:
-    """Read every shard once. Raises DataError that names every example that cannot be used; with `drop` these are among
-    the problems of the index."""
+    """Build an index by reading every shard once.
+
+    Raises DataError that names every unusable example; with `drop` these are among the problems of the index.
+    """
     of_split, names = shards_of(path), [name for name, _ in _named(path)]
     arrays: list[Arrays] = []
     written: list[str | None] = []
@@ -117,7 +122,7 @@ def make_index(path: Path, looking: Looking, drop: bool = False) -> Index:
             found, odd = examples(shard, looking.kind)
             problems += odd
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # what libraries warn of is rejected by name here
+                warnings.simplefilter("ignore")  # problems are reported here instead of as library warnings
                 look = looking.look_whole if drop else looking.look
                 looks = list(in_threads(look, [example.media for example in found]))
             bad = [look for look in looks if isinstance(look, Problem)]
@@ -147,7 +152,7 @@ def make_index(path: Path, looking: Looking, drop: bool = False) -> Index:
 
 
 def places_of(members: Sequence[Member], shard: int) -> Arrays:
-    """Where these members of the shard of that number stand."""
+    """Return the locations of these members of the shard with this number."""
     return {
         "shard": np.full(len(members), shard, np.int32),
         "offset": np.array([member.offset for member in members], np.int64),
@@ -156,8 +161,10 @@ def places_of(members: Sequence[Member], shard: int) -> Arrays:
 
 
 def labelled_shards(path: Path, looking: Looking, names: Sequence[str]) -> Read:
-    """The examples of shards with the class of each by its number in `names`. Raises DataError for a class that
-    training did not know; where there are splits, the test split is taken, else val."""
+    """Return the examples of shards with their classes as indices into `names`.
+
+    If there are splits, the test split is used, else val. Raises DataError for a class that was not in training.
+    """
     index, said = index_of(path, looking)
     index, _ = _complete(index, path, bool(names), drop=False)
     present: list[int] = np.unique(index.labels).tolist() if names else []
@@ -179,7 +186,7 @@ def labelled_shards(path: Path, looking: Looking, names: Sequence[str]) -> Read:
 
 
 def all_of(path: Path, looking: Looking) -> Members:
-    """The images, recordings or videos of shards, whatever split and class they are of."""
+    """Return all images, recordings or videos of shards, of every split and class."""
     return _members(index_of(path, looking)[0], path)
 
 
@@ -189,14 +196,16 @@ def _members(index: Index, path: Path) -> Members:
 
 
 def _named(path: Path) -> list[tuple[str, Path]]:
-    """Every shard with its name in the folder, split by split."""
+    """Return every shard with its name in the folder, split by split."""
     shards = [shard for of_split in shards_of(path).values() for shard in of_split]
     return [(shard.name if path.is_file() else str(shard.relative_to(path)), shard) for shard in shards]
 
 
 def _complete(index: Index, path: Path, classes: bool, drop: bool) -> tuple[Index, str | None]:
-    """The examples that have what is needed, and a sentence on the others. Raises DataError that names them unless
-    `drop` says that they are left out."""
+    """Return the examples that have a class, if required, and a note on the others.
+
+    Raises DataError that names them unless `drop` is set.
+    """
     without = np.flatnonzero(index.labels < 0) if classes else np.zeros(0, np.int64)
     unlabelled = [Problem(index.names[i], "it has no class: no KEY.cls or KEY.json says one") for i in without.tolist()]
     problems = [*index.problems, *unlabelled]
@@ -214,7 +223,7 @@ def _complete(index: Index, path: Path, classes: bool, drop: bool) -> tuple[Inde
 
 
 def _reject_untaught(index: Index, path: Path) -> None:
-    """Raise DataError where a class has no example in the training split."""
+    """Raise DataError if a class has no example in the training split."""
     splits = index.splits or {}
     taught = np.unique(index.labels[splits["train"]])
     for split, rows in splits.items():

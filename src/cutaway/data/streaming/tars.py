@@ -1,11 +1,11 @@
-"""Tar shards in the WebDataset convention: what stands in them, found by reading headers alone.
+"""Tar shards in the WebDataset convention, whose content is found by reading only headers.
 
     train-000000.tar      000000.jpg  000000.cls  000001.jpg  000001.cls  …
     val-000000.tar        …
 
-Files that share a key, the name up to its first dot, are one example: one image, recording or video; its class in
-KEY.cls, as a number or a word, or in KEY.json under "class", "label" or "cls". Shards named like splits, or in folders
-named so, are the splits.
+Files with the same key, the name up to its first dot, are one example: one image, recording or video; its class in
+KEY.cls, as a number or a word, or in KEY.json under "class", "label" or "cls". Shards that are named like splits, or
+are in folders with such names, are the splits.
 
 A. Aizman, G. Maltby, T. Breuel, "High performance I/O for large scale deep learning", 2019,
 https://arxiv.org/abs/2001.01858
@@ -27,10 +27,10 @@ from .members import FIX, Member
 
 TAR = ".tar"
 COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
-KEY = re.compile(r"((?:.*/|)[^.]+)[.]([^/]*)", re.DOTALL)  # WebDataset's own
-LABELS = ("class", "label", "cls")  # where a KEY.json says the class
+KEY = re.compile(r"((?:.*/|)[^.]+)[.]([^/]*)", re.DOTALL)  # the same as in WebDataset
+LABELS = ("class", "label", "cls")  # keys of the class in KEY.json
 KINDS = (IMAGES, AUDIO, VIDEOS)
-BLOCK = 512  # bytes: of a header; and everything in a tar is filled up to whole ones
+BLOCK = 512  # bytes of a header; everything in a tar is padded to a multiple
 MOST_OF_A_LABEL = 1 << 20
 
 
@@ -39,21 +39,21 @@ class Example:
     """The files of one key."""
 
     media: Member
-    label: str | None  # the class as it stands there
+    label: str | None  # the class as written
 
 
 def is_sharded(path: Path) -> bool:
-    """Whether a path is a tar shard, or a folder that holds some, itself or in folders named like splits."""
+    """Return whether a path is a tar shard, or a folder that holds some, directly or in folders named like splits."""
     if path.suffix.lower() == TAR:
         return exists(path) and path.is_file()
     tars = path.is_dir() and any(p.suffix.lower() == TAR or _is_compressed(p) for p in _inside(path))
-    return tars and holds(path) is None  # beside class folders a tar is what they were unpacked from
+    return tars and holds(path) is None  # a tar next to class folders is the archive from which they were unpacked
 
 
 def shards_of(path: Path) -> dict[str, list[Path]]:
-    """The shards of each split, in the order of their names; of "" where they name none.
+    """Return the shards of each split, sorted by name; under "" if their names contain no split.
 
-    Raises DataError where some are named like splits and others are not, or one is compressed.
+    Raises DataError if only some are named like splits, or one is compressed.
     """
     found: dict[str, list[Path]] = {}
     if path.is_file():
@@ -80,7 +80,7 @@ def shards_of(path: Path) -> dict[str, list[Path]]:
 
 
 def kind_of_shards(path: Path) -> FileKind:
-    """What the shards hold: the kind of the first example. Raises DataError where it is none that can be read."""
+    """Return the kind of the first example. Raises DataError if it is none that can be read."""
     first = next(shard for shards in shards_of(path).values() for shard in shards)
     for name, _, _ in members(first):
         for kind in KINDS:
@@ -91,9 +91,9 @@ def kind_of_shards(path: Path) -> FileKind:
 
 
 def members(shard: Path) -> Iterator[tuple[str, int, int]]:
-    """The name of each file in a shard, where its bytes begin and how many they are.
+    """Yield the name, offset and size of each file in a shard.
 
-    Raises DataError where the shard is no tar, damaged or cut short, after the last file that is whole.
+    Raises DataError if the shard is not a tar, damaged or truncated, after the last complete file.
     """
     last, end = "", 0
     try:
@@ -112,7 +112,7 @@ def members(shard: Path) -> Iterator[tuple[str, int, int]]:
         raise _broken(
             shard, f"it is cut short or damaged after {last} ({what})" if last else f"it is no tar ({what})"
         ) from error
-    # Python's reader takes a header that it cannot read for the end: a whole tar ends with zeros.
+    # Python's reader treats an unreadable header as the end: a complete tar ends with zeros.
     with open_regular(shard) as file:
         file.seek(-(-end // BLOCK) * BLOCK)
         after = file.read(BLOCK)
@@ -122,12 +122,12 @@ def members(shard: Path) -> Iterator[tuple[str, int, int]]:
 
 
 def examples(shard: Path, kind: FileKind) -> tuple[list[Example], list[Problem]]:
-    """The examples of a shard, in its order, and the keys that make none.
+    """Return the examples of a shard, in order, and the keys that form none.
 
-    Raises DataError where the shard cannot be read, or a key occurs twice in it.
+    Raises DataError if the shard cannot be read, or a key occurs twice in it.
     """
     found: dict[str, dict[str, Member]] = {}
-    order: list[str] = []  # the key of each file, in turn
+    order: list[str] = []  # the key of each file, in order
     for name, offset, size in members(shard):
         if (match := KEY.fullmatch(name)) is None:
             continue
@@ -155,7 +155,7 @@ def examples(shard: Path, kind: FileKind) -> tuple[list[Example], list[Problem]]
 
 
 def label_of(files: Mapping[str, Member]) -> str | None:
-    """The class that stands beside an example; None where there is none, or nothing that can be read."""
+    """Return the class of an example; None if none exists, or it cannot be read."""
     member = files.get("cls", files.get("json"))
     if member is None or member.size > MOST_OF_A_LABEL:
         return None
@@ -171,7 +171,7 @@ def label_of(files: Mapping[str, Member]) -> str | None:
 
 
 def _inside(path: Path) -> list[Path]:
-    """What a folder holds, and its folders that are named like splits."""
+    """List a folder and its subfolders that are named like splits."""
     own = entries(path)
     deeper = [p for folder in own if folder.name.lower() in SPLIT_FOLDERS and folder.is_dir() for p in entries(folder)]
     return [p for p in [*own, *deeper] if not p.name.startswith(".")]

@@ -1,11 +1,11 @@
-"""Text in shards: tokenised once, then learned from as text in memory is.
+"""Text in shards, tokenised once and used like text in memory.
 
-`prepare_text` looks at every file once (whether it is text, how many characters it has, which), cuts the splits where
-`cutaway train` cuts them, fits the tokenizer, and writes the tokens of each split in shards: numbers of one, two or
-four bytes, as few as hold the vocabulary. The tokens are those that `cutaway train` sees of the same files with the
-same splits and the same tokenizer; so are the batches.
+`prepare_text` reads every file once (to check that it is text and to count its characters), cuts the splits where
+`cutaway train` cuts them, fits the tokenizer, and writes the tokens of each split in shards, as integers of one, two or
+four bytes depending on the vocabulary. Tokens and batches are the same as those of `cutaway train` on the same files
+with the same splits and tokenizer.
 
-A shard is a stretch of the text, cut where every tokenizer cuts it anyway (`Corpus.pieces`).
+A shard is a stretch of the text, cut where no tokenizer has a token across the cut (`Corpus.pieces`).
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ from .settings import ShardSettings
 from .tokens import ShardTokens
 from .writer import begin, end, in_processes, keep, make, processes, reject_full
 
-AT_ONCE = 16  # pieces of text that are tokenised together
-SETTLED = ("tokenizer", "vocab_size", "min_count", "lower", "val", "test")  # when text is prepared
+AT_ONCE = 16  # pieces of text tokenised together
+SETTLED = ("tokenizer", "vocab_size", "min_count", "lower", "val", "test")  # fixed when text is prepared
 WHEN_IT_LEARNS = ("length", "stateful", "max_samples", "special_tokens", "mask_prob", "whole_words")
 NOT_FOR_SHARDS = ("text", "target", "missing", "group", "window", "subsample", "form", "fold")
 
@@ -55,13 +55,16 @@ NOT_FOR_SHARDS = ("text", "target", "missing", "group", "window", "subsample", "
 
 
 def prepare_text(source: Path, out: Path, settings: DataSettings, how: ShardSettings, progress: Progress) -> Manifest:
-    """Tokenise a .txt or a folder of them into shards. Raises as `prepare.py` says, and DataError, with file, byte
-    and line, for what is no UTF-8 text or what the tokenizer cannot cut."""
+    """Tokenise a .txt or a folder of them into shards.
+
+    Raises as described in `prepare.py`, and DataError, with file, byte and line, for text that is not UTF-8 or that the
+    tokenizer cannot split.
+    """
     _reject_settings(source, settings)
     files = find_texts(source)
     corpora = {split: Corpus.of(of_split) for split, of_split in files.items()}
     given = given_tokenizer(settings)
-    asked = _asked(corpora, settings, how, given)
+    asked = _request(corpora, settings, how, given)
     found = begin(out, asked)
     if found.manifest is not None:
         return found.manifest
@@ -99,7 +102,7 @@ PLANS = {
 
 
 def _reject_plan(plan: Any, corpora: Mapping[str, Corpus], path: Path) -> None:
-    """Raise FileError where the plan at `path` cannot be gone on with."""
+    """Raise FileError if the plan at `path` cannot be resumed."""
     again = "Give another folder, or remove this one."
     reject_unlike(plan, PLANS, path, again)
     with naming(path, again):
@@ -119,7 +122,7 @@ def _reject_plan(plan: Any, corpora: Mapping[str, Corpus], path: Path) -> None:
 
 @dataclass(frozen=True)
 class Tokenised:
-    """The job that makes a shard: the text between two places, as tokens."""
+    """A job that writes one shard: the tokens of the text between two places."""
 
     name: str
     split: str
@@ -130,13 +133,13 @@ class Tokenised:
     dtype: str
 
     def write(self, path: Path) -> None:
-        """Write the tokens, one number after another."""
+        """Write the tokens as consecutive integers."""
         with path.open("wb") as file:
             for flat in _tokens(self.corpus, self.begin, self.end, self.tokenizer):
                 file.write(flat.astype(np.dtype(self.dtype).newbyteorder("<")).tobytes())
 
     def look(self, path: Path) -> tuple[int, npt.NDArray[np.int64]]:
-        """How many tokens there are, and how often each, (V,)."""
+        """Return the number of tokens, and the count of each, (V,)."""
         stored, counts = np.dtype(self.dtype).newbyteorder("<"), np.zeros(len(self.tokenizer), np.int64)
         with open_regular(path) as file:
             while data := file.read(MEBIBYTE):
@@ -148,8 +151,8 @@ class Tokenised:
 
 
 def _tokens(corpus: Corpus, start: Place, stop: Place, tokenizer: Tokenizer) -> Iterator[npt.NDArray[np.int64]]:
-    """The tokens of the text between two places, some pieces at a time."""
-    text = corpus.pieces(start, stop, *_where(tokenizer.kind, tokenizer.lower))
+    """Yield the tokens of the text between two places, some pieces at a time."""
+    text = corpus.pieces(start, stop, *_allowed_cuts(tokenizer.kind, tokenizer.lower))
     while pieces := [*islice(text, AT_ONCE)]:
         try:
             yield tokenizer.encode_flat(pieces)[0]
@@ -158,9 +161,11 @@ def _tokens(corpus: Corpus, start: Place, stop: Place, tokenizer: Tokenizer) -> 
             raise DataError(f"{where}, near {pieces[0][:40]!r}: {error}") from error
 
 
-def _where(kind: str, lower: bool | None) -> tuple[bool, bool]:
-    """Whether a text may be cut before blanks, and whether anywhere, with that kind of tokenizer: characters stand for
-    themselves, unless how one is written in lower case hangs on its neighbours."""
+def _allowed_cuts(kind: str, lower: bool | None) -> tuple[bool, bool]:
+    """Return whether a text may be cut before blanks, and whether anywhere, with this kind of tokenizer.
+
+    Characters can be cut anywhere, unless the lower case of a character depends on its neighbours.
+    """
     return kind in KINDS, kind == "characters" and not lower
 
 
@@ -183,10 +188,10 @@ def _reject_documents(settings: DataSettings) -> None:
         )
 
 
-def _asked(
+def _request(
     corpora: Mapping[str, Corpus], settings: DataSettings, how: ShardSettings, given: Tokenizer | None
 ) -> dict[str, Any]:
-    """What was asked for, by which a preparation is known again: the files as they look from outside, and settings."""
+    """Return the request that identifies a preparation: file names, sizes and times, and settings."""
     digest = hashlib.sha256()
     for split, corpus in corpora.items():
         for path, size in zip(corpus.files, corpus.sizes):
@@ -202,13 +207,13 @@ def _asked(
     }
 
 
-# --- looking at the text and planning its shards ------------------------------------------------------------------
+# --- text statistics and the plan of shards ------------------------------------------------------------------------
 
 
 def _plan(
     source: Path, corpora: Mapping[str, Corpus], settings: DataSettings, how: ShardSettings, workers: int
 ) -> dict[str, Any]:
-    """Everything that the shards follow from, as plain JSON values."""
+    """Return everything that determines the shards, as plain JSON values."""
     fingerprint = _fingerprint(source, corpora, workers)
     looked = {split: Looked.at(corpus, bool(settings.lower), workers) for split, corpus in corpora.items()}
     train = looked["train"]
@@ -245,7 +250,7 @@ def _plan(
 
 
 def _fingerprint(source: Path, corpora: Mapping[str, Corpus], workers: int) -> str:
-    """sha256 of the content, as `running_files.read_texts` has it of the same files."""
+    """Return the sha256 of the content, equal to that of `running_files.read_texts` for the same files."""
     found, folder = hashlib.sha256(), source if source.is_dir() else source.parent
     for corpus in corpora.values():
         sums = in_processes(corpus.sha256, range(len(corpus.files)), workers)
@@ -257,8 +262,7 @@ def _fingerprint(source: Path, corpora: Mapping[str, Corpus], workers: int) -> s
 def _spans(
     train: Looked, settings: DataSettings, how: ShardSettings, given: Container[str], whole_words: bool
 ) -> tuple[dict[str, tuple[int, int]], dict[str, float], list[str]]:
-    """Which characters of the text for training are in which split, where not all splits are `given`; the fractions of
-    val and test; and sentences on it."""
+    """Return the character range of each split that is not `given`, the fractions of val and test, and notes."""
     most = how.held_out * MEBIBYTE / train.characters if how.held_out else 1.0
     asked, usual = fractions_left(settings, given), DataSettings()
     val, test = (min(x, most) if x == own else x for x, own in zip(asked, (usual.val, usual.test)))
@@ -271,14 +275,16 @@ def _spans(
 def _tokenizer(
     train: Looked, count: int, places: tuple[Place, Place], settings: DataSettings, how: ShardSettings
 ) -> tuple[Tokenizer, list[str]]:
-    """The tokenizer that was named, or one that is fitted on the training split, the first `count` characters:
-    characters on all of it, others on a sample where it is large; and a sentence on that."""
+    """Return the named tokenizer, or one fitted on the training split (the first `count` characters), and notes.
+
+    Characters are counted on the whole split; other tokenizers are fitted on a sample if it is large.
+    """
     if settings.tokenizer == "characters":
         letters = train.letters_up_to(count)
         return characters_tokenizer(letters, settings.vocab_size, settings.min_count, bool(settings.lower)), []
     most = how.sample * MEBIBYTE
     if count <= most:
-        pieces, notes = [*train.corpus.pieces(*places, *_where(settings.tokenizer, settings.lower))], []
+        pieces, notes = [*train.corpus.pieces(*places, *_allowed_cuts(settings.tokenizer, settings.lower))], []
     else:
         pieces = [
             _whole_lines(train.text(at, at + MEBIBYTE))
@@ -298,15 +304,15 @@ def _tokenizer(
 
 
 def _whole_lines(text: str) -> str:
-    """A stretch without the lines that it has but a part of, where it has whole ones."""
+    """Remove incomplete lines at both ends of a stretch, if it has complete ones."""
     _, _, after = text.partition("\n")
     whole, _, _ = after.rpartition("\n")
     return whole or text
 
 
 def _bounds(corpus: Corpus, start: Place, stop: Place, tokenizer: Tokenizer, size: int) -> list[Place]:
-    """Where the shards of a split begin, of about so many bytes of text each, and where the last one ends."""
-    where = _where(tokenizer.kind, tokenizer.lower)
+    """Return where the shards of a split begin, each with about `size` bytes of text, and where the last one ends."""
+    where = _allowed_cuts(tokenizer.kind, tokenizer.lower)
     before = [0, *np.cumsum(corpus.sizes).tolist()]  # bytes of the files before each
     first, last = (before[place.file] + place.offset for place in (start, stop))
     found = [start]
@@ -319,7 +325,7 @@ def _bounds(corpus: Corpus, start: Place, stop: Place, tokenizer: Tokenizer, siz
 
 
 def _size(train: Looked, tokenizer: Tokenizer) -> int:
-    """About how many tokens all the text has, told from a stretch in the middle."""
+    """Estimate the number of tokens of the whole text from a stretch in the middle."""
     if tokenizer.kind == "characters":
         return train.characters
     start = train.characters // 2
@@ -347,8 +353,10 @@ def open_text(
     sizes: ImageSizes,
     targets: tuple[type[Target], ...] = (),
 ) -> DataSet:
-    """The data set in shards of text, for the next token, or for hidden ones where those are what is learned. Raises
-    SettingError for settings that were settled when it was prepared."""
+    """Build the data set of text shards, for next-token prediction or masked language modelling.
+
+    Raises SettingError for settings that were fixed by the preparation.
+    """
     del sizes
     if Context in targets and NextToken not in targets:
         raise DataError(
@@ -400,5 +408,5 @@ def _reject_other_tokenizer(folder: Path, manifest: Manifest, tokenizer: Tokeniz
 
 
 def stored_dtype(tokens: int) -> str:
-    """Return the smallest type that holds the ids of so many tokens."""
+    """Return the smallest integer type for the ids of a vocabulary of `tokens` tokens."""
     return next(name for name in ("uint8", "uint16", "uint32") if tokens <= np.iinfo(name).max + 1)

@@ -1,12 +1,12 @@
-"""A stream of tokens in shards: little-endian numbers one after another, read where they are asked for and never held.
+"""Streams of tokens in shards: consecutive little-endian integers, read on demand and never held.
 
-They are read by `pread`, not through a memory map. What was read through a map counts as memory that the process takes,
-up to the whole corpus (3.7 GB after 60 000 windows of one of 6 GB, where `pread` takes none); a shard that is cut short
-while it is mapped ends the process without a word (SIGBUS), and here it is named; and a batch costs no more. What is
-read often stays in the system's cache either way.
+They are read by `pread`, not through a memory map. Pages read through a map count as memory of the process, up to the
+whole corpus (3.7 GB after 60 000 windows of a corpus of 6 GB, where `pread` takes none). A shard truncated while mapped
+kills the process (SIGBUS), and here raises an error with its name. A batch takes the same time, and the page cache
+keeps what is read often in both cases.
 
-While a batch is learned from, the system is asked for what the next one reads (`reading_ahead`): of a corpus that no
-cache holds, a batch of 32 windows is then there in 0.4 ms, and not in 4.
+During a training step the system prefetches the next batch (`reading_ahead`). For a corpus that is not cached, a batch
+of 32 windows then takes 0.4 ms instead of 4.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from ...core.files import cause, open_regular
 from ..parallel import Progress
 from .manifest import AGAIN, Manifest, damaged
 
-AT_ONCE = 1 << 20  # tokens that are counted together
-OPEN_AT_MOST = 256  # shards at a time; more are closed, the one that was opened first
+AT_ONCE = 1 << 20  # tokens counted together
+OPEN_AT_MOST = 256  # open shards; the oldest is closed first
 
 
 class ShardTokens:
-    """Token ids (n,), as a tensor of them is read: a slice, or places (N, T) that follow one another in each row."""
+    """Token ids (n,) with the indexing of a tensor: a slice, or places (N, T) that are consecutive in each row."""
 
     def __init__(self, folder: Path, manifest: Manifest, split: str, most: int | None = None) -> None:
-        """The tokens of a split in a folder of shards, or the first so many."""
+        """Initialize with the tokens of a split in a folder of shards, or its first `most` tokens."""
         self.folder, self.manifest, self.split = folder, manifest, split
         self.dtype = np.dtype(manifest.about["dtype"]).newbyteorder("<")
         self._shards = manifest.splits[split]
         self._ends = np.cumsum([shard.count for shard in self._shards])
         self._files: dict[int, int] = {}  # shard → descriptor
         self._length = int(self._ends[-1])
-        self.counts = torch.tensor(manifest.about["counts"][split])  # (V,) how often each token stands there
+        self.counts = torch.tensor(manifest.about["counts"][split])  # (V,) count of each token
         if most is not None and most < self._length:
             self._length = most
             parts = (self[at : at + AT_ONCE] for at in range(0, most, AT_ONCE))
@@ -51,7 +51,7 @@ class ShardTokens:
         return self._length
 
     def __getitem__(self, place: slice | Tensor) -> Tensor:
-        """The tokens at these places, int64. Raises DataError that names the shard where it cannot be read."""
+        """Return the tokens at these places, int64. Raises DataError that names a shard that cannot be read."""
         if isinstance(place, slice):
             start, end, _ = place.indices(len(self))
             found = self._read(start, end)
@@ -61,11 +61,11 @@ class ShardTokens:
         starts = place[:, 0].clamp(max=len(self) - width)
         rows = self._rows(starts.tolist(), width)  # (N, width)
         self._reject_strange(rows, starts.tolist())
-        within = place - starts[:, None]  # 0, 1, 2, …, but where a row repeats a place at the stream's ends
+        within = place - starts[:, None]  # 0, 1, 2, …, except where a row repeats a place at the stream's ends
         return torch.from_numpy(rows.astype(np.int64)).gather(1, within)
 
     def ask_for(self, starts: Sequence[int], width: int) -> None:
-        """Let the system read so many tokens from each start on, and go on without them."""
+        """Ask the system to prefetch `width` tokens from each start on, without waiting."""
         if not hasattr(os, "posix_fadvise"):
             return
         size, shards = self.dtype.itemsize, np.searchsorted(self._ends, starts, side="right").tolist()
@@ -74,8 +74,7 @@ class ShardTokens:
             os.posix_fadvise(self._file(shard), at, width * size, os.POSIX_FADV_WILLNEED)
 
     def _rows(self, starts: Sequence[int], width: int) -> npt.NDArray[Any]:
-        """So many tokens from each start on, (N, width): one read for each row, but where it reaches into the next
-        shard."""
+        """Return `width` tokens from each start on, (N, width), with one read per row unless it crosses shards."""
         size, shards = self.dtype.itemsize, np.searchsorted(self._ends, starts, side="right").tolist()
         parts = []
         for start, shard in zip(starts, shards):
@@ -87,7 +86,7 @@ class ShardTokens:
         return np.frombuffer(b"".join(parts), self.dtype).reshape(len(starts), width)
 
     def _read(self, start: int, end: int) -> npt.NDArray[Any]:
-        """The tokens from one place on up to another, in as many shards as they stand in."""
+        """Return the tokens from `start` to `end`, across shards."""
         size, parts = self.dtype.itemsize, []
         shard = int(np.searchsorted(self._ends, start, side="right"))
         while start < end:
@@ -108,7 +107,7 @@ class ShardTokens:
         return found
 
     def _reject_strange(self, rows: npt.NDArray[Any], starts: Sequence[int]) -> None:
-        """Raise DataError that names the shard where the tokens (N, width) from each start on hold one that is none."""
+        """Raise DataError that names the shard if the tokens (N, width) from these starts include an invalid id."""
         if rows.size and rows.max() >= len(self.counts):
             row, column = divmod(int(rows.argmax()), rows.shape[1])
             shard = int(np.searchsorted(self._ends, starts[row] + column, side="right"))
@@ -116,7 +115,7 @@ class ShardTokens:
             raise self._lost(shard, said)
 
     def _file(self, shard: int) -> int:
-        """The descriptor of a shard, which is opened where it is not."""
+        """Return the descriptor of a shard, and open it if necessary."""
         if shard not in self._files:
             if len(self._files) >= OPEN_AT_MOST:
                 os.close(self._files.pop(next(iter(self._files))))
@@ -139,8 +138,10 @@ class ShardTokens:
 def reading_ahead(
     tokens: Tensor | ShardTokens, order: Iterable[Tensor], grid: Callable[[Tensor], tuple[Tensor, Tensor]]
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Where the windows of each batch start and how long they are, (N,) each, as `grid` says of their numbers; where
-    they are read from shards, the system is asked for those of the next batch at once."""
+    """Yield the starts and lengths of the windows of each batch, (N,) each, as computed by `grid`.
+
+    If they are read from shards, the system prefetches those of the next batch.
+    """
     batches = map(grid, order)
     if isinstance(tokens, Tensor):
         yield from batches
@@ -156,32 +157,35 @@ def reading_ahead(
 
 
 def together(streams: Sequence[Tensor | ShardTokens]) -> Tensor | ShardTokens:
-    """The tokens of streams one after another, (Σ n,); of one in shards, that one."""
+    """Return the concatenated tokens of streams, (Σ n,); a stream in shards is returned unchanged."""
     (first, *others) = streams
     if isinstance(first, ShardTokens):
         assert not others, "shards hold one stream"
         return first
-    return _joined([stream for stream in streams if isinstance(stream, Tensor)])
+    return _concatenate([stream for stream in streams if isinstance(stream, Tensor)])
 
 
-def _joined(streams: list[Tensor]) -> Tensor:
-    """Tensors one after another; of one, that one and no copy."""
+def _concatenate(streams: list[Tensor]) -> Tensor:
+    """Concatenate tensors; a single one is not copied."""
     return streams[0] if len(streams) == 1 else torch.cat(streams)
 
 
 def damaged_of(tokens: Tensor | ShardTokens, progress: Progress | None = None) -> list[Problem]:
-    """Every shard of these tokens whose content is not what was written, by its checksum; none of a tensor."""
+    """Return every shard of these tokens whose checksum differs; empty for a tensor."""
     if isinstance(tokens, Tensor):
         return []
     return damaged(tokens.folder, tokens.manifest, (tokens.split,), progress)
 
 
 def targets_of(streams: Sequence[Tensor | ShardTokens], first: int) -> tuple[Tensor, Tensor | None]:
-    """The tokens that are to be predicted: those of each stream from its `first` on, (n,). Of a stream in shards they
-    are read with each window and not held, (0,), and beside that is how often each token is among them, (V,)."""
+    """Return the tokens to be predicted: those of each stream from its `first` on, (n,).
+
+    For a stream in shards these are read with each window, so the tensor is empty, (0,), and the count of each token
+    among them, (V,), is returned too.
+    """
     tokens = together(streams)
     if isinstance(tokens, Tensor):
-        return _joined([stream[first:] for stream in streams if isinstance(stream, Tensor)]), None
+        return _concatenate([stream[first:] for stream in streams if isinstance(stream, Tensor)]), None
     counts = tokens.counts.clone()
     counts[tokens[:first]] -= 1  # of one token, or none
     return torch.empty(0, dtype=torch.int64), counts

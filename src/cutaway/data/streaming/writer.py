@@ -1,17 +1,17 @@
-"""How a folder of shards comes about: jobs that make a shard each, in worker processes, resumed after a kill.
+"""Writing of a folder of shards: one job per shard, in worker processes, resumable after a kill.
 
-What a kind of data does, in this order:
+A kind of data calls, in this order:
 
-    found = begin(out, asked)             # empty, or what stands there of the same preparation
-    if found.manifest: return it          # it is whole already
-    plan = found.plan or …                # look at the data, which may take long; then
+    found = begin(out, asked)             # empty, or what exists of the same preparation
+    if found.manifest: return it          # it is complete already
+    plan = found.plan or …                # inspect the data, which may take long; then
     keep(out, asked, plan)
     reject_full(out, bytes)               # before hours of work, not after
-    for made in make(out, jobs, …): …     # a job for each shard; those that stand there are only looked at
+    for made in make(out, jobs, …): …     # a job for each shard; existing shards are only inspected
     end(out, manifest)                    # written last
 
-A shard follows from its job alone, and a job from the plan: so what is made is the same however many processes make it,
-and however often they were killed. Two that prepare the same at once do it twice, and spoil nothing.
+A shard depends only on its job, and a job only on the plan, so the result is the same for any number of processes and
+any number of kills. Two simultaneous preparations of the same data do the work twice without harm.
 """
 
 from __future__ import annotations
@@ -38,50 +38,49 @@ from ..parallel import Progress, cores, leave_interrupts_to_the_parent, results
 from .manifest import FORMAT, MANIFEST, PLAN, PLANNED, VERSION, Manifest, Shard, read_manifest, shard_of
 
 KEPT = "What is done is kept: the same command goes on from there."
-LITTLE = 1 << 24  # bytes of data that are sooner read than processes started
-SPARE = 1 << 26  # bytes that stay free on the disk
+LITTLE = 1 << 24  # bytes of data that are read faster than processes start
+SPARE = 1 << 26  # bytes kept free on the disk
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 class Job(Protocol):
-    """What makes one shard. It travels to a worker process, or is there already where that is a fork of this one."""
+    """A job that writes one shard. It is sent to a worker process, or is inherited by fork."""
 
     @property
     def name(self) -> str:
-        """The shard's file, in the folder of shards."""
+        """The shard's file name in the folder of shards."""
         ...
 
     def write(self, path: Path) -> None:
-        """Write the whole shard to that path, which is a temporary one."""
+        """Write the complete shard to this path, which is temporary."""
         ...
 
     def look(self, path: Path) -> tuple[int, Any]:
-        """How many tokens or examples a finished shard holds, and what else is to be added up over all of them."""
+        """Return the number of tokens or examples of a finished shard, and other results to combine over all shards."""
         ...
 
 
 class Made(NamedTuple):
-    """A shard that is finished."""
+    """A finished shard."""
 
     shard: Shard
-    found: Any  # what the job's `look` saw beside the count
+    found: Any  # the other results of the job's `look`
 
 
 @dataclass(frozen=True)
 class Begun:
-    """What stands in OUT already of the same preparation: nothing, its plan, or all of it."""
+    """The existing part of the same preparation in OUT: nothing, its plan, or all of it."""
 
     manifest: Manifest | None = None
     plan: dict[str, Any] | None = None
 
 
 def begin(out: Path, asked: Mapping[str, Any]) -> Begun:
-    """Make the folder, or look at what stands there of a preparation of the same: `asked`, plain JSON values, by which
-    it is known. What a kill left half-written is removed.
+    """Create the folder, or return what exists of the same preparation, which `asked` (plain JSON values) identifies.
 
-    Raises FileError where the folder holds anything else, or cannot be made.
+    Files left by a kill are removed. Raises FileError if the folder holds anything else, or cannot be created.
     """
     another = "Give another folder, or remove this one."
     if out.is_file():
@@ -100,7 +99,7 @@ def begin(out: Path, asked: Mapping[str, Any]) -> Begun:
     if MANIFEST in names:
         manifest = read_manifest(out)
         _reject_other(out, manifest.asked, asked)
-        (out / PLAN).unlink(missing_ok=True)  # of one that was killed between its last two steps
+        (out / PLAN).unlink(missing_ok=True)  # of a preparation killed between its last two steps
         return Begun(manifest=manifest)
     document = read_json(out / PLAN)
     if not isinstance(document, dict) or document.get("format") != FORMAT or document.get("version") != VERSION:
@@ -111,19 +110,19 @@ def begin(out: Path, asked: Mapping[str, Any]) -> Begun:
 
 
 def keep(out: Path, asked: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
-    """Write down what was asked for and planned, so that a preparation that is killed goes on."""
+    """Save the request and the plan, so that a killed preparation can be resumed."""
     write_json(out / PLAN, {"format": FORMAT, "version": VERSION, "asked": asked, "plan": plan})
 
 
 def end(out: Path, manifest: Manifest) -> Manifest:
-    """Write the manifest, the last of all, and give it."""
+    """Write the manifest as the last file, and return it."""
     manifest.write(out)
     (out / PLAN).unlink(missing_ok=True)
     return manifest
 
 
 def reject_full(out: Path, jobs: Sequence[Job], size: int) -> None:
-    """Raise FileError where the disk has no room for shards of about `size` bytes, those that stand there counted."""
+    """Raise FileError if the disk has no room for shards of about `size` bytes in total, including existing ones."""
     there = sum((out / job.name).stat().st_size for job in jobs if (out / job.name).is_file())
     free, wanted = shutil.disk_usage(out).free, size - there + SPARE
     if free < wanted:
@@ -134,37 +133,38 @@ def reject_full(out: Path, jobs: Sequence[Job], size: int) -> None:
 
 
 def make(out: Path, jobs: Sequence[Job], workers: int, progress: Progress = lambda done, of: None) -> Iterator[Made]:
-    """Make the shard of each job in so many processes (0: in this one); give each in the order of the jobs.
+    """Write the shard of each job in `workers` processes (0: in this one), and yield each in order.
 
-    Raises what a job raises that a person can fix, and FileError where the disk is full; what is done is kept.
+    Raises the CutawayErrors of a job, and FileError if the disk is full; finished shards are kept.
     """
-    for done, made in enumerate(in_processes(partial(_made, out), jobs, workers), 1):
+    for done, made in enumerate(in_processes(partial(_run_job, out), jobs, workers), 1):
         progress(done, len(jobs))
         yield made
 
 
 def in_processes(function: Callable[[Item], Result], items: Sequence[Item], workers: int) -> Iterator[Result]:
-    """`function` of each item, in order, by so many processes (0: by this one). Raises what it raises that a person can
-    fix; then no more is begun."""
+    """Apply `function` to each item in `workers` processes (0: in this one) and yield the results in order.
+
+    Raises its CutawayErrors, after which no further items are started.
+    """
     if not workers or len(items) < 2:
         yield from map(function, items)
         return
     found = _through_workers(_Work(function, items), min(workers, len(items)))
     for one in found:
         if isinstance(one, CutawayError):
-            found.close()  # the workers end now, not whenever the error is forgotten
+            found.close()  # ends the workers now, not when the exception is garbage-collected
             raise one
         yield one
 
 
 def processes(asked: int | None, size: int) -> int:
-    """How many processes work on so many bytes: as many as are asked for, else one for each processor, and none beside
-    this one where there is little to do."""
+    """Return the number of processes for `size` bytes: `asked`, or one per processor; 0 if there is little to do."""
     return asked if asked is not None else cores() if size > LITTLE else 0
 
 
-def _made(out: Path, job: Job) -> Made:
-    """The shard of a job, which is made if it is not there."""
+def _run_job(out: Path, job: Job) -> Made:
+    """Write the shard of a job unless it exists, and return its result."""
     path = out / job.name
     try:
         if not path.is_file():
@@ -179,7 +179,7 @@ def _made(out: Path, job: Job) -> Made:
 
 
 class _Work(Dataset[Any]):
-    """What a worker process holds."""
+    """The data set of a worker process: a function and its items."""
 
     def __init__(self, function: Callable[[Any], Any], items: Sequence[Any]) -> None:
         self.function, self.items = function, items
@@ -188,7 +188,7 @@ class _Work(Dataset[Any]):
         return len(self.items)
 
     def __getitem__(self, k: int) -> Any:
-        """What the function gives for item k; or what a person can fix, for the parent to raise."""
+        """Return the result for item k, or the CutawayError for the parent to raise."""
         try:
             return self.function(self.items[k])
         except CutawayError as error:
@@ -196,24 +196,24 @@ class _Work(Dataset[Any]):
 
 
 def _through_workers(work: _Work, workers: int) -> Generator[Any, None, None]:
-    """What each job makes, in their order, by processes that are forks of this one where the system has that."""
+    """Yield the result of each job, in order, from forked processes where available."""
     before = os.environ.get("TOKENIZERS_PARALLELISM")
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # each worker is one thread; and no warning of the library's
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # each worker uses one thread; avoids the library's warning
     made: Iterator[Any] = iter(())
     try:
-        with _interrupts_later(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # that there are more workers than processors
+        with _delay_interrupts(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # about more workers than processors
             loader = DataLoader(
                 work,
                 batch_size=None,
                 num_workers=workers,
                 worker_init_fn=leave_interrupts_to_the_parent,
-                collate_fn=_as_it_is,
+                collate_fn=_identity,
             )
             made = iter(loader)
         yield from results(made, "prepares shards", f"(workers=1). {KEPT}")
     finally:
-        del made  # which ends the workers
+        del made  # ends the workers
         if before is None:
             del os.environ["TOKENIZERS_PARALLELISM"]
         else:
@@ -221,8 +221,8 @@ def _through_workers(work: _Work, workers: int) -> Generator[Any, None, None]:
 
 
 @contextlib.contextmanager
-def _interrupts_later() -> Iterator[None]:
-    """Hold Ctrl-C back for the block: while processes are forked Python would print it, and forget it."""
+def _delay_interrupts() -> Iterator[None]:
+    """Delay Ctrl-C during the block: while processes are forked, Python would print it and ignore it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -236,12 +236,12 @@ def _interrupts_later() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def _as_it_is(found: Any) -> Any:
+def _identity(found: Any) -> Any:
     return found
 
 
 def _reject_other(out: Path, then: Any, now: Mapping[str, Any]) -> None:
-    """Raise FileError where the folder is of another preparation, with what differs."""
+    """Raise FileError, with the differences, if the folder is of another preparation."""
     if then == now:
         return
     changed = [key for key in {**then, **now} if not isinstance(then, dict) or then.get(key) != now.get(key)]

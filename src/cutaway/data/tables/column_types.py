@@ -21,7 +21,7 @@ Numbers = npt.NDArray[np.float64]
 
 MISSING = ("", "na", "n/a", "nan", "null", "none", "?", "-", "nat", "<na>")  # in any case of letters
 MOSTLY = 0.9  # from this fraction on a column is of a type, and its other cells are mistakes
-FEW = 20  # so many different strings are categories, however few rows there are
+FEW = 20  # up to this many distinct strings are categories, even with few rows
 LARGEST = float(np.finfo(np.float32).max)
 
 TYPES = ("number", "category", "date", "yes/no")  # what `types=` can ask for
@@ -75,7 +75,7 @@ class ColumnType:
 
     kind: str  # one of TYPES or of LEFT_OUT
     written: str = ""  # of a date its format; of a yes/no its two words, as yes/no
-    doubt: str = ""  # what a person should know of the choice
+    doubt: str = ""  # a note for the user on an uncertain choice
 
     @property
     def learned(self) -> bool:
@@ -89,9 +89,11 @@ class ColumnType:
 
 
 def meaning(cells: pl.Series, missing: Sequence[str] = MISSING) -> pl.Series:
-    """The cells without spaces around them, null where they are one of the words `missing`, which are in lower case; as
-    they are where they are no text."""
-    if isinstance(cells.dtype, pl.Enum):  # values that are few, and stripped already
+    """Strip the cells, and return null for those that are one of the lower-case words `missing`.
+
+    Columns that are not text are returned unchanged.
+    """
+    if isinstance(cells.dtype, pl.Enum):  # few values, already stripped
         gone = [value for value in cells.dtype.categories if value.lower() in missing]
         return cells.set(cells.is_in(gone).fill_null(False), None) if gone else cells
     if cells.dtype != pl.String:
@@ -100,19 +102,19 @@ def meaning(cells: pl.Series, missing: Sequence[str] = MISSING) -> pl.Series:
 
 
 def meant(cells: pl.Expr, missing: Sequence[str] = MISSING) -> pl.Expr:
-    """Cells as `meaning` has them, of any columns."""
+    """Return the expression of `meaning` for any text columns."""
     stripped = cells.str.strip_chars()
     return pl.when(~stripped.str.to_lowercase().is_in(missing)).then(stripped)
 
 
 def infer(name: str, cells: pl.Series, rows: int) -> ColumnType:
-    """The type of the column `name`, from `cells`: the meaning of its training rows, of `rows` rows in the file."""
+    """Infer the type of the column `name` from `cells`, its stripped training cells, in a file of `rows` rows."""
     present = cells.drop_nulls()
     if present.is_empty():
         return ColumnType("empty")
     different = present.n_unique()
     if different == 1:
-        return ColumnType("category" if cells.null_count() else "constant")  # there or not there can tell something
+        return ColumnType("category" if cells.null_count() else "constant")  # presence may be informative
     numbers = present.cast(pl.Float64, strict=False).drop_nulls().to_numpy()
     if len(numbers) >= MOSTLY * len(present):
         if (date := _compact_date(name, present)) is not None:
@@ -128,7 +130,7 @@ def infer(name: str, cells: pl.Series, rows: int) -> ColumnType:
     if (date := _date(present)) is not None:
         return date
     if present.str.contains(SHOWN_NUMBER).sum() >= MOSTLY * len(present):
-        return ColumnType("number")  # though none can be read: to call such cells categories would hide the mistake
+        return ColumnType("number")  # even if none can be read: treating them as categories would hide the mistake
     if different == len(present) and not present.str.contains(r"\s").any():
         return ColumnType("id")
     if different == len(present) or different > max(FEW, len(present) / 2):
@@ -167,7 +169,7 @@ def find_codes(name: str, present: pl.Series) -> tuple[bool, str]:
 
 
 def asked_for(name: str, kind: str, cells: pl.Series) -> ColumnType:
-    """The type that `types=name:kind` gives a column. Raises SettingError where its cells cannot be read so."""
+    """Return the type requested by `types=name:kind`. Raises SettingError if the cells cannot be read as that type."""
     present = cells.drop_nulls()
     if present.is_empty() or (present.n_unique() == 1 and not cells.null_count()):
         return ColumnType("constant" if len(present) else "empty")
@@ -210,7 +212,7 @@ def to_moments(cells: pl.Series, written: str) -> pl.Series:
 
 
 def show(value: float, type: ColumnType) -> str:
-    """A number that `decode` could have given, as a person would write the cell."""
+    """Format a number that `decode` could have returned as a user would write the cell."""
     if type.kind == "date":
         return str(np.datetime64(round(value * 86_400), "s")).removesuffix("T00:00:00")
     if type.kind == "yes/no":
@@ -220,7 +222,7 @@ def show(value: float, type: ColumnType) -> str:
 
 
 def unreadable(cells: pl.Series, type: ColumnType) -> npt.NDArray[np.bool_]:
-    """True (n,) where a cell is there and is not of its column's type. Any cell can be a category."""
+    """Return a mask (n,) of cells that are present but not of their column's type. Any cell can be a category."""
     if type.kind == "category":
         return np.zeros(len(cells), bool)
     bad: npt.NDArray[np.bool_] = np.isnan(decode(cells, type)) & cells.is_not_null().to_numpy()
@@ -228,7 +230,7 @@ def unreadable(cells: pl.Series, type: ColumnType) -> npt.NDArray[np.bool_]:
 
 
 def explain(cell: str, type: ColumnType) -> str:
-    """Why a cell is unreadable as that type, for a person."""
+    """Return the reason why a cell is unreadable as that type."""
     if type.kind == "date":
         return f"{brief(cell)} is no date written like {WRITTEN_DATES[type.written]}"
     if type.kind == "yes/no":
@@ -246,16 +248,16 @@ def explain(cell: str, type: ColumnType) -> str:
 
 
 def natural_order(names: Iterable[str]) -> list[str]:
-    """Names as people sort them: numbers by value (2 before 10), otherwise by letters, with numbers inside by value."""
+    """Sort names naturally: numbers by value (2 before 10), others alphabetically, with embedded numbers by value."""
     names = list(names)
     try:
         return sorted(names, key=lambda name: (float(name), name))
     except ValueError:
-        return sorted(names, key=lambda name: (_digits_apart(name.casefold()), name))
+        return sorted(names, key=lambda name: (_split_digits(name.casefold()), name))
 
 
-def _digits_apart(name: str) -> list[tuple[str, int]]:
-    """'row 12b' as [('row ', 12), ('b', -1)]."""
+def _split_digits(name: str) -> list[tuple[str, int]]:
+    """Split a name into text and numbers: 'row 12b' becomes [('row ', 12), ('b', -1)]."""
     return [(letters, int(digits or -1)) for letters, digits in re.findall(r"([^0-9]*)([0-9]*)", name)]
 
 
@@ -268,13 +270,13 @@ def _numbers_are_keys(name: str, numbers: Numbers, cells: int, rows: int) -> boo
 
 
 def find_yes_no(present: pl.Series, known: tuple[tuple[str, str], ...] = YES_NO) -> ColumnType | None:
-    """The type of cells that are two opposite words and nothing else."""
+    """Return the type of cells that consist of two opposite words; None for others."""
     words = set(present.str.to_lowercase().unique()) if present.n_unique() <= FEW else set()
     return next((ColumnType("yes/no", f"{yes}/{no}") for yes, no in known if words == {yes, no}), None)
 
 
 def _date(present: pl.Series) -> ColumnType | None:
-    """The type of cells that are mostly dates of one format."""
+    """Return the date type of cells that are mostly dates of one format; None for others."""
     if present.str.contains(r"\d{4}").sum() < MOSTLY * len(present):  # cheap, and rules out most columns
         return None
     likely = [written for written in DATES if _fits(present.head(1000), written)]
@@ -292,7 +294,7 @@ def _date(present: pl.Series) -> ColumnType | None:
 
 
 def _compact_date(name: str, present: pl.Series) -> ColumnType | None:
-    """The type of cells that are mostly dates of eight digits, 20201231: few other numbers are dates by chance."""
+    """Return the type of cells that are mostly dates of eight digits, 20201231; other numbers rarely are by chance."""
     cells = present if present.dtype == pl.String else present.cast(pl.Int64, strict=False).cast(pl.String)
     (written,) = COMPACT
     days = to_moments(cells, written)

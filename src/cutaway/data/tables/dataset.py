@@ -1,7 +1,7 @@
-"""Tables as data sets: choose the columns, split the rows, fit on the training split, prepare every split.
+"""Tables as data sets: select the columns, split the rows, fit on the training split, transform every split.
 
-The order keeps test data out of the fit: rows are split before any cell but the target is read, and types, fill
-values, means and categories come from the training rows alone.
+The order keeps test data out of the fit: rows are split before any cell except the target is read, and types, fill
+values, means and categories come from the training rows only.
 """
 
 from __future__ import annotations
@@ -78,8 +78,10 @@ def open_groups(groups: RowGroups, settings: DataSettings, shuffled: bool = Fals
 
 
 def reject_one_value(groups: RowGroups, column: str, form: Form) -> None:
-    """Raise DataError where the target has one value in all rows: read by row groups, and no further than the second
-    value, so that this is said before the table is in memory."""
+    """Raise DataError if the target has the same value in all rows.
+
+    The column is read by row groups up to the second value, so that the error comes before the table is loaded.
+    """
     values: set[str] = set()
     count = 0
     for _, frame in groups.frames([column]):

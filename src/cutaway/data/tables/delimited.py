@@ -1,7 +1,8 @@
-"""Delimited text, CSV or TSV, as columns of text: which lines are rows, and whether quotes are marks or text.
+"""Delimited text, CSV or TSV, as columns of text, with detection of rows and of quoting.
 
-Quotes are marks around cells, as RFC 4180 has them: they may hold delimiters and line ends, "" is a quote. Where that
-cannot be, and each line is a whole row without it, they are text, as in files that are tab-separated by hand.
+Quotes enclose cells, as in RFC 4180: quoted cells may hold delimiters and line ends, and "" is a quote. If the file
+does not parse like that, but each line is a complete row when quotes are text, they are read as text, as in
+hand-written TSV files.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from ...core.errors import DataError, Problem, brief
 from .dialect import AUTO, Form
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
-csv.field_size_limit(2**31 - 1)  # long documents stand in cells; csv's own limit is 131 072 characters
+csv.field_size_limit(2**31 - 1)  # cells may hold long documents; csv's default limit is 131 072 characters
 HEADER = 10_000_000  # characters in which the first line must end
-CHUNK = 65_536  # rows that are turned into columns at a time, so that few cells are Python objects at once
+CHUNK = 65_536  # rows converted to columns at a time, to limit the number of Python objects
 SEPARATOR_LINE = re.compile(r'"?sep=([,;|\t])"?\r?[\n\r]', re.IGNORECASE)  # what spreadsheets write first
 NAMED = 5  # lines that a note names
 
@@ -103,7 +104,7 @@ def read_delimited(text: str, path: Path, form: Form) -> Delimited:
 def _try_both(
     read: Callable[..., Rows], separator: str, trained: str, has_quotes: bool, path: Path
 ) -> tuple[Rows, str, list[str]]:
-    """The rows by the quoting that parses, which quoting that is, and a note where quotes are text."""
+    """Return the rows by the quoting that parses, the name of that quoting, and a note if quotes are text."""
     if trained == "none" and has_quotes and (rows := read("none")).whole:
         return rows, "none", []
     rows = read("standard")
@@ -124,14 +125,14 @@ def _try_both(
 
 
 def _read(text: str, path: Path, separator: str, header: bool | None, quoting: str, strict: bool, skip: bool) -> Rows:
-    """The rows of the text, as far as they can be read; the first line left out where `skip` says so."""
+    """Read the rows of the text as far as possible; with `skip`, without the first line."""
     lines = io.StringIO(text, newline="")
     if quoting == "none":
         reader = csv.reader(lines, delimiter=separator, strict=strict, quoting=csv.QUOTE_NONE)
     else:
         reader = csv.reader(lines, delimiter=separator, strict=strict)
     found, rows = Rows(), list[list[str]]()
-    pending: list[tuple[int, list[str]]] = []  # lines with # before the header, the last of which may be it
+    pending: list[tuple[int, list[str]]] = []  # lines with # before the header; the last one may be the header
 
     def name(row: list[str], line: int) -> None:
         found.names, found.header = row, line
@@ -197,16 +198,19 @@ def _columns(width: int, rows: list[list[str]]) -> pl.DataFrame:
 
 
 def _separator(text: str, usual: str) -> str:
-    """The delimiter that cuts the first line into most cells; the usual one where several do."""
+    """Return the delimiter that splits the first line into most cells; in a tie, the usual one."""
     lines = [line for line in io.StringIO(text[:HEADER], newline="") if line.strip()][:100]
     first = next((line for line in lines if not line.startswith("#")), lines[0] if lines else "")
     unquoted = re.sub(r'"[^"]*"', "", first)
-    return max((usual, *DELIMITERS), key=unquoted.count)  # of equals the first
+    return max((usual, *DELIMITERS), key=unquoted.count)  # the first in a tie
 
 
 def _with_names(rows: Rows, frame: pl.DataFrame, path: Path) -> tuple[pl.DataFrame, list[str], list[str]]:
-    """The columns under their names, which of them the header names, and notes. A column without a name is called by
-    its number, and left out where it holds nothing. Raises DataError where most have none, or two have one name."""
+    """Return the columns under their names, the names from the header, and notes.
+
+    A column without a name is named by its number, and dropped if it is empty. Raises DataError if most columns have no
+    name, or two have the same name.
+    """
     where, names = f"{path.name}, line {rows.header}", list(rows.names)
     unnamed = [k for k, name in enumerate(names) if not name.strip()]
     if 2 * len(unnamed) > len(names):
@@ -233,7 +237,7 @@ def _with_names(rows: Rows, frame: pl.DataFrame, path: Path) -> tuple[pl.DataFra
 
 
 def _about_lines(path: Path, lines: Sequence[int], what: str, why: str) -> list[str]:
-    """A note on lines of the file, where there are some."""
+    """Return a note on lines of the file, if there are any."""
     if not lines:
         return []
     more = ", …" if len(lines) > NAMED else ""
@@ -256,7 +260,7 @@ def _unreadable(path: Path, begin: int, end: int, reason: str) -> DataError:
 
 
 def _ragged(path: Path, rows: Rows) -> DataError:
-    """The error that names each row whose number of cells is not the header's."""
+    """Return the error that names each row with a different number of cells than the header."""
     ragged, width = rows.ragged, len(rows.names)
     problems = [Problem(f"{path.name}, line {line}", f"{found} cells, {width} expected") for line, found in ragged]
     fix = 'A cell that holds the separator needs quotes, "like, this"; an empty cell still needs its separator.'

@@ -20,9 +20,9 @@ from ..settings import DataSettings
 from .column_types import MISSING, MOSTLY, meaning
 
 AUTO = "auto"
-OF_TEXT = ("separator", "decimal", "encoding", "header", "quoting")  # what text leaves open, and Parquet does not
-LOOKED_AT = 1000  # rows from which it is told whether there is a header
-YEARS = (1800, 2100)  # names of columns that are numbers, and names all the same
+OF_TEXT = ("separator", "decimal", "encoding", "header", "quoting")  # undecided in text files, but not in Parquet
+LOOKED_AT = 1000  # rows used to detect a header
+YEARS = (1800, 2100)  # numeric column names that are plausible
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class Form:
     missing_values: tuple[str, ...] = (AUTO,)  # words that stand for a missing cell
     quoting: str = AUTO  # standard: quotes are marks around cells; none: they are text
     units: Mapping[str, str] | None = None  # column → unit of its numbers in training; None before there is one
-    asked: bool = True  # whether a person says so; else it decides what a file leaves open
+    asked: bool = True  # whether the user gave it; otherwise it is a default for what a file leaves undecided
 
     @classmethod
     def of(cls, settings: DataSettings) -> Form:
-        """The form that the settings ask for. Raises SettingError for an encoding that does not exist."""
+        """Return the format that the settings request. Raises SettingError for an unknown encoding."""
         if settings.encoding != AUTO:
             reject_unknown_encoding(settings.encoding)
         keys = ("separator", "decimal", "encoding", "header", "quoting", "missing_values")
@@ -59,17 +59,19 @@ class Form:
         return self.asked and any(getattr(self, key) != getattr(Form, key) for key in OF_TEXT)
 
     def kept(self) -> Form:
-        """The same, to decide what another file leaves open."""
+        """Return the same format as a default for what another file leaves undecided."""
         return replace(self, asked=False)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Return plain JSON values."""
         return {key: value for key, value in asdict(self).items() if key != "asked"}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any] | None) -> Form:
-        """The form that `to_json` wrote, to be kept to where a new file leaves it open; none of older documents. Raises
-        SettingError where it cannot be."""
+        """Restore the format that `to_json` wrote, as a default for new files; older documents have none.
+
+        Raises SettingError if it is invalid.
+        """
         found = from_document(cls, data or {})
         build(DataSettings, {key: getattr(found, key) for key in ("separator", "decimal", "quoting")})
         if not all(isinstance(unit, str) for unit in (found.units or {}).values()):
@@ -80,11 +82,11 @@ class Form:
 
 
 SCHEMA = schema_of(Form, header=bool | None, units=dict | None)
-KEPT = Form(asked=False)  # what a preprocessing says of new tables that was fitted on none
+KEPT = Form(asked=False)  # the format in a preprocessing that was not fitted on a table
 
 
 def reject_unknown_encoding(name: str) -> None:
-    """Raise SettingError unless `name` is that of an encoding of text."""
+    """Raise SettingError unless `name` is a text encoding."""
     try:
         known = codecs.lookup(name)
     except (LookupError, ValueError):  # a name with a zero in it
@@ -96,8 +98,11 @@ def reject_unknown_encoding(name: str) -> None:
 
 
 def lacks_header(names: list[str], frame: pl.DataFrame, missing: tuple[str, ...] = MISSING) -> bool:
-    """Return whether the first line is a row like the others: it has a number of the size of the others in every column
-    of numbers, and nowhere else. False for a table without numbers."""
+    """Return whether the first line is a row like the others.
+
+    It is if it has a number of similar size in every numeric column, and nowhere else. False for a table without
+    numbers.
+    """
     numbers = {name: _number(name) for name in names}
     given = [value for value in numbers.values() if value is not None]
     ints = [value for value in given if value == int(value)] if all(map(np.isfinite, given)) else []

@@ -13,13 +13,16 @@ from .column_types import ColumnType, decode, show
 
 MOST_COLUMNS = 200
 BARS = 24
-VALUES = 6  # of a column of categories that are counted by name; the others together
+VALUES = 6  # categories counted by name; the others are combined
 REST = "all others"
 
 
 def distributions(cells: Mapping[str, pl.Series], types: Mapping[str, ColumnType]) -> list[dict[str, Any]]:
-    """One document for each column of numbers, dates, yes/no or categories: `counts` with the `ends` of the range that
-    they divide evenly, or with `labels`; and how many cells are `missing` or cannot be read."""
+    """Return one document for each column of numbers, dates, yes/no or categories.
+
+    It has `counts` with the `ends` of the range that they divide evenly, or with `labels`, and the number of `missing`
+    or unreadable cells.
+    """
     found: list[dict[str, Any]] = []
     for column, type in types.items():
         if column not in cells or len(found) == MOST_COLUMNS:
@@ -49,8 +52,8 @@ def _numbers(cells: pl.Series, type: ColumnType) -> dict[str, Any]:
 def histogram(values: NDArray[np.float64], bins: int) -> NDArray[np.int64]:
     """Count finite values in equal bins from the smallest to the largest.
 
-    `np.histogram` raises where a bin is narrower than the distance of two floats, or where the range is greater than
-    the largest float: it is given the place of each value in the range, 0 to 1, computed from halves.
+    `np.histogram` raises if a bin is narrower than the distance of two floats, or if the range exceeds the largest
+    float. It therefore gets the relative position of each value, 0 to 1, computed from halves.
     """
     half = values / 2
     low, span = half.min(), half.max() - half.min()

@@ -1,8 +1,8 @@
-"""From the cells of one column to the numbers that a network takes: fitted on the training rows, saved as JSON.
+"""Encoders of single columns as network inputs, fitted on the training rows and saved as JSON.
 
-A column of numbers (or yes/no) gives (v − mean) / scale, or its place among the training values on a normal curve; a
-date gives its day so, and its place in the year, the week and the day as sine and cosine; a category gives one input
-for each value that training had. Missing cells get an input of their own where training had any.
+A column of numbers (or yes/no) gives (v − mean) / scale, or its quantile among the training values on a normal curve. A
+date gives its standardised day, and sine and cosine of its position in the year, the week and the day. A category gives
+one input per training value. If training had missing cells, they have an additional indicator input.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ...core.schema import NUMBER, Tagged, from_document, schema_of
 from .column_types import ColumnType, Numbers, decode, natural_order
 
 Inputs = npt.NDArray[np.float32]
-Curve = tuple[tuple[float, float], ...]  # points (training quantile, its place on the standard normal curve)
+Curve = tuple[tuple[float, float], ...]  # points (training quantile, standard normal quantile)
 
 QUANTILES = 1000  # points of the curve that `scale=quantile` maps through
 MOST_CATEGORIES = 100  # inputs of one column; rarer values share one
@@ -36,11 +36,11 @@ class Numeric:
     kind: str  # number, yes/no or date
     written: str  # of a date its format, of a yes/no its words
     fill: float  # the training median, for missing cells
-    missing: bool  # whether missing cells have an input of their own
+    missing: bool  # whether missing cells have an indicator input
     mean: float
     scale: float
-    curve: Curve = ()  # where it is not empty, it takes the place of mean and scale
-    cycles: tuple[str, ...] = ()  # of a date: those of CYCLES that it is placed in
+    curve: Curve = ()  # if not empty, used instead of mean and scale
+    cycles: tuple[str, ...] = ()  # of a date: its cyclic features, keys of CYCLES
 
     @classmethod
     def of(
@@ -54,8 +54,10 @@ class Numeric:
         curve: Curve,
         fractions: bool,
     ) -> Numeric:
-        """That of a column of this type; `fractions` says whether some of its numbers, of dates the days, are not
-        whole."""
+        """Build the encoder of a column of this type.
+
+        `fractions` tells whether some of its numbers (for dates, days) are not whole.
+        """
         cycles = ("year", "week", *(("day",) if fractions else ())) if type.kind == "date" else ()
         return cls(name, type.kind, type.written, fill, missing, mean, scale, curve, cycles)
 
@@ -72,7 +74,7 @@ class Numeric:
         return (days, *circles, *([f"{self.name} missing"] if self.missing else []))
 
     def encode(self, cells: pl.Series) -> Inputs:
-        """(n, F) inputs. A missing or unreadable cell counts as the training median and is at no point of a cycle."""
+        """Return (n, F) inputs. A missing or unreadable cell is replaced by the training median, with all cycles 0."""
         values = decode(cells, self.type)
         gaps = np.isnan(values)
         columns = [self._scaled(np.where(gaps, self.fill, values))]
@@ -81,11 +83,11 @@ class Numeric:
             columns += [np.where(gaps, 0.0, np.sin(angle)), np.where(gaps, 0.0, np.cos(angle))]
         if self.missing:
             columns.append(gaps.astype(np.float64))
-        with np.errstate(over="ignore"):  # the preprocessing rejects what is infinite, by the column's name
+        with np.errstate(over="ignore"):  # the preprocessing rejects infinite values by column name
             return np.stack(columns, axis=1).astype(np.float32)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Return plain JSON values."""
         return asdict(self)
 
     def _scaled(self, values: Numbers) -> Numbers:
@@ -97,12 +99,12 @@ class Numeric:
 
 @dataclass(frozen=True)
 class Category:
-    """A column of categories: one input each, one for missing cells, and one for all values that have none."""
+    """A column of categories: one input each, one for missing cells, and one for all other values."""
 
     name: str
     categories: tuple[str, ...]  # the most frequent in training, in natural order
     missing: bool  # whether missing cells have an input of their own
-    rare: int  # how many values of training were left without an input
+    rare: int  # number of training values without an input
     kind: str = "category"
 
     @property
@@ -117,7 +119,7 @@ class Category:
         return tuple(f"{self.name}={slot}" for slot in slots)
 
     def encode(self, cells: pl.Series) -> Inputs:
-        """(n, F) inputs, a single 1 in each row."""
+        """Return (n, F) inputs, with a single 1 in each row."""
         width = len(self.features)
         hot = np.zeros((len(cells), width), np.float32)
         hot[np.arange(len(cells)), self._slots(cells)] = 1
@@ -128,12 +130,12 @@ class Category:
         return int((self._slots(cells) == len(self.features) - 1).sum())
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Return plain JSON values."""
         return asdict(self)
 
     def _slots(self, cells: pl.Series) -> npt.NDArray[np.int64]:
-        """The number of the input (n,) that each cell sets."""
-        known = cells.cast(pl.Enum(self.categories), strict=False)  # null where it is none of them
+        """Return the index of the input (n,) that each cell sets."""
+        known = cells.cast(pl.Enum(self.categories), strict=False)  # null for other values
         unknown = len(self.features) - 1
         gap = len(self.categories) if self.missing else unknown
         codes = known.to_physical().cast(pl.Int64).fill_null(unknown).to_numpy()
@@ -165,8 +167,7 @@ def fit_encoder(name: str, type: ColumnType, cells: pl.Series, scale: str) -> En
 
 
 def mean_and_std(values: Numbers) -> tuple[float, float]:
-    """Mean and standard deviation of finite values; the standard deviation counts as 1 where all are equal but for
-    rounding."""
+    """Return mean and standard deviation of finite values; the latter is 1 if all are equal up to rounding."""
     return scale_of(float(values.mean()), float(values.std()))
 
 
@@ -180,7 +181,7 @@ ENCODERS = Tagged("kind", {"category": schema_of(Category), **dict.fromkeys(("nu
 
 
 def encoder_from_json(data: Mapping[str, Any]) -> Encoder:
-    """The encoder that `to_json` wrote. Raises ValueError where the document, which is as ENCODERS says, cannot be."""
+    """Restore the encoder that `to_json` wrote. Raises ValueError if the document is inconsistent."""
     if data["kind"] == "category":
         return from_document(Category, data)
     found = from_document(Numeric, data)
@@ -197,15 +198,15 @@ def _fit_category(name: str, cells: pl.Series) -> Category:
 
 
 def most_frequent(name: str, counts: pl.DataFrame, missing: bool) -> Category:
-    """The encoder of a column whose cells were counted, by `value` and `count`."""
+    """Return the encoder of a column from the counts of its cells, by `value` and `count`."""
     kept = counts.sort(["count", "value"], descending=[True, False])["value"].head(MOST_CATEGORIES)
     return Category(name, tuple(natural_order(kept)), missing, counts.height - len(kept))
 
 
 def _normal_curve(values: Numbers) -> Curve:
-    """The curve through up to 1000 quantiles of the values, rising in both; beyond its ends it is clipped.
+    """Return the curve through up to 1000 quantiles of the values, rising in both; it is clipped beyond its ends.
 
-    Equal quantiles share the middle of their places, so that a value that many rows have maps to one point.
+    Equal quantiles share the middle of their fractions, so that a frequent value maps to one point.
     """
     count = min(QUANTILES, len(values))
     fractions = (np.arange(count) + 0.5) / count
@@ -213,7 +214,7 @@ def _normal_curve(values: Numbers) -> Curve:
 
 
 def curve_of(quantiles: Numbers, fractions: Numbers) -> Curve:
-    """The curve through these quantiles, of which several may be equal."""
+    """Return the curve through these quantiles, several of which may be equal."""
     quantiles, group = np.unique(quantiles, return_inverse=True)
     middle = np.bincount(group, weights=fractions) / np.bincount(group)
     return tuple((float(q), NormalDist().inv_cdf(p)) for q, p in zip(quantiles, middle))

@@ -1,4 +1,4 @@
-"""Columns that alone give the target: most often it was written down twice, or is known only once the target is."""
+"""Detection of columns that alone determine the target: often copies of it, or known only after it."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from ..splits import Rows
 from .column_types import ColumnType, decode
 from .targets import NUMBER, Labels
 
-ROWS = 20  # with fewer, anything can be so by chance
-ROWS_OF_NUMBERS = 100  # and so can numbers that never repeat, where classes follow each other along them
-COVERED = 0.5  # of the rows must have a value that tells something
-WRONG = 0.002  # of the rows that the commonest class would get wrong may be wrong
-MINORITY = 5  # rows that are not of the commonest class, at least
-LIKE = 0.9999  # the square of the correlation with the target from which on it is the target in other units
-FEW = 20  # values that are kinds; a column with more may say who or what a row is about
+ROWS = 20  # with fewer, it may be chance
+ROWS_OF_NUMBERS = 100  # the same for unique numbers, along which classes may be ordered by chance
+COVERED = 0.5  # minimum fraction of rows with an informative value
+WRONG = 0.002  # maximum fraction of errors among rows outside the majority class
+MINORITY = 5  # minimum rows outside the majority class
+LIKE = 0.9999  # squared correlation from which a column is the target in other units
+FEW = 20  # maximum values of a category; a column with more may identify the subject of a row
 
 Codes = npt.NDArray[np.int64]
 
 
 def leaks(labels: Labels, cells: Mapping[str, pl.Series], types: Mapping[str, ColumnType], rows: Rows) -> list[str]:
-    """A finding for each input column that alone gives the target of `rows`, where there is another to learn from.
+    """Return a finding for each input column that alone determines the target of `rows`, if there are other inputs.
 
-    `cells` are the input columns of the whole table, as their cells mean.
+    `cells` are the stripped input columns of the whole table.
     """
     if len(cells) < 2:
         return []
@@ -91,7 +91,7 @@ def _scale_leak(
     if len(x) < max(ROWS, COVERED * len(numbers)) or len(np.unique(x)) <= FEW:
         return None
     ranks = [pl.Series(v).rank("average").to_numpy() for v in (x, y)]
-    pairs = [(x, y)] if type.kind == "date" else [(x, y), (ranks[0], ranks[1])]  # much grows with time
+    pairs = [(x, y)] if type.kind == "date" else [(x, y), (ranks[0], ranks[1])]  # many quantities grow with time
     for a, b in pairs:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             like = np.corrcoef(a, b)[0, 1] ** 2

@@ -14,16 +14,16 @@ import polars as pl
 from .column_types import MOSTLY, meaning, meant
 from .dialect import AUTO, Form
 
-CELLS = 2_000_000  # that are looked at together
-_GAP = r"[ \u00a0\u202f'’]"  # what else stands between thousands
+CELLS = 2_000_000  # examined together
+_GAP = r"[ \u00a0\u202f'’]"  # other thousands separators
 _SIGN, _END = r"^[-+]?", r"(?:[eE][-+]?\d+)?$"
 PLAIN = r"^[-+]?\d+$"
 LIKE_A_NUMBER = rf"^[-+]?\d[\d.,]*(?:{_GAP}?[\d.,]+)*{_END}|^[-+]?[.,]\d+{_END}"
-WRITTEN = {  # sign before decimals → what is a number then
+WRITTEN = {  # decimal sign → pattern of a number
     ",": rf"{_SIGN}(?:\d+|[1-9]\d{{0,2}}(?:\.\d{{3}})+|[1-9]\d{{0,2}}(?:{_GAP}\d{{3}})+)?(?:,\d+)?{_END}",
     ".": rf"{_SIGN}(?:\d+|[1-9]\d{{0,2}}(?:,\d{{3}})+|[1-9]\d{{0,2}}(?:{_GAP}\d{{3}})+)?(?:\.\d*)?{_END}",
 }
-EITHER = {",": r"^[-+]?[1-9]\d{0,2},\d{3}$", ".": r"^[-+]?[1-9]\d{0,2}\.\d{3}$"}  # decimals or thousands: nobody knows
+EITHER = {",": r"^[-+]?[1-9]\d{0,2},\d{3}$", ".": r"^[-+]?[1-9]\d{0,2}\.\d{3}$"}  # ambiguous: decimals or thousands
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class _Column:
     point: bool  # some can have a decimal point only
     commas: bool  # some hold a comma
     points: bool
-    gaps: bool  # some hold what else stands between thousands
+    gaps: bool  # some hold another thousands separator
 
 
 def plain_numerals(frame: pl.DataFrame, separator: str, form: Form) -> tuple[pl.DataFrame, str, list[str]]:
@@ -52,7 +52,7 @@ def plain_numerals(frame: pl.DataFrame, separator: str, form: Form) -> tuple[pl.
     for column in columns:
         sign = _sign(column, told, "," if separator == ";" else ".", form)
         if sign is None or not (column.commas or column.gaps or (sign == "," and column.points)):
-            continue  # they contradict each other, or are plain
+            continue  # contradictory or already plain
         cells = meaning(frame[column.name], form.missing)
         good = cells.str.contains(WRITTEN[sign])
         if good.sum() < MOSTLY * cells.count():
@@ -119,7 +119,7 @@ def _sign(column: _Column, told: str, usual: str, form: Form) -> str | None:
 
 
 def _note(found: list[tuple[str, str, str]], what: str, otherwise: str) -> str:
-    """A sentence on how the numbers of some columns were read."""
+    """Return a sentence on how the numbers of some columns were read."""
     names = ", ".join(name for name, *_ in found[:5]) + (", …" if len(found) > 5 else "")
     _, cell, read = found[0]
     else_ = f"; decimal={otherwise} reads them otherwise" if "." in cell or "," in cell else ""

@@ -1,8 +1,8 @@
-"""Parquet files as one table that is read by row groups, located by the footers of the files alone.
+"""Parquet files as one table that is read by row groups, located by the files' footers.
 
 The footer is a struct in Thrift's compact protocol (Apache Parquet, parquet.thrift; Thrift,
-doc/specs/thrift-compact-protocol.md), of which the number of rows in each row group and the uncompressed size of each
-of its columns are wanted and all else is passed over. polars reads the rows themselves.
+doc/specs/thrift-compact-protocol.md). Only the number of rows in each row group and the uncompressed size of each of
+its columns are read from it. polars reads the rows.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from .table_files import Table, plain_columns, read_table, text_frame
 
 PARQUET = ".parquet"
 MAGIC = b"PAR1"
-# Numbers that text would give back to the last bit, so that they need not be written out to be read again.
+# Numbers that survive a conversion to text and back exactly, so that the conversion can be skipped.
 EXACT = (pl.Float64, pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
 MOST_VALUES_OF_CLASSES = 20  # a numeric target with more distinct values is a quantity
-# A row group is cut into blocks, so that many of them are mixed at a time. polars reads whole pages of it for each: a
-# row of an eighth of it costs about four times as much, which is still a small part of a step.
+# A row group is divided into blocks, so that many of them are shuffled together. polars reads whole pages for each: a
+# row of an eighth of a row group costs about four times as much, which is still a small part of a step.
 PARTS, LEAST_ROWS, MOST_ROWS = 8, 1 << 14, 1 << 18
-# A table in memory is text: polars keeps 16 bytes of each cell, and the text, beside them where it is long.
+# A table in memory is text: polars stores 16 bytes per cell, plus the text if it is long.
 CELL_BYTES = 16
 TEXT_BYTES: dict[type[pl.DataType], int] = {  # the longest text of a cell of these types
     pl.Boolean: 5, pl.Int8: 4, pl.Int16: 6, pl.Int32: 11, pl.Int64: 20, pl.UInt8: 3, pl.UInt16: 5, pl.UInt32: 10,
     pl.UInt64: 20, pl.Float32: 16, pl.Float64: 24, pl.Date: 12, pl.Time: 18, pl.Duration: 24, pl.Datetime: 36,
 }  # fmt: skip
-SAMPLED_BLOCKS, SAMPLED_ROWS = 8, 1024  # of which text is measured: that of a dictionary stands in a file once
+SAMPLED_BLOCKS, SAMPLED_ROWS = 8, 1024  # sample for measuring text: a dictionary stores a repeated text once
 FIX = "It may have been cut short or changed: take it from its source again."
 
 
 @dataclass(frozen=True)
 class RowGroups:
-    """The rows of Parquet files one after another, in blocks: a row group each, or a part of one."""
+    """The concatenated rows of Parquet files, in blocks: a row group each, or a part of one."""
 
     path: Path  # the file, or the folder of files
     files: tuple[Path, ...]
@@ -53,9 +53,9 @@ class RowGroups:
     file: npt.NDArray[np.int64]  # (B,) the file of each block
     offset: npt.NDArray[np.int64]  # (B,) its first row in that file
     schema: dict[str, pl.DataType]
-    fingerprint: str  # sha256 of sizes and footers, which tell where each column of each row group lies
+    fingerprint: str  # sha256 of sizes and footers, which locate each column of each row group
     uncompressed: Mapping[str, int]  # bytes of each column, encoded as in the file
-    form: Form = KEPT  # which words stand for missing cells
+    form: Form = KEPT  # defines the words for missing cells
 
     def __len__(self) -> int:
         return int(self.first[-1])
@@ -102,7 +102,7 @@ class RowGroups:
         return self._read(block, int(self.offset[block]), int(self.first[block + 1] - self.first[block]), columns)
 
     def row(self, i: int) -> pl.DataFrame:
-        """Row i alone, in all columns."""
+        """Return row i with all columns."""
         block = self.block_of(np.array([i]))[0]
         return self._read(block, int(self.offset[block] + i - self.first[block]), 1, list(self.schema))
 
@@ -119,7 +119,7 @@ class RowGroups:
             block = after
 
     def block_of(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The block of each of these rows."""
+        """Return the block of each of these rows."""
         return np.searchsorted(self.first, rows, side="right") - 1
 
     def place(self, i: int) -> str:
@@ -145,13 +145,13 @@ def read_rows(path: Path, offset: int, count: int, columns: Sequence[str] = ()) 
 
 
 class StreamedTable(Table):
-    """Some columns of all rows, which are named by their files."""
+    """Some columns of all rows, with row names that refer to their files."""
 
     groups: RowGroups
 
     @classmethod
     def of(cls, groups: RowGroups, columns: Sequence[str]) -> StreamedTable:
-        """These columns as text."""
+        """Read these columns as text."""
         parts = [text_frame(frame, groups.path.name) for _, frame in groups.frames(columns)]
         schema = {column: groups.schema[column] for column in columns}
         text, form, notes, problems = plain_columns(pl.concat(parts, rechunk=True), schema, groups.form)
@@ -184,12 +184,12 @@ class StreamedTable(Table):
         return f"{self.groups.place(i)}, column {column}"
 
     def row(self, i: int) -> dict[str, str]:
-        """Row i with all columns."""
+        """Return row i with all columns."""
         return Table("", text_frame(self.groups.row(i))).row(0)
 
 
 def _compact(groups: RowGroups, column: str, kind: str | None) -> pl.Series:
-    """A column as `StreamedTable.compact` has it."""
+    """Return a column in the form of `StreamedTable.compact`."""
     as_numbers, parts = groups.schema[column] in EXACT, []
     for _, frame in groups.frames([column]):
         text = frame if as_numbers else text_frame(frame, groups.path.name).cast(pl.Categorical)
@@ -204,14 +204,14 @@ def _compact(groups: RowGroups, column: str, kind: str | None) -> pl.Series:
 
 
 def parquet_files(path: Path) -> list[Path]:
-    """The Parquet files of a path: itself, or those in a folder, in the order of their names."""
+    """Return the Parquet files of a path: itself, or those in a folder, sorted by name."""
     if path.is_dir():
         return [p for p in entries(path) if p.suffix.lower() == PARQUET and not p.name.startswith(".")]
     return [path] if path.suffix.lower() == PARQUET else []
 
 
 def table_at(path: Path, form: Form) -> Table:
-    """The table at a path, which may be a folder of Parquet files, in memory. Raises as `read_table`."""
+    """Read the table at a path, or in a folder of Parquet files, into memory. Raises as `read_table`."""
     if not path.is_dir():
         return read_table(path, form)
     reject_form(path, form)
@@ -220,7 +220,7 @@ def table_at(path: Path, form: Form) -> Table:
 
 
 def reject_form(folder: Path, form: Form) -> None:
-    """Raise SettingError where it is said how a folder of Parquet files is written."""
+    """Raise SettingError if settings give the format of a folder of Parquet files."""
     if form.is_of_text:
         raise SettingError(f"{', '.join(OF_TEXT)} are for CSV, and {folder} holds Parquet.")
 
@@ -266,7 +266,7 @@ def _schema(path: Path) -> dict[str, pl.DataType]:
 
 
 def _unlike(a: Path, first: dict[str, pl.DataType], b: Path, second: dict[str, pl.DataType]) -> DataError:
-    """The error for files with different columns."""
+    """Return the error for files with different columns."""
     odd = sorted(first.keys() ^ second.keys())
     if odd:
         has, lacks = (a, b) if odd[0] in first else (b, a)
@@ -312,7 +312,7 @@ BOOLEANS, BYTE, INTEGERS, DOUBLE, BINARY, LISTS, MAP, STRUCT = (1, 2), 3, (4, 5,
 
 
 def _counts(footer: bytes, path: Path) -> tuple[list[int], Counter[str]]:
-    """The number of rows of each row group, and the uncompressed bytes of each column in all of them."""
+    """Return the number of rows of each row group, and the total uncompressed bytes of each column."""
     thrift, found, sizes = _Thrift(footer), [], Counter[str]()
     try:
         for field, kind in thrift.fields():
@@ -335,7 +335,7 @@ def _counts(footer: bytes, path: Path) -> tuple[list[int], Counter[str]]:
 
 
 def _add_size(thrift: _Thrift, sizes: Counter[str]) -> None:
-    """Read a ColumnChunk, and add its uncompressed bytes to those of its column, of which it may be a part."""
+    """Read a ColumnChunk, and add its uncompressed bytes to those of its column."""
     for field, kind in thrift.fields():
         if field != META_DATA or kind != STRUCT:
             thrift.skip(kind)
@@ -353,13 +353,13 @@ def _add_size(thrift: _Thrift, sizes: Counter[str]) -> None:
 
 
 class _Thrift:
-    """A reader of the compact protocol, from one value to the next."""
+    """A sequential reader of the compact protocol."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
 
     def varint(self) -> int:
-        """A number of 7 bits a byte, the lowest first."""
+        """Read an unsigned number of 7 bits per byte, lowest first."""
         value = shift = 0
         while True:
             byte = self.data[self.at]
@@ -370,12 +370,12 @@ class _Thrift:
             shift += 7
 
     def integer(self) -> int:
-        """A signed number: 0, −1, 1, −2, … are 0, 1, 2, 3, …"""
+        """Read a signed number in zigzag encoding: 0, −1, 1, −2, … are 0, 1, 2, 3, …"""
         value = self.varint()
         return (value >> 1) ^ -(value & 1)
 
     def fields(self) -> Iterator[tuple[int, int]]:
-        """The number and the type of each field of a struct; its value is to be read or skipped before the next."""
+        """Yield the number and type of each field of a struct; its value must be read or skipped before the next."""
         number = 0
         while byte := self._byte():
             number = number + (byte >> 4) if byte >> 4 else self.integer()
@@ -387,13 +387,13 @@ class _Thrift:
         return (self.varint() if byte >> 4 == 15 else byte >> 4), byte & 15
 
     def binary(self) -> bytes:
-        """Bytes, after how many they are."""
-        size = self.varint()  # which moves on itself
+        """Read bytes with a length prefix."""
+        size = self.varint()  # advances the position
         self.at += size
         return self.data[self.at - size : self.at]
 
     def skip(self, kind: int, inside: bool = False) -> None:
-        """Pass over a value; a boolean takes a byte inside a list alone."""
+        """Skip a value; a boolean takes a byte only inside a list."""
         if kind in BOOLEANS:
             self.at += inside
         elif kind == BYTE:

@@ -1,8 +1,8 @@
-"""Exact order statistics of numbers that are read several times and never kept in memory.
+"""Exact order statistics of numbers that are read several times and never stored.
 
-The bits of a float64, with the sign flipped, sort like the number. The first pass counts numbers by their first bits;
-each further pass counts, by the next bits, the numbers that share the prefix of a wanted number, until the rest fits
-into memory. That is a radix sort restricted to the wanted ranks (D. Knuth, The art of computer programming, vol. 3,
+The bits of a float64, with the sign flipped, sort like the number. The first pass counts numbers by their leading bits.
+Each further pass counts, by the next bits, the numbers that share the prefix of a requested rank, until the rest fits
+into memory. This is a radix sort restricted to the requested ranks (D. Knuth, The art of computer programming, vol. 3,
 5.2.5).
 """
 
@@ -17,8 +17,8 @@ Numbers = npt.NDArray[np.float64]
 Keys = npt.NDArray[np.uint64]
 Ranks = npt.NDArray[np.int64]
 
-COUNTERS = 1 << 22  # that are held at a time: 32 MiB
-HELD = 1 << 20  # numbers that are few enough to be held
+COUNTERS = 1 << 22  # maximum counters: 32 MiB
+HELD = 1 << 20  # maximum numbers to store
 SIGN = np.uint64(1 << 63)
 
 
@@ -26,22 +26,22 @@ class Selection:
     """Selection of the numbers at some ranks, in several passes over all numbers."""
 
     def __init__(self, ranks: Ranks) -> None:
-        """`ranks` are counted from 0 in the order of size."""
+        """Initialize with `ranks`, counted from 0 in ascending order."""
         self.ranks = ranks
         self.values = np.full(len(ranks), np.nan)
         self.done = not len(ranks)
-        self._left = ranks.copy()  # of each, its rank among the numbers that begin alike
-        self._bits = 0  # that are known
-        self._of = np.zeros(len(ranks), np.int64)  # which of the prefixes each rank is at
+        self._left = ranks.copy()  # the rank among the numbers with the same prefix
+        self._bits = 0  # bits known so far
+        self._of = np.zeros(len(ranks), np.int64)  # index of the prefix of each rank
         self._prefixes = np.zeros(1, np.uint64)  # sorted
-        self._width = 0  # bits that the running pass makes known
+        self._width = 0  # bits determined by the current pass
         self._counts = np.zeros(0, np.int64)
         self._collects = False
         self._found: list[Keys] = []
         self._begin()
 
     def see(self, numbers: Numbers) -> None:
-        """Add numbers to the current pass; they have no NaN."""
+        """Add numbers without NaN to the current pass."""
         keys = _keys(numbers)
         prefix = keys >> np.uint64(64 - self._bits) if self._bits else np.zeros(len(keys), np.uint64)
         place = np.searchsorted(self._prefixes, prefix).clip(max=len(self._prefixes) - 1)
@@ -53,7 +53,7 @@ class Selection:
         self._counts += np.bincount((place[alike] << self._width) + own.astype(np.int64), minlength=len(self._counts))
 
     def end_pass(self) -> None:
-        """All numbers were given."""
+        """Finish the current pass."""
         if self._collects:
             keys = np.sort(np.concatenate(self._found)) if self._found else np.zeros(0, np.uint64)
             starts = np.searchsorted(keys, self._prefixes << np.uint64(64 - self._bits))
@@ -82,7 +82,7 @@ class Selection:
 
 
 def at_ranks(passes: Callable[[], Iterable[Numbers]], ranks: Ranks) -> Numbers:
-    """The numbers at these ranks; `passes` gives all of them, some at a time, whenever it is called."""
+    """Return the numbers at these ranks; each call of `passes` iterates over all numbers in chunks."""
     selection = Selection(ranks)
     while not selection.done:
         for numbers in passes():

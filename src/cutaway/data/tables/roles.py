@@ -10,7 +10,7 @@ from ..settings import DataSettings
 from .column_types import TYPES
 from .table_files import Table
 
-LISTED = 40  # columns that an error names
+LISTED = 40  # maximum columns in an error
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,10 @@ class Roles:
 
 
 def choose_roles(table: Table, settings: DataSettings) -> Roles:
-    """The roles that `settings` give the columns.
+    """Return the roles of the columns by the settings.
 
-    Raises SettingError where no target is given or the settings contradict each other, UnknownName for a column that is
-    not there, DataError where nothing is left to learn from.
+    Raises SettingError if no target is given or the settings contradict each other, UnknownName for a missing column,
+    and DataError if no input is left.
     """
     if len(table.columns) < 2:
         raise DataError(
@@ -55,7 +55,7 @@ def choose_roles(table: Table, settings: DataSettings) -> Roles:
 
 
 def reject_units(table: Table, columns: Sequence[str]) -> None:
-    """Raise DataError where numbers of one of these columns have several units, or others than in training."""
+    """Raise DataError if numbers in one of these columns have several units, or other units than in training."""
     if problems := [Problem(f"column {c}", table.unit_problems[c]) for c in columns if c in table.unit_problems]:
         raise DataError(
             f"{table.title} has columns whose units do not agree:",
@@ -66,8 +66,10 @@ def reject_units(table: Table, columns: Sequence[str]) -> None:
 
 
 def find_column(table: Table, setting: str, column: str) -> str:
-    """The column of that name; spaces around it do not count. Raises UnknownName, which tells of one that differs by
-    capitals only."""
+    """Return the column with this name, ignoring outer spaces.
+
+    Raises UnknownName, which mentions a column that differs only in case.
+    """
     if (found := _match(table, [column])) is not None:
         return found
     alike = [c for c in table.columns if c.strip().casefold() == column.strip().casefold()]
@@ -89,7 +91,7 @@ def find_columns(table: Table, setting: str, words: Sequence[str]) -> tuple[str,
 
 
 def _resolve(table: Table, words: list[str]) -> list[str] | None:
-    """The columns that words one after another name, the shortest runs of words first; None where they name none."""
+    """Return the columns named by consecutive words, trying the shortest names first; None if there is no match."""
     if not words:
         return []
     for end in range(1, len(words) + 1):
@@ -101,7 +103,9 @@ def _resolve(table: Table, words: list[str]) -> list[str] | None:
 
 
 def _match(table: Table, words: Sequence[str]) -> str | None:
-    """The column whose name is these words with commas between them, spaces aside; None where none or several are."""
+    """Return the only column whose name is these words joined by commas, ignoring spaces; None if there is not exactly
+    one.
+    """
     name = ",".join(words)
     if name in table.columns:
         return name
@@ -112,7 +116,7 @@ def _match(table: Table, words: Sequence[str]) -> str | None:
 
 def _types(table: Table, given: tuple[str, ...], target: str) -> dict[str, str]:
     types = {}
-    words: list[str] = []  # of a name that holds commas
+    words: list[str] = []  # of a name with commas
     for word in given:
         column, colon, kind = word.rpartition(":")
         words.append(column if colon and kind.strip() in TYPES else word)

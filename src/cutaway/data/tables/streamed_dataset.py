@@ -1,14 +1,12 @@
-"""Tables that are larger than the memory they may take: the steps of `dataset.table_dataset`, row group by row group.
+"""Data sets of tables that exceed the allowed memory: the steps of `dataset.table_dataset`, row group by row group.
 
-The target and the split of each row are kept in memory; of the other columns only a sample, from which types are
-inferred, and the state of the encoders, which are fitted on all training rows.
+The target and the split of each row are kept in memory. Of the other columns only a sample is kept, from which types
+are inferred, and the state of the encoders, which are fitted on all training rows.
 
-A split of a table that is read by row groups during training: the order of its rows, and its batches.
-
-In an epoch the table is cut into W ranges of equally many blocks, and the rows of one random block of each are mixed at
-a time: a batch has rows from the whole table, even if that is sorted by the target. W is the number of blocks that fit
-into the allowed memory; if all fit, the order is a full shuffle. It follows from the seed and the epoch, and any batch
-from its number: earlier batches are not read.
+During training, a split is read by row groups. In an epoch the table is divided into W ranges of equally many blocks,
+and the rows of one random block of each are shuffled together, so that a batch has rows from the whole table, even if
+it is sorted by the target. W is the number of blocks that fit into the allowed memory; if all fit, the order is a full
+shuffle. The order depends only on the seed and the epoch, and any batch can be computed directly.
 """
 
 from __future__ import annotations
@@ -48,17 +46,20 @@ from .table_files import Table, counted, text_frame
 from .targets import NUMBER, check_learnable, check_taught, complete_rows, named, read_labels
 from .transforms import EMPTIED, MEND, Splits, TablePreprocessing, fitted, split_rows, types_of, without_rows
 
-SAMPLE = 100_000  # rows by which types are told
-BYTES = 4  # of an input
+SAMPLE = 100_000  # rows from which types are inferred
+BYTES = 4  # bytes of an input
 
 
 def streamed_dataset(groups: RowGroups, settings: DataSettings, shuffled: bool = False) -> DataSet:
-    """The data set in Parquet files, whose target `settings` name; whether their rows are known to be `shuffled`.
-    Raises as `table_dataset`."""
+    """Build the data set of Parquet files with the target in `settings`; `shuffled` rows are known to be in random
+    order.
+
+    Raises as `table_dataset`.
+    """
     reject_changed(settings, ("noise", "count"), "is for xor, moons, circles and spirals, whose points are drawn here")
     groups = replace(groups, form=replace(Form.of(settings), units={}))
     chosen = draw(np.arange(len(groups)), SAMPLE, seed=settings.split_seed)
-    sample = _sampled(groups, chosen)
+    sample = _sample_table(groups, chosen)
     roles = choose_roles(sample, settings)
     kinds = {roles.target: roles.types.get(roles.target)} | ({roles.group: "category"} if roles.group else {})
     of_rows = StreamedTable.compact(groups, kinds)
@@ -121,8 +122,8 @@ def streamed_dataset(groups: RowGroups, settings: DataSettings, shuffled: bool =
     )
 
 
-def _sampled(groups: RowGroups, chosen: Rows) -> Table:
-    """These rows, with all columns."""
+def _sample_table(groups: RowGroups, chosen: Rows) -> Table:
+    """Return these rows with all columns."""
     parts = [
         text_frame(frame[chosen[(chosen >= first) & (chosen < first + frame.height)] - first], groups.path.name)
         for first, frame in groups.frames(list(groups.schema))
@@ -191,20 +192,20 @@ def _how_it_is_read(groups: RowGroups, window: int, sample: int, settings: DataS
 
 
 def _gaps(preprocessing: TablePreprocessing) -> list[str]:
-    """A sentence on missing cells of training."""
+    """Return a note on missing cells in training."""
     found = [e.name for e in preprocessing.encoders if e.missing and not isinstance(e, Category)]
     some = ", ".join(found[:10]) + (", …" if len(found) > 10 else "")
     said = f"Missing cells count as the training median, and an input of their own tells them apart (columns {some})."
     return [said] if found else []
 
 
-LOOKED_AHEAD = 4096  # batches whose blocks are known before they are needed
+LOOKED_AHEAD = 4096  # batches whose blocks are read ahead
 RowIndices = npt.NDArray[np.int64]
 Encoded = Callable[[int, RowIndices], Tensor]  # the inputs (n, F) of these rows of a block, by its number
 
 
 class RowGroupSplit(Split):
-    """Rows (n, F) of a table in blocks, of which few are in memory at a time."""
+    """Rows (n, F) of a table in blocks, few of which are in memory at a time."""
 
     def __init__(
         self,
@@ -239,7 +240,7 @@ class RowGroupSplit(Split):
         return Plan(range(count), lambda k: order.part(k * batch_size, n if k == count - 1 else (k + 1) * batch_size))
 
     def order(self, generator: torch.Generator | None) -> BlockOrder:
-        """The order of an epoch, which the generator draws."""
+        """Return the order of an epoch, drawn from the generator."""
         return BlockOrder(self.starts, self.ends, self.window, generator)
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
@@ -247,8 +248,8 @@ class RowGroupSplit(Split):
         is room. Raises DataError, naming the file, if one cannot be read."""
         del seed
         room = 2 * self.window if self._ahead else self.window
-        held: OrderedDict[int, Future[Tensor]] = OrderedDict()  # the one that was needed longest ago first
-        awaited: Counter[int] = Counter()  # by how many of the batches that are known
+        held: OrderedDict[int, Future[Tensor]] = OrderedDict()  # least recently used first
+        awaited: Counter[int] = Counter()  # number of pending batches that need each block
         waiting: deque[tuple[Tensor, RowIndices, RowIndices]] = deque()
         reader = ThreadPoolExecutor(1)
         try:
@@ -271,15 +272,15 @@ class RowGroupSplit(Split):
             reader.shutdown(cancel_futures=True)
 
     def name(self, i: int) -> str:
-        """The row's place: row 18 of part-2.parquet."""
+        """Return the location of the row: row 18 of part-2.parquet."""
         return self._place(int(self.rows[i]))
 
     def row(self, i: int) -> dict[str, str]:
-        """The row as the person gave it."""
+        """Return the row before preprocessing."""
         return self._row(int(self.rows[i]))
 
     def damaged(self, progress: Progress | None = None) -> list[Problem]:
-        """Every block that cannot be read, by its file."""
+        """Return every block that cannot be read, by its file."""
         return unreadable(self._read, len(self.numbers), progress)
 
     def _block_index(self, index: Tensor) -> RowIndices:
@@ -309,14 +310,18 @@ class RowGroupSplit(Split):
 
 
 class BlockOrder:
-    """The examples of blocks in the order of an epoch: a window at a time, of one block of each stretch, in which all
-    rows are mixed. It is stratified sampling by the place in the table."""
+    """The order of examples in an epoch: windows of one block from each stretch, whose rows are shuffled together.
+
+    It is stratified sampling by the position in the table.
+    """
 
     def __init__(self, starts: RowIndices, ends: RowIndices, window: int, generator: torch.Generator | None) -> None:
-        """Block k has the examples `starts[k]` … `ends[k]` − 1. Without a generator they come as they stand."""
+        """Initialize with blocks: block k has the examples `starts[k]` … `ends[k]` − 1. Without a generator, order is
+        kept.
+        """
         self.starts, self.ends = starts, ends
         self._seed: int | None = None
-        windows = -(-len(starts) // window)  # and so many blocks are in a stretch; fewer in the last
+        windows = -(-len(starts) // window)  # also the number of blocks in a stretch; the last has fewer
         of_block = np.arange(len(starts)) // window
         if generator is not None:
             stretches = -(-len(starts) // windows)
@@ -328,17 +333,17 @@ class BlockOrder:
         self._drawn: tuple[int, Tensor] = (-1, torch.empty(0, dtype=torch.int64))
 
     def part(self, start: int, end: int) -> Tensor:
-        """The examples from one place of the order on up to another, or to its end, (end − start,)."""
+        """Return the examples from position `start` to `end` of the order, or to its end, (end − start,)."""
         end, parts = min(end, int(self._upto[-1])), []
         while start < end:
             window = int(np.searchsorted(self._upto, start, side="right"))
             first = int(self._upto[window - 1]) if window else 0
-            parts.append(self._mixed(window)[start - first : end - first])
+            parts.append(self._shuffled_window(window)[start - first : end - first])
             start += len(parts[-1])
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
-    def _mixed(self, window: int) -> Tensor:
-        """The examples of a window in their order; it is drawn once for all batches that follow one another."""
+    def _shuffled_window(self, window: int) -> Tensor:
+        """Return the shuffled examples of a window; it is cached for consecutive batches."""
         if self._drawn[0] != window:
             blocks = self._blocks[self._first[window] : self._first[window + 1]]
             rows = torch.cat([torch.arange(int(self.starts[k]), int(self.ends[k])) for k in blocks])

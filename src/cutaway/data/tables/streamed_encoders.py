@@ -1,8 +1,8 @@
-"""Encoders fitted to rows that are read block by block and never held: as `encoders.fit_encoder` fits them in memory.
+"""Encoders fitted block by block without keeping the rows, with the same result as `encoders.fit_encoder`.
 
-Counts, categories and order statistics (the median, the points of a quantile curve) are the same; mean and standard
-deviation are added up block by block, the same but for rounding (T. Chan, G. Golub, R. LeVeque, Updating formulae
-and a pairwise algorithm for computing sample variances, 1979).
+Counts, categories and order statistics (the median, the points of a quantile curve) are exact. Mean and standard
+deviation are accumulated block by block and equal up to rounding (T. Chan, G. Golub, R. LeVeque, Updating formulae and
+a pairwise algorithm for computing sample variances, 1979).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .parquet import EXACT, RowGroups
 from .quantiles import Selection
 from .table_files import text_frame
 
-NAMED = 1000  # cells that cannot be read are kept by name; more are counted
+NAMED = 1000  # unreadable cells kept by name; more are only counted
 Rows = npt.NDArray[np.int64]
 Block = tuple[Rows, dict[str, pl.Series]]  # rows of a block, and their cells by column
 
@@ -40,7 +40,7 @@ def cells_of(groups: RowGroups, frame: pl.DataFrame, types: Mapping[str, ColumnT
 
 
 def blocks_of(groups: RowGroups, rows: Rows, types: Mapping[str, ColumnType]) -> Iterator[Block]:
-    """The cells of these rows, which are sorted, block by block."""
+    """Yield the cells of these sorted rows block by block."""
     for first, frame in groups.frames(list(types)):
         own = rows[np.searchsorted(rows, first) : np.searchsorted(rows, first + frame.height)]
         if len(own):
@@ -52,12 +52,12 @@ class Unread:
     """Cells that are not of their column's type."""
 
     count: int = 0
-    rows: list[Rows] = field(default_factory=list)  # in which they stand
+    rows: list[Rows] = field(default_factory=list)  # their rows
     problems: list[Problem] = field(default_factory=list)  # the first of them, by name
 
 
 def unread_cells(groups: RowGroups, rows: Rows, types: Mapping[str, ColumnType]) -> Unread:
-    """The cells of these rows that are not of their column's type."""
+    """Return the cells of these rows that are not of their column's type."""
     found = Unread()
     for own, cells in blocks_of(groups, rows, types):
         for column, type in types.items():
@@ -105,7 +105,7 @@ class _Categories:
 
 
 class _Numbers:
-    """Mean and standard deviation in the first pass; order statistics in that and in as many more as it takes."""
+    """Mean and standard deviation from the first pass; order statistics from as many passes as needed."""
 
     def __init__(self, type: ColumnType, scale: str) -> None:
         self.type, self.scale = type, scale
@@ -147,16 +147,16 @@ class _Numbers:
             mean, std = scale_of(self.mean, float(np.sqrt(self.squares / self.count)))
         elif self.scale == "quantile":
             fractions, below, above = self._points()
-            part = self.count * fractions - 0.5 - below  # between the two neighbours, as Hazen has it
+            part = self.count * fractions - 0.5 - below  # interpolation weight of Hazen's definition
             curve = curve_of(self._at(below) + (self._at(above) - self._at(below)) * part, fractions)
         return Numeric.of(name, self.type, median, self.count < self.cells, mean, std, curve, self.fractions)
 
     def _middle(self) -> Rows:
-        """The ranks of the two numbers, or the one, in the middle."""
+        """Return the ranks of the one or two middle numbers."""
         return np.array([(self.count - 1) // 2, self.count // 2])[: 2 if self.count else 0]
 
     def _points(self) -> tuple[Numbers, Rows, Rows]:
-        """The fractions of the curve, and the ranks of the two numbers that each lies between."""
+        """Return the fractions of the curve, and the ranks of the two numbers around each."""
         count = min(QUANTILES, self.count) if self.scale == "quantile" else 0
         fractions = (np.arange(count) + 0.5) / max(1, count)
         below = np.floor(self.count * fractions - 0.5).astype(np.int64).clip(0, max(0, self.count - 1))

@@ -16,8 +16,8 @@ from .table_files import Table, counted
 from .targets import NUMBER, Labels
 from .transforms import Cells, TablePreprocessing, unknown_note
 
-MOST_DOUBTS = 5  # columns of a doubtful type that have a note each
-SHOWN = 3  # values of a category that a line shows
+MOST_DOUBTS = 5  # columns of an uncertain type with a note each
+SHOWN = 3  # example values of a category
 
 
 def describe_columns(
@@ -28,7 +28,7 @@ def describe_columns(
     types: Mapping[str, ColumnType],
     preprocessing: TablePreprocessing,
 ) -> list[dict[str, str]]:
-    """A line for each column of the whole table: name, type, role, missing, example (a range, or a few values)."""
+    """Return an entry for each column of the table: name, type, role, missing, example (a range, or a few values)."""
     encoded = {encoder.name for encoder in preprocessing.encoders}
     known = dict(types) | {roles.target: NUMBER if labels.numeric else ColumnType("category")}
     lines = []
@@ -122,7 +122,7 @@ def split_notes(
 
 
 def _missing_words(table: Table, types: Mapping[str, ColumnType]) -> list[str]:
-    """A note on each column of categories or text where a word counts as missing that may be a value."""
+    """Return a note on each column of categories or text in which a word that may be a value counts as missing."""
     notes = []
     for column, type in types.items():
         if type.kind not in ("category", "text") or column in table.numbers:
@@ -149,7 +149,7 @@ def _way_back(column: str, type: ColumnType) -> str:
 
 
 def _example(present: pl.Series, type: ColumnType) -> str:
-    """The range of numbers and dates, or the first few different values of anything else."""
+    """Return the range of numbers and dates, or the first few distinct values of other types."""
     if type.ordered:
         values = decode(present, type)
         values = values[~np.isnan(values)]

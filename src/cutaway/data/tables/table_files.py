@@ -1,7 +1,7 @@
-"""Reading tables: CSV, TSV and Parquet files, and rows that are in memory already.
+"""Readers of tables: CSV, TSV and Parquet files, and rows in memory.
 
-A table from any source is read as text, each cell as written; `columns` finds the types of the cells. A file that is
-not of the format in its name is rejected with the line, never repaired.
+A table from any source is read as text, each cell as written; `columns` infers the types of the cells. A file that does
+not have the format of its name is rejected with the line, never repaired.
 """
 
 from __future__ import annotations
@@ -31,18 +31,20 @@ CELLS = "a cell is a number, a text, a date or yes/no"
 
 @dataclass(frozen=True)
 class Table:
-    """A table as text, and where a person finds its rows."""
+    """A table as text, with the locations of its rows in the source."""
 
     name: str  # houses.csv; empty for rows without a file
-    frame: pl.DataFrame  # (n, columns) of strings; null where there was nothing that text could hold
+    frame: pl.DataFrame  # (n, columns) of strings; null for missing values
     lines: npt.NDArray[np.int64] | None = None  # (n,) the line on which each row begins; None: rows count from 1
     notes: tuple[str, ...] = ()
-    form: Form = KEPT  # how it was written
-    parts: tuple[tuple[str, int], ...] = ()  # of tables one below another, what each is called and its first row
-    called: tuple[str, ...] = ()  # (n,) what a person calls the rows, where they are no rows to them
-    numbers: Mapping[str, pl.Series] = field(default_factory=dict)  # columns that were numbers before they were text
-    order: npt.NDArray[np.int64] | None = None  # (n,) the place of each row in what was read; None: as they stand
-    unit_problems: Mapping[str, str] = field(default_factory=dict)  # column → why it has no one unit, that of training
+    form: Form = KEPT  # format of the source
+    parts: tuple[tuple[str, int], ...] = ()  # of concatenated tables, the name and first row of each
+    called: tuple[str, ...] = ()  # (n,) names of the rows, if they are not rows to the user
+    numbers: Mapping[str, pl.Series] = field(default_factory=dict)  # columns that were numeric in the source
+    order: npt.NDArray[np.int64] | None = None  # (n,) the original position of each row; None: unchanged
+    unit_problems: Mapping[str, str] = field(
+        default_factory=dict
+    )  # column → why its unit is mixed or differs from training
 
     def __len__(self) -> int:
         return self.frame.height
@@ -80,7 +82,7 @@ class Table:
         return ", ".join(part for part in (name, number, f"column {column}") if part)
 
     def row(self, i: int) -> dict[str, str]:
-        """Row i as the person gave it."""
+        """Return row i before preprocessing."""
         return {column: cell or "" for column, cell in self.frame.row(i, named=True).items()}
 
     def take(self, rows: npt.NDArray[np.int64]) -> Table:
@@ -102,7 +104,7 @@ class Table:
 
 
 def counted(number: int, noun: str) -> str:
-    """3 rows; 1 row."""
+    """Format a count with its noun: 3 rows; 1 row."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
@@ -127,8 +129,10 @@ def read_table(path: Path, form: Form = Form()) -> Table:  # noqa: B008  # it is
 
 
 def frame_table(frame: pl.DataFrame, name: str = "", form: Form = KEPT) -> Table:
-    """A polars data frame as a table of text, its numbers in columns of text as a file's are read. Raises DataError for
-    columns of lists, structures or bytes."""
+    """Return a polars data frame as a table of text; numbers in text columns are read as in files.
+
+    Raises DataError for columns of lists, structures or bytes.
+    """
     notes = [f"Durations are read in seconds (columns {', '.join(spans)})."] if (spans := _spans(frame)) else []
     text, form, said, problems = plain_columns(text_frame(frame, name), frame.schema, form)
     return Table(name, text, notes=(*notes, *said), form=form, unit_problems=problems)
@@ -137,7 +141,7 @@ def frame_table(frame: pl.DataFrame, name: str = "", form: Form = KEPT) -> Table
 def plain_columns(
     text: pl.DataFrame, schema: Mapping[str, pl.DataType], form: Form
 ) -> tuple[pl.DataFrame, Form, list[str], Mapping[str, str]]:
-    """Return what `_plain` does of a data frame as text, whose columns of text alone are read so."""
+    """Apply `_plain` to the text columns of a data frame given as text."""
     written = [column for column, dtype in schema.items() if dtype == pl.String]
     plain, taken, said, problems = _plain(text.select(written), ",", form)
     return text.with_columns(plain), taken if said else replace(taken, decimal=form.decimal), said, problems
@@ -156,7 +160,7 @@ def _spans(frame: pl.DataFrame) -> list[str]:
 
 
 def reject_column(column: str, dtype: pl.DataType, table: str = "") -> None:
-    """Raise DataError for a column of a data frame that holds no cells: lists, structures, bytes, Python objects."""
+    """Raise DataError for a data frame column without cells: lists, structures, bytes, Python objects."""
     if dtype.is_nested() or dtype in (pl.Binary, pl.Object):
         of = {pl.Object: "Python objects", pl.Binary: "bytes"}.get(dtype.base_type(), f"values of type {dtype}")
         raise DataError(
@@ -166,10 +170,10 @@ def reject_column(column: str, dtype: pl.DataType, table: str = "") -> None:
 
 
 def text_frame(frame: pl.DataFrame, name: str = "") -> pl.DataFrame:
-    """A polars data frame with each cell as text. Raises DataError for columns of lists, structures or bytes."""
+    """Return a polars data frame with each cell as text. Raises DataError for columns of lists, structures or bytes."""
     for column, dtype in frame.schema.items():
         reject_column(column, dtype, name)
-    # Text gives every float back to the last bit: polars writes the shortest digits that read as the same number.
+    # Text preserves every float exactly: polars writes the shortest digits that parse to the same number.
     spans = _spans(frame)
     frame = frame.with_columns(pl.col(spans).dt.total_microseconds() / 1e6) if spans else frame
     try:
@@ -202,7 +206,7 @@ def one_below_another(tables: Mapping[str, Table]) -> tuple[Table, dict[str, npt
 
 
 def rows_table(rows: Sequence[Mapping[str, Any]], form: Form = KEPT) -> Table:
-    """Rows as dictionaries (column → cell, None where missing) as a table of text. All must have the same columns."""
+    """Return dictionaries (column → cell, None if missing) as a table of text. All must have the same columns."""
     columns = list(rows[0]) if rows else []
     for i, row in enumerate(rows):
         if row.keys() != rows[0].keys():
@@ -284,8 +288,11 @@ def _parquet(data: bytes, path: Path, form: Form) -> Table:
 
 
 def _text(data: bytes, path: Path, form: Form) -> tuple[str, list[str]]:
-    """The file as text, and a note where it is not UTF-8: in UTF-16, which says so by its mark, or in the encoding that
-    was asked for. No other is guessed: that would change letters."""
+    """Return the file as text, and a note if it is not UTF-8.
+
+    It may be UTF-16 with a byte order mark, or in the requested encoding. No other encoding is guessed, because a wrong
+    guess changes letters.
+    """
     way_out = (
         "Say its encoding, such as encoding=windows-1252, which spreadsheets in Western Europe and America write; or "
         "save it as UTF-8: a spreadsheet calls that 'CSV UTF-8'."
@@ -323,7 +330,7 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _delimited(text: str, path: Path, form: Form, notes: list[str]) -> Table:
-    """The rows of CSV or TSV text. Raises DataError as `read_table`."""
+    """Read the rows of CSV or TSV text. Raises DataError as `read_table`."""
     found = read_delimited(text, path, form)
     frame, form, said, problems = _plain(found.frame, found.separator, form)
     if form.header is None and lacks_header(found.named, frame, form.missing):

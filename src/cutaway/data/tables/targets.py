@@ -1,4 +1,4 @@
-"""The target of a table: a class or a number for each row, and what makes it impossible to learn."""
+"""The target of a table, a class or a number for each row, and checks that it can be learned."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ from .parquet import MOST_VALUES_OF_CLASSES
 from .table_files import Table, counted
 
 NUMBER = ColumnType("number")
-NAMES = ("na", "none", "null")  # words for a missing cell that people name classes by
+NAMES = ("na", "none", "null")  # words for a missing cell that may be names of classes
 
 
 @dataclass(frozen=True)
 class Labels:
-    """The target of every row of a table, before it is known which rows are learned from."""
+    """The target of every row of a table, before the training rows are selected."""
 
     table: Table
     column: str
     numeric: bool  # whether it is a quantity, not a class
-    cells: pl.Series  # (n,) what the cells mean
-    names: tuple[str, ...] = ()  # words for a missing cell that are classes here
+    cells: pl.Series  # (n,) stripped cells
+    names: tuple[str, ...] = ()  # words for a missing cell that are classes in this column
 
     def of(self, table: Table) -> Labels:
         """Return the targets of other rows of the same table."""
@@ -64,7 +64,7 @@ class Labels:
         ]
 
     def problems(self) -> dict[int, Problem]:
-        """The rows whose target is missing or cannot be read, and why."""
+        """Return the rows whose target is missing or unreadable, and why."""
         found = {}
         for i in np.flatnonzero(self.cells.is_null().to_numpy()):
             given = self.table.frame[self.column][int(i)]
@@ -75,22 +75,22 @@ class Labels:
         return {i: Problem(self.table.where(i, self.column), found[i]) for i in sorted(found)}
 
     def classes(self, rows: Rows) -> Array | None:
-        """The class of each of `rows` as a number, for splitting; None where the target is a quantity."""
+        """Return the class number of each of `rows` for splitting; None if the target is a quantity."""
         if self.numeric:
             return None
         return self.cells.gather(rows).rank("dense").to_numpy()
 
     def fit(self, train: Rows) -> Simple:
-        """The target as the training rows have it: their classes, or their mean and standard deviation."""
+        """Return the target fitted on the training rows: their classes, or their mean and standard deviation."""
         cells = self.cells.gather(train)
         if self.numeric:
             return Value(self.column, *mean_and_std(decode(cells, NUMBER)))
         return Classes(tuple(natural_order(cells.unique())), self.column)
 
     def tensor(self, target: Simple, rows: Rows) -> Tensor:
-        """The target of these rows as a model learns it: class numbers (n,) int64, or standardised values (n,) float32.
+        """Return the target of these rows as a tensor: class numbers (n,) int64, or standardised values (n,) float32.
 
-        None of the rows may be among `problems`. Raises DataError that names those whose class `target` does not have.
+        None of the rows may be among `problems`. Raises DataError that names those whose class is not in `target`.
         """
         cells = self.cells.gather(rows)
         if isinstance(target, Value):
@@ -119,11 +119,11 @@ class Labels:
 
 
 def read_labels(table: Table, column: str, kind: str | None, known: Sequence[str] = ()) -> Labels:
-    """The target in `column`; `kind` is number or category where a person said so.
+    """Read the target in `column`; `kind` is number or category if the user gave it.
 
-    Otherwise it is a quantity where at least nine in ten cells are numbers, with more than 20 distinct values. A word
-    for a missing cell is a class where it is among the `known` ones, or, of NAMES, where the other classes are names.
-    Raises DataError where all of it is missing.
+    Otherwise it is a quantity if at least nine in ten cells are numbers, with more than 20 distinct values. A word for
+    a missing cell is a class if it is one of the `known` classes, or is in NAMES and the other classes are names.
+    Raises DataError if the whole column is missing.
     """
     words = table.frame[column].unique().cast(pl.String).str.strip_chars().unique().drop_nulls().sort().to_list()
     names = [word for word in words if word in known and word.lower() in table.form.missing]
@@ -150,13 +150,13 @@ def read_labels(table: Table, column: str, kind: str | None, known: Sequence[str
 
 
 def _with_names(table: Table, column: str, names: Sequence[str]) -> pl.Series:
-    """The text of a column's cells, null where they are missing, but for the words `names`."""
+    """Return the text of a column's cells, null where they are missing; the words in `names` are not missing."""
     own = {name.lower() for name in names}
     return meaning(table.frame[column], [word for word in table.form.missing if word not in own])
 
 
 def check_learnable(labels: Labels, rows: Rows, splits: int) -> None:
-    """Reject targets that `rows` cannot teach: a single value, or classes with fewer examples than there are splits."""
+    """Reject targets that cannot be learned from `rows`: a single value, or classes with fewer examples than splits."""
     if len(rows) < splits:
         raise DataError(
             f"{labels.table.title} has {counted(len(rows), 'usable row')}: train, val and test need at least one each.",
@@ -189,7 +189,7 @@ def check_learnable(labels: Labels, rows: Rows, splits: int) -> None:
 
 
 def nothing_to_learn(column: str, value: object, rows: int) -> DataError:
-    """The error for a target with one value."""
+    """Return the error for a target with one value."""
     return DataError(
         f"The target {column!r} is {value!r} in all {rows:,} rows: there is nothing to tell apart.",
         fix="Add rows of another kind, or give another target=COLUMN.",
@@ -197,8 +197,10 @@ def nothing_to_learn(column: str, value: object, rows: int) -> DataError:
 
 
 def read_targets(table: Table, column: str, target: Simple) -> Tensor:
-    """The targets of another table's rows, as training had them. Raises DataError for each row without a target or with
-    a class that training did not know."""
+    """Return the targets of another table's rows, encoded as in training.
+
+    Raises DataError for each row without a target or with a class that was not in training.
+    """
     labels = read_labels(table, column, target.cells, target.classes)
     if problems := list(labels.problems().values()):
         raise DataError(
@@ -210,7 +212,7 @@ def read_targets(table: Table, column: str, target: Simple) -> Tensor:
 
 
 def check_taught(labels: Labels, target: Simple, splits: dict[str, Rows]) -> None:
-    """Reject classes that occur outside the training split alone: they cannot be learned."""
+    """Reject classes that occur only outside the training split: they cannot be learned."""
     if not target.classes:
         return
     outside = {name: set(labels.cells.gather(rows).unique()) - set(target.classes) for name, rows in splits.items()}
@@ -232,9 +234,9 @@ def check_taught(labels: Labels, target: Simple, splits: dict[str, Rows]) -> Non
 def complete_rows(
     table: Table, labels: Labels, group: str | None, missing: str
 ) -> tuple[npt.NDArray[np.int64], list[str]]:
-    """The rows that have a target and, where it matters, a group; and a note on the others.
+    """Return the rows that have a target and, if required, a group; and a note on the others.
 
-    Raises DataError that names them, unless `missing` is drop: a target cannot be filled in.
+    Raises DataError that names them, unless `missing` is drop: a target cannot be imputed.
     """
     problems = labels.problems()
     if group is not None:
@@ -256,7 +258,7 @@ def complete_rows(
 
 
 def group_numbers(table: Table, group: str, rows: Rows, settings: DataSettings) -> Array:
-    """The group of each of `rows` as a number. Raises DataError where there are fewer groups than splits."""
+    """Return the group number of each of `rows`. Raises DataError if there are fewer groups than splits."""
     groups = table.text(group).gather(rows).rank("dense").to_numpy()
     needed = 1 + (settings.val > 0) + (settings.test > 0)
     if groups.max() < needed:
@@ -269,5 +271,5 @@ def group_numbers(table: Table, group: str, rows: Rows, settings: DataSettings) 
 
 
 def named(problems: list[Problem]) -> str:
-    """The first few of them, in words."""
+    """Return the first three problems as text."""
     return "; ".join(map(str, problems[:3])) + ("; …" if len(problems) > 3 else "")

@@ -31,26 +31,26 @@ from .roles import Roles, reject_units
 from .table_files import Table, counted, frame_table, rows_table
 from .targets import Labels, group_numbers, named, read_targets
 
-Cells = Mapping[str, pl.Series]  # column → (n,) what its cells mean
+Cells = Mapping[str, pl.Series]  # column → (n,) stripped cells
 
 
 class TableSplit(TensorSplit):
-    """Rows of tables in memory, (n, F), which are named and shown as the person gave them."""
+    """Rows of tables in memory, (n, F), with their names and cells in the source."""
 
     def __init__(
         self, inputs: Tensor, target: Tensor | None, at: Callable[[int], tuple[Table, int]], notes: Sequence[str] = ()
     ) -> None:
         super().__init__(inputs, target)
-        self.notes = list(notes)  # what a person should know of these rows: categories that training did not know
+        self.notes = list(notes)  # messages for the user: categories that were not in training
         self.at = at  # the table and its row that example i is
 
     def name(self, i: int) -> str:
-        """The row's place: line 18 of houses.csv, or row 17."""
+        """Return the location of the row: line 18 of houses.csv, or row 17."""
         table, row = self.at(i)
         return table.place(row)
 
     def row(self, i: int) -> dict[str, str]:
-        """The row as the person gave it."""
+        """Return the row before preprocessing."""
         table, row = self.at(i)
         return table.row(row)
 
@@ -62,8 +62,8 @@ class TablePreprocessing:
     spec: TableSpec
     encoders: tuple[Encoder, ...]  # one for each column that is an input
     fill: bool = False  # whether a cell that is not of its column's type counts as missing, or is rejected
-    written: Form = KEPT  # how the table of training was, which decides what a new one leaves open
-    width: int = 0  # columns of the array that training was given; 0 where columns have names of their own
+    written: Form = KEPT  # format of the training table, the default for a new one
+    width: int = 0  # columns of the training array; 0 if columns have names
 
     SCHEMA: ClassVar[Mapping[str, Any]] = {
         "spec": specs.SCHEMA, "columns": [ENCODERS], "fill": bool, "read?": dialect.SCHEMA, "width?": COUNT,
@@ -84,8 +84,10 @@ class TablePreprocessing:
         return TableSplit(torch.cat([split.inputs for split in splits]), None, at.__getitem__, notes)
 
     def labelled(self, source: str | Path | Table) -> TableSplit:
-        """Another table with the target column. Raises DataError as `examples` does, and for each row without a target
-        or with a class that training did not know."""
+        """Prepare another table with the target column.
+
+        Raises DataError as `examples` does, and for each row without a target or with an unknown class.
+        """
         table = _table(source, self.written)
         target = self.spec.target
         if isinstance(target, Episodes):
@@ -98,14 +100,14 @@ class TablePreprocessing:
         return self._as_split(table, read_targets(table, target.column, target))
 
     def adopted(self, split: Split, theirs: Preprocessing) -> TableSplit:
-        """The rows of another set, and its targets as this one's. Raises DataError as `labelled` does."""
+        """Prepare the rows of another set, with its targets mapped to this one's. Raises DataError as `labelled`."""
         assert split.target is not None, "sets to evaluate on have targets"
         prepared = self.examples([split.row(i) for i in range(len(split))])
         prepared.target = relabelled(split.target, theirs.spec.target, self.spec.target)
         return prepared
 
     def encode(self, cells: Cells) -> Tensor:
-        """The inputs (n, F) float32 of cells whose meaning was read. Raises DataError where a number overflows."""
+        """Return the inputs (n, F) float32 of stripped cells. Raises DataError if a number overflows."""
         blocks = [encoder.encode(cells[encoder.name]) for encoder in self.encoders]
         for encoder, block in zip(self.encoders, blocks):
             if not np.isfinite(block).all():
@@ -121,7 +123,7 @@ class TablePreprocessing:
         return {column: count for column, count in counts.items() if count}
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; `from_json` gives an equal object back."""
+        """Return plain JSON values; `from_json` restores an equal object."""
         return {
             "kind": "table",
             "spec": specs.to_json(self.spec),
@@ -133,7 +135,7 @@ class TablePreprocessing:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> TablePreprocessing:
-        """The object that `to_json` wrote. Raises ValueError where the document, which is as SCHEMA says, cannot be."""
+        """Restore the object that `to_json` wrote. Raises ValueError if the document is inconsistent."""
         spec = specs.read_as(data["spec"], TableSpec)
         found = tuple(encoder_from_json(column) for column in data["columns"])
         if (features := tuple(feature for encoder in found for feature in encoder.features)) != spec.columns:
@@ -141,7 +143,7 @@ class TablePreprocessing:
         return cls(spec, found, data["fill"], Form.from_json(data.get("read")), data.get("width") or 0)
 
     def _as_split(self, table: Table, target: Tensor | None) -> TableSplit:
-        """All rows of a table, rejected where a cell is not of its column's type."""
+        """Prepare all rows of a table; reject it if a cell is not of its column's type."""
         self._require([encoder.name for encoder in self.encoders], table)
         reject_units(table, [encoder.name for encoder in self.encoders if encoder.kind == "number"])
         cells = {
@@ -172,7 +174,7 @@ class TablePreprocessing:
 def bad_cells(
     table: Table, cells: Cells, types: Mapping[str, ColumnType], rows: Rows | None = None
 ) -> dict[tuple[int, str], Problem]:
-    """The cells of `rows` (or all) that are not of their column's type, by row and column, and why."""
+    """Return the cells of `rows` (or all) that are not of their column's type, by row and column, and why."""
     wanted = np.zeros(len(table), bool)
     wanted[slice(None) if rows is None else rows] = True
     found = {}
@@ -184,7 +186,7 @@ def bad_cells(
 
 
 def unreadable_cells(table: Table, problems: Sequence[Problem], fix: str) -> DataError:
-    """The error that names cells which are not of their column's type."""
+    """Return the error that names cells which are not of their column's type."""
     return DataError(f"{counted(len(problems), 'cell')} of {table.title} cannot be read.", problems, fix)
 
 
@@ -237,8 +239,10 @@ def split_rows(
     settings: DataSettings,
     given: Mapping[str, Rows] | None = None,
 ) -> Splits:
-    """The rows of each split: those that are `given`, the others drawn from its train split by a seeded split. Raises
-    SettingError or DataError where a split would be empty."""
+    """Return the rows of each split: `given` ones, and others drawn from the train split by a seeded split.
+
+    Raises SettingError or DataError if a split would be empty.
+    """
     own = {split: np.intersect1d(of_split, rows) for split, of_split in (given or {"train": rows}).items()}
     train = own["train"]
     val, test = fractions_left(settings, own)
@@ -269,7 +273,7 @@ def types_of(cells: Cells, roles: Roles, train: Rows, rows: int) -> dict[str, Co
 
 
 def without_rows(splits: Splits, bad: Rows, error: DataError) -> Splits:
-    """The splits without these rows. Raises the error where one is left empty."""
+    """Return the splits without these rows. Raises the error if one becomes empty."""
     left = {split: np.setdiff1d(rows, bad) for split, rows in splits.items()}
     if not all(map(len, left.values())):
         raise error

@@ -1,7 +1,7 @@
-"""Numbers with a unit: $4,331.55, 42.3%, 5.5 kg, 1.2k, and negative ones in parentheses, (1,200.00).
+"""Numbers with a unit: $4,331.55, 42.3%, 5.5 kg, 1.2k, and negative numbers in parentheses, (1,200.00).
 
-A column is read without its unit where all cells have the same one; the unit is saved with the run, so that a new table
-in another is rejected. Where cells of one column have different units, the column is no column of numbers.
+A column is read without its unit if all cells have the same one. The unit is saved with the run, so that a new table in
+another unit is rejected. A column with different units is not numeric.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from .dialect import Form
 
 CURRENCY = r"(?:US|A|C|R|NZ|HK)?[$€£¥₹₽₩₪₺]|USD|EUR|GBP|CHF|JPY|CNY|INR|AUD|CAD|SEK|NOK|DKK|PLN|BRL|MXN|ZAR|KRW|TRY"
 SCALES = {"k": "e3", "K": "e3", "M": "e6", "mn": "e6", "B": "e9", "bn": "e9"}  # 1.2k is 1.2e3
-# Units that are known as such; other words are units only where a column has a single one, after a space.
+# Known units; other words are units only if a column has a single one, after a space.
 KNOWN = {
     *("%", "‰", "°", "°C", "°F", "kg", "g", "mg", "t", "lb", "lbs", "oz", "km", "m", "cm", "mm", "mi", "ft", "in"),
     *("s", "ms", "min", "h", "hr", "d", "l", "L", "ml", "mL", "W", "kW", "MW", "kWh", "MWh", "kB", "KB", "MB", "GB"),
     *("TB", "Hz", "kHz", "MHz", "GHz", "hp", "kcal", "kJ", "m²", "m2", "km²", "ha", "bar", "hPa", "km/h", "mph", "m/s"),
     *("day", "days", "week", "weeks", "month", "months", "year", "years", "hours", "minutes", "seconds"),
 }
-UNUSUAL = r"[^\d\s.,+\-eE'’]"  # in a number that has no unit there is no such sign
+UNUSUAL = r"[^\d\s.,+\-eE'’]"  # characters that occur only in numbers with a unit
 _NUMBER = r"(?:\d+(?:[.,'’\u00a0\u202f ]\d+)*[.,]?|[.,]\d+)(?:[eE][-+]?\d+)?"
 CELL = (
     rf"^(?P<open>\()?\s?(?P<sign>[-+−])?\s?(?P<before>{CURRENCY})?\s?(?P<inner>[-+−])?(?P<number>{_NUMBER})"
@@ -113,8 +113,10 @@ def _parts(cells: pl.Series) -> pl.DataFrame:
 
 
 def _count_units(parts: pl.DataFrame, cells: pl.Series) -> dict[str, int] | None:
-    """The units of a column and how many cells have each, cells without one aside unless they tell something; None for
-    a column that is not one of numbers with units."""
+    """Return the units of a column and the number of cells with each; None for a column without numbers with units.
+
+    Cells without a unit are ignored unless they are informative.
+    """
     valid = parts.filter(pl.col("valid"))
     if valid.height < MOSTLY * cells.count() or valid["in_parentheses"].all():
         return None
@@ -126,7 +128,7 @@ def _count_units(parts: pl.DataFrame, cells: pl.Series) -> dict[str, int] | None
     currency = pl.Series(list(counts), dtype=pl.String).str.contains(rf"^(?:{CURRENCY})$").to_list()
     if len(counts) > 1 and not all(unit in KNOWN or money for unit, money in zip(counts, currency)):
         return None
-    if not counts or (without and "%" in counts):  # 0.4 beside 42 % may be the same or a hundredth
+    if not counts or (without and "%" in counts):  # 0.4 in a column with 42 % is ambiguous
         counts[""] = without
     return counts
 
@@ -140,7 +142,7 @@ def _as_numbers(parts: pl.DataFrame, cells: pl.Series) -> pl.Series:
 
 
 def _notes(found: Mapping[str, str], negative: list[str], scaled: list[str]) -> list[str]:
-    """Sentences on the columns that are read without their units."""
+    """Return notes on the columns that are read without their units."""
     said = {
         "Read as numbers without their units": [f"{column} ({unit})" for column, unit in found.items()],
         "Numbers in parentheses are read as negative": negative,

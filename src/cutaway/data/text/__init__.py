@@ -1,1 +1,1 @@
-"""Text: how it is read and cut into tokens, texts of several classes, tagged text, running text."""
+"""Text: reading and tokenization, text classification, tagged text, running text."""

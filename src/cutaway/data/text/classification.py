@@ -1,7 +1,6 @@
-"""Texts with one target each: tables with a column of text, folders of class folders of .txt files, two files line by
-line.
+"""Texts with one target each: tables with a text column, class folders of .txt files, two line-aligned files.
 
-Texts are split before they are cut into tokens; the tokenizer is fitted on the training split alone.
+Texts are split before tokenization, and the tokenizer is fitted on the training split only.
 """
 
 from __future__ import annotations
@@ -52,14 +51,13 @@ def text_dataset(
     blanks: bool = False,
     column: str = LABEL,
 ) -> DataSet:
-    """A set of texts, `labels` (n,), class k named `classes[k]`.
+    """Build a data set of texts with `labels` (n,), class k named `classes[k]`.
 
-    `splits` are those that the set comes with, or nothing; what it has not is drawn from its training examples.
-    `names` are what a person calls the texts. `tokenizer` is what tokenizer=auto takes; with `blanks` the words stand
-    between blanks already.
+    `splits` are predefined splits; missing ones are drawn from the training examples. `names` are display names of the
+    texts. `tokenizer` is the default for tokenizer=auto; with `blanks`, words are already separated by blanks.
     """
     indices = complete_split(labels, classes, splits, settings)
-    return _assembled(
+    return _build(
         texts,
         names if names is not None else [f"text {i + 1}" for i in range(len(texts))],
         indices,
@@ -73,7 +71,7 @@ def text_dataset(
 
 
 def open_table(path: Path, settings: DataSettings) -> DataSet:
-    """A table with a column of text and a column of classes, or of numbers where these are a quantity.
+    """Build the data set of a table with a text column and a column of classes or of numbers.
 
     Raises FileError, DataError (with every bad row in `problems`), UnknownName or SettingError.
     """
@@ -83,8 +81,10 @@ def open_table(path: Path, settings: DataSettings) -> DataSet:
 def table_dataset(
     table: Table, origin: Origin, settings: DataSettings, given: Mapping[str, Rows] | None = None
 ) -> DataSet:
-    """The data set in a table whose columns `settings` name; `given` are the rows of splits that it comes with, train
-    among them. Raises as `open_table`."""
+    """Build the data set of a table whose columns are named in `settings`.
+
+    `given` are the rows of predefined splits, train among them. Raises as `open_table`.
+    """
     listed = ", ".join(map(repr, table.columns[:40]))
     if settings.text is None or settings.target is None:
         missing = "holds the text? Say text=COLUMN" if settings.text is None else "is predicted? Say target=COLUMN"
@@ -108,15 +108,15 @@ def table_dataset(
 def open_lines(
     texts: Path, lines: Sequence[str], labels: Sequence[str], digest: str, settings: DataSettings
 ) -> DataSet:
-    """Two files line by line: a text on each line of the one, its class or number on that line of the other."""
+    """Build the data set of two line-aligned files: a text on each line of one, its class or number in the other."""
     table = pair_table(texts, lines, labels)
     return of_table(table, TEXT, LABEL, None, Origin(texts.stem, str(texts), digest), settings)
 
 
 def open_folder(path: Path, settings: DataSettings) -> DataSet:
-    """A folder of class folders of .txt files, each a text; split folders are kept.
+    """Build the data set of class folders of .txt files, one text each; split folders are kept.
 
-    Raises DataError that names every file that cannot be read or holds nothing.
+    Raises DataError that names every unreadable or empty file.
     """
     for key in ("text", "target", "group"):
         if getattr(settings, key) is not None:
@@ -151,8 +151,11 @@ def of_table(
     given: Mapping[str, Rows] | None = None,
     tokenizer: str = "words",
 ) -> DataSet:
-    """The texts in one column of a table with the targets in another; splits as in `table_dataset`. `tokenizer` is what
-    tokenizer=auto takes, or says that they are ids already."""
+    """Build the data set of the texts in one column of a table and the targets in another; splits as in
+    `table_dataset`.
+
+    `tokenizer` is the default for tokenizer=auto, or says that the texts are token ids.
+    """
     labels = read_labels(table, target, None)
     rows, without_target = complete_rows(table, labels, group, settings.missing)
     texts = table.frame[text].fill_null("").to_list()
@@ -168,7 +171,7 @@ def of_table(
     groups = None if group is None else group_numbers(table, group, own["train"], settings)
     indices = complete_split(numbers, classes.classes or [target], own, settings, groups)
     fitted = classes if classes.classes else labels.fit(indices["train"])
-    return _assembled(
+    return _build(
         texts,
         [table.place(i) for i in range(len(table))],
         indices,
@@ -181,7 +184,7 @@ def of_table(
     )
 
 
-def _assembled(
+def _build(
     texts: Sequence[str],
     names: Sequence[str],
     indices: Mapping[str, Rows],
@@ -194,8 +197,7 @@ def _assembled(
     blanks: bool = False,
     text_column: str = TEXT,
 ) -> DataSet:
-    """The data set of texts in splits: the tokenizer fitted, every split encoded. `values` is the target of each
-    split."""
+    """Fit the tokenizer, encode every split, and build the data set. `values` is the target of each split."""
     reject_changed(settings, FOR_RUNNING_TEXT, "is for running text, and each of these texts has a target")
     fitted, given = fit_tokenizer(settings, tokenizer, [texts[i] for i in indices["train"]], blanks=blanks)
     length = settings.length or AUTO_LENGTH.get(fitted.kind, OTHER_LENGTH)
@@ -220,8 +222,10 @@ def _assembled(
 
 
 def unknown_notes(ids: Mapping[str, Numbers], tokenizer: Tokenizer, given: bool = False) -> list[str]:
-    """How many tokens of each split are unknown, where there are any, and whether training has some to learn from; with
-    `given` the tokenizer was not fitted here, and which are unknown is not for settings to say."""
+    """Return a note with the fraction of unknown tokens in each split, and whether training has any.
+
+    With `given` the tokenizer is pretrained, so settings do not affect which tokens are unknown.
+    """
     if tokenizer.unknown is None:
         return []
     fractions = {split: unknown_fraction(of_split, tokenizer.unknown) for split, of_split in ids.items()}

@@ -1,10 +1,10 @@
-"""Running text, to learn its language: a .txt, or a folder of them, as one stream of tokens.
+"""Running text for language modelling: a .txt, or a folder of them, as one stream of tokens.
 
-It is split by position, never at random: what stands first trains. A folder can say its splits itself, by files or
+It is split by position, never at random: the first part is for training. A folder can define the splits by files or
 folders that are named train, valid (val, validation) and test.
 
-With documents=true each file of a folder is a stream of its own; of a single file, or of one for each split, what
-stands between blank lines is. Documents are then split whole.
+With documents=true each file of a folder is a stream of its own; in a single file, or one file per split, blank lines
+separate the streams. Documents are never divided between splits.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ from .word2vec_dataset import open_context
 __all__ = ["RunningPreprocessing", "learns_masked", "open_running", "read_text", "reading_of", "running_dataset"]
 __all__ += ["reject_short", "room_of", "unknown_note"]
 
-STEPS = {"characters": 64}  # tokens of a step, unless `length` is given
+STEPS = {"characters": 64}  # default tokens of a step
 OTHER_STEPS = 35  # of words or subwords, as in W. Zaremba et al., 2014 <https://arxiv.org/abs/1409.2329>
-MASKED_STEPS = 128  # of masked text, with the frame, as in most steps of BERT's training
-ALPHABET = 1000  # more different characters than this are cut into subwords by tokenizer=auto
+MASKED_STEPS = 128  # of masked text, including special tokens, as in most steps of BERT's training
+ALPHABET = 1000  # with more different characters, tokenizer=auto uses subwords
 NOT_FOR_RUNNING_TEXT = ("text", "target", "missing", "group")
 FOR_MASKED = ("mask_prob", "whole_words")
 Notes = list[str | None]
 
 
 def open_running(path: Path, settings: DataSettings, targets: tuple[type[Target], ...] = ()) -> DataSet:
-    """Read a .txt or a folder of .txt for language modelling; for masked-language modelling or word vectors where those
-    are what is learned.
+    """Build the data set of a .txt or a folder of .txt for language modelling, masked language modelling or word
+    vectors.
 
-    Characters are its tokens, unless `tokenizer` says otherwise; of more than 1 000 different ones bpe makes subwords,
-    and masked text is cut by WordPiece. A step has 64 characters, or 35 tokens of another kind, or 128 of masked text.
-    Raises DataError that names file and line, FileError, SettingError.
+    Tokens are characters unless `tokenizer` is set. With more than 1 000 different characters bpe makes subwords, and
+    masked text uses WordPiece. A step has 64 characters, 35 other tokens, or 128 tokens of masked text. Raises
+    DataError that names file and line, FileError, SettingError.
     """
     if learns_context(targets):
         return open_context(path, settings)
@@ -64,8 +64,9 @@ def texts_dataset(
     targets: tuple[type[Target], ...] = (),
     said: Sequence[str] = (),
 ) -> DataSet:
-    """The data set of the texts of each split, train among them, as `open_running` reads them; `said` is what is to be
-    said of their order."""
+    """Build the data set of the texts of each split, train among them, like `open_running`; `said` are notes on their
+    order.
+    """
     notes = [*origin.notes]
     kind = settings.tokenizer
     if kind == tokenizer_fitting.AUTO:
@@ -89,12 +90,12 @@ def texts_dataset(
 
 
 def learns_context(targets: tuple[type[Target], ...]) -> bool:
-    """Whether it is the words around each that a model with these targets learns of running text."""
+    """Return whether a model with these targets learns the context words of running text."""
     return Context in targets and NextToken not in targets
 
 
 def learns_masked(targets: tuple[type[Target], ...]) -> bool:
-    """Whether it is hidden tokens that a model with these targets learns of running text."""
+    """Return whether a model with these targets learns masked tokens of running text."""
     return Masked in targets and NextToken not in targets
 
 
@@ -108,12 +109,12 @@ def running_dataset(
     line_end: str = "",
     targets: tuple[type[Target], ...] = (),
 ) -> DataSet:
-    """A data set for language modelling from the text of each split, or from its documents; train must be among them.
+    """Build a data set for language modelling from the text or the documents of each split; train must be among them.
 
-    `tokenizer` is used where the settings leave it to the data; `blanks` cuts words at blanks, and `line_end` is then
-    the word that stands for the end of a line. `max_samples` keeps the first so many steps of training. `targets` are
-    what the model learns: hidden tokens where Masked is among them and NextToken is not, else the next token.
-    Raises DataError where a split is too short, SettingError.
+    `tokenizer` is the default for tokenizer=auto. `blanks` splits words at blanks, and `line_end` is then the token for
+    a line end. `max_samples` keeps the first steps of training. `targets` are those of the model: masked tokens if
+    Masked is among them and NextToken is not, else the next token. Raises DataError if a split is too short, and
+    SettingError.
     """
     why = "is for texts with a target each, and this is running text, which is its own target"
     reject_changed(settings, NOT_FOR_RUNNING_TEXT, why)
@@ -152,9 +153,13 @@ def running_dataset(
 def reading_of(
     tokenizer: Tokenizer, given: bool, settings: DataSettings, targets: tuple[type[Target], ...], line_end: str = ""
 ) -> tuple[RunningPreprocessing | MaskedPreprocessing, Notes]:
-    """How a stream of tokens is read by a model with these targets, and what a person should know of it. `given` says
-    that the tokenizer was not fitted on this text. Raises SettingError."""
-    preprocessing, said = (_masked if learns_masked(targets) else _next)(tokenizer, settings, line_end)
+    """Return the preprocessing of a token stream for a model with these targets, and notes.
+
+    `given` says that the tokenizer was not fitted on this text. Raises SettingError.
+    """
+    preprocessing, said = (_masked_preprocessing if learns_masked(targets) else _next_token_preprocessing)(
+        tokenizer, settings, line_end
+    )
     told = given or learns_masked(targets)
     notes = [tokenizer_fitting.tokenizer_note(tokenizer, given) if told else None, *said]
     if not line_end and _leaves_out_line_ends(tokenizer):
@@ -164,12 +169,14 @@ def reading_of(
 
 
 def room_of(preprocessing: Reading) -> int:
-    """The tokens of the text that a step has."""
+    """Return the number of text tokens in a step."""
     return preprocessing.spec.longest - (2 if preprocessing.spec.begin is not None else 0)
 
 
-def _next(tokenizer: Tokenizer, settings: DataSettings, line_end: str) -> tuple[RunningPreprocessing, Notes]:
-    """How text becomes a stream whose next token is predicted, and what a person should know of it."""
+def _next_token_preprocessing(
+    tokenizer: Tokenizer, settings: DataSettings, line_end: str
+) -> tuple[RunningPreprocessing, Notes]:
+    """Return the preprocessing for next-token prediction, and notes."""
     reject_changed(settings, FOR_MASKED, "is for masked-language modelling, and this model predicts the next token")
     if settings.special_tokens:
         raise SettingError(
@@ -187,8 +194,10 @@ def _next(tokenizer: Tokenizer, settings: DataSettings, line_end: str) -> tuple[
     return RunningPreprocessing(spec, tokenizer, line_end, settings.documents, bool(settings.stateful)), []
 
 
-def _masked(tokenizer: Tokenizer, settings: DataSettings, line_end: str) -> tuple[MaskedPreprocessing, Notes]:
-    """How text becomes steps of which some tokens are hidden, and what a person should know of it."""
+def _masked_preprocessing(
+    tokenizer: Tokenizer, settings: DataSettings, line_end: str
+) -> tuple[MaskedPreprocessing, Notes]:
+    """Return the preprocessing for masked language modelling, and notes."""
     if settings.stateful:
         raise SettingError(
             "stateful=true is for models that predict the next token, and this one hidden ones: leave it."
@@ -211,7 +220,7 @@ def _masked(tokenizer: Tokenizer, settings: DataSettings, line_end: str) -> tupl
 
 
 def _order_notes(files: Mapping[str, Sequence[Path]]) -> list[str]:
-    """Sentences on the order in which files are read, where there are several."""
+    """Return notes on the order in which several files are read."""
     return [
         f"The {len(of_split):,} files{f' of the {split} split' if len(files) > 1 else ''} are read one after another, "
         f"from {of_split[0].name} to {of_split[-1].name}."
@@ -221,14 +230,14 @@ def _order_notes(files: Mapping[str, Sequence[Path]]) -> list[str]:
 
 
 def _leaves_out_line_ends(tokenizer: Tokenizer) -> bool:
-    """Whether its tokens do not say where a line ended."""
+    """Return whether the tokens do not represent line ends."""
     if tokenizer.kind == PRETRAINED:
         return "\n" not in tokenizer.decode(tokenizer.encode("a\nb"))
     return tokenizer.kind in ("words", "wordpiece")
 
 
 def _leave_out_short(streams: dict[str, list[Tensor]], names: dict[str, list[str]], least: int) -> list[str]:
-    """Take out documents of too few tokens to learn from; sentences on them."""
+    """Remove documents with too few tokens, and return notes on them."""
     notes = []
     for split, of_split in streams.items():
         kept = [i for i, ids in enumerate(of_split) if len(ids) >= least]
@@ -242,7 +251,7 @@ def _leave_out_short(streams: dict[str, list[Tensor]], names: dict[str, list[str
 
 
 def _first_steps(streams: Sequence[Tensor], limit: int, room: int, after: int) -> list[Tensor]:
-    """The first so many steps of the streams: `room` tokens each, and `after` more to be predicted."""
+    """Return the first `limit` steps of the streams: `room` tokens each, and `after` more to be predicted."""
     kept = []
     for ids in streams:
         if limit <= 0:
@@ -253,7 +262,7 @@ def _first_steps(streams: Sequence[Tensor], limit: int, room: int, after: int) -
 
 
 def reject_short(lengths: Mapping[str, int], preprocessing: Reading, source: str, documents: bool = False) -> None:
-    """Raise DataError where a split, of so many tokens, is too short to be learned from, or measured on."""
+    """Raise DataError if a split with this number of tokens is too short for training or evaluation."""
     room, after = room_of(preprocessing), preprocessing.least - 1
     for split, count in lengths.items():
         least = room + after if split == "train" and not documents else preprocessing.least
@@ -267,7 +276,7 @@ def reject_short(lengths: Mapping[str, int], preprocessing: Reading, source: str
 
 
 def unknown_note(split: str, count: int, among: int) -> str | None:
-    """A sentence that counts the unknown tokens of a split; None where there are none."""
+    """Return a sentence that counts the unknown tokens of a split; None if there are none."""
     if not count:
         return None
     return (
@@ -277,5 +286,5 @@ def unknown_note(split: str, count: int, among: int) -> str | None:
 
 
 def _content(text: str | Sequence[Read]) -> bytes:
-    """What a split holds, as bytes: its text, or its documents with a zero between them."""
+    """Return the content of a split as bytes: its text, or its documents separated by zeros."""
     return (text if isinstance(text, str) else "\0".join(r.text for r in text)).encode()

@@ -31,7 +31,7 @@ BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 
 @dataclass(frozen=True)
 class Read:
-    """A text, and what a person calls it."""
+    """A text and its display name."""
 
     name: str
     text: str
@@ -40,9 +40,9 @@ class Read:
 
 
 def find_texts(path: Path) -> dict[str, list[Path]]:
-    """The .txt files of each split, in natural order: of a file, or a folder of files, all for train, to be split.
+    """Return the .txt files of each split in natural order; a file, or a folder without splits, is all for train.
 
-    Raises DataError where a folder has none, or says splits for some of its files only, or none for training.
+    Raises DataError if a folder has no text, defines splits for only some of its files, or has none for training.
     """
     if not path.is_dir():
         return {"train": [path]}
@@ -78,10 +78,10 @@ def find_texts(path: Path) -> dict[str, list[Path]]:
 def read_texts(
     path: Path, settings: DataSettings
 ) -> tuple[dict[str, list[Path]], dict[str, list[Read]], Origin, DataSettings]:
-    """The files of each split of a .txt or a folder of them, what is read of them, where it comes from, and the
-    settings that are left to follow.
+    """Read a .txt or a folder of them; return the files and texts of each split, the origin, and the remaining
+    settings.
 
-    Raises DataError that names every file that is not text, or empty; of a folder missing=drop leaves those out.
+    Raises DataError that names every file that is not text, or empty; in a folder missing=drop leaves those out.
     """
     reject_fill(settings)
     found = find_texts(path)
@@ -112,15 +112,15 @@ def read_texts(
         used = {place for of_split in found.values() for file in of_split for place in (file, file.parent)}
         left = left_note([p for p in entries(path) if p not in used], "no texts (.txt)")
         notes += [left] if left else []
-    digest = hashlib.sha256("".join(lines).encode(errors="surrogateescape")).hexdigest()  # a name need not be UTF-8
+    digest = hashlib.sha256("".join(lines).encode(errors="surrogateescape")).hexdigest()  # a file name may not be UTF-8
     origin = Origin(name, str(path), digest, notes)
     return files, read, origin, replace(settings, missing="error") if path.is_dir() else settings
 
 
 def read_text(path: Path) -> Read:
-    """The text of a file in UTF-8, its line ends as \\n and without a byte order mark, of which notes tell.
+    r"""Read a file in UTF-8, with line ends as \\n and without a byte order mark; notes report such changes.
 
-    Raises DataError, with the byte and the line, where it is not text, or empty; FileError where it cannot be read.
+    Raises DataError, with the byte and the line, if it is not text, or empty; FileError if it cannot be read.
     """
     data = read_bytes(path)
     try:
@@ -140,17 +140,16 @@ def read_text(path: Path) -> Read:
 
 
 def texts_of(source: Any) -> list[Read]:
-    """The texts that a source stands for: that of a file, those of a folder's files, or itself; {"text": …} is itself,
-    also where a file has such a name.
+    """Return the texts of a source: of a file, of a folder's files, or the source itself; {"text": …} is always a text.
 
-    Raises DataError or FileError where they cannot be read.
+    Raises DataError or FileError if they cannot be read.
     """
     if isinstance(source, Mapping) and TEXT in source:
         text = str(source[TEXT])
         return [Read(shown(text), text)]
     if not isinstance(source, str | Path):
         raise DataError(f"A text cannot be read from a {type(source).__name__}.", fix="Give a text, or its path.")
-    if not os.path.exists(os.path.expanduser(source)):  # Path.exists raises where a text is longer than a name
+    if not os.path.exists(os.path.expanduser(source)):  # Path.exists raises for a text that is too long for a name
         text = text_itself(source)
         return [Read(shown(text), text)]
     path = Path(source).expanduser()
@@ -158,19 +157,19 @@ def texts_of(source: Any) -> list[Read]:
 
 
 def parted(read: Read) -> list[Read]:
-    """The documents of one text: what stands between its blank lines."""
+    """Split a text at blank lines into documents."""
     pieces = [piece.strip("\n") + "\n" for piece in BLANK_LINE.split(read.text) if piece.strip()]
     return [Read(f"document {i}", piece) for i, piece in enumerate(pieces, 1)]
 
 
 def joined(texts: Sequence[str]) -> str:
-    """Texts one after another; one that does not end its last line has it ended."""
+    """Concatenate texts, each of which ends with a line end."""
     *most, last = texts
     return "".join(text if text.endswith("\n") else f"{text}\n" for text in most) + last
 
 
 def _natural(files: Sequence[Path]) -> list[Path]:
-    """Files in the order that people expect: 2.txt before 10.txt."""
+    """Sort files naturally: 2.txt before 10.txt."""
     by_name = {file.name: file for file in files}
     return [by_name[name] for name in natural_order(by_name)]
 
@@ -179,8 +178,10 @@ Documents = dict[str, list[Read]]
 
 
 def documents_of(read: Mapping[str, Sequence[Read]]) -> tuple[Documents, str]:
-    """The documents of each split, and a sentence on what they are: the files, where a split has several; else what
-    stands between the blank lines of each file."""
+    """Return the documents of each split, and a sentence that defines them.
+
+    They are the files, if a split has several; otherwise each file is split at blank lines.
+    """
     by_file = any(len(of_split) > 1 for of_split in read.values())
     found = {split: list(of_split) if by_file else parted(of_split[0]) for split, of_split in read.items()}
     what = "each file is one" if by_file else "what stands between blank lines is one"
@@ -189,10 +190,10 @@ def documents_of(read: Mapping[str, Sequence[Read]]) -> tuple[Documents, str]:
 
 
 def split_documents(documents: Mapping[str, Sequence[Read]], settings: DataSettings) -> tuple[Documents, list[str]]:
-    """The documents of each split, none of them cut: splits that are not given are taken from the end of the train
-    split, by their fractions of its characters as nearly as whole documents allow; and a sentence on it.
+    """Return the documents of each split, without dividing any, and a note.
 
-    Raises SettingError or DataError where nothing would be left to train on, or nothing for another split.
+    Missing splits are taken from the end of the train split, with their fractions of its characters as closely as whole
+    documents allow. Raises SettingError or DataError if a split would be empty.
     """
     val, test = fractions_left(settings, documents)
     whole = documents["train"]
@@ -209,7 +210,7 @@ def split_documents(documents: Mapping[str, Sequence[Read]], settings: DataSetti
     for k, split in enumerate(cut):
         wanted = ends[-1] * sum(fractions[p] for p in cut[: k + 1])
         place = int(np.abs(ends - wanted).argmin()) + 1
-        left = len(cut) - k - 1  # splits that are yet to get one
+        left = len(cut) - k - 1  # splits that still need a document
         places.append(len(whole) if split == cut[-1] else min(max(place, places[-1] + 1), len(whole) - left))
     splits = {split: list(whole[begin:end]) for split, (begin, end) in zip(cut, pairwise(places))}
     splits |= {split: list(read) for split, read in documents.items() if split != "train"}

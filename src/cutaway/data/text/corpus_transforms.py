@@ -1,4 +1,4 @@
-"""From running text to a stream of tokens: fitted on the training split, saved as JSON with the model."""
+"""Conversion of running text to a stream of tokens, fitted on the training split and saved as JSON with the model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .tokenizer_files import TOKENIZERS, tokenizer_from_json
 from .tokenizer_fitting import padding_of
 from .tokenizers import UNKNOWN, Tokenizer
 
-PIECE = 1 << 16  # characters that are given to a tokenizer at a time, at least
+PIECE = 1 << 16  # minimum characters passed to a tokenizer at a time
 
 
 READING = {"spec": specs.SCHEMA, "tokenizer": TOKENIZERS, "line_end": str, "documents?": bool}
@@ -33,18 +33,18 @@ READING = {"spec": specs.SCHEMA, "tokenizer": TOKENIZERS, "line_end": str, "docu
 
 @dataclass(frozen=True)
 class Reading(ABC):
-    """How text becomes a stream of tokens, whatever is learned of it."""
+    """Base class of the conversion of running text to a stream of tokens."""
 
     form: ClassVar[str]
-    least: ClassVar[int]  # tokens that a stream needs to be scored
+    least: ClassVar[int]  # minimum tokens of a stream for scoring
 
     spec: TextSpec
     tokenizer: Tokenizer
-    line_end: str = ""  # the word that stands for the end of a line, where the text is cut at blanks
-    documents: bool = False  # whether no step reaches from one document into another
+    line_end: str = ""  # the token for a line end, if the text is split at blanks
+    documents: bool = False  # whether steps are confined to one document
 
     def encode(self, text: str) -> Tensor:
-        """The tokens of a text, (n,) int64."""
+        """Return the tokens of a text, (n,) int64."""
         if self.line_end:
             text = text.replace("\n", f" {self.line_end}\n")
         whole = self.tokenizer.kind == "characters" or not getattr(self.tokenizer, "by_pieces", True)
@@ -52,13 +52,14 @@ class Reading(ABC):
         return torch.from_numpy(flat)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of tokens, as far as the tokenizer gives it back; a word for the end of a line becomes that."""
+        """Return the text of tokens, as far as the tokenizer preserves it; the line-end token becomes a line end."""
         text = self.tokenizer.decode(ids)
         return text.replace(f" {self.line_end}", "\n").replace(self.line_end, "\n") if self.line_end else text
 
     def beginning(self) -> Tensor:
-        """The tokens that text begins after where nobody says how: the tokenizer's own, else a line's end, else a full
-        stop, else the first token of the vocabulary; (1,) or more."""
+        """Return the default prompt, (1,) or more: the tokenizer's begin or end, a line end, a full stop, or the first
+        token.
+        """
         own = self.tokenizer.begin if self.tokenizer.begin is not None else self.tokenizer.end
         if own is not None:
             return torch.tensor([own])
@@ -69,14 +70,14 @@ class Reading(ABC):
         return torch.tensor([UNKNOWN + 1])
 
     def unknown(self, text: str) -> list[str]:
-        """What in a text the tokenizer does not know, each once: characters, or what stands between blanks."""
+        """Return the distinct parts of a text that the tokenizer does not know: characters, or words between blanks."""
         pieces = text if self.tokenizer.kind == "characters" else text.split()
         return [piece for piece in dict.fromkeys(pieces) if self.tokenizer.unknown in self.tokenizer.encode(piece)]
 
     def examples(self, sources: Sequence[Any]) -> Split:
-        """Texts to be scored: paths of .txt files, folders of them, or the texts themselves; each its own stream.
+        """Prepare texts to be scored: paths of .txt files, folders of them, or texts, each as its own stream.
 
-        Raises DataError, naming the text, where one cannot be read or has too few tokens.
+        Raises DataError, naming the text, if one cannot be read or has too few tokens.
         """
         if len(sources) == 1 and is_prepared(sources[0]):
             return self._in_shards(Path(sources[0]).expanduser())
@@ -86,7 +87,7 @@ class Reading(ABC):
         return self._as_split(texts, texts)
 
     def labelled(self, source: str | Path) -> Split:
-        """The text of a file or folder as one stream, or as its documents: its targets are its own tokens."""
+        """Prepare the text of a file or folder as one stream, or as its documents; its tokens are the targets."""
         path = Path(source)
         if not exists(path):
             reject_address(source)
@@ -96,7 +97,7 @@ class Reading(ABC):
         return self.of_texts(texts_of(path))
 
     def of_texts(self, texts: Sequence[Read]) -> Split:
-        """Texts as one stream, or as documents: their targets are their own tokens."""
+        """Prepare texts as one stream, or as documents; their tokens are the targets."""
         if not self.documents:
             return self._as_split([Read("", joined([read.text for read in texts]))], texts)
         streams = parted(texts[0]) if len(texts) == 1 else texts
@@ -106,10 +107,10 @@ class Reading(ABC):
     def stream_split(
         self, streams: Sequence[Tensor | ShardTokens], names: Sequence[str] = ("",), notes: Sequence[str] = ()
     ) -> Split:
-        """Streams of tokens, or one in shards, as a split, each with a name that a person calls it by."""
+        """Return streams of tokens, or one in shards, as a split; `names` are the display names of the streams."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; `from_json` gives an equal object back."""
+        """Return plain JSON values; `from_json` restores an equal object."""
         return {
             "kind": "text",
             "form": self.form,
@@ -120,8 +121,10 @@ class Reading(ABC):
         }
 
     def _in_shards(self, folder: Path) -> Split:
-        """The test split of prepared text, or what there is nearest to one. Raises DataError where its tokens are those
-        of another tokenizer, or where a step is not to reach from one document into another."""
+        """Return the test split of prepared text, or else the val or train split.
+
+        Raises DataError if it was prepared with another tokenizer, or if the model was trained on documents.
+        """
         manifest = read_manifest(folder)
         if manifest.about.get("tokenizer") != self.tokenizer.to_json():
             raise DataError(
@@ -138,7 +141,7 @@ class Reading(ABC):
         )
 
     def _as_split(self, streams: Sequence[Read], texts: Sequence[Read]) -> Split:
-        """The split of these streams, which come from those texts."""
+        """Return the split of these streams, which come from those texts."""
         encoded = [self.encode(stream.text) for stream in streams]
         for stream, ids in zip(streams, encoded):
             if len(ids) < self.least:
@@ -156,54 +159,54 @@ class Reading(ABC):
 
     @property
     def _unknown(self) -> int:
-        """The id of unknown tokens; −1, which no token has, where nothing is unknown."""
+        """The id of unknown tokens; −1, which no token has, if none exists."""
         return -1 if self.tokenizer.unknown is None else self.tokenizer.unknown
 
 
 @dataclass(frozen=True)
 class RunningPreprocessing(Reading):
-    """How text becomes a stream whose next token is predicted."""
+    """Conversion of text to a stream for next-token prediction."""
 
     form: ClassVar[str] = "running"
     least: ClassVar[int] = 2
 
-    carries: bool = True  # read on where the step before ended
+    carries: bool = True  # whether each step continues where the previous one ended
 
     SCHEMA: ClassVar[Mapping[str, Any]] = {**READING, "carries": bool}
 
     def stream_split(
         self, streams: Sequence[Tensor | ShardTokens], names: Sequence[str] = ("",), notes: Sequence[str] = ()
     ) -> StreamSplit:
-        """Streams of at least 2 tokens as a split."""
+        """Return streams of at least 2 tokens as a split."""
         padding = padding_of(self.tokenizer)
         return StreamSplit(streams, self.spec.longest, self.carries, self.decode, names, notes, padding)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; `from_json` gives an equal object back."""
+        """Return plain JSON values; `from_json` restores an equal object."""
         return {**super().to_json(), "carries": self.carries}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> RunningPreprocessing:
-        """The object that `to_json` wrote. Raises ValueError where the document, which is as SCHEMA says, cannot be."""
+        """Restore the object that `to_json` wrote. Raises ValueError if the document is inconsistent."""
         return cls(*read_back(data), carries=bool(data["carries"]))
 
 
 def read_back(data: dict[str, Any]) -> tuple[TextSpec, Tokenizer, str, bool]:
-    """What every such document has: spec, tokenizer, the word for the end of a line, whether documents are told apart.
+    """Return the fields of every such document: spec, tokenizer, the line-end token, whether documents are separate.
 
     Raises ValueError.
     """
     spec = specs.read_as(data["spec"], TextSpec)
-    documents = bool(data.get("documents", False))  # which the first version had not
+    documents = bool(data.get("documents", False))  # missing in the first version
     return spec, tokenizer_from_json(data["tokenizer"]), str(data["line_end"]), documents
 
 
 def pieces_of(text: str, least: int = PIECE) -> list[str]:
-    """A text in pieces that every tokenizer cuts as it would cut the whole: each ends before the end of a line."""
+    """Split a text before line ends into pieces that do not change its tokenization."""
     pieces, begin = [], 0
     while begin < len(text):
         end = text.find("\n", begin + least)
-        while 0 < end < len(text) and text[end - 1].isspace():  # the blanks between two words stay together
+        while 0 < end < len(text) and text[end - 1].isspace():  # keeps the blanks between two words together
             end = text.find("\n", end + 1)
         end = len(text) if end < 0 else end
         pieces.append(text[begin:end])

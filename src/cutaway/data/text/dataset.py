@@ -1,4 +1,4 @@
-"""The door to text: told apart is what has one target each, what has a tag for each token, and what runs on."""
+"""Entry point for text: selects between texts with one target each, tagged text, and running text."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["has_classes", "open_text"]
 
 
 def open_text(path: Path, settings: DataSettings, targets: tuple[type[Target], ...] = ()) -> DataSet:
-    """The data set in a table with a column of text, a folder or file of texts, or a file of tagged text.
+    """Build the data set of a table with a text column, of a folder or file of texts, or of a file of tagged text.
 
-    A .txt file with target=FILE is read line by line beside that file, which has a class on each line, or a tag for
-    each word of it; without one, and in a folder without class folders, it is text that runs on. `targets` are what
-    the model learns, where it says so. Raises FileError, DataError, UnknownName or SettingError.
+    A .txt file with target=FILE is read together with that line-aligned file, which has a class on each line, or a tag
+    for each word. Without a target, and in a folder without class folders, it is running text. `targets` are those of
+    the model, if it restricts them. Raises FileError, DataError, UnknownName or SettingError.
     """
     if path.suffix.lower() not in TABLE_SUFFIXES:
         reject_changed(
@@ -39,7 +39,7 @@ def open_text(path: Path, settings: DataSettings, targets: tuple[type[Target], .
     if suffix in TAGGED:
         return open_tagged(path, settings)
     if settings.target is not None and path.is_file():
-        return _beside(path, settings.target, settings)
+        return _open_with_labels(path, settings.target, settings)
     for key in ("text", "target", "group"):
         if getattr(settings, key) is not None:
             raise SettingError(f"{key}= is for texts in tables, and {path} is text that runs on: leave it out.")
@@ -49,7 +49,7 @@ def open_text(path: Path, settings: DataSettings, targets: tuple[type[Target], .
 
 
 def has_classes(path: Path) -> bool:
-    """Whether a folder holds class folders of .txt files, and not text that runs on."""
+    """Return whether a folder holds class folders of .txt files, not running text."""
     folders = subfolders(path)
     splits = [folder for folder in folders if folder.name.lower() in SPLIT_FOLDERS]
     inside = [c for split in splits for c in subfolders(split)]
@@ -59,8 +59,8 @@ def has_classes(path: Path) -> bool:
     return bool(len(classes) > 1 or not any(map(TEXTS.fits, entries(path))))
 
 
-def _beside(path: Path, target: str, settings: DataSettings) -> DataSet:
-    """A .txt file and the file of its labels: beside it, or where the path leads from here."""
+def _open_with_labels(path: Path, target: str, settings: DataSettings) -> DataSet:
+    """Build the data set of a .txt file and the file of its labels, relative to it or to the working directory."""
     given = Path(target).expanduser()
     labels = next((p for p in (path.parent / given, given) if p.is_file()), None)
     if labels is None:

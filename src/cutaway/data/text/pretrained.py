@@ -1,6 +1,6 @@
-"""Tokenizers that others fitted: a tokenizer.json of the `tokenizers` library, with the ids that it has.
+"""Pretrained tokenizers: a tokenizer.json of the `tokenizers` library, with its own ids.
 
-What a text holds is never taken for a token that is none of text: `[MASK]` in it is a bracket, a word and a bracket.
+Text is never parsed as a special token: `[MASK]` in a text is a bracket, a word and a bracket.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .tokenizers import PRETRAINED, OnLibrary, library_from
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Library
 
-ROLES = {  # what a token is for, how those files call it, and its usual names
+ROLES = {  # role of a token, its keys in those files, and its usual names
     "padding": (("pad_token",), ("[PAD]", "<pad>")),
     "unknown": (("unk_token",), ("[UNK]", "<unk>")),
     "begin": (("cls_token", "bos_token"), ("[CLS]", "<s>", "<|endoftext|>")),
@@ -21,17 +21,17 @@ ROLES = {  # what a token is for, how those files call it, and its usual names
     "mask": (("mask_token",), ("[MASK]", "<mask>")),
 }
 MOST_IDS = 10_000_000  # no vocabulary is larger; each id takes a row of the model
-GAPS = 100_000  # ids that may stand for nothing: an id costs memory, here and in every embedding
+GAPS = 100_000  # maximum unused ids: each costs memory, here and in every embedding
 
 
 class Pretrained(OnLibrary):
-    """A tokenizer with its own ids. Texts are encoded without the tokens that stand around them."""
+    """A tokenizer with its own ids. Texts are encoded without surrounding special tokens."""
 
     kind = PRETRAINED
-    lower = False  # what it does to text is its own
+    lower = False  # normalization is up to the library
 
     def __init__(self, library: Library, special: Mapping[str, int | None]) -> None:
-        """`special` are the ids of `padding`, `unknown`, `begin`, `end` and `mask`, None for what it lacks."""
+        """Initialize with the ids of `padding`, `unknown`, `begin`, `end` and `mask`, None for missing ones."""
         library.no_truncation()
         library.no_padding()
         library.encode_special_tokens = True  # such a token in a text is text
@@ -54,31 +54,29 @@ class Pretrained(OnLibrary):
         if any(not 0 <= i < len(self.tokens) for i in self.special):
             raise ValueError("a tokenizer whose special tokens have no ids")
         self._hidden = self.special - {self.unknown}
-        # Some mark the beginning of what they are given, and would mark that of every piece of a text.
+        # Some mark the start of their input, and would mark the start of every piece of a text.
         how = f"{library.normalizer!r} {library.pre_tokenizer!r}"
         self.by_pieces = not any(mark in how for mark in ("Metaspace", "Prepend", "add_prefix_space=True"))
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text, without tokens that are none of it."""
+        """Return the text without special tokens."""
         return self._library.decode([i for i in ids if i not in self._hidden], skip_special_tokens=False)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values that `tokenizer_from_json` reads back."""
+        """Return plain JSON values for `tokenizer_from_json`."""
         special = {role: getattr(self, role) for role in ROLES}
         return {"kind": self.kind, "lower": self.lower, "library": self._library.to_str(), "special": special}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Pretrained:
-        """The tokenizer that `to_json` wrote. Raises ValueError where the document, which is as TOKENIZERS says, cannot
-        be."""
+        """Restore the tokenizer that `to_json` wrote. Raises ValueError if the document is inconsistent."""
         return cls(library_from(data["library"], PRETRAINED), {role: data["special"][role] for role in ROLES})
 
 
 def specials(library: Library, said: Mapping[str, Any]) -> dict[str, int | None]:
-    """The ids of the tokens that are no text: as the files beside a tokenizer name them, or by their usual names.
+    """Return the ids of special tokens, from the files next to the tokenizer or by their usual names.
 
-    One that stands for the unknown and for an end too, as GPT-2's does, is not counted as unknown: nothing is unknown
-    there.
+    A token that is both unknown and an end, as in GPT-2, is not used as unknown, because nothing is unknown there.
     """
     added = {token.content: i for i, token in library.get_added_tokens_decoder().items()}
     found: dict[str, int | None] = {}
@@ -95,7 +93,7 @@ def specials(library: Library, said: Mapping[str, Any]) -> dict[str, int | None]
 
 
 def _content(token: Any) -> str:
-    """A token as such a file writes it: its text, or an object that holds the text."""
+    """Return a token's text from such a file, which stores it as text or in an object."""
     if isinstance(token, Mapping):
         token = token.get("content")
     return token if isinstance(token, str) else ""

@@ -1,7 +1,7 @@
-"""Problems with written solutions as text: the model learns what follows the question, and nothing of the question.
+"""Problems with written solutions as text: the loss covers only what follows the question.
 
-Of the ids 0 is padding, 1 unknown, 2 ends a solution, and from 3 on stand the tokens of the kind of problem
-(`data.problems`). One problem can have many solutions: which one is learned from is drawn anew in every epoch.
+Id 0 is padding, 1 unknown, 2 ends a solution, and from 3 on are the tokens of the kind of problem (`data.problems`). A
+problem may have many solutions; one is drawn again in every epoch.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from ..problems.problem import Problem
 
 PADDING, UNKNOWN, END = 0, 1, 2
 FIRST = 3  # the id of the first token of the vocabulary
-AS_READ = 0  # the seed of the solutions where nothing is to vary
+AS_READ = 0  # the seed of the solutions for evaluation
 
 
 class ProblemSplit(Split):
-    """Problems, each in every one of the forms: example i is problem i // forms in form i % forms.
+    """Problems in each of the forms: example i is problem i // forms in form i % forms.
 
     A batch has inputs (N, T) and a mask, and targets (N, T) that are IGNORED up to the question's end.
     """
@@ -44,54 +44,54 @@ class ProblemSplit(Split):
         return len(self.problems) * len(self.forms)
 
     @cached_property
-    def target(self) -> Tensor:  # type: ignore[override]  # for it takes as long as an epoch, and few ask
-        """Of all examples, (n, T), as they are read."""
+    def target(self) -> Tensor:  # type: ignore[override]  # lazy: takes as long as an epoch and is rarely needed
+        """The targets of all examples, (n, T), with the solutions for evaluation."""
         return next(iter(self.batches([torch.arange(len(self))]))).target
 
     def plan(self, batch_size: int, generator: torch.Generator | None, tokens: int = 0) -> list[Tensor]:
-        """Batches of one form, as far as that goes: those are of nearly equal length."""
+        """Return batches of one form where possible, because those have similar lengths."""
         return bucketed(self._lengths, batch_size, generator, tokens)
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
-        """With the solutions that the seed draws."""
+        """Yield batches with the solutions drawn from the seed."""
         for index in order:
             pairs = [self.example(i, AS_READ if seed is None else seed) for i in index.tolist()]
             yield Batch(*self.preprocessing.batch(pairs))
 
     def example(self, i: int, seed: int = AS_READ) -> tuple[str, str]:
-        """The text that asks, and a solution."""
+        """Return the prompt and a solution."""
         return self.kind.example(self.problem(i), self.form(i), Random(f"{seed} {i}"))
 
     def problem(self, i: int) -> str:
-        """The problem of an example."""
+        """Return the problem of an example."""
         return self.problems[i // len(self.forms)]
 
     def form(self, i: int) -> str:
-        """Its form."""
+        """Return the form of an example."""
         return self.forms[i % len(self.forms)]
 
     def name(self, i: int) -> str:
-        """The text that asks."""
+        """Return the prompt."""
         return " ".join(self.kind.ask(self.problem(i), self.form(i)).split())
 
     def row(self, i: int) -> dict[str, str] | None:
-        """The problem."""
+        """Return the problem."""
         return {"problem": self.problem(i)}
 
     @cached_property
     def _lengths(self) -> Tensor:
-        """The tokens of each example, about: those of the first of its form, (n,)."""
+        """The approximate number of tokens of each example, that of the first example of its form, (n,)."""
         each = [sum(len(self.kind.cut(text)) for text in self.example(k)) for k in range(len(self.forms))]
         return torch.tensor(each).repeat(len(self.problems))
 
 
 class AskedSplit(ProblemSplit):
-    """Problems of a person's own, without targets."""
+    """Problems given by a user, without targets."""
 
     target = None  # type: ignore[assignment]
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
-        """The questions alone."""
+        """Yield batches of questions only."""
         for index in order:
             ids, mask = self.preprocessing.asked([self.problem(i) for i in index.tolist()])
             yield Batch((ids, mask), torch.empty(len(ids), 0))
@@ -99,7 +99,7 @@ class AskedSplit(ProblemSplit):
 
 @dataclass(frozen=True)
 class ProblemPreprocessing:
-    """How problems and solutions become ids, and ids text again."""
+    """Conversion of problems and solutions to ids, and of ids to text."""
 
     spec: TextSpec
 
@@ -119,17 +119,17 @@ class ProblemPreprocessing:
 
     @property
     def form(self) -> str:
-        """The form that solutions are judged in."""
+        """The form used for evaluation."""
         return self.forms[0]
 
     @property
     def never(self) -> list[int]:
-        """The ids that are no part of a solution, and are not written: what stands for no token, and what asks."""
+        """The ids that are never generated: padding, unknown and the question token."""
         asking = getattr(self.kind, "question", None)
         return [PADDING, UNKNOWN, *([self.ids[asking]] if asking is not None else [])]
 
     def in_form(self, form: str | None) -> ProblemPreprocessing:
-        """The same, with solutions written in another of its forms. Raises SettingError for one that it has not."""
+        """Return the same preprocessing with solutions in another form. Raises SettingError for an unknown form."""
         if form is None or form == self.form:
             return self
         if form not in self.forms:
@@ -149,11 +149,11 @@ class ProblemPreprocessing:
         return ["(padding)", "(unknown)", "(end)", *self.kind.vocabulary]
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text."""
+        """Return the ids of a text."""
         return [self.ids.get(token, UNKNOWN) for token in self.kind.cut(text)]
 
     def words(self, ids: Iterable[int]) -> str:
-        """The text of ids, up to the end of the solution; padding is left out."""
+        """Return the text of ids, up to the end of the solution; padding is skipped."""
         tokens = []
         for i in ids:
             if i == END:
@@ -163,22 +163,22 @@ class ProblemPreprocessing:
         return self.kind.join(tokens)
 
     def batch(self, pairs: Sequence[tuple[str, str]]) -> tuple[tuple[Tensor, Tensor], Tensor]:
-        """Questions with their solutions: ids and mask (N, T), and the token after each, (N, T)."""
+        """Return questions with their solutions: ids and mask (N, T), and the next token of each, (N, T)."""
         return padded([(self.encode(asked), [*self.encode(solution), END]) for asked, solution in pairs])
 
     def asked(self, problems: Sequence[str]) -> tuple[Tensor, Tensor]:
-        """Questions alone, ids and mask (N, T)."""
+        """Return questions only: ids and mask (N, T)."""
         rows = [torch.tensor(self.encode(self.kind.ask(problem, self.form))) for problem in problems]
         ids = pad_sequence(rows, batch_first=True, padding_value=PADDING)
         return ids, ids != PADDING
 
     def examples(self, sources: Sequence[Any]) -> ProblemSplit:
-        """Problems that a person typed. Raises DataError for one that is none, or has no solution."""
+        """Prepare typed problems. Raises DataError for an invalid or unsolvable one."""
         sources = [sources] if isinstance(sources, str) else list(sources)
         return AskedSplit(self, [self.kind.read(str(one)) for one in sources], (self.form,))
 
     def labelled(self, source: str | Path) -> ProblemSplit:
-        """A text file with a problem on each line, each of which is solved by computing."""
+        """Prepare a text file with a problem on each line; solutions are computed."""
         path = Path(source).expanduser()
         if not path.is_file():
             raise DataError(f"There is no file {str(source)!r}, seen from {Path.cwd()}.")
@@ -188,18 +188,18 @@ class ProblemPreprocessing:
         return ProblemSplit(self, [self.kind.read(line) for line in lines], (self.form,))
 
     def adopted(self, split: Split, theirs: Any) -> ProblemSplit:
-        """The problems of another set of the same kind."""
+        """Prepare the problems of another set of the same kind."""
         if not isinstance(split, ProblemSplit) or split.kind.name != self.kind.name:
             raise DataError(f"These are other problems than the {self.kind.name} that this run learned.")
         return ProblemSplit(self, split.problems, (self.form,))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; `from_json` gives an equal object back."""
+        """Return plain JSON values; `from_json` restores an equal object."""
         return {"kind": "text", "form": "problems", "spec": specs.to_json(self.spec)}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> ProblemPreprocessing:
-        """The object that `to_json` wrote. Raises ValueError where the document, which is as SCHEMA says, cannot be."""
+        """Restore the object that `to_json` wrote. Raises ValueError if the document is inconsistent."""
         found = cls(specs.read_as(data["spec"], TextSpec, Solution))
         if len(found.kind.vocabulary) + FIRST != found.spec.vocab_size:
             raise ValueError("problems of this kind are written with other tokens now")
@@ -207,8 +207,10 @@ class ProblemPreprocessing:
 
 
 def padded(rows: Sequence[tuple[list[int], list[int]]]) -> tuple[tuple[Tensor, Tensor], Tensor]:
-    """Questions with their solutions, as ids: ids and mask (N, T), and the token after each, (N, T), IGNORED up to the
-    question's end."""
+    """Pad questions with their solutions: ids and mask (N, T), and the next token of each, (N, T).
+
+    The targets are IGNORED up to the question's end.
+    """
     inputs = [torch.tensor([*asked, *solution[:-1]]) for asked, solution in rows]
     targets = [torch.tensor([*[IGNORED] * (len(asked) - 1), *solution]) for asked, solution in rows]
     ids = pad_sequence(inputs, batch_first=True, padding_value=PADDING)

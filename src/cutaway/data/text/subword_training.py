@@ -1,4 +1,4 @@
-"""Fitting subwords on the `tokenizers` library: byte-pair encoding and WordPiece; and what fitting rejects."""
+"""Training of subword tokenizers with the `tokenizers` library: byte-pair encoding and WordPiece."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 PAD, UNKNOWN = 0, 1
 SPECIAL = {"characters": ("<pad>", "<unk>"), "words": ("<pad>", "<unk>"), "bpe": ("<pad>", "<unk>")}
 SPECIAL["wordpiece"] = ("[PAD]", "[UNK]")
-STRETCH = re.compile(r"\S{1000,}")  # letters without a blank, as DNA or base64 has them: no word is so long
-PART = 100  # letters that such a stretch is cut into for fitting; WordPiece knows no longer word
-BYTES = 256  # tokens that byte-level byte-pair encoding begins with
+STRETCH = re.compile(r"\S{1000,}")  # longer than any word, such as DNA or base64
+PART = 100  # characters of its pieces for training; also WordPiece's longest word
+BYTES = 256  # initial tokens of byte-level byte-pair encoding
 
 
 def train_bpe(texts: Iterable[str], vocab_size: int, min_count: int, lower: bool) -> Library:
-    """Byte-level byte-pair encoding. Raises DataError where there is nothing to tell apart."""
+    """Train byte-level byte-pair encoding. Raises DataError if the text has fewer than two different characters."""
     from tokenizers import Tokenizer as Library
     from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
@@ -45,21 +45,21 @@ def train_bpe(texts: Iterable[str], vocab_size: int, min_count: int, lower: bool
 
 
 def train_wordpiece(texts: Iterable[str], vocab_size: int, min_count: int, lower: bool) -> Library:
-    """WordPiece. Raises DataError where there is nothing to tell apart, SettingError for too small a vocabulary."""
+    """Train WordPiece. Raises DataError for fewer than two characters, SettingError for too small a vocabulary."""
     from tokenizers import Tokenizer as Library
     from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
     library = Library(models.WordPiece(unk_token=SPECIAL["wordpiece"][UNKNOWN]))
     library.normalizer = normalizers.BertNormalizer(lowercase=lower, strip_accents=False)
     library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    library.decoder = decoders.WordPiece(cleanup=False)  # which would write do not as don't
+    library.decoder = decoders.WordPiece(cleanup=False)  # cleanup would change "do not" to "don't"
     texts = list(map(reject_surrogates, texts))
     letters: set[str] = set()
     for text in texts:
         letters.update(library.normalizer.normalize_str(text))
     alphabet = sorted(letter for letter in letters if not letter.isspace())
     reject_one("characters", alphabet)
-    # Where the trainer meets the subwords itself, their order, and with it who wins a tie, changes from run to run.
+    # Given explicitly, because the trainer's own order of subwords, which decides ties, differs between runs.
     pieces = [*alphabet, *(f"##{letter}" for letter in alphabet)]
     if vocab_size < 2 + len(pieces):
         raise SettingError(
@@ -77,14 +77,14 @@ def train_wordpiece(texts: Iterable[str], vocab_size: int, min_count: int, lower
 
 
 def _train(library: Library, texts: Iterable[str], trainer: Any) -> None:
-    """Fit the tokenizer, in a thread of its own so that Ctrl-C is heard: the library does not look for it."""
+    """Train the tokenizer in a separate thread, so that Ctrl-C works: the library does not check for it."""
     pieces = [piece for text in texts for piece in _in_parts(text)]
     failed: list[BaseException] = []
 
     def fit() -> None:
         try:
             library.train_from_iterator(pieces, trainer)
-        except BaseException as error:  # to be raised where it is waited for
+        except BaseException as error:  # raised in the waiting thread
             failed.append(error)
 
     thread = threading.Thread(target=fit, daemon=True)
@@ -96,8 +96,10 @@ def _train(library: Library, texts: Iterable[str], trainer: Any) -> None:
 
 
 def _in_parts(text: str) -> Iterable[str]:
-    """The text; or, where letters stand without a blank for longer than any word, pieces of it: a word is as costly to
-    fit as its length times the subwords that are sought."""
+    """Yield the text, with parts longer than any word split into pieces.
+
+    The cost of fitting a word is its length times the number of subwords to be found.
+    """
     end = 0
     for found in STRETCH.finditer(text):
         yield text[end : found.start()]
@@ -107,7 +109,7 @@ def _in_parts(text: str) -> Iterable[str]:
 
 
 def _without_added(library: Library) -> Library:
-    """The trained tokenizer without tokens that are looked for in the text as written: `<pad>` there is text."""
+    """Return the trained tokenizer without added tokens, so that `<pad>` in a text is text."""
     from tokenizers import Tokenizer as Library
 
     document = json.loads(library.to_str())
@@ -116,7 +118,7 @@ def _without_added(library: Library) -> Library:
 
 
 def reject_one(kind: str, kept: Sequence[str]) -> None:
-    """Raise DataError where there is nothing to tell apart."""
+    """Raise DataError if fewer than two different tokens are left."""
     if len(kept) < 2:
         only = f"one only, {kept[0]!r}" if kept else "none"
         raise DataError(
@@ -126,7 +128,7 @@ def reject_one(kind: str, kept: Sequence[str]) -> None:
 
 
 def reject_surrogates(text: str) -> str:
-    """The text, if it is one. Raises DataError for halves of surrogate pairs, which UTF-8 cannot hold."""
+    """Return a text; raise DataError for lone surrogates, which UTF-8 cannot represent."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -135,7 +137,7 @@ def reject_surrogates(text: str) -> str:
 
 
 def no_text(text: str, at: int) -> DataError:
-    """What to raise of a text with half of a surrogate pair at a place."""
+    """Return the error for a text with a lone surrogate at a position."""
     return DataError(
         f"The text {text[max(0, at - 20) : at]!r}… goes on with U+{ord(text[at]):04X}, half of a surrogate pair, which "
         "is no character.",

@@ -1,8 +1,8 @@
-"""Tagged text as a data set: each word has a target of its own. A word is what the file says, whole.
+"""Tagged text as a data set: each word has a target. The words are exactly those of the file.
 
-A tokenizer of subwords (wordpiece, bpe, or one that is given) cuts the words further. Then the tag of a word stands at
-its first subword, and IGNORED at the others and at the frame, so that there is still one answer for each word; as in
-J. Devlin et al., BERT, 2018, section 5.3, <https://arxiv.org/abs/1810.04805>.
+A subword tokenizer (wordpiece, bpe, or a pretrained one) splits the words further. Then the tag of a word is at its
+first subword, and the others and the special tokens are IGNORED, so that there is one prediction per word; as in J.
+Devlin et al., BERT, 2018, section 5.3, <https://arxiv.org/abs/1810.04805>.
 """
 
 from __future__ import annotations
@@ -46,13 +46,15 @@ Numbers = npt.NDArray[np.int64]
 
 
 class TagSplit(SequenceSplit):
-    """Sentences. Batches of those without tags have targets too, which say no more than where a word begins: the answer
-    is one for each, and none elsewhere."""
+    """A split of sentences.
 
-    words: Tensor  # (Σ lengths,) True where a word begins
+    Batches without tags have targets too, which only mark where words begin: 0 there, IGNORED elsewhere.
+    """
+
+    words: Tensor  # (Σ lengths,) True at the first token of a word
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
-        """Each batch padded to its longest sentence."""
+        """Yield batches, each padded to its longest sentence."""
         if self.target is not None:
             yield from super().batches(order, seed)
             return
@@ -63,21 +65,21 @@ class TagSplit(SequenceSplit):
 
 
 class Encoded(NamedTuple):
-    """Sentences as tokens one after another, with their frames."""
+    """Concatenated tokens of sentences, including special tokens."""
 
     ids: Numbers  # (Σ lengths,)
     lengths: Numbers  # (n,)
-    whole: Numbers  # (n,) how many tokens before cutting, without the frame
-    words: Numbers  # (Σ lengths,) the word whose first token it is, counted over all sentences; −1 for other tokens
+    whole: Numbers  # (n,) tokens before truncation, without special tokens
+    words: Numbers  # (Σ lengths,) index of the word that starts here, over all sentences; −1 for other tokens
 
 
 @dataclass(frozen=True)
 class TagPreprocessing:
-    """How words become ids, and tags class numbers."""
+    """Conversion of words to ids, and of tags to class numbers."""
 
     spec: TextSpec
     tokenizer: Tokenizer
-    length: int  # tokens of the longest sentence, with its frame; longer ones are cut there
+    length: int  # maximum tokens of a sentence, with special tokens; longer ones are truncated
 
     SCHEMA: ClassVar[Mapping[str, Any]] = {"spec": specs.SCHEMA, "tokenizer": TOKENIZERS, "length": COUNT}
 
@@ -88,9 +90,9 @@ class TagPreprocessing:
         return self.spec.target
 
     def as_split(self, tagged: Tagged, of: str = "these sentences") -> SequenceSplit:
-        """Sentences, with their tags where they have some; `of` is what notes call them.
+        """Return a split of sentences, with their tags if available; `of` is their name in notes.
 
-        Raises DataError for tags that training did not know.
+        Raises DataError for unknown tags.
         """
         found = self.encode(tagged.sentences)
         begins = found.words >= 0
@@ -129,7 +131,7 @@ class TagPreprocessing:
         return split
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> Encoded:
-        """The ids of sentences of words."""
+        """Return the ids of sentences of words."""
         frame = frame_of(self.spec)
         flat, subwords = self._subwords(sentences)  # (P,), (W,) of each word
         counts = np.array([len(sentence) for sentence in sentences], np.int64)  # (n,) of words
@@ -142,12 +144,12 @@ class TagPreprocessing:
         return Encoded(gathered(flat, place, frame, stand_in(self.tokenizer)), lengths, whole, words)
 
     def _subwords(self, sentences: Sequence[Sequence[str]]) -> tuple[Numbers, Numbers]:
-        """The ids of all words one after another, and how many each has: at least one."""
+        """Return the concatenated ids of all words, and the number of each word's ids: at least one."""
         words: Iterable[str] = itertools.chain.from_iterable(sentences)
         if isinstance(self.tokenizer, Words):
             ids = np.array(self.tokenizer.look_up(words), np.int64)
             return ids, np.ones(len(ids), np.int64)
-        if marks_blanks(self.tokenizer):  # a subword that begins a word holds the blank before it
+        if marks_blanks(self.tokenizer):  # the first subword of a word includes the blank before it
             words = ((" " if i else "") + word for sentence in sentences for i, word in enumerate(sentence))
         each = list(words)
         known = {word: i for i, word in enumerate(dict.fromkeys(each))}
@@ -157,9 +159,11 @@ class TagPreprocessing:
         return flat, np.fromiter(map(len, of_word), np.int64, count=len(of_word))
 
     def examples(self, sources: Sequence[Any]) -> SequenceSplit:
-        """New sentences without targets: paths of .conll or .iob files, whose tags do not count, or of .txt files with
-        a sentence on each line; sentences themselves; or dictionaries with a text. In these last three the tokens
-        stand between blanks, as they stood by themselves in training."""
+        """Prepare new sentences without targets.
+
+        They are paths of .conll or .iob files, whose tags are ignored, or of .txt files with a sentence on each line;
+        sentences; or dictionaries with a text. In the last three, tokens are separated by blanks.
+        """
         if isinstance(sources, str) or not isinstance(sources, Sequence):
             sources = [sources]
         sentences: list[list[str]] = []
@@ -173,9 +177,9 @@ class TagPreprocessing:
         return self.as_split(Tagged(sentences, None, names))
 
     def labelled(self, source: str | Path) -> SequenceSplit:
-        """Other tagged text: a .conll or .iob file, or two files line by line, `sentences.txt,tags.txt`.
+        """Prepare other tagged text: a .conll or .iob file, or two line-aligned files, `sentences.txt,tags.txt`.
 
-        Raises DataError where tags are missing, or are such that training did not know.
+        Raises DataError for missing or unknown tags.
         """
         path = Path(source).expanduser()
         if path.suffix.lower() in TAGGED:
@@ -192,7 +196,7 @@ class TagPreprocessing:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; `from_json` gives an equal object back."""
+        """Return plain JSON values; `from_json` restores an equal object."""
         return {
             "kind": "text",
             "form": "tags",
@@ -203,17 +207,17 @@ class TagPreprocessing:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> TagPreprocessing:
-        """The object that `to_json` wrote. Raises ValueError where the document, which is as SCHEMA says, cannot be."""
+        """Restore the object that `to_json` wrote. Raises ValueError if the document is inconsistent."""
         spec = specs.read_as(data["spec"], TextSpec, Tags)
         return cls(spec, tokenizer_from_json(data["tokenizer"]), int(data["length"]))
 
     def _sentences(self, source: Any) -> list[tuple[list[str], str]]:
-        """The sentences that a source holds, and what each is called; no name where it has none."""
+        """Return the sentences of a source and their names; an empty name if none exists."""
         if isinstance(source, Mapping) and TEXT in source:
             return [(str(source[TEXT]).split(), "")]
         if not isinstance(source, str | Path):
             raise DataError(f"Sentences cannot be read from a {type(source).__name__}.", fix="Give texts or paths.")
-        if not os.path.exists(os.path.expanduser(source)):  # Path.exists raises where a text is longer than a name
+        if not os.path.exists(os.path.expanduser(source)):  # Path.exists raises for a text that is too long for a name
             return [(text_itself(source).split(), shown(str(source)))]
         path = Path(source).expanduser()
         if path.suffix.lower() in TAGGED:
@@ -231,7 +235,7 @@ class TagPreprocessing:
 def open_tagged(
     path: Path, settings: DataSettings, tagged: Tagged | None = None, fingerprint: str | None = None
 ) -> DataSet:
-    """A .conll or .iob file; or what was read of two files line by line, and its sha256.
+    """Build the data set of a .conll or .iob file, or of sentences from two line-aligned files and their sha256.
 
     Raises FileError, DataError or SettingError.
     """
@@ -250,8 +254,9 @@ def tagged_dataset(
     splits: Mapping[str, Rows] | None = None,
     column: str = "tag",
 ) -> DataSet:
-    """A set of tagged sentences. `splits` are those that it comes with; what it has not is drawn from its training
-    sentences, whole sentences at a time."""
+    """Build a data set of tagged sentences. Missing `splits` are drawn from the training sentences, whole sentences at
+    a time.
+    """
     reject_changed(settings, FOR_RUNNING_TEXT, "is for running text, and this text is tagged")
     assert tagged.tags is not None, "read with its tags"
     names = natural_order(set(itertools.chain.from_iterable(tagged.tags)))
@@ -259,7 +264,7 @@ def tagged_dataset(
         raise DataError(f"Every token of {origin.source} has the tag {names[0]!r}: there is nothing to tell apart.")
     whole = np.zeros(len(tagged.sentences), np.int64)
     indices = complete_split(whole, ["sentence"], splits, settings)
-    tokenizer, given = _fitted([tagged.sentences[i] for i in indices["train"]], settings)
+    tokenizer, given = _fit_tokenizer([tagged.sentences[i] for i in indices["train"]], settings)
     length = settings.length or OTHER_LENGTH
     of_splits = {
         split: Tagged(
@@ -291,8 +296,8 @@ def tagged_dataset(
     return assemble(origin, settings, indices, preprocessing, prepared, notes)
 
 
-def _fitted(sentences: Sequence[Sequence[str]], settings: DataSettings) -> tuple[Tokenizer, bool]:
-    """The tokenizer of words, or of subwords, and whether it was fitted elsewhere. Raises SettingError."""
+def _fit_tokenizer(sentences: Sequence[Sequence[str]], settings: DataSettings) -> tuple[Tokenizer, bool]:
+    """Return the tokenizer of words or subwords, and whether it is pretrained. Raises SettingError."""
     if settings.tokenizer == "characters":
         raise SettingError(
             "tokenizer=characters cannot be: each word of tagged text has one tag. Leave it out, or take subwords of "

@@ -1,7 +1,7 @@
-"""Text files: one text a file, columns of tables, two files line by line, and tagged text.
+"""Readers of text files: one text per file, columns of tables, two line-aligned files, and tagged text.
 
-Text is UTF-8; a file that is not, or a text that is empty, is named in an error. Tagged text has a token and its tag on
-each line and a blank line between sentences (CoNLL), or is a file of sentences and a file of their tags.
+Text is UTF-8; files that are not, and empty texts, are reported. Tagged text has a token and its tag on each line and a
+blank line between sentences (CoNLL), or is a file of sentences and a file of their tags.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ UTF8 = (
     "Save it as UTF-8: `iconv -f WINDOWS-1252 -t UTF-8 old.txt > new.txt` converts what Windows wrote before, and "
     "`iconv -f UTF-16` what is UTF-16. In training on several files missing=drop leaves it out."
 )
-TEXT, LABEL = "text", "class"  # the columns of two files line by line
+TEXT, LABEL = "text", "class"  # column names for two line-aligned files
 
 
 @dataclass(frozen=True)
 class Texts:
-    """Texts and what a person calls each."""
+    """Texts and their display names."""
 
     texts: list[str]
     names: list[str]
@@ -40,8 +40,10 @@ class Texts:
 
 
 def decoded(data: bytes, at: int = 0, lines: int = 0) -> str:
-    """UTF-8 as text, with or without its mark. Raises ValueError, in words, where it is none. Of a part of a file `at`
-    is the byte where it begins, and `lines` are the line ends before that."""
+    """Decode UTF-8, with or without a byte order mark. Raises ValueError, with an explanation, if it is invalid.
+
+    For a part of a file, `at` is its first byte, and `lines` are the line ends before it.
+    """
     if not at and data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise ValueError("it is UTF-16 text, not UTF-8")
     if (nul := data.find(b"\0")) >= 0:
@@ -57,9 +59,9 @@ def decoded(data: bytes, at: int = 0, lines: int = 0) -> str:
 
 
 def read_lines(path: Path) -> tuple[list[str], str]:
-    """The lines of a text file, without their ends, and its sha256.
+    """Return the lines of a text file, without their ends, and its sha256.
 
-    Only line feeds, carriage returns or both end a line. Raises FileError, or DataError where it is no UTF-8 text.
+    Only line feeds, carriage returns or both end a line. Raises FileError, or DataError if it is not UTF-8 text.
     """
     data = read_bytes(path)
     try:
@@ -71,9 +73,9 @@ def read_lines(path: Path) -> tuple[list[str], str]:
 
 
 def read_files(files: Sequence[Path], names: Sequence[str], missing: str = "error") -> tuple[Texts, list[Problem]]:
-    """The text of each file, and which of them hold nothing but blanks.
+    """Return the text of each file, and the problems of files that are blank.
 
-    Raises DataError that names every file that is no UTF-8 text; with `missing` drop these are among the others.
+    Raises DataError that names every file that is not UTF-8 text; with `missing` drop these are among the problems.
     """
     texts: list[str] = []
     digests: list[str] = []
@@ -97,9 +99,9 @@ def read_files(files: Sequence[Path], names: Sequence[str], missing: str = "erro
 
 
 def read_text_table(path: Path, form: Form = Form()) -> Table:  # noqa: B008  # it is frozen
-    """A table whose cells are to be read as text.
+    """Read a table whose cells are text.
 
-    Raises as `read_table`, and DataError where quotes of a .tsv file have swallowed the ends of rows.
+    Raises as `read_table`, and DataError if quotes in a .tsv file enclose several rows.
     """
     table = read_table(path, form)
     if path.suffix.lower() != ".tsv":
@@ -107,7 +109,7 @@ def read_text_table(path: Path, form: Form = Form()) -> Table:  # noqa: B008  # 
     problems = []
     for column in table.columns:
         cells = table.frame[column]
-        # A quote that belongs to the text opens a cell, which then goes on to the next such quote, rows below.
+        # A quote that is text opens a cell, which then extends to the next such quote, rows below.
         swallowed = (cells.str.contains("\n", literal=True) & cells.str.contains("\t", literal=True)).fill_null(False)
         for i in np.flatnonzero(swallowed.to_numpy()).tolist():
             lines = 1 + (cells[i] or "").count("\n")
@@ -123,9 +125,9 @@ def read_text_table(path: Path, form: Form = Form()) -> Table:  # noqa: B008  # 
 
 
 def read_pair(texts: Path, labels: Path) -> tuple[list[str], list[str], str]:
-    """The lines of a file of texts and of a file of their labels, and sha256 of both.
+    """Return the lines of a file of texts and of a file of their labels, and the sha256 of both.
 
-    Raises DataError that names both counts where one has more lines than the other.
+    Raises DataError with both counts if the numbers of lines differ.
     """
     first, digest = read_lines(texts)
     second, other = read_lines(labels)
@@ -143,13 +145,13 @@ def read_pair(texts: Path, labels: Path) -> tuple[list[str], list[str], str]:
 
 
 def pair_table(texts: Path, lines: Sequence[str], labels: Sequence[str]) -> Table:
-    """Two files line by line as a table with the columns text and class."""
+    """Return two line-aligned files as a table with the columns text and class."""
     frame = pl.DataFrame({TEXT: list(lines), LABEL: list(labels)}, schema={TEXT: pl.String, LABEL: pl.String})
     return Table(texts.name, frame, np.arange(1, len(lines) + 1))
 
 
 def with_text(rows: Rows, empty: dict[int, Problem], missing: str, noun: str) -> tuple[Rows, list[str]]:
-    """The examples that hold text, and a note on those left out.
+    """Return the examples that have text, and a note on those left out.
 
     Raises DataError that names the others, unless `missing` is drop.
     """
@@ -169,33 +171,33 @@ def with_text(rows: Rows, empty: dict[int, Problem], missing: str, noun: str) ->
 
 
 def digest_of(lines: Iterable[str]) -> str:
-    """sha256 of lines, in the order of the alphabet."""
+    """Return the sha256 of the sorted lines."""
     return hashlib.sha256("".join(sorted(f"{line}\n" for line in lines)).encode(errors="surrogateescape")).hexdigest()
 
 
 TAGGED = (".conll", ".iob")
-DOCUMENT = "-DOCSTART-"  # the first token of a line that begins a document and is no sentence
+DOCUMENT = "-DOCSTART-"  # the first token of a line that starts a document and is not part of a sentence
 WAY_OUT = "A line holds a token first and its tag last, with tabs or blanks between; a blank line ends a sentence."
 
-Line = tuple[int, list[str]]  # its number and its columns
+Line = tuple[int, list[str]]  # line number and columns
 
 
 @dataclass(frozen=True)
 class Tagged:
-    """Sentences as tokens, with a tag for each token, or none where there are no tags."""
+    """Sentences as tokens, with a tag for each token, or None without tags."""
 
     sentences: list[list[str]]
     tags: list[list[str]] | None
-    names: list[str]  # what a person calls each sentence
+    names: list[str]  # display name of each sentence
     notes: tuple[str, ...] = ()
 
 
 def read_tagged(path: Path, needs_tags: bool = True) -> tuple[Tagged, str]:
-    """The sentences of a file and its sha256. Tags are its last column.
+    """Return the sentences of a file and its sha256. Tags are its last column.
 
     Lines that begin with # before a sentence are comments, unless their last column is a tag of other lines. Without
-    `needs_tags` a file of tokens alone will do. Raises FileError, or DataError that names every line without a tag or
-    with more or fewer columns than the others.
+    `needs_tags` a file of only tokens is accepted. Raises FileError, or DataError that names every line without a tag
+    or with a different number of columns.
     """
     text, digest = read_lines(path)
     columns = [line.rstrip().split("\t") if "\t" in line.rstrip() else line.split() for line in text]
@@ -216,7 +218,7 @@ def read_tagged(path: Path, needs_tags: bool = True) -> tuple[Tagged, str]:
     sentences = [sentence for sentence in sentences if sentence]
     if not sentences:
         raise DataError(f"{path} holds no sentences.", fix=WAY_OUT)
-    width = _checked_width(path, sentences, needs_tags)
+    width = _validate_width(path, sentences, needs_tags)
     notes = []
     if comments:
         notes.append(f"{counted(comments, 'line')} of {path.name} that begin with # are comments and are passed over.")
@@ -232,10 +234,10 @@ def read_tagged(path: Path, needs_tags: bool = True) -> tuple[Tagged, str]:
 
 
 def tagged_lines(path: Path, labels: Path, lines: Sequence[str], beside: Sequence[str]) -> Tagged | None:
-    """Sentences and their tags from two files line by line; None where the labels are one for each line.
+    """Return sentences and their tags from two line-aligned files; None if the labels are one per line.
 
-    They are tags where most lines of several words have as many of them. Raises DataError that names each line where
-    the counts differ.
+    They are tags if most lines of several words have an equal number of tags. Raises DataError that names each line
+    with a different number.
     """
     words, tags = [line.split() for line in lines], [line.split() for line in beside]
     several = [len(tags[i]) == len(found) for i, found in enumerate(words) if len(found) > 1]
@@ -260,8 +262,8 @@ def tagged_lines(path: Path, labels: Path, lines: Sequence[str], beside: Sequenc
     )
 
 
-def _checked_width(path: Path, sentences: Sequence[Sequence[Line]], needs_tags: bool) -> int:
-    """How many columns every line has. Raises DataError that names the lines which have more or fewer."""
+def _validate_width(path: Path, sentences: Sequence[Sequence[Line]], needs_tags: bool) -> int:
+    """Return the number of columns of every line. Raises DataError that names the lines with a different number."""
     widths = Counter(len(found) for sentence in sentences for _, found in sentence)
     width = max(widths, key=lambda w: (widths[w], w))
     if width == 1 and (needs_tags or len(widths) > 1):

@@ -1,4 +1,4 @@
-"""Token ids that a person has already, as a tokenizer: "12 7 431" is the tokens 12, 7 and 431, and stays so."""
+"""A tokenizer for text that is already tokenized: "12 7 431" is the tokens 12, 7 and 431."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ..modalities import reject_changed
 from ..settings import DataSettings
 
 IDS = "ids"  # the kind of this tokenizer
-HOW_CUT = ("tokenizer", "min_count", "lower", "special_tokens")  # settings of texts that are yet to be cut
+HOW_CUT = ("tokenizer", "min_count", "lower", "special_tokens")  # settings of tokenization
 Numbers = npt.NDArray[np.int64]
 
 
 class Ids:
-    """Ids as they are given, below `vocab_size`; where `padding` is 0, zeros at the ends of an example are none of it.
+    """Given ids below `vocab_size`; if `padding` is 0, zeros at the ends of an example are padding.
 
-    No id is unknown, and none stands for a text's begin or end: whoever cut the texts knows.
+    There are no unknown, begin or end ids, because the text was tokenized elsewhere.
     """
 
     kind: str = IDS
@@ -36,24 +36,26 @@ class Ids:
 
     @functools.cached_property
     def tokens(self) -> list[str]:
-        """Each id as a text."""
+        """Each id as text."""
         return [str(i) for i in range(self.vocab_size)]
 
     def __len__(self) -> int:
         return self.vocab_size
 
     def encode(self, text: str) -> list[int]:
-        """The ids that are written in a text, with blanks between them."""
+        """Parse the ids in a text, separated by blanks."""
         return self.encode_many([text])[0]
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
-        """`encode` for each of the texts."""
+        """Encode each of the texts."""
         flat, lengths = self.encode_flat(texts)
         return [ids.tolist() for ids in np.split(flat, lengths.cumsum()[:-1])]
 
     def encode_flat(self, texts: Sequence[str]) -> tuple[Numbers, Numbers]:
-        """The ids of all the texts one after another, and how many of each. Raises DataError for what is no id, or
-        not below `vocab_size`."""
+        """Return the concatenated ids of all texts, and the number of each.
+
+        Raises DataError for anything but an id below `vocab_size`.
+        """
         examples = [_written(text) for text in texts]
         beyond = {i: int(ids.max()) for i, ids in enumerate(examples) if len(ids) and ids.max() >= self.vocab_size}
         if beyond:
@@ -70,19 +72,19 @@ class Ids:
         return np.concatenate([np.empty(0, np.int64), *examples]), lengths
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The ids with blanks between them; padding left out."""
+        """Return the ids separated by blanks, without padding."""
         return " ".join(str(i) for i in ids if i != self.padding)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values that `tokenizer_from_json` reads back."""
+        """Return plain JSON values for `tokenizer_from_json`."""
         return {"kind": self.kind, "lower": self.lower, "vocab_size": self.vocab_size, "padding": self.padding}
 
 
 def fit_ids(settings: DataSettings, texts: Iterable[str]) -> Ids:
-    """The ids of the training split: as many as the settings say, else up to its largest.
+    """Return the vocabulary of ids: of the configured size, or up to the largest id of the training split.
 
-    0 is padding where all examples are of one length and zeros stand at their ends alone, as whoever pads to a length
-    has them. Raises SettingError for settings of texts that are not cut yet.
+    0 is padding if all examples have the same length and zeros occur only at their ends. Raises SettingError for
+    settings of tokenization.
     """
     reject_changed(settings, HOW_CUT, "says how texts are cut, and these are token ids")
     examples = [_written(text) for text in texts]
@@ -95,7 +97,7 @@ def fit_ids(settings: DataSettings, texts: Iterable[str]) -> Ids:
 
 
 def written(ids: Sequence[int]) -> str:
-    """Ids as the text that stands for them."""
+    """Return ids as blank-separated text."""
     return " ".join(map(str, ids))
 
 

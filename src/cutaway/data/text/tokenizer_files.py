@@ -1,4 +1,4 @@
-"""Tokenizers as files hold them: out of the JSON that they were written to, a tokenizer.json, a folder, a run."""
+"""Loading of tokenizers: from Cutaway's JSON, a tokenizer.json, a folder, or a run."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .token_ids import IDS, Ids
 from .tokenizers import KINDS, PRETRAINED, Characters, Subwords, Tokenizer, Words, library_from
 
 TOKENIZER, PREPROCESSING = "tokenizer.json", "preprocessing.json"
-HELD = (TOKENIZER, PREPROCESSING, f"model/{PREPROCESSING}", f"model/{TOKENIZER}")  # where a folder may hold one
-BESIDE = ("special_tokens_map.json", "tokenizer_config.json")  # files that say which token is which
-# Classes of transformers that build a part of their tokenizer anew, as tokenizer_config.json says: the classes, the
-# part of tokenizer.json and its type, and field there → its name in that part and its value where nothing is said.
+HELD = (TOKENIZER, PREPROCESSING, f"model/{PREPROCESSING}", f"model/{TOKENIZER}")  # possible locations in a folder
+BESIDE = ("special_tokens_map.json", "tokenizer_config.json")  # files that define special tokens
+# Classes of transformers that rebuild a part of their tokenizer from tokenizer_config.json: the classes, the part of
+# tokenizer.json and its type, and field → its name in that part and its default.
 BERTS = ("BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer", "DistilBertTokenizerFast")
 GPTS = tuple(f"{name}Tokenizer{fast}" for name in ("GPT2", "Roberta", "Bart") for fast in ("", "Fast"))
 OF_BERT = {
@@ -55,9 +55,9 @@ TOKENIZERS = Tagged(
 
 
 def open_tokenizer(path: str | Path) -> Tokenizer:
-    """The tokenizer in a tokenizer.json or a preprocessing.json; in a folder that holds one of these; or that of a run.
+    """Load the tokenizer of a tokenizer.json or a preprocessing.json, of a folder that holds one of these, or of a run.
 
-    Raises FileError where there is none, or a broken one.
+    Raises FileError if none exists, or it is invalid.
     """
     path = Path(path).expanduser()
     if not exists(path):
@@ -72,8 +72,8 @@ def open_tokenizer(path: str | Path) -> Tokenizer:
     document = _read(file)
     try:
         if "model" in document and "kind" not in document:
-            return _of_library(file, document)
-        return tokenizer_from_json(_own(file, document))
+            return _load_library(file, document)
+        return tokenizer_from_json(_tokenizer_document(file, document))
     except ValueError as error:
         raise FileError(
             f"{file} is no tokenizer that can be read: {short(error, 200)}. Restore it from a copy."
@@ -81,7 +81,7 @@ def open_tokenizer(path: str | Path) -> Tokenizer:
 
 
 def tokenizer_from_json(data: Any) -> Tokenizer:
-    """The tokenizer that `to_json` wrote. Raises ValueError where the document is none."""
+    """Restore the tokenizer that `to_json` wrote. Raises ValueError if the document is invalid."""
     if fault := fault_in(data, TOKENIZERS):
         raise ValueError(fault)
     kind, lower = data["kind"], bool(data.get("lower"))
@@ -98,19 +98,21 @@ def tokenizer_from_json(data: Any) -> Tokenizer:
     return Subwords(kind, library_from(data["library"], kind), lower)
 
 
-def _of_library(file: Path, document: Mapping[str, Any]) -> Pretrained:
-    """The tokenizer of a file of the `tokenizers` library, with what the files beside it say."""
+def _load_library(file: Path, document: Mapping[str, Any]) -> Pretrained:
+    """Load a tokenizer of the `tokenizers` library, with the settings in the files next to it."""
     said: dict[str, Any] = {}
     for name in BESIDE:
         if (beside := file.parent / name).is_file():
             said = {**_read(beside), **said}
-    library = library_from(json.dumps(_configured(file, document, said)), PRETRAINED)
+    library = library_from(json.dumps(_apply_config(file, document, said)), PRETRAINED)
     return Pretrained(library, specials(library, said))
 
 
-def _configured(file: Path, document: Mapping[str, Any], said: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The document with the settings of tokenizer_config.json that some classes of transformers use instead of those of
-    tokenizer.json. Raises FileError for a setting that is not true or false."""
+def _apply_config(file: Path, document: Mapping[str, Any], said: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Apply the settings in tokenizer_config.json that some classes of transformers prefer to those of tokenizer.json.
+
+    Raises FileError for a setting that is not true or false.
+    """
     kind = said.get("tokenizer_class") or CLASS_OF.get(_model_type(file.parent / "config.json"), "")
     for classes, part, of, settings in CONFIGURED:
         found = document.get(part)
@@ -127,10 +129,10 @@ def _configured(file: Path, document: Mapping[str, Any], said: Mapping[str, Any]
 
 
 def _model_type(file: Path) -> str:
-    """The model_type of the config.json beside a tokenizer, or of the one that its weights came with."""
+    """Return the model_type in the config.json next to a tokenizer, or in that of its original weights."""
     try:
         said = _read(file) if file.is_file() else {}
-    except FileError:  # who opens the model says so
+    except FileError:  # reported when the model is opened
         return ""
     origin = said.get("origin")
     if isinstance(origin, dict) and isinstance(origin.get("config"), dict):
@@ -139,8 +141,8 @@ def _model_type(file: Path) -> str:
     return kind if isinstance(kind, str) else ""
 
 
-def _own(file: Path, document: dict[str, Any]) -> dict[str, Any]:
-    """The document of a tokenizer in that of a preprocessing, or the document itself. Raises FileError."""
+def _tokenizer_document(file: Path, document: dict[str, Any]) -> dict[str, Any]:
+    """Return the document of the tokenizer in a preprocessing, or the document itself. Raises FileError."""
     if document.get("kind") in (*KINDS, PRETRAINED):
         return document
     if isinstance(found := document.get("tokenizer"), dict):
@@ -157,7 +159,7 @@ def _own(file: Path, document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read(file: Path) -> dict[str, Any]:
-    """What a JSON file holds. Raises FileError where it is no JSON object."""
+    """Read a JSON object. Raises FileError if the file holds anything else."""
     document = read_json(file)
     if not isinstance(document, dict):
         raise FileError(f"{file} is JSON, and no tokenizer: it holds a {type(document).__name__}. {WAYS}")

@@ -1,8 +1,8 @@
-"""Which tokenizer a data set has, and the frame that its texts stand in.
+"""Selection and fitting of the tokenizer of a data set, and its special tokens.
 
-Of the kinds that are fitted here, with V ids, the frame begins with id V, ends with V + 1, and V + 2 hides a token;
-others have such tokens of their own. A framed text and masked text have V + 3 ids whatever is learned of them, so that
-a model which was trained on the one fits the other.
+With V ids, Cutaway's tokenizers use V as the begin token, V + 1 as the end token and V + 2 as the mask token;
+pretrained ones have their own. Text with special tokens and masked text both have V + 3 ids, so that a model trained on
+one fits the other.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from .tokenizer_files import open_tokenizer
 from .tokenizers import KINDS, PRETRAINED, Tokenizer, train_tokenizer
 
 AUTO = "auto"
-OF_ITS_OWN = ("vocab_size", "min_count", "lower")  # settings of a tokenizer that is yet to be fitted
-LEAST_FRAMED = 3  # tokens: the frame and one within
+OF_ITS_OWN = ("vocab_size", "min_count", "lower")  # settings that configure the fit of a tokenizer
+LEAST_FRAMED = 3  # minimum tokens: the special tokens and one between them
 
 
 class Frame(NamedTuple):
-    """The tokens that stand around a text."""
+    """The special tokens around a text."""
 
     begin: int
     end: int
 
 
 def given_tokenizer(settings: DataSettings) -> Tokenizer | None:
-    """The tokenizer whose path the settings name; None where they name a kind, to be fitted.
+    """Return the tokenizer whose path is in the settings; None if they name a kind to be fitted.
 
-    Raises SettingError where it is neither, or where settings say how a tokenizer is to be fitted; FileError.
+    Raises SettingError if it is neither, or if settings configure the fit of a tokenizer; FileError.
     """
     named = settings.tokenizer
     if named == AUTO or named in KINDS:
@@ -57,11 +57,10 @@ def given_tokenizer(settings: DataSettings) -> Tokenizer | None:
 def fit_tokenizer(
     settings: DataSettings, usual: str, texts: Iterable[str], *, blanks: bool = False
 ) -> tuple[Tokenizer, bool]:
-    """The tokenizer that the settings ask for, fitted on `texts` unless they name one that is fitted already; and
-    whether that is so. `usual` is the kind for auto, or says that texts are ids already; `blanks` cuts at blanks, where
-    it is words.
+    """Return the tokenizer that the settings select, fitted on `texts` unless it is pretrained, and whether it is.
 
-    Raises as `given_tokenizer` and `train_tokenizer`.
+    `usual` is the kind for auto, or says that texts are token ids; `blanks` splits words at blanks. Raises as
+    `given_tokenizer` and `train_tokenizer`.
     """
     if usual == IDS:
         return fit_ids(settings, texts), False
@@ -74,7 +73,7 @@ def fit_tokenizer(
 
 
 def frame_for(tokenizer: Tokenizer) -> Frame:
-    """The tokens that texts of this tokenizer are framed by. Raises SettingError where it has none of its own."""
+    """Return the special tokens around texts of this tokenizer. Raises SettingError if it has none."""
     if tokenizer.kind != PRETRAINED:
         return Frame(len(tokenizer), len(tokenizer) + 1)
     if tokenizer.begin is None or tokenizer.end is None:
@@ -87,26 +86,30 @@ def frame_for(tokenizer: Tokenizer) -> Frame:
 
 
 def frame_of(spec: TextSpec) -> Frame | None:
-    """The frame that the texts of a spec stand in, if they do."""
+    """Return the special tokens around the texts of a spec, if there are any."""
     return Frame(spec.begin, spec.end) if spec.begin is not None and spec.end is not None else None
 
 
 def framed(tokenizer: Tokenizer, length: int) -> Frame:
-    """The frame of texts of at most `length` tokens. Raises SettingError where nothing fits into it, as `frame_for`."""
+    """Return the special tokens for texts of at most `length` tokens. Raises SettingError if nothing fits, as
+    `frame_for`.
+    """
     if length < LEAST_FRAMED:
         raise SettingError(f"length={length} leaves nothing within the frame of a text: give at least {LEAST_FRAMED}.")
     return frame_for(tokenizer)
 
 
 def spec_for(tokenizer: Tokenizer, settings: DataSettings, length: int, target: Simple | Tags) -> TextSpec:
-    """The spec of texts of at most `length` tokens, in a frame where that is asked for; their longest is not measured
-    yet. Raises as `framed`."""
+    """Return the spec of texts of at most `length` tokens, with special tokens if configured; `longest` is not yet set.
+
+    Raises as `framed`.
+    """
     frame = framed(tokenizer, length) if settings.special_tokens else ()
     return TextSpec(vocabulary_of(tokenizer, bool(settings.special_tokens)), 1, target, *frame)
 
 
 def mask_for(tokenizer: Tokenizer) -> int:
-    """The token that hides others. Raises SettingError where the tokenizer has none of its own."""
+    """Return the mask token. Raises SettingError if the tokenizer has none."""
     if tokenizer.kind != PRETRAINED:
         return len(tokenizer) + 2
     if tokenizer.mask is None:
@@ -118,28 +121,28 @@ def mask_for(tokenizer: Tokenizer) -> int:
 
 
 def vocabulary_of(tokenizer: Tokenizer, with_frame: bool) -> int:
-    """How many ids there are: with those of the frame and of the mask, where texts have these."""
+    """Return the number of ids, including special tokens and the mask if the texts have these."""
     return len(tokenizer) + (3 if with_frame and tokenizer.kind != PRETRAINED else 0)
 
 
 def stand_in(tokenizer: Tokenizer) -> int:
-    """The token of a text that has none: the unknown one, or the nearest that there is."""
+    """Return the token for a text without tokens: unknown, or else end or padding."""
     return next((i for i in (tokenizer.unknown, tokenizer.end, tokenizer.padding) if i is not None), 0)
 
 
 def padding_of(tokenizer: Tokenizer) -> int:
-    """What stands where a batch has no token."""
+    """Return the id of padding in batches."""
     return tokenizer.padding or 0
 
 
 def special_of(tokenizer: Tokenizer) -> set[int]:
-    """The ids that are no text, those of the frame left out where they lie beyond the vocabulary."""
+    """Return the ids of special tokens, without those beyond the vocabulary."""
     own = {tokenizer.padding, tokenizer.unknown, tokenizer.begin, tokenizer.end, tokenizer.mask}
     return {i for i in own if i is not None} | set(getattr(tokenizer, "special", ()))
 
 
 def tokenizer_note(tokenizer: Tokenizer, given: bool) -> str:
-    """How text becomes tokens, in a sentence."""
+    """Return a sentence on how text is tokenized."""
     if tokenizer.kind == IDS:
         padded = "; zeros at the ends are padding" if tokenizer.padding == 0 else ""
         return f"Token ids are learned from as they are given: {len(tokenizer):,} are told apart, from 0{padded}."
@@ -157,7 +160,7 @@ def tokenizer_note(tokenizer: Tokenizer, given: bool) -> str:
 
 
 def frame_note(tokenizer: Tokenizer, frame: Frame | None) -> str | None:
-    """A sentence on the frame, where there is one."""
+    """Return a sentence on the special tokens, if there are any."""
     if frame is None:
         return None
     begin, end = (

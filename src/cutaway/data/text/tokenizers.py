@@ -1,19 +1,19 @@
-"""Text to token ids and back: characters, words, byte-pair encoding, WordPiece; and tokenizers that others fitted.
+"""Tokenizers: characters, words, byte-pair encoding, WordPiece, and pretrained ones.
 
-Of the kinds that are fitted here id 0 is padding and id 1 every unknown token. A tokenizer is fitted on the texts that
-it is given, which are those of the training split; equal texts give equal tokenizers. It is saved as JSON values.
+For the kinds that are fitted here, id 0 is padding and id 1 the unknown token. A tokenizer is fitted on the texts of
+the training split; equal texts give equal tokenizers. It is saved as JSON values.
 
-- characters: a token is a Unicode code point. Known text comes back exactly.
+- characters: a token is a Unicode code point. Known text is restored exactly.
 - words: a token is a word with its combining marks, its apostrophes and its joiners (Don't, שָׁלוֹם, 3.14); a Chinese
   character; or one sign as a reader sees it: a punctuation mark, an emoji with its modifiers, a flag. Scripts without
-  blanks other than Chinese (Thai, Japanese kana) are cut at signs alone. `blanks` cuts at blanks instead, for text that
-  was cut before: `<unk>` is then the unknown token.
+  blanks other than Chinese (Thai, Japanese kana) are split only at signs. `blanks` splits at blanks instead, for text
+  that is already tokenized: `<unk>` is then the unknown token.
 - bpe: byte-level byte-pair encoding (R. Sennrich et al., 2016, https://arxiv.org/abs/1508.07909; on bytes as in GPT-2).
-  Nothing is unknown, and every text comes back exactly.
-- wordpiece: the longest subwords from the left of each word, as BERT has them (J. Devlin et al., 2018,
-  https://arxiv.org/abs/1810.04805), its accents kept. A word with a character that training did not have is unknown as
-  a whole, and so is one of more than 100 characters.
-- pretrained: what a tokenizer.json of the `tokenizers` library says, with the ids that it has (pretrained.py).
+  Nothing is unknown, and every text is restored exactly.
+- wordpiece: the longest subwords from the left of each word, as in BERT (J. Devlin et al., 2018,
+  https://arxiv.org/abs/1810.04805), with accents kept. A word with a character that is not in the training split is
+  unknown as a whole, and so is one of more than 100 characters.
+- pretrained: a tokenizer.json of the `tokenizers` library, with its own ids (pretrained.py).
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ __all__ = ["KINDS", "PAD", "PRETRAINED", "SPECIAL", "UNKNOWN", "Characters", "On
 __all__ += ["Tokenizer", "Words", "library_from", "train_tokenizer"]
 __all__ += ["characters_tokenizer", "words_tokenizer"]
 
-KINDS = ("characters", "words", "bpe", "wordpiece")  # that are fitted here
-PRETRAINED = "pretrained"  # the kind of those that are not
+KINDS = ("characters", "words", "bpe", "wordpiece")  # kinds that are fitted here
+PRETRAINED = "pretrained"  # the kind of all others
 CODE_POINTS = 0x110000
-# A letter with its marks is of the class W; the joiners U+200C and U+200D stand within words of many scripts.
+# Letters with their marks are in class W; the joiners U+200C and U+200D occur inside words of many scripts.
 _W = r"[\p{L}\p{M}\p{Nd}_\x{200C}\x{200D}]&&[^\p{Han}]"
 _LETTER = r"[\p{L}\p{M}]&&[^\p{Han}]"
 WORDS = (
@@ -61,62 +61,61 @@ WORDS = (
 
 
 class Tokenizer(Protocol):
-    """Text to token ids and back."""
+    """Conversion of text to token ids and back."""
 
     kind: str  # characters, words, bpe, wordpiece or pretrained
-    lower: bool  # whether text is written in lower case first, as a setting asked
-    padding: int | None  # the ids of tokens that are no text, where it has them: padding,
-    unknown: int | None  # what it does not know,
+    lower: bool  # whether text is converted to lower case first, by a setting
+    padding: int | None  # the ids of special tokens, if it has them: padding
+    unknown: int | None  # unknown text
     begin: int | None  # the token before a text
-    end: int | None  # and that after it,
-    mask: int | None  # and the one that hides another
+    end: int | None  # the token after a text
+    mask: int | None  # the mask token
 
     @property
     def tokens(self) -> list[str]:
-        """The tokens by id; of bpe in its own writing of bytes."""
+        """The tokens by id; for bpe in its notation of bytes."""
         ...
 
     def __len__(self) -> int:
-        """How many ids there are, with padding and unknown."""
+        """Return the number of ids, including padding and unknown."""
         ...
 
     @property
     def vocab_size(self) -> int:
-        """The same."""
+        """The number of ids, including padding and unknown."""
         ...
 
     def encode(self, text: str) -> list[int]:
-        """The ids of the tokens of a text; none of an empty one."""
+        """Return the ids of the tokens of a text; empty for an empty text."""
         ...
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
-        """`encode` for each of the texts, faster."""
+        """Encode each of the texts, faster than one by one."""
         ...
 
     def encode_flat(self, texts: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """The ids of all the texts one after another, and how many of each: (Σ lengths,), (n,)."""
+        """Return the concatenated ids of all texts, and the number of each: (Σ lengths,), (n,)."""
         ...
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of tokens, padding left out. Words stand with blanks between them."""
+        """Return the text of tokens, without padding. Words are separated by blanks."""
         ...
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values that `tokenizer_from_json` reads back."""
+        """Return plain JSON values for `tokenizer_from_json`."""
         ...
 
 
 def train_tokenizer(
     kind: str, texts: Iterable[str], vocab_size: int, min_count: int = 1, lower: bool = False, *, blanks: bool = False
 ) -> Tokenizer:
-    """A tokenizer of one of the four kinds, fitted on `texts`.
+    """Fit a tokenizer of one of the four kinds on `texts`.
 
-    At most `vocabulary` tokens, those that occur most often (of equals the first in the alphabet), with the two that
-    stand for padding and unknown. What occurs less than `min_count` times is unknown; of the subwords of bpe and
-    wordpiece it is the pairs that must occur so often, and at least twice, to be joined. `lower` writes text in lower
-    case first. `blanks` cuts at blanks, where the kind is words.
+    It has at most `vocab_size` tokens, the most frequent ones (in a tie the first alphabetically), including padding
+    and unknown. Tokens that occur less than `min_count` times are unknown; for bpe and wordpiece, pairs must occur that
+    often, and at least twice, to be merged. `lower` converts text to lower case first. `blanks` splits words at blanks.
 
-    Raises SettingError where the settings cannot be, DataError where fewer than two different tokens are left.
+    Raises SettingError for invalid settings, and DataError if fewer than two different tokens are left.
     """
     require(kind in KINDS, "tokenizer", kind, f"one of {', '.join(KINDS)}", SettingError)
     require(min_count >= 1, "min_count", min_count, "at least 1", SettingError)
@@ -130,7 +129,7 @@ def train_tokenizer(
             counts.update(reject_surrogates(text.lower() if lower else text))
         return characters_tokenizer(counts, vocab_size, min_count, lower)
     if kind == "words":
-        return _words(_count_words(texts, lower, blanks), vocab_size, min_count, lower, blanks)
+        return _build_words(_count_words(texts, lower, blanks), vocab_size, min_count, lower, blanks)
     if kind == "bpe":
         return Subwords(kind, train_bpe(texts, vocab_size, max(2, min_count), lower), lower)
     return Subwords(kind, train_wordpiece(texts, vocab_size, max(2, min_count), lower), lower)
@@ -139,30 +138,29 @@ def train_tokenizer(
 def characters_tokenizer(
     counts: Mapping[str, int], vocab_size: int, min_count: int = 1, lower: bool = False
 ) -> Characters:
-    """A tokenizer of characters from how often each occurs. Raises as `train_tokenizer` does."""
-    kept = sorted(_commonest(counts, vocab_size - 2, min_count))
+    """Build a tokenizer of characters from their counts. Raises as `train_tokenizer`."""
+    kept = sorted(_most_frequent(counts, vocab_size - 2, min_count))
     reject_one("characters", kept)
     return Characters([*SPECIAL["characters"], *kept], lower)
 
 
 def words_tokenizer(words: Iterable[str], vocab_size: int, min_count: int = 1, lower: bool = False) -> Words:
-    """A tokenizer of words that are cut already, fitted on them: `look_up` gives their ids.
-
-    Raises as `train_tokenizer` does.
-    """
+    """Fit a tokenizer on words that are already split; `look_up` returns their ids. Raises as `train_tokenizer`."""
     require(min_count >= 1, "min_count", min_count, "at least 1", SettingError)
     require(vocab_size >= 3, "vocab_size", vocab_size, "at least 3", SettingError)
     counts = Counter(reject_surrogates(word).lower() if lower else reject_surrogates(word) for word in words)
-    return _words(counts, vocab_size, min_count, lower, blanks=True)
+    return _build_words(counts, vocab_size, min_count, lower, blanks=True)
 
 
 MOST_RULES = 1000
-MOST_GROWTH = 16  # times as long as it was, that rules may make a text; Unicode's own forms (NFKC) make 18 of 1 sign
+MOST_GROWTH = 16  # maximum growth of a text by rules; Unicode's own forms (NFKC) expand one character to 18
 
 
 def library_from(document: str, kind: str) -> Library:
-    """The library's tokenizer out of its own JSON. Raises TypeError or ValueError where it is none, or has rules that
-    make texts many times as long."""
+    """Load the library's tokenizer from its JSON.
+
+    Raises TypeError or ValueError if it is invalid, or if its rules multiply the length of texts.
+    """
     from tokenizers import Tokenizer as Library
 
     parsed = json.loads(document)
@@ -176,13 +174,14 @@ def library_from(document: str, kind: str) -> Library:
         raise
     except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # the library raises nothing narrower, and its panics are no Exception
+    except BaseException as error:  # the library raises nothing narrower, and its panics are not Exceptions
         raise ValueError(f"a {kind} tokenizer that cannot be read: {error}") from error
 
 
 def _rules(part: Any) -> list[tuple[str, str]]:
-    """What each Replace rule looks for and puts in its place, in the order in which they are applied; "" where it looks
-    for a regular expression, or nothing."""
+    """Return the pattern and content of each Replace rule in order; "" as the pattern of a regular expression or a
+    prefix.
+    """
     if isinstance(part, list):
         return [rule for one in part for rule in _rules(one)]
     if not isinstance(part, dict):
@@ -197,8 +196,11 @@ def _rules(part: Any) -> list[tuple[str, str]]:
 
 
 def _reject_growth(part: str, rules: Sequence[tuple[str, str]]) -> None:
-    """Raise ValueError where the rules make a text many times as long, as when each doubles what the one before it has
-    written: of what any of them looks for or writes, or of a letter, where it looks for a regular expression."""
+    """Raise ValueError if the rules multiply the length of a text, for example if each doubles the output of the
+    previous.
+
+    They are tested on each pattern and content, and on a letter for regular expressions.
+    """
     if len(rules) > MOST_RULES:
         raise ValueError(f"its {part} has {len(rules):,} rules, at most {MOST_RULES:,} are allowed")
     for start in dict.fromkeys(["a", *(side for rule in rules for side in rule if side)]):
@@ -215,8 +217,8 @@ def _reject_growth(part: str, rules: Sequence[tuple[str, str]]) -> None:
                 )
 
 
-def _rejected(error: BaseException) -> BaseException:
-    """What to raise where the library does not cut a text: for one, what it lacks a token for."""
+def _library_error(error: BaseException) -> BaseException:
+    """Return the error to raise if the library cannot tokenize a text, for example without an unknown token."""
     if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError | TypeError):
         return error
     return DataError(
@@ -226,7 +228,7 @@ def _rejected(error: BaseException) -> BaseException:
 
 
 class Ours:
-    """The ids of tokens that are no text, of every kind that is fitted here."""
+    """Ids of special tokens, for every kind that is fitted here."""
 
     padding: int | None = PAD
     unknown: int | None = UNKNOWN
@@ -236,12 +238,12 @@ class Ours:
 
 
 class Characters(Ours):
-    """A token is a Unicode code point. Looked up in a table of all of them, which is faster than any loop."""
+    """A tokenizer of Unicode code points, with a lookup table of all of them for speed."""
 
     kind = "characters"
 
     def __init__(self, tokens: list[str], lower: bool = False) -> None:
-        """`tokens` by id: padding, unknown, then one character each."""
+        """Initialize with `tokens` by id: padding, unknown, then one character each."""
         _check(tokens)
         if long := next((token for token in tokens[2:] if len(token) != 1), None):
             raise ValueError(f"a character {short(long)!r}")
@@ -254,32 +256,32 @@ class Characters(Ours):
 
     @property
     def vocab_size(self) -> int:
-        """How many ids there are."""
+        """The number of ids."""
         return len(self.tokens)
 
     def encode(self, text: str) -> list[int]:
-        """The ids of the characters of a text."""
+        """Return the ids of the characters of a text."""
         ids: list[int] = self._encode(text).tolist()
         return ids
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
-        """`encode` for each of the texts."""
+        """Encode each of the texts."""
         return [self.encode(text) for text in texts]
 
     def encode_flat(self, texts: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """The ids of all the texts one after another, and how many of each."""
+        """Return the concatenated ids of all texts, and the number of each."""
         if self.lower:
             texts = [text.lower() for text in texts]
         lengths = np.fromiter(map(len, texts), np.int64, count=len(texts))
         return self._look_up("".join(texts)).astype(np.int64), lengths
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The characters; U+FFFD where one is unknown, nothing for padding."""
+        """Return the characters; U+FFFD for unknown ones, nothing for padding."""
         shown = ["", "\ufffd", *self.tokens[2:]]
         return "".join(shown[i] for i in ids)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values that `tokenizer_from_json` reads back."""
+        """Return plain JSON values for `tokenizer_from_json`."""
         return {"kind": self.kind, "lower": self.lower, "tokens": self.tokens}
 
     def _encode(self, text: str) -> npt.NDArray[np.int32]:
@@ -293,7 +295,7 @@ class Characters(Ours):
 
 
 class OnLibrary:
-    """What the tokenizers on the `tokenizers` library share."""
+    """Base class of tokenizers based on the `tokenizers` library."""
 
     kind: str
     tokens: list[str]
@@ -305,24 +307,24 @@ class OnLibrary:
 
     @property
     def vocab_size(self) -> int:
-        """How many ids there are."""
+        """The number of ids."""
         return len(self.tokens)
 
     def encode(self, text: str) -> list[int]:
-        """The ids of the tokens of a text."""
+        """Return the ids of the tokens of a text."""
         return self.encode_many([text])[0]
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
-        """`encode` for each of the texts, in one call of the library."""
+        """Encode each of the texts, in one call of the library."""
         try:
             return [found.ids for found in self._library.encode_batch_fast(list(texts), add_special_tokens=False)]
-        except BaseException as error:  # a panic of the library is no Exception
+        except BaseException as error:  # a panic of the library is not an Exception
             for text in texts:
                 reject_surrogates(text)
-            raise _rejected(error) from error
+            raise _library_error(error) from error
 
     def encode_flat(self, texts: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """The ids of all the texts one after another, and how many of each."""
+        """Return the concatenated ids of all texts, and the number of each."""
         ids = self.encode_many(texts)
         lengths = np.fromiter(map(len, ids), np.int64, count=len(ids))
         flat = np.empty(lengths.sum(), np.int64)
@@ -334,41 +336,41 @@ class OnLibrary:
 
 
 class Words(Ours, OnLibrary):
-    """A token is a word or a sign, or what stands between blanks."""
+    """A tokenizer of words and signs, or of text split at blanks."""
 
     kind = "words"
 
     def __init__(self, tokens: list[str], lower: bool = False, blanks: bool = False) -> None:
-        """`tokens` by id: padding, unknown, then words."""
+        """Initialize with `tokens` by id: padding, unknown, then words."""
         from tokenizers import Tokenizer as Library
         from tokenizers import models
 
         _check(tokens)
         self.tokens, self.lower, self.blanks = tokens, lower, blanks
         ids = {token: i for i, token in enumerate(tokens)}
-        # In text cut at blanks "<pad>" could stand; the empty word, which stands nowhere, keeps id 0 from it.
+        # Text split at blanks may contain "<pad>"; the empty word, which never occurs, takes its id 0.
         if ids[tokens[PAD]] == PAD:
             del ids[tokens[PAD]]
         self._ids = ids
         self._library = Library(models.WordLevel({"": PAD, **ids}, unk_token=tokens[UNKNOWN]))
-        _cut(self._library, lower, blanks)
+        _configure_splitting(self._library, lower, blanks)
 
     def look_up(self, words: Iterable[str]) -> list[int]:
-        """The ids of words that are cut already, one for each."""
+        """Return the ids of words that are already split, one each."""
         known = self._ids.get
         return [known(word.lower() if self.lower else word, UNKNOWN) for word in words]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The words with blanks between them, however they stood; padding left out."""
+        """Return the words separated by single blanks, without padding."""
         return " ".join(self.tokens[i] for i in ids if i != PAD)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values that `tokenizer_from_json` reads back."""
+        """Return plain JSON values for `tokenizer_from_json`."""
         return {"kind": self.kind, "lower": self.lower, "blanks": self.blanks, "tokens": self.tokens}
 
 
 class Subwords(Ours, OnLibrary):
-    """A token is a subword: byte-pair encoding or WordPiece."""
+    """A tokenizer of subwords: byte-pair encoding or WordPiece."""
 
     def __init__(self, kind: str, library: Library, lower: bool = False) -> None:
         self.kind, self.lower, self._library = kind, lower, library
@@ -378,31 +380,31 @@ class Subwords(Ours, OnLibrary):
             raise ValueError(f"a {kind} tokenizer whose ids do not begin with padding and unknown")
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text; padding left out."""
+        """Return the text without padding."""
         return self._library.decode([i for i in ids if i != PAD], skip_special_tokens=False)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values that `tokenizer_from_json` reads back."""
+        """Return plain JSON values for `tokenizer_from_json`."""
         return {"kind": self.kind, "lower": self.lower, "library": self._library.to_str()}
 
 
-def _commonest(counts: Mapping[str, int], most: int, min_count: int) -> list[str]:
-    """The tokens that occur at least `min_count` times, at most `most`, commonest first; equals by the alphabet."""
+def _most_frequent(counts: Mapping[str, int], most: int, min_count: int) -> list[str]:
+    """Return at most `most` tokens with at least `min_count` occurrences, by frequency, then alphabetically."""
     ranked = sorted((token for token, n in counts.items() if n >= min_count), key=lambda token: (-counts[token], token))
     return ranked[:most]
 
 
-def _words(counts: Counter[str], vocab_size: int, min_count: int, lower: bool, blanks: bool) -> Words:
-    """The tokenizer of the commonest words. Raises DataError where there are fewer than two."""
+def _build_words(counts: Counter[str], vocab_size: int, min_count: int, lower: bool, blanks: bool) -> Words:
+    """Build the tokenizer of the most frequent words. Raises DataError if there are fewer than two."""
     special = SPECIAL["words"]
     counts.pop(special[UNKNOWN], None)
-    kept = _commonest(counts, vocab_size - 2, min_count)
+    kept = _most_frequent(counts, vocab_size - 2, min_count)
     reject_one("words", kept)
     return Words([*special, *kept], lower, blanks)
 
 
-def _cut(library: Library, lower: bool, blanks: bool) -> None:
-    """How words are told apart."""
+def _configure_splitting(library: Library, lower: bool, blanks: bool) -> None:
+    """Configure how the library splits text into words."""
     from tokenizers import Regex, normalizers, pre_tokenizers
 
     if lower:
@@ -412,12 +414,12 @@ def _cut(library: Library, lower: bool, blanks: bool) -> None:
 
 
 def _count_words(texts: Iterable[str], lower: bool, blanks: bool) -> Counter[str]:
-    """How often each word occurs, counted by the library."""
+    """Count the occurrences of each word with the library."""
     from tokenizers import Tokenizer as Library
     from tokenizers import models
 
     library = Library(models.WordLevel({}, unk_token=""))
-    _cut(library, lower, blanks)
+    _configure_splitting(library, lower, blanks)
     counts: Counter[str] = Counter()
     for text in texts:
         reject_surrogates(text)

@@ -1,4 +1,4 @@
-"""From texts to token ids: the tokenizer was fitted on the training split, and is saved as JSON with the model."""
+"""Conversion of texts to token ids, with a tokenizer fitted on the training split and saved as JSON with the model."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ from .tokenizer_fitting import Frame, frame_of, padding_of, stand_in
 from .tokenizers import Tokenizer
 
 Numbers = npt.NDArray[np.int64]
-AUTO_LENGTH = {"characters": 2048}  # tokens at which texts are cut where nothing is asked for
+AUTO_LENGTH = {"characters": 2048}  # default maximum length
 OTHER_LENGTH = 512
-BEGIN, END = -2, -3  # the places of a frame
-SHOWN = 60  # characters of a text that stand for its name
+BEGIN, END = -2, -3  # position markers of the special tokens
+SHOWN = 60  # characters of a text in its display name
 
 
 @dataclass(frozen=True)
 class TextPreprocessing:
-    """How a text becomes token ids."""
+    """Conversion of a text to token ids."""
 
     spec: TextSpec
     tokenizer: Tokenizer
-    length: int  # tokens of the longest example, with its frame; longer ones are cut there
-    column: str = TEXT  # of tables: the one that holds the text
-    written: Form = KEPT  # how the table of training was, which decides what a new one leaves open
+    length: int  # maximum tokens of an example, with special tokens; longer ones are truncated
+    column: str = TEXT  # the text column of tables
+    written: Form = KEPT  # format of the training table, the default for a new one
 
     SCHEMA: ClassVar[Mapping[str, Any]] = {
         "spec": specs.SCHEMA, "tokenizer": TOKENIZERS, "length": COUNT, "column": str, "read?": dialect.SCHEMA,
@@ -59,8 +59,11 @@ class TextPreprocessing:
         *,
         fitted: bool = True,
     ) -> SequenceSplit:
-        """Texts with a target for each (n,), or none. What was cut or empty is said in the notes, where they are called
-        `of`; and what is unknown, where the tokenizer was not `fitted` on them or beside them."""
+        """Return a split of texts with one target each (n,), or None.
+
+        Notes report truncated and empty texts, named `of`, and unknown tokens if the tokenizer was not `fitted` on this
+        data.
+        """
         values, lengths, whole = self.encode(texts)
 
         def row(i: int) -> dict[str, str]:
@@ -77,20 +80,21 @@ class TextPreprocessing:
         return SequenceSplit(ids, torch.from_numpy(lengths), target, names, row, told, padding=padding)
 
     def encode(self, texts: Sequence[str]) -> tuple[Numbers, Numbers, Numbers]:
-        """The ids of texts one after another, with their frames, (Σ lengths,), how many of each, (n,), and how many
-        before cutting, without frames.
+        """Return the concatenated ids of texts with special tokens, (Σ lengths,), their lengths (n,), and lengths
+        before truncation.
 
-        A text without a token is one unknown token, or its frame alone.
+        A text without tokens becomes one unknown token, or only its special tokens. The lengths before truncation
+        exclude special tokens.
         """
         flat, whole = self.tokenizer.encode_flat(texts)
         place, lengths = placed(whole, self.length, frame_of(self.spec))
         return gathered(flat, place, frame_of(self.spec), stand_in(self.tokenizer)), lengths, whole
 
     def examples(self, sources: Sequence[Any]) -> SequenceSplit:
-        """New texts without targets: paths of .txt files, of folders of them or of tables with the text's column;
-        texts themselves; or dictionaries with the text.
+        """Prepare new texts without targets.
 
-        What is no path of anything here is a text. Raises DataError that names every file that cannot be read.
+        They are paths of .txt files, of folders of them or of tables with the text column; texts; or dictionaries with
+        the text. Anything that is not an existing path is a text. Raises DataError that names every unreadable file.
         """
         if isinstance(sources, str) or not isinstance(sources, Sequence):
             sources = [sources]
@@ -105,10 +109,10 @@ class TextPreprocessing:
         return self.as_split(texts, None, names, fitted=False)
 
     def labelled(self, source: str | Path | Table) -> SequenceSplit:
-        """Other texts with targets: a table with the columns of training, a folder of class folders of .txt files, or
-        two files line by line, `texts.txt,labels.txt`.
+        """Prepare other texts with targets.
 
-        Raises DataError where targets are missing or are classes that training did not know.
+        They are a table with the columns of training, class folders of .txt files, or two line-aligned files,
+        `texts.txt,labels.txt`. Raises DataError for missing targets or unknown classes.
         """
         if isinstance(source, Table):
             return self._rows(source, self.column, self.spec.target.column)
@@ -130,7 +134,7 @@ class TextPreprocessing:
         return self._rows(table, *table.columns)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; `from_json` gives an equal object back."""
+        """Return plain JSON values; `from_json` restores an equal object."""
         return {
             "kind": "text",
             "form": "classes",
@@ -143,13 +147,13 @@ class TextPreprocessing:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> TextPreprocessing:
-        """The object that `to_json` wrote. Raises ValueError where the document, which is as SCHEMA says, cannot be."""
+        """Restore the object that `to_json` wrote. Raises ValueError if the document is inconsistent."""
         spec = specs.read_as(data["spec"], TextSpec)
         written = Form.from_json(data.get("read"))
         return cls(spec, tokenizer_from_json(data["tokenizer"]), int(data["length"]), data["column"], written)
 
     def _texts(self, source: Any, before: int) -> tuple[list[str], list[str]]:
-        """The texts that a source holds and what they are called; `before` it stand so many."""
+        """Return the texts of a source and their names; `before` is the number of preceding texts."""
         if isinstance(source, Mapping):
             column = self.column if self.column in source else TEXT
             if column not in source:
@@ -160,7 +164,7 @@ class TextPreprocessing:
         if not isinstance(source, str | Path):
             frame = as_frame(source)
             return _no_source(source) if frame is None else self._column(frame_table(frame, form=self.written))
-        if not os.path.exists(os.path.expanduser(source)):  # Path.exists raises where a text is longer than a name
+        if not os.path.exists(os.path.expanduser(source)):  # Path.exists raises for a text that is too long for a name
             return [text_itself(source)], [shown(str(source))]
         path = Path(source).expanduser()
         if path.suffix.lower() in TABLE_SUFFIXES:
@@ -195,9 +199,9 @@ class TextPreprocessing:
 
 
 def cut(whole: Numbers, most: int) -> tuple[Numbers, Numbers]:
-    """Sequences of lengths `whole` (n,), one after another, cut to at most `most` and to no less than one step.
+    """Truncate concatenated sequences of lengths `whole` (n,) to at most `most` and at least one step.
 
-    Returns where each step that is left stands, (Σ lengths,), −1 for the step of a sequence that has none; and the
+    Returns the source position of each remaining step, (Σ lengths,), −1 for the step of an empty sequence; and the
     lengths (n,).
     """
     lengths = whole.clip(1, most)
@@ -208,8 +212,10 @@ def cut(whole: Numbers, most: int) -> tuple[Numbers, Numbers]:
 
 
 def placed(whole: Numbers, most: int, frame: Frame | None) -> tuple[Numbers, Numbers]:
-    """Likewise, and in a frame, where there is one: it counts in `most` and in the lengths, and stands at places −2 and
-    −3. A sequence that has no step is its frame alone."""
+    """Truncate as `cut`, with special tokens if there is a frame, at positions −2 and −3.
+
+    Special tokens count in `most` and in the lengths. An empty sequence becomes only its special tokens.
+    """
     if frame is None:
         return cut(whole, most)
     within = whole.clip(0, most - 2)
@@ -222,7 +228,7 @@ def placed(whole: Numbers, most: int, frame: Frame | None) -> tuple[Numbers, Num
 
 
 def gathered(flat: Numbers, place: Numbers, frame: Frame | None, unknown: int) -> Numbers:
-    """What stands at these places, (Σ lengths,): of `flat`, of the frame, or `unknown` where a sequence has no step."""
+    """Return the ids at these positions, (Σ lengths,): of `flat`, special tokens, or `unknown` if there is no step."""
     ids = np.where(place < 0, unknown, flat[place.clip(0)] if len(flat) else unknown)
     if frame is not None:
         ids[place == BEGIN], ids[place == END] = frame
@@ -230,7 +236,7 @@ def gathered(flat: Numbers, place: Numbers, frame: Frame | None, unknown: int) -
 
 
 def length_notes(whole: Numbers, most: int, of: str, framed: bool = False) -> list[str]:
-    """What a person should know of texts that were cut, or had no token; `of` is what all of them are called."""
+    """Return notes on texts that were truncated or had no token; `of` is the name of all texts."""
     notes = []
     most -= 2 if framed else 0
     if longer := int((whole > most).sum()):
@@ -247,7 +253,7 @@ def length_notes(whole: Numbers, most: int, of: str, framed: bool = False) -> li
 
 
 def text_itself(source: str | Path) -> str:
-    """What is no path as the text that it is. Raises DataError where it was meant as one."""
+    """Return a source that is not a path as text. Raises DataError if it was meant as a path."""
     text = str(source)
     meant = isinstance(source, Path) or (
         not any(letter.isspace() for letter in text)
@@ -259,7 +265,7 @@ def text_itself(source: str | Path) -> str:
 
 
 def shown(text: str) -> str:
-    """A text as its own name: its beginning, on one line."""
+    """Return a display name for a text: its beginning, on one line."""
     line = " ".join(text.split()) or "(no text)"
     return line if len(line) <= SHOWN else f"{line[: SHOWN - 1]}…"
 
@@ -269,5 +275,5 @@ def _no_source(source: Any) -> Any:
 
 
 def unknown_fraction(ids: Iterable[int] | Numbers, unknown: int) -> float:
-    """The fraction of tokens that are the unknown one."""
+    """Return the fraction of tokens that are unknown."""
     return float((np.asarray(ids) == unknown).mean())

@@ -1,7 +1,7 @@
-"""Which tokens go on with the word of the token before them.
+"""Detection of tokens that continue the word of the previous token.
 
-Of WordPiece those that begin with ##; of all others those that begin with a letter or digit, without a blank before
-it, after a token that ends with one. So the subwords of a word belong together, and signs stand alone.
+In WordPiece these begin with ##. In other tokenizers they begin with a letter or digit, without a blank before it, and
+follow a token that ends with one. So the subwords of a word belong together, and signs are separate.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ Flags = npt.NDArray[np.bool_]
 
 
 def continuing(tokenizer: Tokenizer, ids: npt.NDArray[np.int64]) -> Flags:
-    """True where a token goes on with the word of the one before it, (n,), of ids (n,) that follow one another."""
-    prefix, by_bytes = _writing(tokenizer)
+    """Return a mask (n,) of tokens that continue the word of the previous one, for consecutive ids (n,)."""
+    prefix, by_bytes = _token_notation(tokenizer)
     if tokenizer.kind == "words":
         return np.zeros(len(ids), np.bool_)
     if prefix:
@@ -32,12 +32,14 @@ def continuing(tokenizer: Tokenizer, ids: npt.NDArray[np.int64]) -> Flags:
 
 
 def marks_blanks(tokenizer: Tokenizer) -> bool:
-    """Whether the subword that begins a word holds the blank before it, so that a word alone is cut in another way."""
-    return _writing(tokenizer)[1]
+    """Return whether the first subword of a word includes the blank before it, so that an isolated word is split
+    differently.
+    """
+    return _token_notation(tokenizer)[1]
 
 
-def _writing(tokenizer: Tokenizer) -> tuple[str, bool]:
-    """The prefix of subwords that go on with a word, empty where there is none; and whether tokens are bytes."""
+def _token_notation(tokenizer: Tokenizer) -> tuple[str, bool]:
+    """Return the prefix of continuing subwords, or empty; and whether tokens are bytes."""
     document: Any = tokenizer.to_json().get("library")
     if document is None:
         return "", False
@@ -47,10 +49,10 @@ def _writing(tokenizer: Tokenizer) -> tuple[str, bool]:
 
 
 def _in_word(letter: str, by_bytes: bool) -> bool:
-    """Whether it is a letter or a digit; of bytes, also one that is part of a character beyond ASCII."""
+    """Return whether it is a letter or digit; for bytes, also whether it is part of a character beyond ASCII."""
     code = ord(letter)
     if not by_bytes or code < 127:
         return letter.isalnum()
-    # GPT-2 writes a byte as the character of its number where that can be seen, and the others from U+0100 on, in their
-    # order: the first 34 of these are blanks and control characters, the rest parts of characters beyond ASCII.
+    # GPT-2 writes a printable byte as the character with its number, and the others from U+0100 on, in order: the first
+    # 34 of these are blanks and control characters, the rest parts of characters beyond ASCII.
     return code < 256 or code - 256 >= 34

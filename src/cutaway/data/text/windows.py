@@ -1,6 +1,6 @@
-"""Streams of tokens cut into windows of one length, on a grid that can be shifted.
+"""Windows of equal length over streams of tokens, on a grid that can be shifted.
 
-Where a window stands is computed from its number, so that there can be as many as a corpus has.
+The position of a window is computed from its number, so that the number of windows is not limited by memory.
 """
 
 from __future__ import annotations
@@ -10,23 +10,25 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-Grid = Callable[[Tensor], tuple[Tensor, Tensor]]  # numbers of windows (n,) to where each starts, and its length
+Grid = Callable[[Tensor], tuple[Tensor, Tensor]]  # window numbers (n,) to starts and lengths
 
 
 class Windows:
-    """The windows of streams that lie one after another.
+    """The windows of concatenated streams.
 
-    Of each stream the windows follow one another from its first place on, and the last may be shorter.
+    The windows of each stream are consecutive from its first position, and the last may be shorter.
     """
 
     def __init__(self, places: Sequence[int], gap: int, length: int) -> None:
-        """`places` of each stream, at least 1; after each come `gap` places that windows do not begin at. `length` is
-        that of a window."""
+        """Initialize with the number of positions of each stream, at least 1.
+
+        After each stream come `gap` positions at which no window begins. `length` is that of a window.
+        """
         self.length = length
         counts = torch.tensor(list(places))  # (S,)
         self.begins = (counts + gap).cumsum(0) - counts - gap  # (S,)
         self.counts = counts
-        self.of_stream = (counts + length - 1) // length  # (S,) how many windows it has
+        self.of_stream = (counts + length - 1) // length  # (S,) number of windows of each
         self._first = self.of_stream.cumsum(0) - self.of_stream  # (S,) the number of its first window
         self._all = int(self.of_stream.sum())
         self._only = torch.tensor(0)
@@ -35,16 +37,17 @@ class Windows:
         return self._all
 
     def stream(self, index: Tensor) -> Tensor:
-        """Whose each of these windows is: (n,), or () where there is one stream."""
+        """Return the stream of each of these windows: (n,), or () for one stream."""
         if len(self.counts) == 1:
             return self._only
         return torch.searchsorted(self._first, index, right=True) - 1
 
     def grid(self, seed: int | None = None) -> Grid:
-        """Where windows stand: as they are, or, with a seed, with the grid of each stream shifted by less than a window
-        as it says.
+        """Return the function from window numbers to positions; with a seed, each stream's grid is shifted by less than
+        a window.
 
-        A window that would reach beyond its stream is moved back to end with it. A stream of one window stays.
+        A window that would extend beyond its stream is moved back to end with it. A stream of one window is not
+        shifted.
         """
         if seed is None:
             return self._unshifted
@@ -52,7 +55,7 @@ class Windows:
         shift = torch.randint(0, self.length, (len(self.counts),), generator=generator)  # (S,)
         last = self.begins + (self.counts - self.length).clamp(min=0)  # (S,) where the last window can begin
 
-        if len(self.counts) == 1:  # as every batch of a corpus asks
+        if len(self.counts) == 1:  # fast path for a corpus
             first, furthest = int(shift), int(last)
             return lambda index: ((index * self.length + first).clamp(max=furthest), self.longest(index))
 
@@ -64,11 +67,11 @@ class Windows:
         return shifted
 
     def longest(self, index: Tensor) -> Tensor:
-        """How long each of these windows is where the grid is shifted, wherever to, (n,)."""
+        """Return the length of each of these windows on a shifted grid, for any shift, (n,)."""
         return self.counts[self.stream(index)].clamp(max=self.length).expand(len(index))
 
     def name(self, i: int, names: Sequence[str]) -> str:
-        """What a person calls window i: its stream, and which of its tokens it reads, counted from 0."""
+        """Return the name of window i: its stream and the range of tokens it reads, counted from 0."""
         (start,), (length,) = (found.tolist() for found in self._unshifted(torch.tensor([i])))
         stream = int(self.stream(torch.tensor([i])))
         name, first = names[stream], start - int(self.begins[stream])

@@ -1,17 +1,17 @@
-"""Words and their context windows, for word vectors: subsampling, windows and noise as in word2vec.
+"""Words and their context windows for word vectors: subsampling, windows and negative samples as in word2vec.
 
 After T. Mikolov et al., Distributed representations of words and phrases and their compositionality, 2013,
-<https://arxiv.org/abs/1310.4546>, and their program word2vec.c. With f the fraction of a word among those of the
-training split, each epoch
+<https://arxiv.org/abs/1310.4546>, and their program word2vec.c. With f the fraction of a word in the training split,
+each epoch
 
 - keeps each of its occurrences with probability min(1, (√(f/t) + 1) · t/f), as in word2vec.c (the paper has √(t/f)),
-  before windows are laid, so that they reach further where frequent words are left out;
-- draws how far each window reaches, from 1 to `window` words on either side. It ends where a paragraph ends, at a blank
-  line; in a text without blank lines, where a line ends;
-- draws noise, with probabilities ∝ count^¾.
+  before windows are formed, so that they reach further where frequent words are removed;
+- draws the size of each window, from 1 to `window` words on either side. It ends where a paragraph ends, at a blank
+  line; in a text without blank lines, at a line end;
+- draws noise words (negative samples), with probabilities ∝ count^¾.
 
-What is drawn follows from the seed alone. Words outside of the vocabulary are left out of the text, as word2vec.c does,
-and so are punctuation marks.
+All draws depend only on the seed. Words outside the vocabulary are removed from the text, as in word2vec.c, and so are
+punctuation marks.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ from .corpus_files import BLANK_LINE, joined, read_texts, texts_of
 from .tokenizer_files import TOKENIZERS, tokenizer_from_json
 from .tokenizers import UNKNOWN, Tokenizer, Words, train_tokenizer
 
-STRETCH = 16  # words that share their noise; an example
-NOISE = 16  # noise words that they share
-POWER = 0.75  # of a word's count, in its probability as noise
-USUAL_SHARE = 0.025  # of the commonest word in the noise, at most, in long texts
+STRETCH = 16  # words in an example, which share their noise words
+NOISE = 16  # noise words per example
+POWER = 0.75  # exponent of a word's count in the noise distribution
+USUAL_SHARE = 0.025  # usual maximum fraction of a word in the noise, for long texts
 WINDOW, SUBSAMPLE = 5, 1e-3  # as in word2vec.c
 
 
 @dataclass(frozen=True)
 class Draws:
-    """What is drawn of a text: which words are kept, how far their windows reach, and the noise."""
+    """The random choices for a text: kept words, window sizes, and noise words."""
 
-    counts: Tensor  # (V,) int64, of each word in the training split; 0 for padding and unknown
+    counts: Tensor  # (V,) int64, count of each word in the training split; 0 for padding and unknown
     window: int = WINDOW
     subsample: float = SUBSAMPLE  # t; 0 keeps all words
 
@@ -71,7 +71,7 @@ class Draws:
 
 
 class Laid(NamedTuple):
-    """A text as it is learned from in one epoch, in n stretches of L words; the last may be partly or wholly empty."""
+    """The sampled text of one epoch, in n stretches of L words; the last may be partly or completely empty."""
 
     words: Tensor  # (b + n L + b,) int64, padding at the ends
     reach: Tensor  # (n, L, 2) int64: words before and after each that are its context
@@ -79,24 +79,23 @@ class Laid(NamedTuple):
 
 
 class ContextSplit(Split):
-    """A text in stretches of 16 kept words, which are its examples: as many as there is text for in every epoch.
+    """A text in stretches of 16 kept words, which are its examples; their number is fixed for all epochs.
 
-    inputs are words (N, L + 2b) with b words of margin on either side, a mask of what is real there, the reach of each
-    window in the middle (N, L, 2), and noise words (N, K); target (N, L) counts the words in each window.
+    inputs are words (N, L + 2b) with b words of margin on either side, a mask of real words, the reach of each window
+    in the middle (N, L, 2), and noise words (N, K); target (N, L) counts the words in each window.
     """
 
     def __init__(
         self, ids: Tensor, lengths: Tensor, draws: Draws, tokens: Sequence[str], notes: Iterable[str] = ()
     ) -> None:
-        """`ids` (Σ lengths,) are the words of paragraphs of these `lengths`, none of them unknown."""
+        """Initialize with `ids` (Σ lengths,), the words of paragraphs of these `lengths`, all of them known."""
         self.target: Tensor | None = ids
         self.draws, self.notes = draws, list(notes)
         self.ids, self._tokens = ids, tokens
         self._keep = draws.keep[ids]  # (Σ lengths,)
         self.paragraph = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
         self._alias = alias(draws.noise)
-        # How many words an epoch keeps is drawn too: six standard deviations more than usual are passed once in 10⁹
-        # epochs.
+        # The number of words kept in an epoch is random: six standard deviations are exceeded once in 10⁹ epochs.
         most = float(self._keep.sum() + 6 * (self._keep * (1 - self._keep)).sum().sqrt())
         self._size = -(-min(int(most) + 1, len(ids)) // STRETCH)
         self._as_read: Laid | None = None
@@ -105,7 +104,7 @@ class ContextSplit(Split):
         return self._size
 
     def plan(self, batch_size: int, generator: torch.Generator | None) -> list[Tensor]:
-        """Stretches at random; in training fewer in a batch than were asked for, where `shrink` is below 1."""
+        """Return random batches of stretches; in training smaller than `batch_size` if `shrink` is below 1."""
         if generator is None:
             return list(torch.split(torch.arange(len(self)), batch_size))
         order = torch.randperm(len(self), generator=generator)
@@ -113,37 +112,40 @@ class ContextSplit(Split):
 
     @property
     def shrink(self) -> float:
-        """The factor on the size of a batch. The gradients of a word are added up over it, and where one word is a
-        large fraction of the noise, so many of them would overshoot."""
+        """The factor on the batch size.
+
+        The gradients of a word are summed over a batch, and if one word is a large fraction of the noise, the sum would
+        overshoot.
+        """
         return min(1.0, USUAL_SHARE / float(self.draws.noise.max()))
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
-        """The batches of these stretches, as they are drawn from the seed; None stands for draws of its own."""
-        laid = self._lay(seed)
+        """Yield the batches of these stretches, sampled by the seed; None uses fixed samples for evaluation."""
+        laid = self._sample(seed)
         stretches = laid.words.unfold(0, STRETCH + 2 * self.draws.window, STRETCH)  # (n, L + 2b), nothing copied
         for index in order:
             words, reach = stretches.index_select(0, index), laid.reach.index_select(0, index)
             yield Batch((words, words > 0, reach, laid.noise.index_select(0, index)), reach.sum(2))
 
     def name(self, i: int) -> str:
-        """Which of the words that are kept it holds, counted from 0."""
+        """Return the range of kept words in the stretch, counted from 0."""
         return f"words {i * STRETCH} to {(i + 1) * STRETCH - 1}"
 
     def row(self, i: int) -> dict[str, str] | None:
-        """Its words."""
+        """Return the words of the stretch."""
         start = i * STRETCH + self.draws.window
-        words = self._lay(None).words[start : start + STRETCH].tolist()
+        words = self._sample(None).words[start : start + STRETCH].tolist()
         return {"text": " ".join(self._tokens[w] for w in words if w)}
 
-    def _lay(self, seed: int | None) -> Laid:
-        """The text as it is drawn from the seed."""
+    def _sample(self, seed: int | None) -> Laid:
+        """Return the text sampled by the seed."""
         if seed is None:
             if self._as_read is None:
-                self._as_read = self._drawn(torch.Generator().manual_seed(0))
+                self._as_read = self._sample_text(torch.Generator().manual_seed(0))
             return self._as_read
-        return self._drawn(torch.Generator().manual_seed(seed))
+        return self._sample_text(torch.Generator().manual_seed(seed))
 
-    def _drawn(self, generator: torch.Generator) -> Laid:
+    def _sample_text(self, generator: torch.Generator) -> Laid:
         margin, room = self.draws.window, len(self) * STRETCH
         kept = torch.rand(len(self.ids), generator=generator, dtype=torch.float64) < self._keep
         words, paragraph = self.ids[kept][:room], self.paragraph[kept][:room]
@@ -159,8 +161,11 @@ class ContextSplit(Split):
 
 
 def alias(probabilities: Tensor) -> tuple[Tensor, Tensor]:
-    """A table to draw from a distribution (V,) in constant time: for each of V equal shares where it is cut, (V,), and
-    whose the rest is, (V,). After A. J. Walker, 1977, <https://doi.org/10.1145/355744.355749>."""
+    """Build an alias table to sample from a distribution (V,) in constant time.
+
+    Returns the threshold of each of V equal bins, (V,), and the alternative of each, (V,). After A. J. Walker, 1977,
+    <https://doi.org/10.1145/355744.355749>.
+    """
     size = len(probabilities)
     cut = (probabilities * size).tolist()
     rest = list(range(size))
@@ -173,21 +178,23 @@ def alias(probabilities: Tensor) -> tuple[Tensor, Tensor]:
             small.append(large.pop())
     for i in large:
         cut[i] = 1.0
-    for i in small:  # what rounding has left over
+    for i in small:  # remainder of rounding
         cut[i] = 1.0 if probabilities[i] else 0.0
         rest[i] = rest[i] if probabilities[i] else int(probabilities.argmax())
     return torch.tensor(cut, dtype=torch.float64), torch.tensor(rest)
 
 
 def draw_alias(cut: Tensor, rest: Tensor, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    """Numbers drawn from the table."""
+    """Sample from an alias table."""
     drawn = torch.rand(shape, generator=generator, dtype=torch.float64) * len(cut)
     share = drawn.long()
     return torch.where(drawn - share < cut[share], share, rest[share])
 
 
 def within(paragraph: Tensor) -> tuple[Tensor, Tensor]:
-    """How many words stand before and after each in its paragraph, (n,) each; `paragraph` is its number, rising."""
+    """Return the number of words before and after each in its paragraph, (n,) each; `paragraph` is its ascending
+    number.
+    """
     _, lengths = torch.unique_consecutive(paragraph, return_counts=True)
     starts = torch.repeat_interleave(lengths.cumsum(0) - lengths, lengths)
     before = torch.arange(len(paragraph)) - starts
@@ -204,7 +211,7 @@ NOT_FOR_CONTEXTS = (
 
 @dataclass(frozen=True)
 class ContextPreprocessing:
-    """How a text becomes words without those that have no vector."""
+    """Conversion of a text to words with vectors."""
 
     spec: TextSpec
     tokenizer: Tokenizer
@@ -215,7 +222,7 @@ class ContextPreprocessing:
     }  # fmt: skip
 
     def as_split(self, text: str, notes: Iterable[str] = ()) -> ContextSplit:
-        """A text as its paragraphs. Raises DataError where fewer than two of its words are known."""
+        """Prepare a text as its paragraphs. Raises DataError if fewer than two of its words are known."""
         ids, lengths = known(*self.tokenizer.encode_flat(paragraphs(text)))
         if len(ids) < 2:
             raise DataError(
@@ -224,7 +231,7 @@ class ContextPreprocessing:
         return ContextSplit(ids, lengths, self.draws, self.tokenizer.tokens, notes)
 
     def examples(self, sources: Sequence[Any]) -> ContextSplit:
-        """Other texts: paths of .txt files or of folders of them, or texts themselves."""
+        """Prepare other texts: paths of .txt files or of folders of them, or texts."""
         sources = [sources] if isinstance(sources, str | Path) else sources
         read = [r for source in sources for r in texts_of(source)]
         if not read:
@@ -232,11 +239,11 @@ class ContextPreprocessing:
         return self.as_split("\n\n".join(r.text for r in read), [note for r in read for note in r.notes])
 
     def labelled(self, source: str | Path) -> ContextSplit:
-        """Another text, which is its own target."""
+        """Prepare another text, which is its own target."""
         return self.examples([source])
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; `from_json` gives an equal object back."""
+        """Return plain JSON values; `from_json` restores an equal object."""
         return {
             "kind": "text",
             "form": "context",
@@ -248,7 +255,7 @@ class ContextPreprocessing:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> ContextPreprocessing:
-        """The object that `to_json` wrote. Raises ValueError where the document, which is as SCHEMA says, cannot be."""
+        """Restore the object that `to_json` wrote. Raises ValueError if the document is inconsistent."""
         spec = specs.read_as(data["spec"], TextSpec, Context)
         assert isinstance(spec.target, Context)
         counts = torch.tensor(data["counts"], dtype=torch.int64)
@@ -259,23 +266,25 @@ class ContextPreprocessing:
 
 
 def open_context(path: Path, settings: DataSettings) -> DataSet:
-    """Read a .txt or a folder of .txt for word vectors. Raises DataError that names file and line, SettingError."""
+    """Build the data set of a .txt or a folder of .txt for word vectors. Raises DataError with file and line,
+    SettingError.
+    """
     _, read, origin, settings = read_texts(path, settings)
     texts = {split: joined([f"{r.text}\n" for r in of_split]) for split, of_split in read.items()}
     return context_dataset(texts, origin, settings)
 
 
 def context_dataset(texts: Mapping[str, str] | Sequence[str], origin: Origin, settings: DataSettings) -> DataSet:
-    """A data set for word vectors from the text of each split, or from texts that are split by position.
+    """Build a data set for word vectors from the text of each split, or from texts that are split by position.
 
-    The vocabulary is that of the training split. `max_samples` keeps the first so many stretches of 16 words of it.
-    Raises DataError where there is too little text, SettingError.
+    The vocabulary is that of the training split. `max_samples` keeps its first stretches of 16 words. Raises DataError
+    if there is too little text, and SettingError.
     """
     reject_changed(settings, NOT_FOR_CONTEXTS, "means nothing for word vectors, which are learned from running text")
     whole = dict(texts) if isinstance(texts, Mapping) else {"train": "\n\n".join(texts)}
     splits, said = split_by_position(whole, settings, whole_words=True)
     try:
-        tokenizer, ids, lengths, done = _words_of(splits["train"], settings)
+        tokenizer, ids, lengths, done = _select_words(splits["train"], settings)
     except DataError as error:
         raise DataError(f"{origin.source} cannot be learned from. {error}") from error
     short = f"{origin.source} is too short for word vectors"
@@ -325,28 +334,28 @@ def context_dataset(texts: Mapping[str, str] | Sequence[str], origin: Origin, se
 
 
 def _has_context(split: ContextSplit) -> bool:
-    """Whether a word of the split has words around it, once frequent ones are thinned out."""
+    """Return whether a word of the split has context words after subsampling."""
     return any(bool((batch.target > 0).any()) for batch in split.batches(split.plan(STRETCH, None)))
 
 
 def paragraphs(text: str) -> list[str]:
-    """What stands between blank lines; the lines of a text that has none."""
+    """Split a text at blank lines, or at line ends if it has none."""
     found = BLANK_LINE.split(text)
     return found if sum(bool(p.strip()) for p in found) > 1 else text.split("\n")
 
 
 def known(flat: Numbers, lengths: Numbers) -> tuple[Tensor, Tensor]:
-    """The known words of paragraphs, (Σ lengths,), and how many each has; paragraphs without one are left out."""
+    """Return the known words of paragraphs, (Σ lengths,), and the number in each; empty paragraphs are dropped."""
     real = flat > UNKNOWN
     ends = np.concatenate([[0], real.cumsum()])[lengths.cumsum()]
     counts = np.diff(ends, prepend=0)
     return torch.from_numpy(flat[real]), torch.from_numpy(counts[counts > 0])
 
 
-def _words_of(text: str, settings: DataSettings) -> tuple[Tokenizer, Tensor, Tensor, list[str]]:
-    """The vocabulary of the training split, its known words and how many each paragraph has, and what was done to it.
+def _select_words(text: str, settings: DataSettings) -> tuple[Tokenizer, Tensor, Tensor, list[str]]:
+    """Return the vocabulary of the training split, its known words, their number in each paragraph, and notes.
 
-    Of words, those that hold a letter or a digit and occur at least `min_count` times, the commonest of them.
+    Words contain a letter or a digit and occur at least `min_count` times; the most frequent ones are kept.
     """
     pieces, lower = paragraphs(text), bool(settings.lower)
     ends = "a blank line" if len(pieces) < 1 + text.count("\n") else "the end of a line"
