@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cutaway.experiments.compare.cost import let_go
+from cutaway.experiments.compare.cost import release_memory
 from cutaway.models.registry import create_model
 from cutaway.nn.lora import adapt, adaptable
 from cutaway.training.config import TrainSettings
@@ -94,7 +94,7 @@ def _print_peak(name: str) -> None:
     gc.collect()
     before = status("VmRSS")
     step = side(name)
-    let_go()  # what building gave back is nobody's
+    release_memory()  # what building gave back is nobody's
     Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
     step()
     step()

@@ -18,11 +18,11 @@ from torch import Tensor, nn
 from cutaway.data.dataset_base import Batch
 from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
-from cutaway.models.images import answers_of
+from cutaway.models.images import as_output_tuple
 from cutaway.models.registry import create_model
 from cutaway.nn.textbook.folding import fold_batch_norm
 from cutaway.training.config import TrainSettings
-from cutaway.training.device import Placement, find_place
+from cutaway.training.device import DeviceContext, select_device
 from cutaway.training.optimizers import build_optimizers
 from cutaway.verify import oracle_for
 from cutaway.verify.compare import difference, give_weights
@@ -137,15 +137,15 @@ def sides(case: Case) -> tuple[nn.Module, nn.Module, tuple[Tensor, ...]]:
     give_weights(model, oracle.module.float(), oracle)
     peer = case.peer(oracle.module)
     with torch.no_grad():
-        answers = zip(answers_of(model.eval()(*inputs)), answers_of(peer.eval()(*inputs)))
+        answers = zip(as_output_tuple(model.eval()(*inputs)), as_output_tuple(peer.eval()(*inputs)))
     assert all(difference(a, b) <= SAME for a, b in answers), case.title
     return model, peer, inputs
 
 
-def placed(case: Case, learns: bool) -> tuple[nn.Module, nn.Module, tuple[Tensor, ...], Placement]:
+def placed(case: Case, learns: bool) -> tuple[nn.Module, nn.Module, tuple[Tensor, ...], DeviceContext]:
     """Both sides, ours where the trainer would put it."""
     model, peer, inputs = sides(case)
-    place = find_place("cpu", "float32", None, model)
+    place = select_device("cpu", "float32", None, model)
     return place.model(model, learns), peer, inputs, place
 
 
@@ -169,7 +169,7 @@ def step(
 
     def run() -> None:
         optimizer.zero_grad()
-        loss = sum(y.square().mean() for y in answers_of(model(*inputs())))
+        loss = sum(y.square().mean() for y in as_output_tuple(model(*inputs())))
         assert isinstance(loss, Tensor)
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()

@@ -22,22 +22,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from cutaway.checkpoints.huggingface import family_of, renamed
+from cutaway.checkpoints.huggingface import find_family, to_transformers_names
 from cutaway.checkpoints.huggingface.folders import read_folder
 from cutaway.core.spec import Masked, NextToken, PairSpec, TextSpec, Tokens
-from cutaway.data.bucketing import bucketed
+from cutaway.data.bucketing import bucket_batches
 from cutaway.data.dataset_base import IGNORED, Batch, SequenceSplit, WholeBatch
 from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
 from cutaway.data.text.tokenizer_files import open_tokenizer
-from cutaway.experiments.compare.cost import let_go
+from cutaway.experiments.compare.cost import release_memory
 from cutaway.inference.text import generate
 from cutaway.inspect.layers import layer_table
 from cutaway.models.registry import create_model
 from cutaway.tasks.task import Task, task_for
-from cutaway.training.chunked_head import words_of
+from cutaway.training.chunked_head import build_chunked_head
 from cutaway.training.config import TrainSettings
-from cutaway.training.device import find_place
+from cutaway.training.device import select_device
 from cutaway.training.optimizers import build_optimizers
 from cutaway.verify.hugging import transformers_library
 
@@ -157,12 +157,12 @@ GPU = Case(
 
 def theirs(preset: str, model: nn.Module) -> Any:
     """transformers' network with the same weights."""
-    family = family_of(preset)
+    family = find_family(preset)
     assert family is not None
     config = model.config
     kind = getattr(transformers_library(), family.architecture(config))
     peer = kind(kind.config_class(**family.settings(config)))
-    missing, unexpected = peer.load_state_dict(renamed(family, model.state_dict()), strict=False)
+    missing, unexpected = peer.load_state_dict(to_transformers_names(family, model.state_dict()), strict=False)
     assert not unexpected
     peer.tie_weights()
     own = {id(p) for name, p in peer.named_parameters(remove_duplicate=False) if name not in missing}
@@ -198,9 +198,9 @@ def our_step(
 ) -> Callable[[], float]:
     """One step of ours each time it is called; its loss."""
     model, task = case.model(), case.task()
-    place = find_place(device, "auto" if device == "cuda" else "float32", None, model)
+    place = select_device(device, "auto" if device == "cuda" else "float32", None, model)
     model = place.model(model).train()
-    words = words_of(model, task, compiled=compiled)
+    words = build_chunked_head(model, task, compiled=compiled)
     assert words is not None
     (optimizer,) = build_optimizers(model, TrainSettings(lr=RATE, weight_decay=0.0))
     here = (batch or Batch(*examples(case))).bare
@@ -333,10 +333,10 @@ def _print_peak(title: str, side: str) -> None:
     transformers_library()  # a part of both sides' memory, as are the modules of its network
     case = next(c for c in CASES if c.title == title)
     theirs(case.preset, case.model())
-    let_go()
+    release_memory()
     before = status("VmRSS")
     step = our_step(case) if side == "ours" else their_step(case)
-    let_go()  # what building gave back is nobody's
+    release_memory()  # what building gave back is nobody's
     Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
     step()
     step()
@@ -412,7 +412,7 @@ def encoding(runs: int) -> Pair:
         ids = [[begin, *own, end] for own in tokenizer.encode_many(texts)]
         lengths = torch.tensor([len(own) for own in ids])
         split = SequenceSplit(torch.tensor([i for own in ids for i in own]), lengths, None)
-        plan = bucketed(lengths, 32, None)
+        plan = bucket_batches(lengths, 32, None)
         vectors = [_mean(model.hidden(*batch.inputs), batch.inputs[1]) for batch in split.batches(plan)]
         return torch.cat(vectors)[torch.cat(plan).argsort()]
 

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import torch
 
-from cutaway.distributed.group import from_all, joined, place
-from cutaway.training.setup import prepare
-from cutaway.training.strategies import strategy
+from cutaway.distributed.group import all_gather_object, process_group, rank_and_size
+from cutaway.training.setup import setup_training
+from cutaway.training.strategies import select_strategy
 
 WAYS = ("ddp", "fsdp")
 PROCESSES = (2, 4)
@@ -31,7 +31,7 @@ MIB = 2**20
 def begin(parallel: str, book: str) -> None:
     """Begin a training in this process, one of several; the first prints what each takes, and has taken at most."""
     torch.set_num_threads(1)
-    given = {"processes": place()[1], "parallel": parallel, "length": 32, "batch_size": 8, "memory_fraction": 0}
+    given = {"processes": rank_and_size()[1], "parallel": parallel, "length": 32, "batch_size": 8, "memory_fraction": 0}
     small = _begun(given | SMALL, book)
     before = _status("VmRSS")
     del small
@@ -39,14 +39,14 @@ def begin(parallel: str, book: str) -> None:
     model = _begun(given | {"model.vocab_size": 50257, "model.context_length": 1024}, book)
     own = (_status("VmRSS") - before, _status("VmHWM") - before)
     weights = [sum(p.numel() for p in model.parameters()) * 4, max(p.numel() for p in model.parameters()) * 4]
-    of_all = from_all(own)
-    if place()[0] == 0:
+    of_all = all_gather_object(own)
+    if rank_and_size()[0] == 0:
         print(json.dumps({"weights": weights, "each": of_all}))
 
 
 def _begun(given: dict[str, object], book: str) -> torch.nn.Module:
-    ready = prepare("gpt2", book, given)
-    model = strategy(ready.model, ready.place, ready.settings, ready.deferred).model
+    ready = setup_training("gpt2", book, given)
+    model = select_strategy(ready.model, ready.place, ready.settings, ready.deferred).model
     del ready
     gc.collect()
     return model
@@ -78,7 +78,7 @@ def rows() -> list[str]:
 
 if __name__ == "__main__":
     if len(sys.argv) == 3:
-        with joined():
+        with process_group():
             begin(*sys.argv[1:])
     else:
         rows()

@@ -20,7 +20,7 @@ import torch
 from PIL import Image
 from torch.nn import functional as F
 
-from cutaway.data.datasets.download import roots
+from cutaway.data.datasets.download import data_roots
 
 from .guard import judged
 from .leaks import Array, Raw, Rng, altered, as_was, channels, raw
@@ -32,14 +32,14 @@ TILE = 64  # pixels of a photograph
 
 def captions() -> Raw:
     """Captions of photographs, and whether a man is seen."""
-    path = next(p for root in roots() if (p := root / "multi30k" / "train.en.gz").exists())
+    path = next(p for root in data_roots() if (p := root / "multi30k" / "train.en.gz").exists())
     texts = gzip.decompress(path.read_bytes()).decode().splitlines()[:CAPTIONS]
     return Raw("multi30k", "text", texts, np.array(["yes" if " man " in text else "no" for text in texts]))
 
 
 def drawings() -> Raw:
     """Omniglot's characters, (n, 105, 105), and of which alphabet each is."""
-    path = next(p for root in roots() if (p := root / "omniglot" / "images_background_small1.zip").exists())
+    path = next(p for root in data_roots() if (p := root / "omniglot" / "images_background_small1.zip").exists())
     with zipfile.ZipFile(path) as held:
         names = sorted(name for name in held.namelist() if name.endswith(".png") and "__MACOSX" not in name)
         images = [np.asarray(Image.open(held.open(name)).convert("L")) for name in names]
@@ -48,7 +48,7 @@ def drawings() -> Raw:
 
 def tiles() -> Raw:
     """Photographs cut into grey tiles that do not overlap, (n, 64, 64), and of which photograph each is."""
-    folder = next(p for root in roots() if (p := root / "photos").exists())
+    folder = next(p for root in data_roots() if (p := root / "photos").exists())
     found, whose = [], []
     for path in sorted(p for p in folder.iterdir() if p.suffix in (".png", ".jpg")):
         x = np.asarray(Image.open(path).convert("L"))

@@ -28,7 +28,7 @@ from cutaway.data.samplers import Permutation
 from cutaway.data.streaming.manifest import read_manifest
 from cutaway.data.text.stream import StreamSplit
 from cutaway.training.progress import Progress
-from cutaway.training.setup import Prepared, prepare
+from cutaway.training.setup import TrainingSetup, setup_training
 from cutaway.training.trainer import Trainer
 
 SIZE = 6 * 10**9  # bytes
@@ -75,12 +75,12 @@ def typed(settings: dict[str, Any], **more: Any) -> list[str]:
     return [f"{key}={value}" for key, value in {**settings, **more}.items()]
 
 
-def ready_for(shards: Path, settings: dict[str, Any]) -> Prepared:
+def ready_for(shards: Path, settings: dict[str, Any]) -> TrainingSetup:
     """gpt2 on prepared text."""
-    return prepare("gpt2", str(shards), {**settings, "seed": 0, "epochs": 1})
+    return setup_training("gpt2", str(shards), {**settings, "seed": 0, "epochs": 1})
 
 
-def trainer_of(ready: Prepared, folder: Path) -> Trainer:
+def trainer_of(ready: TrainingSetup, folder: Path) -> Trainer:
     """What learns."""
     return Trainer(
         ready.model, ready.data, ready.task, ready.settings, ready.place, folder / "checkpoints", Progress(shown=False)

@@ -377,7 +377,9 @@ def of_pictures(units: Values) -> dict[str, Metric]:
         order = np.argsort(-score[image, box], kind="stable")
         own = iou[image, box][order]
         right = own[None] >= precision.THRESHOLDS[:, None] - 1e-9
-        matches.append(precision.Found(image[order], right, ~right, np.nan_to_num(units[:, k, -1, 1]).astype(int)))
+        matches.append(
+            precision.MatchedBoxes(image[order], right, ~right, np.nan_to_num(units[:, k, -1, 1]).astype(int))
+        )
     if len(units) > 1_000:
         values = precision.means(precision.table(matches))
         return {key: Metric(float(v), math.nan, math.nan) for key, v in zip(("map", "map_50"), values)}

@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from cutaway.core.memory_budget import in_bytes, shaped
+from cutaway.core.memory_budget import build_on_meta, format_bytes
 from cutaway.distributed.dry_run import DryRun, dry_run
 from cutaway.models.registry import preset
-from cutaway.training.parameter_groups import blocks
+from cutaway.training.parameter_groups import find_blocks
 
 CASES = ((256, "fsdp", 1), (1024, "fsdp", 1), (1024, "hsdp", 1), (256, "ddp", 8), (1024, "fsdp", 8))
 MODEL, HEADS = "gpt2-xl", {"heads": 16}  # 25 heads are divided by no power of two: 16 of 100 numbers each
@@ -41,7 +41,7 @@ def rows() -> Iterator[tuple[str, ...]]:
         config = known.configure(settings=HEADS if tensor > 1 else {})
         began = time.perf_counter()
         run = dry_run(
-            partial(shaped, known, config), step, blocks,
+            partial(build_on_meta, known, config), step, find_blocks,
             processes=processes, parallel=parallel, tensor_parallel=tensor, machine=MACHINE,
         )  # fmt: skip
         took = time.perf_counter() - began
@@ -51,10 +51,10 @@ def rows() -> Iterator[tuple[str, ...]]:
         name, size = run.largest
         yield (
             f"{processes:,} {parallel}" + (f", tensor_parallel={tensor}" if tensor > 1 else ""),
-            " to ".join(map(in_bytes, held)),
-            f"{in_bytes(16 * run.parameters)} / {sharing:,}{split}: {in_bytes(formula(run, sharing, tensor))}",
-            f"`{name}`, {in_bytes(size)}",
-            "; ".join(f"{c.count} {c.kind} of {c.processes:,}: {in_bytes(c.bytes)}" for c in run.collectives),
+            " to ".join(map(format_bytes, held)),
+            f"{format_bytes(16 * run.parameters)} / {sharing:,}{split}: {format_bytes(formula(run, sharing, tensor))}",
+            f"`{name}`, {format_bytes(size)}",
+            "; ".join(f"{c.count} {c.kind} of {c.processes:,}: {format_bytes(c.bytes)}" for c in run.collectives),
             f"{took:.0f}",
         )
 
@@ -78,4 +78,4 @@ if __name__ == "__main__":
     for line in table():
         print(line, flush=True)
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(f"\nMost resident memory of this process: {in_bytes(most)}.", file=sys.stderr)
+    print(f"\nMost resident memory of this process: {format_bytes(most)}.", file=sys.stderr)

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from cutaway.deploy.artifact import trace
-from cutaway.deploy.onnx import _converted, held
-from cutaway.deploy.preprocessing_graph import AsGiven, Whole
+from cutaway.deploy.onnx import _convert, check_conversion
+from cutaway.deploy.preprocessing_graph import ExportModule, IdentityPreprocessing
 from cutaway.models.registry import create_model
 
 from .pairs import race
@@ -26,10 +26,10 @@ def main(runs: int = 15) -> None:
     torch.manual_seed(0)
     print("| network | batch | onnxruntime | PyTorch | ratio | quartiles |\n| --- | ---: | ---: | ---: | ---: | ---: |")
     for name, (model, inputs, free) in networks().items():
-        whole = Whole(model, AsGiven()).eval()
+        whole = ExportModule(model, IdentityPreprocessing()).eval()
         dynamic = tuple(dict.fromkeys(dims, torch.export.Dim.DYNAMIC) for dims in free)
         traced = trace(whole, tuple(f"x{i}" for i in range(len(free))), dynamic, [inputs(n) for n in (2, 3, 1)])
-        session = held(_converted(traced), traced)
+        session = check_conversion(_convert(traced), traced)
         for batch in BATCHES:
             given = inputs(batch)
             feed = session.feed(given)

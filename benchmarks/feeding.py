@@ -17,7 +17,7 @@ import torch
 from cutaway.data.audio.transforms import AudioPreprocessing, spectrograms
 from cutaway.data.synthetic import captions, detection, segmentation, signals
 from cutaway.training.optimizers import build_optimizers
-from cutaway.training.setup import Prepared, prepare
+from cutaway.training.setup import TrainingSetup, setup_training
 
 from .pairs import Pair, race
 
@@ -40,7 +40,7 @@ def of_images(title: str, preset: str, write: Callable[[Path], None], settings: 
     """Reading batches of image files beside learning from them."""
     with tempfile.TemporaryDirectory() as name:
         write(Path(name) / "files")
-        ready = prepare(preset, str(Path(name) / "files"), {"memory": 0, "seed": 0, **settings})
+        ready = setup_training(preset, str(Path(name) / "files"), {"memory": 0, "seed": 0, **settings})
         split = ready.data.splits["train"]
         size = ready.settings.batch_size or len(split)
         plan = list(torch.split(torch.arange(min(len(split), BATCHES * size)), size))
@@ -58,7 +58,7 @@ def of_sounds(count: int = 128, runs: int = 7) -> Pair:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "files"
         signals.spelled(folder, count)
-        ready = prepare("ctc-conv-gru", str(folder), {"seed": 0})
+        ready = setup_training("ctc-conv-gru", str(folder), {"seed": 0})
         split, files = ready.data.splits["train"], sorted(folder.glob("**/*.wav"))
         size = ready.settings.batch_size or len(split)
         batches = list(split.batches(list(torch.split(torch.arange(len(split)), size))))
@@ -71,7 +71,7 @@ def of_sounds(count: int = 128, runs: int = 7) -> Pair:
         return race(f"feed: strings of sounds, ctc-conv-gru, {len(read)} files", frames, learning(ready, batches), runs)
 
 
-def learning(ready: Prepared, batches: list[Any]) -> Callable[[], object]:
+def learning(ready: TrainingSetup, batches: list[Any]) -> Callable[[], object]:
     """A step for each batch, each time it is called."""
     model = ready.place.model(ready.model)
     optimizers = build_optimizers(model, ready.settings)

@@ -20,8 +20,8 @@ import torch
 from cutaway.data.dataset_base import DataSet
 from cutaway.data.findings import Finding
 from cutaway.data.quality import labels
-from cutaway.data.quality.embeddings import seen_of
-from cutaway.data.quality.validation import guard
+from cutaway.data.quality.embeddings import extract_features
+from cutaway.data.quality.validation import validate_dataset
 
 from .leaks import LEAKS, Leak, Raw, harmless, number, raw
 
@@ -62,8 +62,8 @@ def judged(kind: str, leak: Leak, data: DataSet) -> Score:
     rows = {number(e[0], leak.raw.kind) for note in said if isinstance(note, Finding) for e in note.examples}
     if leak.wrong is not None:
         right = sum(bool(leak.wrong[i]) for i in rows)
-        seen = {split: one for split, s in data.splits.items() if (one := seen_of(s, leak.raw.kind))}
-        looked = [number(seen[split].name(i), leak.raw.kind) for split, i in labels.picked(seen)]
+        seen = {split: one for split, s in data.splits.items() if (one := extract_features(s, leak.raw.kind))}
+        looked = [number(seen[split].name(i), leak.raw.kind) for split, i in labels.sample_examples(seen)]
         return Score(int(leak.wrong[looked].sum()), right, len(rows))
     if leak.pairs:
         split = {number(s.name(i), leak.raw.kind): k for k, s in data.splits.items() for i in range(len(s))}
@@ -83,7 +83,7 @@ def measured(whole: Raw, seeds: int, say: Callable[[str], None]) -> tuple[dict[s
                 if put is None:
                     data = harmless(whole, rng).opened(Path(folder), seed)
                     begin = time.process_time()
-                    guard(data)
+                    validate_dataset(data)
                     seconds.append(time.process_time() - begin)
                     say(f"{whole.name}, seed {seed}, as it is: {seconds[-1]:.2f} s")
                     for finding in data.findings:

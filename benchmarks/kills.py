@@ -118,7 +118,7 @@ def sitting(run: Path, processes: int, given: Mapping[str, Any]) -> None:
     train.WORKER = "benchmarks.kills"
     begun = (run / "run.json").exists()
     given = {**({} if begun else GIVEN), **given, "processes": processes}
-    train.fit(
+    train.train_model(
         None if begun else MODEL,
         None if begun else DATA,
         given,

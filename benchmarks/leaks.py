@@ -23,9 +23,9 @@ from torch.nn import functional as F
 
 from cutaway.core.spec import ANY_SIZE
 from cutaway.data.dataset_base import DataSet
-from cutaway.data.datasets.download import roots
-from cutaway.data.in_memory.source import Given
-from cutaway.data.open_data import open_data, open_guarded
+from cutaway.data.datasets.download import data_roots
+from cutaway.data.in_memory.source import InMemorySource
+from cutaway.data.open_data import open_data, open_validated
 from cutaway.data.settings import DataSettings
 
 COPIES = 30
@@ -89,11 +89,15 @@ class Raw:
     def opened(self, folder: Path, seed: int = 0) -> DataSet:
         """As a person's own, with what the guard finds; `seed` draws the splits."""
         if self.kind == "audio":
-            return open_guarded(str(self._written(folder)), DataSettings(split_seed=seed))
+            return open_validated(str(self._written(folder)), DataSettings(split_seed=seed))
         both = [one and (one.x if one.kind == "table" else (one.x, one.y)) for one in (self, self.test)]
         target = self.target if self.kind == "table" else None
-        return open_guarded(
-            Given(both[0], test=both[1]), DataSettings(split_seed=seed, target=target), ANY_SIZE, (), (self.kind,)
+        return open_validated(
+            InMemorySource(both[0], test=both[1]),
+            DataSettings(split_seed=seed, target=target),
+            ANY_SIZE,
+            (),
+            (self.kind,),
         )
 
     def _written(self, folder: Path) -> Path:
@@ -115,7 +119,7 @@ def number(name: str, kind: str) -> int:
 def raw(name: str) -> Raw:
     """A set by its name, or a table by its file."""
     if name in FILES:
-        path = next(p for root in roots() if (p := root / "tabular_seaborn" / name).exists())
+        path = next(p for root in data_roots() if (p := root / "tabular_seaborn" / name).exists())
         frame, target = pl.read_csv(path, null_values=["", "NA"]).drop_nulls(FILES[name]), FILES[name]
         return Raw(name, "table", frame, frame[target].to_numpy(), target)
     data = open_data(name, DataSettings())
@@ -129,7 +133,7 @@ def raw(name: str) -> Raw:
     words = np.array(data.spec.target.classes)
     y = words[torch.cat([one.target for one in data.splits.values() if one.target is not None]).numpy()]
     if kind == "audio":
-        folder = next(p for root in roots() if (p := root / name / "recordings").exists())
+        folder = next(p for root in data_roots() if (p := root / name / "recordings").exists())
         some = range(0, len(each), len(each) // RECORDINGS)
         return Raw(name, kind, [_samples(folder / each[k][0].name(each[k][1])) for k in some], y[list(some)])
     if kind == "text":

@@ -17,7 +17,7 @@ from cutaway.data.settings import DataSettings
 from cutaway.models.registry import create_model
 from cutaway.tasks.task import task_for
 from cutaway.training.config import TrainSettings
-from cutaway.training.device import find_place
+from cutaway.training.device import select_device
 from cutaway.training.progress import Progress
 from cutaway.training.trainer import Trainer
 
@@ -49,7 +49,7 @@ def ours(model: nn.Module, data: DataSet, batch_size: int) -> Callable[[], objec
     settings = TrainSettings(epochs=1, batch_size=batch_size, schedule="constant", save_minutes=1e9)
     task = task_for(data.spec)
     folder = Path(tempfile.mkdtemp())
-    place = find_place("cpu", "float32", None, model)
+    place = select_device("cpu", "float32", None, model)
     trainer = Trainer(model, data, task, settings, place, folder, Progress(shown=False))
 
     def epoch() -> None:

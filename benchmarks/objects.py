@@ -20,15 +20,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cutaway.data.dataset_base import DataSet, Split, TensorSplit
-from cutaway.data.in_memory.source import Given
+from cutaway.data.in_memory.source import InMemorySource
 from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
 from cutaway.models.registry import create_model
 from cutaway.tasks.task import task_for
 from cutaway.training.config import TrainSettings
-from cutaway.training.device import find_place
+from cutaway.training.device import select_device
 from cutaway.training.progress import Progress
-from cutaway.training.train import fit
+from cutaway.training.train import train_model
 from cutaway.training.trainer import Trainer
 
 from .pairs import Pair, race
@@ -46,7 +46,7 @@ def arrays() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
 
 def read() -> object:
     """The arrays as a data set."""
-    return open_data(Given(arrays()), DataSettings())
+    return open_data(InMemorySource(arrays()), DataSettings())
 
 
 def mlp() -> nn.Module:
@@ -93,7 +93,7 @@ def bare(data: DataSet) -> Callable[[], object]:
 def loop(data: DataSet) -> None:
     """All epochs in the loop of `train`, with what it writes."""
     model, settings = mlp(), TrainSettings(epochs=EPOCHS, batch_size=BATCH, schedule="cosine")
-    place, bar = find_place("cpu", "float32", None, model), Progress(shown=False)
+    place, bar = select_device("cpu", "float32", None, model), Progress(shown=False)
     with tempfile.TemporaryDirectory() as folder:
         Trainer(model, data, task_for(data.spec), settings, place, Path(folder), bar).fit()
 
@@ -102,13 +102,13 @@ def train() -> None:
     """All of `train` but the report."""
     given = {"epochs": EPOCHS, "batch_size": BATCH, "tensorboard": False, "model.hidden_dims": HIDDEN}
     with tempfile.TemporaryDirectory() as folder:
-        fit("mlp", Given(arrays()), given, out=Path(folder) / "run", progress=Progress(shown=False))
+        train_model("mlp", InMemorySource(arrays()), given, out=Path(folder) / "run", progress=Progress(shown=False))
 
 
 def rows() -> list[tuple[Pair, float]]:
     """Every case with the most that their ratio may be, in time of this process."""
     shape = f"{ROWS:,}×{COLUMNS}, mlp 256-256, {EPOCHS} epochs, batch {BATCH}"
-    data = open_data(Given(arrays()), DataSettings())
+    data = open_data(InMemorySource(arrays()), DataSettings())
     peer, clock = bare(data), time.process_time
     return [
         (race(f"objects: reading (X, y) beside a bare loop: {shape}", read, peer, 3, 1, clock), 0.03),

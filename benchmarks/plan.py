@@ -29,17 +29,17 @@ from torch.distributed._tools.mem_tracker import MemTracker
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from cutaway.core.memory_budget import in_bytes
+from cutaway.core.memory_budget import format_bytes
 from cutaway.data.dataset_base import Batch
 from cutaway.distributed import storage
 from cutaway.distributed.environment import rank
-from cutaway.distributed.group import joined
+from cutaway.distributed.group import process_group
 from cutaway.experiments.plan.hardware import GPUS
 from cutaway.experiments.plan.planner import plan
-from cutaway.training.batches import largest_of
-from cutaway.training.cost_estimate import unseen
-from cutaway.training.memory.fake_step import step_of
-from cutaway.training.setup import Prepared, prepare
+from cutaway.training.batches import largest_batch
+from cutaway.training.cost_estimate import silent_trainer
+from cutaway.training.memory.fake_step import simulate_step
+from cutaway.training.setup import TrainingSetup, setup_training
 
 from .formulas import flops_per_token, utilization
 
@@ -102,11 +102,11 @@ def given_by(case: str) -> tuple[str, str, dict[str, Any]]:
 class Steps:
     """The largest step of a training, made again and again."""
 
-    def __init__(self, ready: Prepared) -> None:
-        self.index = largest_of(ready.data.splits["train"], ready.settings)
+    def __init__(self, ready: TrainingSetup) -> None:
+        self.index = largest_batch(ready.data.splits["train"], ready.settings)
         self.batch: Batch = next(iter(ready.data.splits["train"].batches([self.index], seed=0)))
         self.passes = min(2, ready.settings.accumulate)
-        self.trainer = unseen(ready)
+        self.trainer = silent_trainer(ready)
         self.trainer.plan = [self.index] * self.passes
 
     def make(self) -> None:
@@ -115,7 +115,7 @@ class Steps:
         self.trainer.step([self.batch] * self.passes, steps=1000)
 
 
-def allocated(ready: Prepared) -> tuple[int, Steps]:
+def allocated(ready: TrainingSetup) -> tuple[int, Steps]:
     """Bytes that PyTorch's allocator has handed out at most while the second step is made, with the weights and the
     batch that were there before; and the training."""
     there = [*ready.model.parameters(), *ready.model.buffers()]
@@ -148,10 +148,10 @@ def _peak(seen: torch.profiler.profile) -> int:
     return int(peak)
 
 
-def _is_of_the_data(x: Tensor, ready: Prepared) -> bool:
+def _is_of_the_data(x: Tensor, ready: TrainingSetup) -> bool:
     """Whether a batch's tensor was there before it was asked for, as a graph's are."""
     again = next(
-        iter(ready.data.splits["train"].batches([largest_of(ready.data.splits["train"], ready.settings)], seed=0))
+        iter(ready.data.splits["train"].batches([largest_batch(ready.data.splits["train"], ready.settings)], seed=0))
     )
     return any(x.data_ptr() == y.data_ptr() for y in (*again.inputs, again.target))
 
@@ -183,7 +183,7 @@ def counted(steps: Steps) -> int:
 def measured(case: str) -> dict[str, float]:
     """What is measured of a training."""
     torch.set_num_threads(1)
-    ready = prepare(*given_by(case))
+    ready = setup_training(*given_by(case))
     weights = _bytes(ready.model.parameters())
     before = _status("VmRSS") - weights
     truth, steps = allocated(ready)
@@ -195,7 +195,7 @@ def measured(case: str) -> dict[str, float]:
 
 def planned(case: str) -> dict[str, float]:
     """What is planned of it."""
-    step = step_of(prepare(*given_by(case)))
+    step = simulate_step(setup_training(*given_by(case)))
     return {"planned": step.total, "flops": step.flops, "imagined": step.imagined}
 
 
@@ -203,14 +203,14 @@ def shared(case: str, folder: str) -> None:
     """Print the bytes that PyTorch's allocator has handed out at most in a second step of the last of several
     processes, while a checkpoint of parts is written: this is what each of them does."""
     torch.set_num_threads(1)
-    with joined():
-        ready = prepare(*given_by(case))
+    with process_group():
+        ready = setup_training(*given_by(case))
         truth = allocated_together(ready, Path(folder))
     if rank() == ready.place.processes - 1:
         print(json.dumps(truth))
 
 
-def allocated_together(ready: Prepared, folder: Path) -> int:
+def allocated_together(ready: TrainingSetup, folder: Path) -> int:
     """Bytes that PyTorch's allocator has handed out at most in a second step of this one of several processes, while
     a checkpoint of parts is written to the folder; the data itself is left out."""
     made, write = threading.Event(), storage.write_tensors
@@ -284,7 +284,7 @@ def shared_rows() -> list[str]:
         with tempfile.TemporaryDirectory() as folder:
             words = [sys.executable, *launch, "-m", "benchmarks.plan", "shared", case, folder]
             truth = int(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
-        rows.append(f"| `{case}` | {in_bytes(ours)} | {in_bytes(truth)} | {ours / truth:.3f} |")
+        rows.append(f"| `{case}` | {format_bytes(ours)} | {format_bytes(truth)} | {ours / truth:.3f} |")
         print(rows[-1], flush=True)
     return rows
 
@@ -309,8 +309,8 @@ def memory_rows() -> list[str]:
         second = f"{truth['tracked'] / truth['allocated']:.3f}" if truth["tracked"] else ""
         flops = ours["flops"] / truth["flops"]
         rows.append(
-            f"| `{case}` | {in_bytes(ours['planned'])} | {in_bytes(truth['allocated'])} | {ratio:.3f} | {second} | "
-            f"{in_bytes(truth['resident'])} | {flops:.3f} |"
+            f"| `{case}` | {format_bytes(ours['planned'])} | {format_bytes(truth['allocated'])} | {ratio:.3f} |"
+            f" {second} | {format_bytes(truth['resident'])} | {flops:.3f} |"
         )
         print(rows[-1], flush=True)
     return rows
@@ -350,19 +350,19 @@ def gpu_rows(gpu: str, cases: Sequence[str] = ON_GPU) -> list[str]:
     for case in cases:
         model, data, given = given_by(case)
         planned = plan(model, data, {**given, "gpu": gpu})["one"]
-        seconds, most = by_its_clock(prepare(model, data, given))
+        seconds, most = by_its_clock(setup_training(model, data, given))
         assert planned.seconds_per_step is not None
         memory = planned.memory.total / most
         rows.append(
             f"| `{case}` | {1e3 * planned.seconds_per_step:.2f} ms ({planned.bound}) | {1e3 * seconds:.2f} ms | "
-            f"{planned.seconds_per_step / seconds:.2f} | {in_bytes(planned.memory.total)} | {in_bytes(most)} | "
+            f"{planned.seconds_per_step / seconds:.2f} | {format_bytes(planned.memory.total)} | {format_bytes(most)} | "
             f"{memory:.3f} |"
         )
         print(rows[-1], flush=True)
     return rows
 
 
-def by_its_clock(ready: Prepared) -> tuple[float, int]:
+def by_its_clock(ready: TrainingSetup) -> tuple[float, int]:
     """Seconds of a step on this GPU, the median of the last of some runs of ten, and the bytes that its allocator has
     handed out at most, without the data that lies there for good."""
     steps = Steps(ready)

@@ -18,10 +18,10 @@ import torch
 
 from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
-from cutaway.distributed.group import joined, place
-from cutaway.training.memory.choice import settle_parallel
+from cutaway.distributed.group import process_group, rank_and_size
+from cutaway.training.memory.choice import resolve_parallel
 from cutaway.training.progress import Progress
-from cutaway.training.setup import prepare
+from cutaway.training.setup import setup_training
 from cutaway.training.trainer import Trainer
 
 from . import loops
@@ -59,8 +59,8 @@ def rows(runs: int = 11) -> list[tuple[Pair, float]]:
 
 def gpt2() -> Callable[[], object]:
     """So many updates of a small GPT-2, with the checkpoint at their end, each time it is called."""
-    ready = prepare("gpt2", "tinyshakespeare", {**GPT2, "processes": place()[1]})
-    settle_parallel(ready)
+    ready = setup_training("gpt2", "tinyshakespeare", {**GPT2, "processes": rank_and_size()[1]})
+    resolve_parallel(ready)
     folder = Path(tempfile.mkdtemp())
     ready.data.splits = {"train": ready.data.splits["train"]}
     trainer = Trainer(ready.model, ready.data, ready.task, ready.settings, ready.place, folder, Progress(shown=False))
@@ -127,7 +127,7 @@ def _wait(
     """Do the work each time it is asked for, until it is not."""
     os.environ |= environment
     torch.set_num_threads(threads)
-    with joined():
+    with process_group():
         once = work()
         while pipe.recv():
             once()

@@ -21,8 +21,8 @@ from recipes import minilm
 
 import cutaway
 from cutaway.apps.cli.arguments import flatten
-from cutaway.apps.cli.train import figure
-from cutaway.deploy.measurement import Measured, beside
+from cutaway.apps.cli.train import format_metric
+from cutaway.deploy.measurement import ModelMeasurement, compare_runs
 
 RECIPES = Path(__file__).parent.parent / "recipes"
 # Its name, its recipe, settings other than the recipe's, and how it is quantized.
@@ -58,7 +58,7 @@ def main(rows: list[tuple[str, str, dict[str, Any], list[dict[str, Any]]]] | Non
             for way in ways:
                 with tempfile.TemporaryDirectory() as out:
                     small = cutaway.quantize(run, Path(out) / "small", **way)
-                    print(row(name, small, *beside([run, small])), flush=True)
+                    print(row(name, small, *compare_runs([run, small])), flush=True)
     print(f"\n{datetime.now(UTC):%Y-%m-%d}, PyTorch {torch.__version__}, one thread.")
 
 
@@ -71,11 +71,11 @@ def trained(folder: Path, recipe: str, other: dict[str, Any]) -> cutaway.Run:
     return cutaway.train(found["model"], found["data"], out=folder, **settings)
 
 
-def row(name: str, small: cutaway.Run, before: Measured, after: Measured) -> str:
+def row(name: str, small: cutaway.Run, before: ModelMeasurement, after: ModelMeasurement) -> str:
     """A row of the table: times are how many times as fast."""
     about = small.about["quantized"]
     method = about["method"] + (f", {about['bits']} bits" if about["bits"] == 4 else "")
     method += f", qat={about['qat']}" if about.get("qat") else ""
-    scores = [figure(before.metric, one.score.value) for one in (before, after)]
+    scores = [format_metric(before.metric, one.score.value) for one in (before, after)]
     faster = [f"{before.milliseconds[n] / after.milliseconds[n]:.1f} ×" for n in before.milliseconds]
     return f"| {name} | {method} | {' | '.join(scores)} | {after.bytes / before.bytes:.2f} | {' | '.join(faster)} |"

@@ -19,7 +19,7 @@ from cutaway.data.text.tokenizers import train_tokenizer
 from cutaway.models.registry import create_model
 from cutaway.tasks.task import task_for
 from cutaway.training.config import TrainSettings
-from cutaway.training.device import find_place
+from cutaway.training.device import select_device
 from cutaway.training.progress import Progress
 from cutaway.training.trainer import Trainer
 
@@ -41,7 +41,7 @@ def ours(data: DataSet) -> Callable[[], object]:
     """So many updates in our loop, with carried state and clipping, a checkpoint at the end included."""
     settings = TrainSettings(epochs=1, batch_size=ROWS, schedule="constant", save_minutes=1e9, grad_clip=1.0)
     model = language_model(data)
-    place = find_place("cpu", "float32", None, model)
+    place = select_device("cpu", "float32", None, model)
     folder = Path(tempfile.mkdtemp())
     trainer = Trainer(model, data, task_for(data.spec), settings, place, folder, Progress(shown=False))
 

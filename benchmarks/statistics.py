@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from scipy import special
 
-from cutaway.statistics.comparison import Difference, compared, measured
+from cutaway.statistics.comparison import Difference, compare_rows, measure_rows
 from cutaway.statistics.intervals import LEVEL, Metric
 from cutaway.statistics.resampling import Resamples, Values
 
@@ -123,12 +123,12 @@ def simulated(setting: Setting, examples: int, trials: int, seed: int = 0) -> Fo
         if number % ANEW == 0:
             resamples = Resamples(examples, seed=number, draws=DRAWS)
         made, truths = trial(setting, examples, rng)
-        pairs = {(d.a, d.b): d for d in compared(made, finish is None, finish, resamples, LEVEL)}
+        pairs = {(d.a, d.b): d for d in compare_rows(made, finish is None, finish, resamples, LEVEL)}
         found.trials += 1
         found.equal += held(pairs["a", "b"], 0.0)
         found.unequal += held(pairs["a", "c"], truths["a"] - truths["c"])
         found.called += pairs["a", "b"].p_value <= 1 - LEVEL
-        found.single += held(measured(made["a"], finish, resamples), truths["a"])
+        found.single += held(measure_rows(made["a"], finish, resamples), truths["a"])
     return found
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from cutaway.apps.studio.setup import build_side
 from cutaway.apps.studio.state import Opening
-from cutaway.apps.studio.trainer import Live
+from cutaway.apps.studio.trainer import LiveTrainer
 
 from .pairs import Pair, race
 
@@ -135,7 +135,7 @@ def by_hand(name: str, state: dict[str, str]) -> Pair:
     """Steps held by hand, with all that is remembered of them, beside those of the loop."""
     opening = Opening(state["model"], state["data"], {k: v for k, v in state.items() if k not in ("model", "data")})
     with tempfile.TemporaryDirectory() as folder:
-        live, plain = (Live(build_side(opening), Path(folder)) for _ in range(2))
+        live, plain = (LiveTrainer(build_side(opening), Path(folder)) for _ in range(2))
         trainer, steps = plain.trainer, BY_HAND[name]
 
         def held() -> None:

@@ -26,7 +26,7 @@ from PIL import Image
 
 import cutaway
 from cutaway.training.progress import Progress
-from cutaway.training.setup import prepare
+from cutaway.training.setup import setup_training
 from cutaway.training.trainer import Trainer
 
 from .corpus import say
@@ -52,7 +52,7 @@ def write_images(folder: Path, data: Path, count: int) -> None:
 
 def steps_of(model: str, shards: Path, folder: Path, asked: dict[str, int]) -> Callable[[], object]:
     """Some steps of training, each time it is called, on batches that are drawn anew."""
-    ready = prepare(model, str(shards), {**asked, "seed": 0, "batch_size": BATCH, "epochs": 1})
+    ready = setup_training(model, str(shards), {**asked, "seed": 0, "batch_size": BATCH, "epochs": 1})
     trainer = Trainer(
         ready.model, ready.data, ready.task, ready.settings, ready.place, folder / "checkpoints", Progress(shown=False)
     )
@@ -81,7 +81,7 @@ def throughput(model: str, shards: Path, folder: Path) -> dict[str, Any]:
 
 def reading(shards: Path, batches: int = 20) -> dict[str, Any]:
     """Milliseconds of the process for an image from a shard, and the functions in which most of them go."""
-    ready = prepare(MODELS[0], str(shards), {**ASKED["shards"], "seed": 0, "batch_size": BATCH})
+    ready = setup_training(MODELS[0], str(shards), {**ASKED["shards"], "seed": 0, "batch_size": BATCH})
     split = ready.data.splits["train"]
     order = torch.randperm(len(split), generator=torch.Generator().manual_seed(0)).split(BATCH)[:batches]
     began = time.process_time()

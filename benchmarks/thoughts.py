@@ -21,10 +21,10 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 import cutaway
-from cutaway.data.datasets.problems import games
-from cutaway.data.problems.problem import Branches
+from cutaway.data.datasets.problems import generate_games
+from cutaway.data.problems.problem import SearchableProblem
 from cutaway.data.text.problems import END, ProblemPreprocessing
-from cutaway.inference.language_model_thinker import LINE, form_of, think
+from cutaway.inference.language_model_thinker import LINE, solution_form, think
 from cutaway.inference.text import generate
 from cutaway.inference.thought_search import Method, Thought, search
 
@@ -46,7 +46,7 @@ class Apart:
 
     def __init__(self, model: nn.Module, preprocessing: ProblemPreprocessing, draw: Draw) -> None:
         self.model, self.preprocessing, self.draw = model, preprocessing, draw
-        assert isinstance(preprocessing.kind, Branches)
+        assert isinstance(preprocessing.kind, SearchableProblem)
         self.kind, self.line = preprocessing.kind, preprocessing.ids[LINE]
         self.values = [preprocessing.ids[token] for token in (self.kind.sure, self.kind.impossible)]
 
@@ -94,8 +94,8 @@ def rows(runs: int = 3) -> list[tuple[Pair, float]]:
         run = cutaway.train("gpt2", "game24", out=Path(folder) / "run", **SETTINGS)
         model, preprocessing = run.model, run.preprocessing
     assert isinstance(preprocessing, ProblemPreprocessing)
-    tree = preprocessing.in_form(form_of(preprocessing, TREE))
-    problems, peer = games()["test"], theirs("gpt2", model)
+    tree = preprocessing.in_form(solution_form(preprocessing, TREE))
+    problems, peer = generate_games()["test"], theirs("gpt2", model)
     ends = [END, tree.ids[LINE]]
 
     def together() -> None:

@@ -25,13 +25,13 @@ from torch import Tensor, nn
 from cutaway.checkpoints.names import torchvision_key, torchvision_names
 from cutaway.core.config import as_text
 from cutaway.data.dataset_base import Batch
-from cutaway.experiments.compare.cost import let_go
+from cutaway.experiments.compare.cost import release_memory
 from cutaway.inspect.layers import layer_table
-from cutaway.models.images import answers_of
+from cutaway.models.images import as_output_tuple
 from cutaway.models.registry import create_model
 from cutaway.nn.textbook.folding import fold_batch_norm
 from cutaway.training.config import TrainSettings
-from cutaway.training.device import Placement, find_place
+from cutaway.training.device import DeviceContext, select_device
 from cutaway.training.optimizers import build_optimizers
 from cutaway.verify.compare import difference
 
@@ -96,10 +96,10 @@ def rows(runs: int = 11, memory_runs: int = 3) -> list[tuple[Pair, float]]:
 # --- the two sides ------------------------------------------------------------------------------------------------
 
 
-def ours(case: Case, device: str = "cpu", learns: bool = True) -> tuple[nn.Module, Placement]:
+def ours(case: Case, device: str = "cpu", learns: bool = True) -> tuple[nn.Module, DeviceContext]:
     """Our network where the trainer would put it, or else where it would be asked."""
     model = case.model()
-    place = find_place(device, "auto" if device == "cuda" else "float32", None, model)
+    place = select_device(device, "auto" if device == "cuda" else "float32", None, model)
     return place.model(model, learns), place
 
 
@@ -176,7 +176,7 @@ def _step(
     model.train()
     optimizer.zero_grad()
     with precision:
-        logits, *auxiliary = answers_of(model(x))
+        logits, *auxiliary = as_output_tuple(model(x))
         loss = F.cross_entropy(logits, y) + sum(AUXILIARY_WEIGHT * F.cross_entropy(a, y) for a in auxiliary)
     loss.backward()
     optimizer.step()
@@ -246,7 +246,7 @@ def _print_peak(name: str, side: str) -> None:
     torchvision()  # a part of both sides' memory
     case = next(c for c in CASES if c.preset == name)
     step = our_step(case) if side == "ours" else their_step(case)
-    let_go()  # what building gave back is nobody's
+    release_memory()  # what building gave back is nobody's
     Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
     step()
     step()

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from cutaway.checkpoints.word_vectors import Vectors
-from cutaway.core.config import build, keys
+from cutaway.core.config import build, field_names
 from cutaway.core.spec import ANY_SIZE, Context
 from cutaway.data.dataset_base import DataSet
 from cutaway.data.open_data import open_data
@@ -25,7 +25,7 @@ from cutaway.models.registry import preset
 from cutaway.tasks.task import task_for
 from cutaway.tasks.word_vectors import word_similarity
 from cutaway.training.config import TrainSettings
-from cutaway.training.device import find_place
+from cutaway.training.device import select_device
 from cutaway.training.progress import Progress
 from cutaway.training.trainer import Trainer
 
@@ -47,11 +47,11 @@ def books() -> DataSet:
 def ours(name: str, data: DataSet, epochs: int, seed: int = 0) -> Trainer:
     """Our loop over the books, ready to go, with the settings of the model's card."""
     found = preset(name)
-    given = {k: v for k, v in found.card.settings.items() if k in keys(TrainSettings)}
+    given = {k: v for k, v in found.card.settings.items() if k in field_names(TrainSettings)}
     settings = build(TrainSettings, {**given, "epochs": epochs, "seed": seed, "save_minutes": 1e9})
     torch.manual_seed(seed)
     model = found.build(found.configure(data.spec))
-    place = find_place("cpu", "float32", None, model)
+    place = select_device("cpu", "float32", None, model)
     folder = Path(tempfile.mkdtemp())
     return Trainer(model, data, task_for(data.spec), settings, place, folder, Progress(shown=False))
 

@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from cutaway.core.files import replacing, write_text
+from cutaway.core.files import atomic_write, write_text
 from cutaway.inspect.effective_receptive_field import effective_field, gradient_extent, save_field
 from cutaway.nn.normalization import batch_norm, layer_norm, local_response_norm, rms_norm
 
@@ -122,7 +122,7 @@ def receptive(path: Path) -> None:
     whole = Image.new("RGB", (len(tiles) * (SIDE * SCALE + gap) - gap, SIDE * SCALE), "white")
     for k, tile_image in enumerate(tiles):
         whole.paste(tile_image, (k * (SIDE * SCALE + gap), 0))
-    with replacing(path) as temporary:
+    with atomic_write(path) as temporary:
         whole.save(temporary, format="PNG", optimize=True)
 
 

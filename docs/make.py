@@ -15,13 +15,13 @@ from pathlib import Path
 from types import ModuleType
 
 from cutaway.core.config import as_text
-from cutaway.draw.number_format import by, count
-from cutaway.inspect.layers import LayerTable, Row, alike, names_of, table_of
+from cutaway.draw.number_format import count, shape_text
+from cutaway.inspect.layers import LayerTable, Row, block_range_name, group_equal_blocks, preset_layer_table
 from cutaway.models.card import Card
-from cutaway.models.fields import sentences_of
+from cutaway.models.fields import field_descriptions
 from cutaway.models.registry import Preset, presets
 from cutaway.views import VIEWS
-from cutaway.views.docs import sayings
+from cutaway.views.docs import view_docs
 
 HERE = Path(__file__).parent
 BOXES = 20  # blocks of a picture, at most
@@ -255,7 +255,7 @@ For your own questions there are the probes beneath, [`cutaway.inspect.capture`]
 
 def inside_text() -> str:
     """The page on what can be seen inside models, from what the views say of themselves."""
-    rows = "\n".join(f"| [`{name}`](#{name}) | {_within(sayings(name)['SAYS'])} |" for name in VIEWS)
+    rows = "\n".join(f"| [`{name}`](#{name}) | {_within(view_docs(name)['SAYS'])} |" for name in VIEWS)
     return "\n".join([LOOKING.format(views=rows), *map(view_section, VIEWS)])
 
 
@@ -266,7 +266,7 @@ def _within(sentence: str) -> str:
 
 def view_section(name: str) -> str:
     """One view: what it shows, how to read it, where it misleads, what can be asked of it."""
-    said = sayings(name)
+    said = view_docs(name)
     picture = f"images/inspect/{name}.png"
     shows = said["SAYS"][:1].upper() + said["SAYS"][1:]
     lines = [
@@ -349,7 +349,7 @@ def preset_table(page: Page, of_family: list[Preset]) -> str:
         layers = counted(preset)
         at_least = "" if layers.complete else "at least "
         cells = [f"`{preset.name}`", count(layers.parameters), at_least + count(layers.multiply_adds)]
-        cells.append(by(layers.input[1:] if page.name != "graphs" else layers.input))
+        cells.append(shape_text(layers.input[1:] if page.name != "graphs" else layers.input))
         if page.name == "vision":
             sizes = preset.image_sizes(preset.config)
             cells.append(f"{sizes.only} alone" if sizes.only else str(sizes.enough(1)))
@@ -359,7 +359,7 @@ def preset_table(page: Page, of_family: list[Preset]) -> str:
 
 def setting_list(module: ModuleType) -> str:
     """The model's settings with what they mean."""
-    said = sentences_of(module.Config)
+    said = field_descriptions(module.Config)
     default = next(iter(module.PRESETS.values()))
     lines = [f"- `{key}={as_text(getattr(default, key))}`: {what}" for key, what in said.items() if what]
     return f"Settings, as `model.KEY=value`, with those of `{next(iter(module.PRESETS))}`:\n\n" + "\n".join(lines)
@@ -377,7 +377,7 @@ def divergence_list(card: Card) -> str:
 @functools.cache
 def counted(preset: Preset) -> LayerTable:
     """The layer table of a preset, for the example that its published counts are for."""
-    return table_of(preset, preset.config)
+    return preset_layer_table(preset, preset.config)
 
 
 # --- the pictures ---------------------------------------------------------------------------------------------------
@@ -449,7 +449,7 @@ def picture(preset: Preset) -> str:
         x += max(depth(block.deep), 14) + skew(block.rows) + GAP
     width = math.ceil(x + longest * math.cos(math.radians(TURN)))
     height = math.ceil(labels + longest * math.sin(math.radians(TURN)) + 30)
-    said = ", then ".join(f"{block.name} {by(block.shape)}" for block in blocks)
+    said = ", then ".join(f"{block.name} {shape_text(block.shape)}" for block in blocks)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         f'role="img" aria-label="{escape(f"{preset.name}: {said}")}" '
@@ -467,11 +467,11 @@ def drawn_rows(layers: LayerTable) -> list[tuple[str, Row]]:
     drawn: list[tuple[str, Row]] = []
     for depth in range(layers.depth, 0, -1):
         rows = [r for r in layers.at(depth) if r.shape and r.name != "(model)" and r.type not in PASSED_BY]
-        folded, drawn = alike(rows), []
+        folded, drawn = group_equal_blocks(rows), []
         for (_, first), *others in folded:
             drawn += [(row.name, row) for row in first]
             if others:
-                drawn.append((names_of(others), dataclasses.replace(first[-1], name=others[0][0])))
+                drawn.append((block_range_name(others), dataclasses.replace(first[-1], name=others[0][0])))
         if len(drawn) <= BOXES and (len(drawn) == len(rows) or depth <= WITHIN):
             break
     return drawn
@@ -487,9 +487,9 @@ def box(x: float, middle: float, labels: float, block: Block) -> str:
     return (
         f'<g stroke="{INK}" stroke-width=".8" stroke-linejoin="round" fill="{block.colour}">'
         f'<path d="{front}"/><path d="{lid}" fill-opacity=".6"/><path d="{side}" fill-opacity=".8"/>'
-        f"<title>{escape(f'{block.name}: {by(block.shape)}, {block.kind}')}</title></g>"
+        f"<title>{escape(f'{block.name}: {shape_text(block.shape)}, {block.kind}')}</title></g>"
         f'<g transform="translate({x:.1f} {labels:.1f}) rotate({TURN})"><text>{escape(block.name)}</text>'
-        f'<text y="14" font-size="11" fill-opacity=".7">{by(block.shape)}</text></g>'
+        f'<text y="14" font-size="11" fill-opacity=".7">{shape_text(block.shape)}</text></g>'
     )
 
 

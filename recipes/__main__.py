@@ -22,7 +22,7 @@ import torch
 
 import cutaway
 from cutaway.apps.cli.arguments import flatten
-from cutaway.apps.cli.train import figure as metric_figure
+from cutaway.apps.cli.train import format_metric as metric_figure
 from cutaway.core.errors import CutawayError
 from cutaway.core.metric_names import METRICS
 

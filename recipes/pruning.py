@@ -21,10 +21,10 @@ from torch import Tensor, nn
 import cutaway
 from cutaway.apps.cli.arguments import flatten
 from cutaway.checkpoints.saving import save_model
-from cutaway.deploy.measurement import beside
+from cutaway.deploy.measurement import compare_runs
 from cutaway.deploy.prune import prune
 from cutaway.models.registry import preset
-from cutaway.training.pruning import prunable, smallest_out
+from cutaway.training.pruning import magnitude_masks, prunable_weights
 
 from .intervals import student
 
@@ -38,7 +38,7 @@ def curve(recipe: dict[str, Any]) -> dict[str, Any]:
         )
         asked = recipe["pruned"]
         runs = [whole, *(prune(whole, Path(folder) / str(i), settings) for i, settings in enumerate(asked))]
-        found = beside(runs)
+        found = compare_runs(runs)
         seconds, machine = sum(run.about["seconds"] for run in runs), whole.about["machine"]
         count = len(whole.data().splits["test"])
     names = ["whole", *(" ".join(f"{key}={value}" for key, value in settings.items()) for settings in asked)]
@@ -111,16 +111,16 @@ def _tickets(recipe: dict[str, Any], seed: int, folder: Path) -> dict[str, cutaw
         return cutaway.train(recipe["model"], recipe["data"], out=folder / name, **begun)
 
     first = drawn(seed)
-    masks = {name: torch.ones_like(weight, dtype=torch.bool) for name, weight in prunable(first).items()}
+    masks = {name: torch.ones_like(weight, dtype=torch.bool) for name, weight in prunable_weights(first).items()}
     last = [*masks][-1]
     runs = {"whole": trained(_masked(first, masks), "whole", 0.0)}
     run = runs["whole"]
     for number in range(1, recipe["rounds"] + 1):
-        learned = prunable(run.model)
+        learned = prunable_weights(run.model)
         for name, mask in masks.items():  # half as many of the last layer, as published
             rate = recipe["rate"] / 2 if name == last else recipe["rate"]
             fraction = 1 - (1 - rate) ** number
-            (masks[name],) = smallest_out([learned[name].detach()], [mask], fraction)
+            (masks[name],) = magnitude_masks([learned[name].detach()], [mask], fraction)
         least = min(1 - mask.float().mean().item() for mask in masks.values())  # what is 0 stays so beyond that
         run = trained(_masked(drawn(seed), masks), f"round-{number}", least)
     runs["ticket"] = run
@@ -131,7 +131,7 @@ def _tickets(recipe: dict[str, Any], seed: int, folder: Path) -> dict[str, cutaw
 @torch.no_grad()
 def _masked(model: nn.Module, masks: dict[str, Tensor]) -> nn.Module:
     """The model with those weights alone."""
-    for name, weight in prunable(model).items():
+    for name, weight in prunable_weights(model).items():
         weight.mul_(masks[name])
     return model
 

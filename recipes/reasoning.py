@@ -11,7 +11,7 @@ from typing import Any
 
 import cutaway
 from cutaway.apps.cli.arguments import flatten
-from cutaway.data.problems.problem import Branches
+from cutaway.data.problems.problem import SearchableProblem
 from cutaway.data.text.problems import ProblemPreprocessing, ProblemSplit
 from cutaway.inference.thought_search import Method
 from cutaway.runs.run import Run
@@ -160,7 +160,7 @@ class Errors:
                 continue
             self.ended_right += verdict.right
             self.steps[verdict.wrong or 0] += 1
-            assert isinstance(preprocessing.kind, Branches)
+            assert isinstance(preprocessing.kind, SearchableProblem)
             lines = found.solution.split("\n")
             so_far = ("\n".join(lines[:k]) for k in range(1, len(lines) + 1))
             leads = [preprocessing.kind.so_far(problem, written).leads for written in so_far]

@@ -11,7 +11,7 @@ import torch
 
 import cutaway
 from cutaway.apps.cli.arguments import flatten
-from cutaway.data.task_sequence import part_of
+from cutaway.data.task_sequence import subset
 from cutaway.training.attacks import AttackedSplit
 
 
@@ -20,7 +20,7 @@ def train(recipe: dict[str, Any]) -> dict[str, Any]:
     the row is of the ε that is `at`, and the others stand beside it."""
     with tempfile.TemporaryDirectory() as folder:
         run = cutaway.train(recipe["model"], recipe["data"], out=Path(folder) / "run", **flatten(recipe["settings"]))
-        test, found = part_of(run.data().splits["test"], torch.arange(recipe["images"])), {}
+        test, found = subset(run.data().splits["test"], torch.arange(recipe["images"])), {}
         for eps in recipe["eps"]:
             split = test
             if eps:

@@ -12,7 +12,7 @@ import torch
 
 import cutaway
 from cutaway.core.metric_names import metric as words_of
-from cutaway.models.cellnet import LARGEST, operations_of
+from cutaway.models.cellnet import LARGEST, parse_cell
 from cutaway.runs.run import Run
 
 from .intervals import student
@@ -48,7 +48,7 @@ def cells(recipe: dict[str, Any]) -> dict[str, Any]:
                 seconds[way].append(sum(row["seconds"] for row in found.trials))
                 if way == "darts":
                     assert found.best is not None, "the search has ended"
-                    operations = operations_of(found.best["model.arch"])
+                    operations = parse_cell(found.best["model.arch"])
                     idle.append(float(sum(not operation.startswith("nor_conv") for operation in operations)))
                 print(
                     way, seed, found.best and found.best["model.arch"], scores[way][-1], work[way][-1], seconds[way][-1]

@@ -24,7 +24,7 @@ from cutaway.data.dataset_base import Split
 from cutaway.runs.run import Run
 from cutaway.statistics.intervals import Metric
 from cutaway.tasks.few_shot import FewShot
-from cutaway.training.evaluation import results_of
+from cutaway.training.evaluation import evaluate_split
 
 STEPS = (0, 1, 5, 10)
 RATES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05)
@@ -83,7 +83,7 @@ def measured(maml: Run, pretrained: Run) -> dict[str, Any]:
 def errors(run: Run, split: Split, told: Episodes) -> Metric:
     """The squared error of a run's network on sinusoids of a split, after it has adapted as `told`."""
     task = FewShot(told)
-    return task.metrics(*results_of(run.model, split, run.place, TOGETHER, task))["mse"]
+    return task.metrics(*evaluate_split(run.model, split, run.place, TOGETHER, task))["mse"]
 
 
 @torch.no_grad()

@@ -8,9 +8,9 @@ import functools
 import torch
 from torch import Tensor, nn
 
-from cutaway.core.memory_budget import shaped
+from cutaway.core.memory_budget import build_on_meta
 from cutaway.core.spec import Classes
-from cutaway.inspect.example_inputs import example_inputs, example_shape, kind_taken
+from cutaway.inspect.example_inputs import example_inputs, example_shape, input_modality
 from cutaway.models.registry import Preset, presets
 from cutaway.verify import compared_config
 
@@ -85,12 +85,12 @@ def small_config(name: str) -> object:
 @functools.cache
 def meta(name: str) -> nn.Module:
     """The preset, small, with shapes and no numbers: for a look at its modules, in a moment."""
-    return shaped(presets()[name], small_config(name))
+    return build_on_meta(presets()[name], small_config(name))
 
 
 def small_shape(found: Preset, config: object) -> tuple[int, ...]:
     """The shape of one example, as small as the model takes it."""
-    kind = kind_taken(found, config)
+    kind = input_modality(found, config)
     shape = example_shape(found, config)
     if kind in ("text", "seq2seq"):
         return (min(TOKENS, *shape),)

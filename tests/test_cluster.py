@@ -17,7 +17,7 @@ import pytest
 import yaml
 from torch.distributed.run import get_args_parser
 
-from cutaway.core.config import keys
+from cutaway.core.config import field_names
 from cutaway.data.settings import DataSettings
 from cutaway.data.streaming.settings import ShardSettings
 from cutaway.experiments.plan.config import PlanSettings
@@ -81,7 +81,7 @@ TAKES = {
 def assert_taken(words: list[str]) -> None:
     """These are words of a command: settings that there are, and two of a model, data, a run's or a shards' folder."""
     settings = [word.split("=")[0] for word in words[1:] if "=" in word]
-    assert set(settings) <= {*keys(*TAKES[words[0]])}
+    assert set(settings) <= {*field_names(*TAKES[words[0]])}
     others = [word for word in words[1:] if "=" not in word]
     assert len(others) == 2 + 2 * ("--out" in others)
 

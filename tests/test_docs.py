@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from cutaway.apps.cli import main
-from cutaway.core.config import keys
+from cutaway.core.config import field_names
 from cutaway.models.registry import presets
 from cutaway.training.config import TrainSettings
-from cutaway.views import VIEWS, module_of
+from cutaway.views import VIEWS, view_module
 
 from .scripts import DOCS, load
 
@@ -56,7 +56,7 @@ def test_the_page_on_looking_inside_is_up_to_date(make: ModuleType) -> None:
 
 def test_every_view_says_how_to_read_it_and_where_it_misleads(make: ModuleType) -> None:
     for name in VIEWS:
-        section, view = make.view_section(name), module_of(name)
+        section, view = make.view_section(name), view_module(name)
         assert all(words in section for words in (view.READ, view.MISLEADS, *view.OPTIONS.values()))
         assert f"[`{name}`](#{name})" in make.inside_text()
     folder = DOCS / "images" / "inspect"
@@ -110,6 +110,6 @@ def test_the_glossary_names_settings_that_there_are() -> None:
     text = (DOCS / "glossary.md").read_text(encoding="utf-8")
     named = re.findall(r"`(model\.)?([a-z_]+)=`", text)
     assert len(named) >= 5
-    fields = [key for preset in presets().values() for key in keys(type(preset.config))]
-    assert {name for prefix, name in named if not prefix} <= set(keys(TrainSettings))
+    fields = [key for preset in presets().values() for key in field_names(type(preset.config))]
+    assert {name for prefix, name in named if not prefix} <= set(field_names(TrainSettings))
     assert {name for prefix, name in named if prefix} <= set(fields)

@@ -18,7 +18,7 @@ from cutaway.checkpoints.word_vectors import Vectors
 from cutaway.core.spec import Tokens
 from cutaway.data.text.masking import Masking
 from cutaway.inference.sequence_decoding import PENALTIES, decode_scored
-from cutaway.inspect.recurrent_memory import by_lag
+from cutaway.inspect.recurrent_memory import gradient_by_lag
 from cutaway.models.gru import gru_step
 from cutaway.models.registry import card, create_model
 from cutaway.models.resnet import Config as ResNetConfig
@@ -26,7 +26,7 @@ from cutaway.models.resnet import ResNet
 from cutaway.models.word2vec import NegativeSampling
 from cutaway.nn.adversarial import Bounds, fgsm
 from cutaway.nn.attention import attention_weights, scaled_dot_product
-from cutaway.nn.graphs import edge_scores, edge_softmax, neighbours
+from cutaway.nn.graphs import build_adjacency, edge_scores, edge_softmax
 from cutaway.nn.masks import causal_mask
 from cutaway.nn.normalization import batch_norm
 from cutaway.nn.position import sinusoids
@@ -35,7 +35,7 @@ from cutaway.nn.textbook.convolution import convolve, correlate, sobel_x, sobel_
 from cutaway.nn.textbook.pooling import k_max
 from cutaway.statistics.intervals import proportion
 from cutaway.training.config import TrainSettings
-from cutaway.training.schedules import factor
+from cutaway.training.schedules import lr_factor
 from cutaway.views.plain_networks import block_norms
 
 IMAGES_OF_ALEXNET = ((224, 0), (227, 0), (224, 2))  # pixels a side and padding
@@ -288,8 +288,8 @@ def test_updates_are_counted_from_one() -> None:
     with pytest.raises(ZeroDivisionError):
         0.0**-0.5
     settings = TrainSettings(schedule="noam", warmup=0.1)
-    assert factor(settings, 0.0, 1000) == pytest.approx(1 / 100)
-    assert factor(settings, 0.099, 1000) == pytest.approx(1.0)
+    assert lr_factor(settings, 0.0, 1000) == pytest.approx(1 / 100)
+    assert lr_factor(settings, 0.099, 1000) == pytest.approx(1.0)
 
 
 def test_gpt2s_smaller_sizes_have_124_and_355_million() -> None:
@@ -502,7 +502,7 @@ def test_all_nodes_of_gat_rank_common_neighbours_alike() -> None:
     askers, known = 6, 9
     # Nodes 0 to 5 ask the same nine others.
     edges = torch.cartesian_prod(torch.arange(askers, askers + known), torch.arange(askers)).T.contiguous()
-    pattern = neighbours(edges, askers + known, loops=False)
+    pattern = build_adjacency(edges, askers + known, loops=False)
     s, t = torch.randn(2, askers + known, generator=generator, dtype=torch.float64)
     weights = edge_softmax(F.leaky_relu(edge_scores(s, t, pattern), 0.2), pattern).view(askers, known)
     orders = weights.argsort(1)
@@ -606,7 +606,7 @@ def test_the_spectral_radius_decides_in_the_long_run_alone() -> None:
         for weight in layer.parameters():
             weight.zero_()
         layer.weight_hh_l0.fill_(1.5)
-    settled = by_lag(layer, torch.zeros(30, 1), (zeros + 0.86,))
+    settled = gradient_by_lag(layer, torch.zeros(30, 1), (zeros + 0.86,))
     assert float(settled[1]) == pytest.approx(0.394, abs=0.01)  # 1.5 (1 − h²) at h = tanh(1.5 h)
 
 
@@ -617,7 +617,7 @@ def test_an_lstms_gradient_is_a_product_of_forget_gates(bias: float, gate: float
         for weight in layer.parameters():
             weight.zero_()
         layer.bias_ih_l0[1] = bias
-    left = by_lag(layer, torch.zeros(21, 1), (zeros, zeros))
+    left = gradient_by_lag(layer, torch.zeros(21, 1), (zeros, zeros))
     torch.testing.assert_close(left, gate ** torch.arange(21.0).double(), rtol=1e-4, atol=0)
 
 

@@ -177,7 +177,7 @@ def test_a_folder_that_is_removed_while_it_is_written_to_is_said_to_be_gone(tmp_
     path = tmp_path / "run" / "metrics.csv"
 
     def removed_meanwhile() -> None:
-        with files.replacing(path) as temporary:
+        with files.atomic_write(path) as temporary:
             temporary.write_text("epoch\n")
             shutil.rmtree(path.parent)
 

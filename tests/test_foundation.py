@@ -11,7 +11,16 @@ import pytest
 
 import cutaway
 from cutaway.core import files, spec
-from cutaway.core.errors import DataError, FileError, ModelError, Problem, SettingError, UnknownName, nearest, require
+from cutaway.core.errors import (
+    DataError,
+    FileError,
+    ModelError,
+    Problem,
+    SettingError,
+    UnknownName,
+    check_value,
+    closest_names,
+)
 from cutaway.core.spec import (
     ANY_SIZE,
     AudioSpec,
@@ -108,15 +117,15 @@ def test_it_is_said_that_images_are_enlarged_unless_somebody_asked_for_it() -> N
 
 
 def test_nearest_names() -> None:
-    assert nearest("resnet-18", ["resnet18", "resnet34", "mlp"])[0] == "resnet18"
-    assert nearest("MLP", ["mlp"]) == ["mlp"]
+    assert closest_names("resnet-18", ["resnet18", "resnet34", "mlp"])[0] == "resnet18"
+    assert closest_names("MLP", ["mlp"]) == ["mlp"]
     assert "Similar: epochs" in str(UnknownName("setting", "epoch", ["epochs", "lr"]))
     assert "There are: a, b" in str(UnknownName("part", "zzzz", ["b", "a"]))
 
 
 def test_a_rejection_names_field_value_and_what_is_allowed() -> None:
     with pytest.raises(ModelError, match=r"depth=7 cannot be: it must be 3 or more"):
-        require(False, "depth", 7, "3 or more")
+        check_value(False, "depth", 7, "3 or more")
 
 
 def test_bad_data_names_five_and_keeps_all() -> None:
@@ -131,7 +140,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     files.write_json(path, {"a": 1})
 
     def fail_halfway() -> None:
-        with files.replacing(path) as temporary:
+        with files.atomic_write(path) as temporary:
             temporary.write_text("half")
             raise RuntimeError
 

@@ -18,7 +18,7 @@ from torch import nn
 import cutaway
 from cutaway.core.spec import KINDS
 from cutaway.models.card import Card
-from cutaway.models.fields import sentences_of
+from cutaway.models.fields import field_descriptions
 from cutaway.models.registry import presets
 
 SOURCE = Path(cutaway.__file__).parent
@@ -275,7 +275,7 @@ def test_a_config_is_frozen_and_fits_itself_to_data(family: ModuleType) -> None:
     assert dataclasses.is_dataclass(config)
     assert config.__dataclass_params__.frozen
     assert callable(config.for_spec)
-    assert all(sentences_of(config).values()), "each field says in a comment beside it what it is"
+    assert all(field_descriptions(config).values()), "each field says in a comment beside it what it is"
 
 
 def test_a_card_is_about_the_presets_of_its_file(family: ModuleType) -> None:
@@ -300,11 +300,11 @@ def test_a_model_keeps_the_contract(family: ModuleType) -> None:
 
 
 def test_training_settings_of_a_card_are_settings(family: ModuleType) -> None:
-    from cutaway.core.config import build, keys
+    from cutaway.core.config import build, field_names
     from cutaway.data.settings import DataSettings
     from cutaway.training.config import TrainSettings
 
     for given in family.CARD.settings.values():
-        assert set(given) <= set(keys(TrainSettings, DataSettings))
+        assert set(given) <= set(field_names(TrainSettings, DataSettings))
         for group in (TrainSettings, DataSettings):
-            build(group, {k: v for k, v in given.items() if k in keys(group)})
+            build(group, {k: v for k, v in given.items() if k in field_names(group)})

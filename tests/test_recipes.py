@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cutaway.core.config import build, keys
+from cutaway.core.config import build, field_names
 from cutaway.data.settings import DataSettings
 from cutaway.models.registry import preset
 from cutaway.training.config import TrainSettings
@@ -32,6 +32,6 @@ def test_a_recipe_asks_for_settings_that_there_are(path: Path) -> None:
     found = preset(recipe["model"])
     for settings in asked(recipe):
         own = {key: value for key, value in settings.items() if key != "model"}
-        build(TrainSettings, {key: value for key, value in own.items() if key not in keys(DataSettings)})
-        build(DataSettings, {key: value for key, value in own.items() if key in keys(DataSettings)})
+        build(TrainSettings, {key: value for key, value in own.items() if key not in field_names(DataSettings)})
+        build(DataSettings, {key: value for key, value in own.items() if key in field_names(DataSettings)})
         found.configure(settings=settings.get("model", {}))

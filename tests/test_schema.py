@@ -14,14 +14,14 @@ from cutaway.core.schema import (
     COUNT,
     NUMBER,
     Between,
-    OneOf,
+    Choice,
     Tagged,
-    fault_in,
+    dataclass_schema,
+    find_mismatch,
     from_document,
     json_schema,
-    naming,
-    reject_unlike,
-    schema_of,
+    name_document_in_errors,
+    validate_document,
     write_document,
 )
 
@@ -45,8 +45,8 @@ GOOD: dict[str, Any] = {
     "change", [{}, {"rate": 1}, {"rate": 0.5}, {"best": None}, {"best": {}}, {"notes": []}, {"more": object()}]
 )  # fmt: skip
 def test_what_keeps_to_it_passes(change: dict[str, Any]) -> None:
-    reject_unlike({**GOOD, **change}, SCHEMA, Path("a.json"), "")
-    reject_unlike({k: v for k, v in GOOD.items() if k != "best"}, SCHEMA, Path("a.json"), "")
+    validate_document({**GOOD, **change}, SCHEMA, Path("a.json"), "")
+    validate_document({k: v for k, v in GOOD.items() if k != "best"}, SCHEMA, Path("a.json"), "")
 
 
 @pytest.mark.parametrize(
@@ -64,14 +64,14 @@ def test_what_keeps_to_it_passes(change: dict[str, Any]) -> None:
 )
 def test_what_does_not_is_rejected_by_its_key(change: dict[str, Any], said: str) -> None:
     with pytest.raises(FileError) as rejection:
-        reject_unlike({**GOOD, **change}, SCHEMA, Path("a.json"), "Take a copy.")
+        validate_document({**GOOD, **change}, SCHEMA, Path("a.json"), "Take a copy.")
     assert str(rejection.value).startswith(f"a.json: {said}")
     assert str(rejection.value).endswith("Take a copy.")
 
 
 def test_a_document_of_another_kind_is_rejected() -> None:
     with pytest.raises(FileError, match="the document is a list, and must be an object"):
-        reject_unlike([], SCHEMA, Path("a.json"), "")
+        validate_document([], SCHEMA, Path("a.json"), "")
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_json_schema_says_the_same(change: dict[str, Any]) -> None:
     jsonschema = pytest.importorskip("jsonschema")
     document = {**GOOD, **change}
     try:
-        reject_unlike(document, SCHEMA, Path("a.json"), "")
+        validate_document(document, SCHEMA, Path("a.json"), "")
         holds = True
     except FileError:
         holds = False
@@ -105,7 +105,7 @@ def test_a_document_is_written_by_the_schema_that_it_is_read_with(tmp_path: Path
 
 FORMS: dict[str, Any] = {
     "side": Between(1, 64),
-    "mode": OneOf(("crop", "pad")),
+    "mode": Choice(("crop", "pad")),
     "target": Tagged("kind", {"value": {"mean": NUMBER}, "classes": {"names": [str, ...]}}),
 }
 FORM: dict[str, Any] = {"side": 8, "mode": "pad", "target": {"kind": "classes", "names": ["a"]}}
@@ -130,8 +130,8 @@ FORM: dict[str, Any] = {"side": 8, "mode": "pad", "target": {"kind": "classes", 
     ],
 )
 def test_ranges_choices_and_forms_are_held_to(change: dict[str, Any], said: str) -> None:
-    assert fault_in(FORM, FORMS) == ""
-    assert fault_in({**FORM, **change}, FORMS).startswith(said)
+    assert find_mismatch(FORM, FORMS) == ""
+    assert find_mismatch({**FORM, **change}, FORMS).startswith(said)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_json_schema_says_the_same_of_ranges_choices_and_forms(change: dict[str,
     schema = json_schema(FORMS, "a.json")
     jsonschema.Draft202012Validator.check_schema(schema)
     document = {**FORM, **change}
-    assert jsonschema.Draft202012Validator(schema).is_valid(document) is (fault_in(document, FORMS) == "")
+    assert jsonschema.Draft202012Validator(schema).is_valid(document) is (find_mismatch(document, FORMS) == "")
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ class Fitted:
 
 
 def test_a_dataclass_comes_back_from_its_document() -> None:
-    schema = schema_of(Fitted)
+    schema = dataclass_schema(Fitted)
     assert schema == {
         "name": str,
         "points": [[NUMBER]],
@@ -170,26 +170,28 @@ def test_a_dataclass_comes_back_from_its_document() -> None:
         "head?": bool | None,
     }
     document = {"name": "a", "points": [[0, 1.5], [2, 3]], "width": None, "end": None}
-    assert fault_in(document, schema) == ""
+    assert find_mismatch(document, schema) == ""
     assert from_document(Fitted, document) == Fitted("a", ((0, 1.5), (2, 3)), 3, "px", None)
     assert from_document(Fitted, {"name": "a", "points": []}) == Fitted("a", ())
-    assert [fault_in({**document, "head": head}, schema) for head in (True, False, None)] == ["", "", ""]
-    assert fault_in({**document, "head": 1}, schema) == "head is a whole number, and must be true or false or null"
-    assert fault_in({**document, "end": True}, schema) == "end is true or false, and must be a whole number or null"
-    assert fault_in({**document, "width": -1}, schema).startswith("width is -1")
-    assert fault_in({**document, "points": [[0, "1"]]}, schema) == "points[0][1] is a text, and must be a number"
-    assert schema_of(Fitted, width=Between(1, 4))["width?"] == Between(1, 4)
+    assert [find_mismatch({**document, "head": head}, schema) for head in (True, False, None)] == ["", "", ""]
+    assert find_mismatch({**document, "head": 1}, schema) == "head is a whole number, and must be true or false or null"
+    assert (
+        find_mismatch({**document, "end": True}, schema) == "end is true or false, and must be a whole number or null"
+    )
+    assert find_mismatch({**document, "width": -1}, schema).startswith("width is -1")
+    assert find_mismatch({**document, "points": [[0, "1"]]}, schema) == "points[0][1] is a text, and must be a number"
+    assert dataclass_schema(Fitted, width=Between(1, 4))["width?"] == Between(1, 4)
 
 
 def test_what_is_rejected_of_a_value_names_its_document() -> None:
     with (
         pytest.raises(FileError, match=r"^run\.json: lr=-1 cannot be\. Take it from a copy\.$"),
-        naming(Path("run.json")),
+        name_document_in_errors(Path("run.json")),
     ):
         raise SettingError("lr=-1 cannot be.")
-    with pytest.raises(FileError, match=r"^gone$"), naming(Path("run.json")):
+    with pytest.raises(FileError, match=r"^gone$"), name_document_in_errors(Path("run.json")):
         raise FileError("gone")
 
 
 def test_a_place_of_any_length_is_named_in_a_line() -> None:
-    assert len(fault_in({"x" * 100_000: 1}, {...: str})) < 120
+    assert len(find_mismatch({"x" * 100_000: 1}, {...: str})) < 120

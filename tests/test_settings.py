@@ -10,15 +10,15 @@ import pytest
 from cutaway.core.config import (
     RENAMED,
     VALUES_RENAMED,
-    as_now,
     as_text,
     build,
-    command_of,
     describe,
-    exact,
-    keys,
+    exact_text,
+    field_names,
     parse,
     setting,
+    shell_command,
+    upgrade_settings,
 )
 from cutaway.core.errors import CutawayError, SettingError, UnknownName
 from cutaway.data.settings import DataSettings
@@ -101,7 +101,7 @@ def test_an_unknown_key_is_rejected_with_the_nearest() -> None:
 
 
 def test_no_key_means_two_things() -> None:
-    both = keys(DataSettings, TrainSettings)
+    both = field_names(DataSettings, TrainSettings)
     assert len(both) == len(set(both))
 
 
@@ -123,16 +123,16 @@ def test_parse_keeps_what_has_its_type() -> None:
 
 @pytest.mark.parametrize("words", [(), ("a",), ("a,b", 'say "c"', "[d]", "(e), f"), ("none",), ("x:number", "=")])
 def test_a_list_of_names_is_read_back_from_its_text(words: tuple[str, ...]) -> None:
-    for text in (as_text(words), exact(words)):
+    for text in (as_text(words), exact_text(words)):
         assert build(DataSettings, {"ignore": text}).ignore == words
 
 
 def test_an_old_name_is_answered_by_the_new_one() -> None:
     groups = (TrainSettings, DataSettings)
-    assert {*RENAMED} & {*keys(*groups)} == {"alpha"}  # was length_penalty, and is a constant of rmsprop now
-    assert {*RENAMED.values()} <= {*keys(*groups)}
-    assert as_now({"alpha": 0.7}) == {"length_penalty": 0.7}
-    assert as_now({"alpha": 0.9, "length_penalty": 0.7}) == {"alpha": 0.9, "length_penalty": 0.7}
+    assert {*RENAMED} & {*field_names(*groups)} == {"alpha"}  # was length_penalty, and is a constant of rmsprop now
+    assert {*RENAMED.values()} <= {*field_names(*groups)}
+    assert upgrade_settings({"alpha": 0.7}) == {"length_penalty": 0.7}
+    assert upgrade_settings({"alpha": 0.9, "length_penalty": 0.7}) == {"alpha": 0.9, "length_penalty": 0.7}
     for old, new in RENAMED.items():
         if old == "alpha":
             continue
@@ -145,12 +145,12 @@ def test_an_old_value_is_answered_by_the_new_one() -> None:
         for old, new in values.items():
             with pytest.raises(SettingError, match=f"^{key}={old} is now {key}={new}"):
                 build(DataSettings, {key: old})
-            assert getattr(build(DataSettings, as_now({key: old})), key) == new
+            assert getattr(build(DataSettings, upgrade_settings({key: old})), key) == new
 
 
 def test_a_command_says_its_settings_digit_for_digit() -> None:
     given = {"lr": 0.00012345678, "betas": (0.9, 0.123456789), "nesterov": True, "target": "two words", "epochs": 3}
-    typed = shlex.split(command_of("train", "mlp", "my data.csv", given, "--out", "here"))
+    typed = shlex.split(shell_command("train", "mlp", "my data.csv", given, "--out", "here"))
     assert typed[:4] == ["cutaway", "train", "mlp", "my data.csv"]
     assert typed[4:] == [
         "lr=0.00012345678", "betas=0.9,0.123456789", "nesterov=true", "target=two words", "epochs=3", "--out", "here",

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from cutaway.apps.cli import COMMANDS, WITH_SETTINGS, Parser
-from cutaway.core.config import keys
+from cutaway.core.config import field_names
 from cutaway.data.settings import DataSettings
 from cutaway.data.streaming.settings import ShardSettings
 from cutaway.deploy.quantize import QuantizeSettings
@@ -30,7 +30,9 @@ FENCED = re.compile(r"^(`{3,})([^\n`]*)\n(.*?)^\1\s*$", re.DOTALL | re.MULTILINE
 STARTS = re.compile(r"\s*(?:[A-Z_]+=\S+ )?(cutaway|pip|git|make|curl|python|docker|uv|torchrun|pytest|tensorboard)\b")
 BY_SITE = "{console}", "{code-cell}"  # `make site` runs these, and stops at one that fails
 SETTINGS = {
-    *keys(TrainSettings, DataSettings, ShardSettings, SearchSettings, CompareSettings, PlanSettings, QuantizeSettings),
+    *field_names(
+        TrainSettings, DataSettings, ShardSettings, SearchSettings, CompareSettings, PlanSettings, QuantizeSettings
+    ),
     *("layer", "head", "position", "unit", "channel", "target", "degrees", "dim"),  # options of views
 }
 

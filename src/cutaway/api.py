@@ -13,45 +13,45 @@ from typing import TYPE_CHECKING, Any, overload
 from torch import nn
 
 from .checkpoints.convert import open_model, reject_absent
-from .checkpoints.custom import handed_over
+from .checkpoints.custom import copy_custom_module
 from .checkpoints.diffusers import is_diffusers
-from .checkpoints.hub import here
+from .checkpoints.hub import resolve_path
 from .checkpoints.huggingface.loading import is_folder
 from .checkpoints.saving import CONFIG
-from .core.config import build, keys
-from .core.errors import DataError, FileError, SettingError, UnknownName, short
+from .core.config import build, field_names
+from .core.errors import DataError, FileError, SettingError, UnknownName, shorten
 from .core.files import as_path, open_regular, reject_overwriting, write_text
 from .data.datasets.registry import NAMED
-from .data.in_memory.source import as_source
-from .data.open_data import kind_of
+from .data.in_memory.source import to_source
+from .data.open_data import infer_kind
 from .data.settings import DataSettings
 from .data.streaming.manifest import Manifest
 from .data.streaming.prepare import prepare_data
 from .data.streaming.settings import ShardSettings
-from .deploy.runtime import Exported, is_exported
+from .deploy.runtime import ExportedRun, is_exported
 from .distributed.environment import rank
 from .draw.description import Page, View
-from .draw.html_page import framed, page
-from .experiments.compare.baseline_check import hold_against_simple
-from .experiments.search.optuna_import import need_optuna
-from .nn.eval_mode import resting
-from .reports.run_report import report_on
+from .draw.html_page import render_iframe, render_page
+from .experiments.compare.baseline_check import check_baselines
+from .experiments.search.optuna_import import require_optuna
+from .nn.eval_mode import eval_mode
+from .reports.run_report import write_layers_and_report
 from .runs.run import Run
-from .training.train import fit
-from .views.inspect_page import describe as describe_page
+from .training.train import train_model
+from .views.inspect_page import build_page as describe_page
 from .views.open_target import open_subject
 from .views.subject import Subject
 from .views.summary import describe as describe
 
 if TYPE_CHECKING:
     from .experiments.compare.result import Comparison
-    from .experiments.plan.check import Checked
+    from .experiments.plan.check import CheckResult
     from .experiments.plan.result import Plan
     from .experiments.search.result import Search
 
-MARK = " · Cutaway</title>"  # identifies a page that Cutaway wrote
+PAGE_MARK = " · Cutaway</title>"  # identifies a page that Cutaway wrote
 A_FOLDER = "out is the path of a folder"
-HEAD = 4096  # bytes at the start of the file that are searched for it
+PAGE_MARK_SEARCH_BYTES = 4096  # bytes at the start of the file that are searched for it
 
 
 def train(
@@ -95,14 +95,14 @@ def train(
         CutawayError: For errors that the user can fix.
         KeyboardInterrupt: If training is stopped. The checkpoint is written first.
     """
-    source, fractions = as_source(data, val, test)
+    source, fractions = to_source(data, val, test)
     if isinstance(resume, Run):
-        model = handed_over(resume.module) if model is None and resume.module is not None else model
+        model = copy_custom_module(resume.module) if model is None and resume.module is not None else model
         resume = resume.folder
-    run = fit(model, source, {**settings, **fractions}, out=_folder(out), resume=resume, overwrite=overwrite)
+    run = train_model(model, source, {**settings, **fractions}, out=_folder(out), resume=resume, overwrite=overwrite)
     if rank() == 0:
-        hold_against_simple(run)
-        report_on(run)
+        check_baselines(run)
+        write_layers_and_report(run)
     return run
 
 
@@ -143,10 +143,10 @@ def search(
         CutawayError: For errors that the user can fix.
         KeyboardInterrupt: If the search is stopped. Finished trials are kept.
     """
-    need_optuna()
+    require_optuna()
     from .experiments.search.study import search as run_search
 
-    source, fractions = as_source(data, val, test)
+    source, fractions = to_source(data, val, test)
     return run_search(model, source, {**settings, **fractions}, space=space, out=_folder(out), resume=resume)
 
 
@@ -189,9 +189,9 @@ def compare(
     from .experiments.compare.runner import compare as run_comparison
 
     if isinstance(data, list | tuple) and all(isinstance(one, str | os.PathLike) for one in data):
-        sources, fractions = [os.fspath(one) for one in data], as_source(None, val, test)[1]
+        sources, fractions = [os.fspath(one) for one in data], to_source(None, val, test)[1]
     else:
-        source, fractions = as_source(data, val, test)
+        source, fractions = to_source(data, val, test)
         sources = _split_names(source) if isinstance(source, str) else [] if source is None else [source]
     return run_comparison(_split_names(models), sources, {**settings, **fractions}, out=_folder(out), resume=resume)
 
@@ -230,14 +230,14 @@ def prepare(
     """
     out = as_path(out, "Shards are written to a folder, by its path")
     source = Path(as_path(data, "Data that is prepared is a path")).expanduser()
-    of_data = [key for key in keys(DataSettings) if key in settings and key not in keys(ShardSettings)]
-    kind = kind_of(str(data), build(DataSettings, {key: settings[key] for key in of_data}))
+    of_data = [key for key in field_names(DataSettings) if key in settings and key not in field_names(ShardSettings)]
+    kind = infer_kind(str(data), build(DataSettings, {key: settings[key] for key in of_data}))
     if str(data) in NAMED:
         raise DataError(f"{data} is a named data set, which fits into memory: train on it as it is.")
     return prepare_data(kind, source, out, settings, progress)
 
 
-def check(model: str | nn.Module, data: Any, *, val: Any = None, test: Any = None, **settings: Any) -> Checked:
+def check(model: str | nn.Module, data: Any, *, val: Any = None, test: Any = None, **settings: Any) -> CheckResult:
     """Check a model and its data without training: find problems in the data, and estimate time and memory.
 
         cutaway.check("mlp", (X, y)).findings  # problems of the data, one sentence each
@@ -261,7 +261,7 @@ def check(model: str | nn.Module, data: Any, *, val: Any = None, test: Any = Non
     """
     from .experiments.plan.check import check as run_check
 
-    source, fractions = as_source(data, val, test)
+    source, fractions = to_source(data, val, test)
     return run_check(model, source, {**settings, **fractions})
 
 
@@ -292,7 +292,7 @@ def prune(run: Run | str | os.PathLike[str], out: str | os.PathLike[str], **sett
     from .deploy.prune import prune as prune_run
 
     found = prune_run(run if isinstance(run, Run) else Run(run), as_path(out, A_FOLDER), settings)
-    report_on(found)
+    write_layers_and_report(found)
     return found
 
 
@@ -317,7 +317,7 @@ def quantize(run: Run | str | os.PathLike[str], out: str | os.PathLike[str], **s
 
     target = as_path(out, "A quantized run is written to a folder, by its path")
     found = quantize_run(run if isinstance(run, Run) else Run(run), target, settings)
-    report_on(found)
+    write_layers_and_report(found)
     return found
 
 
@@ -372,7 +372,7 @@ def plan(model: str | nn.Module, data: Any, *, val: Any = None, test: Any = None
     """
     from .experiments.plan.planner import plan as make_plan
 
-    source, fractions = as_source(data, val, test)
+    source, fractions = to_source(data, val, test)
     return make_plan(model, source, {**settings, **fractions})
 
 
@@ -410,7 +410,7 @@ def load(path: str | os.PathLike[str], model: str | nn.Module | type[nn.Module] 
         ModelError: If the preset does not exist in the other format.
     """
     as_path(path, "load opens a path: a run's folder, a model's, Hugging Face's, or a file of weights")
-    path = here(path)
+    path = resolve_path(path)
     reject_absent(path)
     if isinstance(model, nn.Module | type):
         run = Run(path, model)
@@ -422,7 +422,7 @@ def load(path: str | os.PathLike[str], model: str | nn.Module | type[nn.Module] 
             warnings.warn(f"{path}: {sentence}", stacklevel=2)
         return found
     if is_exported(path):
-        return Exported(path)
+        return ExportedRun(path)
     if path.is_file():
         raise FileError(
             f"{path} is a file, not a run's folder. If it is torchvision's checkpoint, say for which model, as in "
@@ -477,7 +477,7 @@ class Look:
         """
         path = as_path(path, "A page is written to a file, by its path")
         reject_overwriting(path, overwrite=overwrite or is_page(path))
-        write_text(path, page(self.page))
+        write_text(path, render_page(self.page))
         return path
 
     def to_json(self) -> str:
@@ -486,7 +486,7 @@ class Look:
 
     def _repr_html_(self) -> str:
         """Return the page in a sandboxed frame, which has no network and no access to the notebook."""
-        return framed(self.page["title"], page(self.page))
+        return render_iframe(self.page["title"], render_page(self.page))
 
 
 def look(
@@ -523,8 +523,8 @@ def look(
     """
     names = (view,) if isinstance(view, str) else view
     if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
-        raise SettingError(f"view={short(view)} cannot be read: it is the name of a view, or a list of names.")
-    with resting(what) if isinstance(what, nn.Module) else nullcontext():  # it may be in training mode
+        raise SettingError(f"view={shorten(view)} cannot be read: it is the name of a view, or a list of names.")
+    with eval_mode(what) if isinstance(what, nn.Module) else nullcontext():  # it may be in training mode
         return Look(open_subject(what, inputs, options, model), tuple(names))
 
 
@@ -533,4 +533,4 @@ def is_page(path: Path) -> bool:
     if not path.is_file():
         return False
     with open_regular(path) as file:
-        return MARK.encode() in file.read(HEAD)
+        return PAGE_MARK.encode() in file.read(PAGE_MARK_SEARCH_BYTES)

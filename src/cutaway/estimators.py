@@ -36,25 +36,25 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from .core.errors import DataError, UnknownName
 from .core.spec import TableSpec, Value
 from .data.in_memory.from_dataframe import as_frame
-from .data.in_memory.predict_inputs import new_examples
-from .data.in_memory.source import Given
+from .data.in_memory.predict_inputs import prepare_inputs
+from .data.in_memory.source import InMemorySource
 from .data.settings import DataSettings
-from .data.tables.column_types import meaning
-from .reports.run_report import report_on
+from .data.tables.column_types import strip_missing
+from .reports.run_report import write_layers_and_report
 from .tasks.task import task_for
 from .training.config import TrainSettings
-from .training.device import find_place
-from .training.evaluation import at_once, results_of
+from .training.device import select_device
+from .training.evaluation import evaluate_split, evaluation_batch_size
 from .training.progress import Progress
-from .training.train import fit
+from .training.train import train_model
 
-OF_MODEL = "model__"
-OF_DATA = (
+MODEL_PREFIX = "model__"
+DATA_SETTINGS = (
     "val", "scale", "max_samples", "image_size", "resize", "color", "flip", "crop", "color_jitter", "cutout", "mixup",
     "tokenizer", "vocab_size", "min_count", "lower", "length",
 )  # fmt: skip
 # `seed` is called random_state here. RMSprop's `alpha` is left out, since in scikit-learn it is a penalty.
-SETTINGS = (*(f.name for f in fields(TrainSettings) if f.name not in ("seed", "alpha")), *OF_DATA)
+SETTINGS = (*(f.name for f in fields(TrainSettings) if f.name not in ("seed", "alpha")), *DATA_SETTINGS)
 LARGEST_SEED = 2**31 - 1
 
 
@@ -82,7 +82,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # of scikit-learn, which 
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return all parameters by name, including model settings as `model__KEY`."""
-        own = {key: value for key, value in vars(self).items() if key.startswith(OF_MODEL)}
+        own = {key: value for key, value in vars(self).items() if key.startswith(MODEL_PREFIX)}
         return {**super().get_params(deep=False), **own}
 
     def set_params(self, **params: Any) -> Estimator:
@@ -93,7 +93,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # of scikit-learn, which 
         """
         known = self._get_param_names()
         for key, value in params.items():
-            if key not in known and not (key.startswith(OF_MODEL) and key != OF_MODEL):
+            if key not in known and not (key.startswith(MODEL_PREFIX) and key != MODEL_PREFIX):
                 raise UnknownName(
                     f"parameter of {type(self).__name__} named", key, known, "A model's own are written model__KEY."
                 )
@@ -119,21 +119,23 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # of scikit-learn, which 
         target = self._targets(y)
         asked = {key: getattr(self, key) for key in SETTINGS}
         settings = {key: value for key, value in asked.items() if value is not None}
-        settings |= {f"model.{k.removeprefix(OF_MODEL)}": v for k, v in vars(self).items() if k.startswith(OF_MODEL)}
+        settings |= {
+            f"model.{k.removeprefix(MODEL_PREFIX)}": v for k, v in vars(self).items() if k.startswith(MODEL_PREFIX)
+        }
         settings = {"val": 0.0, "test": 0.0, "tensorboard": False, **settings, "seed": self._seed()}
         name = _free_name(X)
         if isinstance(X, pl.DataFrame) or (isinstance(X, np.ndarray) and X.ndim == 2):
             settings["types"] = (f"{name}:{self.target_type}", *_number_columns(X))
-        given = Given((X, target.alias(name)))
+        given = InMemorySource((X, target.alias(name)))
         with tempfile.TemporaryDirectory(prefix="cutaway-") as temporary:
             folder = Path(temporary) / "run" if self.out is None else Path(self.out)
             model = self.model if isinstance(self.model, str) else copy.deepcopy(self.model)
             bar, kept = Progress(shown=bool(self.verbose)), self.out is not None
-            run = fit(model, given, settings, out=folder, progress=bar, overwrite=True, judged=kept)
+            run = train_model(model, given, settings, out=folder, progress=bar, overwrite=True, judged=kept)
             self.network_, self.preprocessing_ = run.model, run.preprocessing
             self.notes_, self._loss = list(run.about["data"]["notes"]), run.about["loss"]
             if kept:
-                report_on(run)
+                write_layers_and_report(run)
                 self.folder_ = run.folder
         self.task_ = task_for(self.preprocessing_.spec, self._loss)
         return self
@@ -146,12 +148,12 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # of scikit-learn, which 
         check_is_fitted(self)
         X = self._validated(X)
         spec = self.preprocessing_.spec
-        split = self.preprocessing_.examples(new_examples(X, self.preprocessing_))
+        split = self.preprocessing_.examples(prepare_inputs(X, self.preprocessing_))
         precise = isinstance(spec, TableSpec)
         network = copy.deepcopy(self.network_).double() if precise else self.network_
-        place = find_place(self.device or "auto", "float64" if precise else "float32", self.channels_last, network)
+        place = select_device(self.device or "auto", "float64" if precise else "float32", self.channels_last, network)
         network = place.model(network, learns=False)
-        return results_of(network, split, place, at_once(None, spec), self.task_).outputs
+        return evaluate_split(network, split, place, evaluation_batch_size(None, spec), self.task_).outputs
 
     def _validated(self, X: Any, *y: Any) -> Any:
         """Return X as scikit-learn validates it: an array of numbers, or a data frame or texts unchanged."""
@@ -251,7 +253,7 @@ class Regressor(RegressorMixin, Estimator):  # type: ignore[misc]
 def _class_names(classes: np.ndarray[Any, Any]) -> list[str]:
     """Return the names of the classes in reports: the classes as strings if these are distinct, else their indices."""
     names = [str(name) for name in classes.tolist()]
-    read = meaning(pl.Series(names)).to_list()
+    read = strip_missing(pl.Series(names)).to_list()
     return names if read == names and len(set(names)) == len(names) else [str(k) for k in range(len(names))]
 
 

@@ -15,11 +15,11 @@ from torch import Tensor
 import cutaway
 from cutaway.checkpoints.convert import convert
 from cutaway.checkpoints.huggingface import families
-from cutaway.checkpoints.huggingface.config_fields import plain_fields
+from cutaway.checkpoints.huggingface.config_fields import resolve_aliases
 from cutaway.checkpoints.huggingface.folders import read_folder
 from cutaway.core.errors import CutawayError, ModelError
 from cutaway.models.registry import create_model, preset
-from cutaway.training.pretrained_weights import take_weights
+from cutaway.training.pretrained_weights import load_pretrained
 from tests.checkpoints.hugging import KINDS, Kind
 
 pytest.importorskip("transformers")
@@ -359,7 +359,7 @@ def test_a_value_of_another_type_is_read_or_refused_in_one_sentence(config: str)
         for value in WRONG:
             said = ""
             try:
-                family.config(plain_fields(with_value(document, field, value), family.aliases))
+                family.config(resolve_aliases(with_value(document, field, value), family.aliases))
             except ModelError as error:
                 said = str(error)
             assert "\n" not in said, (field, value)
@@ -376,7 +376,7 @@ def test_a_config_that_is_none_is_refused_in_one_sentence(document: str, tmp_pat
         cutaway.load,
         lambda path: convert(path, tmp_path / "out", "cutaway"),
         lambda path: convert(path, tmp_path / "out", "huggingface"),
-        lambda path: take_weights(model, preset("gpt2"), str(path)),
+        lambda path: load_pretrained(model, preset("gpt2"), str(path)),
     ):
         with pytest.raises(CutawayError) as error:
             read(tmp_path / "hf")

@@ -19,7 +19,7 @@ from cutaway.checkpoints.saving import load_model, read_tensors, save_model, wri
 from cutaway.core.errors import CutawayError, FileError, ModelError
 from cutaway.data.text.tokenizer_files import open_tokenizer
 from cutaway.models.registry import create_model, preset
-from cutaway.training.pretrained_weights import find_weights, take_weights
+from cutaway.training.pretrained_weights import find_weights, load_pretrained
 
 SMALL = {"vocab_size": 30, "context_length": 9, "dim": 16, "layers": 2, "heads": 2}
 WEIGHTS = "model.safetensors"
@@ -152,7 +152,7 @@ def test_weights_with_a_broken_head_are_rejected(folder: Path, kind: str) -> Non
     model = create_model("gpt2", **SMALL)
     for read in (
         lambda: read_folder(folder),
-        lambda: take_weights(model, preset("gpt2"), str(folder)),
+        lambda: load_pretrained(model, preset("gpt2"), str(folder)),
         lambda: find_weights(str(folder), preset("gpt2")),
         lambda: find_weights(str(file), preset("gpt2")),
     ):
@@ -174,7 +174,7 @@ def test_weights_that_are_no_numbers_are_rejected_by_name(folder: Path, number: 
     with pytest.raises(FileError, match=said):
         convert(folder, tmp_path / "out", "cutaway")
     with pytest.raises(FileError, match=said):
-        take_weights(create_model("gpt2", **SMALL), preset("gpt2"), str(folder))
+        load_pretrained(create_model("gpt2", **SMALL), preset("gpt2"), str(folder))
     assert not (tmp_path / "out").exists()
 
 
@@ -186,9 +186,9 @@ def test_weights_of_ours_and_of_torchvision_likewise(tmp_path: Path) -> None:
     torch.save(model.state_dict(), tmp_path / "theirs.pth")
     for read in (
         lambda: load_model(tmp_path / "ours"),
-        lambda: take_weights(create_model("resnet18", num_classes=2), preset("resnet18"), str(tmp_path / "ours")),
+        lambda: load_pretrained(create_model("resnet18", num_classes=2), preset("resnet18"), str(tmp_path / "ours")),
         lambda: convert(tmp_path / "theirs.pth", tmp_path / "out", "cutaway", "resnet18"),
-        lambda: take_weights(create_model("resnet18"), preset("resnet18"), str(tmp_path / "theirs.pth")),
+        lambda: load_pretrained(create_model("resnet18"), preset("resnet18"), str(tmp_path / "theirs.pth")),
     ):
         with pytest.raises(FileError, match=r"1 of the 36,864 in layer1\.0\.conv1\.weight"):
             read()

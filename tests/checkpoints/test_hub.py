@@ -16,13 +16,13 @@ import torch
 
 import cutaway
 from cutaway.apps.cli import main
-from cutaway.checkpoints.hub import FORM, Fetched, fetch, how_to_get
+from cutaway.checkpoints.hub import FORM, Fetched, download_hint, fetch
 from cutaway.checkpoints.huggingface.folders import write_folder
 from cutaway.checkpoints.saving import load_model
 from cutaway.core.errors import FileError
 from cutaway.models.registry import create_model, preset
-from cutaway.training.pretrained_weights import find_weights, take_weights
-from cutaway.training.setup import prepare
+from cutaway.training.pretrained_weights import find_weights, load_pretrained
+from cutaway.training.setup import setup_training
 
 constants: Any = pytest.importorskip("huggingface_hub.constants")
 
@@ -164,14 +164,14 @@ def test_what_cannot_be_fetched_is_said(path: str, said: str, hub: Hub) -> None:
 def test_weights_are_taken_from_the_hub(hub: Hub) -> None:
     source = find_weights("hub:org/tiny", preset("gpt2"))
     assert source.config.dim == 16
-    taken = take_weights(create_model("gpt2", **SMALL), preset("gpt2"), "hub:org/tiny")
+    taken = load_pretrained(create_model("gpt2", **SMALL), preset("gpt2"), "hub:org/tiny")
     assert COMMIT in taken.path
 
 
 def test_a_run_records_the_commit(hub: Hub, tmp_path: Path) -> None:
     (tmp_path / "book.txt").write_text("a b c d e f g h i j " * 60, encoding="utf-8")
     given = {"weights": "hub:org/tiny", "tokenizer": "characters", "length": 8, "epochs": 1}
-    prepared = prepare("gpt2", str(tmp_path / "book.txt"), given)
+    prepared = setup_training("gpt2", str(tmp_path / "book.txt"), given)
     assert prepared.settings.weights == f"hub:org/tiny@{COMMIT}"
 
 
@@ -180,7 +180,7 @@ def test_how_to_get_weights_is_said_where_there_are_none() -> None:
         find_weights("nowhere", preset("gpt2"))
     with pytest.raises(FileError, match=r"torchvision\.models\.resnet50\(weights='DEFAULT'\)"):
         find_weights("nowhere.pth", preset("resnet50-v1"))
-    assert how_to_get("lenet5") == ""
+    assert download_hint("lenet5") == ""
 
 
 def test_forms() -> None:

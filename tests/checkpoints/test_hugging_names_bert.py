@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 import torch
 
-from cutaway.checkpoints.huggingface import Family, families, family_of, renamed, taken
+from cutaway.checkpoints.huggingface import (
+    Family,
+    families,
+    find_family,
+    from_transformers_names,
+    to_transformers_names,
+)
 from cutaway.core.errors import ModelError
 from cutaway.models.bert import HEADS, Config
 from cutaway.models.registry import preset
@@ -24,7 +30,7 @@ TYPES = {"bert": "Bert", "roberta": "Roberta", "distilbert": "DistilBert", "albe
 
 
 def family(name: str) -> Family:
-    found = family_of(name)
+    found = find_family(name)
     assert found is not None
     return found
 
@@ -44,12 +50,12 @@ def test_names_and_shapes_are_theirs(name: str, head: str) -> None:
     with torch.device("meta"):
         theirs = kind(kind.config_class(**found.settings(config)))
         ours = preset(name).build(config).state_dict()
-    named = {key: tensor.shape for key, tensor in renamed(found, ours).items()}
+    named = {key: tensor.shape for key, tensor in to_transformers_names(found, ours).items()}
     assert named == {key: p.shape for key, p in theirs.named_parameters()}
     # What their file holds beside it is known to hold nothing.
     rest = set(theirs.state_dict()) - set(named) - set(found.output_bias or ())
     assert all(any(re.fullmatch(pattern, key) for pattern in found.left) for key in rest), rest
-    back, key_map = taken(found, ours, renamed(found, ours))
+    back, key_map = from_transformers_names(found, ours, to_transformers_names(found, ours))
     assert {key: t.shape for key, t in back.items()} == {key: t.shape for key, t in ours.items()}
     assert set(key_map) == set(named)
 
@@ -70,7 +76,7 @@ def test_what_a_network_of_theirs_has_beyond_ours_is_left_by_name(name: str) -> 
         ours = preset(found.presets[0]).build(config).state_dict()
     bare = name.endswith("Model")
     tensors = {(found.prefix if bare else "") + key: tensor for key, tensor in theirs.state_dict().items()}
-    got, key_map = taken(found, ours, tensors)
+    got, key_map = from_transformers_names(found, ours, tensors)
     missing = {key for key in ours if key not in got}
     assert all(key.startswith("head.") for key in missing)
     assert bool(missing) == bare

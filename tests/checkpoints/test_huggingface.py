@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from cutaway.checkpoints.huggingface import families, gpt2
 from cutaway.checkpoints.huggingface.folders import Loaded, read_folder, write_folder
 from cutaway.checkpoints.huggingface.loading import HEADS, Folder, is_folder
-from cutaway.checkpoints.huggingface.vocabulary import of_folder, of_tokenizer
+from cutaway.checkpoints.huggingface.vocabulary import read_vocabulary, to_vocabulary
 from cutaway.core.errors import FileError, ModelError
 from cutaway.core.spec import Classes, Masked, TextSpec
 from cutaway.data.text.tokenizer_files import open_tokenizer
@@ -383,7 +383,7 @@ def test_a_tokenizer_of_ours_gives_the_same_ids_there(kind: str, framed: bool, t
     spec = TextSpec(count + 3, 16, Masked(count + 3, count + 2), begin=count, end=count + 1)
     if not framed:
         spec = TextSpec(count, 16, Classes(("a", "b")))
-    vocab_size = of_tokenizer(ours, spec, 16)
+    vocab_size = to_vocabulary(ours, spec, 16)
     assert vocab_size is not None
     write_folder(drawn("gpt2", small("gpt2", "next")), "gpt2", tmp_path / "out", vocab_size)
     library = pytest.importorskip("tokenizers").Tokenizer.from_file(str(tmp_path / "out" / "tokenizer.json"))
@@ -391,7 +391,7 @@ def test_a_tokenizer_of_ours_gives_the_same_ids_there(kind: str, framed: bool, t
         ids = ours.encode(text)
         assert library.encode(text).ids == ([count, *ids, count + 1] if framed else ids)
         assert open_tokenizer(tmp_path / "out").encode(text) == ids
-    again = of_folder(tmp_path / "out")
+    again = read_vocabulary(tmp_path / "out")
     assert again is not None
     assert (again.files, again.ids) == (vocab_size.files, vocab_size.ids)
 
@@ -402,7 +402,7 @@ def test_transformers_opens_the_tokenizer_too(tmp_path: Path) -> None:
     spec = TextSpec(count + 3, 16, Classes(("a", "b")), begin=count, end=count + 1)
     config = small("bert-base-uncased", "classes")
     model = drawn("bert-base-uncased", dataclasses.replace(config, vocab_size=count + 3)).float()
-    write_folder(model, "bert-base-uncased", tmp_path / "out", of_tokenizer(ours, spec, 16), ("dull", "great"))
+    write_folder(model, "bert-base-uncased", tmp_path / "out", to_vocabulary(ours, spec, 16), ("dull", "great"))
     try:
         library = transformers_library()
     except OracleMissing as missing:
@@ -419,7 +419,7 @@ def test_transformers_opens_the_tokenizer_too(tmp_path: Path) -> None:
 
 def test_characters_have_no_form_there() -> None:
     spec = TextSpec(20, 16, Classes(("a", "b")))
-    assert of_tokenizer(train_tokenizer("characters", TEXTS, 300), spec) is None
+    assert to_vocabulary(train_tokenizer("characters", TEXTS, 300), spec) is None
 
 
 # --- real weights -------------------------------------------------------------------------------------------------
@@ -454,7 +454,7 @@ def test_minilms_hidden_states_are_transformers(minilm: Path, tmp_path: Path) ->
     assert (found.preset.name, found.tokenizer) == ("bert-base-uncased", minilm / "tokenizer.json")
     assert found.notes[0] == "It is read as bert-base-uncased with dim=384, layers=6."
     assert hidden_difference(found, minilm) <= 1e-9
-    write_folder(found.model, found.preset.name, tmp_path / "out", of_folder(minilm))
+    write_folder(found.model, found.preset.name, tmp_path / "out", read_vocabulary(minilm))
     assert is_folder(tmp_path / "out")
     assert same_bits(read_folder(tmp_path / "out").model, found.model)
     assert (tmp_path / "out" / "tokenizer.json").read_bytes() == (minilm / "tokenizer.json").read_bytes()

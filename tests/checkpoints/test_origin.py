@@ -14,7 +14,7 @@ from cutaway.checkpoints.convert import convert, open_model
 from cutaway.checkpoints.huggingface import families
 from cutaway.checkpoints.huggingface.auxiliary_configs import DECODING
 from cutaway.checkpoints.huggingface.folders import read_folder
-from cutaway.checkpoints.origin import origin_of
+from cutaway.checkpoints.origin import get_origin
 from cutaway.core.errors import FileError, ModelError
 from cutaway.inference.text import NONE, generate
 from cutaway.models.registry import preset
@@ -86,7 +86,7 @@ def test_there_and_back_the_folder_says_the_same(name: str, head: str, tmp_path:
     again = open_model(tmp_path / "back", None)[0]
     assert difference(outputs(model, there), outputs(there.module.eval(), there)) <= 1e-9
     assert torch.equal(outputs(model, there), outputs(again, there))
-    origin = origin_of(model)
+    origin = get_origin(model)
     assert origin is not None
     assert (origin.ends, origin.notes) == ((9, 11), ())
 
@@ -124,7 +124,7 @@ def test_what_is_said_of_generating_counts_before_what_is_said_of_the_network(tm
         (tmp_path / "generation_config.json").write_text(json.dumps(generation or {}))
         if generation is None:
             (tmp_path / "generation_config.json").unlink()
-        origin = origin_of(read_folder(tmp_path).model)
+        origin = get_origin(read_folder(tmp_path).model)
         assert origin is not None
         assert origin.ends == ends
     for wrong in ("the end", [1.5]):
@@ -191,7 +191,7 @@ def test_what_makes_another_network_is_rejected_by_name(field: str, tmp_path: Pa
 
 def test_without_an_origin_nothing_is_said_of_one() -> None:
     model = drawn("gpt2", small("gpt2", "next"))
-    assert origin_of(model) is None
+    assert get_origin(model) is None
     assert preset("gpt2").build(small("gpt2", "next")).config.rates == (0.1, 0.1, 0.1)
 
 

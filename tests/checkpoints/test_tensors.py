@@ -16,11 +16,11 @@ from torch import Tensor
 
 from cutaway.checkpoints.huggingface import families
 from cutaway.checkpoints.huggingface.folders import read_folder
-from cutaway.checkpoints.huggingface.loading import Folder, shapes_of
+from cutaway.checkpoints.huggingface.loading import Folder, tensor_shapes
 from cutaway.core.errors import FileError
 from cutaway.models.registry import create_model, preset
 from cutaway.models.transformer_asr import sinusoids
-from cutaway.training.pretrained_weights import take_weights
+from cutaway.training.pretrained_weights import load_pretrained
 from tests.checkpoints.hugging import KINDS, Kind
 
 pytest.importorskip("transformers")
@@ -120,7 +120,7 @@ def test_an_output_bias_that_transformers_does_not_add_does_not_stand_in_for_the
     assert not model.get_parameter(added).any()  # made anew, and not the other
     with pytest.raises(FileError, match=re.escape(f"the first {added}; {unused} is there, which")):
         read_folder(tmp_path)
-    shapes = shapes_of(preset(family.presets[0]), Folder(tmp_path).config)
+    shapes = tensor_shapes(preset(family.presets[0]), Folder(tmp_path).config)
     assert "head.words.bias" in shapes
     assert "head.words.bias" not in Folder(tmp_path).offered(shapes, "masked")[0]
     write(tmp_path, document, tensors)
@@ -192,7 +192,7 @@ def test_outputs_of_t5_are_scaled_and_tied_as_there(
     found = read_folder(tmp_path)
     assert (found.model.config.tie_weights, found.new) == (scaled, ())  # type: ignore[union-attr]  # T5's
     other = create_model("t5-small", **{k: v for k, v in vars(found.model.config).items() if v is not None})
-    assert not take_weights(other, preset("t5-small"), str(tmp_path)).new
+    assert not load_pretrained(other, preset("t5-small"), str(tmp_path)).new
     for name, tensor in found.model.state_dict().items():
         torch.testing.assert_close(other.state_dict()[name], tensor.float())
 
@@ -219,7 +219,7 @@ def test_positions_of_whisper_are_sinusoids_or_refused(dtype: torch.dtype, tmp_p
             read_folder(tmp_path)
         model = create_model("transformer-asr", **vars(preset("transformer-asr").config) | SMALL)
         with pytest.raises(FileError, match=name):
-            take_weights(model, preset("transformer-asr"), str(tmp_path))
+            load_pretrained(model, preset("transformer-asr"), str(tmp_path))
 
 
 SMALL = {"in_features": 6, "dim": 12, "layers": 2, "decoder_layers": 1, "heads": 3, "ffn_dim": 20} | {

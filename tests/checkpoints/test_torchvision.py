@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from cutaway import create_model
 from cutaway.checkpoints import torchvision
 from cutaway.checkpoints.names import torchvision_key, torchvision_names
-from cutaway.checkpoints.torchvision import preset_of, read_checkpoint, write_checkpoint
+from cutaway.checkpoints.torchvision import matching_preset, read_checkpoint, write_checkpoint
 from cutaway.core.errors import FileError, ModelError, UnknownName
 from cutaway.models.registry import Preset, preset
 
@@ -294,7 +294,7 @@ def test_networks_that_torchvision_has_not_are_rejected(tmp_path: Path) -> None:
         read_checkpoint(tmp_path / "x.pth", "resnet20")
     with pytest.raises(UnknownName):
         read_checkpoint(tmp_path / "x.pth", "resnet19")
-    assert preset_of(create_model("resnet18", num_classes=2)) == "resnet18"
+    assert matching_preset(create_model("resnet18", num_classes=2)) == "resnet18"
     for model in (create_model("resnet18", width=8), create_model("resnet20"), nn.Linear(1, 1)):
         with pytest.raises(ModelError, match="torchvision has no network like this"):
             write_checkpoint(model, tmp_path / "x.pth")

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from cutaway.checkpoints.word_vectors import BLANKS, Vectors, take_vectors
+from cutaway.checkpoints.word_vectors import BLANKS, Vectors, load_into_embedding
 from cutaway.core.errors import DataError, FileError, ModelError, UnknownName
 from cutaway.tasks.word_vectors import word_similarity
 
@@ -157,8 +157,8 @@ def test_an_embedding_takes_vectors(dtype: Any) -> None:
     vectors = Vectors([f"w{i}" for i in range(500)], rng.normal(0.5, 2, (500, 8)).astype(np.float32), source="some.bin")
     tokens = ["<pad>", "<unk>", "w3", *(f"x{i}" for i in range(2000)), "w499"]
     first, again = (nn.Embedding(len(tokens), 8, dtype=dtype) for _ in range(2))
-    note = take_vectors(first, tokens, vectors, torch.Generator().manual_seed(0))
-    take_vectors(again, tokens, vectors, torch.Generator().manual_seed(0))
+    note = load_into_embedding(first, tokens, vectors, torch.Generator().manual_seed(0))
+    load_into_embedding(again, tokens, vectors, torch.Generator().manual_seed(0))
     weight = first.weight.detach()
     assert torch.equal(weight, again.weight.detach())
     assert torch.equal(weight[2].float(), torch.from_numpy(vectors["w3"]))
@@ -176,6 +176,6 @@ def test_an_embedding_takes_vectors(dtype: Any) -> None:
 
 def test_vectors_that_do_not_fit_are_rejected() -> None:
     with pytest.raises(ModelError, match="have 3 numbers, and this model's have 8"):
-        take_vectors(nn.Embedding(4, 8), ["<pad>", "<unk>", "king", "man"], VECTORS)
+        load_into_embedding(nn.Embedding(4, 8), ["<pad>", "<unk>", "king", "man"], VECTORS)
     with pytest.raises(DataError, match="None of the 2 words of this data is in these vectors"):
-        take_vectors(nn.Embedding(4, 3), ["<pad>", "<unk>", "KING", "MAN"], VECTORS)
+        load_into_embedding(nn.Embedding(4, 3), ["<pad>", "<unk>", "KING", "MAN"], VECTORS)

@@ -17,12 +17,12 @@ from torch import Tensor, nn
 from cutaway.apps.cli import generate
 from cutaway.core.errors import CutawayError, DataError, ModelError, SettingError
 from cutaway.core.spec import Classes, Masked, PairSpec, TextSpec, Tokens
-from cutaway.data.build import Origin
+from cutaway.data.build import DataSource
 from cutaway.data.settings import DataSettings
 from cutaway.data.text.corpus import RunningPreprocessing, running_dataset
 from cutaway.models import gpt2
 from cutaway.runs import run as runs
-from cutaway.training.device import find_place
+from cutaway.training.device import select_device
 
 TEXT = "the cat sat on the mat. the dog sat on the log.\n" * 20
 WORDY = "naïve café 😀 – “so” naïve café 😀 " * 20
@@ -44,7 +44,7 @@ class Next(nn.Module):
 
 
 def language_run(text: str = TEXT, **settings: Any) -> SimpleNamespace:
-    data = running_dataset({"train": text}, Origin("t", "t", ""), DataSettings(length=8, **settings))
+    data = running_dataset({"train": text}, DataSource("t", "t", ""), DataSettings(length=8, **settings))
     assert isinstance(data.preprocessing, RunningPreprocessing)
     model = Next(data.preprocessing, text)
     return run_of(data.spec, data.preprocessing, model)
@@ -52,7 +52,7 @@ def language_run(text: str = TEXT, **settings: Any) -> SimpleNamespace:
 
 def run_of(spec: Any, preprocessing: Any, model: nn.Module) -> SimpleNamespace:
     about = {"model": "textcnn", "data": {"source": "sst2"}}
-    place = find_place("cpu", "float32", None, model)
+    place = select_device("cpu", "float32", None, model)
     return SimpleNamespace(spec=spec, preprocessing=preprocessing, model=model, place=place, about=about)
 
 

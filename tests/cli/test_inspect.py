@@ -17,8 +17,8 @@ from PIL import Image
 import cutaway
 from cutaway.apps.cli import main
 from cutaway.core.errors import DataError, FileError, ModelError, SettingError, UnknownName
-from cutaway.views import VIEWS, module_of
-from cutaway.views.docs import sayings
+from cutaway.views import VIEWS, view_module
+from cutaway.views.docs import view_docs
 
 from .conftest import Answer
 
@@ -177,8 +177,8 @@ def test_help_is_there_at_once() -> None:
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_what_help_says_is_what_the_view_says(name: str) -> None:
-    module = module_of(name)
-    assert sayings(name) == {key: getattr(module, key) for key in ("SAYS", "READ", "MISLEADS", "OPTIONS")}
+    module = view_module(name)
+    assert view_docs(name) == {key: getattr(module, key) for key in ("SAYS", "READ", "MISLEADS", "OPTIONS")}
 
 
 def test_usage_names_it(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,8 +19,8 @@ import pytest
 import cutaway
 from cutaway.apps.cli import main
 from cutaway.core.errors import FileError
-from cutaway.core.files import is_leftover
-from cutaway.training.run_folder import folder_of_several
+from cutaway.core.files import is_temp_file
+from cutaway.training.run_folder import create_group_folder
 
 from ..training.test_kills import PROCESSES
 
@@ -79,7 +79,7 @@ def files_of(folder: Path) -> dict[str, int]:
     found = {}
     for path in folder.rglob("*"):
         parts = path.relative_to(folder).parts
-        if path.is_file() and not any(is_leftover(Path(part)) for part in parts):
+        if path.is_file() and not any(is_temp_file(Path(part)) for part in parts):
             found["/".join(parts)] = path.stat().st_size
     return found
 
@@ -140,7 +140,7 @@ def test_the_same_command_completes_or_says_how(tmp_path: Path, begun: Path, nam
 def test_what_a_kill_before_the_first_file_leaves_is_no_other_work(tmp_path: Path, command: str) -> None:
     out = tmp_path / "out"
     (out / f".{command}.json.123.part").mkdir(parents=True)
-    assert folder_of_several(out, command, "mlp-iris", f"{command}.json", ()) == out
+    assert create_group_folder(out, command, "mlp-iris", f"{command}.json", ()) == out
     (out / "thesis.tex").write_text("years")
     with pytest.raises(FileError, match="nothing in it is overwritten"):
-        folder_of_several(out, command, "mlp-iris", f"{command}.json", ())
+        create_group_folder(out, command, "mlp-iris", f"{command}.json", ())

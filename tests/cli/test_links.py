@@ -50,7 +50,7 @@ def test_missing_links_are_told_and_written(novel: Run, cli: Cli, tmp_path: Path
     assert asked[0]["probability"] > asked[1]["probability"]
     # Some nodes at a time are as all at once; characters who meet the same others are equally likely.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cutaway.runs.predict.MISSING_LINKS_AT_ONCE", 200)
+        patch.setattr("cutaway.runs.predict.PAIRS_PER_CHUNK", 200)
         again = novel.predict(graph)
     assert [row["probability"] for row in again] == pytest.approx(said, rel=1e-5)
 

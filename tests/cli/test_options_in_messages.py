@@ -13,7 +13,7 @@ import pytest
 import cutaway
 from cutaway.apps.cli import COMMANDS
 from cutaway.core.files import read_json
-from cutaway.training.run_folder import LOCK, UNFINISHED, locked
+from cutaway.training.run_folder import LOCK, UNFINISHED, lock_run
 
 from .conftest import Answer, foreign_options, options_of
 
@@ -177,7 +177,7 @@ def test_a_quantization_that_was_killed_begins_anew(cli: Cli, run: Path, monkeyp
     assert "small is not a complete run" in cli("evaluate", "small").said
     assert "Run that command again" in cli("report", "small").said
     assert "holds the incomplete result" in cli("train", "mlp", "digits", "--out", "small").said
-    with locked(Path("small")):
+    with lock_run(Path("small")):
         assert "small is in use" in cli("quantize", "r", "small", "method=weight-only").said
     assert cli("quantize", "r", "small", "method=weight-only").status == 0
     assert cli("evaluate", "small").status == 0

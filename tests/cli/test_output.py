@@ -16,7 +16,7 @@ import pytest
 from cutaway import __version__
 from cutaway.apps.cli import main, output
 from cutaway.apps.cli.output import print_table
-from cutaway.core.errors import DataError, short, visible
+from cutaway.core.errors import DataError, printable, shorten
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe\r"
 HARMLESS = r"\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe\r"
@@ -29,8 +29,8 @@ def fresh_console(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_a_terminal_would_obey_is_written_out() -> None:
-    assert visible(EVIL) == HARMLESS
-    assert visible("Zürich\t→ 東京\n") == "Zürich\t→ 東京\n"
+    assert printable(EVIL) == HARMLESS
+    assert printable("Zürich\t→ 東京\n") == "Zürich\t→ 東京\n"
 
 
 @pytest.mark.parametrize("terminal", [True, False])
@@ -59,7 +59,7 @@ def test_json_says_the_same_in_characters_that_no_terminal_obeys(capsys: pytest.
     output.emit_json({EVIL: [EVIL, "Zürich"]})
     said = capsys.readouterr().out
     assert json.loads(said) == {EVIL: [EVIL, "Zürich"]}
-    assert visible(said) == said
+    assert printable(said) == said
     assert "Zürich" in said
 
 
@@ -154,9 +154,9 @@ def test_a_name_with_brackets_is_no_markup(capsys: pytest.CaptureFixture[str], t
 
 
 def test_what_is_long_is_said_by_its_ends() -> None:
-    assert short("x" * 60) == "x" * 60
-    assert short("a" * 5000 + "b" * 5000) == "a" * 40 + "…" + "b" * 19
-    assert short(10**5000) == "a number of thousands of digits"
+    assert shorten("x" * 60) == "x" * 60
+    assert shorten("a" * 5000 + "b" * 5000) == "a" * 40 + "…" + "b" * 19
+    assert shorten(10**5000) == "a number of thousands of digits"
 
 
 @pytest.mark.parametrize(
@@ -292,9 +292,9 @@ def test_what_is_no_file_of_settings_is_not_waited_for(path: str, capsys: pytest
 
 
 def test_who_waits_long_hears_that_it_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
-    with output.patience("Still at work.", seconds=0.0):
+    with output.note_if_slow("Still at work.", seconds=0.0):
         time.sleep(0.05)
-    with output.patience("Never said.", seconds=60.0):
+    with output.note_if_slow("Never said.", seconds=60.0):
         pass
     assert capsys.readouterr().err == "Still at work.\n"
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from cutaway.apps.cli.predict import plain_line
-from cutaway.core.errors import SettingError, visible
+from cutaway.apps.cli.predict import to_single_line
+from cutaway.core.errors import SettingError, printable
 from cutaway.runs.run import Run
 
 from .conftest import Answer
@@ -76,7 +76,7 @@ def test_a_table_has_the_same_rows(cli: Cli, run: str) -> None:
         rows = list(csv.DictReader(file))
     assert [row["input"] for row in rows] == [f"line {i} of new.txt" for i in range(1, 7)]
     said = Path("said.txt").read_text().split("\n")[:-1]
-    assert [row["target"] for row in rows] == [visible(line) for line in said]  # nothing steers a terminal there
+    assert [row["target"] for row in rows] == [printable(line) for line in said]  # nothing steers a terminal there
     printed = json.loads(cli("predict", run, "new.txt", "--json").out)
     assert [row["target"] for row in printed] == said
 
@@ -158,5 +158,5 @@ def test_what_does_not_go_together_is_rejected(cli: Cli, trained: Path) -> None:
 
 
 def test_line_ends_in_an_answer_are_blanks() -> None:
-    assert plain_line({"input": "x", "target": "a\nb\r\nc\u2028d"}) == "a b c d"
-    assert plain_line({"input": "x", "target": ""}) == ""
+    assert to_single_line({"input": "x", "target": "a\nb\r\nc\u2028d"}) == "a b c d"
+    assert to_single_line({"input": "x", "target": ""}) == ""

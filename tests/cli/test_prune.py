@@ -11,7 +11,7 @@ from PIL import Image
 
 import cutaway
 from cutaway.apps.cli import main
-from cutaway.training.pruning import sparsity_of
+from cutaway.training.pruning import measure_sparsity
 
 SMALL: dict[str, Any] = {"max_samples": 128, "batch_size": 32, "epochs": 2, "tensorboard": False, "threads": 1}
 
@@ -47,7 +47,7 @@ def test_both_models_are_shown(run: cutaway.Run, tmp_path: Path, capsys: pytest.
 )
 def test_from_python(run: cutaway.Run, tmp_path: Path, settings: dict[str, Any], fraction: float) -> None:
     sparse = cutaway.prune(run, tmp_path / "sparse", epochs=1, **settings)
-    assert sparsity_of(sparse.model) == pytest.approx(fraction, abs=1e-3)
+    assert measure_sparsity(sparse.model) == pytest.approx(fraction, abs=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -77,4 +77,4 @@ def test_what_nothing_can_judge_is_pruned_and_not_measured(tmp_path: Path, capsy
     run = cutaway.train("lenet5-modern", str(images), objective="simclr", out=tmp_path / "run", **given)
     assert main(["prune", str(run.folder), str(tmp_path / "pruned"), "sparsity=0.5"]) == 0
     assert "neither score nor time is measured" in " ".join(capsys.readouterr().err.split())
-    assert sparsity_of(cutaway.load(tmp_path / "pruned").model) > 0.4
+    assert measure_sparsity(cutaway.load(tmp_path / "pruned").model) > 0.4

@@ -15,7 +15,7 @@ import cutaway
 from cutaway.apps.cli import main
 from cutaway.checkpoints.saving import load_model, save_model
 from cutaway.models.registry import preset
-from cutaway.nn.low_precision import scheme_of
+from cutaway.nn.low_precision import quantization_scheme
 from cutaway.nn.mixed_precision import HalfConv2d
 from cutaway.nn.quantized import QuantizedConv2d, QuantizedLinear, dequantize_groups, quantize_groups
 
@@ -77,7 +77,7 @@ def test_both_models_are_shown(resnet: cutaway.Run, tmp_path: Path, capsys: pyte
 @pytest.mark.parametrize(("bits", "kinds"), [(8, {"dynamic", "stored"}), (4, {"stored"})])
 def test_a_language_model_writes_on(gpt2: cutaway.Run, tmp_path: Path, bits: int, kinds: set[str]) -> None:
     made = cutaway.quantize(gpt2, tmp_path / "q", bits=bits, method="dynamic" if bits == 8 else "auto")
-    scheme = scheme_of(made.model)
+    scheme = quantization_scheme(made.model)
     assert scheme is not None
     assert set(scheme["layers"].values()) == kinds
     assert any(isinstance(m, QuantizedLinear) for m in made.model.modules()) == (bits == 8)
@@ -104,7 +104,7 @@ def test_it_learns_on_with_rounded_numbers(
     assert made.about["quantized"]["qat"] == 1
     assert made.about["quantized"]["from"] == str(gpt2.folder)
     assert (made.about["settings"]["qat"], made.about["settings"]["qat_group"]) == ("weight-only", 32)
-    weight, scheme = made.model.blocks[0].mlp.fc1.weight.detach(), scheme_of(made.model)
+    weight, scheme = made.model.blocks[0].mlp.fc1.weight.detach(), quantization_scheme(made.model)
     assert scheme is not None
     assert scheme["bits"] == 4
     assert not torch.allclose(weight, gpt2.model.blocks[0].mlp.fc1.weight, atol=0.01)  # it has learned on

@@ -72,10 +72,10 @@ def test_bad_input_is_a_paragraph(
 
 
 def test_every_setting_of_a_search_is_in_its_help(capsys: pytest.CaptureFixture[str]) -> None:
-    from cutaway.core.config import keys
+    from cutaway.core.config import field_names
     from cutaway.experiments.search.config import SearchSettings
 
     assert main(["search", "--help"]) == 0
     said = capsys.readouterr().out
-    assert all(f"    {key}=" in said for key in keys(SearchSettings))
+    assert all(f"    {key}=" in said for key in field_names(SearchSettings))
     assert all(len(line) <= 90 for line in said.splitlines())

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from cutaway.apps.cli.verify_textbook import as_textbook, cached
+from cutaway.apps.cli.verify_textbook import compare_cached, compare_layers
 from cutaway.inspect.gates import STEP_OF
 from cutaway.models.registry import preset
 from cutaway.nn import attention, kv_cache
@@ -18,7 +18,7 @@ BOUND = 1e-9
 
 
 def worst(model: nn.Module, x: Tensor) -> float:
-    return max(apart for _, apart in as_textbook(model.double().eval(), (x,)))
+    return max(apart for _, apart in compare_layers(model.double().eval(), (x,)))
 
 
 def small(name: str) -> tuple[Any, nn.Module]:
@@ -69,7 +69,7 @@ def test_another_step_of_a_cell_is_noticed(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("name", ["gpt2", "parallel-transformer", "t5-small", "bart-base", "seq2seq-gru", "rnn", "gru"])
 def test_token_after_token_is_all_at_once(name: str) -> None:
     config, model = small(name)
-    apart = cached(preset(name), config, model)
+    apart = compare_cached(preset(name), config, model)
     assert apart is not None
     assert apart <= BOUND
 
@@ -83,10 +83,10 @@ def test_a_cache_that_mixes_up_its_tokens_is_noticed(name: str, monkeypatch: pyt
 
     config, model = small(name)
     monkeypatch.setattr(kv_cache.LayerCache, "known", wrong)
-    apart = cached(preset(name), config, model)
+    apart = compare_cached(preset(name), config, model)
     assert apart is not None
     assert apart > BOUND
 
 
 def test_a_network_that_makes_no_sequences_has_no_such_claim() -> None:
-    assert cached(preset("mlp"), *small("mlp")) is None
+    assert compare_cached(preset("mlp"), *small("mlp")) is None

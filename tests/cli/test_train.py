@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 import cutaway
-from cutaway.apps.cli.arguments import flatten, sort_words
+from cutaway.apps.cli.arguments import flatten, parse_words
 from cutaway.core.errors import FileError, SettingError
 
 from .conftest import Answer
@@ -308,13 +308,13 @@ def test_ctrl_c_writes_a_checkpoint_and_leaves_with_130(cli: Cli, tmp_path: Path
 def test_words_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a=b").mkdir()
-    assert sort_words(["mlp", "a=b", "lr=1", "lr=2"], names=2) == (["mlp", "a=b"], {"lr": "2"})
+    assert parse_words(["mlp", "a=b", "lr=1", "lr=2"], names=2) == (["mlp", "a=b"], {"lr": "2"})
     assert flatten({"a": 1, "model": {"b": [1, 2]}}) == {"a": 1, "model.b": (1, 2)}
     with pytest.raises(SettingError, match="key=value"):
-        sort_words(["a", "b", "c"], names=2)
+        parse_words(["a", "b", "c"], names=2)
     Path("bad.toml").write_text("epochs 3")
     with pytest.raises(FileError, match="not TOML"):
-        sort_words(["@bad.toml"], names=0)
+        parse_words(["@bad.toml"], names=0)
 
 
 def test_help_is_for_people(cli: Cli) -> None:

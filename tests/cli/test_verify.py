@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from cutaway.apps.cli.verify import _behaviour, _oracle, _settings
-from cutaway.checkpoints.huggingface import Family, renamed
+from cutaway.checkpoints.huggingface import Family, to_transformers_names
 from cutaway.models import gpt2, registry, resnet
 from cutaway.models.registry import preset, presets
 from cutaway.verify import OracleMissing, compared_config
@@ -88,7 +88,7 @@ def test_hugging_faces_format_is_a_claim_where_there_is_one(cli: Cli, monkeypatc
 
 
 def _with_one_moved(family: Family, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    found = renamed(family, tensors)
+    found = to_transformers_names(family, tensors)
     return {**found, "transformer.ln_f.bias": found["transformer.ln_f.bias"] + 1}
 
 
@@ -172,7 +172,7 @@ def test_a_preset_is_not_asked_what_it_should_be(
     wrong = dataclasses.replace(module.PRESETS[name], **changes)
     found = dataclasses.replace(preset(name), config=wrong)
     monkeypatch.setattr(module, "PRESETS", {**module.PRESETS, name: wrong})
-    for presets_of in (presets(), registry.presets_of(module.__name__.rpartition(".")[2])):
+    for presets_of in (presets(), registry.presets_in_module(module.__name__.rpartition(".")[2])):
         monkeypatch.setitem(presets_of, name, found)
     failed = {c.claim for c in _settings(found) if c.status == "failed"}
     if "outputs = oracle's" in found_by:

@@ -20,7 +20,13 @@ from cutaway.data.dataset_base import DataSet, Split, TensorSplit
 from cutaway.data.graphs.splits import NodeSplit
 from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
-from cutaway.experiments.compare.baseline_models import ALPHA, MOST_ROWS, chosen, most_rows, propagated
+from cutaway.experiments.compare.baseline_models import (
+    ALPHA,
+    MOST_ROWS,
+    most_rows,
+    propagate_labels,
+    sample_training_rows,
+)
 from cutaway.experiments.compare.baselines import Baseline, baselines_for
 from cutaway.tasks.task import Task, task_for
 
@@ -166,12 +172,12 @@ def test_a_few_rows_are_enough() -> None:
 def test_of_many_rows_a_seeded_choice_is_learned_from() -> None:
     assert most_rows(10) == MOST_ROWS
     assert most_rows(10_000) * 10_000 == 20_000_000
-    some = chosen(50_000, MOST_ROWS, 0)
+    some = sample_training_rows(50_000, MOST_ROWS, 0)
     assert some is not None
     assert len(some) == len(set(some.tolist())) == MOST_ROWS
     assert (np.diff(some) > 0).all()
-    assert some.tolist() != chosen(50_000, MOST_ROWS, 1).tolist()  # type: ignore[union-attr]
-    assert chosen(MOST_ROWS, MOST_ROWS, 0) is None
+    assert some.tolist() != sample_training_rows(50_000, MOST_ROWS, 1).tolist()  # type: ignore[union-attr]
+    assert sample_training_rows(MOST_ROWS, MOST_ROWS, 0) is None
 
 
 def test_a_large_table_says_how_many_rows_were_learned_from(tmp_path: Path) -> None:
@@ -227,7 +233,7 @@ def test_labels_spread_as_scikit_learns() -> None:
     peer.fit(np.arange(nodes)[:, None], labels)
     known = np.zeros((nodes, 3))
     known[np.arange(6), labels[:6]] = 1
-    ours = propagated(edges, known)
+    ours = propagate_labels(edges, known)
     reached = ours.sum(1) > 0
     assert reached.sum() > 30
     assert (ours / ours.sum(1, keepdims=True))[reached] == pytest.approx(peer.label_distributions_[reached], abs=1e-4)

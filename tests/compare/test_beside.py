@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from cutaway.apps.cli.train import lines
+from cutaway.apps.cli.train import result_lines
 from cutaway.core.files import read_json, write_json
-from cutaway.experiments.compare.baseline_check import LEAST, MARGIN, _expected, hold_against_simple
+from cutaway.experiments.compare.baseline_check import LEAST, MARGIN, _expected_seconds, check_baselines
 from cutaway.experiments.compare.baselines import baselines_for
-from cutaway.reports.run_report import describe
+from cutaway.reports.run_report import build_report
 from cutaway.runs.run import Run
-from cutaway.training.train import fit
+from cutaway.training.train import train_model
 from cutaway.views.run.documents import read_documents
 
 
 def trained(model: str, data: str, folder: Path, seconds: float) -> Run:
     """A run that is said to have taken so many seconds."""
-    run = fit(model, data, {"epochs": 2, "threads": 1, "tensorboard": False}, out=folder)
+    run = train_model(model, data, {"epochs": 2, "threads": 1, "tensorboard": False}, out=folder)
     write_json(folder / "run.json", {**read_json(folder / "run.json"), "seconds": seconds})
     return Run(run.folder)
 
@@ -26,7 +26,7 @@ def trained(model: str, data: str, folder: Path, seconds: float) -> Run:
 @pytest.mark.parametrize(("data", "model", "key"), [("wine", "softmax", "accuracy"), ("diabetes", "linear", "rmse")])
 def test_a_long_training_is_held_against_all_of_them(data: str, model: str, key: str, tmp_path: Path) -> None:
     run = trained(model, data, tmp_path / "run", 3_600.0)
-    hold_against_simple(run)
+    check_baselines(run)
     simple = read_json(run.folder / "evaluation.json")["simple"]
     opened = run.data()
     split = opened.splits["test"]
@@ -38,21 +38,21 @@ def test_a_long_training_is_held_against_all_of_them(data: str, model: str, key:
     assert simple["left_out"] == []
     values = [one["value"] for one in simple["models"]]
     assert values == sorted(values, reverse=key == "accuracy")
-    head = describe(read_documents(run.folder))["views"][0]
+    head = build_report(read_documents(run.folder))["views"][0]
     best = simple["models"][0]["name"]
     assert f"{best}, a simple model: " in head["summary"]
     assert best in [row[0] for row in head["table"]["rows"]]
-    assert f"; {best}: " in lines(run)[0]
+    assert f"; {best}: " in result_lines(run)[0]
     before = (run.folder / "evaluation.json").stat().st_mtime_ns
-    hold_against_simple(run)  # which is known
+    check_baselines(run)  # which is known
     assert (run.folder / "evaluation.json").stat().st_mtime_ns == before
 
 
 def test_a_short_training_is_held_against_none(tmp_path: Path) -> None:
     run = trained("softmax", "wine", tmp_path / "run", 10 * LEAST - 0.01)
-    hold_against_simple(run)
+    check_baselines(run)
     assert "simple" not in read_json(run.folder / "evaluation.json")
-    assert "a simple model" not in describe(read_documents(run.folder))["views"][0]["summary"]
+    assert "a simple model" not in build_report(read_documents(run.folder))["views"][0]["summary"]
 
 
 def test_what_takes_too_long_is_left_out_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,27 +62,31 @@ def test_what_takes_too_long_is_left_out_and_said(tmp_path: Path, monkeypatch: p
     def expected(*_: object) -> float:
         return next(timed, 1e9)
 
-    monkeypatch.setattr("cutaway.experiments.compare.baseline_check._expected", expected)
-    hold_against_simple(run)
+    monkeypatch.setattr("cutaway.experiments.compare.baseline_check._expected_seconds", expected)
+    check_baselines(run)
     simple = read_json(run.folder / "evaluation.json")["simple"]
     assert [one["name"] for one in simple["models"]] == ["nearest neighbors"]
     assert simple["left_out"] == ["linear model", "random forest", "gradient boosting"]
-    page = str(describe(read_documents(run.folder))["views"][0]["drawings"])
+    page = str(build_report(read_documents(run.folder))["views"][0]["drawings"])
     assert "Not fitted, as the time was short: linear model, random forest, gradient boosting." in page
 
 
 def test_data_that_is_gone_is_no_error(tmp_path: Path) -> None:
     rows = ["a,b,kind", *(f"{i},{i % 7},{'xy'[i % 2]}" for i in range(60))]
     (tmp_path / "some.csv").write_text("\n".join(rows))
-    fit("softmax", str(tmp_path / "some.csv"), {"epochs": 1, "target": "kind", "threads": 1}, out=tmp_path / "run")
+    train_model(
+        "softmax", str(tmp_path / "some.csv"), {"epochs": 1, "target": "kind", "threads": 1}, out=tmp_path / "run"
+    )
     write_json(tmp_path / "run" / "run.json", {**read_json(tmp_path / "run" / "run.json"), "seconds": 3_600.0})
     (tmp_path / "some.csv").unlink()
-    hold_against_simple(Run(tmp_path / "run"))
+    check_baselines(Run(tmp_path / "run"))
     assert "simple" not in read_json(tmp_path / "run" / "evaluation.json")
 
 
 def test_a_fit_takes_what_the_last_two_say() -> None:
-    assert _expected([], 32) == LEAST
-    assert _expected([(32, 0.5), (128, 0.5)], 512) == pytest.approx(MARGIN * 0.5)  # it is the same for any number
-    assert _expected([(100, 1.0), (200, 2.0)], 800) == pytest.approx(MARGIN * 8)  # it is in proportion
-    assert _expected([(32, 0.5), (128, 0.1)], 512) == pytest.approx(MARGIN * 0.1)  # the first was slow to begin
+    assert _expected_seconds([], 32) == LEAST
+    assert _expected_seconds([(32, 0.5), (128, 0.5)], 512) == pytest.approx(
+        MARGIN * 0.5
+    )  # it is the same for any number
+    assert _expected_seconds([(100, 1.0), (200, 2.0)], 800) == pytest.approx(MARGIN * 8)  # it is in proportion
+    assert _expected_seconds([(32, 0.5), (128, 0.1)], 512) == pytest.approx(MARGIN * 0.1)  # the first was slow to begin

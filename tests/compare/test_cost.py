@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cutaway.experiments.compare import cost
-from cutaway.experiments.compare.cost import Meter, counters
+from cutaway.experiments.compare.cost import EnergyMeter, counters
 
 RANGE = 262_143_328_850  # microjoules: what a common processor has
 
@@ -57,19 +57,19 @@ def use(powercap: Path, **joules: float) -> None:
 
 def test_packages_and_memory_are_counted_once(powercap: Path) -> None:
     assert list(counters(powercap)) == ["intel-rapl:0", "intel-rapl:0:2", "intel-rapl:1"]
-    with Meter(powercap) as meter:
+    with EnergyMeter(powercap) as meter:
         use(powercap, z0=20.0, z0_0=15.0, z0_1=1.0, z0_2=3.0, z1=0.25, z2=30.0)
     assert meter.joules == pytest.approx(23.25)
 
 
 def test_a_counter_that_begins_anew_counts_on(powercap: Path) -> None:
-    with Meter(powercap) as meter:
+    with EnergyMeter(powercap) as meter:
         use(powercap, z1=2.0)  # its counter was half a joule from the end
     assert meter.joules == pytest.approx(2.0)
 
 
 def test_a_counter_that_begins_anew_more_than_once_is_read_in_between(powercap: Path) -> None:
-    with Meter(powercap, every=0.002) as meter:
+    with EnergyMeter(powercap, every=0.002) as meter:
         for _ in range(3):
             before = meter._last
             use(powercap, z0=0.6 * RANGE / 1e6)
@@ -92,13 +92,13 @@ def test_what_may_not_be_read_is_not_told(powercap: Path, monkeypatch: pytest.Mo
 
         monkeypatch.setattr(Path, "read_text", denied)
     assert counters(powercap) == {}
-    with Meter(powercap) as meter:
+    with EnergyMeter(powercap) as meter:
         use(powercap, z0=20.0)
     assert meter.joules is None
 
 
 def test_a_machine_without_counters_tells_nothing(powercap: Path, tmp_path: Path) -> None:
-    with Meter(tmp_path / "none") as meter:
+    with EnergyMeter(tmp_path / "none") as meter:
         pass
     assert meter.joules is None
     (powercap / "intel-rapl:0" / "energy_uj").write_text("none\n")
@@ -106,19 +106,19 @@ def test_a_machine_without_counters_tells_nothing(powercap: Path, tmp_path: Path
 
 
 def test_a_zone_that_goes_away_takes_the_sum_with_it(powercap: Path) -> None:
-    with Meter(powercap) as meter:
+    with EnergyMeter(powercap) as meter:
         (powercap / "intel-rapl:1").unlink()
     assert meter.joules is None
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the system tells its processes' memory on Linux alone")
 def test_memory_is_what_was_held_at_most() -> None:
-    before = cost.held()
+    before = cost.reset_peak_memory()
     assert before is not None
     with mmap.mmap(-1, 64 << 20) as block:  # pages that no allocator has had before
         block[:: mmap.PAGESIZE] = bytes((64 << 20) // mmap.PAGESIZE)  # touched, each
-    most = cost.most_since(before)
+    most = cost.peak_memory_since(before)
     assert most is not None
     assert 60 << 20 < most < 100 << 20
-    cost.held()
-    assert (cost.most_since(before) or 0) < most
+    cost.reset_peak_memory()
+    assert (cost.peak_memory_since(before) or 0) < most

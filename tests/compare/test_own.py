@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import cutaway
-from cutaway.checkpoints.factory import maker
+from cutaway.checkpoints.factory import to_builder
 from cutaway.core.errors import ModelError, SettingError, UnknownName
 from cutaway.experiments.compare.comparison_page import command
 from cutaway.experiments.compare.result import Comparison
@@ -158,12 +158,12 @@ def test_a_search_draws_the_parameters_of_what_makes_the_module(tmp_path: Path) 
 )
 def test_what_makes_no_module_is_told(make: Any, said: str) -> None:
     with pytest.raises((ModelError, SettingError), match=said):
-        maker(make).new({})
+        to_builder(make).new({})
 
 
 def test_a_module_that_has_learned_is_not_taken_for_a_new_one() -> None:
     net = Net()
-    made = maker(("mine", lambda: net))
+    made = to_builder(("mine", lambda: net))
     made.new({})
     with pytest.raises(ModelError, match="gave the same module twice"):
         made.new({})
@@ -180,7 +180,7 @@ def test_the_parameters_of_a_maker_are_settings_with_their_types() -> None:
     ) -> nn.Module:
         return nn.Linear(width, sizes[0])
 
-    made = maker(make)
+    made = to_builder(make)
     assert made.kinds == {"width": "int", "sizes": "ints", "rate": "float", "deep": "bool"}
     module, rest = made.new({"model.width": "5", "model.sizes": "7,8", "lr": 0.1})
     assert module.weight.shape == (7, 5)

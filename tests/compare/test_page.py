@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from benchmarks.statistics import BEGIN, END, EXAMPLES, HEAD, SETTINGS, Setting, row
 
-from cutaway.apps.cli.arguments import typed
+from cutaway.apps.cli.arguments import parse_args
 from cutaway.apps.cli.compare import EXAMPLES as EXAMPLES_TYPED
-from cutaway.experiments.compare.runner import _planned
+from cutaway.experiments.compare.runner import _new_document
 from cutaway.models.registry import preset
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -31,10 +31,10 @@ def test_what_is_shown_is_what_happens(at: int, capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize("words", TYPED)
 def test_what_is_typed_in_the_docs_can_be_typed(words: str) -> None:
     words = re.sub(r" --out \S+", "", words)
-    models, data, given = typed(words.split())
+    models, data, given = parse_args(words.split())
     assert models
     assert data
-    planned = _planned([preset(name) for name in models.split(",")], data.split(","), given)
+    planned = _new_document([preset(name) for name in models.split(",")], data.split(","), given)
     assert planned["models"] == models.split(",")
 
 

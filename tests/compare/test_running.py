@@ -18,17 +18,17 @@ import torch
 import cutaway
 from cutaway.core.errors import FileError, ModelError, SettingError, UnknownName
 from cutaway.core.files import read_json, write_json
-from cutaway.core.schema import reject_unlike
+from cutaway.core.schema import validate_document
 from cutaway.core.spec import Horizon
-from cutaway.experiments.compare.candidates import contestants
+from cutaway.experiments.compare.candidates import select_candidates
 from cutaway.experiments.compare.comparison_page import describe
-from cutaway.experiments.compare.contributions import compared_by
+from cutaway.experiments.compare.contributions import metric_for_task
 from cutaway.experiments.compare.result import Comparison
 from cutaway.experiments.compare.storage import PRINTED, read_about
 from cutaway.experiments.compare.training import train_all
-from cutaway.experiments.compare.worker import Job, finished
+from cutaway.experiments.compare.worker import Job, is_finished
 from cutaway.models.registry import preset
-from cutaway.statistics.blocks import too_few
+from cutaway.statistics.blocks import too_few_windows
 from cutaway.tasks.forecasting import Forecasting
 
 pytestmark = pytest.mark.slow  # processes, or runs that are trained
@@ -137,7 +137,7 @@ def test_two_at_a_time_killed_and_resumed_one_at_a_time_is_the_same(found: Compa
     end = time.monotonic() + 600  # of a machine that much else may run on
     while not ended and process.poll() is None and time.monotonic() < end:
         time.sleep(0.01)
-        ended = [path.parent for path in folder.glob("wine/*/*/run.json") if finished(path.parent)]
+        ended = [path.parent for path in folder.glob("wine/*/*/run.json") if is_finished(path.parent)]
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     before = {path: (path / "run.json").stat().st_mtime_ns for path in ended}
@@ -209,11 +209,11 @@ def test_a_training_that_fails_is_named_and_the_others_go_on(tmp_path: Path) -> 
     assert list(failed) == jobs[:1]
     assert "none.csv" in failed[jobs[0]]
     assert told == [job.folder for job in jobs]
-    assert finished(tmp_path / "good")
+    assert is_finished(tmp_path / "good")
 
 
 def test_macs_are_a_budget() -> None:
-    found, _ = contestants([preset("softmax"), preset("mlp")], "wine", {"batch_size": 32}, 1e7)
+    found, _ = select_candidates([preset("softmax"), preset("mlp")], "wine", {"batch_size": 32}, 1e7)
     macs = {one.model: one.given["max_steps"] * 32 * (one.macs or 0) for one in found}
     assert macs["softmax"] == pytest.approx(1e7, rel=0.01)
     assert macs["mlp"] == pytest.approx(1e7, rel=0.3)  # which is few steps, and steps are whole
@@ -261,7 +261,7 @@ def test_what_is_typed_is_what_is_printed(found: Comparison, capsys: pytest.Capt
 
     assert main(["compare", "--resume", str(found.folder), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    reject_unlike(document, PRINTED, found.folder, "")
+    validate_document(document, PRINTED, found.folder, "")
     assert document["results"][0]["models"][0]["name"] == found.best["name"]
     assert main(["compare", "--resume", str(found.folder)]) == 0
     assert "95 % interval" in capsys.readouterr().out
@@ -271,7 +271,7 @@ def test_what_is_typed_is_what_is_printed(found: Comparison, capsys: pytest.Capt
 def test_forecasts_are_compared_by_the_blocks_of_their_evaluation(series: tuple[str, ...], few: int) -> None:
     """Windows that overlap, of all series, are of one block; what too few of them say has no interval in either."""
     task = Forecasting(Horizon(1, ("load",), (50.0,), (4.0,), series=series))
-    compared = compared_by(task)
+    compared = metric_for_task(task)
     outputs = torch.randn(200, 1, generator=torch.Generator().manual_seed(2), dtype=torch.float64).cumsum(0)
     target = torch.zeros_like(outputs)
     target[3] = torch.nan
@@ -280,7 +280,7 @@ def test_forecasts_are_compared_by_the_blocks_of_their_evaluation(series: tuple[
     assert np.sqrt(blocks.mean()) == pytest.approx(task.metrics(outputs, target)["rmse"].value)
     found = task.metrics(outputs[:few], target[:few])["rmse"]
     assert compared.of(outputs[:few], target[:few]).shape == (1,)
-    assert found.note == f"no interval: {too_few(few, compared.overlap)}"
+    assert found.note == f"no interval: {too_few_windows(few, compared.overlap)}"
     more = outputs[: few + 1]
     assert len(compared.of(more, target[: few + 1])) == 8
     assert not task.metrics(more, target[: few + 1])["rmse"].note

@@ -15,7 +15,7 @@ import pytest
 from cutaway.apps.cli import main
 from cutaway.apps.course import check
 from cutaway.apps.course.answer_check import Result, check_file
-from cutaway.apps.course.exercises import NotYet, as_array, pair, said, same
+from cutaway.apps.course.exercises import NotYet, as_array, format_numbers, pair, same
 from cutaway.core.errors import FileError, SettingError
 
 RIGHT = """
@@ -138,8 +138,8 @@ def test_in_a_notebook_a_function_is_checked_at_once(capsys: pytest.CaptureFixtu
 
 
 def test_the_words_of_a_check() -> None:
-    assert said([1.0, 0.25]) == "(1, 0.25)"
-    assert said(np.arange(9.0)) == "(0, 1, 2, 3, 4, 5, …)"
+    assert format_numbers([1.0, 0.25]) == "(1, 0.25)"
+    assert format_numbers(np.arange(9.0)) == "(0, 1, 2, 3, 4, 5, …)"
     same([1, 2], np.array([1.0, 2.0 + 1e-9]), "here")
     for given, words in (
         ("x", "str 'x'"),

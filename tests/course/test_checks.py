@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cutaway.apps.course.chapters import CHAPTERS, chapter
-from cutaway.apps.course.exercises import NotYet, settle
+from cutaway.apps.course.exercises import NotYet, check_answer
 
 from .pages import run
 from .wrong import WRONG
@@ -36,14 +36,14 @@ def solutions(request: pytest.FixtureRequest) -> tuple[int, dict[str, Any]]:
 def test_the_solutions_of_the_page_are_right(solutions: tuple[int, dict[str, Any]]) -> None:
     number, names = solutions
     for exercise in chapter(number).exercises:
-        settle(exercise, names[exercise.name])
+        check_answer(exercise, names[exercise.name])
 
 
 @pytest.mark.parametrize(("number", "name"), ALL, ids=[f"{number}-{name}" for number, name in ALL])
 def test_what_gives_nothing_is_not_right(number: int, name: str) -> None:
     exercise = next(one for one in chapter(number).exercises if one.name == name)
     with pytest.raises(NotYet, match="None"):
-        settle(exercise, lambda *given: None)
+        check_answer(exercise, lambda *given: None)
     assert 4 <= len(chapter(number).exercises) <= 8
     assert exercise.gives.endswith(".")
 
@@ -56,5 +56,5 @@ def test_a_wrong_answer_is_told_what_is_wrong() -> None:
     for number, name, answer, said in WRONG:
         exercise = next(one for one in chapter(number).exercises if one.name == name)
         with pytest.raises(NotYet) as raised:
-            settle(exercise, answer)
+            check_answer(exercise, answer)
         assert said in str(raised.value), (number, name)

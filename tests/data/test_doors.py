@@ -17,8 +17,8 @@ from cutaway.core.errors import CutawayError, DataError, FileError
 from cutaway.data.graphs.graph_files import read_graphs
 from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
-from cutaway.data.streaming.manifest import sum_of
-from cutaway.data.streaming.members import Known, Member
+from cutaway.data.streaming.manifest import file_sha256
+from cutaway.data.streaming.members import IndexedFile, Member
 from cutaway.data.tables.table_files import read_table
 from cutaway.data.text.subword_training import train_bpe
 from cutaway.data.text.tokenizer_files import open_tokenizer
@@ -100,10 +100,10 @@ def test_pipes_and_devices_are_not_waited_for(tmp_path: Path) -> None:
 def test_a_file_that_became_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     pipe = tmp_path / "pipe"
-    for stored in (Member(pipe, "a.png", 0, 4), Known(pipe, 4, 0, tmp_path / "index")):
+    for stored in (Member(pipe, "a.png", 0, 4), IndexedFile(pipe, 4, 0, tmp_path / "index")):
         with pytest.raises(DataError, match="a named pipe"):
             stored.read()
-    assert "a named pipe" in sum_of(pipe)
+    assert "a named pipe" in file_sha256(pipe)
 
 
 def test_a_name_that_is_not_utf8(tmp_path: Path) -> None:

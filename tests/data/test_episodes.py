@@ -15,7 +15,7 @@ from PIL import Image
 from cutaway.core.errors import DataError, SettingError
 from cutaway.core.spec import Episodes
 from cutaway.data.dataset_base import DataSet, TensorSplit
-from cutaway.data.episodes import EpisodeSplit, class_split, labelled_episodes
+from cutaway.data.episodes import EpisodeSplit, labelled_episodes, split_by_class
 from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
 
@@ -35,7 +35,7 @@ def test_no_class_is_in_two_splits_and_each_has_as_many_as_an_episode(
 ) -> None:
     labels = np.random.default_rng(seed).permutation(np.repeat(np.arange(12), 6))
     asked = DataSettings(ways=ways, val=val, test=test, split_seed=seed)
-    found, notes = class_split(labels, CLASSES, None, asked)
+    found, notes = split_by_class(labels, CLASSES, None, asked)
     assert set(found) == {"train"} | ({"val"} if val else set()) | ({"test"} if test else set())
     of = [set(labels[rows].tolist()) for rows in found.values()]
     assert sum(map(len, of)) == len(set.union(*of)) == 12
@@ -46,7 +46,7 @@ def test_no_class_is_in_two_splits_and_each_has_as_many_as_an_episode(
 
 def test_classes_of_a_group_stay_together() -> None:
     labels, groups = np.repeat(np.arange(12), 6), np.arange(12) // 3
-    found, _ = class_split(labels, CLASSES, None, DataSettings(ways=2, val=0.25, test=0.25), groups)
+    found, _ = split_by_class(labels, CLASSES, None, DataSettings(ways=2, val=0.25, test=0.25), groups)
     of = [set(groups[labels[rows]].tolist()) for rows in found.values()]
     assert sum(map(len, of)) == len(set.union(*of)) == 4
 
@@ -54,12 +54,12 @@ def test_classes_of_a_group_stay_together() -> None:
 def test_splits_that_are_given_stand_where_their_classes_are_apart() -> None:
     labels = np.repeat(np.arange(12), 6)
     given_splits = {"train": np.arange(48), "test": np.arange(48, 72)}
-    found, notes = class_split(labels, CLASSES, given_splits, DataSettings(ways=2))
+    found, notes = split_by_class(labels, CLASSES, given_splits, DataSettings(ways=2))
     assert found["test"].tolist() == list(range(48, 72))
     assert set(labels[found["val"]]) <= set(range(8))
     assert len(notes) == 1
     shared = {"train": np.arange(0, 72, 2), "test": np.arange(1, 72, 2)}
-    found, notes = class_split(labels, CLASSES, shared, DataSettings(ways=2))
+    found, notes = split_by_class(labels, CLASSES, shared, DataSettings(ways=2))
     assert "The train and test splits of this data have classes in common" in notes[0]
     assert not set(labels[found["train"]]) & set(labels[found["test"]])
 

@@ -10,7 +10,7 @@ import torch
 
 from cutaway.apps.cli import main
 from cutaway.core.spec import Classes, Value
-from cutaway.data.findings import Finding, absent_classes, alike_labels
+from cutaway.data.findings import Finding, missing_class_findings, similar_class_findings
 
 
 @pytest.mark.parametrize(
@@ -26,19 +26,21 @@ from cutaway.data.findings import Finding, absent_classes, alike_labels
     ],
 )
 def test_labels_that_read_alike(names: tuple[str, str]) -> None:
-    (finding,) = alike_labels(Classes((*names, "dog")))
+    (finding,) = similar_class_findings(Classes((*names, "dog")))
     assert isinstance(finding, Finding)
     assert "read alike" in finding
     assert "'dog'" not in finding
 
 
 def test_labels_that_do_not() -> None:
-    assert alike_labels(Classes(("cat", "cats", "1", "10", "a-b", "a b c"))) == []
-    assert alike_labels(Value("price", 0.0, 1.0)) == []
+    assert similar_class_findings(Classes(("cat", "cats", "1", "10", "a-b", "a b c"))) == []
+    assert similar_class_findings(Value("price", 0.0, 1.0)) == []
 
 
 def test_classes_that_a_split_lacks() -> None:
-    (finding,) = absent_classes({"train": torch.tensor([0, 1]), "test": torch.tensor([1, 1])}, Classes(("a", "b")))
+    (finding,) = missing_class_findings(
+        {"train": torch.tensor([0, 1]), "test": torch.tensor([1, 1])}, Classes(("a", "b"))
+    )
     assert finding == "No example in test has the class 'a': it is not measured there."
 
 

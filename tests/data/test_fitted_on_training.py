@@ -18,7 +18,7 @@ from PIL import Image
 
 from cutaway.core.spec import ANY_SIZE, Boxes, Classes, Mask, Tokens, Transcript
 from cutaway.data.dataset_base import DataSet
-from cutaway.data.in_memory.source import Given
+from cutaway.data.in_memory.source import InMemorySource
 from cutaway.data.modalities import KINDS
 from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
@@ -115,7 +115,7 @@ def series(path: Path, odd: Numbers) -> DataSet:
 
 def given(values: np.ndarray, kind: str) -> DataSet:
     y = np.array(["ab"[i % 2] for i in range(len(values))])
-    return open_data(Given((values, y)), DataSettings(), ANY_SIZE, (), (kind,))
+    return open_data(InMemorySource((values, y)), DataSettings(), ANY_SIZE, (), (kind,))
 
 
 # Of these the splits are folders, and so are told by their names.

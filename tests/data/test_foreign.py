@@ -14,12 +14,12 @@ from PIL import Image
 from cutaway.core.errors import CutawayError, DataError
 from cutaway.core.spec import ImageSpec
 from cutaway.data import folders
-from cutaway.data.folders import holds, tallies
-from cutaway.data.open_data import kind_of, open_data
+from cutaway.data.folders import dominant_kind, tallies
+from cutaway.data.open_data import infer_kind, open_data
 from cutaway.data.settings import DataSettings
 from cutaway.data.unsupported_formats import describe_labels
 from cutaway.models.registry import preset
-from cutaway.training.config_resolution import resolve
+from cutaway.training.config_resolution import resolve_config
 from tests.scripts import DOCS
 
 RNG = np.random.default_rng(0)
@@ -96,12 +96,12 @@ def test_class_folders_hold_what_dominates_and_a_stray_file_is_named(tmp_path: P
         for i in range(6):
             write_sound(tmp_path / name / f"{i}.wav")
     stray = write_image(tmp_path / "low" / "spectrum.png")
-    assert holds(tmp_path) == "audio"
+    assert dominant_kind(tmp_path) == "audio"
     assert any(str(stray) in note for note in open_data(tmp_path, DataSettings()).notes)
     for name in ("low", "high"):
         for i in range(5):
             write_image(tmp_path / name / f"{i}.png")
-    assert holds(tmp_path) is None
+    assert dominant_kind(tmp_path) is None
     assert "not clear which are the data" in rejection(tmp_path)
 
 
@@ -111,7 +111,7 @@ def test_few_files_are_looked_at_in_a_large_folder(tmp_path: Path, monkeypatch: 
             write_image(tmp_path / str(name) / f"{i}.png")
     monkeypatch.setattr(folders, "IN_ALL", 18)
     assert tallies(tmp_path)[1].count == {"image": 18}
-    assert holds(tmp_path) == "image"
+    assert dominant_kind(tmp_path) == "image"
     for i in range(30):
         write_text(tmp_path / "flat" / f"{i}.odd", "x")
     assert "It holds at least 18 files (18 .odd)" in rejection(tmp_path / "flat")
@@ -124,7 +124,7 @@ def test_annotations_beside_images_do_not_decide(tmp_path: Path) -> None:
             write_text(tmp_path / name / f"{i}.txt", "x")
             write_text(tmp_path / name / f"{i}.json", "{}")
     write_text(tmp_path / "photos.zip", "x" * 100_000)
-    assert holds(tmp_path) == "image"
+    assert dominant_kind(tmp_path) == "image"
 
 
 def test_folders_that_archives_leave_are_no_classes(tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ def test_a_table_of_labels_beside_images_lists_no_models_of_tables(tmp_path: Pat
 
     def rejected(table: Path) -> str:
         with pytest.raises(CutawayError) as caught:
-            resolve(preset("simplecnn"), str(table), {"target": "label"}, False)
+            resolve_config(preset("simplecnn"), str(table), {"target": "label"}, False)
         return str(caught.value)
 
     said = rejected(beside)
@@ -310,15 +310,15 @@ def test_data_of_other_tools_is_recognised_by_the_names_in_the_folder(tmp_path: 
 
 def test_a_text_named_like_a_file_of_tu_graphs_is_text(tmp_path: Path) -> None:
     write_text(tmp_path / "part_A.txt", "the cat sat on the mat. " * 9)
-    assert kind_of(tmp_path, DataSettings()) == "text"
+    assert infer_kind(tmp_path, DataSettings()) == "text"
     write_text(tmp_path / "part_graph_indicator.txt", "1\n")
-    assert kind_of(tmp_path, DataSettings()) == "graph"
+    assert infer_kind(tmp_path, DataSettings()) == "graph"
 
 
 def test_a_single_parquet_file_beside_class_folders_is_not_the_data(tmp_path: Path) -> None:
     for name in ("cat", "dog"):
         write_image(tmp_path / name / "1.png")
     write_text(tmp_path / "index.parquet", "x")
-    assert kind_of(tmp_path, DataSettings()) == "image"
+    assert infer_kind(tmp_path, DataSettings()) == "image"
     with pytest.raises(DataError):
-        kind_of(tmp_path / "cat" / "nothing", DataSettings())
+        infer_kind(tmp_path / "cat" / "nothing", DataSettings())

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutaway.data.bucketing import bucketed, padding
+from cutaway.data.bucketing import bucket_batches, padding_fraction
 from cutaway.data.dataset_base import IGNORED, SequenceSplit
 
 many_lengths = st.lists(st.integers(1, 30), min_size=1, max_size=200)
@@ -18,11 +18,11 @@ many_lengths = st.lists(st.integers(1, 30), min_size=1, max_size=200)
 @given(lengths=many_lengths, batch_size=st.integers(1, 16), seed=st.none() | st.integers(0, 5))
 def test_every_example_is_in_one_batch(lengths: list[int], batch_size: int, seed: int | None) -> None:
     generator = None if seed is None else torch.Generator().manual_seed(seed)
-    plan = bucketed(torch.tensor(lengths), batch_size, generator)
+    plan = bucket_batches(torch.tensor(lengths), batch_size, generator)
     assert sorted(torch.cat(plan).tolist()) == list(range(len(lengths)))
     assert all(len(batch) <= batch_size for batch in plan)
     if generator is not None:
-        again = bucketed(torch.tensor(lengths), batch_size, torch.Generator().manual_seed(seed or 0))
+        again = bucket_batches(torch.tensor(lengths), batch_size, torch.Generator().manual_seed(seed or 0))
         assert all(torch.equal(a, b) for a, b in zip(plan, again))
 
 
@@ -31,7 +31,7 @@ def test_every_example_is_in_one_batch(lengths: list[int], batch_size: int, seed
 def test_a_batch_holds_so_many_tokens(lengths: list[int], tokens: int, seed: int | None, backwards: bool) -> None:
     sizes = torch.tensor(lengths)
     generator = None if seed is None else torch.Generator().manual_seed(seed)
-    plan = bucketed(sizes, 3, generator, tokens, by=-sizes if backwards else None)
+    plan = bucket_batches(sizes, 3, generator, tokens, by=-sizes if backwards else None)
     assert sorted(torch.cat(plan).tolist()) == list(range(len(lengths)))
     rooms = [len(batch) * int(sizes[batch].max()) for batch in plan]
     assert all(room <= tokens or len(batch) == 1 for room, batch in zip(rooms, plan))
@@ -43,25 +43,25 @@ def test_a_batch_holds_so_many_tokens(lengths: list[int], tokens: int, seed: int
 
 def test_tokens_in_a_batch_keep_the_pools() -> None:
     lengths = torch.arange(1, 101).repeat(40)
-    plans = [bucketed(lengths, 1, torch.Generator().manual_seed(s), 2000) for s in (0, 0, 1)]
+    plans = [bucket_batches(lengths, 1, torch.Generator().manual_seed(s), 2000) for s in (0, 0, 1)]
     assert [b.tolist() for b in plans[0]] == [b.tolist() for b in plans[1]]
     assert [b.tolist() for b in plans[0]] != [b.tolist() for b in plans[2]]
-    assert padding(lengths, plans[0]) < 0.06
+    assert padding_fraction(lengths, plans[0]) < 0.06
     assert len(plans[0]) < 1.15 * int(lengths.sum()) / 2000
 
 
 def test_lengths_spread_evenly_leave_little_padding() -> None:
     lengths = torch.arange(1, 101).repeat(64)
     order = torch.randperm(len(lengths), generator=torch.Generator().manual_seed(0))
-    at_random = padding(lengths, torch.split(order, 64))
+    at_random = padding_fraction(lengths, torch.split(order, 64))
     assert 0.45 < at_random < 0.52
-    assert padding(lengths, bucketed(lengths, 64, torch.Generator().manual_seed(0))) < 0.05
-    assert padding(lengths, bucketed(lengths, 64, None)) < 0.02
+    assert padding_fraction(lengths, bucket_batches(lengths, 64, torch.Generator().manual_seed(0))) < 0.05
+    assert padding_fraction(lengths, bucket_batches(lengths, 64, None)) < 0.02
 
 
 def test_the_share_of_padding_is_counted() -> None:
-    assert padding(torch.tensor([1, 3, 4]), [torch.tensor([0, 1]), torch.tensor([2])]) == 1 - 8 / 10
-    assert padding(torch.tensor([2, 2]), [torch.tensor([0, 1])]) == 0
+    assert padding_fraction(torch.tensor([1, 3, 4]), [torch.tensor([0, 1]), torch.tensor([2])]) == 1 - 8 / 10
+    assert padding_fraction(torch.tensor([2, 2]), [torch.tensor([0, 1])]) == 0
 
 
 @settings(max_examples=40, deadline=None)

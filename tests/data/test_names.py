@@ -13,7 +13,7 @@ from PIL import Image
 
 from cutaway.core.errors import DataError
 from cutaway.core.spec import Mask
-from cutaway.data.label_mapping import numbers_of
+from cutaway.data.label_mapping import map_class_ids
 from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
 
@@ -41,9 +41,9 @@ def test_a_class_folder_is_one_class_in_either_form_of_unicode(tmp_path: Path) -
 
 
 def test_a_run_that_learned_the_other_form_is_evaluated_too() -> None:
-    assert numbers_of((NFC, "dog"), ("dog", NFD)).tolist() == [1, 0]
+    assert map_class_ids((NFC, "dog"), ("dog", NFD)).tolist() == [1, 0]
     with pytest.raises(DataError, match="'Dog' reads like 'dog': if they are one class, write them alike"):
-        numbers_of(("Dog",), ("cat", "dog"))
+        map_class_ids(("Dog",), ("cat", "dog"))
 
 
 def test_two_folders_of_one_name_in_both_forms_are_one_class(tmp_path: Path) -> None:

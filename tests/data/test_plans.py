@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cutaway.data import samplers
-from cutaway.data.samplers import Order, Permutation, Plan
+from cutaway.data.samplers import BatchPlan, Permutation, SampleOrder
 
 
 @settings(max_examples=80, deadline=None)
@@ -48,8 +48,8 @@ def test_it_mixes_as_well_as_a_drawn_order() -> None:
 @pytest.mark.parametrize("held", [1 << 22, 10])
 def test_an_order_is_cut_into_batches_and_gone_on_with(monkeypatch: pytest.MonkeyPatch, held: int) -> None:
     monkeypatch.setattr(samplers, "HELD", held)
-    plan = Order(103, torch.Generator().manual_seed(3)).plan(10)
-    assert isinstance(plan, Plan)
+    plan = SampleOrder(103, torch.Generator().manual_seed(3)).plan(10)
+    assert isinstance(plan, BatchPlan)
     assert [len(batch) for batch in plan] == [*[10] * 10, 3]
     assert torch.cat([*plan]).sort().values.tolist() == list(range(103))
     assert [batch.tolist() for batch in plan[7:]] == [batch.tolist() for batch in plan][7:]
@@ -57,11 +57,11 @@ def test_an_order_is_cut_into_batches_and_gone_on_with(monkeypatch: pytest.Monke
     assert plan[-1].tolist() == [*plan][-1].tolist()
     with pytest.raises(IndexError):
         plan[11]
-    other = Order(103, torch.Generator().manual_seed(4)).plan(10)
+    other = SampleOrder(103, torch.Generator().manual_seed(4)).plan(10)
     assert other[0].tolist() != plan[0].tolist()
-    assert torch.cat([*Order(103, None).plan(10)]).tolist() == list(range(103))
+    assert torch.cat([*SampleOrder(103, None).plan(10)]).tolist() == list(range(103))
 
 
 def test_few_examples_are_drawn_as_they_always_were() -> None:
     drawn = torch.randperm(100, generator=torch.Generator().manual_seed(5))
-    assert torch.equal(torch.cat([*Order(100, torch.Generator().manual_seed(5)).plan(7)]), drawn)
+    assert torch.equal(torch.cat([*SampleOrder(100, torch.Generator().manual_seed(5)).plan(7)]), drawn)

@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 
 from cutaway.core.errors import SettingError
 from cutaway.data.settings import DataSettings
-from cutaway.data.splits import SPLITS, complete_split, draw, drawn_splits, fractions_left, split_hash, split_indices
+from cutaway.data.splits import (
+    SPLITS,
+    complete_split,
+    draw_splits,
+    remaining_fractions,
+    sample_rows,
+    split_hash,
+    split_indices,
+)
 
 fractions = st.tuples(st.floats(0.0, 0.45), st.floats(0.0, 0.45))
 class_sizes = st.lists(st.integers(1, 60), min_size=1, max_size=12)
@@ -114,7 +122,7 @@ def test_many_small_groups_come_near_the_shares_of_every_class() -> None:
 def test_a_draw_has_the_asked_size_and_of_each_class_its_share(sizes: list[int], count: int, seed: int) -> None:
     labels = labels_of(sizes, seed)
     rows = np.flatnonzero(np.ones(len(labels))) * 7
-    drawn = draw(rows, count, seed=seed, strata=labels)
+    drawn = sample_rows(rows, count, seed=seed, strata=labels)
     assert len(drawn) == len(set(drawn)) == min(count, len(rows))
     assert set(drawn) <= set(rows)
     for name in set(labels):
@@ -138,7 +146,7 @@ def test_folds_are_test_parts_that_share_nothing_and_leave_nothing_out(
     tests = []
     for fold in range(1, folds + 1):
         asked = DataSettings(fold=fold, folds=folds, split_seed=seed)
-        splits = drawn_splits(n, asked, val=0.2, test=0.15, strata=strata, groups=groups)
+        splits = draw_splits(n, asked, val=0.2, test=0.15, strata=strata, groups=groups)
         assert sorted(np.concatenate(list(splits.values()))) == list(range(n))
         if groups is not None:
             assert not set(groups[splits["test"]]) & set(groups[splits["train"]])
@@ -149,7 +157,7 @@ def test_folds_are_test_parts_that_share_nothing_and_leave_nothing_out(
 
 def test_a_fold_that_there_is_not_is_rejected() -> None:
     with pytest.raises(SettingError, match="fold=11 cannot be: it must be 1 to 10"):
-        drawn_splits(50, DataSettings(fold=11), val=0.1, test=0.1)
+        draw_splits(50, DataSettings(fold=11), val=0.1, test=0.1)
 
 
 @pytest.mark.parametrize("size", range(3, 12))
@@ -168,7 +176,7 @@ def test_a_class_of_three_is_in_every_part(size: int, val: float, test: float) -
 def test_a_fold_has_each_class_that_is_large_enough() -> None:
     strata = np.array([0] * 103 + [1] * 11)
     for fold in range(1, 6):
-        splits = drawn_splits(len(strata), DataSettings(fold=fold, folds=5), val=0.1, test=0.0, strata=strata)
+        splits = draw_splits(len(strata), DataSettings(fold=fold, folds=5), val=0.1, test=0.0, strata=strata)
         assert all((strata[rows] == 1).any() for rows in splits.values())
 
 
@@ -184,6 +192,6 @@ def test_groups_stay_together_in_every_fold() -> None:
 
 
 def test_fractions_that_leave_nothing_are_rejected() -> None:
-    assert fractions_left(DataSettings(val=0.2, test=0.3), {"train": 1, "test": 1}) == (0.2, 0.0)
+    assert remaining_fractions(DataSettings(val=0.2, test=0.3), {"train": 1, "test": 1}) == (0.2, 0.0)
     with pytest.raises(SettingError, match=r"val=0\.6 and test=0\.4 leave nothing to train on"):
-        fractions_left(DataSettings(val=0.6, test=0.4))
+        remaining_fractions(DataSettings(val=0.6, test=0.4))

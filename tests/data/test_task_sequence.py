@@ -15,7 +15,7 @@ from cutaway.core.config import build
 from cutaway.core.errors import SettingError
 from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
-from cutaway.data.task_sequence import PermutedSplit, in_tasks, part_of
+from cutaway.data.task_sequence import PermutedSplit, subset, to_tasks
 
 
 def opened(source: Any, **given: Any) -> Any:
@@ -100,9 +100,9 @@ def test_texts_in_tasks_are_batched_with_those_like_them(tmp_path: Path) -> None
 
 def test_a_task_without_an_example_to_learn_from_is_rejected() -> None:
     data = opened("digits")
-    few = part_of(data.splits["train"], (data.splits["train"].target < 4).nonzero()[:, 0])
+    few = subset(data.splits["train"], (data.splits["train"].target < 4).nonzero()[:, 0])
     with pytest.raises(SettingError, match="tasks=classes:2 leaves no training example to 4 5, 6 7 and 8 9"):
-        in_tasks(replace(data, splits={**data.splits, "train": few}), "classes:2", 0)
+        to_tasks(replace(data, splits={**data.splits, "train": few}), "classes:2", 0)
 
 
 @pytest.mark.parametrize(

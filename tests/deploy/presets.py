@@ -17,12 +17,12 @@ from torch import Tensor
 from cutaway.checkpoints.huggingface.folders import write_folder
 from cutaway.checkpoints.torchvision import torchvision_names
 from cutaway.core.errors import CutawayError
-from cutaway.deploy.artifact import Traced, difference, trace
-from cutaway.deploy.onnx import _converted, held
-from cutaway.deploy.preprocessing_graph import AsGiven, Whole
-from cutaway.inspect.example_inputs import example_inputs, kind_taken
+from cutaway.deploy.artifact import TracedModel, difference, trace
+from cutaway.deploy.onnx import _convert, check_conversion
+from cutaway.deploy.preprocessing_graph import ExportModule, IdentityPreprocessing
+from cutaway.inspect.example_inputs import example_inputs, input_modality
 from cutaway.models.registry import presets
-from cutaway.nn.recurrent import Ragged
+from cutaway.nn.recurrent import VariableLengthRNN
 from tests.small import DIFFERENT, small, small_config, small_shape
 
 HERE = Path(__file__).parent
@@ -38,7 +38,7 @@ TARGETS = (5, 8, 2)  # tokens of an answer so far
 def inputs_of(name: str) -> tuple[list[tuple[Tensor, ...]], tuple[dict[int, Any], ...]]:
     """Inputs of three sizes for the small model of a preset, and which dimensions are free."""
     found, config = presets()[name], small_config(name)
-    kind, shape = kind_taken(found, config), small_shape(found, config)
+    kind, shape = input_modality(found, config), small_shape(found, config)
     generator = torch.Generator().manual_seed(0)
     if kind == "graph":
         sizes = ((12, 30), (20, 45), (7, 9))
@@ -46,7 +46,7 @@ def inputs_of(name: str) -> tuple[list[tuple[Tensor, ...]], tuple[dict[int, Any]
         graphs = [_graph(config, edged, *size, generator) for size in sizes]
         return graphs, ({0: _FREE}, {1: _FREE}, {0: _FREE}, *(({0: _FREE}, {0: _FREE}) if edged else ()))
     flat = getattr(config, "pooling", "") == "flat" or getattr(config, "steps", 0)
-    scans = any(isinstance(m, Ragged) for m in small(name)[0].modules())
+    scans = any(isinstance(m, VariableLengthRNN) for m in small(name)[0].modules())
     longer = (
         kind in ("text", "seq2seq", "audio") or (kind == "video" and scans) or (kind == "series" and scans and not flat)
     )
@@ -86,12 +86,12 @@ def outcome(name: str) -> dict[str, str]:
     model, _ = small(name)
     inputs, free = inputs_of(name)
     found: dict[str, str] = {}
-    traced: Traced | None = None
+    traced: TracedModel | None = None
     try:
         with torch.no_grad():
             by_token = presets()[name].takes[0] == "text" and model(*inputs[0]).ndim == 3
         traced = trace(
-            Whole(model, AsGiven(), by_token=by_token).eval(),
+            ExportModule(model, IdentityPreprocessing(), by_token=by_token).eval(),
             tuple(f"input{i}" for i in range(len(free))),
             free,
             inputs,
@@ -101,7 +101,7 @@ def outcome(name: str) -> dict[str, str]:
         found[".pt2"] = found["ONNX"] = _short(error)
     if traced is not None:
         try:
-            found["ONNX"] = f"held {_worst(traced, held(_converted(traced), traced))}"
+            found["ONNX"] = f"held {_worst(traced, check_conversion(_convert(traced), traced))}"
         except CutawayError as error:
             found["ONNX"] = _short(error)
     with tempfile.TemporaryDirectory() as folder:
@@ -114,7 +114,7 @@ def outcome(name: str) -> dict[str, str]:
     return {key: found[key] for key in FORMATS}
 
 
-def _worst(traced: Traced, run: Any) -> str:
+def _worst(traced: TracedModel, run: Any) -> str:
     """The largest difference at the two other sizes."""
     with torch.no_grad():
         worst = max(difference(run(*inputs), expected) for inputs, expected in traced.checks)

@@ -25,9 +25,9 @@ from cutaway.data.tables.column_types import ColumnType
 from cutaway.data.tables.encoders import fit_encoder
 from cutaway.data.video.transforms import VideoPreprocessing
 from cutaway.deploy.artifact import KEY, TOLERANCE, difference, from_json, reject_different, to_json, trace
-from cutaway.deploy.graph_inputs import form_of
-from cutaway.deploy.onnx import SUM, Session, _converted, _digest, write_onnx
-from cutaway.deploy.preprocessing_graph import AsGiven, Encoded, Whole
+from cutaway.deploy.graph_inputs import graph_form
+from cutaway.deploy.onnx import SUM, Session, _convert, _digest, write_onnx
+from cutaway.deploy.preprocessing_graph import ExportModule, IdentityPreprocessing, TableEncoder
 from cutaway.models.r3d import R3D
 from cutaway.models.r3d import Config as R3DConfig
 
@@ -251,9 +251,9 @@ def test_convolutions_over_time_take_videos_of_any_length() -> None:
     """Where all that is left of the frames at the end is one place, too."""
     spec = VideoSpec(6, 1, 16, 16, Classes(("left", "right")))
     images = ImagePreprocessing(ImageSpec(1, 16, 16, spec.target), (0.3,), (0.2,), "crop", (16, 16), (0,))
-    form = form_of(VideoPreprocessing(spec, images, spec.frames))
+    form = graph_form(VideoPreprocessing(spec, images, spec.frames))
     model = R3D(R3DConfig(in_channels=1, num_classes=2, width=2, layers=(1, 1, 1), stem="small"))
-    traced = trace(Whole(model, form.front).eval(), form.names, form.dynamic(), form.inputs())
+    traced = trace(ExportModule(model, form.front).eval(), form.names, form.dynamic(), form.inputs())
     assert [inputs[1].shape[1] for inputs, _ in traced.checks] == [6, 3]  # at the end 2 and 1
 
 
@@ -296,17 +296,17 @@ def test_dates_keep_their_digits_in_onnx() -> None:
     days = pl.Series("sold", ["2020-02-29", "1999-12-31", "2021-07-01", None], dtype=pl.String)
     encoder = fit_encoder("sold", ColumnType("date", "%Y-%m-%d"), days, "standard")
     assert encoder is not None
-    front = Whole(nn.Identity(), Encoded((encoder,))).eval()
+    front = ExportModule(nn.Identity(), TableEncoder((encoder,))).eval()
     inputs = [(torch.tensor([[16543.21], [torch.nan], [19000.0]], dtype=torch.float64)[-n:],) for n in (2, 3, 1)]
     traced = trace(front, ("numbers",), ({0: DYNAMIC},), inputs)
-    session = Session(_converted(traced).SerializeToString())
+    session = Session(_convert(traced).SerializeToString())
     for given, expected in traced.checks:
         assert torch.allclose(session(*given), expected, rtol=0, atol=1e-6)  # an angle in float32 is off by 1e-5
 
 
 def test_an_answer_that_differs_is_refused() -> None:
     inputs = [(torch.randn(n, 3),) for n in (2, 3, 1)]
-    traced = trace(Whole(nn.Linear(3, 2), AsGiven()).eval(), ("x",), ({0: DYNAMIC},), inputs)
+    traced = trace(ExportModule(nn.Linear(3, 2), IdentityPreprocessing()).eval(), ("x",), ({0: DYNAMIC},), inputs)
     with pytest.raises(ModelError, match="answers otherwise"):
         reject_different(traced, lambda x: traced.program.module()(x) + 1e-3, "a converter")
 

@@ -25,10 +25,10 @@ from cutaway.data.settings import DataSettings
 from cutaway.data.tables.column_types import ColumnType
 from cutaway.data.tables.encoders import fit_encoder
 from cutaway.data.tables.transforms import TablePreprocessing
-from cutaway.deploy.graph_inputs import form_of
-from cutaway.deploy.onnx_columns import Column, cells_of
-from cutaway.deploy.preprocessing_graph import Encoded, Fitted, LogMel, StandardisedByEach
-from cutaway.deploy.raw_splits import raw
+from cutaway.deploy.graph_inputs import graph_form
+from cutaway.deploy.onnx_columns import Column, to_cells
+from cutaway.deploy.preprocessing_graph import LogMelFrontend, PerSeriesStandardizer, ResizeNormalize, TableEncoder
+from cutaway.deploy.raw_splits import raw_preprocessing
 from cutaway.tasks.detection import Detection
 
 sides = st.integers(1, 40)
@@ -47,7 +47,7 @@ def test_pixels_are_those_of_pillow(fit: str, height: int, width: int, to: tuple
     box = (max(1, to[0] - 3), max(1, to[1] - 2))
     plain = ImagePreprocessing(spec, (0.0,) * 3, (1 / 255,) * 3, fit, box, (9, 8, 7))
     pixels = np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
-    (found,) = Fitted(plain)(torch.from_numpy(pixels)[None])
+    (found,) = ResizeNormalize(plain)(torch.from_numpy(pixels)[None])
     expected = torch.from_numpy(plain.pixels(pixels, "drawn").copy()).permute(2, 0, 1)[None]
     # Pillow 13 rounds rows before columns where that is cheaper: two ways to round twice, each off by 1 at most.
     assert (found - expected).abs().max() <= 2
@@ -63,7 +63,7 @@ def test_log_mel_is_that_of_the_reader(rate: int) -> None:
     lengths = torch.tensor([rate // 3, rate // 5 + 7, 1, round(0.025 * rate)])
     mask = torch.arange(int(lengths.max())) < lengths[:, None]
     samples = torch.randn(mask.shape, generator=generator, dtype=torch.float64).masked_fill(~mask, 3.0)  # of padding
-    frames, real = LogMel(audio)(samples, mask)
+    frames, real = LogMelFrontend(audio)(samples, mask)
     for row, length in enumerate(lengths.tolist()):
         expected = log_mel(samples[row, :length], rate, 24)
         assert int(real[row].sum()) == len(expected)
@@ -92,9 +92,9 @@ def test_columns_are_encoded_as_by_the_run(scale: str) -> None:
         for name, (_, values) in COLUMNS.items()
     }
     new["kind"][0] = "never seen"
-    cut: Any = raw(run)
+    cut: Any = raw_preprocessing(run)
     rows = cut.encode(new)
-    (found,) = Encoded(run.encoders)(rows[:, :3], rows[:, 3:].long())
+    (found,) = TableEncoder(run.encoders)(rows[:, :3], rows[:, 3:].long())
     assert torch.allclose(found, run.encode(new), rtol=0, atol=1e-6)  # sines of float64, by two libraries
 
 
@@ -122,10 +122,10 @@ def forecasts(shops: Path) -> ForecastPreprocessing:
 
 def test_several_series_go_in_as_they_stand_in_the_file(shops: Path) -> None:
     run = forecasts(shops)
-    cut: Any = raw(run)
+    cut: Any = raw_preprocessing(run)
     new = shops.with_name("new.csv")  # and a series that training did not know
     new.write_text(shops.read_text(encoding="utf-8").replace("Mill", "Corner"), encoding="utf-8")
-    front = StandardisedByEach()
+    front = PerSeriesStandardizer()
     for of_run, of_file in ((run.examples([new]), cut.examples([new])), (run.labelled(shops), cut.labelled(shops))):
         order = [torch.arange(len(of_run)).flip(0)]
         (expected,), (found,) = of_run.batches(order), of_file.batches(order)
@@ -133,7 +133,7 @@ def test_several_series_go_in_as_they_stand_in_the_file(shops: Path) -> None:
         assert all(map(torch.equal, front(*found.inputs), expected.inputs))
         assert torch.equal(found.target, expected.target)
         assert torch.equal(of_file.in_units(found.target, order[0]), of_run.in_units(expected.target, order[0]))
-    form = form_of(run)
+    form = graph_form(run)
     assert form.names == ("series", "known_future", "mean", "std")
     assert [x.shape for x in form.inputs()[0]] == [(2, 4, 3), (2, 3, 1), (2, 3), (2, 3)]
 
@@ -144,7 +144,7 @@ def test_one_series_is_evaluated_on_the_scale_that_the_model_answers_on(shops: P
     settings = {"forecast": "visits", "known_future": "sale", "lookback": 4, "horizon": 3, "ignore": "shop"}
     run = open_data(str(one), build(DataSettings, settings)).preprocessing
     expected = run.labelled(one)
-    assert torch.equal(raw(run).labelled(one).target, expected.target)  # type: ignore[arg-type]
+    assert torch.equal(raw_preprocessing(run).labelled(one).target, expected.target)  # type: ignore[arg-type]
 
 
 def test_images_with_boxes_reach_the_network_as_in_the_run(tmp_path: Path) -> None:
@@ -155,13 +155,13 @@ def test_images_with_boxes_reach_the_network_as_in_the_run(tmp_path: Path) -> No
     spec = ImageSpec(1, 24, 24, Boxes(("a",), 2))
     run = BoxPreprocessing(spec, (0.3,), (0.2,), "pad", (24, 24), (9,))
     files = [tmp_path / "wide.jpg", tmp_path / "tall.png"]
-    of_run, of_file = run.examples(files), raw(run).examples(files)
+    of_run, of_file = run.examples(files), raw_preprocessing(run).examples(files)
     (expected,), (found,) = (split.batches([torch.arange(2)]) for split in (of_run, of_file))
-    assert torch.equal(Fitted(run)(*found.inputs)[0], expected.inputs[0])
+    assert torch.equal(ResizeNormalize(run)(*found.inputs)[0], expected.inputs[0])
     outputs = torch.tensor([[[4.0, 1.0, 1.0, 1.5, 2.0, 3.0, 9.0, 11.0, 4.0]]]).expand(2, 1, 9)
     task = Detection(Boxes(("a",), 2), (1, 24, 24))
     kept = task.keep(outputs, torch.empty(2, 0))
-    rows = task.rows(kept, of_file, raw(run))  # type: ignore[arg-type]
+    rows = task.rows(kept, of_file, raw_preprocessing(run))  # type: ignore[arg-type]
     assert rows == task.rows(kept, of_run, run)
     assert len(rows) == 2
     assert rows[1]["y2"] > 24  # in the pixels of the file
@@ -170,7 +170,7 @@ def test_images_with_boxes_reach_the_network_as_in_the_run(tmp_path: Path) -> No
 def test_a_category_is_written_as_the_graph_reads_it() -> None:
     column = Column("city", "category", ("Basel", "Bern"), missing=True)
     codes = torch.tensor([[0], [1], [2], [3]])
-    (cells,) = cells_of((codes,), [column])
+    (cells,) = to_cells((codes,), [column])
     assert [column.codes.get(cell, column.unknown) for cell in cells] == [0, 1, 2, 3]
     assert Column.from_json(column.to_json()) == column
     assert dataclasses.replace(column, missing=False).unknown == 2

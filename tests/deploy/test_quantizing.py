@@ -10,10 +10,10 @@ import torch
 from torch import nn
 
 import cutaway
-from cutaway.deploy.measurement import beside
-from cutaway.deploy.quantization import quantized, ranges_of
+from cutaway.deploy.measurement import compare_runs
+from cutaway.deploy.quantization import observe_ranges, quantize_model
 from cutaway.deploy.quantize import _calibration
-from cutaway.nn.low_precision import scheme_of
+from cutaway.nn.low_precision import quantization_scheme
 from cutaway.nn.quantized import QuantizedConv2d
 
 
@@ -22,8 +22,8 @@ def test_ranges_are_those_of_all_batches() -> None:
     nn.init.constant_(model[0].weight, -2.0)  # type: ignore[arg-type]
     ends = ((-1.0, 9.0), (-7.0, 2.0), (-0.5, 0.5))  # the largest is in the first batch, the least in the second
     batches = [(torch.tensor([low, high]).view(2, 1, 1, 1),) for low, high in ends]
-    assert ranges_of(model, batches) == {"0": (-7.0, 9.0), "1": (-18.0, 14.0)}
-    made = quantized(model, "static", 8, 32, batches)
+    assert observe_ranges(model, batches) == {"0": (-7.0, 9.0), "1": (-18.0, 14.0)}
+    made = quantize_model(model, "static", 8, 32, batches)
     first = made[0]  # type: ignore[index]
     assert isinstance(first, QuantizedConv2d)
     low = -int(first.x_zero) * float(first.x_scale)
@@ -44,7 +44,7 @@ def test_calibration_is_spread_over_the_training_split(tmp_path: Path) -> None:
     assert torch.equal(torch.stack([first, last]), batch.inputs[0])
     small = cutaway.quantize(run, out=tmp_path / "small", calibration=5)
     assert small.about["quantized"]["calibration"] == 5
-    kinds = list(scheme_of(small.model)["layers"].values())  # type: ignore[index]
+    kinds = list(quantization_scheme(small.model)["layers"].values())  # type: ignore[index]
     counts = {kind: kinds.count(kind) for kind in ("static", "stored")}
     assert counts["static"] == 2
     assert sum(counts.values()) == len(kinds)
@@ -54,14 +54,14 @@ def test_calibration_is_spread_over_the_training_split(tmp_path: Path) -> None:
 
 def test_ranges_hold_zero() -> None:
     model = nn.Sequential(nn.Conv2d(1, 1, 1))
-    assert ranges_of(model, [(torch.full((1, 1, 1, 1), 3.0),)]) == {"0": (0.0, 3.0)}
+    assert observe_ranges(model, [(torch.full((1, 1, 1, 1), 3.0),)]) == {"0": (0.0, 3.0)}
 
 
 def test_what_is_reported_of_models_is_that_of_each(tmp_path: Path) -> None:
     given: dict[str, Any] = {"max_samples": 60, "max_steps": 2, "tensorboard": False, "model.hidden_dims": (8,)}
     whole = cutaway.train("mlp", "digits", out=tmp_path / "whole", **given)
     small = cutaway.prune(whole, tmp_path / "small", sparsity=0.75, epochs=1)
-    before, after = beside([whole, small])
+    before, after = compare_runs([whole, small])
     assert (before.run, after.run) == (str(whole.folder), str(small.folder))
     assert before.metric == after.metric == "accuracy"
     for one, run in ((before, whole), (after, small)):

@@ -12,13 +12,13 @@ import pytest
 
 from cutaway.apps.cli import main
 from cutaway.core.errors import CutawayError
-from cutaway.distributed.group import joined, place
+from cutaway.distributed.group import process_group, rank_and_size
 from cutaway.training import config_checks
 from cutaway.training.memory import choice
 from cutaway.training.progress import Progress
-from cutaway.training.setup import prepare
-from cutaway.training.strategies import strategy
-from cutaway.training.train import fit
+from cutaway.training.setup import setup_training
+from cutaway.training.strategies import select_strategy
+from cutaway.training.train import train_model
 
 from .ranks import together
 
@@ -44,12 +44,12 @@ def begin(base: Path) -> None:
         gc.collect()
         before = status("VmRSS")
         Path("/proc/self/clear_refs").write_text("5")  # the peak is of what follows
-        ready = prepare("gpt2", str(base / "book.txt"), {**GIVEN, **sizes, "parallel": "fsdp"})
-        kept: Any = strategy(ready.model, ready.place, ready.settings, ready.deferred)
+        ready = setup_training("gpt2", str(base / "book.txt"), {**GIVEN, **sizes, "parallel": "fsdp"})
+        kept: Any = select_strategy(ready.model, ready.place, ready.settings, ready.deferred)
     weights = [p.numel() * 4 / MIB for p in ready.model.parameters()]
     assert all(p.is_meta for p in ready.model.parameters())
     found = {"whole": sum(weights), "largest": max(weights), "most": status("VmHWM") - before}
-    (base / f"{place()[0]}.json").write_text(json.dumps(found))
+    (base / f"{rank_and_size()[0]}.json").write_text(json.dumps(found))
     del kept
 
 
@@ -60,14 +60,16 @@ def train(base: Path) -> None:
     for parallel in ("ddp", "fsdp"):
         try:
             given = {**GIVEN, **LARGE, "max_steps": 1, "parallel": parallel}
-            fit("gpt2", str(base / "book.txt"), given, base / parallel, progress=Progress(shown=False), judged=False)
+            train_model(
+                "gpt2", str(base / "book.txt"), given, base / parallel, progress=Progress(shown=False), judged=False
+            )
         except CutawayError as error:
-            (base / f"{parallel}-{place()[0]}.said").write_text(str(error))
+            (base / f"{parallel}-{rank_and_size()[0]}.said").write_text(str(error))
 
 
 def begin_and_train(base: Path) -> None:
     """Both, in one group."""
-    with joined():
+    with process_group():
         if sys.platform.startswith("linux"):
             begin(base)
         train(base)

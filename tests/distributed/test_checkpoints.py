@@ -24,18 +24,24 @@ from cutaway.apps.cli import main
 from cutaway.checkpoints.saving import read_tensors, write_tensors
 from cutaway.core.errors import CutawayError, FileError, LostProcess, SettingError
 from cutaway.core.files import read_json
-from cutaway.distributed.checkpoint import Checkpoint, complete
-from cutaway.distributed.dtensors import part
-from cutaway.distributed.group import joined, place
+from cutaway.distributed.checkpoint import Checkpoint, complete_checkpoints
+from cutaway.distributed.dtensors import local_part
+from cutaway.distributed.group import process_group, rank_and_size
 from cutaway.distributed.storage import Saver, read
 from cutaway.models.registry import create_model
-from cutaway.training.checkpoint import State, contents, load_checkpoint, newest, save_whole
+from cutaway.training.checkpoint import (
+    TrainingState,
+    checkpoint_tensors,
+    latest_checkpoint,
+    load_checkpoint,
+    save_whole,
+)
 from cutaway.training.config import TrainSettings
-from cutaway.training.device import Placement
-from cutaway.training.parameter_groups import blocks
+from cutaway.training.device import DeviceContext
+from cutaway.training.parameter_groups import find_blocks
 from cutaway.training.processes import reject_parallel
 from cutaway.training.progress import Progress
-from cutaway.training.train import fit
+from cutaway.training.train import train_model
 
 from .ranks import ended, start, together
 
@@ -53,9 +59,9 @@ def train(base: Path, sitting: int, given: dict[str, Any], resume: bool) -> None
     run = base / "run"
     try:
         if resume:
-            fit(None, None, given, resume=run, progress=Progress(shown=False))
+            train_model(None, None, given, resume=run, progress=Progress(shown=False))
         else:
-            fit("lenet5-modern", "digits", {**GIVEN, **given}, out=run, progress=Progress(shown=False))
+            train_model("lenet5-modern", "digits", {**GIVEN, **given}, out=run, progress=Progress(shown=False))
     except CutawayError as error:
         if not error.silent:
             with (base / "said").open("a") as file:
@@ -101,7 +107,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Order]:
 
 def test_each_process_leaves_its_part_and_no_pickle(whole: tuple[Path, Order]) -> None:
     base, order = whole
-    last = newest(base / "run" / "checkpoints")
+    last = latest_checkpoint(base / "run" / "checkpoints")
     assert last is not None
     assert {path.name for path in last.parent.iterdir()} == {last.name, "best.safetensors"}
     assert sorted(path.name for path in last.iterdir()) == [
@@ -120,10 +126,10 @@ def test_killed_three_times_and_gone_on_with_by_other_numbers_no_example_is_lost
     base, order = whole
     sizes = [2, 3, 1, 2]
     for sitting, count in enumerate(sizes):
-        before = newest(tmp_path / "run" / "checkpoints")
+        before = latest_checkpoint(tmp_path / "run" / "checkpoints")
         children = start(train, tmp_path, sitting, given(count), sitting > 0, count=count, launch=f"sitting {sitting}")
         if sitting < 3:
-            wait_for(lambda before=before: newest(tmp_path / "run" / "checkpoints") != before, children)
+            wait_for(lambda before=before: latest_checkpoint(tmp_path / "run" / "checkpoints") != before, children)
             children[-1].kill()
             assert 0 not in ended(children)
     assert ended(children) == [0, 0], said(tmp_path)
@@ -141,11 +147,11 @@ def test_killed_and_then_on_a_full_disk_the_checkpoint_before_stays_and_the_end_
 ) -> None:
     base, order = whole
     children = start(train, tmp_path, 0, given(2), False, count=2)
-    wait_for(lambda: newest(tmp_path / "run" / "checkpoints"), children)
+    wait_for(lambda: latest_checkpoint(tmp_path / "run" / "checkpoints"), children)
     for child in children:
         child.kill()
     ended(children)
-    before = newest(tmp_path / "run" / "checkpoints")
+    before = latest_checkpoint(tmp_path / "run" / "checkpoints")
     assert before is not None
     content = {path.name: path.read_bytes() for path in before.iterdir()}
     assert together(train_on_a_small_disk, tmp_path, 1, given(2), True, 1, count=2, launch="full") == [2, 2]
@@ -153,7 +159,7 @@ def test_killed_and_then_on_a_full_disk_the_checkpoint_before_stays_and_the_end_
     assert kind == "FileError"
     assert "00002-of-00002.safetensors could not be written: " in words
     assert "\n" not in words
-    assert newest(tmp_path / "run" / "checkpoints") == before
+    assert latest_checkpoint(tmp_path / "run" / "checkpoints") == before
     assert {path.name: path.read_bytes() for path in before.iterdir()} == content
     assert not list((tmp_path / "run" / "checkpoints").glob(".*"))
     assert together(train, tmp_path, 2, given(2), True, count=2, launch="free") == [0, 0]
@@ -192,7 +198,7 @@ def save_and_change(base: Path) -> None:
         return write(*given)
 
     storage.write_tensors = later
-    with joined():
+    with process_group():
         mesh = init_device_mesh("cpu", (2,))
         uneven = distribute_tensor(torch.arange(15.0).view(5, 3), mesh, [Shard(0)])  # 3 rows and 2
         single = distribute_tensor(torch.arange(3.0).view(1, 3), mesh, [Shard(0)])  # 1 row and none
@@ -201,16 +207,16 @@ def save_and_change(base: Path) -> None:
         saver.save(base / "saved", "last", {"uneven": uneven, "single": single, "both": both, "n": number}, {"k": 1})
         for tensor in (uneven, single, both, number):
             tensor.zero_()
-        assert not complete(base / "saved", "last")
+        assert not complete_checkpoints(base / "saved", "last")
         (base / "now").touch()
         saver.wait()
-        assert [path.name for path in complete(base / "saved", "last")] == ["last-1"]
-        shutil.copytree(base / "saved" / "last-1", base / f"kept-{place()[0]}")
+        assert [path.name for path in complete_checkpoints(base / "saved", "last")] == ["last-1"]
+        shutil.copytree(base / "saved" / "last-1", base / f"kept-{rank_and_size()[0]}")
         saver.save(base / "saved", "last", {"uneven": uneven}, {"k": 2})
         uneven.add_(1)
         saver.save(base / "saved", "last", {"uneven": uneven}, {"k": 3})  # when the one before is written
         saver.wait()
-        assert [path.name for path in complete(base / "saved", "last")] == ["last-3"]
+        assert [path.name for path in complete_checkpoints(base / "saved", "last")] == ["last-3"]
 
 
 def test_training_goes_on_while_a_checkpoint_of_what_was_is_written(tmp_path: Path) -> None:
@@ -236,11 +242,11 @@ def save_apart(base: Path) -> None:
     from cutaway.distributed import storage
 
     write = storage.write_tensors
-    with joined():
-        if place()[0] == 1:
+    with process_group():
+        if rank_and_size()[0] == 1:
             storage.write_tensors = lambda path, *given: write(base / "another machine" / path.name, *given)
         saver = Saver()
-        saver.save(base / "saved", "last", {f"only {place()[0]}": torch.ones(3)}, {})
+        saver.save(base / "saved", "last", {f"only {rank_and_size()[0]}": torch.ones(3)}, {})
         with pytest.raises(FileError, match=r"1 cannot be seen by the first process, the first 00002-of-00002"):
             saver.wait()
 
@@ -258,20 +264,20 @@ def small_gpt() -> torch.nn.Module:
 
 def save_cut_twice(base: Path) -> None:
     """Save a model that is cut by heads and by rows, and read it back into the same parts."""
-    from cutaway.distributed.fsdp import mesh_of, shard
+    from cutaway.distributed.fsdp import build_mesh, shard
     from cutaway.distributed.tensor_parallel import parallelize
 
-    with joined():
-        model, mesh = small_gpt(), mesh_of(torch.device("cpu"), 2, "fsdp", tensor=2)
+    with process_group():
+        model, mesh = small_gpt(), build_mesh(torch.device("cpu"), 2, "fsdp", tensor=2)
         parallelize(model, mesh["tensor"])
-        shard(model, mesh, blocks(model), None)
+        shard(model, mesh, find_blocks(model), None)
         held = model.state_dict()
         saver = Saver()
         saver.save(base, "last", held, {})
         saver.wait()
         found = {key: torch.zeros_like(value) for key, value in held.items()}
         read(Checkpoint(base / "last-1"), found)
-        assert all(part(found[key]).equal(part(value)) for key, value in held.items())
+        assert all(local_part(found[key]).equal(local_part(value)) for key, value in held.items())
 
 
 def test_weights_that_are_cut_by_heads_and_by_rows_are_whole_again(tmp_path: Path) -> None:
@@ -320,7 +326,7 @@ def cut(path: Path) -> None:
 def test_a_part_that_is_missing_or_damaged_is_named(
     whole: tuple[Path, Order], tmp_path: Path, name: str, change: Callable[[Path], Any], words: str
 ) -> None:
-    last = newest(whole[0] / "run" / "checkpoints")
+    last = latest_checkpoint(whole[0] / "run" / "checkpoints")
     assert last is not None
     shutil.copytree(last, tmp_path / last.name)
     change(tmp_path / last.name / name)
@@ -334,7 +340,7 @@ def test_what_is_damaged_is_told_in_one_paragraph_and_nothing_is_lost(
 ) -> None:
     run = tmp_path / "run"
     shutil.copytree(whole[0] / "run", run)
-    last = newest(run / "checkpoints")
+    last = latest_checkpoint(run / "checkpoints")
     assert last is not None
     flip(last / "00001-of-00002.safetensors")
     files = {path: path.read_bytes() for path in (run / "checkpoints").rglob("*") if path.is_file()}
@@ -350,14 +356,14 @@ def test_a_checkpoint_of_another_model_is_rejected(whole: tuple[Path, Order], tm
     other = create_model("mlp", in_features=64, num_classes=10)
     with pytest.raises(FileError, match=r"last-\d+ is the checkpoint of another model: .* of the model's"):
         load_checkpoint(whole[0] / "run" / "checkpoints", other, [], None)
-    save_whole(tmp_path, contents(other, [], None), State())
+    save_whole(tmp_path, checkpoint_tensors(other, [], None), TrainingState())
     with pytest.raises(FileError, match=r"last.safetensors is the checkpoint of another model: .* of the model's"):
         load_checkpoint(tmp_path, create_model("lenet5-modern"), [], None)
 
 
 def test_two_jobs_on_one_run_the_second_is_told_of_the_first(tmp_path: Path) -> None:
     first = start(train, tmp_path, 0, given(2, epochs=5000), False, count=2, launch="first")
-    wait_for(lambda: newest(tmp_path / "run" / "checkpoints"), first)
+    wait_for(lambda: latest_checkpoint(tmp_path / "run" / "checkpoints"), first)
     assert together(train, tmp_path, 1, given(2), True, count=2, launch="second") == [2, 2]
     ((kind, words),) = said(tmp_path)
     assert kind == "RunInUse"
@@ -371,7 +377,7 @@ def test_two_jobs_on_one_run_the_second_is_told_of_the_first(tmp_path: Path) -> 
 def arrive(base: Path, seconds: float) -> None:
     """Wait for the others, and leave what a person would be told."""
     try:
-        with joined(timedelta(seconds=seconds)):
+        with process_group(timedelta(seconds=seconds)):
             pass
     except LostProcess as error:
         (base / "said").write_text(json.dumps([type(error).__name__, str(error)]))
@@ -388,7 +394,7 @@ def test_a_process_that_never_comes_is_told_of_with_the_time(tmp_path: Path) -> 
 
 def test_a_number_of_processes_that_machines_cannot_share_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    place = Placement(torch.device("cpu"), torch.float32, None, False, rank=0, processes=3)
+    place = DeviceContext(torch.device("cpu"), torch.float32, None, False, rank=0, processes=3)
     with pytest.raises(SettingError, match="of 3 processes 2 are on this one: take parallel=fsdp"):
         reject_parallel(TrainSettings(parallel="hsdp"), create_model("lenet5-modern"), place)
 
@@ -396,16 +402,16 @@ def test_a_number_of_processes_that_machines_cannot_share_is_told(monkeypatch: p
 def test_of_two_kinds_of_checkpoints_the_newer_one_counts(whole: tuple[Path, Order], tmp_path: Path) -> None:
     folder = tmp_path / "checkpoints"
     shutil.copytree(whole[0] / "run" / "checkpoints", folder)
-    last = newest(folder)
+    last = latest_checkpoint(folder)
     assert last is not None
     (folder / "last.safetensors").write_bytes(b"older")
     os.utime(folder / "last.safetensors", ns=(0, 0))
-    assert newest(folder) == last
+    assert latest_checkpoint(folder) == last
     os.utime(last / "index.json", ns=(0, 0))
     os.utime(folder / "last.safetensors", ns=(1, 1))
-    assert newest(folder) == folder / "last.safetensors"
+    assert latest_checkpoint(folder) == folder / "last.safetensors"
     (last / "index.json").unlink()
     (folder / "last.safetensors").unlink()
-    assert newest(folder) is None
+    assert latest_checkpoint(folder) is None
     with pytest.raises(FileError, match="has no checkpoint to go on from"):
         load_checkpoint(folder, create_model("lenet5-modern"), [], None)

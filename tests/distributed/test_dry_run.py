@@ -16,13 +16,13 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 from cutaway.core.errors import SettingError
-from cutaway.core.memory_budget import shaped
+from cutaway.core.memory_budget import build_on_meta
 from cutaway.distributed.dry_run import Collective, DryRun, dry_run
-from cutaway.distributed.dtensors import part
+from cutaway.distributed.dtensors import local_part
 from cutaway.models.registry import preset
 from cutaway.training.config import TrainSettings
 from cutaway.training.optimizers import build_optimizers
-from cutaway.training.parameter_groups import blocks
+from cutaway.training.parameter_groups import find_blocks
 
 PROCESSES, LAYERS, DIM, WORDS, TOKENS = 256, 2, 64, 500, 16
 BATCH = 2
@@ -30,7 +30,7 @@ BATCH = 2
 
 def step(model: nn.Module) -> Tensor:
     """The loss of a batch, of a model without numbers."""
-    assert all(isinstance(part(p), FakeTensor) or p.is_meta for p in model.parameters())
+    assert all(isinstance(local_part(p), FakeTensor) or p.is_meta for p in model.parameters())
     outputs: Tensor = model(torch.zeros(BATCH, TOKENS, dtype=torch.long))
     return outputs.float().logsumexp(-1).sum()
 
@@ -41,7 +41,7 @@ def found(**given: Any) -> DryRun:
     config = known.configure(
         settings={"vocab_size": WORDS, "dim": DIM, "layers": LAYERS, "heads": 4, "context_length": 32}
     )
-    return dry_run(partial(shaped, known, config), step, blocks, **{"processes": PROCESSES, **given})
+    return dry_run(partial(build_on_meta, known, config), step, find_blocks, **{"processes": PROCESSES, **given})
 
 
 def of_kind(run: DryRun, kind: str, processes: int) -> Collective:

@@ -20,7 +20,7 @@ def speaking(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[int, str]]:
     """What is said where each process, by its rank, comes to an error after so many seconds."""
     monkeypatch.setattr(group, "rank", lambda: OWN.rank)
     monkeypatch.setattr(group, "world_size", lambda: 4)
-    monkeypatch.setattr(group, "HEARD", 0.3)
+    monkeypatch.setattr(group, "ERROR_TIMEOUT", 0.3)
 
     def say(errors: dict[int, tuple[float, CutawayError]]) -> dict[int, str]:
         store, said = HashStore(), dict[int, str]()

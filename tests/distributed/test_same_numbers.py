@@ -15,11 +15,11 @@ from sklearn.datasets import load_digits
 
 import cutaway
 from cutaway.checkpoints.saving import write_tensors
-from cutaway.distributed.dtensors import gathered, part
-from cutaway.distributed.group import joined, place
-from cutaway.training.checkpoint import load_weights, newest
+from cutaway.distributed.dtensors import gather_tensors, local_part
+from cutaway.distributed.group import process_group, rank_and_size
+from cutaway.training.checkpoint import latest_checkpoint, load_weights
 from cutaway.training.progress import Progress
-from cutaway.training.setup import prepare
+from cutaway.training.setup import setup_training
 from cutaway.training.trainer import Trainer
 
 from .ranks import tensors, together
@@ -107,16 +107,18 @@ def called(how: How) -> str:
 def trainer_of(name: str, data: Path, out: Path, how: How) -> Trainer:
     """What trains a case in the processes that there are."""
     preset, source, own = {**CASES, **SHARDS, **FAMILY}[name]
-    given = {**ALWAYS, **own, "processes": place()[1], **how}
+    given = {**ALWAYS, **own, "processes": rank_and_size()[1], **how}
     if preset in WITHOUT_BLOCKS:
         given.pop("recompute", None)
-    ready = prepare(preset, str(data / source) if "." in source else source, given)
+    ready = setup_training(preset, str(data / source) if "." in source else source, given)
     trainer = Trainer(
         ready.model, ready.data, ready.task, ready.settings, ready.place, out / name, Progress(shown=False),
         deferred=ready.deferred,
     )  # fmt: skip
     trainer.begin()
-    assert bool(ready.deferred) == ((place()[1] > 1 and how.get("parallel") != "ddp") or "tensor_parallel" in how), name
+    assert bool(ready.deferred) == (
+        (rank_and_size()[1] > 1 and how.get("parallel") != "ddp") or "tensor_parallel" in how
+    ), name
     return trainer
 
 
@@ -124,13 +126,13 @@ def end(trainer: Trainer, path: Path) -> None:
     """Train to the end; write the weights at the beginning and the end, the gradient of the last update, and what was
     told of the loss."""
     model = trainer.model
-    found = {f"begun.{k}": v.clone() for k, v in gathered(model.state_dict(), keep=True).items()}
+    found = {f"begun.{k}": v.clone() for k, v in gather_tensors(model.state_dict(), keep=True).items()}
     state = trainer.fit()
     found |= {f"weight.{k}": v for k, v in model.state_dict().items()}
     found |= {f"gradient.{k}": p.grad for k, p in model.named_parameters() if p.grad is not None}
     if trainer.average:
         found |= {f"average.{k}": v for k, v in trainer.average.weights.items()}
-    found = gathered(found, keep=True)
+    found = gather_tensors(found, keep=True)
     found["losses"] = torch.tensor([row["train_loss"] for row in state.history[-8:]], dtype=torch.float64)
     if trainer.place.writes:
         if trainer.mean:
@@ -140,7 +142,7 @@ def end(trainer: Trainer, path: Path) -> None:
 
 def learn(data: Path, out: Path, ways: list[tuple[How, list[str]]], *more: Callable[[Path, Path], None]) -> None:
     """Train each case in each way by 20 updates, and do what there is more to do, in one group of processes."""
-    with joined():
+    with process_group():
         for how, names in ways:
             for name in names:
                 end(trainer_of(name, data, out / called(how), how), out / called(how) / f"{name}.safetensors")
@@ -151,7 +153,7 @@ def learn(data: Path, out: Path, ways: list[tuple[How, list[str]]], *more: Calla
 def go_on(data: Path, out: Path, how: How, until: int) -> None:
     """Train GPT-2 from its checkpoint, if there is one, to that update, and write a checkpoint; with 0 to the end."""
     trainer = trainer_of("gpt2", data, out, how)
-    if newest(trainer.checkpoints):
+    if latest_checkpoint(trainer.checkpoints):
         trainer.resume()
     if not until:
         end(trainer, out / "gpt2.safetensors")
@@ -203,14 +205,17 @@ def drop(data: Path, out: Path) -> None:
     block.mlp.dropout.register_forward_hook(look("own"))
     block.dropout.register_forward_hook(look("common"))
     trainer.fit()
-    found["weight"] = part(trainer.model.get_parameter("decoder.0.norm1.weight")).detach()
-    write_tensors(out / f"dropped-{place()[0]}.safetensors", {k: v.contiguous() for k, v in found.items()}, {})
+    found["weight"] = local_part(trainer.model.get_parameter("decoder.0.norm1.weight")).detach()
+    write_tensors(out / f"dropped-{rank_and_size()[0]}.safetensors", {k: v.contiguous() for k, v in found.items()}, {})
 
 
 def weigh(data: Path, out: Path) -> None:
     """What the allocator hands out in a step by weights whole and in rows, of each process."""
-    found = {name: torch.tensor(allocated_together(prepare(*case), out / name)) for name, case in weighed(data).items()}
-    write_tensors(out / f"weighed-{place()[0]}.safetensors", found, {})
+    found = {
+        name: torch.tensor(allocated_together(setup_training(*case), out / name))
+        for name, case in weighed(data).items()
+    }
+    write_tensors(out / f"weighed-{rank_and_size()[0]}.safetensors", found, {})
 
 
 def weighed(data: Path) -> dict[str, tuple[str, str, dict[str, Any]]]:

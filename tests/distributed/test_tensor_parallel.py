@@ -10,7 +10,7 @@ import pytest
 from cutaway.core.errors import SettingError
 from cutaway.distributed.tensor_parallel import reject_for_tensor_parallel
 from cutaway.models.registry import preset
-from cutaway.training.setup import prepare
+from cutaway.training.setup import setup_training
 
 SMALL = {"dim": 24, "layers": 1, "vocab_size": 20}
 
@@ -35,4 +35,4 @@ def test_what_cannot_be_shared_is_refused_by_name(name: str, settings: dict[str,
 
 def test_processes_that_are_no_multiple_are_refused() -> None:
     with pytest.raises(SettingError, match="tensor_parallel=2 takes so many processes for each model, and processes=1"):
-        prepare("vit-tiny/16", "digits", {"model.patch_size": 4, "tensor_parallel": 2})
+        setup_training("vit-tiny/16", "digits", {"model.patch_size": 4, "tensor_parallel": 2})

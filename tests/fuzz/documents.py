@@ -136,10 +136,10 @@ def _lines(text: bytes, random: Random) -> list[tuple[str, Callable[[], bytes]]]
 
 def report(folder: Path) -> None:
     """Write the page of a run again."""
-    from cutaway.reports.run_report import describe
+    from cutaway.reports.run_report import build_report
     from cutaway.views.run.documents import read_documents
 
-    describe(read_documents(folder))
+    build_report(read_documents(folder))
 
 
 def open_run(folder: Path) -> None:
@@ -218,12 +218,12 @@ def read_search(folder: Path) -> None:
     """Read a search, write its page, and plan to go on with it."""
     from cutaway.experiments.search.result import Search
     from cutaway.experiments.search.search_page import write_search_report
-    from cutaway.experiments.search.spec import resumed
+    from cutaway.experiments.search.spec import resumed_plan
 
     found = Search(folder)
     _ = found.trials, found.best, found.front, found.importances()
     write_search_report(found)
-    resumed(folder, None, None, {"trials": 2}, None, None)
+    resumed_plan(folder, None, None, {"trials": 2}, None, None)
 
 
 STUDY = "study.db"
@@ -504,9 +504,9 @@ def open_model(folder: Path) -> None:
 def resume(folder: Path) -> None:
     """Take a run up again."""
     from cutaway.training.progress import Progress
-    from cutaway.training.train import fit
+    from cutaway.training.train import train_model
 
-    fit(None, None, {"max_steps": 2}, resume=folder, progress=Progress(shown=False))
+    train_model(None, None, {"max_steps": 2}, resume=folder, progress=Progress(shown=False))
 
 
 def toml(home: Path) -> Path:
@@ -622,16 +622,16 @@ def served_state(home: Path) -> Path:
 
 def open_state(folder: Path) -> None:
     """Read a state of the studio as its server does."""
-    from cutaway.apps.studio.state import checked, number_of, read_log, settings_of
-    from cutaway.apps.web.requests import object_of
+    from cutaway.apps.studio.state import parse_log, parse_number, state_settings, validate_state
+    from cutaway.apps.web.requests import parse_json_object
 
     try:
-        state = checked(object_of((folder / "state.json").read_bytes()))
+        state = validate_state(parse_json_object((folder / "state.json").read_bytes()))
     except HTTPException as error:  # with which the server answers a body that is no JSON
         raise CutawayError(str(error.detail)) from error
-    settings_of(state)
-    read_log(state.get("log", ""))
-    number_of(state, "steps", 10_000_000)
+    state_settings(state)
+    parse_log(state.get("log", ""))
+    parse_number(state, "steps", 10_000_000)
 
 
 def of_run(name: str, file: str, read: Callable[[Path], object] | None = None, quick: bool = False) -> Document:

@@ -13,7 +13,7 @@ from typing import Any
 from starlette.testclient import TestClient
 
 import cutaway
-from cutaway.apps.serve.app import Doors
+from cutaway.apps.serve.app import Routes
 from cutaway.apps.serve.limits import Limits
 from cutaway.apps.serve.metrics import Metrics
 from cutaway.apps.serve.middleware import Guard
@@ -59,7 +59,7 @@ def cases(name: str, home: Path, own: Path, random: Random) -> Iterator[Case]:
     """Requests to a server around one run, which must answer each with a status below 500."""
     run = cutaway.Run(documents.trained(home, name))
     metrics, bounds = Metrics(), Limits()
-    guard = Guard(Doors(run, bounds, metrics, False).app(), None, "127.0.0.1", 8000, metrics, bounds.timeout)
+    guard = Guard(Routes(run, bounds, metrics, False).app(), None, "127.0.0.1", 8000, metrics, bounds.timeout)
     bodies = {**BODIES, "/predict": _predictable(name, home)}
     with contextlib.ExitStack() as stack:
         client = stack.enter_context(TestClient(guard, base_url=HOME, raise_server_exceptions=False))

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-from cutaway.core.config import keys
+from cutaway.core.config import field_names
 from cutaway.data.settings import DataSettings
 from cutaway.data.synthetic import write_example
 from cutaway.deploy.quantize import QuantizeSettings
@@ -38,8 +38,8 @@ def prepare(home: Path) -> None:
 
 def cases(home: Path, own: Path, random: Random) -> Iterator[Case]:
     """`cutaway check` and `show` with settings that cannot be, one to four at a time."""
-    names = [name for name in keys(TrainSettings, DataSettings) if name not in NOT]
-    names += [*keys(QuantizeSettings), "model.x", "model.", "", "lr.x", "no_such", "Target"]
+    names = [name for name in field_names(TrainSettings, DataSettings) if name not in NOT]
+    names += [*field_names(QuantizeSettings), "model.x", "model.", "", "lr.x", "no_such", "Target"]
     models = sorted(presets())
     usual = ["check", "mlp", str(home / "examples" / "wine.csv"), "target=cultivar"]
     yield Case("nothing hostile", partial(read_whole, partial(command, usual)))

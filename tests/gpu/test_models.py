@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from cutaway.models.images import answers_of
+from cutaway.models.images import as_output_tuple
 from cutaway.models.registry import presets
 from cutaway.verify import OracleMissing, compared_config, oracle_for
-from cutaway.verify.compare import BOUND, NOISE, difference, gradients_of
+from cutaway.verify.compare import BOUND, NOISE, difference, named_gradients
 from cutaway.verify.dropping import fixed_dropout
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -36,15 +36,15 @@ def test_outputs_and_gradients_are_those_of_the_cpu(name: str) -> None:
         inputs = draw(generator)
         moved = tuple(x.cuda() if isinstance(x, torch.Tensor) else x for x in inputs)
         with fixed_dropout():
-            expected = answers_of(here.train(training)(*inputs))
-            answers = answers_of(there.train(training)(*moved))
+            expected = as_output_tuple(here.train(training)(*inputs))
+            answers = as_output_tuple(there.train(training)(*moved))
         upstream = [torch.randn(y.shape, generator=generator, dtype=y.dtype) for y in expected]
         here.zero_grad(), there.zero_grad()
         torch.autograd.backward(expected, upstream)
         torch.autograd.backward(answers, [x.cuda() for x in upstream])
         for a, b in zip(answers, expected, strict=True):
             assert difference(a.detach().cpu(), b.detach()) <= BOUND
-        gradients, of_gpu = gradients_of(here), gradients_of(there)
+        gradients, of_gpu = named_gradients(here), named_gradients(there)
         largest = max(float(g.abs().max()) for g in gradients.values() if g is not None)
         for key, grad in gradients.items():
             found_there = of_gpu[key]

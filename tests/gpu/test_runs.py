@@ -16,7 +16,7 @@ from torch import nn
 import cutaway
 from cutaway.apps.cli import main
 from cutaway.nn.losses import linear_cross_entropy
-from cutaway.training.setup import prepare
+from cutaway.training.setup import setup_training
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -36,7 +36,7 @@ def text(folder: Path) -> str:
 
 def test_it_learns_there(digits: cutaway.Run) -> None:
     assert digits.about["machine"]["device"] == "cuda"
-    assert prepare("lenet5-modern", "digits", {}).place.autocast_dtype == torch.bfloat16
+    assert setup_training("lenet5-modern", "digits", {}).place.autocast_dtype == torch.bfloat16
     assert digits.evaluate()["accuracy"].value > 0.9
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from cutaway.core.spec import ImageSpec, Noise
 from cutaway.inference import image_generation
-from cutaway.inference.image_generation import as_images, as_levels, classes_for, columns_for, picture
+from cutaway.inference.image_generation import as_images, as_levels, classes_for, columns_for, image_grid
 
 
 def test_levels_go_from_black_to_white_and_never_wrap() -> None:
@@ -39,7 +39,7 @@ def test_images_keep_their_channels_rows_and_columns() -> None:
 
 def test_a_picture_holds_each_image_once_row_by_row() -> None:
     levels = torch.arange(1, 6, dtype=torch.uint8).view(5, 1, 1, 1).expand(5, 1, 3, 4)
-    found = np.asarray(picture(levels, columns=2))
+    found = np.asarray(image_grid(levels, columns=2))
     assert found.shape[0] > 3 * 3
     assert found.shape[1] > 2 * 4
     places = {k: np.argwhere(found == k) for k in range(1, 6)}
@@ -73,7 +73,7 @@ def test_the_terms_that_are_computed_stand_for_all(times: int, monkeypatch: pyte
 
     monkeypatch.setattr(image_generation, "bound_term", term)
     monkeypatch.setattr(image_generation, "prior_term", lambda x, signal: torch.full((len(x),), 1000.0))
-    found = image_generation.bound(Steps(), torch.zeros(3, 1, 2, 2), None, times)
+    found = image_generation.variational_bound(Steps(), torch.zeros(3, 1, 2, 2), None, times)
     assert found.tolist() == [1000 + 100 + 9] * 3  # the prior, timestep 0, and nine others of 1 each
     assert len(taken) == 1 + min(times, 9)
     assert all(1 <= t.min() <= t.max() <= 9 for t in taken[1:])

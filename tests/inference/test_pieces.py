@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cutaway.core.errors import SettingError
-from cutaway.inference.streaming_text import BROKEN, Pieces, as_text, as_texts
+from cutaway.inference.streaming_text import BROKEN, TextStreamer, as_text, as_texts
 from cutaway.inference.text import NONE
 
 WORDS = ["a", "b", "ab", "ba", "aab", "é", "\n", ""]
@@ -45,14 +45,14 @@ stops = st.lists(st.text("abé\n", min_size=1, max_size=4), max_size=3)
 def test_text_ends_before_the_first_stop_string_wherever_tokens_end(
     before: list[int], ids: list[int], stop: list[str]
 ) -> None:
-    pieces = Pieces(letters, before, stop)
+    pieces = TextStreamer(letters, before, stop)
     assert "".join(as_text(iter(ids), pieces)) == cut(letters(ids), stop)
 
 
 @settings(max_examples=100, deadline=None)
 @given(ids_of, stops)
 def test_nothing_is_held_back_that_is_certain(ids: list[int], stop: list[str]) -> None:
-    pieces, shown = Pieces(letters, [], stop), ""
+    pieces, shown = TextStreamer(letters, [], stop), ""
     for k, token in enumerate(ids):
         shown += pieces.add(token)
         if pieces.over:
@@ -66,13 +66,13 @@ def test_nothing_is_held_back_that_is_certain(ids: list[int], stop: list[str]) -
 @given(st.text(max_size=20), st.text(max_size=3), st.lists(st.text(min_size=1, max_size=3), max_size=2))
 def test_characters_come_whole(text: str, prompt: str, stop: list[str]) -> None:
     text, prompt = (x.encode(errors="ignore").decode().replace(BROKEN, "") for x in (text, prompt))
-    pieces = list(as_text(text.encode(), Pieces(single_bytes, list(prompt.encode()), stop)))
+    pieces = list(as_text(text.encode(), TextStreamer(single_bytes, list(prompt.encode()), stop)))
     assert "".join(pieces) == cut(text, stop)
     assert BROKEN not in "".join(pieces)
 
 
 def test_bytes_that_are_no_character_are_shown_at_last() -> None:
-    assert "".join(as_text([0x61, 0xE2, 0x82], Pieces(single_bytes))) == "a" + BROKEN
+    assert "".join(as_text([0x61, 0xE2, 0x82], TextStreamer(single_bytes))) == "a" + BROKEN
 
 
 @settings(max_examples=50, deadline=None)
@@ -86,20 +86,20 @@ def test_rows_are_written_side_by_side_as_alone(rows: list[list[int]], stop: lis
             asked += 1
             yield torch.tensor(tokens)
 
-    texts = as_texts(drawn(), [Pieces(letters, [], stop) for _ in rows])
+    texts = as_texts(drawn(), [TextStreamer(letters, [], stop) for _ in rows])
     assert texts == [cut(letters(row), stop) for row in rows]
     assert asked <= max(map(len, rows))
 
 
 def test_no_token_is_asked_for_behind_the_end() -> None:
     tokens = iter([0, 1, 0, 0])
-    assert "".join(as_text(tokens, Pieces(letters, [], ["b"]))) == "a"
+    assert "".join(as_text(tokens, TextStreamer(letters, [], ["b"]))) == "a"
     assert list(tokens) == [0, 0]
     rows = iter(torch.tensor([[1, 0], [0, 1], [0, 0]]))
-    assert as_texts(rows, [Pieces(letters, [], ["b"]) for _ in range(2)]) == ["", "a"]
+    assert as_texts(rows, [TextStreamer(letters, [], ["b"]) for _ in range(2)]) == ["", "a"]
     assert len(list(rows)) == 1
 
 
 def test_an_empty_stop_string_is_rejected() -> None:
     with pytest.raises(SettingError, match="stop='' cannot be"):
-        Pieces(letters, [], ["a", ""])
+        TextStreamer(letters, [], ["a", ""])

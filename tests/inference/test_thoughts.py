@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cutaway.core.errors import SettingError
-from cutaway.inference.thought_search import Found, Method, Thought, search
+from cutaway.inference.thought_search import Method, SearchResult, Thought, search
 
 DEPTH = 3
 
@@ -37,7 +37,7 @@ class Digits:
         return str(sum(map(int, text))) if len(text) == DEPTH else None
 
 
-def found(task: Digits, **method: Any) -> Found:
+def found(task: Digits, **method: Any) -> SearchResult:
     (one,) = search(task, [Thought("root")], Method(**method))
     return one
 

@@ -18,7 +18,7 @@ from cutaway.core.errors import ModelError, SettingError, UnknownName
 from cutaway.inspect.attribution import METHODS, Completeness, attribute
 from cutaway.inspect.attribution.checks import rank_correlation
 from cutaway.inspect.attribution.embeddings import embeddings
-from cutaway.inspect.attribution.rollout import rolled_out
+from cutaway.inspect.attribution.rollout import multiply_attention
 from cutaway.inspect.probes import capture
 from cutaway.models.registry import preset
 from tests.small import DIFFERENT, small
@@ -151,7 +151,7 @@ def test_grad_cam_rejects_what_has_no_maps() -> None:
 
 def test_roll_out_of_two_layers_by_hand() -> None:
     first, second = (torch.rand(1, 3, 3).softmax(-1) for _ in range(2))
-    rolled = rolled_out([first, second])
+    rolled = multiply_attention([first, second])
     eye = torch.eye(3)
     assert torch.allclose(rolled, (second + eye) / 2 @ ((first + eye) / 2), atol=1e-6)
     assert torch.allclose(rolled.sum(-1), torch.ones(1, 3))
@@ -332,11 +332,11 @@ def test_every_preset_can_be_asked_and_is_left_as_it_was(name: str) -> None:
 def test_a_map_that_knows_no_weights_fails_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     from cutaway.inspect.attribution import methods
     from cutaway.inspect.attribution.differentiable_input import Entry
-    from cutaway.inspect.attribution.request import Ask, Found
+    from cutaway.inspect.attribution.request import AttributionMap, MethodSettings
 
-    def brightness(entry: Entry, ask: Ask) -> Found:
+    def brightness(entry: Entry, ask: MethodSettings) -> AttributionMap:
         values = entry.z.abs().sum(1)
-        return Found(values, values.flatten(1).sum(1), based=False)
+        return AttributionMap(values, values.flatten(1).sum(1), based=False)
 
     monkeypatch.setitem(methods.METHODS, "brightness", brightness)
     model, inputs = small("lenet5")

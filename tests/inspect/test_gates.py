@@ -99,7 +99,7 @@ def test_large_batches_in_rectangles_drop_the_same(both: bool, share: float) -> 
     torch.manual_seed(0)
     layer = layers.GRU(3, 40, num_layers=2, bidirectional=both, dropout=0.5, batch_first=True)
     lengths = (torch.rand(128) * 10 * (1 - share) + 10 * share).ceil().long().clamp(1, 10)
-    assert (len(layers.cuts_of(lengths.sort(descending=True)[0], 10, 40)) == 1) == (share == 0.9)
+    assert (len(layers.bucket_boundaries(lengths.sort(descending=True)[0], 10, 40)) == 1) == (share == 0.9)
     model = Holds(layer)
     with capture(model, "gates") as seen:
         outputs = model(torch.randn(128, 10, 3), lengths=lengths)[0]

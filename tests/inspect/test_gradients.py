@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from cutaway import create_model
 from cutaway.core.errors import ModelError, SettingError
 from cutaway.inspect.gradient_flow import flow
-from cutaway.models.images import answers_of
+from cutaway.models.images import as_output_tuple
 from tests.inspect.test_probes import traces
 from tests.small import DIFFERENT, small
 
@@ -25,7 +25,7 @@ def test_every_preset_has_a_flow_and_keeps_its_gradients(name: str) -> None:
     before = copy.deepcopy(model.state_dict())
 
     def loss() -> Tensor:
-        return answers_of(model(*inputs))[0].square().mean()
+        return as_output_tuple(model(*inputs))[0].square().mean()
 
     layers = flow(model, loss)
     assert not traces(model)

@@ -19,7 +19,7 @@ from cutaway.inspect.interventions import Noise, Replace, Transplant, Zero, inte
 from cutaway.inspect.probes import capture
 from cutaway.inspect.sites import Site
 from cutaway.models import gat
-from cutaway.models.images import answers_of
+from cutaway.models.images import as_output_tuple
 from cutaway.nn.attention import MultiHeadAttention
 from cutaway.nn.graphs import MessagePassing
 from tests.inspect.test_probes import traces
@@ -28,7 +28,7 @@ from tests.small import DIFFERENT, GRAPHS, small
 
 def answer(model: nn.Module, inputs: Any, *edits: Any) -> Tensor:
     with torch.no_grad(), intervene(model, *edits):
-        y = answers_of(model(*inputs))[0]
+        y = as_output_tuple(model(*inputs))[0]
     assert not traces(model)
     return y
 
@@ -239,9 +239,9 @@ def test_an_edge_of_a_graph(name: str) -> None:
     assert torch.equal(both[[0, 2, 3]], before[[0, 2, 3]])
 
 
-@pytest.mark.parametrize("most", [gat.MOST_ENTRIES, 10], ids=["at once", "in turns"])
+@pytest.mark.parametrize("most", [gat.MAX_NNZ, 10], ids=["at once", "in turns"])
 def test_heads_and_edges_of_graph_attention(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gat, "MOST_ENTRIES", most)
+    monkeypatch.setattr(gat, "MAX_NNZ", most)
     torch.manual_seed(0)
     model = create_model("gat", in_features=3, hidden_dim=2, heads=4, num_classes=2).eval()
     x, other = torch.randn(2, 4, 3)

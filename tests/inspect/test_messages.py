@@ -86,8 +86,8 @@ def test_attention_over_neighbours_sums_to_one_for_each_head() -> None:
 def test_heads_that_are_computed_in_turns_stand_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     model, x = net("gat", heads=4), torch.randn(5, 3)
     found = []
-    for most in (gat.MOST_ENTRIES, 20):  # all heads at once, then two at a time
-        monkeypatch.setattr(gat, "MOST_ENTRIES", most)
+    for most in (gat.MAX_NNZ, 20):  # all heads at once, then two at a time
+        monkeypatch.setattr(gat, "MAX_NNZ", most)
         with torch.no_grad(), capture(model, "messages") as seen:
             y = model(x, EDGES)
         found.append((y, *seen["messages"].values()))

@@ -10,10 +10,10 @@ from cutaway import create_model
 from cutaway.core.errors import ModelError
 from cutaway.inspect.ablation import ablate
 from cutaway.inspect.interventions import Transplant, Zero, intervene
-from cutaway.inspect.probes import capture, kinds_of
-from cutaway.inspect.recurrent_memory import by_lag
-from cutaway.nn.attention import Attention, Seen, scaled_dot_product
-from cutaway.nn.graphs import MessagePassing, neighbours, product
+from cutaway.inspect.probes import capturable_kinds, capture
+from cutaway.inspect.recurrent_memory import gradient_by_lag
+from cutaway.nn.attention import Attention, AttentionRecord, scaled_dot_product
+from cutaway.nn.graphs import MessagePassing, build_adjacency, spmm
 from cutaway.nn.recurrent import State, Weights
 from cutaway.views import gates, graph
 from cutaway.views.subject import open_model
@@ -29,9 +29,9 @@ class Halves(MessagePassing):
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """(V, F) to (V, F)."""
-        edges = neighbours(edge_index, len(x), loops=False)
+        edges = build_adjacency(edge_index, len(x), loops=False)
         halves = self.hooked(edges.ones(x.dtype)[None] / 2, edges)
-        return product(halves[0], edges, x)
+        return spmm(halves[0], edges, x)
 
 
 class HalvesTwice(nn.Module):
@@ -58,7 +58,7 @@ class Looks(Attention):
         """(N, T, 2) to (N, T, 2)."""
         q = x.transpose(1, 2)[..., None]  # (N, 2, T, 1)
         if self.seen is not None:
-            self.seen.append(Seen(q.detach(), q.detach(), None, False, 1.0))
+            self.seen.append(AttentionRecord(q.detach(), q.detach(), None, False, 1.0))
         y, _ = scaled_dot_product(q, q, q)
         joined: Tensor = self.out(y[..., 0].transpose(1, 2))
         return joined
@@ -98,7 +98,7 @@ class Reads(nn.Module):
 
 def test_messages_of_a_graph_layer() -> None:
     model, x = HalvesTwice(), torch.randn(3, 2)
-    assert kinds_of(model) == ("features", "messages", "gradients")
+    assert capturable_kinds(model) == ("features", "messages", "gradients")
     with capture(model, "messages") as seen:
         before = model(x, EDGES)
     assert list(seen["messages"]) == ["first", "second"]
@@ -127,7 +127,7 @@ def test_the_view_of_a_graph_shows_that_layer() -> None:
     model.layers[1] = Halves()
     subject = open_model(model, torch.randn(3, 2), EDGES)
     assert graph.suits(subject)
-    _, travels = graph.look(subject)
+    _, travels = graph.capture_messages(subject)
     assert [travel.weights.unique().tolist() for travel in travels] == [[0.5], [0.5]]
     assert "comes from node 2, with 0.5" in graph.view(subject)["summary"]
 
@@ -163,7 +163,9 @@ def test_gates_and_memory_of_a_cell() -> None:
     )
     with torch.no_grad():
         model.cell.weight_hh.zero_()  # then ∂s_T/∂s_t is the identity, halved at each step
-    torch.testing.assert_close(by_lag(model.cell, x[0], (torch.zeros(4),)), 0.5 ** torch.arange(5.0), check_dtype=False)
+    torch.testing.assert_close(
+        gradient_by_lag(model.cell, x[0], (torch.zeros(4),)), 0.5 ** torch.arange(5.0), check_dtype=False
+    )
     assert not traces(model)
 
 

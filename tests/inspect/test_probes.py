@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 import cutaway
 from cutaway.core.errors import ModelError, SettingError, UnknownName
-from cutaway.inspect.probes import KINDS, OF, capture, kinds_of
-from cutaway.models.images import answers_of
+from cutaway.inspect.probes import KINDS, OF, capturable_kinds, capture
+from cutaway.models.images import as_output_tuple
 from cutaway.nn.attention import MultiHeadAttention, recording
 from tests.small import DIFFERENT, meta, of_family, small
 
@@ -41,11 +41,11 @@ def results(name: str, kinds: tuple[str, ...] = (), train: bool = False) -> tupl
     torch.manual_seed(1)  # for dropout
     if kinds:
         with capture(model, kinds) as seen:
-            outputs = answers_of(model(*given))
+            outputs = as_output_tuple(model(*given))
             sum(y.square().sum() for y in outputs).backward()
     else:
         seen = None
-        outputs = answers_of(model(*given))
+        outputs = as_output_tuple(model(*given))
         sum(y.square().sum() for y in outputs).backward()
     assert not traces(model)
     gradients = [x.grad.to_dense() for x in (*given, *model.parameters()) if x.grad is not None]
@@ -55,7 +55,7 @@ def results(name: str, kinds: tuple[str, ...] = (), train: bool = False) -> tupl
 @pytest.mark.parametrize("name", DIFFERENT)
 def test_outputs_and_gradients_are_the_same_bits(name: str) -> None:
     plain, _, model = results(name)
-    for kind in kinds_of(model):
+    for kind in capturable_kinds(model):
         watched, seen, _ = results(name, (kind,))
         assert len(plain) == len(watched)
         assert all(torch.equal(a, b) for a, b in zip(plain, watched)), kind
@@ -67,7 +67,7 @@ def test_outputs_and_gradients_are_the_same_bits(name: str) -> None:
     "name", [n for n in DIFFERENT if n in ("albert-base-v2", "resnet20", "gat", "t5-small", "googlenet")]
 )
 def test_nor_does_training_notice_all_kinds_at_once(name: str) -> None:
-    kinds = kinds_of(small(name)[0])
+    kinds = capturable_kinds(small(name)[0])
     plain, _, _ = results(name, train=True)
     watched, _, _ = results(name, kinds, train=True)
     assert all(torch.equal(a, b) for a, b in zip(plain, watched))
@@ -89,7 +89,7 @@ def test_every_module_that_runs_is_seen_with_its_gradients(name: str) -> None:
 
     handles = [m.register_forward_hook(keep(k)) for k, m in model.named_modules() if k]
     with capture(model, ("features", "gradients")) as seen:
-        loss = answers_of(model(*inputs))[0].square().sum()
+        loss = as_output_tuple(model(*inputs))[0].square().sum()
         loss.backward()
     for handle in handles:
         handle.remove()
@@ -103,7 +103,7 @@ def test_every_module_that_runs_is_seen_with_its_gradients(name: str) -> None:
 
 
 def test_these_have_attention_and_no_others() -> None:
-    assert sorted(ATTENDING) == sorted(n for n in DIFFERENT if "attention" in kinds_of(meta(n)))
+    assert sorted(ATTENDING) == sorted(n for n in DIFFERENT if "attention" in capturable_kinds(meta(n)))
 
 
 @pytest.mark.parametrize("name", ATTENDING)
@@ -178,7 +178,7 @@ class Raises(nn.Module):
 @pytest.mark.parametrize("name", ["resnet20", "gpt2", "gat", "lstm", "seq2seq-gru"])
 def test_nothing_stays_behind_even_after_an_error(name: str) -> None:
     model, inputs = small(name)
-    kinds = kinds_of(model)
+    kinds = capturable_kinds(model)
     last = "layers.1" if name == "gat" else "fc" if name == "resnet20" else "head"
     model.set_submodule(last, Raises())
 
@@ -206,7 +206,7 @@ def test_an_error_within_a_call_does_not_confuse_the_next() -> None:
 @pytest.mark.parametrize("name", ["gpt2", "gat", "gru", "resnet20"])
 def test_captures_stand_within_each_other(name: str) -> None:
     model, inputs = small(name)
-    kinds = kinds_of(model)
+    kinds = capturable_kinds(model)
     with torch.no_grad(), capture(model, kinds) as outer:
         model(*inputs)
         alone = {k: {n: x.clone() for n, x in outer[k].items()} for k in outer}
@@ -354,8 +354,8 @@ def test_a_name_may_be_meant_for_one_kind_of_several() -> None:
 
 def test_each_kind_is_known_by_its_modules() -> None:
     assert set(OF) == set(KINDS)
-    assert kinds_of(small("seq2seq-gru")[0]) == ("features", "attention", "gates", "gradients")
-    assert kinds_of(small("gat")[0]) == ("features", "messages", "gradients")
+    assert capturable_kinds(small("seq2seq-gru")[0]) == ("features", "attention", "gates", "gradients")
+    assert capturable_kinds(small("gat")[0]) == ("features", "messages", "gradients")
 
 
 @pytest.mark.parametrize("in_place", [False, True], ids=["wrapped", "in-place"])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sklearn.decomposition import PCA
 
 from cutaway.core.errors import SettingError
-from cutaway.inspect.projection import MEASURES, components, neighbours, pca, tsne, umap
+from cutaway.inspect.projection import MEASURES, components, nearest_neighbors, pca, tsne, umap
 
 
 def vectors(n: int, d: int, seed: int = 0) -> torch.Tensor:
@@ -146,16 +146,16 @@ def test_umap_keeps_groups_apart_and_is_the_same_every_time() -> None:
 def test_neighbours_are_the_nearest_and_never_oneself() -> None:
     x = torch.tensor([[1.0, 0.0], [2.0, 0.1], [0.0, 1.0], [0.9, 0.8]])
     for measure, score in MEASURES.items():
-        near, values = neighbours(x, measure, 2)
+        near, values = nearest_neighbors(x, measure, 2)
         scores = score(x.double(), x.double())
         for i in range(4):
             others = sorted((j for j in range(4) if j != i), key=lambda j: -float(scores[i, j]))
             assert near[i].tolist() == others[:2]
             assert values[i].tolist() == pytest.approx([float(scores[i, j]) for j in others[:2]])
-    assert neighbours(x, "cosine")[0].shape == (4, 3)
-    assert neighbours(x[:1], "cosine")[0].shape == (1, 0)
+    assert nearest_neighbors(x, "cosine")[0].shape == (4, 3)
+    assert nearest_neighbors(x[:1], "cosine")[0].shape == (1, 0)
 
 
 def test_a_measure_that_is_none_is_rejected() -> None:
     with pytest.raises(SettingError, match="cosine"):
-        neighbours(torch.ones(2, 2), "euclid")
+        nearest_neighbors(torch.ones(2, 2), "euclid")

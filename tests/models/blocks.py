@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from cutaway.models import bart, bert, gpt2, parallel_transformer, t5, transformer, vit
-from cutaway.nn.masks import causal_mask, combined
+from cutaway.nn.masks import causal_mask, merge_masks
 
 DIM = 8
 CROSS: dict[str, Any] = {"cross_attends": True}
@@ -55,7 +55,7 @@ def through(block: nn.Module, x: Tensor, mask: Tensor | None = None, *, causal: 
     names = inspect.signature(type(block).forward).parameters
     if "bias" in names:
         hidden = causal_mask(x.shape[1], x.shape[1]) if causal else None
-        more["bias"] = combined(mask, hidden)
+        more["bias"] = merge_masks(mask, hidden)
     else:
         more |= {"mask": mask, "causal": causal}
     y: Tensor = block(x, **{name: more.get(name) for name in names if name not in ("self", "x", "z")})

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from cutaway.core.spec import Mask
-from cutaway.models.base import contract_of
+from cutaway.models.base import as_base_model
 from cutaway.verify.dropping import fixed_dropout
 
 
@@ -17,7 +17,7 @@ def assert_keeps_the_contract(model: nn.Module, x: Tensor, outputs: int) -> None
     goes out and in again; the same answers twice in evaluation."""
     model.eval()
     y = model(x)
-    shape = (len(x), outputs, *x.shape[2:]) if contract_of(model).targets == (Mask,) else (len(x), outputs)
+    shape = (len(x), outputs, *x.shape[2:]) if as_base_model(model).targets == (Mask,) else (len(x), outputs)
     assert y.shape == shape
     assert y.isfinite().all()
     atol = 1e-5 * max(1.0, float(y.abs().max()))  # float32, in sums as large as the outputs

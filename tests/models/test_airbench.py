@@ -79,7 +79,7 @@ def test_of_very_many_images_the_first_are_used(monkeypatch: pytest.MonkeyPatch)
     first.fit(images[:4])
     whole.fit(images)
     assert not torch.equal(whole.weight, first.weight)
-    monkeypatch.setattr(airbench, "MOST_PATCHES", 4 * 25)  # an image of 6×6 has 25 patches
+    monkeypatch.setattr(airbench, "MAX_PATCHES", 4 * 25)  # an image of 6×6 has 25 patches
     monkeypatch.setattr(airbench, "PATCH_CHUNK", 30)  # and one of them is looked at at a time
     whole.fit(images)
     torch.testing.assert_close(whole.weight.abs(), first.weight.abs())  # the sign of an eigenvector is nobody's
@@ -149,7 +149,7 @@ def test_the_least_size_is_the_least(config: Config, monkeypatch: pytest.MonkeyP
         model(small)
     with pytest.raises(ModelError, match=f"at least {least}×{least} pixels"):
         model.initialize_from(small)
-    monkeypatch.setattr(airbench, "reject_small", lambda *args: None)
+    monkeypatch.setattr(airbench, "validate_image_size", lambda *args: None)
     with pytest.raises(RuntimeError, match="Output size is too small"):
         model(small)
 

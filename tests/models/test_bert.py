@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from cutaway.core.errors import ModelError
 from cutaway.core.spec import Classes, Masked, NextToken, Tags, TextSpec, Value
-from cutaway.inspect.layers import table_of
+from cutaway.inspect.layers import preset_layer_table
 from cutaway.models import bert
 from cutaway.models.bert import HEADS, Bert, Config
 from cutaway.models.registry import card, preset
@@ -72,17 +72,17 @@ COUNTS = {
 def test_counts_are_the_cards_and_those_of_the_sizes(name: str) -> None:
     found, config = preset(name), preset(name).config
     masked, pooled, adds = COUNTS[name]
-    layers = table_of(found, config)
+    layers = preset_layer_table(found, config)
     assert layers.complete
     assert (layers.parameters, layers.multiply_adds) == (masked, found.card.published_multiply_adds)
     assert found.card.published_parameters == masked
     width = config.embedding_dim or config.dim
     body = adds - config.dim**2
     assert layers.multiply_adds == body + 128 * (config.dim * width + width * config.vocab_size)
-    classes = table_of(found, dataclasses.replace(config, head="classes", num_classes=3))
+    classes = preset_layer_table(found, dataclasses.replace(config, head="classes", num_classes=3))
     assert classes.parameters == pooled + 3 * config.dim + 3
     assert classes.multiply_adds == adds + 3 * config.dim
-    tags = table_of(found, dataclasses.replace(config, head="tags", num_classes=3))
+    tags = preset_layer_table(found, dataclasses.replace(config, head="tags", num_classes=3))
     assert tags.parameters == pooled - config.dim**2 - config.dim + 3 * config.dim + 3
 
 
@@ -95,7 +95,7 @@ def test_pre_training_with_two_heads_has_the_published_counts() -> None:
 
 def test_multiply_adds_of_512_tokens() -> None:
     config = dataclasses.replace(preset("bert-base-uncased").config, head="classes")
-    assert table_of(preset("bert-base-uncased"), config, (512,)).multiply_adds == 48_318_971_904 + 2 * 768
+    assert preset_layer_table(preset("bert-base-uncased"), config, (512,)).multiply_adds == 48_318_971_904 + 2 * 768
 
 
 # --- what it gives ------------------------------------------------------------------------------------------------

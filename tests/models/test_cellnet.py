@@ -11,14 +11,14 @@ from cutaway import create_model
 from cutaway.core.errors import ModelError
 from cutaway.core.spec import Classes, ImageSpec
 from cutaway.inspect.layers import layer_table
-from cutaway.models.cellnet import CARD, EDGES, LARGEST, OPERATIONS, Config, Model, every_cell, operations_of, written
+from cutaway.models.cellnet import CARD, EDGES, LARGEST, OPERATIONS, Config, Model, all_cells, format_cell, parse_cell
 from cutaway.verify import oracle_for
 from cutaway.verify.compare import compare
 
 from .contract import assert_keeps_the_contract
 
 CELLS = st.tuples(*[st.sampled_from(OPERATIONS)] * len(EDGES))
-SKIPS = written(["skip_connect"] * 6)
+SKIPS = format_cell(["skip_connect"] * 6)
 
 
 def counts(**given: object) -> tuple[int, int | None]:
@@ -31,26 +31,26 @@ def test_the_largest_and_the_smallest_count_to_what_is_published() -> None:
     # multiply-adds, which count the ten biases of the head.
     assert counts() == (1_531_546, 220_119_690 - 10)
     assert counts(arch=SKIPS) == (73_306, 7_783_050 - 10)
-    assert counts(arch=written(["none"] * 6)) == counts(arch=SKIPS)
+    assert counts(arch=format_cell(["none"] * 6)) == counts(arch=SKIPS)
     held = CARD.published["cellnet"]
     assert (held.parameters, held.multiply_adds) == counts()
 
 
 def test_there_are_15_625_cells() -> None:
-    cells = set(every_cell())
+    cells = set(all_cells())
     assert len(cells) == 5**6
     assert {LARGEST, SKIPS} <= cells
 
 
 @given(operations=CELLS)
 def test_the_notation_is_read_as_it_is_written(operations: tuple[str, ...]) -> None:
-    assert operations_of(written(operations)) == operations
+    assert parse_cell(format_cell(operations)) == operations
 
 
 @settings(max_examples=20, deadline=None)
 @given(operations=CELLS)
 def test_any_cell_is_what_its_notation_says(operations: tuple[str, ...]) -> None:
-    config = Config(arch=written(operations), cells=1, channels=2, in_channels=1, num_classes=3)
+    config = Config(arch=format_cell(operations), cells=1, channels=2, in_channels=1, num_classes=3)
     torch.manual_seed(0)
     assert compare(Model(config), oracle_for("cellnet", config), torch.Generator().manual_seed(0)).equal
 
@@ -59,7 +59,7 @@ def test_nodes_are_sums_over_their_edges() -> None:
     model = Model(Config(arch=SKIPS, cells=1))
     x = torch.randn(2, 16, 4, 4)
     torch.testing.assert_close(model.blocks[0](x), 4 * x)  # x1 = x, x2 = x + x1, x3 = x + x1 + x2
-    empty = Model(Config(arch=written(["none"] * 6), cells=1))
+    empty = Model(Config(arch=format_cell(["none"] * 6), cells=1))
     assert not empty.blocks[0](x).any()
 
 

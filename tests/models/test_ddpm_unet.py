@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from cutaway import create_model
 from cutaway.core.errors import ModelError
-from cutaway.core.memory_budget import shaped
+from cutaway.core.memory_budget import build_on_meta
 from cutaway.core.spec import ImageSpec, Noise
 from cutaway.inspect.layers import layer_table
 from cutaway.models.ddpm_unet import CARD, DDPM, PRESETS, Config
 from cutaway.models.registry import presets
-from cutaway.nn.diffusion import noised
+from cutaway.nn.diffusion import add_noise
 from cutaway.verify import oracle_for
 from cutaway.verify.compare import compare
 
@@ -35,7 +35,7 @@ def network(**changes: object) -> DDPM:
 
 
 def test_parameters_are_those_of_the_paper() -> None:
-    model = shaped(presets()["ddpm-unet"], PRESETS["ddpm-unet"])
+    model = build_on_meta(presets()["ddpm-unet"], PRESETS["ddpm-unet"])
     assert sum(p.numel() for p in model.parameters()) == CARD.published["ddpm-unet"].parameters == 35_746_307
 
 
@@ -74,7 +74,7 @@ def test_at_first_it_tells_no_noise() -> None:
 def test_noise_is_added_as_the_closed_form_adds_it() -> None:
     model, (x, noise) = network(), torch.randn(2, 3, 1, 8, 8, dtype=torch.float64)
     t = torch.tensor([0, 7, 19])
-    xt = noised(x, model.config.signal[t].view(3, 1, 1, 1), noise)
+    xt = add_noise(x, model.config.signal[t].view(3, 1, 1, 1), noise)
     torch.testing.assert_close(model(x, t, noise), model(xt, t))
     torch.testing.assert_close(model(x, torch.tensor([0.04, 0.3999, 0.9999]), noise), model(xt, t))  # fractions of T
 

@@ -35,7 +35,7 @@ from cutaway.core.spec import (
     Value,
     VideoSpec,
 )
-from cutaway.models.registry import OUTPUTS, Preset, preset, presets
+from cutaway.models.registry import OUTPUT_FIELDS, Preset, preset, presets
 
 NAMES = ("a", "b")
 TARGETS = (
@@ -107,16 +107,16 @@ def test_what_is_typed_against_the_data_is_rejected_and_what_agrees_is_taken(nam
     for spec, config in configs:
         for key in DECIDED:
             own = getattr(config, key, None)
-            by_data = key in OUTPUTS or own != getattr(found.config, key, None)
+            by_data = key in OUTPUT_FIELDS or own != getattr(found.config, key, None)
             if own is None or not by_data:
                 continue
             other = not own if isinstance(own, bool) else own + 1 if isinstance(own, int) else "classes"
-            if other == own or (key in OUTPUTS and other == spec.target.outputs):
+            if other == own or (key in OUTPUT_FIELDS and other == spec.target.outputs):
                 continue
             own_words = rf"^(model\.)?{key}=.* cannot be: (the data decides {key}|it must be)"  # its config's, or these
             with pytest.raises((SettingError, ModelError), match=own_words):
                 found.configure(spec, {key: other})
-            if key not in OUTPUTS:
+            if key not in OUTPUT_FIELDS:
                 assert getattr(found.configure(spec, {key: own}), key) == own
             tried += 1
     assert tried or found.card.card.family == "transformer", "nothing of this family is decided by data"

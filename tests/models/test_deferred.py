@@ -11,16 +11,16 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from cutaway.checkpoints.deferred_init import (
-    Deferred,
-    NeedsNumbers,
-    _Numbers,
-    give_memory,
-    take_memory,
-    tensors_of,
-    with_numbers,
-    without_numbers,
+    DeferredInit,
+    NeedsMaterialization,
+    _Replay,
+    allocate_meta_tensors,
+    copy_to_meta,
+    materialized_tensors,
+    move_parameters_to_meta,
+    named_tensors,
 )
-from cutaway.checkpoints.saving import opened_weights, tensor_of
+from cutaway.checkpoints.saving import open_safetensors, read_tensor
 from cutaway.core.errors import FileError
 from cutaway.models.registry import preset
 
@@ -31,10 +31,10 @@ from ..small import DIFFERENT, small_config
 def test_every_model_begins_as_it_would_have_and_draws_as_much(name: str) -> None:
     found, config = preset(name), small_config(name)
     torch.manual_seed(3)
-    whole = dict(tensors_of(found.build(config)))
+    whole = dict(named_tensors(found.build(config)))
     state = torch.get_rng_state()
     torch.manual_seed(3)
-    with (deferred := Deferred()):
+    with (deferred := DeferredInit()):
         model = found.build(config)
     assert all(p.is_meta for p in model.parameters())
     torch.manual_seed(4)
@@ -45,16 +45,16 @@ def test_every_model_begins_as_it_would_have_and_draws_as_much(name: str) -> Non
 
 
 def test_little_more_than_one_tensor_is_there_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[_Numbers] = []
+    made: list[_Replay] = []
 
-    class Watched(_Numbers):
+    class Watched(_Replay):
         def __init__(self, *given: Any) -> None:
             super().__init__(*given)
             made.append(self)
 
-    monkeypatch.setattr("cutaway.checkpoints.deferred_init._Numbers", Watched)
+    monkeypatch.setattr("cutaway.checkpoints.deferred_init._Replay", Watched)
     found = preset("gpt2")
-    with (deferred := Deferred()):
+    with (deferred := DeferredInit()):
         model = found.build(found.configure(settings={"layers": 4, "dim": 64, "heads": 2, "vocab_size": 900}))
     sizes = [x.nbytes for x in model.parameters()]
     most = 0
@@ -83,16 +83,16 @@ def test_filled_it_is_a_model_whose_parts_share_what_they_shared() -> None:
     torch.manual_seed(5)
     whole, tokens = Tied(), torch.arange(8).view(2, 4)
     torch.manual_seed(5)
-    with (deferred := Deferred()):
+    with (deferred := DeferredInit()):
         model = Tied()
-    assert sum(x.numel() for x in without_numbers(model).parameters()) == 9 * 6 + 9
+    assert sum(x.numel() for x in copy_to_meta(model).parameters()) == 9 * 6 + 9
     deferred.fill(model)
     assert model.head.weight is model.embedding.weight
     assert model(tokens).equal(whole(tokens))
-    take_memory(model)
+    move_parameters_to_meta(model)
     assert all(p.is_meta for p in model.parameters())
     assert model.head.weight is model.embedding.weight
-    give_memory(model)
+    allocate_meta_tensors(model)
     model.load_state_dict(whole.state_dict())
     assert model(tokens).equal(whole(tokens))
 
@@ -114,9 +114,9 @@ class Looks(nn.Module):
 
 @pytest.mark.parametrize("how", ["asks", "sets", "draws"])
 def test_a_constructor_that_needs_numbers_is_told_so(how: str) -> None:
-    with pytest.raises(NeedsNumbers), Deferred():
+    with pytest.raises(NeedsMaterialization), DeferredInit():
         Looks(how)
-    assert Deferred.current() is None
+    assert DeferredInit.current() is None
     assert Looks(how).layer.weight.numel() == 9  # what was replaced meanwhile is as it was
     assert nn.init.trunc_normal_.__module__ == "torch.nn.init"
 
@@ -127,17 +127,17 @@ def test_tensors_of_a_file_are_read_at_their_turn(tmp_path: Path) -> None:
     save_file(there, file)
 
     def found() -> dict[str, Tensor]:
-        with opened_weights(file) as opened:
-            return {key: tensor_of(file, opened, key) for key in there}
+        with open_safetensors(file) as opened:
+            return {key: read_tensor(file, opened, key) for key in there}
 
-    with (deferred := Deferred()):
+    with (deferred := DeferredInit()):
         model = nn.Linear(3, 6)
         tensors = found()
         assert all(tensors[key].is_meta and tensors[key].shape == x.shape for key, x in there.items())
         assert torch.equal(tensors["a"], tensors["a"])
         with torch.no_grad():
             model.weight.copy_(torch.cat([tensors["a"], tensors["b"]]) * tensors["number"])
-        with with_numbers():
+        with materialized_tensors():
             assert found()["a"].equal(there["a"])
     given = dict(deferred.numbers(model))
     assert given["weight"].equal(torch.cat([there["a"], there["b"]]) * 2)

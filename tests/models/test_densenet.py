@@ -167,7 +167,7 @@ def test_the_least_size_is_exact(stem: str, blocks: int, monkeypatch: pytest.Mon
     assert model(torch.randn(1, 3, least, least)).isfinite().all()
     with pytest.raises(ModelError, match=f"densenet needs images of at least {least}×{least}"):
         model(too_small)
-    monkeypatch.setattr(densenet, "reject_small", lambda *args: None)
+    monkeypatch.setattr(densenet, "validate_image_size", lambda *args: None)
     with pytest.raises(RuntimeError, match="too small"):
         model(too_small)
 
@@ -224,7 +224,7 @@ def test_statistics_are_put_back_where_recomputation_fails() -> None:
     before = dict(norm.named_buffers())
 
     def fail() -> None:
-        with densenet.statistics_untouched(norm):
+        with densenet.preserve_running_stats(norm):
             norm(torch.randn(3, 2, 4, 4) + 1)
             raise RuntimeError("on the way")
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from cutaway.core.errors import ModelError
 from cutaway.core.spec import Boxes, Classes, ImageSpec
-from cutaway.inspect.layers import table_of
+from cutaway.inspect.layers import preset_layer_table
 from cutaway.models.fcos import CARD, FCOS, PRESETS, Config, FrozenBatchNorm2d
 from cutaway.models.registry import preset
 from cutaway.nn.boxes import decode
@@ -40,7 +40,7 @@ def pictures(*shape: int) -> Tensor:
 @pytest.mark.parametrize("name", PRESETS)
 def test_counts_are_those_of_the_card(name: str) -> None:
     held = CARD.published[name]
-    layers = table_of(preset(name), PRESETS[name], held.at)
+    layers = preset_layer_table(preset(name), PRESETS[name], held.at)
     assert (layers.parameters, layers.multiply_adds, layers.complete) == (held.parameters, held.multiply_adds, True)
 
 

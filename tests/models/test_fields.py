@@ -10,21 +10,21 @@ from typing import Any
 import pytest
 
 from cutaway.core.errors import ModelError
-from cutaway.models.fields import Checked, at_least, fraction, one_of, positive, several
+from cutaway.models.fields import ValidatedConfig, choice, counts, fraction, min_value, positive
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """One field of each kind."""
 
     layers: int = positive(2)
     ffn_dim: int | None = positive(None)
     channels: tuple[int, ...] = positive((3, 4))
-    hidden_dims: tuple[int, ...] = several((5,))
-    horizon: int = at_least(0, 0)
+    hidden_dims: tuple[int, ...] = counts((5,))
+    horizon: int = min_value(0, 0)
     dropout: float = fraction(0.1)
-    head: str = one_of("next", ("next", "classes"))
-    norm: str = one_of("none", ("none", "batch", "layer"))
+    head: str = choice("next", ("next", "classes"))
+    norm: str = choice("none", ("none", "batch", "layer"))
     free: int = -3
 
 

@@ -14,17 +14,17 @@ import cutaway
 from cutaway.core.errors import ModelError
 from cutaway.core.spec import GraphSpec, Value
 from cutaway.models import gine, mpnn
-from cutaway.models.base import Network
+from cutaway.models.base import BaseModel
 from cutaway.verify import oracle_for
 from cutaway.verify.compare import compare
 
 DESCRIBED = pytest.mark.parametrize("family", [gine, mpnn], ids=["gine", "mpnn"])
 
 
-def built(family: Any, **changes: Any) -> Network:
+def built(family: Any, **changes: Any) -> BaseModel:
     torch.manual_seed(0)
     given = {"in_features": 5, "edge_features": 3, "hidden_dim": 4, "num_classes": 2, "layers": 2} | changes
-    model: Network = family.Model(family.Config(**given)).double().eval()
+    model: BaseModel = family.Model(family.Config(**given)).double().eval()
     return model
 
 

@@ -89,7 +89,7 @@ def test_the_least_size_is_exact(name: str, stem: str, least: int, monkeypatch: 
     small = torch.randn(2, 3, least + 7, least - 1)
     with pytest.raises(ModelError, match=f"at least {least}×{least} pixels"):
         model(small)
-    monkeypatch.setattr(googlenet, "reject_small", lambda *args: None)
+    monkeypatch.setattr(googlenet, "validate_image_size", lambda *args: None)
     with pytest.raises(RuntimeError, match="Output size is too small"):
         model(small)
 

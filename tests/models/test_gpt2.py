@@ -14,7 +14,7 @@ from cutaway import create_model
 from cutaway.core.errors import ModelError
 from cutaway.core.spec import Classes, NextToken, TextSpec, Value
 from cutaway.inspect.layers import layer_table, on_meta
-from cutaway.models.decoders import last_real
+from cutaway.models.decoders import last_token
 from cutaway.models.gpt2 import CARD, GPT2, PRESETS, Config
 from cutaway.models.registry import preset
 from cutaway.nn.attention import recording
@@ -129,8 +129,8 @@ def test_classes_are_read_at_the_last_real_token() -> None:
 
 def test_the_last_real_token_of_rows_of_any_length() -> None:
     z, mask = torch.arange(8.0).view(2, 4, 1), torch.tensor([[True, True, False, False], [False] * 4])
-    assert last_real(z, mask).flatten().tolist() == [1, 4]
-    assert last_real(z, None).flatten().tolist() == [3, 7]
+    assert last_token(z, mask).flatten().tolist() == [1, 4]
+    assert last_token(z, None).flatten().tolist() == [3, 7]
 
 
 # --- context ------------------------------------------------------------------------------------------------------

@@ -184,7 +184,7 @@ def test_heads_in_several_products_are_heads_in_one(monkeypatch: pytest.MonkeyPa
     model = built(gat, heads=5)
     x, edges = drawn(0)
     at_once = model(x, edges)
-    monkeypatch.setattr(gat, "MOST_ENTRIES", 2 * (edges.shape[1] + len(x)))
+    monkeypatch.setattr(gat, "MAX_NNZ", 2 * (edges.shape[1] + len(x)))
     torch.testing.assert_close(model(x, edges), at_once)
 
 

@@ -68,7 +68,7 @@ def test_the_least_size_is_exact(stem: str, least: int, monkeypatch: pytest.Monk
     small = torch.randn(2, 3, least + 7, least - 1)
     with pytest.raises(ModelError, match=f"at least {least}×{least} pixels"):
         model(small)
-    monkeypatch.setattr(inception_v3, "reject_small", lambda *args: None)
+    monkeypatch.setattr(inception_v3, "validate_image_size", lambda *args: None)
     with pytest.raises(RuntimeError, match="Kernel size can't be greater than actual input size"):
         model(small)
 

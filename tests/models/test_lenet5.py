@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from cutaway import create_model
 from cutaway.core.errors import ModelError
 from cutaway.core.spec import Classes, ImageSpec, Value
-from cutaway.models.lenet5 import C3_TABLE, CARD, Config, LeNet5, TableConv2d, codes_for
+from cutaway.models.lenet5 import C3_TABLE, CARD, Config, LeNet5, TableConv2d, class_codes
 from cutaway.nn import losses
 from cutaway.nn.activations import scaled_tanh
 
@@ -93,7 +93,7 @@ def test_outputs_are_minus_squared_distances_to_the_codes() -> None:
 
 
 def test_codes_are_pictures_of_the_digits() -> None:
-    codes = codes_for(10)
+    codes = class_codes(10)
     assert codes.shape == (10, 84)
     assert set(codes.flatten().tolist()) == {-1.0, 1.0}
     apart = (codes[:, None] - codes).square().sum(2) + 1e9 * torch.eye(10)
@@ -110,8 +110,8 @@ def test_the_constant_of_the_criterion_is_the_one_that_the_card_names() -> None:
 
 def test_codes_of_other_classes_repeat_and_leave_torchs_random_state_alone() -> None:
     state = torch.get_rng_state()
-    codes = codes_for(26)
-    assert torch.equal(codes, codes_for(26))
+    codes = class_codes(26)
+    assert torch.equal(codes, class_codes(26))
     assert torch.equal(torch.get_rng_state(), state)
     assert len({tuple(code) for code in codes.tolist()}) == 26
 

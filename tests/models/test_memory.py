@@ -15,11 +15,11 @@ from cutaway.core import files as files_module
 from cutaway.core import memory_budget
 from cutaway.core.config import build
 from cutaway.core.errors import ModelError, SettingError
-from cutaway.core.memory_budget import Size, free_memory, in_bytes, reject_too_large, shaped, size_of
+from cutaway.core.memory_budget import ModelSize, build_on_meta, format_bytes, free_memory, model_size, reject_too_large
 from cutaway.models.registry import create_model, preset
 from cutaway.training.config import TrainSettings
-from cutaway.training.device import devices, find_device
-from cutaway.training.optimizers import bytes_to_learn
+from cutaway.training.device import find_device, list_devices
+from cutaway.training.optimizers import training_bytes
 
 GIB = 2**30
 
@@ -38,7 +38,7 @@ def test_the_size_is_that_of_the_model_that_is_built(name: str, given: dict[str,
     found = preset(name)
     torch.manual_seed(0)
     before = torch.get_rng_state()
-    size = size_of(found, found.configure(settings=given))
+    size = model_size(found, found.configure(settings=given))
     assert torch.equal(torch.get_rng_state(), before)
     model = create_model(name, **given)
     assert size.parameters == sum(p.numel() for p in model.parameters())
@@ -73,7 +73,7 @@ def test_what_can_never_be_is_rejected_before_it_is_made(
 
 
 def test_a_model_larger_than_the_memory_can_still_be_looked_at() -> None:
-    model = shaped(preset("mlp"), preset("mlp").configure(settings={"hidden_dims": 10**11}))
+    model = build_on_meta(preset("mlp"), preset("mlp").configure(settings={"hidden_dims": 10**11}))
     assert all(p.device.type == "meta" for p in model.parameters())
     with torch.device("meta"):
         create_model("mlp", hidden_dims=10**11)
@@ -95,7 +95,7 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorc
 def test_nothing_is_filled_where_there_are_no_numbers(name: str) -> None:
     """PyTorch loads its reference implementations for it: a second of every command about a model of text."""
     with _Operations() as seen:
-        shaped(preset(name), preset(name).config)
+        build_on_meta(preset(name), preset(name).config)
     assert seen.names
     assert not seen.names & {f"aten::{fills}_" for fills in ("normal", "uniform", "fill", "zero")}
 
@@ -105,20 +105,20 @@ def test_other_threads_may_build_while_one_counts(monkeypatch: pytest.MonkeyPatc
     found, thread = preset("mlp"), iter([1])
     monkeypatch.setattr(memory_budget.threading, "get_ident", lambda: next(thread, 2))
     monkeypatch.setattr(memory_budget, "MOST_TENSORS", 0)
-    assert size_of(found, found.config).parameters == 40 * 256 + 256 + 256 * 256 + 256 + 256 * 10 + 10
+    assert model_size(found, found.config).parameters == 40 * 256 + 256 + 256 * 256 + 256 + 256 * 10 + 10
 
 
 def test_training_needs_more_than_the_weights() -> None:
-    size = Size(parameters=10, bytes=48, trained=40)
-    assert bytes_to_learn(size, build(TrainSettings, {"optimizer": "sgd"})) == 48 + 40
-    assert bytes_to_learn(size, build(TrainSettings, {"optimizer": "momentum"})) == 48 + 40 + 40
-    assert bytes_to_learn(size, build(TrainSettings, {})) == 48 + 40 + 80
-    assert bytes_to_learn(size, build(TrainSettings, {"ema": 0.9, "precision": "float64"})) == 2 * (48 + 120 + 48)
+    size = ModelSize(parameters=10, bytes=48, trained=40)
+    assert training_bytes(size, build(TrainSettings, {"optimizer": "sgd"})) == 48 + 40
+    assert training_bytes(size, build(TrainSettings, {"optimizer": "momentum"})) == 48 + 40 + 40
+    assert training_bytes(size, build(TrainSettings, {})) == 48 + 40 + 80
+    assert training_bytes(size, build(TrainSettings, {"ema": 0.9, "precision": "float64"})) == 2 * (48 + 120 + 48)
 
 
 def test_what_is_free_is_held_against_the_fraction() -> None:
     found, config = preset("mlp"), preset("mlp").config
-    taken = size_of(found, config).bytes
+    taken = model_size(found, config).bytes
     assert reject_too_large(found, config, free=2 * taken).bytes == taken
     with pytest.raises(ModelError, match=r"at most 90% are taken\. Make the model smaller, or else\.$"):
         reject_too_large(found, config, free=taken, way_out=", or else")
@@ -183,7 +183,7 @@ def test_this_machine_says_something() -> None:
 
 
 def test_sizes_are_written_as_people_read_them() -> None:
-    assert [in_bytes(n) for n in (0, 1000, 2**20, 3.5 * GIB, 10**16)] == [
+    assert [format_bytes(n) for n in (0, 1000, 2**20, 3.5 * GIB, 10**16)] == [
         "0 B", "1,000 B", "1 MiB", "3.5 GiB", "9,095 TiB",
     ]  # fmt: skip
 
@@ -197,7 +197,7 @@ def test_a_device_that_is_not_here_names_those_that_are(name: str) -> None:
         find_device(name)
     said = str(error.value)
     assert "auto, cpu, cuda, cuda:N" in said
-    assert f"this machine has {', '.join(devices())}" in said
+    assert f"this machine has {', '.join(list_devices())}" in said
     assert len(said) < 300
 
 
@@ -205,9 +205,9 @@ def test_the_size_of_a_model_is_counted_once(monkeypatch: pytest.MonkeyPatch) ->
     """Of a thousand layers it takes seconds, and a command asks for it when it builds, learns and estimates."""
     found = preset("mlp")
     config = found.configure(settings={"in_features": 3, "hidden_dims": (8, 9), "num_classes": 2})
-    counted = size_of(found, config)
-    monkeypatch.setattr(memory_budget, "shaped", lambda *_: pytest.fail("it was made again"))
-    assert size_of(found, config) == counted
+    counted = model_size(found, config)
+    monkeypatch.setattr(memory_budget, "build_on_meta", lambda *_: pytest.fail("it was made again"))
+    assert model_size(found, config) == counted
 
 
 def test_the_limits_of_this_process_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,11 +215,11 @@ def test_the_limits_of_this_process_count(tmp_path: Path, monkeypatch: pytest.Mo
     limits = {resource.RLIMIT_AS: 12 * GIB, resource.RLIMIT_DATA: resource.RLIM_INFINITY}
     monkeypatch.setattr(resource, "getrlimit", lambda limit: (limits[limit], resource.RLIM_INFINITY))
     assert free_memory(*system(tmp_path, MACHINE | files)) == 9 * GIB
-    assert files_module.memory() <= 12 * GIB
+    assert files_module.total_memory() <= 12 * GIB
     limits[resource.RLIMIT_DATA] = 10 * GIB
     assert free_memory(*system(tmp_path, MACHINE | files)) == 8 * GIB
     limits[resource.RLIMIT_AS] = GIB  # which is taken already
     assert free_memory(*system(tmp_path, MACHINE | files)) == 0
-    assert files_module.memory() == GIB
+    assert files_module.total_memory() == GIB
     with pytest.raises(ModelError, match="0 B are free here"):
         reject_too_large(preset("mlp"), preset("mlp").config, free=free_memory(*system(tmp_path, MACHINE | files)))

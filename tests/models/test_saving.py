@@ -18,10 +18,10 @@ from torch import Tensor, nn
 
 import cutaway
 from cutaway.checkpoints import saving
-from cutaway.checkpoints.saving import load_model, put_weights, read_tensors, save_model, write_tensors
+from cutaway.checkpoints.saving import load_model, load_weights, read_tensors, save_model, write_tensors
 from cutaway.core.errors import FileError, SettingError
-from cutaway.core.schema import as_tuples, fault_in, schema_of
-from cutaway.models.registry import RENAMED, preset, presets
+from cutaway.core.schema import as_tuples, dataclass_schema, find_mismatch
+from cutaway.models.registry import RENAMED_FIELDS, preset, presets
 
 from ..small import small
 
@@ -229,7 +229,7 @@ def test_a_preset_or_setting_of_another_version_is_rejected(folder: Path) -> Non
 def test_a_model_of_the_time_of_other_names_is_read(name: str, tmp_path: Path) -> None:
     model, found = small(name)[0], preset(name)
     save_model(model, tmp_path, found)
-    olds = {new: old for old, news in RENAMED.items() for new in news if new in found.setting_names}
+    olds = {new: old for old, news in RENAMED_FIELDS.items() for new in news if new in found.setting_names}
     _rewrite(
         tmp_path,
         lambda tensors, about: about.update(config={olds.get(k, k): v for k, v in about["config"].items()}),
@@ -277,7 +277,7 @@ def test_weights_that_do_not_fit_change_nothing() -> None:
     model = nn.Linear(2, 2)
     before = model.weight.clone()
     with pytest.raises(FileError):
-        put_weights(model, {"weight": torch.zeros(2, 2), "bias": torch.zeros(3)}, "here")
+        load_weights(model, {"weight": torch.zeros(2, 2), "bias": torch.zeros(3)}, "here")
     assert torch.equal(model.weight, before)
 
 
@@ -335,11 +335,11 @@ def test_a_shard_that_is_missing_damaged_or_of_another_model_is_named(sharded: P
 
 
 def test_a_training_begins_with_weights_in_shards(sharded: Path) -> None:
-    from cutaway.training.pretrained_weights import take_weights
+    from cutaway.training.pretrained_weights import load_pretrained
 
     other = small("lenet5-modern")[0]
     nn.init.zeros_(next(other.parameters()))
-    taken = take_weights(other, preset("lenet5-modern"), str(sharded))
+    taken = load_pretrained(other, preset("lenet5-modern"), str(sharded))
     assert taken.path.endswith(saving.INDEX)
     assert all(torch.equal(v, load_model(sharded)[0].state_dict()[k]) for k, v in other.state_dict().items())
 
@@ -347,5 +347,5 @@ def test_a_training_begins_with_weights_in_shards(sharded: Path) -> None:
 def test_every_config_keeps_to_the_schema_of_its_dataclass() -> None:
     for one in presets().values():
         document = json.loads(json.dumps(asdict(one.config)))
-        assert fault_in(document, schema_of(type(one.config))) == "", one.name
+        assert find_mismatch(document, dataclass_schema(type(one.config))) == "", one.name
         assert {key: as_tuples(value) for key, value in document.items()} == asdict(one.config)

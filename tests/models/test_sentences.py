@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from cutaway.core.errors import ModelError
 from cutaway.core.spec import Classes, Tags, TextSpec, Value
-from cutaway.inspect.layers import table_of
+from cutaway.inspect.layers import preset_layer_table
 from cutaway.models import dcnn, textcnn
-from cutaway.models.dcnn import k_max_of_each
+from cutaway.models.dcnn import batched_k_max
 from cutaway.models.registry import create_model, preset
 from cutaway.nn.textbook.pooling import dynamic_k, k_max
 from cutaway.verify.compare import BOUND, compare
@@ -82,7 +82,7 @@ def test_k_max_with_a_k_for_each_is_k_max_one_by_one(data: st.DataObject) -> Non
     kept = [data.draw(st.integers(1, n)) for n in lengths]
     seed = data.draw(st.integers(0, 99))
     x = torch.randint(-3, 4, (len(lengths), 2, 3, 8), generator=torch.Generator().manual_seed(seed)).double()
-    pooled, real = k_max_of_each(x, torch.tensor(lengths), torch.tensor(kept))
+    pooled, real = batched_k_max(x, torch.tensor(lengths), torch.tensor(kept))
     for row, answer, mask, n, k in zip(x, pooled, real, lengths, kept):
         assert torch.equal(answer[..., :k], k_max(row[..., :n], k))
         assert mask.sum() == k
@@ -101,7 +101,7 @@ def test_dcnn_keeps_what_the_paper_says_of_eighteen_words() -> None:
 @pytest.mark.parametrize("name", ["textcnn", "collobert-window", "collobert-sentence"])
 def test_multiply_adds_are_those_of_the_sizes(name: str) -> None:
     found = preset(name)
-    layers = table_of(found, found.config)
+    layers = preset_layer_table(found, found.config)
     assert layers.complete
     assert layers.multiply_adds == found.card.published_multiply_adds
 

@@ -14,7 +14,7 @@ from cutaway.inspect.layers import layer_table
 from cutaway.models.show_attend_tell import CARD, Config, Model
 from cutaway.verify import oracle_for
 from cutaway.verify.compare import compare
-from cutaway.views.attention_capture import watch
+from cutaway.views.attention_capture import capture_attention
 
 SMALL = Config((4, 6), 1, embedding_dim=6, hidden_dim=5, attention_dim=7, dropout=0.0, in_channels=1,
                target_vocab_size=11)  # fmt: skip
@@ -68,7 +68,7 @@ def test_a_word_hangs_on_its_image_and_on_the_words_before_it_alone(count: int, 
 def test_the_places_that_it_looks_at_are_those_of_the_map() -> None:
     model = small()
     images, words = torch.randn(1, 1, 6, 8, dtype=torch.float64), torch.tensor([[2, 5, 7]])
-    (look,) = watch(model, (images, words), lambda look: look)
+    (look,) = capture_attention(model, (images, words), lambda look: look)
     grid = model.token_grid(6, 8)
     assert (grid.rows, grid.columns, grid.before) == (3, 4, 0)
     weights = look.weights(0)

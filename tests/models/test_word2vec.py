@@ -15,10 +15,10 @@ from torch import Tensor
 from cutaway.checkpoints.word_vectors import Vectors
 from cutaway.core.errors import ModelError
 from cutaway.core.spec import Context, TextSpec
-from cutaway.data.build import Origin
+from cutaway.data.build import DataSource
 from cutaway.data.settings import DataSettings
 from cutaway.data.text.word2vec_dataset import ContextPreprocessing, context_dataset
-from cutaway.inspect.layers import table_of
+from cutaway.inspect.layers import preset_layer_table
 from cutaway.models.registry import presets
 from cutaway.models.word2vec import CARD, PRESETS, Config, Model, NegativeSampling, WindowMean
 from cutaway.tasks.word_vectors import WordVectors
@@ -172,7 +172,7 @@ def test_first_values() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_counts_are_those_of_the_card(name: str) -> None:
-    table, published = table_of(presets()[name], PRESETS[name]), CARD.published[name]
+    table, published = preset_layer_table(presets()[name], PRESETS[name]), CARD.published[name]
     assert (table.parameters, table.multiply_adds, table.complete) == (
         published.parameters,
         published.multiply_adds,
@@ -213,7 +213,7 @@ def test_words_in_like_places_become_alike(name: str, output: str) -> None:
         lines.append(f"the {one('cat', 'dog')} {one('eats', 'sleeps', 'runs')} at {one('home', 'night')}")
         lines.append(f"a {one('red', 'blue')} {one('car', 'door', 'house')} with {one('paint', 'glass')}")
     settings_ = DataSettings(val=0.0, test=0.0)
-    data = context_dataset(["\n".join(lines)], Origin("", "", ""), settings_)
+    data = context_dataset(["\n".join(lines)], DataSource("", "", ""), settings_)
     assert isinstance(data.preprocessing, ContextPreprocessing)
     torch.manual_seed(0)
     config = dataclasses.replace(PRESETS[name], dim=8, output=output)

@@ -22,9 +22,9 @@ from cutaway.nn.attention import (
     attend,
     bilinear,
     causal_mask,
-    combined,
     cosine,
     dot,
+    merge_masks,
     query_key,
     recording,
     scaled_dot,
@@ -76,8 +76,8 @@ def masks(queries: int, keys: int) -> dict[str, Tensor | None]:
         "blind": blind,
         "empty": empty,
         "bias": bias,
-        "bias-blind": combined(bias, blind),
-        "bias-empty": combined(bias, empty, causal),
+        "bias-blind": merge_masks(bias, blind),
+        "bias-empty": merge_masks(bias, empty, causal),
     }
 
 

@@ -37,7 +37,7 @@ def test_overlap_is_that_of_the_pixels(a: list[int], b: list[int]) -> None:
     hull = (max(first[2], second[2]) - min(first[0], second[0])) * (max(first[3], second[3]) - min(first[1], second[1]))
     tensors = [torch.tensor(box, dtype=torch.float64) for box in (first, second)]
     assert float(bx.area(tensors[0])) == len(one)
-    assert float(bx.shared(*tensors)) == len(one & other)
+    assert float(bx.intersection_area(*tensors)) == len(one & other)
     expected = len(one & other) / len(one | other)
     assert float(bx.iou(*tensors)) == pytest.approx(expected, abs=OFF)
     assert float(bx.giou(*tensors)) == pytest.approx(expected - (hull - len(one | other)) / hull, abs=OFF)

@@ -15,7 +15,7 @@ from cutaway.nn.gaussians import log_level, normal_kl
 
 T = 40
 BETAS = diffusion.linear_betas(T, 0.01, 0.3)
-SIGNAL = diffusion.signal_of(BETAS)
+SIGNAL = diffusion.cumulative_alphas(BETAS)
 
 
 def drawn(*shape: int, seed: int = 0) -> Tensor:
@@ -38,7 +38,9 @@ def test_schedules_are_diffusers(diffusers: Any, ours: str, theirs: str) -> None
     scheduler = diffusers.DDPMScheduler(num_train_timesteps=1000, beta_schedule=theirs)
     betas = diffusion.SCHEDULES[ours](1000)
     torch.testing.assert_close(betas.float(), scheduler.betas, rtol=1e-4, atol=1e-7)  # theirs are float32
-    torch.testing.assert_close(diffusion.signal_of(betas).float(), scheduler.alphas_cumprod, rtol=1e-3, atol=1e-7)
+    torch.testing.assert_close(
+        diffusion.cumulative_alphas(betas).float(), scheduler.alphas_cumprod, rtol=1e-3, atol=1e-7
+    )
 
 
 def test_noise_in_one_step_is_noise_step_by_step() -> None:
@@ -47,7 +49,7 @@ def test_noise_in_one_step_is_noise_step_by_step() -> None:
         scale, variance = (1 - beta).sqrt() * scale, (1 - beta) * variance + beta
         torch.testing.assert_close(torch.stack([scale**2, variance]), torch.stack([signal, 1 - signal]))
     x0, noise = drawn(2, 3, 4)
-    torch.testing.assert_close(diffusion.noised(x0, SIGNAL[9], noise), scale_of(9) * x0 + noise_of(9) * noise)
+    torch.testing.assert_close(diffusion.add_noise(x0, SIGNAL[9], noise), scale_of(9) * x0 + noise_of(9) * noise)
 
 
 def scale_of(t: int) -> float:
@@ -82,9 +84,9 @@ def test_ddim_with_eta_1_is_a_draw_of_the_posterior(t: int, s: int) -> None:
 
 def test_ddim_without_noise_stays_on_the_way_from_image_to_noise() -> None:
     start, noise = drawn(2, 4, 5)
-    xt = diffusion.noised(start, SIGNAL[30], noise)
+    xt = diffusion.add_noise(start, SIGNAL[30], noise)
     stepped = diffusion.ddim_step(xt, start, SIGNAL[30].item(), SIGNAL[7].item())
-    torch.testing.assert_close(stepped, diffusion.noised(start, SIGNAL[7], noise))
+    torch.testing.assert_close(stepped, diffusion.add_noise(start, SIGNAL[7], noise))
 
 
 @pytest.mark.parametrize("eta", [0.0, 0.6, 1.0])
@@ -98,7 +100,7 @@ def test_a_step_is_that_of_diffusers_ddim(diffusers: Any, eta: float) -> None:
         theirs = scheduler.step(
             predicted, t, x, eta=eta, use_clipped_model_output=True, variance_noise=z if eta else None
         )
-        start = diffusion.start_of(x, predicted, signal[t]).clamp(-1, 1)
+        start = diffusion.predict_x0(x, predicted, signal[t]).clamp(-1, 1)
         before = signal[t - 50].item() if t else 1.0
         ours = diffusion.ddim_step(x, start, signal[t].item(), before, eta, z)
         torch.testing.assert_close(start, theirs.pred_original_sample)
@@ -113,21 +115,21 @@ def test_a_step_is_that_of_diffusers_ddpm(diffusers: Any, monkeypatch: pytest.Mo
     monkeypatch.setattr(module, "randn_tensor", lambda *args, **more: z)
     for t in (999, 300, 1):
         now, before = scheduler.alphas_cumprod[t].item(), scheduler.alphas_cumprod[t - 1].item()
-        start = diffusion.start_of(x, predicted, now).clamp(-1, 1)
+        start = diffusion.predict_x0(x, predicted, now).clamp(-1, 1)
         theirs = scheduler.step(predicted, t, x).prev_sample
         torch.testing.assert_close(diffusion.ddim_step(x, start, now, before, 1.0, z), theirs)
 
 
 def test_timesteps_fall_evenly_from_the_last_to_the_first() -> None:
-    assert diffusion.times_of(1000, 1000) == list(range(999, -1, -1))
-    assert diffusion.times_of(10, 4) == [9, 6, 3, 0]
-    assert diffusion.times_of(10, 1) == [9]
+    assert diffusion.sampling_timesteps(1000, 1000) == list(range(999, -1, -1))
+    assert diffusion.sampling_timesteps(10, 4) == [9, 6, 3, 0]
+    assert diffusion.sampling_timesteps(10, 1) == [9]
 
 
 @pytest.mark.parametrize("eta", [0.0, 1.0])
 def test_samples_of_the_exact_noise_have_the_distribution_of_the_data(eta: float) -> None:
     """Of normal data the mean noise at each x_t is known, and sampling with it in many steps gives that data back."""
-    signal = diffusion.signal_of(diffusion.linear_betas(1000))
+    signal = diffusion.cumulative_alphas(diffusion.linear_betas(1000))
     mean, variance = 0.2, 0.05
 
     def exact(x: Tensor, t: Tensor) -> Tensor:
@@ -140,7 +142,7 @@ def test_samples_of_the_exact_noise_have_the_distribution_of_the_data(eta: float
     def draw(x: Tensor) -> Tensor:
         return torch.randn(x.shape, generator=generator, dtype=x.dtype)
 
-    found = diffusion.sample(exact, noise, signal, diffusion.times_of(1000, 500), eta, draw, clip=False)
+    found = diffusion.sample(exact, noise, signal, diffusion.sampling_timesteps(1000, 500), eta, draw, clip=False)
     assert found.mean().item() == pytest.approx(mean, abs=0.02)
     assert found.var().item() == pytest.approx(variance, rel=0.12)
 
@@ -151,7 +153,7 @@ def test_guidance_goes_from_no_class_through_the_class_and_beyond() -> None:
 
     x, t, classes = torch.zeros(3, 2), torch.tensor([5, 5, 5]), torch.tensor([0, 1, 2])
     for scale in (0.0, 0.5, 1.0, 3.0):
-        found = diffusion.guided(predict, classes, no_class=4, scale=scale)(x, t)
+        found = diffusion.classifier_free_guidance(predict, classes, no_class=4, scale=scale)(x, t)
         torch.testing.assert_close(found[:, 0], 45.0 + scale * (classes * 10.0 - 40))
 
 
@@ -162,13 +164,13 @@ def test_terms_of_the_bound_are_divergences() -> None:
         return told
 
     for t in (1, 7, T - 1):
-        xt = diffusion.noised(x0, SIGNAL[t], noise)
-        start = diffusion.start_of(xt, told, SIGNAL[t]).clamp(-1, 1)
+        xt = diffusion.add_noise(x0, SIGNAL[t], noise)
+        start = diffusion.predict_x0(xt, told, SIGNAL[t]).clamp(-1, 1)
         q, p = (diffusion.posterior(x, xt, SIGNAL[t], SIGNAL[t - 1]) for x in (x0, start))
         expected = kl_divergence(Normal(q[0], q[1].sqrt()), Normal(p[0], p[1].sqrt())).sum(1)
         torch.testing.assert_close(diffusion.bound_term(predict, x0, torch.full((4,), t), noise, SIGNAL), expected)
-    xt = diffusion.noised(x0, SIGNAL[0], noise)
-    mean = diffusion.start_of(xt, told, SIGNAL[0]).clamp(-1, 1)  # μ̃ of the first timestep is x̂_0
+    xt = diffusion.add_noise(x0, SIGNAL[0], noise)
+    mean = diffusion.predict_x0(xt, told, SIGNAL[0]).clamp(-1, 1)  # μ̃ of the first timestep is x̂_0
     variance = diffusion.posterior(x0, xt, SIGNAL[1], SIGNAL[0])[1]
     found = diffusion.bound_term(predict, x0, torch.zeros(4, dtype=torch.int64), noise, SIGNAL)
     torch.testing.assert_close(found, -log_level(x0, mean, variance.log()).sum(1))
@@ -180,7 +182,7 @@ def test_terms_of_the_bound_are_divergences() -> None:
 def test_the_bound_of_normal_data_is_its_closed_form() -> None:
     """Of normal data the mean noise at each x_t is known, and so is what each term comes to on average."""
     variance, total = 0.04, 60
-    signal = diffusion.signal_of(diffusion.linear_betas(total, 1e-3, 0.15))
+    signal = diffusion.cumulative_alphas(diffusion.linear_betas(total, 1e-3, 0.15))
     x0 = drawn(20_000, 1) * math.sqrt(variance)
 
     def exact(x: Tensor, t: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 import cutaway
-from cutaway.nn.few_shot import adapted_answers, nearness, prototypes, statistics_of_the_batch
+from cutaway.nn.few_shot import maml_outputs, negative_squared_distances, prototypes, use_batch_statistics
 
 E, WAYS, SHOTS, QUERIES, LR = 3, 3, 2, 4, 0.5
 Case = tuple[nn.Sequential, Tensor, Tensor, Tensor, Tensor]
@@ -33,7 +33,7 @@ def case(seed: int = 0) -> Case:
 def outer(given: Case, steps: int, first_order: bool = False) -> Tensor:
     """The loss of the queries after adaptation."""
     model, support, y, queries, target = given
-    answers = adapted_answers(model, support, y, queries, F.cross_entropy, LR, steps, first_order)
+    answers = maml_outputs(model, support, y, queries, F.cross_entropy, LR, steps, first_order)
     return F.cross_entropy(answers.flatten(0, 1), target.flatten())
 
 
@@ -141,7 +141,7 @@ def test_biases_before_batch_normalization_have_no_gradient(name: str) -> None:
     torch.manual_seed(0)
     model = cutaway.create_model(name, num_classes=2, width=4).double().train()
     support, y = torch.randn(2, 3, 1, 16, 16, dtype=torch.float64), torch.tensor([[0, 1, 1], [0, 0, 1]])
-    answers = adapted_answers(model, support, y, support.flip(3), F.cross_entropy, 0.4, 2, False)
+    answers = maml_outputs(model, support, y, support.flip(3), F.cross_entropy, 0.4, 2, False)
     F.cross_entropy(answers.flatten(0, 1), y.flatten()).backward()  # type: ignore[no-untyped-call]
     slopes = {name: p.grad.abs().max().item() for name, p in model.named_parameters() if p.grad is not None}
     assert max(value for name, value in slopes.items() if name.startswith("convs") and name.endswith("bias")) < 1e-12
@@ -164,32 +164,32 @@ def test_frozen_and_unused_parameters_are_no_obstacle() -> None:
 
 def test_without_steps_the_network_answers_as_it_is() -> None:
     model, support, y, queries, _ = case()
-    found = adapted_answers(model, support, y, queries, F.cross_entropy, LR, 0, False)
+    found = maml_outputs(model, support, y, queries, F.cross_entropy, LR, 0, False)
     assert torch.allclose(found, model(queries), rtol=0, atol=1e-12)
 
 
 def test_order_within_the_support_does_not_matter_and_order_of_episodes_goes_along() -> None:
     model, support, y, queries, _ = case()
-    whole = adapted_answers(model, support, y, queries, F.cross_entropy, LR, 2, False)
+    whole = maml_outputs(model, support, y, queries, F.cross_entropy, LR, 2, False)
     order = torch.randperm(WAYS * SHOTS)
-    again = adapted_answers(model, support[:, order], y[:, order], queries, F.cross_entropy, LR, 2, False)
+    again = maml_outputs(model, support[:, order], y[:, order], queries, F.cross_entropy, LR, 2, False)
     assert torch.allclose(whole, again, rtol=0, atol=1e-12)
-    back = adapted_answers(model, support.flip(0), y, queries.flip(0), F.cross_entropy, LR, 2, False)
+    back = maml_outputs(model, support.flip(0), y, queries.flip(0), F.cross_entropy, LR, 2, False)
     assert torch.allclose(whole.flip(0), back, rtol=0, atol=1e-12)
-    alone = adapted_answers(model, support[:1], y[:1], queries[:1], F.cross_entropy, LR, 2, False)
+    alone = maml_outputs(model, support[:1], y[:1], queries[:1], F.cross_entropy, LR, 2, False)
     assert torch.allclose(whole[:1], alone, rtol=0, atol=1e-12)
 
 
 def test_permuting_the_classes_with_the_head_permutes_the_answers() -> None:
     model, support, y, queries, _ = case()
-    whole = adapted_answers(model, support, y, queries, F.cross_entropy, LR, 2, False)
+    whole = maml_outputs(model, support, y, queries, F.cross_entropy, LR, 2, False)
     new = torch.tensor([2, 0, 1])  # class k is class new[k] now
     head = model[2]
     assert isinstance(head, nn.Linear)
     with torch.no_grad():
         head.weight.copy_(head.weight[new.argsort()])
         head.bias.copy_(head.bias[new.argsort()])
-    again = adapted_answers(model, support, new[y], queries, F.cross_entropy, LR, 2, False)
+    again = maml_outputs(model, support, new[y], queries, F.cross_entropy, LR, 2, False)
     assert torch.allclose(whole, again[:, :, new], rtol=0, atol=1e-12)
 
 
@@ -200,7 +200,7 @@ def test_batch_normalization_takes_the_batch_and_remembers_nothing() -> None:
     for mode in (True, False):
         model.train(mode)
         before = {name: value.clone() for name, value in model.state_dict().items()}
-        found = adapted_answers(model, support, y, queries, F.cross_entropy, LR, 1, False)
+        found = maml_outputs(model, support, y, queries, F.cross_entropy, LR, 1, False)
         assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
         assert model[1].training is mode
         assert model[1].track_running_stats
@@ -215,7 +215,7 @@ def test_batch_normalization_takes_the_batch_and_remembers_nothing() -> None:
 
 def test_an_error_within_leaves_the_statistics_as_they_were() -> None:
     norm = nn.BatchNorm1d(2).eval()
-    with pytest.raises(ValueError, match="Expected more than 1 value"), statistics_of_the_batch(norm):
+    with pytest.raises(ValueError, match="Expected more than 1 value"), use_batch_statistics(norm):
         norm(torch.randn(1, 2))
     assert not norm.training
     assert norm.track_running_stats
@@ -249,11 +249,11 @@ def episode(draw: Callable[..., int], seed: int) -> tuple[Tensor, Tensor, Tensor
 @given(st.data(), st.integers(0, 2**31))
 def test_prototypes_are_those_of_a_loop_in_any_order(data: st.DataObject, seed: int) -> None:
     support, y, queries = episode(data.draw, seed)
-    logits = nearness(queries, prototypes(support, y, WAYS))
+    logits = negative_squared_distances(queries, prototypes(support, y, WAYS))
     assert torch.allclose(logits.log_softmax(2), naive(support, y, queries), rtol=0, atol=1e-10)
     order = torch.randperm(y.shape[1], generator=torch.Generator().manual_seed(seed))
-    again = nearness(queries, prototypes(support[:, order], y[:, order], WAYS))
+    again = negative_squared_distances(queries, prototypes(support[:, order], y[:, order], WAYS))
     assert torch.allclose(logits, again, rtol=0, atol=1e-12)
     new = torch.tensor([1, 2, 0])
-    renamed = nearness(queries, prototypes(support, new[y], WAYS))
+    renamed = negative_squared_distances(queries, prototypes(support, new[y], WAYS))
     assert torch.allclose(logits, renamed[:, :, new], rtol=0, atol=1e-12)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from cutaway.core.errors import ModelError
 from cutaway.nn import graphs
-from cutaway.nn.graphs import NodeLinear, dropout, edge_scores, edge_softmax, neighbours, product, read_out
+from cutaway.nn.graphs import NodeLinear, build_adjacency, dropout, edge_scores, edge_softmax, global_pool, spmm
 
 
 def dense(edges: Tensor, values: Tensor, nodes: int) -> Tensor:
@@ -50,9 +50,9 @@ def test_a_product_is_the_dense_one(shape: tuple[int, int, int], loops: bool, de
     with pytest.MonkeyPatch.context() as patch:
         if not device_has_csr:
             patch.setattr(graphs, "CSR_ON", ())
-        pattern = neighbours(edges, nodes, loops)
+        pattern = build_adjacency(edges, nodes, loops)
         assert torch.equal(torch.stack([pattern.columns, pattern.rows]).long(), listed)
-        ours = torch.autograd.grad(y := product(values, pattern, x), (values, x), upstream)
+        ours = torch.autograd.grad(y := spmm(values, pattern, x), (values, x), upstream)
     plain = torch.autograd.grad(z := dense(listed, values, nodes) @ x, (values, x), upstream)
     torch.testing.assert_close(y, z, rtol=1e-12, atol=1e-12)
     for a, b in zip(ours, plain):
@@ -72,7 +72,7 @@ def test_attention_is_the_dense_softmax(shape: tuple[int, int, int], size: float
     with pytest.MonkeyPatch.context() as patch:
         if not device_has_csr:
             patch.setattr(graphs, "CSR_ON", ())
-        pattern = neighbours(edges, nodes, loops=True)
+        pattern = build_adjacency(edges, nodes, loops=True)
         shares = edge_softmax(edge_scores(s, t, pattern), pattern)
         ours = torch.autograd.grad(shares, (s, t), upstream)
     scores = s[listed[1]] + t[listed[0]]
@@ -84,21 +84,21 @@ def test_attention_is_the_dense_softmax(shape: tuple[int, int, int], size: float
 
 
 def test_gradients_are_those_of_differences() -> None:
-    pattern = neighbours(graph(6, 15, 3), 6, loops=True)
+    pattern = build_adjacency(graph(6, 15, 3), 6, loops=True)
     values = torch.rand(len(pattern.columns), dtype=torch.float64, requires_grad=True)
     x, s, t = (torch.randn(6, *shape, dtype=torch.float64, requires_grad=True) for shape in ((2,), (), ()))
-    assert torch.autograd.gradcheck(lambda v, x: product(v, pattern, x), (values, x))
+    assert torch.autograd.gradcheck(lambda v, x: spmm(v, pattern, x), (values, x))
     assert torch.autograd.gradcheck(lambda s, t: edge_softmax(edge_scores(s, t, pattern).tanh(), pattern), (s, t))
 
 
 def test_blocks_are_the_matrix_several_times() -> None:
-    pattern = neighbours(graph(5, 12, 0), 5, loops=True)
+    pattern = build_adjacency(graph(5, 12, 0), 5, loops=True)
     values, x = torch.randn(3, len(pattern.columns)), torch.randn(3, 5, 2)
-    whole = product(values.flatten().requires_grad_(), pattern.blocks(3), x.flatten(0, 1).requires_grad_())
-    apart = torch.cat([product(v, pattern, one) for v, one in zip(values, x)])
+    whole = spmm(values.flatten().requires_grad_(), pattern.blocks(3), x.flatten(0, 1).requires_grad_())
+    apart = torch.cat([spmm(v, pattern, one) for v, one in zip(values, x)])
     torch.testing.assert_close(whole, apart)
     turned, order = pattern.blocks(3).transposed
-    again = graphs.Pattern(pattern.blocks(3).starts, pattern.blocks(3).columns, 15).transposed
+    again = graphs.CSRPattern(pattern.blocks(3).starts, pattern.blocks(3).columns, 15).transposed
     assert torch.equal(turned.starts, again[0].starts)
     assert torch.equal(turned.columns, again[0].columns)
     assert torch.equal(order, again[1])
@@ -107,7 +107,7 @@ def test_blocks_are_the_matrix_several_times() -> None:
 def test_normalised_weights_count_each_edge_and_one_loop() -> None:
     """0 → 1 listed twice, a loop at 2 listed twice: degrees (with one loop each) 1, 3, 1."""
     edges = torch.tensor([[0, 0, 2, 2], [1, 1, 2, 2]])
-    pattern = neighbours(edges, 3, loops=True)
+    pattern = build_adjacency(edges, 3, loops=True)
     weights = dense(torch.stack([pattern.columns, pattern.rows]).long(), pattern.normalised(torch.float64), 3)
     third = 1 / 3**0.5
     expected = torch.tensor([[1.0, 0, 0], [2 * third, 1 / 3, 0], [0, 0, 1]], dtype=torch.float64)
@@ -116,14 +116,14 @@ def test_normalised_weights_count_each_edge_and_one_loop() -> None:
 
 def test_what_is_made_of_edges_is_kept_until_they_change() -> None:
     edges = graph(6, 10, 0)
-    first = neighbours(edges, 6, loops=True)
-    assert neighbours(edges, 6, loops=True) is first
-    assert neighbours(edges, 6, loops=False) is not first
-    assert neighbours(edges.clone(), 6, loops=True) is not first
+    first = build_adjacency(edges, 6, loops=True)
+    assert build_adjacency(edges, 6, loops=True) is first
+    assert build_adjacency(edges, 6, loops=False) is not first
+    assert build_adjacency(edges.clone(), 6, loops=True) is not first
     edges[0, 0] = (edges[0, 0] + 1) % 5
-    changed = neighbours(edges, 6, loops=True)
+    changed = build_adjacency(edges, 6, loops=True)
     assert changed is not first
-    assert torch.equal(changed.columns, neighbours(edges.clone(), 6, loops=True).columns)
+    assert torch.equal(changed.columns, build_adjacency(edges.clone(), 6, loops=True).columns)
     kept = len(graphs._neighbours._made)
     del edges
     assert len(graphs._neighbours._made) < kept
@@ -131,13 +131,13 @@ def test_what_is_made_of_edges_is_kept_until_they_change() -> None:
 
 def test_edges_that_numpy_changes_unseen_are_other_edges() -> None:
     edges = graph(6, 10, 0)
-    neighbours(edges, 6, loops=True)
+    build_adjacency(edges, 6, loops=True)
     version = edges._version
     edges.numpy()[0, 0] = (int(edges[0, 0]) + 1) % 5
     assert edges._version == version
-    assert torch.equal(neighbours(edges, 6, loops=True).pairs, neighbours(edges.clone(), 6, loops=True).pairs)
+    assert torch.equal(build_adjacency(edges, 6, loops=True).pairs, build_adjacency(edges.clone(), 6, loops=True).pairs)
     edges.data[1] = edges.data[1].flip(0)
-    assert torch.equal(neighbours(edges, 6, loops=True).pairs, neighbours(edges.clone(), 6, loops=True).pairs)
+    assert torch.equal(build_adjacency(edges, 6, loops=True).pairs, build_adjacency(edges.clone(), 6, loops=True).pairs)
 
 
 def test_features_that_numpy_changes_unseen_are_other_features() -> None:
@@ -160,14 +160,14 @@ def test_features_that_numpy_changes_unseen_are_other_features() -> None:
 def test_what_is_made_in_inference_can_be_learned_with() -> None:
     edges = graph(6, 10, 0)
     with torch.inference_mode():
-        pattern = neighbours(edges, 6, loops=True)
-        product(pattern.normalised(torch.float32), pattern, torch.ones(6, 1))
+        pattern = build_adjacency(edges, 6, loops=True)
+        spmm(pattern.normalised(torch.float32), pattern, torch.ones(6, 1))
     x = torch.ones(6, 1, requires_grad=True)
-    pattern = neighbours(edges, 6, loops=True)
-    product(pattern.normalised(torch.float32), pattern, x).sum().backward()
+    pattern = build_adjacency(edges, 6, loops=True)
+    spmm(pattern.normalised(torch.float32), pattern, x).sum().backward()
     assert x.grad is not None
     with torch.inference_mode():
-        assert torch.equal(neighbours(edges.clone(), 6, loops=True).columns, pattern.columns)
+        assert torch.equal(build_adjacency(edges.clone(), 6, loops=True).columns, pattern.columns)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_what_is_made_in_inference_can_be_learned_with() -> None:
 )
 def test_edges_that_cannot_be_are_rejected(edges: Tensor, said: str) -> None:
     with pytest.raises(ModelError, match=said):
-        neighbours(edges, 5, loops=True)
+        build_adjacency(edges, 5, loops=True)
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -239,7 +239,7 @@ def test_dropout_keeps_the_mean_and_its_share() -> None:
 def test_reading_out_is_the_same_graph_by_graph(sizes: list[int], kind: str) -> None:
     batch = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))[torch.randperm(sum(sizes))]
     x = torch.randn(sum(sizes), 3, dtype=torch.float64, requires_grad=True)
-    found = read_out(x, batch, kind)
+    found = global_pool(x, batch, kind)
     plain = {"mean": lambda v: v.mean(0), "sum": lambda v: v.sum(0), "max": lambda v: v.amax(0)}[kind]
     expected = torch.stack([plain(x[batch == g]) for g in range(len(sizes))])
     torch.testing.assert_close(found, expected)
@@ -250,7 +250,7 @@ def test_reading_out_is_the_same_graph_by_graph(sizes: list[int], kind: str) -> 
 def test_a_graph_without_nodes_between_others_reads_as_0() -> None:
     x, batch = torch.ones(3, 2), torch.tensor([0, 2, 2])
     for kind in graphs.READS:
-        assert read_out(x, batch, kind)[1].tolist() == [0.0, 0.0]
+        assert global_pool(x, batch, kind)[1].tolist() == [0.0, 0.0]
 
 
 LARGE = """

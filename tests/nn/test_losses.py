@@ -17,8 +17,8 @@ from cutaway.nn import losses
 from cutaway.nn.losses import (
     LOSSES,
     binary_cross_entropy,
-    counted,
     cross_entropy,
+    example_weights,
     linear_cross_entropy,
     map_criterion,
     perceptron,
@@ -55,7 +55,7 @@ def test_cross_entropy_is_the_formula(
 def test_the_weighted_mean_is_pytorchs(n: int, k: int, seed: int, smoothing: float) -> None:
     logits, target, weights = draw(n, k, seed)
     mean = cross_entropy(logits, target, label_smoothing=smoothing, class_weights=weights).sum()
-    mean = mean / counted(target, weights).sum()
+    mean = mean / example_weights(target, weights).sum()
     expected = F.cross_entropy(logits, target, weight=weights, label_smoothing=smoothing)
     torch.testing.assert_close(mean, expected, rtol=1e-12, atol=1e-14)
 
@@ -70,8 +70,10 @@ def test_one_hot_shares_are_the_classes(n: int, k: int, seed: int) -> None:
             cross_entropy(logits, shares, label_smoothing=smoothing, class_weights=weights),
             cross_entropy(logits, target, label_smoothing=smoothing, class_weights=weights),
         )
-    torch.testing.assert_close(counted(shares, weights).double(), counted(target, weights), rtol=1e-6, atol=0)
-    assert counted(target).tolist() == [1.0] * n
+    torch.testing.assert_close(
+        example_weights(shares, weights).double(), example_weights(target, weights), rtol=1e-6, atol=0
+    )
+    assert example_weights(target).tolist() == [1.0] * n
 
 
 @settings(max_examples=40, deadline=None)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cutaway.nn.masks import causal_mask, combined, masked_softmax, visible
+from cutaway.nn.masks import attention_mask, causal_mask, masked_softmax, merge_masks
 
 
 def test_a_causal_mask_by_hand() -> None:
@@ -20,26 +20,26 @@ def test_a_causal_mask_by_hand() -> None:
 
 def test_padding_and_order_are_one_mask() -> None:
     real = torch.tensor([[True, True, True], [True, True, False]])
-    both = visible(real, True, 3)
+    both = attention_mask(real, True, 3)
     assert both is not None
     assert both.int()[:, 0].tolist() == [[[1, 0, 0], [1, 1, 0], [1, 1, 1]], [[1, 0, 0], [1, 1, 0], [1, 1, 0]]]
-    padding = visible(real, False, 3)
+    padding = attention_mask(real, False, 3)
     assert padding is not None
     assert padding.shape == (2, 1, 1, 3)
-    assert visible(None, False, 3) is None
-    order = visible(None, True, 3)
+    assert attention_mask(None, False, 3) is None
+    order = attention_mask(None, True, 3)
     assert order is not None
     assert order.shape == (1, 1, 3, 3)
 
 
 def test_biases_add_up_and_what_one_hides_is_hidden() -> None:
     a, b = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([0.5, -math.inf, 0.5])
-    found = combined(a, torch.tensor([True, True, False]), None, b)
+    found = merge_masks(a, torch.tensor([True, True, False]), None, b)
     assert found is not None
     assert found.tolist() == [1.5, -math.inf, -math.inf]
-    assert combined(None, None) is None
-    assert combined(a) is a
-    wide = combined(torch.zeros(1, 2, 3, 4), torch.ones(5, 1, 1, 4, dtype=torch.bool))
+    assert merge_masks(None, None) is None
+    assert merge_masks(a) is a
+    wide = merge_masks(torch.zeros(1, 2, 3, 4), torch.ones(5, 1, 1, 4, dtype=torch.bool))
     assert wide is not None
     assert wide.shape == (5, 2, 3, 4)
 
@@ -52,7 +52,7 @@ def test_the_order_of_masks_does_not_matter(seed: int, count: int, order: object
     given_masks += [torch.randn(3, 4, generator=generator, dtype=torch.float64), None]
     shuffled = list(given_masks)
     order.shuffle(shuffled)  # type: ignore[attr-defined]
-    one, other = combined(*given_masks), combined(*shuffled)
+    one, other = merge_masks(*given_masks), merge_masks(*shuffled)
     assert one is not None
     assert other is not None
     torch.testing.assert_close(one, other)

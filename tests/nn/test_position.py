@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from cutaway.core.errors import ModelError
-from cutaway.nn.attention import causal_mask, combined, scaled_dot_product
+from cutaway.nn.attention import causal_mask, merge_masks, scaled_dot_product
 from cutaway.nn.position import RelativeBias, distance_buckets, grid_sinusoids, rotary, rotation, sinusoids
 from cutaway.verify.operators import make_torchvision_importable
 
@@ -145,7 +145,7 @@ def test_a_bias_is_one_number_for_each_distance_and_head() -> None:
 
 def test_a_bias_learns_only_from_what_is_seen() -> None:
     layer = RelativeBias(2, 8, 20, both=True).double()
-    mask = combined(layer(5, 5), causal_mask(5, 5))
+    mask = merge_masks(layer(5, 5), causal_mask(5, 5))
     result, _ = scaled_dot_product(normal(1, 2, 5, 4), normal(1, 2, 5, 4, seed=1), normal(1, 2, 5, 4, seed=2), mask)
     result.sum().backward()
     grad = layer.table.weight.grad

@@ -19,7 +19,7 @@ from cutaway.models.gru import gru_step
 from cutaway.models.lstm import lstm_step
 from cutaway.models.rnn import elman_step
 from cutaway.nn import recurrent
-from cutaway.nn.recurrent import in_rectangles, lengths_of, packed
+from cutaway.nn.recurrent import run_bucketed, run_packed, sequence_lengths
 
 LAYERS = {
     "tanh": lambda *sizes, **kw: recurrent.RNN(*sizes, nonlinearity="tanh", **kw),
@@ -130,11 +130,11 @@ def test_unrolled_is_fused(
 ) -> None:
     layer = made(kind, seed, num_layers=layers, bidirectional=both, bias=bias)
     x = ragged(count, steps, seed=seed)[0].requires_grad_()
-    zeros = recurrent.begin(layer, x)
+    zeros = recurrent.zero_state(layer, x)
     state = tuple(torch.randn_like(part) for part in zeros) if begun else None
-    outputs, after = layer(x, recurrent.as_given(state))
+    outputs, after = layer(x, recurrent.to_torch_state(state))
     ours, ours_after, _ = unroll(layer, x, state=state)
-    assert_same(layer, x, [(outputs, *recurrent.as_state(after)), (ours, *ours_after)])
+    assert_same(layer, x, [(outputs, *recurrent.to_state_tuple(after)), (ours, *ours_after)])
 
 
 @settings(max_examples=40, deadline=None)
@@ -156,14 +156,14 @@ def test_every_path_through_many_lengths(
     x, lengths, mask = ragged(count, steps + extra, seed=seed)
     x.requires_grad_()
     textbook, state, _ = unroll(layer, x, mask)
-    pack, packed_state = packed(layer, x, lengths)
+    pack, packed_state = run_packed(layer, x, lengths)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recurrent, "LEAST_WORK", 0 if cut else 10**9)
         patch.setattr(recurrent, "LEAST_SHARE", 0)
         rectangles = layer(x, lengths=lengths)  # on a CPU
     alone = [layer(x[i : i + 1, :n]) for i, n in enumerate(lengths.tolist())]
     outputs = torch.cat([nn.functional.pad(y, (0, 0, 0, x.shape[1] - y.shape[1])) for y, _ in alone])
-    last = torch.cat([recurrent.as_state(s)[0] for _, s in alone], dim=1)
+    last = torch.cat([recurrent.to_state_tuple(s)[0] for _, s in alone], dim=1)
     assert_same(layer, x, [(outputs, last), (textbook, state[0]), (pack, packed_state[0]), rectangles])
     for a, b in zip(packed_state, state, strict=True):  # c too
         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-11)
@@ -171,10 +171,10 @@ def test_every_path_through_many_lengths(
 
 def test_a_batch_is_cut_where_sequences_end() -> None:
     lengths = torch.arange(64, 0, -1)
-    assert recurrent.cuts_of(lengths, 64, hidden=64) == [8, 16, 24, 32, 40, 48, 56, 64]
-    assert recurrent.cuts_of(lengths, 64, hidden=63) == [64]  # too little to gain
-    assert recurrent.cuts_of(torch.full((64,), 60), 64, hidden=64) == [64]  # hardly any padding
-    assert recurrent.cuts_of(torch.tensor([50, 1, 1, 1]), 64, hidden=4096) == [1, 50]
+    assert recurrent.bucket_boundaries(lengths, 64, hidden=64) == [8, 16, 24, 32, 40, 48, 56, 64]
+    assert recurrent.bucket_boundaries(lengths, 64, hidden=63) == [64]  # too little to gain
+    assert recurrent.bucket_boundaries(torch.full((64,), 60), 64, hidden=64) == [64]  # hardly any padding
+    assert recurrent.bucket_boundaries(torch.tensor([50, 1, 1, 1]), 64, hidden=4096) == [1, 50]
 
 
 @pytest.mark.parametrize("kind", ["gru", "lstm"])
@@ -186,7 +186,7 @@ def test_dropout_between_layers_drops_in_training_alone(kind: str) -> None:
         torch.manual_seed(3)
         answers.append(run())
     torch.testing.assert_close(answers[0], answers[1], rtol=1e-9, atol=1e-11)  # the same numbers are dropped
-    ways = (lambda: in_rectangles(layer, x, lengths)[0], lambda: unroll(layer, x, mask)[0])
+    ways = (lambda: run_bucketed(layer, x, lengths)[0], lambda: unroll(layer, x, mask)[0])
     assert all(not torch.equal(run(), run()) for run in ways)
     layer.eval()
     torch.testing.assert_close(ways[0](), ways[1](), rtol=1e-9, atol=1e-11)
@@ -195,7 +195,7 @@ def test_dropout_between_layers_drops_in_training_alone(kind: str) -> None:
 def test_an_lstm_with_projections_is_rejected() -> None:
     layer = made("lstm", proj_size=2)
     x, lengths, _ = ragged(2, 3)
-    for run in (lambda: unroll(layer, x), lambda: in_rectangles(layer, x, lengths)):
+    for run in (lambda: unroll(layer, x), lambda: run_bucketed(layer, x, lengths)):
         with pytest.raises(ModelError, match=r"^proj_size=2 cannot be"):
             run()
 
@@ -224,10 +224,10 @@ def test_half_precision_goes_every_way(kind: str) -> None:
 
 def test_lengths_of_a_mask() -> None:
     mask = torch.tensor([[True, True, False], [True, False, False], [True, True, True]])
-    assert lengths_of(mask, 3).tolist() == [2, 1, 3]
-    assert lengths_of(torch.ones(2, 3, dtype=torch.bool), 3) is None
-    assert lengths_of(None, 3) is None
-    assert lengths_of(torch.zeros(2, 3, dtype=torch.bool, device="meta"), 3) is None
+    assert sequence_lengths(mask, 3).tolist() == [2, 1, 3]
+    assert sequence_lengths(torch.ones(2, 3, dtype=torch.bool), 3) is None
+    assert sequence_lengths(None, 3) is None
+    assert sequence_lengths(torch.zeros(2, 3, dtype=torch.bool, device="meta"), 3) is None
 
 
 @pytest.mark.parametrize(
@@ -240,10 +240,10 @@ def test_lengths_of_a_mask() -> None:
 )
 def test_padding_elsewhere_than_on_the_right_is_rejected(row: list[bool], words: str) -> None:
     with pytest.raises(ModelError, match=words):
-        lengths_of(torch.tensor([[True, True, False], row]), 3)
+        sequence_lengths(torch.tensor([[True, True, False], row]), 3)
 
 
 @pytest.mark.parametrize("shape", [(2, 4), (3,), (2, 3, 1)])
 def test_masks_of_another_shape_are_rejected(shape: tuple[int, ...]) -> None:
     with pytest.raises(ModelError, match="A mask must have one entry for each place"):
-        lengths_of(torch.ones(shape, dtype=torch.bool), 3)
+        sequence_lengths(torch.ones(shape, dtype=torch.bool), 3)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from cutaway.core.errors import ModelError
 from cutaway.models.registry import create_model
-from cutaway.nn.tree_cache import Path, TreeCache, gathered
+from cutaway.nn.tree_cache import Path, TreeCache, gather_paths
 
 WORDS = 9
 SIZES = {"vocab_size": WORDS, "context_length": 24, "dim": 8, "layers": 2, "heads": 2}
@@ -59,7 +59,7 @@ def test_each_text_of_a_tree_is_what_it_is_alone(
     for k, chosen in enumerate(steps):
         own = [texts[i % len(texts)] for i in chosen]
         if k in gathers or len({id(path.cache) for _, path in own}) > 1:
-            tree, rows, seen = gathered([path for _, path in own])
+            tree, rows, seen = gather_paths([path for _, path in own])
             assert tree.length <= max(int(path.cache.length) for _, path in own)
         else:
             tree, rows = own[0][1].cache, [path.row for _, path in own]
@@ -92,7 +92,7 @@ def test_what_no_text_has_is_left_behind() -> None:
     _, cache = model.extend(torch.tensor([[1, 2, 3], [4, 5, 6]]))
     tree = TreeCache.of(cache)
     first = torch.tensor([True, False, True])
-    found, rows, seen = gathered([Path(tree, 1, first), Path(tree, 1, torch.tensor([False, False, True]))])
+    found, rows, seen = gather_paths([Path(tree, 1, first), Path(tree, 1, torch.tensor([False, False, True]))])
     assert (rows, found.length, len(found)) == ([0, 0], 2, 1)
     assert seen.tolist() == [[True, True], [False, True]]
     keys, values = found.layers[1].known()

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from cutaway.nn.attention import recording
-from cutaway.nn.decode_fast_path import Unrolled
+from cutaway.nn.decode_fast_path import DecodeFastPath
 from cutaway.nn.kv_cache import Cache
 from cutaway.nn.position import rotation
 from tests.models.blocks import CACHED, CROSSING, DIM, block, through
@@ -61,7 +61,7 @@ class Counted:
 
     def __init__(self, model: Stack) -> None:
         self.calls = 0
-        self.lean = Unrolled(model)
+        self.lean = DecodeFastPath(model)
         self.lean.blocks = [(block, self.counting(function)) for block, function in self.lean.blocks]
 
     def counting(self, function: Any) -> Any:
@@ -93,7 +93,7 @@ def test_a_token_alone_is_answered_to_the_last_bit(form: str, padded: bool) -> N
 
 def test_a_parameter_that_is_replaced_is_used() -> None:
     model = Stack().eval()
-    lean = Unrolled(model)
+    lean = DecodeFastPath(model)
     first: Any = model.blocks[0]
     first.mlp.fc1.weight = nn.Parameter(torch.ones_like(first.mlp.fc1.weight))
     first.norm1.bias = nn.Parameter(torch.ones_like(first.norm1.bias))
@@ -103,7 +103,7 @@ def test_a_parameter_that_is_replaced_is_used() -> None:
 
 def test_who_listens_hears_every_part() -> None:
     model = Stack().eval()
-    lean, heard = Unrolled(model), []
+    lean, heard = DecodeFastPath(model), []
     second: Any = model.blocks[1]
     hook = second.mlp.fc2.register_forward_hook(lambda *_: heard.append(1))
     answers(model, None, lean)
@@ -130,7 +130,7 @@ def test_blocks_that_were_changed_are_left_to_their_modules() -> None:
     model = Stack()
     one: Any = model.blocks[0]
     one.mlp.fc1 = Louder(DIM, 12)
-    assert [found for found, _ in Unrolled(model).blocks] == [model.blocks[1]]
+    assert [found for found, _ in DecodeFastPath(model).blocks] == [model.blocks[1]]
     one = model.blocks[1]
     one.attention.forward = one.attention.forward  # somebody's own
-    assert Unrolled(model).blocks == []
+    assert DecodeFastPath(model).blocks == []

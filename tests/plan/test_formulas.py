@@ -9,8 +9,8 @@ from benchmarks.plan import PUBLISHED
 from torch import nn
 
 from cutaway.experiments.plan.hardware import GPUS
-from cutaway.training.memory.fake_step import Block, Step
-from cutaway.training.memory.strategies import bytes_sent, memory_of, weights_of
+from cutaway.training.memory.fake_step import BlockMemory, StepProfile
+from cutaway.training.memory.strategies import bytes_sent, process_memory, weight_layout
 from cutaway.training.memory.tracker import KINDS
 
 
@@ -35,15 +35,15 @@ def test_selective_recomputation_keeps_what_fused_attention_does() -> None:
     assert activation_bytes(**sizes, tensor_parallel=8) / (2048 * 12288) == pytest.approx(10 + (24 + 80) / 8)
 
 
-def state_step(parameters: int, layers: int) -> Step:
+def state_step(parameters: int, layers: int) -> StepProfile:
     """A step that holds its weights, gradients and Adam's moments in float32, 16 bytes a parameter, and no batch."""
     held = dict.fromkeys(KINDS, 0) | {
         "weights": 4 * parameters,
         "gradients": 4 * parameters,
         "optimizer": 8 * parameters,
     }
-    blocks = (Block(100, 40, 10),) * layers
-    return Step(2, 2, held, held, 4 * parameters, 1, 1, 1, blocks, True, ())
+    blocks = (BlockMemory(100, 40, 10),) * layers
+    return StepProfile(2, 2, held, held, 4 * parameters, 1, 1, 1, blocks, True, ())
 
 
 def llama() -> nn.Module:
@@ -61,39 +61,39 @@ def llama() -> nn.Module:
 
 def test_more_gpus_save_the_memory_that_was_published() -> None:
     model = llama()
-    weights = weights_of(model, list(model)[1:-1], torch.float32, torch.bfloat16)  # type: ignore[call-overload]
+    weights = weight_layout(model, list(model)[1:-1], torch.float32, torch.bfloat16)  # type: ignore[call-overload]
     parameters = weights.total // 4
     assert parameters == pytest.approx(8.03e9, rel=1e-3)
     step = state_step(parameters, 32)
 
     def held(gpus: int) -> float:
-        return memory_of("fsdp", step, weights, gpus).total / 2**30
+        return process_memory("fsdp", step, weights, gpus).total / 2**30
 
     # torchtitan, 8 GPUs beside 128: 82.4 − 67.0 GiB, and compiled 77.0 − 62.0.
     for published in (82.4 - 67.0, 77.0 - 62.0):
         assert held(8) - held(128) == pytest.approx(published, rel=0.10)
     # Within a machine of 8, hsdp holds what fsdp does on 8; one process and ddp hold all of it.
-    assert memory_of("hsdp", step, weights, 8) == memory_of("fsdp", step, weights, 8)
-    assert memory_of("one", step, weights, 1).total == zero_bytes(parameters, 1, 0)
-    whole = memory_of("ddp", step, weights, 1)
+    assert process_memory("hsdp", step, weights, 8) == process_memory("fsdp", step, weights, 8)
+    assert process_memory("one", step, weights, 1).total == zero_bytes(parameters, 1, 0)
+    whole = process_memory("ddp", step, weights, 1)
     assert whole.total - whole.communication == zero_bytes(parameters, 1, 0)
-    part = memory_of("fsdp", step, weights, 64)
+    part = process_memory("fsdp", step, weights, 64)
     assert part.total - part.communication == pytest.approx(zero_bytes(parameters, 64, 3), rel=1e-6)
 
 
 def test_what_is_recomputed_is_not_kept() -> None:
     model = llama()
-    weights = weights_of(model, list(model)[1:-1], torch.float32, None)  # type: ignore[call-overload]
+    weights = weight_layout(model, list(model)[1:-1], torch.float32, None)  # type: ignore[call-overload]
     held = dict.fromkeys(KINDS, 0) | {"weights": weights.total, "activations": 32 * 100}
-    step = Step(2, 2, held, held, 0, 1, 1, 1, (Block(100, 40, 10),) * 32, True, ())
-    kept = [memory_of("one", step, weights, 1, recompute=how).activations for how in ("none", "selective", "full")]
+    step = StepProfile(2, 2, held, held, 0, 1, 1, 1, (BlockMemory(100, 40, 10),) * 32, True, ())
+    kept = [process_memory("one", step, weights, 1, recompute=how).activations for how in ("none", "selective", "full")]
     # A block's output of 10, its products of 40; and all of the block that is computed again.
     assert kept == [3200, 32 * 50 + 50, 32 * 10 + 90]
 
 
 def test_what_is_sent() -> None:
     model = llama()
-    weights = weights_of(model, list(model)[1:-1], torch.float32, torch.bfloat16)  # type: ignore[call-overload]
+    weights = weight_layout(model, list(model)[1:-1], torch.float32, torch.bfloat16)  # type: ignore[call-overload]
     step = state_step(weights.total // 4, 32)
     assert bytes_sent("one", step, weights, 8, 8) == (0, 0)
     assert bytes_sent("ddp", step, weights, 8, 8) == (2 * 7 / 8 * weights.total, 0)

@@ -13,15 +13,15 @@ from cutaway.core.config import build
 from cutaway.core.errors import SettingError
 from cutaway.experiments.plan.dry_run import dry_runs
 from cutaway.training.config import TrainSettings
-from cutaway.training.setup import Prepared, prepare
+from cutaway.training.setup import TrainingSetup, setup_training
 
 SMALL = {"model.layers": 2, "model.dim": 32, "model.heads": 4, "length": 32, "batch_size": 16}
 
 
-def ready(folder: Path, model: str = "gpt2", shapes: bool = True, **given: Any) -> Prepared:
+def ready(folder: Path, model: str = "gpt2", shapes: bool = True, **given: Any) -> TrainingSetup:
     """A training on a text."""
     (folder / "text.txt").write_text("Return the sum of all that is given, or zero where nothing is.\n" * 300)
-    return prepare(model, str(folder / "text.txt"), {**SMALL, **given}, shapes=shapes)
+    return setup_training(model, str(folder / "text.txt"), {**SMALL, **given}, shapes=shapes)
 
 
 @pytest.mark.parametrize(
@@ -81,6 +81,6 @@ def test_a_network_that_asks_for_numbers_and_an_objective_of_one_process_are_tol
     assert not torch.distributed.is_initialized()
     with pytest.raises(SettingError, match="there is one: give gpus=8"):
         dry_runs(found, TrainSettings(), ["one"], 1, 1)
-    other = prepare("lenet5-modern", "digits", {"objective": "simclr"}, shapes=True)
+    other = setup_training("lenet5-modern", "digits", {"objective": "simclr"}, shapes=True)
     with pytest.raises(SettingError, match="objective=simclr is not for several processes"):
         dry_runs(other, TrainSettings(), ["ddp"], 2, 2)

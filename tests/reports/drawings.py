@@ -85,9 +85,9 @@ def overlay() -> Drawing:
     """Two maps over one image; the second fails its check."""
     import torch
 
-    from cutaway.views.json_values import pixels_of
+    from cutaway.views.json_values import tensor_url
 
-    image = pixels_of(torch.linspace(0, 1, 64).reshape(1, 8, 8))
+    image = tensor_url(torch.linspace(0, 1, 64).reshape(1, 8, 8))
     warning = "fails its check: the parts sum to 3.1, the output is 7.9"
     items = [
         {"label": "gradient", "image": image, "values": maps(1, 8, 8)[0], "tip": ["gradient"], "warning": None},

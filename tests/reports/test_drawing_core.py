@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from cutaway.draw.html_page import page
+from cutaway.draw.html_page import render_page
 
 from . import drawings
 from .opened import Opened
@@ -38,7 +38,7 @@ async ([name, versions]) => {
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page with all of them, as a file."""
     found = tmp_path_factory.mktemp("inside") / "inside.html"
-    found.write_text(page(drawings.everything()), encoding="utf-8")
+    found.write_text(render_page(drawings.everything()), encoding="utf-8")
     return found
 
 
@@ -290,4 +290,4 @@ def test_a_page_carries_little_beside_its_numbers() -> None:
     import json
 
     description = drawings.everything()
-    assert len(page(description)) - len(json.dumps(description)) < 110_000
+    assert len(render_page(description)) - len(json.dumps(description)) < 110_000

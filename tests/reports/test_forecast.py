@@ -10,7 +10,7 @@ import torch
 from cutaway.core.spec import Horizon
 from cutaway.data.series.transforms import WindowSplit
 from cutaway.tasks.forecasting import Forecasting
-from cutaway.views.run.forecast import by_step, forecast_views, some_forecasts
+from cutaway.views.run.forecast import error_by_step, example_forecasts, forecast_views
 
 
 def forecast(columns: int = 1, horizon: int = 5) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def test_views_have_words_numbers_and_drawings() -> None:
 
 def test_each_step_has_its_error_beside_the_simple_forecasts() -> None:
     about = forecast()
-    view = by_step(about)
+    view = error_by_step(about)
     assert [c["name"] for c in view["table"]["columns"]] == [
         "step ahead",
         "model",
@@ -61,12 +61,12 @@ def test_each_step_has_its_error_beside_the_simple_forecasts() -> None:
     assert [row[1] for row in view["table"]["rows"]] == about["steps"][0]["rmse"]
     assert "It is below repeating the last value at 5 of 5 steps." in plain(view["summary"])
     assert "units of load" in view["says"]
-    assert "standard deviations" in by_step(forecast(2))["says"]
+    assert "standard deviations" in error_by_step(forecast(2))["says"]
 
 
 def test_windows_show_what_was_seen_what_came_and_what_was_said() -> None:
     about = forecast()
-    view = some_forecasts(about)
+    view = example_forecasts(about)
     assert len(view["drawings"]) == len(about["examples"]) == 4
     window, drawing = about["examples"][0], view["drawings"][0]
     actual, model, best = (series["points"] for series in drawing["series"])
@@ -82,10 +82,10 @@ def test_steps_that_were_not_measured_are_left_open() -> None:
     about = forecast()
     for curve in about["steps"]:
         curve["rmse"][2] = None
-    assert "at 4 of 4 steps" in plain(by_step(about)["summary"])
+    assert "at 4 of 4 steps" in plain(error_by_step(about)["summary"])
     about["examples"][0]["actual"] = [None] * 5
-    assert "nothing was measured" in some_forecasts(about)["summary"]
+    assert "nothing was measured" in example_forecasts(about)["summary"]
     for curve in about["steps"]:
         curve["rmse"] = [None] * 5
-    assert by_step(about)["summary"] == "No step was measured."
+    assert error_by_step(about)["summary"] == "No step was measured."
     assert [view["id"] for view in forecast_views({**about, "examples": []})] == ["steps"]

@@ -11,15 +11,15 @@ import torch
 
 from cutaway.core.spec import Classes
 from cutaway.draw.description import View
-from cutaway.reports.run_report import describe, head
+from cutaway.reports.run_report import build_report, result_head
 from cutaway.tasks.classification import Classification
 from cutaway.tasks.roc_curves import scores
 from cutaway.views.run.documents import Documents, read_documents
 from cutaway.views.run.examples import samples, translations
-from cutaway.views.run.outcome import worst
+from cutaway.views.run.outcome import worst_mistakes
 from cutaway.views.run.reproduction import data, network
 from cutaway.views.run.scores import calibration, discrimination, importance
-from cutaway.views.run.settings_table import settings, typed
+from cutaway.views.run.settings_table import settings, typed_keys
 
 from . import samples as documents
 
@@ -101,7 +101,7 @@ def test_samples_and_translations_are_shown_as_they_are() -> None:
 def test_what_was_right_stands_beside_what_was_wrong() -> None:
     evaluation = documents.classification()
     right = {**evaluation["worst"][0], "predicted": evaluation["worst"][0]["actual"]}
-    view = checked(worst(documents.run(), evaluation | {"right": [right]}))
+    view = checked(worst_mistakes(documents.run(), evaluation | {"right": [right]}))
     assert [drawing["title"] for drawing in view["drawings"]] == ["Wrong, actual → predicted", "Right"]
     assert view["drawings"][1]["items"][0]["words"] == "cat"
     assert len(view["table"]["rows"]) == 3
@@ -111,7 +111,7 @@ def test_the_columns_that_count_most_come_first_in_the_gallery() -> None:
     evaluation = documents.classification()
     evaluation["worst"] = [evaluation["worst"][0] | {"picture": None, "row": {"a": "1", "b": "2"}}]
     evaluation["importance"] = {"columns": [{"name": "b"}, {"name": "a"}]}
-    view = worst(documents.run("table"), evaluation)
+    view = worst_mistakes(documents.run("table"), evaluation)
     assert view["drawings"][0]["items"][0]["lines"] == ["b 2", "a 1"]
 
 
@@ -129,10 +129,10 @@ def test_columns_are_drawn_as_they_are_in_training() -> None:
 def test_what_is_wrong_with_the_data_stands_beside_the_figure() -> None:
     run = documents.run("table")
     run["data"]["findings"] = ["Column alive alone gives the target."]
-    shown = head(run, documents.classification())["drawings"][-1]
+    shown = result_head(run, documents.classification())["drawings"][-1]
     assert shown["title"] == "1 finding in the data bears on these metrics"
     assert shown["sentences"] == run["data"]["findings"]
-    assert head(run, None)["drawings"] == []
+    assert result_head(run, None)["drawings"] == []
 
 
 def test_every_setting_is_there_and_those_that_were_typed_say_so() -> None:
@@ -140,7 +140,7 @@ def test_every_setting_is_there_and_those_that_were_typed_say_so() -> None:
     assert ["epochs", "3", "20", "typed"] in chosen["table"]["rows"]
     assert {row[0] for row in every["table"]["rows"]} >= {"epochs", "lr", "model.num_classes", "model.width"}
     assert next(row[3] for row in every["table"]["rows"] if row[0] == "lr")
-    assert typed("cutaway train mlp 'a=b.csv' target=y 'note=c d'") == {"target", "note"}
+    assert typed_keys("cutaway train mlp 'a=b.csv' target=y 'note=c d'") == {"target", "note"}
 
 
 def test_the_way_inside_is_a_command_and_the_page_where_it_is_there(tmp_path: Path) -> None:
@@ -149,11 +149,11 @@ def test_the_way_inside_is_a_command_and_the_page_where_it_is_there(tmp_path: Pa
     folder = documents.write(tmp_path / "run", documents.classification())
     assert not read_documents(folder).inside
     (folder / "inspect.html").write_text("", encoding="utf-8")
-    page = describe(read_documents(folder))
+    page = build_report(read_documents(folder))
     shown = next(view for view in page["views"] if view["id"] == "network")["drawings"][1]
     assert shown["facts"][0][1]["link"] == "inspect.html"
 
 
 def test_a_run_of_before_that_has_none_of_these_is_described_as_ever() -> None:
-    page = describe(Documents(documents.run(), evaluation=documents.classification(), layers=documents.layers()))
+    page = build_report(Documents(documents.run(), evaluation=documents.classification(), layers=documents.layers()))
     assert not {"discrimination", "calibration", "importance", "samples"} & {view["id"] for view in page["views"]}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from cutaway.views.run.tasks import CURVES, over_time
+from cutaway.views.run.tasks import CURVES, accuracy_over_time
 
 FOUND = {"names": ["0 1", "2 3", "4 5"], "accuracy": [[0.9, 0.0, 0.1], [0.6, 0.8, 0.2], [0.2, 0.5, 1.0]]}
 
 
 def test_the_matrix_has_tasks_as_rows_and_times_as_columns() -> None:
-    view = over_time(FOUND, "test")
+    view = accuracy_over_time(FOUND, "test")
     matrix, curves = view["drawings"]
     assert matrix["values"] == [[0.9, 0.6, 0.2], [0.0, 0.8, 0.5], [0.1, 0.2, 1.0]]
     assert (matrix["rows"], matrix["columns"]) == (["1: 0 1", "2: 2 3", "3: 4 5"], ["1", "2", "3"])
@@ -26,9 +26,11 @@ def test_the_matrix_has_tasks_as_rows_and_times_as_columns() -> None:
 def test_what_loses_nothing_and_what_was_learned_at_once_says_so() -> None:
     assert (
         "Most is lost"
-        not in over_time({**FOUND, "accuracy": [[0.5, 0, 0], [0.5, 0.5, 0], [0.6, 0.5, 0.5]]}, "test")["summary"]
+        not in accuracy_over_time({**FOUND, "accuracy": [[0.5, 0, 0], [0.5, 0.5, 0], [0.6, 0.5, 0.5]]}, "test")[
+            "summary"
+        ]
     )
-    once = over_time({**FOUND, "accuracy": [[0.9, 0.7, 0.8]]}, "val")
+    once = accuracy_over_time({**FOUND, "accuracy": [[0.9, 0.7, 0.8]]}, "val")
     assert [drawing["kind"] for drawing in once["drawings"]] == ["rows"]
     assert "least accuracy is 70.0\u202f%, on 2: 2 3" in once["summary"]
 
@@ -36,4 +38,4 @@ def test_what_loses_nothing_and_what_was_learned_at_once_says_so() -> None:
 def test_of_many_tasks_the_mean_alone_has_a_curve() -> None:
     n = CURVES + 1
     found = {"names": [f"order {t}" for t in range(n)], "accuracy": [[0.5] * n] * n}
-    assert len(over_time(found, "test")["drawings"][1]["series"]) == 1
+    assert len(accuracy_over_time(found, "test")["drawings"][1]["series"]) == 1

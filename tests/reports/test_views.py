@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from cutaway.core.errors import FileError
 from cutaway.data.splits import split_hash
 from cutaway.draw.description import View
-from cutaway.reports.run_report import describe, head
+from cutaway.reports.run_report import build_report, result_head
 from cutaway.views.run.classes import confusion, per_class
 from cutaway.views.run.documents import Documents, read_documents
-from cutaway.views.run.outcome import phrase, worst
-from cutaway.views.run.reproduction import curves, data, network, repeat
+from cutaway.views.run.outcome import metric_phrase, worst_mistakes
+from cutaway.views.run.reproduction import curves, data, network, reproduction
 from cutaway.views.run.values import bins, residuals
 
 from . import samples
@@ -59,7 +59,7 @@ def cells(view: View, column: str) -> list[Any]:
 def test_every_view_has_words_and_numbers(
     tmp_path: Path, evaluation: dict[str, Any] | None, kind: str, ids: list[str]
 ) -> None:
-    page = describe(documents(tmp_path, evaluation, kind))
+    page = build_report(documents(tmp_path, evaluation, kind))
     assert [v["id"] for v in page["views"]] == ids
     for view in page["views"]:
         assert view["title"]
@@ -72,7 +72,7 @@ def test_every_view_has_words_and_numbers(
 
 
 def test_what_a_run_has_not_is_named(tmp_path: Path) -> None:
-    page = describe(documents(tmp_path, whole=False))
+    page = build_report(documents(tmp_path, whole=False))
     absent = next(v for v in page["views"] if v["id"] == "missing")
     assert cells(absent, "document") == ["metrics.csv", "evaluation.json", "layers.json"]
     assert "cutaway train --resume" in absent["summary"]
@@ -82,7 +82,7 @@ def test_a_run_that_has_only_begun_can_be_described() -> None:
     run = samples.run()
     for key in ("finished", "seconds", "epochs_done", "stopped", "best", "summary", "resumed"):
         del run[key]
-    page = describe(Documents(run | {"status": "running"}))
+    page = build_report(Documents(run | {"status": "running"}))
     assert page["views"][0]["summary"] == "There are no metrics yet."
     assert "running" in page["views"][1]["summary"]
 
@@ -107,7 +107,7 @@ def test_an_evaluation_that_holds_something_else_is_rejected(tmp_path: Path) -> 
 
 
 def test_the_head_says_how_much_was_right_and_how_sure_that_is() -> None:
-    view = head(samples.run(), samples.classification())
+    view = result_head(samples.run(), samples.classification())
     assert view["title"] == "lenet5-modern on digits"
     assert plain(view["says"]).startswith("61 706 parameters, learned from 1 077 images in 3 epochs, 12.3 s on cpu.")
     assert "Tested once" in view["says"]
@@ -118,11 +118,11 @@ def test_the_head_says_how_much_was_right_and_how_sure_that_is() -> None:
 
 def test_the_title_says_where_the_model_is_not_its_preset() -> None:
     other = samples.run() | {"model": "gpt2", "model_settings": {"layers": 2, "num_classes": 3}}
-    assert head(other, None)["title"] == "gpt2 with layers=2 on digits"
+    assert result_head(other, None)["title"] == "gpt2 with layers=2 on digits"
 
 
 def test_the_head_of_a_regression_names_the_column() -> None:
-    view = head(samples.run("table"), samples.regression())
+    view = result_head(samples.run("table"), samples.regression())
     assert view["drawings"][0]["phrase"] == "RMSE of price, over 6 test rows"
     assert cells(view, "metric") == ["RMSE", "R²", "always the mean, 100"]
     assert cells(view, "95 % from")[1] == "−0.2"
@@ -130,7 +130,7 @@ def test_the_head_of_a_regression_names_the_column() -> None:
 
 @pytest.mark.parametrize(("split", "warning"), [("val", "also chose the weights"), ("train", "learned from the 40")])
 def test_metrics_that_flatter_say_so(split: str, warning: str) -> None:
-    says = head(samples.run(), samples.classification() | {"split": split})["says"]
+    says = result_head(samples.run(), samples.classification() | {"split": split})["says"]
     assert warning in says
     assert says.endswith("the metrics flatter.")
 
@@ -139,13 +139,13 @@ def test_a_test_on_what_was_learned_from_says_so() -> None:
     run = samples.run()
     rows = np.arange(4)
     run["data"] |= {"source": "mine.csv", "splits": {"train": 4, "val": 4, "test": 4}}
-    assert "from which it learned too" not in head(run, samples.classification())["says"]
+    assert "from which it learned too" not in result_head(run, samples.classification())["says"]
     run["data"]["split_hash"] = split_hash({"train": rows, "val": rows, "test": rows})
-    assert "from which it learned too" in head(run, samples.classification())["says"]
+    assert "from which it learned too" in result_head(run, samples.classification())["says"]
 
 
 def test_an_unfinished_run_says_its_best_and_a_verdict_is_shown() -> None:
-    view = head(samples.run() | {"summary": "It never will."}, None)
+    view = result_head(samples.run() | {"summary": "It never will."}, None)
     assert plain(view["summary"]) == "The best validation accuracy so far is 93.8 %, in epoch 3."
     assert view["drawings"] == [{"kind": "prose", "sentences": ["It never will."]}]
 
@@ -218,14 +218,14 @@ def test_bins_hold_every_error_and_none_mixes_signs(errors: list[float]) -> None
 
 
 def test_the_worst_are_shown_with_their_images() -> None:
-    view = worst(samples.run(), samples.classification())
+    view = worst_mistakes(samples.run(), samples.classification())
     item = view["drawings"][0]["items"][0]
     assert (item["words"], plain(item["note"]), item["image"]) == ("cat → dog", "99.0 % sure", samples.PICTURE)
     assert plain(view["summary"]) == "The worst, a/1.png, was cat; the model said dog, 99.0 % sure."
 
 
 def test_columns_of_the_data_stay_apart_from_the_tables_own() -> None:
-    view = worst(samples.run("table"), samples.regression())
+    view = worst_mistakes(samples.run("table"), samples.regression())
     assert [c["name"] for c in view["table"]["columns"]][-3:] == ["loss", "rooms", "loss (data)"]
     assert view["table"]["rows"][0][-3:] == [9.0, "3", "none"]
     assert view["drawings"][0]["items"][0]["words"] == "100 → 130.1"
@@ -234,12 +234,12 @@ def test_columns_of_the_data_stay_apart_from_the_tables_own() -> None:
 def test_class_names_that_look_like_numbers_stay_as_they_are() -> None:
     evaluation = samples.classification(("007", "1e3", "x"))
     evaluation["worst"][0]["confidence"] = None  # a perceptron has scores, and no probabilities
-    view = worst(samples.run(), evaluation)
+    view = worst_mistakes(samples.run(), evaluation)
     assert view["drawings"][0]["items"][0]["words"] == "007 → 1e3"
 
 
 def test_a_model_without_mistakes_has_none_to_show() -> None:
-    view = worst(samples.run(), samples.classification() | {"worst": []})
+    view = worst_mistakes(samples.run(), samples.classification() | {"worst": []})
     assert (view["summary"], view["drawings"]) == ("No example was got wrong.", [])
 
 
@@ -312,7 +312,7 @@ def test_the_network_tells_unknown_from_nothing() -> None:
 
 
 def test_everything_needed_to_repeat_is_there() -> None:
-    view = repeat(samples.run() | {"resumed": 2})
+    view = reproduction(samples.run() | {"resumed": 2})
     assert view["drawings"][0]["command"] == "cutaway train lenet5-modern digits epochs=3"
     named = dict(zip(cells(view, "name"), cells(view, "value")))
     assert (
@@ -334,11 +334,11 @@ def test_everything_needed_to_repeat_is_there() -> None:
     ids=["tags", "graphs", "nodes"],
 )
 def test_a_share_is_of_what_was_counted(about: dict[str, Any], said: str) -> None:
-    assert phrase(samples.run("text") | about, samples.classification()) == said
+    assert metric_phrase(samples.run("text") | about, samples.classification()) == said
 
 
 def test_nothing_that_was_said_is_said() -> None:
     evaluation = samples.classification()
     evaluation["worst"] = [{**evaluation["worst"][0], "actual": "one", "predicted": "", "confidence": None}]
-    assert worst(samples.run(), evaluation)["summary"].endswith("was one; the model said nothing.")
-    assert "the model said" not in worst(samples.run() | {"task": "word vectors"}, evaluation)["summary"]
+    assert worst_mistakes(samples.run(), evaluation)["summary"].endswith("was one; the model said nothing.")
+    assert "the model said" not in worst_mistakes(samples.run() | {"task": "word vectors"}, evaluation)["summary"]

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cutaway.core.metric_names import column_name, metric
-from cutaway.draw.number_format import count, duration, moment, number, percent, plural, signed, written
+from cutaway.draw.number_format import count, duration, format_value, number, percent, plural, signed, timestamp_text
 
 FORMATS = json.loads(Path(__file__).with_name("formats.json").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(("value", "format", "text"), FORMATS)
 def test_numbers_are_written_as_the_drawings_write_them(value: float | None, format: str, text: str) -> None:
-    assert written(value, format) == text
+    assert format_value(value, format) == text
 
 
 @given(st.floats(0, 1))
@@ -41,8 +41,8 @@ def test_times_are_in_the_units_a_person_would_use() -> None:
         "4 min 10 s",
         "2 h 5 min",
     ]
-    assert moment("2026-01-31T14:05:12+00:00") == "2026-01-31 14:05 UTC"
-    assert moment(None) == "unknown"
+    assert timestamp_text("2026-01-31T14:05:12+00:00") == "2026-01-31 14:05 UTC"
+    assert timestamp_text(None) == "unknown"
 
 
 def test_names_and_counts() -> None:

@@ -12,28 +12,28 @@ from torch import Tensor
 from cutaway.core.errors import SettingError
 from cutaway.experiments.search.config import SearchSettings
 from cutaway.experiments.search.darts import (
-    Mixed,
+    MixedOperation,
     Supernet,
     alpha_gradient,
     batches,
     find_cell,
-    halves,
-    loss_of,
+    mean_loss,
     reject_space,
+    split_halves,
 )
-from cutaway.experiments.search.space import space_of
+from cutaway.experiments.search.space import parse_space
 from cutaway.inspect.layers import layer_table
 from cutaway.models import cellnet
 from cutaway.models.registry import preset
-from cutaway.training.setup import Prepared, prepare
+from cutaway.training.setup import TrainingSetup, setup_training
 
 GIVEN = {"max_samples": 40, "batch_size": 10, "threads": 1, "model.channels": 2}
 CELL = ("nor_conv_3x3", "skip_connect", "nor_conv_1x1", "none", "avg_pool_3x3", "nor_conv_3x3")
 
 
 @pytest.fixture
-def ready() -> Prepared:
-    return prepare("cellnet-small", "digits", GIVEN)
+def ready() -> TrainingSetup:
+    return setup_training("cellnet-small", "digits", GIVEN)
 
 
 def moved(net: torch.nn.Module) -> Any:
@@ -46,9 +46,11 @@ def moved(net: torch.nn.Module) -> Any:
 def discrete(net: Supernet, operations: tuple[str, ...]) -> cellnet.CellNet:
     """The network of one cell with the supernet's weights."""
     config = net.network.config
-    found = cellnet.Model(type(config)(cellnet.written(operations), config.cells, config.channels, config.in_channels))
+    found = cellnet.Model(
+        type(config)(cellnet.format_cell(operations), config.cells, config.channels, config.in_channels)
+    )
     state = {key: value for key, value in net.network.state_dict().items() if ".edges." not in key}
-    mixed = {name: module for name, module in net.network.named_modules() if isinstance(module, Mixed)}
+    mixed = {name: module for name, module in net.network.named_modules() if isinstance(module, MixedOperation)}
     for name, module in mixed.items():
         chosen = operations[int(name.rpartition(".")[2])]
         own = module.operations[cellnet.OPERATIONS.index(chosen)].state_dict()
@@ -60,7 +62,7 @@ def discrete(net: Supernet, operations: tuple[str, ...]) -> cellnet.CellNet:
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_with_all_weight_on_one_operation_it_is_the_discrete_cell(ready: Prepared, training: bool) -> None:
+def test_with_all_weight_on_one_operation_it_is_the_discrete_cell(ready: TrainingSetup, training: bool) -> None:
     torch.manual_seed(0)
     net = moved(Supernet(ready.model.config)).double().train(training)  # type: ignore[arg-type]
     one = torch.zeros(6, 5, dtype=torch.float64)
@@ -73,14 +75,14 @@ def test_with_all_weight_on_one_operation_it_is_the_discrete_cell(ready: Prepare
 
 def test_an_edge_is_the_weighed_sum_of_its_operations() -> None:
     torch.manual_seed(0)
-    edge, x = Mixed(3).double(), torch.randn(4, 3, 8, 8, dtype=torch.float64)
+    edge, x = MixedOperation(3).double(), torch.randn(4, 3, 8, 8, dtype=torch.float64)
     edge.weights = torch.tensor([0.1, 0.2, 0.3, 0.25, 0.15], dtype=torch.float64)
     parts = [weight * operation(x) for weight, operation in zip(edge.weights, edge.operations)]
     torch.testing.assert_close(edge(x), parts[0] + parts[1] + parts[2] + parts[3] + parts[4])
     assert not parts[0].any()
 
 
-def test_all_cells_share_alpha_and_the_largest_weight_is_taken(ready: Prepared) -> None:
+def test_all_cells_share_alpha_and_the_largest_weight_is_taken(ready: TrainingSetup) -> None:
     net = Supernet(ready.model.config)  # type: ignore[arg-type]
     assert net.alpha.shape == (6, 5)
     assert len(net.cells) == 3
@@ -95,7 +97,7 @@ class Still:
     """A supernet whose normalization has no memory, so that a function of the weights is one."""
 
     @staticmethod
-    def of(ready: Prepared) -> Supernet:
+    def of(ready: TrainingSetup) -> Supernet:
         torch.manual_seed(1)
         net: Supernet = moved(Supernet(ready.model.config)).double()  # type: ignore[arg-type]
         for module in net.modules():
@@ -107,30 +109,30 @@ class Still:
         return net
 
 
-def two_batches(ready: Prepared) -> Iterator[Any]:
-    for half in halves(len(ready.data.splits["train"]), 0):
+def two_batches(ready: TrainingSetup) -> Iterator[Any]:
+    for half in split_halves(len(ready.data.splits["train"]), 0):
         batch = next(batches(ready, half, 10, 0))
         yield batch._replace(inputs=(batch.inputs[0].double(),))
 
 
-def unrolled(net: Supernet, ready: Prepared, train: Any, val: Any, xi: float, alpha: Tensor) -> float:
+def unrolled(net: Supernet, ready: TrainingSetup, train: Any, val: Any, xi: float, alpha: Tensor) -> float:
     """L_val(w − ξ ∇_w L_train(w, α), α), by hand."""
     before = {name: p.detach().clone() for name, p in net.named_parameters()}
     weights = [p for name, p in net.named_parameters() if name != "alpha"]
     with torch.no_grad():
         net.alpha.copy_(alpha)
-    step = torch.autograd.grad(loss_of(net, ready, train), weights)
+    step = torch.autograd.grad(mean_loss(net, ready, train), weights)
     with torch.no_grad():
         for w, g in zip(weights, step):
             w.sub_(xi * g)
-        loss = loss_of(net, ready, val).item()
+        loss = mean_loss(net, ready, val).item()
         for name, p in net.named_parameters():
             p.copy_(before[name])
     return loss
 
 
 @pytest.mark.parametrize("xi", [0.0, 0.05])
-def test_the_gradient_of_alpha_is_that_of_the_unrolled_loss(ready: Prepared, xi: float) -> None:
+def test_the_gradient_of_alpha_is_that_of_the_unrolled_loss(ready: TrainingSetup, xi: float) -> None:
     net = Still.of(ready)
     train, val = two_batches(ready)
     before = [p.detach().clone() for p in net.parameters()]
@@ -150,17 +152,17 @@ def test_the_gradient_of_alpha_is_that_of_the_unrolled_loss(ready: Prepared, xi:
 
 
 def test_halves_share_no_example() -> None:
-    one, two = halves(41, 3)
+    one, two = split_halves(41, 3)
     assert len(one) == len(two) == 20
     assert not set(one.tolist()) & set(two.tolist())
 
 
 @pytest.mark.parametrize("order", [1, 2])
-def test_a_cell_is_found_and_the_same_seed_finds_it_again(ready: Prepared, order: int) -> None:
+def test_a_cell_is_found_and_the_same_seed_finds_it_again(ready: TrainingSetup, order: int) -> None:
     settings = SearchSettings(sampler="darts", darts_epochs=2, darts_lr=0.05, darts_order=order)
     seen: list[tuple[int, int]] = []
     found = find_cell(ready, settings, 5, lambda done, of: seen.append((done, of)))
-    again = find_cell(prepare("cellnet-small", "digits", GIVEN), settings, 5)
+    again = find_cell(setup_training("cellnet-small", "digits", GIVEN), settings, 5)
     assert found == again
     assert seen == [(1, 2), (2, 2)]
     torch.testing.assert_close(torch.tensor(found.weights).sum(1), torch.ones(6))
@@ -169,13 +171,13 @@ def test_a_cell_is_found_and_the_same_seed_finds_it_again(ready: Prepared, order
     macs = layer_table(Supernet(ready.model.config), torch.zeros(1, 1, 8, 8)).multiply_adds  # type: ignore[arg-type]
     assert macs is not None
     assert found.work == 2 * 20 * macs * (2 if order == 1 else 3)
-    other = find_cell(prepare("cellnet-small", "digits", GIVEN), settings, 6)
+    other = find_cell(setup_training("cellnet-small", "digits", GIVEN), settings, 6)
     assert other.weights != found.weights
 
 
 def test_only_cells_are_learned_by_gradient() -> None:
     found = preset("cellnet-small")
-    reject_space(space_of(found, {"model.arch": "cells"}, {}))
+    reject_space(parse_space(found, {"model.arch": "cells"}, {}))
     for typed in ({"lr": "0.1..1"}, {"model.arch": "cells", "lr": "0.1..1"}):
         with pytest.raises(SettingError, match="learns the cells of cellnet by gradient"):
-            reject_space(space_of(found, typed, {}))
+            reject_space(parse_space(found, typed, {}))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cutaway.experiments.search.result import Search, best_of, front_of
+from cutaway.experiments.search.result import Search, best_row, pareto_front
 
 ROWS = st.lists(st.tuples(st.integers(0, 6), st.integers(1, 6)), max_size=12)
 
@@ -27,7 +27,7 @@ def test_the_front_is_what_no_other_beats(pairs: list[tuple[int, int]], higher: 
         return bool(better >= 0 and cheaper >= 0 and (better > 0 or cheaper > 0))
 
     expected = {(r["accuracy"], r["macs"]) for r in rows if not any(beats(other, r) for other in rows)}
-    found = front_of(rows, "accuracy", higher)
+    found = pareto_front(rows, "accuracy", higher)
     assert {(r["accuracy"], r["macs"]) for r in found} == expected
     assert len(found) == len(expected), "of equal ones the first"
     assert [r["macs"] for r in found] == sorted(r["macs"] for r in found)
@@ -36,13 +36,13 @@ def test_the_front_is_what_no_other_beats(pairs: list[tuple[int, int]], higher: 
 @given(pairs=ROWS, higher=st.booleans())
 def test_the_best_is_on_the_front(pairs: list[tuple[int, int]], higher: bool) -> None:
     rows = rows_of(pairs)
-    best = best_of(rows, "accuracy", higher)
+    best = best_row(rows, "accuracy", higher)
     if not rows:
         assert best is None
         return
     assert best is not None
     assert best["accuracy"] == (max if higher else min)(row["accuracy"] for row in rows)
-    assert front_of(rows, "accuracy", higher)[-1] == best
+    assert pareto_front(rows, "accuracy", higher)[-1] == best
 
 
 def test_the_front_of_two_objectives_is_optunas(small: Callable[..., Search]) -> None:

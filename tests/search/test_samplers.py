@@ -12,8 +12,8 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from cutaway.experiments.search.config import SearchSettings
-from cutaway.experiments.search.samplers import RegularizedEvolution, distributions, drawn, pruner_for, sampler_for
-from cutaway.experiments.search.space import space_of
+from cutaway.experiments.search.samplers import RegularizedEvolution, distributions, draw_value, pruner_for, sampler_for
+from cutaway.experiments.search.space import parse_space
 from cutaway.models.registry import preset
 
 SPACE = {
@@ -61,9 +61,9 @@ def test_with_a_tournament_of_many_the_parent_is_the_best_of_the_living() -> Non
 @pytest.mark.parametrize("name", SPACE)
 def test_what_is_drawn_is_within_and_not_what_was(name: str) -> None:
     one, source = SPACE[name], random.Random(0)
-    values = [drawn(one, source) for _ in range(400)]
+    values = [draw_value(one, source) for _ in range(400)]
     assert all(one._contains(one.to_internal_repr(value)) for value in values)
-    assert all(drawn(one, source, unlike=values[0]) != values[0] for _ in range(50))
+    assert all(draw_value(one, source, unlike=values[0]) != values[0] for _ in range(50))
     if name == "lr":
         assert 0.4 < sum(value < 10**-2.5 for value in values) / 400 < 0.6, "evenly by the logarithm"
     if name == "width":
@@ -71,7 +71,7 @@ def test_what_is_drawn_is_within_and_not_what_was(name: str) -> None:
 
 
 def test_a_grid_goes_on_with_what_was_not_tried() -> None:
-    space = space_of(preset("mlp"), {"optimizer": "adam,sgd", "batch_size": "3,4"}, {})
+    space = parse_space(preset("mlp"), {"optimizer": "adam,sgd", "batch_size": "3,4"}, {})
     settings = SearchSettings(sampler="grid")
     tried: list[dict[str, Any]] = []
     for n in range(4):
@@ -87,6 +87,6 @@ def test_pruners_are_optunas() -> None:
 
 def test_the_ends_of_whole_numbers_are_as_likely_as_those_between() -> None:
     source = random.Random(0)
-    counts = Counter(drawn(IntDistribution(1, 4), source) for _ in range(4_000))
+    counts = Counter(draw_value(IntDistribution(1, 4), source) for _ in range(4_000))
     assert sorted(counts) == [1, 2, 3, 4]
     assert all(900 < count < 1_100 for count in counts.values())

@@ -10,8 +10,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from cutaway.core.errors import CutawayError, SettingError, UnknownName
-from cutaway.experiments.search.space import Choice, Range, Space, edge_name, sort_settings, space_of
-from cutaway.models.cellnet import EDGES, operations_of
+from cutaway.experiments.search.space import Choice, Range, Space, edge_name, parse_space, sort_settings
+from cutaway.models.cellnet import EDGES, parse_cell
 from cutaway.models.registry import preset
 
 NUMBERS = st.floats(1e-12, 0.99)
@@ -20,7 +20,7 @@ NUMBERS = st.floats(1e-12, 0.99)
 def read(model: str, **typed: Any) -> Space:
     found = preset(model)
     _, searched, fixed = sort_settings(found, typed)
-    return space_of(found, searched, fixed)
+    return parse_space(found, searched, fixed)
 
 
 @settings(deadline=None)
@@ -47,15 +47,15 @@ def test_a_range_of_whole_numbers_is_written_as_it_is_read(low: int, more: int, 
 def test_a_choice_is_written_as_it_is_read(options: list[str]) -> None:
     one = Choice(tuple(options))
     assert read("mlp", optimizer=str(one)).settings["optimizer"] == one
-    assert space_of(preset("mlp"), {"optimizer": options}, {}).settings["optimizer"] == one
+    assert parse_space(preset("mlp"), {"optimizer": options}, {}).settings["optimizer"] == one
 
 
 def test_a_space_comes_back_from_its_texts() -> None:
     typed = {"lr": "1e-4..1e-1:log", "model.hidden_dims": "64|64,64", "optimizer": "adam,sgd", "seed": "0..9"}
     space = read("mlp", **typed)
-    assert space_of(preset("mlp"), space.texts(), {}) == space
+    assert parse_space(preset("mlp"), space.texts(), {}) == space
     cells = read("cellnet-small", **{"model.arch": "cells", "lr": "0.01,0.1"})
-    assert space_of(preset("cellnet-small"), cells.texts(), {}) == cells
+    assert parse_space(preset("cellnet-small"), cells.texts(), {}) == cells
 
 
 def test_what_is_neither_range_nor_choice_is_fixed() -> None:
@@ -93,7 +93,7 @@ def test_a_cell_is_drawn_edge_by_edge() -> None:
     operations = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3", "none")
     drawn = dict(zip(map(edge_name, EDGES), operations))
     assert set(space.parts()) == set(drawn)
-    assert operations_of(space.given(drawn)["model.arch"]) == operations
+    assert parse_cell(space.given(drawn)["model.arch"]) == operations
     assert space.size() == 15_625
 
 
@@ -140,4 +140,4 @@ def test_what_cannot_be_searched_is_rejected(model: str, typed: dict[str, str], 
 
 def test_nothing_is_both_searched_and_fixed() -> None:
     with pytest.raises(SettingError, match=r"lr is both searched \(lr=0.1..1\) and fixed \(lr=0.1\): give one"):
-        space_of(preset("mlp"), {"lr": "0.1..1"}, {"lr": 0.1})
+        parse_space(preset("mlp"), {"lr": "0.1..1"}, {"lr": 0.1})

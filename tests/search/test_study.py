@@ -23,7 +23,7 @@ from cutaway.experiments.search import trial as trial_module
 from cutaway.experiments.search.progress import SearchProgress
 from cutaway.experiments.search.result import Search
 from cutaway.experiments.search.study import SearchInterrupted, search
-from cutaway.experiments.search.trial import effective
+from cutaway.experiments.search.trial import drop_unused_settings
 from cutaway.models.registry import preset
 
 from .conftest import FIXED, SPACE, Stop, Stopping, alike
@@ -148,7 +148,7 @@ def test_two_processes_share_one_folder(tmp_path: Path) -> None:
 
 
 def test_a_trial_that_another_process_is_at_is_counted_and_left(small: Small, tmp_path: Path) -> None:
-    from cutaway.training.run_folder import locked
+    from cutaway.training.run_folder import lock_run
 
     with pytest.raises(Stop):
         small("shared", Stopping(1), trials=2)
@@ -156,7 +156,7 @@ def test_a_trial_that_another_process_is_at_is_counted_and_left(small: Small, tm
     trial = half.study.ask()
     held = tmp_path / "shared" / "trials" / str(trial.number)
     held.mkdir(parents=True)
-    with locked(held):
+    with lock_run(held):
         waiting = resumed(tmp_path / "shared")
         assert len(waiting.trials) == 1
         with pytest.raises(FileError, match="no winner yet"):
@@ -177,14 +177,14 @@ def test_the_winner_is_a_run_and_the_test_split_was_opened_for_it_alone(
         def __len__(self) -> int:
             return 1
 
-    opened = trial_module.open_guarded
+    opened = trial_module.open_validated
 
     def without_test(*asked: Any) -> Any:
         data = opened(*asked)
         data.splits["test"] = Closed()  # type: ignore[assignment]
         return data
 
-    monkeypatch.setattr(trial_module, "open_guarded", without_test)
+    monkeypatch.setattr(trial_module, "open_validated", without_test)
     found = small()
     best = found.best
     assert best is not None
@@ -283,9 +283,9 @@ def test_a_grid_tries_every_combination_and_ends(small: Small) -> None:
 def test_what_an_optimizer_has_no_use_for_is_left_out() -> None:
     given = {"optimizer": "adam", "momentum": 0.5, "lr": 0.1, "warmup": 0.1}
     found = preset("mlp")
-    assert effective(given, {"schedule": "constant"}, found) == {"optimizer": "adam", "lr": 0.1}
+    assert drop_unused_settings(given, {"schedule": "constant"}, found) == {"optimizer": "adam", "lr": 0.1}
     with_momentum = {**given, "optimizer": "nesterov"}
-    assert effective(with_momentum, {"schedule": "warmup-cosine"}, found) == with_momentum
+    assert drop_unused_settings(with_momentum, {"schedule": "warmup-cosine"}, found) == with_momentum
 
 
 # --- what cannot be ---------------------------------------------------------------------------------------------------

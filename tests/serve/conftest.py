@@ -12,7 +12,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import cutaway
-from cutaway.apps.serve.app import Doors
+from cutaway.apps.serve.app import Routes
 from cutaway.apps.serve.limits import Limits
 from cutaway.apps.serve.metrics import Metrics
 from cutaway.apps.serve.middleware import Guard
@@ -54,7 +54,7 @@ def served(run_of: Callable[[str], Run]) -> Iterator[Callable[..., TestClient]]:
         def client(name: str | Run, token: str | None = None, host: str = "127.0.0.1", **limits: Any) -> TestClient:
             metrics, bounds = Metrics(), Limits(**limits)
             run = run_of(name) if isinstance(name, str) else name
-            doors = Doors(run, bounds, metrics, token is not None)
+            doors = Routes(run, bounds, metrics, token is not None)
             guard = Guard(doors.app(), token, host, 8000, metrics, bounds.timeout)
             made = TestClient(guard, base_url=HOME, raise_server_exceptions=False)
             made.doors = doors  # type: ignore[attr-defined]

@@ -12,7 +12,7 @@ from pathlib import Path
 from starlette.testclient import TestClient
 
 from cutaway.apps.cli import serve
-from cutaway.apps.serve.limits import Limits, seconds
+from cutaway.apps.serve.limits import Limits, parse_duration
 from cutaway.apps.serve.openapi import STATUSES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
@@ -31,7 +31,7 @@ def test_what_is_typed_is_taken() -> None:
     for line in TYPED:
         name, command, *words = shlex.split(line)
         assert (name, command) == ("cutaway", "serve")
-        assert seconds("--batch-wait", taken(words).batch_wait) > 0
+        assert parse_duration("--batch-wait", taken(words).batch_wait) > 0
 
 
 def test_options_and_limits_are_those_of_the_command() -> None:
@@ -41,8 +41,8 @@ def test_options_and_limits_are_those_of_the_command() -> None:
     usual = Limits()
     for key in ("max_batch", "max_body", "queue", "max_tokens", "streams"):
         assert known[key] == getattr(usual, key)
-    assert seconds("", known["batch_wait"]) == usual.batch_wait
-    assert seconds("", known["timeout"]) == usual.timeout
+    assert parse_duration("", known["batch_wait"]) == usual.batch_wait
+    assert parse_duration("", known["timeout"]) == usual.timeout
     for said in (f"{usual.queue} requests", f"{usual.max_body} MiB", f"{usual.timeout:g} seconds"):
         assert said in PAGE
 

@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.testclient import TestClient
 
 from cutaway.apps.serve.inputs import BINARY, Inputs
-from cutaway.apps.web.requests import reject_longer
+from cutaway.apps.web.requests import reject_large_body
 from cutaway.core.errors import DataError
 from cutaway.runs.run import Run
 
@@ -178,7 +178,7 @@ def test_a_body_may_be_as_large_as_the_bound_and_no_byte_larger(chunked: bool, s
 def test_a_length_above_the_bound_is_rejected_before_anything_is_read(length: bytes, taken: bool) -> None:
     request = Request({"type": "http", "headers": [(b"content-length", length)]})
     with contextlib.nullcontext() if taken else pytest.raises(HTTPException, match="413"):
-        reject_longer(request, 100)
+        reject_large_body(request, 100)
 
 
 def test_bodies_that_are_read_together_have_a_bound(served: Client) -> None:

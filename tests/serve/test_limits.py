@@ -15,10 +15,10 @@ import httpx
 import pytest
 from starlette.testclient import TestClient
 
-from cutaway.apps.serve.app import Doors
-from cutaway.apps.serve.batching import Said
-from cutaway.apps.serve.inputs import Given
-from cutaway.apps.serve.limits import Limits, seconds
+from cutaway.apps.serve.app import Routes
+from cutaway.apps.serve.batching import Prediction
+from cutaway.apps.serve.inputs import PredictionRequest
+from cutaway.apps.serve.limits import Limits, parse_duration
 from cutaway.apps.serve.metrics import Histogram, Metrics
 from cutaway.apps.serve.middleware import Guard
 from cutaway.apps.serve.server import reject_open
@@ -103,13 +103,13 @@ def test_other_machines_are_answered_with_a_token_alone() -> None:
     ("text", "found"), [("2ms", 0.002), ("30s", 30), ("0.5s", 0.5), ("250us", 0.00025), ("2min", 120)]
 )
 def test_durations(text: str, found: float) -> None:
-    assert seconds("--batch-wait", text) == pytest.approx(found)
+    assert parse_duration("--batch-wait", text) == pytest.approx(found)
 
 
 @pytest.mark.parametrize("text", ["2", "ms", "-2ms", "2 hours", "1e3s", ""])
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(SettingError, match="--timeout"):
-        seconds("--timeout", text)
+        parse_duration("--timeout", text)
 
 
 @pytest.mark.parametrize("key", ["max_batch", "max_body", "queue", "timeout", "max_tokens", "streams"])
@@ -123,7 +123,7 @@ class Slow:
 
     def __init__(self, run: Run, **limits: Any) -> None:
         self.metrics = Metrics()
-        self.doors = Doors(run, Limits(**limits), self.metrics)
+        self.doors = Routes(run, Limits(**limits), self.metrics)
         self.guard = Guard(self.doors.app(), None, "127.0.0.1", 8000, self.metrics, 60)
         self.free = asyncio.Event()
         self.batches: list[int] = []
@@ -133,7 +133,7 @@ class Slow:
         self.client = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000")
         engine = self.doors.engine
 
-        async def in_thread(do: Callable[[], list[Said]]) -> list[Said]:
+        async def in_thread(do: Callable[[], list[Prediction]]) -> list[Prediction]:
             await self.free.wait()
             await asyncio.sleep(0.01)
             found = do()
@@ -341,4 +341,8 @@ def test_a_histogram_counts_up_to_each_bound() -> None:
 
 
 def test_a_request_counts_as_its_examples() -> None:
-    assert [Given([1, 2, 3]).examples, Given(files=[("a", b"")]).examples, Given().examples] == [3, 1, 1]
+    assert [
+        PredictionRequest([1, 2, 3]).examples,
+        PredictionRequest(files=[("a", b"")]).examples,
+        PredictionRequest().examples,
+    ] == [3, 1, 1]

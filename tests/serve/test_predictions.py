@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from cutaway.apps.serve.batching import Predictor, Said
-from cutaway.apps.serve.inputs import Given, Inputs
+from cutaway.apps.serve.batching import Prediction, Predictor
+from cutaway.apps.serve.inputs import Inputs, PredictionRequest
 from cutaway.runs.run import Run
 
 Client = Callable[..., TestClient]
@@ -57,16 +57,16 @@ def test_in_a_batch_as_alone_as_by_the_run(
     asked = [inputs.of_document(document) for document in documents(_all(run_of))[name]]
     together = predictor(asked)
     for given, said in zip(asked, together):
-        assert isinstance(said, Said)
+        assert isinstance(said, Prediction)
         (alone,) = predictor([given])
-        assert isinstance(alone, Said)
+        assert isinstance(alone, Prediction)
         assert said.notes == alone.notes
         for one, other in zip(said.rows, alone.rows, strict=True):
             near(one, other)
     if name == "images":
         paths = sorted((folder(name) / "scans").rglob("*.png"))[:12]
         for said, wanted in zip(together, run.predict(paths)):
-            assert isinstance(said, Said)
+            assert isinstance(said, Prediction)
             near({**said.rows[0], "input": ""}, {**wanted, "input": ""})
 
 
@@ -83,15 +83,15 @@ def test_what_is_wrong_with_one_is_told_to_that_one_alone(run_of: Runs, tmp_path
     bad = {**good[0], "alcohol": "strong"}
     asked = [inputs.of_document({"rows": [row]}) for row in (*good[:5], bad, *good[5:9])]
     answers = predictor(asked)
-    assert [isinstance(said, Said) for said in answers] == [True] * 5 + [False] + [True] * 4
+    assert [isinstance(said, Prediction) for said in answers] == [True] * 5 + [False] + [True] * 4
     assert "'strong'" in str(answers[5])
     assert "row 1" in str(answers[5])  # its own first, not the batch's sixth
 
 
 def test_a_note_is_told_to_whom_it_concerns(run_of: Runs, tmp_path: Path) -> None:
     run = run_of("texts")
-    asked = [Given([{"text": text}]) for text in ("the green jacket", "qqq", "lunch .", "xyzzy qqq")]
-    answers = [said for said in Predictor(run, tmp_path)(asked) if isinstance(said, Said)]
+    asked = [PredictionRequest([{"text": text}]) for text in ("the green jacket", "qqq", "lunch .", "xyzzy qqq")]
+    answers = [said for said in Predictor(run, tmp_path)(asked) if isinstance(said, Prediction)]
     assert [bool(said.notes) for said in answers] == [False, True, False, True]
     assert "1 of 1" in answers[1].notes[0]
     assert "2 of 2" in answers[3].notes[0]
@@ -106,8 +106,8 @@ def test_requests_of_several_examples_get_their_own(run_of: Runs, tmp_path: Path
         asked.append(inputs.of_document({"rows": rows[at : at + size]}))
         at += size
     answers = Predictor(run, tmp_path)(asked)
-    found = [row for said in answers if isinstance(said, Said) for row in said.rows]
-    assert [len(said.rows) for said in answers if isinstance(said, Said)] == [*sizes]
+    found = [row for said in answers if isinstance(said, Prediction) for row in said.rows]
+    assert [len(said.rows) for said in answers if isinstance(said, Prediction)] == [*sizes]
     for said, wanted in zip(found, run.predict(rows[:6]), strict=True):
         near(said, {key: value for key, value in wanted.items() if key != "input"})
 

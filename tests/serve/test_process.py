@@ -23,15 +23,15 @@ from PIL import Image
 from starlette.testclient import TestClient
 
 from cutaway.apps.serve import engine as engines
-from cutaway.apps.serve.app import Doors
-from cutaway.apps.serve.batching import Predictor, Said
-from cutaway.apps.serve.inputs import Given, Inputs
+from cutaway.apps.serve.app import Routes
+from cutaway.apps.serve.batching import Prediction, Predictor
+from cutaway.apps.serve.inputs import Inputs, PredictionRequest
 from cutaway.apps.serve.limits import Bounds, Limits
 from cutaway.apps.serve.metrics import Metrics
 from cutaway.apps.serve.middleware import Guard
-from cutaway.apps.serve.process import ModelProcess, ProcessEnded, Worker, described, work
-from cutaway.apps.serve.request_bounds import amount_of
-from cutaway.apps.serve.text_generation import Wanted
+from cutaway.apps.serve.process import ModelProcess, ProcessEnded, Worker, error_reply, work
+from cutaway.apps.serve.request_bounds import request_size
+from cutaway.apps.serve.text_generation import GenerationRequest
 from cutaway.core.errors import CutawayError
 from cutaway.data.graphs.transforms import GraphPreprocessing
 from cutaway.runs.run import Run
@@ -58,15 +58,15 @@ def fragile(*words: Any) -> None:
     work(*words)
 
 
-def given(text: str) -> Given:
-    return Given([{"text": text}])
+def given(text: str) -> PredictionRequest:
+    return PredictionRequest([{"text": text}])
 
 
 @contextlib.asynccontextmanager
 async def server(run: Run, **limits: Any) -> AsyncIterator[SimpleNamespace]:
     """A server in this process, with a fragile process that has read its model; its engine does not work yet."""
     metrics, bounds = Metrics(), Limits(**limits)
-    doors = Doors(run, bounds, metrics)
+    doors = Routes(run, bounds, metrics)
     engine = doors.engine
     engine.small.process.target = engine.large.process.target = fragile
     guard = Guard(doors.app(), None, "127.0.0.1", 8000, metrics, bounds.timeout)
@@ -133,9 +133,9 @@ def test_a_process_that_ended_while_nothing_was_asked_is_replaced(run_of: Runs) 
 
 
 def test_an_answer_says_that_memory_ran_out_and_hides_other_faults(capfd: pytest.CaptureFixture[str]) -> None:
-    assert "Memory ran out" in described(MemoryError())["error"]
+    assert "Memory ran out" in error_reply(MemoryError())["error"]
     assert capfd.readouterr().err == ""
-    assert described(ValueError("secret")) == {"fault": "ValueError in the process of the model"}
+    assert error_reply(ValueError("secret")) == {"fault": "ValueError in the process of the model"}
     assert "secret" in capfd.readouterr().err
 
 
@@ -271,7 +271,7 @@ def test_a_process_that_does_not_hear_is_replaced(run_of: Runs, monkeypatch: pyt
 
 
 def test_a_text_goes_on_where_it_was_in_another_process(run_of: Runs, tmp_path: Path) -> None:
-    wanted = [Wanted("the cat", 12, seed, sampling={"temperature": 0.9}) for seed in (3, 4)]
+    wanted = [GenerationRequest("the cat", 12, seed, sampling={"temperature": 0.9}) for seed in (3, 4)]
     whole = Worker(run_of("words").folder, Bounds(), tmp_path)
     pieces = [whole.write([(k, one, step) for k, one in enumerate(wanted)]) for step in range(12)]
     begun = Worker(run_of("words").folder, Bounds(), tmp_path)
@@ -319,29 +319,68 @@ MOLECULES = object.__new__(GraphPreprocessing)
 object.__setattr__(MOLECULES, "smiles", "smiles")
 
 
-@pytest.mark.parametrize(("kind", "asked", "amount"), [
-    ("image", Given(files=[("a.png", png(3, 5)), ("b.png", png(20, 7)), ("c.png", b"none")]), ("pixels", 155)),
-    ("audio", Given(files=[("a.wav", sound(30, 2)), ("b.wav", sound(7, 1)), ("c.wav", b"none")]), ("samples", 67)),
-    ("audio", Given(files=[("a.flac", sound(2**20, 1, "FLAC"))]), ("samples", 2**20)),  # silence, in 3 KB
-    ("video", Given(files=[("a.mp4", video(3, 16, 32)), ("b.mp4", b"none")]), ("video_pixels", 3 * 16 * 32)),
-    ("text", Given([{"text": "four"}, "a gap _"], [("a.txt", b"twelve bytes")]), ("characters", 4 + 7 + 12)),
-    ("seq2seq", Given([{"text": "four"}]), ("characters", 4)),
-    ("table", Given([{"a": 1}, {"a": 2}], [("a.csv", b"a\n1\r\n2\n")]), ("rows", 2 + 4)),
-    ("series", Given([[1, 2, 3], [[4], [5]]]), ("rows", 5)),
-    ("graph", Given(files=[("nodes.csv", b"id\n1\n2\n"), ("edges.csv", b"s,t\n1,2\n")]), ("graph_rows", 5)),
-    ("graph", Given(files=[("a.graphml", b'<node id="1"/><node id="2"/><edge/><nodes>')]), ("graph_rows", 3)),
-    ("molecule", Given(files=[("rows.csv", b"s\nCC(=O)[Na]\n"), ("more.csv", b"s\nN#N\n")]), ("atoms", 1 + 5 + 1 + 2)),
-])  # fmt: skip
-def test_amounts_are_counted_before_anything_is_decoded(kind: str, asked: Given, amount: tuple[str, int]) -> None:
+@pytest.mark.parametrize(
+    ("kind", "asked", "amount"),
+    [
+        (
+            "image",
+            PredictionRequest(files=[("a.png", png(3, 5)), ("b.png", png(20, 7)), ("c.png", b"none")]),
+            ("pixels", 155),
+        ),
+        (
+            "audio",
+            PredictionRequest(files=[("a.wav", sound(30, 2)), ("b.wav", sound(7, 1)), ("c.wav", b"none")]),
+            ("samples", 67),
+        ),
+        (
+            "audio",
+            PredictionRequest(files=[("a.flac", sound(2**20, 1, "FLAC"))]),
+            ("samples", 2**20),
+        ),  # silence, in 3 KB
+        (
+            "video",
+            PredictionRequest(files=[("a.mp4", video(3, 16, 32)), ("b.mp4", b"none")]),
+            ("video_pixels", 3 * 16 * 32),
+        ),
+        (
+            "text",
+            PredictionRequest([{"text": "four"}, "a gap _"], [("a.txt", b"twelve bytes")]),
+            ("characters", 4 + 7 + 12),
+        ),
+        ("seq2seq", PredictionRequest([{"text": "four"}]), ("characters", 4)),
+        ("table", PredictionRequest([{"a": 1}, {"a": 2}], [("a.csv", b"a\n1\r\n2\n")]), ("rows", 2 + 4)),
+        ("series", PredictionRequest([[1, 2, 3], [[4], [5]]]), ("rows", 5)),
+        (
+            "graph",
+            PredictionRequest(files=[("nodes.csv", b"id\n1\n2\n"), ("edges.csv", b"s,t\n1,2\n")]),
+            ("graph_rows", 5),
+        ),
+        (
+            "graph",
+            PredictionRequest(files=[("a.graphml", b'<node id="1"/><node id="2"/><edge/><nodes>')]),
+            ("graph_rows", 3),
+        ),
+        (
+            "molecule",
+            PredictionRequest(files=[("rows.csv", b"s\nCC(=O)[Na]\n"), ("more.csv", b"s\nN#N\n")]),
+            ("atoms", 1 + 5 + 1 + 2),
+        ),
+    ],
+)
+def test_amounts_are_counted_before_anything_is_decoded(
+    kind: str, asked: PredictionRequest, amount: tuple[str, int]
+) -> None:
     run = of("graph", MOLECULES) if kind == "molecule" else of(kind)
-    assert amount_of(asked, run) == amount
+    assert request_size(asked, run) == amount
 
 
 @pytest.mark.parametrize(("asked", "apart"), [
-    (Given([{"text": "a" * 100}]), False), (Given([{"text": "a" * 101}]), True),
-    (Given([{"text": "a"}] * 4), False), (Given([{"text": "a"}] * 5), True),
+    (PredictionRequest([{"text": "a" * 100}]), False), (PredictionRequest([{"text": "a" * 101}]), True),
+    (PredictionRequest([{"text": "a"}] * 4), False), (PredictionRequest([{"text": "a"}] * 5), True),
 ])  # fmt: skip
-def test_a_large_request_is_computed_in_a_process_of_its_own(asked: Given, apart: bool, run_of: Runs) -> None:
+def test_a_large_request_is_computed_in_a_process_of_its_own(
+    asked: PredictionRequest, apart: bool, run_of: Runs
+) -> None:
     async def during() -> None:
         async with server(run_of("texts"), max_batch=4, bounds=Bounds(characters=800)) as own:
             own.begin()
@@ -377,6 +416,6 @@ def test_what_is_too_much_is_not_asked_with_the_others(run_of: Runs, tmp_path: P
     assert str(many).startswith("The request has 25 characters: at most 10")
     for text, said in ((texts[0], few), (texts[2], last)):
         (alone,) = predictor([given(text)])
-        assert isinstance(alone, Said)
-        assert isinstance(said, Said)
+        assert isinstance(alone, Prediction)
+        assert isinstance(said, Prediction)
         assert said.rows[0]["probability"] == pytest.approx(alone.rows[0]["probability"], rel=1e-4)

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 from cutaway.apps.cli import main
 from cutaway.apps.serve import text_generation
-from cutaway.apps.serve.text_generation import Text, Wanted, Writer
+from cutaway.apps.serve.text_generation import GenerationRequest, Text, Writer
 from cutaway.inference.text import stream
 from cutaway.runs.run import Run
 
@@ -94,7 +94,7 @@ def test_a_stop_string_ends_a_text(served: Client) -> None:
 
 
 def test_finish_says_why_a_text_ended() -> None:
-    text = Text(Wanted("the", 3, 0), lambda piece: None, 0)
+    text = Text(GenerationRequest("the", 3, 0), lambda piece: None, 0)
     found = []
     for text.tokens, text.over in ((3, False), (2, False), (2, True), (3, True)):
         found.append(text.finish)
@@ -111,7 +111,7 @@ def test_a_token_that_ends_texts_is_not_counted(run_of: Callable[[str], Run], mo
 
     def write() -> Writer:
         drawn.clear()
-        writer = Writer(run_of("words"), Wanted("the cat", 12, 3, sampling={"temperature": 0.9}))
+        writer = Writer(run_of("words"), GenerationRequest("the cat", 12, 3, sampling={"temperature": 0.9}))
         while writer.next() is not None:
             pass
         return writer
@@ -119,7 +119,7 @@ def test_a_token_that_ends_texts_is_not_counted(run_of: Callable[[str], Run], mo
     monkeypatch.setattr(text_generation, "stream", noted)
     assert write().tokens == len(drawn) == 12
     end, before = drawn[5], drawn.index(drawn[5])
-    monkeypatch.setattr(text_generation, "bounds_of", lambda model, text: ((), (end,)))
+    monkeypatch.setattr(text_generation, "token_bounds", lambda model, text: ((), (end,)))
     assert (write().tokens, len(drawn)) == (before, before)
 
 

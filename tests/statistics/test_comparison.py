@@ -17,7 +17,7 @@ from cutaway.statistics.comparison import (
     _error,
     _Model,
     _model,
-    compared,
+    compare_rows,
     differences,
     holm,
     measure,
@@ -434,7 +434,7 @@ def test_of_many_alike_models_none_is_called_different() -> None:
     for _ in range(trials):
         hard = rng.standard_normal((1, 80))
         models = {str(k): (hard + rng.standard_normal((3, 80)) > -1).astype(np.float64) for k in range(5)}
-        found = compared(models, True, None, resamples, 0.95)
+        found = compare_rows(models, True, None, resamples, 0.95)
         wrong += min(holm([d.p_value for d in found])) <= 0.05
     assert wrong <= stats.binom.ppf(0.999, trials, 0.05)
 

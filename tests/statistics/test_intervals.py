@@ -14,14 +14,14 @@ from scipy import stats
 from sklearn import metrics as sk
 
 from cutaway.statistics import classes
-from cutaway.statistics.blocks import FEWEST, MOST, block_sums, of_windows
+from cutaway.statistics.blocks import FEWEST, MOST, block_sums, window_metric
 from cutaway.statistics.intervals import (
     LEAST,
     MOST_UNITS,
     Metric,
     effective,
     fraction,
-    group_of,
+    group_units,
     interval_without_each,
     jackknife,
     mean,
@@ -193,8 +193,8 @@ def test_a_fraction_has_wilsons_interval_of_as_many_answers_as_have_its_variance
 
 def test_many_units_are_put_together_in_groups_and_the_interval_is_the_same() -> None:
     values = gamma(5, 9_001)
-    assert sorted(np.bincount(group_of(9_001))) == [22] * 199 + [23] * 201
-    assert len(np.bincount(group_of(9_001))) == MOST_UNITS
+    assert sorted(np.bincount(group_units(9_001))) == [22] * 199 + [23] * 201
+    assert len(np.bincount(group_units(9_001))) == MOST_UNITS
     found = mean(values)
     half = 1.96 * values.std() / math.sqrt(9_001)
     assert found.value == pytest.approx(values.mean(), rel=1e-12)
@@ -349,12 +349,12 @@ def test_too_few_blocks_have_no_interval() -> None:
         return np.sqrt(sums[:, 0] / sums[:, 1])
 
     values = np.stack([gamma(10, 100), np.ones(100)], 1)
-    found = of_windows(values, 10, score)
+    found = window_metric(values, 10, score)
     assert found.value == pytest.approx(math.sqrt(values[:, 0].mean()))
     assert found.note == "no interval: 100 windows, and 160 are needed as neighbours overlap"
     assert len(block_sums(values, 6)) == FEWEST
-    assert of_windows(values, 6, score).note == ""
-    nothing = of_windows(np.zeros((100, 2)), 6, score)
+    assert window_metric(values, 6, score).note == ""
+    nothing = window_metric(np.zeros((100, 2)), 6, score)
     assert math.isnan(nothing.value)
     assert nothing.note == ""
 
@@ -365,7 +365,7 @@ def test_blocks_hold_what_neighbours_have_in_common() -> None:
     inside, trials = 0, 200
     for _ in range(trials):
         values = np.convolve(rng.normal(size=1011), np.ones(12), "valid")  # (1000,), true mean 0
-        found = of_windows(values[:, None], 12, lambda sums: sums[:, 0], symmetric)
+        found = window_metric(values[:, None], 12, lambda sums: sums[:, 0], symmetric)
         inside += found.low <= 0 <= found.high
     assert stats.binom.ppf(0.001, trials, 0.92) <= inside < trials
 

@@ -10,9 +10,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from cutaway.apps.studio import uploads
-from cutaway.apps.studio.app import Doors
+from cutaway.apps.studio.app import Routes
 from cutaway.apps.studio.choices import choices
-from cutaway.apps.studio.defaults import small
+from cutaway.apps.studio.defaults import small_settings
 from cutaway.apps.studio.guard import Guard
 from cutaway.apps.studio.sessions import Studio
 from cutaway.models.registry import presets
@@ -33,7 +33,7 @@ def studio(tmp_path: Path) -> Studio:
 
 @pytest.fixture
 def client(studio: Studio) -> Iterator[TestClient]:
-    guard = Guard(Doors(studio, open_first=False).app(), TOKEN, "127.0.0.1", PORT)
+    guard = Guard(Routes(studio, open_first=False).app(), TOKEN, "127.0.0.1", PORT)
     with TestClient(guard, base_url=HOME, raise_server_exceptions=False) as client:
         yield client
 
@@ -77,7 +77,7 @@ def test_the_server_knows_its_names(host: str, client: TestClient) -> None:
 @pytest.mark.parametrize("host", ["192.168.0.7:8765", "[::1]:8765"])
 @pytest.mark.parametrize(("listens", "status"), [("0.0.0.0", 200), ("127.0.0.1", 421)])
 def test_a_server_for_all_is_known_by_numbers(listens: str, status: int, host: str, studio: Studio) -> None:
-    guard = Guard(Doors(studio, open_first=False).app(), TOKEN, listens, PORT)
+    guard = Guard(Routes(studio, open_first=False).app(), TOKEN, listens, PORT)
     with TestClient(guard, base_url=HOME) as client:
         assert client.get(at("choices"), headers={"host": host}).status_code == status
         assert client.get(at("choices"), headers={"host": "evil.example:8765"}).status_code == 421
@@ -290,11 +290,11 @@ def test_every_data_set_begins_with_a_model_that_learns_from_it() -> None:
 
 def test_what_makes_a_large_model_small_is_taken_by_it() -> None:
     for name, found in presets().items():
-        given = small(found)
+        given = small_settings(found)
         config = found.configure(settings=found.parse({key.removeprefix("model."): v for key, v in given.items()}))
         assert not given or config.dim == 64, name
-    assert small(presets()["gpt2"])["model.layers"] == "2"
-    assert small(presets()["lenet5"]) == {}
+    assert small_settings(presets()["gpt2"])["model.layers"] == "2"
+    assert small_settings(presets()["lenet5"]) == {}
 
 
 @pytest.mark.parametrize(

@@ -16,22 +16,24 @@ from torch import Tensor
 import cutaway
 from cutaway.apps.studio.setup import build_side
 from cutaway.apps.studio.shared_memory import Layout, shared_row
-from cutaway.apps.studio.state import Opening, read_log, written_log
-from cutaway.apps.studio.trainer import Live
+from cutaway.apps.studio.state import Opening, format_log, parse_log
+from cutaway.apps.studio.trainer import LiveTrainer
 from cutaway.core.errors import CutawayError, ModelError, SettingError, TrainingError, UnknownName
 
 SMALL = {"model.hidden_dims": "6,5", "model.dropout": "0.2", "batch_size": "50", "lr": "0.02"}
 
 
-def opened(folder: Path, model: str = "mlp", source: str = "moons", run: str | None = None, **given: str) -> Live:
-    return Live(build_side(Opening(model, source, given, run=run)), folder)
+def opened(
+    folder: Path, model: str = "mlp", source: str = "moons", run: str | None = None, **given: str
+) -> LiveTrainer:
+    return LiveTrainer(build_side(Opening(model, source, given, run=run)), folder)
 
 
-def small(folder: Path, **more: str) -> Live:
+def small(folder: Path, **more: str) -> LiveTrainer:
     return opened(folder, **SMALL, **more)
 
 
-def forward(live: Live, updates: int) -> Live:
+def forward(live: LiveTrainer, updates: int) -> LiveTrainer:
     """So many updates, and no more."""
     goal = live.step + updates
     while live.step < goal:
@@ -39,14 +41,14 @@ def forward(live: Live, updates: int) -> Live:
     return live
 
 
-def epochs(live: Live, count: int) -> Live:
+def epochs(live: LiveTrainer, count: int) -> LiveTrainer:
     for _ in range(count):
         while not live.advance():
             pass
     return live
 
 
-def weights(live: Live) -> dict[str, Tensor]:
+def weights(live: LiveTrainer) -> dict[str, Tensor]:
     return {name: tensor.clone() for name, tensor in live.trainer.model.state_dict().items()}
 
 
@@ -173,15 +175,15 @@ def test_a_log_gives_the_same_weights_again(changes: list[tuple[int, tuple[str, 
         live.change(key, value)
     live.weigh("hidden.0.linear.weight", (2, 1), weight)
     forward(live, 7)
-    log = written_log(live.log)
+    log = format_log(live.log)
 
     again = small(folder)
-    for change in read_log(log):
+    for change in parse_log(log):
         forward(again, change.step - again.step)
         again.do_again(change)
     forward(again, live.step - again.step)
     assert equal(weights(live), weights(again))
-    assert written_log(again.log) == log
+    assert format_log(again.log) == log
     assert live.state.epoch == again.state.epoch
 
 
@@ -194,7 +196,7 @@ def test_a_change_makes_a_difference(key: str, value: str, tmp_path: Path) -> No
     forward(changed, 10).change(key, value)
     forward(changed, 20)
     assert not equal(weights(plain), weights(changed))
-    assert written_log(changed.log) == f"10:{key}={value}"
+    assert format_log(changed.log) == f"10:{key}={value}"
 
 
 def test_what_is_changed_to_itself_changes_nothing(tmp_path: Path) -> None:
@@ -218,7 +220,7 @@ def test_of_changes_at_one_step_the_last_counts(tmp_path: Path) -> None:
     live = forward(small(tmp_path), 3)
     for value in ("0.5", "0.4", "0.3"):
         live.change("lr", value)
-    assert written_log(live.log) == "3:lr=0.3"
+    assert format_log(live.log) == "3:lr=0.3"
     assert forward(live, 1).state.lr == 0.3
 
 
@@ -273,7 +275,7 @@ def test_a_weight_is_set(tmp_path: Path) -> None:
     live = forward(small(tmp_path), 2)
     live.weigh("head.bias", (1,), 0.25)
     assert live.trainer.model.head.bias[1].item() == 0.25
-    assert written_log(live.log) == "2:weight:head.bias[1]=0.25"
+    assert format_log(live.log) == "2:weight:head.bias[1]=0.25"
 
 
 @pytest.mark.parametrize(

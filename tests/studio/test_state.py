@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cutaway.apps.studio.history import POINTS, SNAPSHOT_BYTES, SNAPSHOTS, Curves, Snapshots
-from cutaway.apps.studio.state import Change, checked, number_of, read_log, settings_of, written_log
+from cutaway.apps.studio.state import Change, format_log, parse_log, parse_number, state_settings, validate_state
 from cutaway.core.errors import CutawayError, SettingError, UnknownName
 
 words = st.text(st.characters(codec="utf-8", exclude_characters=";\n"), max_size=12)
@@ -27,11 +27,11 @@ weights = st.builds(
 @given(st.lists(st.one_of(settings, weights), max_size=6))
 def test_a_log_reads_back(changes: list[Change]) -> None:
     changes.sort(key=lambda change: change.step)
-    assert read_log(written_log(changes)) == changes
+    assert parse_log(format_log(changes)) == changes
 
 
 def test_the_log_of_the_contract() -> None:
-    first, second = read_log("120:lr=0.1;130:weight:hidden.0.linear.weight[0,1]=0.5")
+    first, second = parse_log("120:lr=0.1;130:weight:hidden.0.linear.weight[0,1]=0.5")
     assert (first.step, first.key, first.value, first.index) == (120, "lr", "0.1", None)
     assert (second.step, second.key, second.value, second.index) == (130, "hidden.0.linear.weight", "0.5", (0, 1))
 
@@ -39,7 +39,7 @@ def test_the_log_of_the_contract() -> None:
 @pytest.mark.parametrize("log", ["lr=0.1", "x:lr=0.1", "5:lr", "-5:lr=1", "5:weight:a[0=1", "9:lr=1;3:lr=2", "1:a b=2"])
 def test_what_is_no_log_is_rejected(log: str) -> None:
     with pytest.raises(SettingError, match="log"):
-        read_log(log)
+        parse_log(log)
 
 
 @pytest.mark.parametrize(
@@ -50,14 +50,14 @@ def test_what_is_no_log_is_rejected(log: str) -> None:
 )  # fmt: skip
 def test_what_is_no_state_is_rejected(state: object) -> None:
     with pytest.raises(SettingError):
-        checked(state)
+        validate_state(state)
 
 
 def test_settings_are_told_from_what_the_page_keeps() -> None:
     state = {"data": "moons", "model": "mlp", "lr": "0.1", "model.hidden_dims": "3", "views": "boundary",
              "example": "2", "hide": "lr", "view.layer": "conv1", "steps": "4", "log": "", "speed": "9",
              "noise": "0.1"}  # fmt: skip
-    assert settings_of(state) == {"lr": "0.1", "model.hidden_dims": "3", "noise": "0.1"}
+    assert state_settings(state) == {"lr": "0.1", "model.hidden_dims": "3", "noise": "0.1"}
 
 
 @pytest.mark.parametrize(
@@ -65,18 +65,18 @@ def test_settings_are_told_from_what_the_page_keeps() -> None:
 )
 def test_settings_that_name_files_or_write_are_rejected(key: str) -> None:
     with pytest.raises(SettingError):
-        settings_of({key: "/etc/passwd"})
+        state_settings({key: "/etc/passwd"})
 
 
 def test_an_unknown_key_is_rejected_with_the_nearest() -> None:
     with pytest.raises(UnknownName, match="batch_size"):
-        settings_of({"batchsize": "3"})
+        state_settings({"batchsize": "3"})
 
 
 @pytest.mark.parametrize("value", ["-1", "nan", "inf", "1e9", "many"])
 def test_numbers_are_bounded(value: str) -> None:
     with pytest.raises(CutawayError):
-        number_of({"steps": value}, "steps", 1e7)
+        parse_number({"steps": value}, "steps", 1e7)
 
 
 # --- keeping -------------------------------------------------------------------------------------------------------

@@ -14,11 +14,11 @@ from PIL import Image
 
 import cutaway
 from cutaway.apps.cli import main
-from cutaway.apps.studio.export_run import same_again, save
-from cutaway.apps.studio.playground import tried, way_to_try
-from cutaway.apps.studio.setup import build_side, learners_of
+from cutaway.apps.studio.export_run import reproduction_code, save
+from cutaway.apps.studio.playground import input_form, run_input
+from cutaway.apps.studio.setup import build_side, compatible_models
 from cutaway.apps.studio.state import Opening
-from cutaway.apps.studio.trainer import Live
+from cutaway.apps.studio.trainer import LiveTrainer
 from cutaway.core.errors import SettingError
 from cutaway.core.files import read_json
 from cutaway.inference.thought_search import Method
@@ -32,21 +32,21 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def opened(opening: Opening, steps: int = 12) -> Live:
-    live = Live(build_side(opening), Path("unused"))
+def opened(opening: Opening, steps: int = 12) -> LiveTrainer:
+    live = LiveTrainer(build_side(opening), Path("unused"))
     while live.step < steps:
         live.advance()
     return live
 
 
-def weights(live: Live) -> list[torch.Tensor]:
+def weights(live: LiveTrainer) -> list[torch.Tensor]:
     return [tensor.clone() for tensor in live.trainer.model.state_dict().values()]
 
 
-def trying(live: Live, **asked: Any) -> dict[str, Any]:
+def trying(live: LiveTrainer, **asked: Any) -> dict[str, Any]:
     from cutaway.apps.studio.setup import Built
 
-    return tried(Built(live.ready), asked, Path())
+    return run_input(Built(live.ready), asked, Path())
 
 
 def test_an_image_is_said_as_predict_says_it() -> None:
@@ -111,14 +111,14 @@ def test_gaps_are_filled_and_pairs_are_answered() -> None:
     pairs = opened(Opening("seq2seq-gru", "pairs.tsv", {"pairs": "true", "model.hidden_dim": "8"}), 2)
     Path("5").write_text("a file")
     assert isinstance(trying(pairs, text="5")["said"], str)
-    assert way_to_try(build_side(Opening("gcn", "karate", {}))) is None
+    assert input_form(build_side(Opening("gcn", "karate", {}))) is None
 
 
 def test_a_problem_is_solved_as_the_run_solves_it_and_one_without_a_solution_is_said() -> None:
     small = {"model.layers": "1", "model.heads": "1", "model.dim": "8", "batch_size": "8", "max_samples": "16"}
     opening = Opening("gpt2", "game24", small)
     live = opened(opening, 2)
-    assert way_to_try(build_side(opening))["kind"] == "problem"
+    assert input_form(build_side(opening))["kind"] == "problem"
     before = weights(live)
     found = trying(live, text=" 13 10,9 4")
     assert all(map(torch.equal, before, weights(live))), "trying changes nothing"
@@ -132,8 +132,8 @@ def test_a_problem_is_solved_as_the_run_solves_it_and_one_without_a_solution_is_
     assert "24 cannot be made of 1 1 1 1" in trying(live, text="1 1 1 1")["error"]
     assert "is no problem of this kind" in trying(live, text="hello")["error"]
     assert trying(live, text="  ") == {}
-    assert {"gpt2", "lstm"} <= set(learners_of(live.ready, list(presets().values())))
-    assert "bert-base-uncased" not in learners_of(live.ready, list(presets().values()))
+    assert {"gpt2", "lstm"} <= set(compatible_models(live.ready, list(presets().values())))
+    assert "bert-base-uncased" not in compatible_models(live.ready, list(presets().values()))
 
 
 def test_a_network_without_a_cache_says_that_it_cannot_search() -> None:
@@ -167,7 +167,7 @@ def test_what_is_saved_is_a_whole_run_and_training_goes_on_as_if_it_was_not() ->
 def test_the_command_trains_the_same_weights() -> None:
     opening = Opening("mlp", "moons", {"model.hidden_dims": "4", "count": "200", "lr": "0.02", "seed": "3"})
     live = opened(opening, 10)
-    again = same_again(live, opening, "moons", "")
+    again = reproduction_code(live, opening, "moons", "")
     words = shlex.split(again["command"])
     assert main([*words[1:], "--out", "same"]) == 0
     kept = cutaway.training.checkpoint.load_weights(Path("same/checkpoints/last.safetensors"))
@@ -175,7 +175,7 @@ def test_the_command_trains_the_same_weights() -> None:
     assert all(torch.equal(own[name], tensor) for name, tensor in kept.items())
     compile(again["python"], "python", "exec")
     live.change("lr", "0.1")
-    again = same_again(live, opening, "moons", "cutaway studio '#data=moons'")
+    again = reproduction_code(live, opening, "moons", "cutaway studio '#data=moons'")
     assert again["command"] == "cutaway studio '#data=moons'"
     assert "by hand" in again["says"]
 
@@ -213,13 +213,13 @@ def test_what_cannot_be_written_leaves_nothing(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_an_image_of_any_kind_is_kept_as_one_that_is_read(tmp_path: Path) -> None:
-    from cutaway.apps.studio.uploads import _kept_image
+    from cutaway.apps.studio.uploads import _save_as_png
 
     for mode in ("1", "L", "P", "RGBA", "CMYK", "I;16"):
         buffer = io.BytesIO()
         Image.new(mode, (5, 9)).save(buffer, format="TIFF")
-        _kept_image(buffer.getvalue(), tmp_path / "x.png")
+        _save_as_png(buffer.getvalue(), tmp_path / "x.png")
         assert Image.open(tmp_path / "x.png").size == (5, 9)
     with pytest.raises(cutaway.CutawayError, match="no image"):
-        _kept_image(b"MZ", tmp_path / "y.png")
+        _save_as_png(b"MZ", tmp_path / "y.png")
     assert not (tmp_path / "y.png").exists()

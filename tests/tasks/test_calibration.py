@@ -16,7 +16,7 @@ from torch import Tensor
 
 from cutaway.core.spec import Classes
 from cutaway.tasks import calibration as parts
-from cutaway.tasks.calibration import calibration, calibration_error, fitted_temperature
+from cutaway.tasks.calibration import calibration, calibration_error, fit_temperature
 from cutaway.tasks.classification import Classification
 
 
@@ -45,7 +45,7 @@ def both(z: Tensor) -> Tensor:
 @given(seed=st.integers(0, 10_000), sure=st.floats(0.3, 4))
 def test_the_temperature_is_where_the_cross_entropy_is_least(classes: int, seed: int, sure: float) -> None:
     z, target = answers(classes, 200, seed, sure)
-    found = fitted_temperature(z, target)
+    found = fit_temperature(z, target)
     assert found is not None
     least = minimize_scalar(
         lambda beta: float(F.cross_entropy(beta * both(z), target)), bounds=(1e-2, 1e2), options={"xatol": 1e-9}
@@ -68,9 +68,9 @@ def test_scaling_undoes_what_made_answers_too_sure(sure: float) -> None:
 def test_where_no_temperature_is_best_none_is_said() -> None:
     right = torch.tensor([0, 1, 2])
     z = 5 * F.one_hot(right, 3).double()
-    assert fitted_temperature(z, right) is None  # ever colder is ever better
-    assert fitted_temperature(z, (right + 1) % 3) is None  # ever hotter is
-    assert fitted_temperature(z[:0], right[:0]) is None
+    assert fit_temperature(z, right) is None  # ever colder is ever better
+    assert fit_temperature(z, (right + 1) % 3) is None  # ever hotter is
+    assert fit_temperature(z[:0], right[:0]) is None
     assert "scaled" not in calibrated(3, z, right, (z, right))
     assert "scaled" not in calibrated(3, z, right)
 

@@ -14,7 +14,7 @@ from cutaway.data.dataset_base import IGNORED
 from cutaway.inference.sequence_decoding import decode, decode_likely
 from cutaway.models.show_attend_tell import Config, Model
 from cutaway.tasks.sequences import Captioning, SequenceToSequence
-from cutaway.tasks.task import headline_of, task_for
+from cutaway.tasks.task import headline_metric, task_for
 
 TARGET = Tokens(10, 2, 3, 6, "caption")
 NAMES = dict(enumerate("pubeabcdef"))
@@ -38,8 +38,8 @@ def kept(said: list[list[int]], right: list[list[list[int]]], log_p: list[float]
 def test_the_task_is_told_from_spec_and_target() -> None:
     assert isinstance(task_for(ImageSpec(1, 8, 8, TARGET)), Captioning)
     assert type(task_for(PairSpec(9, 4, TARGET))) is SequenceToSequence
-    assert headline_of(task_for(ImageSpec(1, 8, 8, TARGET))) == "exact_match"
-    assert headline_of(task_for(ImageSpec(1, 8, 8, Classes(("a", "b"))))) != "exact_match"
+    assert headline_metric(task_for(ImageSpec(1, 8, 8, TARGET))) == "exact_match"
+    assert headline_metric(task_for(ImageSpec(1, 8, 8, Classes(("a", "b"))))) != "exact_match"
 
 
 def test_any_of_the_right_captions_is_exact() -> None:

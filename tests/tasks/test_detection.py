@@ -21,7 +21,7 @@ from cutaway.core.spec import Boxes, ImageSpec
 from cutaway.data.dataset_base import IGNORED
 from cutaway.statistics.intervals import effective
 from cutaway.tasks import precision
-from cutaway.tasks.detection import KEPT, LOSS, POSITIVES, Detection, assigned
+from cutaway.tasks.detection import KEPT, LOSS, POSITIVES, Detection, assign_boxes
 from cutaway.tasks.task import task_for
 
 NAMES = ("cat", "dog", "fish")
@@ -94,7 +94,7 @@ def coco_says(said: Rows, there: Rows) -> tuple[float, float, float]:
 @pytest.mark.parametrize("seed", range(6))
 def test_average_precision_is_pycocotools(seed: int) -> None:
     said, there = random_scenes(seed)
-    found = precision.matched(said, there, len(NAMES))
+    found = precision.match_boxes(said, there, len(NAMES))
     assert precision.means(precision.table(found)) == pytest.approx(coco_says(said, there), abs=1e-12)
 
 
@@ -103,15 +103,15 @@ def test_average_precision_is_pycocotools(seed: int) -> None:
 def test_an_image_that_counts_twice_is_two_images(seed: int) -> None:
     said, there = random_scenes(seed, count=6, ties=False)
     times = np.random.default_rng(seed).integers(0, 4, len(there))
-    weighed = precision.table(precision.matched(said, there, 3), times.astype(float))
+    weighed = precision.table(precision.match_boxes(said, there, 3), times.astype(float))
     copied = [i for i, n in enumerate(times) for _ in range(n)]
-    again = precision.table(precision.matched([said[i] for i in copied], [there[i] for i in copied], 3))
+    again = precision.table(precision.match_boxes([said[i] for i in copied], [there[i] for i in copied], 3))
     np.testing.assert_allclose(weighed, again, atol=1e-12)
 
 
 def test_of_a_class_that_does_not_occur_nothing_is_measured() -> None:
     said, there = [np.array([[0, 0, 9, 9, 0, 0.9]])], [np.array([[0.0, 0, 9, 9, 0]])]
-    table = precision.table(precision.matched(said, there, 3))
+    table = precision.table(precision.match_boxes(said, there, 3))
     assert table[0].tolist() == pytest.approx([1.0] * 10)
     assert np.isnan(table[1:]).all()
     assert precision.means(table).tolist() == pytest.approx([1, 1, 1])
@@ -150,7 +150,7 @@ def test_metrics_have_intervals_that_hold_them_and_are_the_same_every_time() -> 
 
 def test_intervals_are_those_of_leaving_out_each_image() -> None:
     said, there = random_scenes(5, count=32, ties=False)
-    found = precision.intervals(precision.matched(said, there, 3), NAMES)
+    found = precision.intervals(precision.match_boxes(said, there, 3), NAMES)
     value, without = _means(said, there), []
     for image in range(32):
         without.append(_means(said[:image] + said[image + 1 :], there[:image] + there[image + 1 :]))
@@ -162,15 +162,15 @@ def test_intervals_are_those_of_leaving_out_each_image() -> None:
 
 
 def _means(said: list[np.ndarray], there: list[np.ndarray]) -> np.ndarray:
-    return precision.means(precision.table(precision.matched(said, there, 3)))
+    return precision.means(precision.table(precision.match_boxes(said, there, 3)))
 
 
 def test_few_images_have_no_interval() -> None:
     said, there = random_scenes(5, count=8, ties=False)
-    found = precision.intervals(precision.matched(said, there, 3), NAMES)
+    found = precision.intervals(precision.match_boxes(said, there, 3), NAMES)
     assert found["map"].note == "no interval: fewer than 30 images"
     said, there = random_scenes(6, count=40, ties=False)
-    matches = precision.matched(said, there, 3)
+    matches = precision.match_boxes(said, there, 3)
     matches[2].actual[:] = np.arange(40) < 3
     found = precision.intervals(matches, NAMES)
     assert found["map_50"].note == f"no interval: fewer than 5 images of class {NAMES[2]!r}"
@@ -224,13 +224,13 @@ def test_a_location_learns_the_smallest_box_that_it_is_in_the_middle_of() -> Non
     target = torch.tensor(
         [[[8.0, 8, 32, 32, 0], [14, 14, 26, 26, 1], [-100.0] * 5], [[0, 0, 40, 40, 2], [-100] * 5, [-100] * 5]]
     )
-    found = assigned(at, target)
+    found = assign_boxes(at, target)
     # The smaller of two; its middle is 6 pixels off, which is not within 1.5 strides of 4, nor is the other's; of the
     # upper level, neither reaches 4 strides; outside of all.
     assert found.tolist() == [[1, -1, -1, -1], [0, -1, -1, -1]]
     crowd = target.clone()
     crowd[0, 1, 4] = -2
-    assert assigned(at, crowd)[0].tolist() == [0, -1, -1, -1]
+    assert assign_boxes(at, crowd)[0].tolist() == [0, -1, -1, -1]
 
 
 @pytest.mark.parametrize(

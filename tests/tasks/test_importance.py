@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from cutaway.tasks import importance as module
-from cutaway.tasks.importance import importance
+from cutaway.tasks.importance import permutation_importance_report
 
 
 def accuracy(outputs: Tensor, target: Tensor) -> float:
@@ -17,7 +17,7 @@ def accuracy(outputs: Tensor, target: Tensor) -> float:
 
 def test_the_column_that_decides_counts_and_the_others_do_not() -> None:
     x = torch.randn(200, 3, generator=torch.Generator().manual_seed(0))
-    found = importance(
+    found = permutation_importance_report(
         lambda x: (x[:, 1] > 0).long(), accuracy, x, (x[:, 1] > 0).long(), [("a", 1), ("b", 1), ("c", 1)]
     )
     assert found is not None
@@ -35,12 +35,12 @@ def test_the_inputs_of_a_category_are_shuffled_together() -> None:
         return inputs[:, :3].argmax(1)
 
     before = x.clone()
-    found = importance(answer, accuracy, x, kinds, [("kind", 3), ("nothing", 1)])
+    found = permutation_importance_report(answer, accuracy, x, kinds, [("kind", 3), ("nothing", 1)])
     assert found is not None
     assert found["columns"][0]["name"] == "kind"
     assert found["columns"][0]["value"] > 0.5
     assert torch.equal(x, before)
-    assert found == importance(answer, accuracy, x, kinds, [("kind", 3), ("nothing", 1)])
+    assert found == permutation_importance_report(answer, accuracy, x, kinds, [("kind", 3), ("nothing", 1)])
 
 
 def test_much_is_bounded_and_little_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,9 +52,9 @@ def test_much_is_bounded_and_little_says_nothing(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(module, "PASSES", 400)
     target, columns = (x[:, 0] > 0).long(), [("a", 1), ("b", 1)]
-    assert importance(answer, accuracy, x, target, columns)["rows"] == 40  # type: ignore[index]
+    assert permutation_importance_report(answer, accuracy, x, target, columns)["rows"] == 40  # type: ignore[index]
     assert set(asked) == {40}
-    assert importance(answer, accuracy, x[:, :1], target, columns[:1]) is None
-    assert importance(answer, accuracy, x[:1], target[:1], columns) is None
+    assert permutation_importance_report(answer, accuracy, x[:, :1], target, columns[:1]) is None
+    assert permutation_importance_report(answer, accuracy, x[:1], target[:1], columns) is None
     monkeypatch.setattr(module, "MOST_COLUMNS", 1)
-    assert importance(answer, accuracy, x, target, columns) is None
+    assert permutation_importance_report(answer, accuracy, x, target, columns) is None

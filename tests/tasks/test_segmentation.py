@@ -16,8 +16,8 @@ from cutaway.core.spec import Classes, ImageSpec, Mask
 from cutaway.data.dataset_base import Batch, TensorSplit
 from cutaway.tasks.segmentation import Segmentation
 from cutaway.tasks.task import task_for
-from cutaway.training.device import find_place
-from cutaway.training.evaluation import at_once, results_of
+from cutaway.training.device import select_device
+from cutaway.training.evaluation import evaluate_split, evaluation_batch_size
 
 NAMES = ("ground", "cat", "dog", "cow")
 TARGET = Mask(NAMES)
@@ -136,8 +136,8 @@ def test_the_answer_for_the_mirror_image_is_mirrored_back() -> None:
     task, x = Segmentation(Mask(("a", "b"))), torch.randn(3, 1, 4, 6)
     masks = (x[:, 0] < 0).to(torch.uint8)
     split = TensorSplit(x, masks)
-    place = find_place("cpu", "float32", False, Left())
-    found = results_of(Left(), split, place, 2, task, flip=True)
+    place = select_device("cpu", "float32", False, Left())
+    found = evaluate_split(Left(), split, place, 2, task, flip=True)
     assert task.quick(*found)["pixel_accuracy"] == 1
     assert found.target.shape == (3, 2)  # pixels of each class
     assert isinstance(next(split.batches([torch.tensor([0])])), Batch)
@@ -145,7 +145,7 @@ def test_the_answer_for_the_mirror_image_is_mirrored_back() -> None:
 
 def test_large_images_are_evaluated_few_at_a_time() -> None:
     large, small = ImageSpec(3, 512, 512, TARGET), ImageSpec(3, 64, 64, TARGET)
-    assert [at_once(None, spec) for spec in (large, small)] == [4, 256]
-    assert at_once(None, ImageSpec(3, 4000, 4000, TARGET)) == 1
-    assert at_once(None, ImageSpec(3, 512, 512, Classes(NAMES))) == 256
-    assert at_once(7, large) == 7
+    assert [evaluation_batch_size(None, spec) for spec in (large, small)] == [4, 256]
+    assert evaluation_batch_size(None, ImageSpec(3, 4000, 4000, TARGET)) == 1
+    assert evaluation_batch_size(None, ImageSpec(3, 512, 512, Classes(NAMES))) == 256
+    assert evaluation_batch_size(7, large) == 7

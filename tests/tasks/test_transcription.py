@@ -16,7 +16,7 @@ from cutaway.inference.ctc import transcribe
 from cutaway.nn.ctc import SILENT
 from cutaway.tasks.sequences import edit_distances
 from cutaway.tasks.task import task_for
-from cutaway.tasks.transcription import ABSENT, SpeechRecognition, Spelling, aligned, character_errors, word_errors
+from cutaway.tasks.transcription import ABSENT, SpeechRecognition, Spelling, align_words, character_errors, word_errors
 
 ALPHABET = (" ", "a", "b", "c")
 TASK = SpeechRecognition(Transcript(ALPHABET))
@@ -81,7 +81,7 @@ def test_errors_are_edit_distances(pairs: list[tuple[str, str]]) -> None:
     errors = word_errors(actual, said).sum(0)
     assert errors[0] / errors[1] == pytest.approx(jiwer.wer(actual, said))
     for a, b in pairs:
-        both = aligned(a.split(), b.split())
+        both = align_words(a.split(), b.split())
         assert [w for w, _ in both if w != ABSENT] == a.split()
         assert [w for _, w in both if w != ABSENT] == b.split()
 

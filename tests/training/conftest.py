@@ -16,7 +16,7 @@ from cutaway.core.spec import Classes, TableSpec
 from cutaway.data.dataset_base import DataSet, TensorSplit
 from cutaway.tasks.task import task_for
 from cutaway.training.config import TrainSettings
-from cutaway.training.device import find_place
+from cutaway.training.device import select_device
 from cutaway.training.progress import Progress
 from cutaway.training.trainer import Interrupted, Trainer
 
@@ -90,7 +90,7 @@ def make_trainer(data: DataSet, tmp_path: Path) -> Callable[..., Trainer]:
         settings = build(TrainSettings, {"epochs": 3, "batch_size": 16, "weight_decay": 0.0, **given})
         model = model or network(dropout)
         task = task_for(data.spec, settings.loss, settings.label_smoothing)
-        place = find_place("cpu", settings.precision, None, model)
+        place = select_device("cpu", settings.precision, None, model)
         torch.manual_seed(settings.seed)
         return Trainer(model, data, task, settings, place, folder / "checkpoints", Progress(shown=False))
 

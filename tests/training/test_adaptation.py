@@ -12,7 +12,7 @@ import cutaway
 from cutaway.core.errors import SettingError
 from cutaway.nn.lora import LoRALinear
 from cutaway.runs.run import Run
-from cutaway.training.setup import prepare
+from cutaway.training.setup import setup_training
 
 from .conftest import stopping
 
@@ -58,7 +58,7 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path: Path, begun: 
 
 def test_the_optimizer_remembers_what_learns_alone(begun: Run) -> None:
     given = {**SMALL, "weights": str(begun.folder), "lora": 2, "lora_layers": ("*.fc1",), "freeze_epochs": 0}
-    ready = prepare("vit-tiny/16", "digits", given)
+    ready = setup_training("vit-tiny/16", "digits", given)
     layers = [name for name, module in ready.model.named_modules() if isinstance(module, LoRALinear)]
     assert layers == ["blocks.0.mlp.fc1", "blocks.1.mlp.fc1"]
     learns = sum(p.numel() for p in ready.model.parameters() if p.requires_grad)
@@ -79,12 +79,12 @@ def test_what_cannot_be_adapted_is_rejected(begun: Run, model: str, given: dict[
     if given.get("weights"):
         given["weights"] = str(begun.folder)
     with pytest.raises(SettingError, match=said):
-        prepare(model, "digits", {key: value for key, value in given.items() if value is not None})
+        setup_training(model, "digits", {key: value for key, value in given.items() if value is not None})
 
 
 def test_a_network_without_attention_names_its_linear_layers(tmp_path: Path) -> None:
     run = cutaway.train("mlp", "moons", out=tmp_path / "run", count=60, epochs=1, tensorboard=False)
     given = {"weights": str(run.folder), "lora": 2, "count": 60}
     with pytest.raises(SettingError, match=r"finds no layers of attention in MLP; its linear layers are hidden\.0\."):
-        prepare("mlp", "moons", given)
-    assert prepare("mlp", "moons", {**given, "lora_layers": ("hidden.*",)}).model is not None
+        setup_training("mlp", "moons", given)
+    assert setup_training("mlp", "moons", {**given, "lora_layers": ("hidden.*",)}).model is not None

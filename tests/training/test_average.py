@@ -10,15 +10,15 @@ import pytest
 import torch
 from torch import nn
 
-from cutaway.apps.cli.train import lines
+from cutaway.apps.cli.train import result_lines
 from cutaway.checkpoints.saving import read_tensors
 from cutaway.core.errors import SettingError
 from cutaway.core.files import read_json
-from cutaway.training.checkpoint import State, load_weights
+from cutaway.training.checkpoint import TrainingState, load_weights
 from cutaway.training.progress import Progress
-from cutaway.training.train import fit
-from cutaway.training.trainer import Mean, Trainer
-from cutaway.training.weight_averaging import Average, LastEpochs, lent
+from cutaway.training.train import train_model
+from cutaway.training.trainer import AverageRecord, Trainer
+from cutaway.training.weight_averaging import LastEpochs, MovingAverage, swap_weights
 
 from .conftest import fitted
 
@@ -30,7 +30,7 @@ def network() -> nn.Sequential:
 
 def test_it_is_the_formula_for_weights_and_a_copy_for_statistics() -> None:
     model = network().double()
-    average = Average(model, decay=0.5)
+    average = MovingAverage(model, decay=0.5)
     expected = {k: p.detach().clone() for k, p in model.named_parameters()}
     for step in range(20):
         with torch.no_grad():
@@ -48,7 +48,7 @@ def test_it_is_the_formula_for_weights_and_a_copy_for_statistics() -> None:
 
 def test_it_is_applied_for_a_while_and_the_weights_come_back() -> None:
     model = network()
-    average = Average(model, decay=0.9)
+    average = MovingAverage(model, decay=0.9)
     before = model[0].weight.detach().clone()
     average.weights["0.weight"].zero_()
 
@@ -84,7 +84,7 @@ def test_the_mean_is_of_the_last_epochs_alone_and_the_files_of_others_go(tmp_pat
 def test_lent_weights_are_given_back() -> None:
     model = network()
     before = {k: v.clone() for k, v in model.state_dict().items()}
-    with lent(model, {k: torch.zeros_like(v) for k, v in before.items()}):
+    with swap_weights(model, {k: torch.zeros_like(v) for k, v in before.items()}):
         assert not model[0].weight.any()
     assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
 
@@ -94,20 +94,20 @@ def test_training_ends_with_the_mean_and_its_score(make_trainer: Callable[..., T
     trainer = make_trainer(epochs=4, average_epochs=average, lr=0.05)
     ends = []
 
-    def note(state: State) -> None:
+    def note(state: TrainingState) -> None:
         if state.batch == 0:  # an epoch's end
             ends.append({k: v.clone() for k, v in trainer.model.state_dict().items()})
 
     trainer.on_row = note
     trainer.fit()
-    assert isinstance(trainer.mean, Mean)
+    assert isinstance(trainer.mean, AverageRecord)
     assert (trainer.mean.first, trainer.mean.last) == (max(1, 5 - average), 4)
     mean = load_weights(trainer.checkpoints / "average.safetensors")
     for key, value in mean.items():
         expected = torch.stack([e[key].double() for e in ends[-average:]]).mean(0)
         torch.testing.assert_close(value.double(), expected, rtol=1e-6, atol=1e-7)
         assert torch.equal(trainer.model.state_dict()[key], ends[-1][key])  # training could go on
-    with lent(trainer.model, mean):
+    with swap_weights(trainer.model, mean):
         assert trainer.validate(trainer.val)["accuracy"] == pytest.approx(trainer.mean.score)  # type: ignore[arg-type]
 
 
@@ -123,7 +123,7 @@ def test_a_stop_does_not_change_the_mean(make_trainer: Callable[..., Trainer], t
 
 def test_a_run_keeps_the_mean_and_says_so(tmp_path: Path) -> None:
     given = {"max_samples": 200, "epochs": 3, "average_epochs": 2, "tensorboard": False, "threads": 1}
-    run = fit("lenet5-modern", "digits", given, out=tmp_path / "run", progress=Progress(shown=False))
+    run = train_model("lenet5-modern", "digits", given, out=tmp_path / "run", progress=Progress(shown=False))
     mean = load_weights(run.folder / "checkpoints" / "average.safetensors")
     kept, _ = read_tensors(run.folder / "model" / "model.safetensors")
     assert all(torch.equal(kept[k], mean[k]) for k in kept)
@@ -131,15 +131,17 @@ def test_a_run_keeps_the_mean_and_says_so(tmp_path: Path) -> None:
     assert (about["average"]["first"], about["average"]["last"]) == (2, 3)
     assert about["best"]["epoch"] >= 1
     assert any(
-        "kept is the mean of the weights after epochs 2 to 3, validation accuracy" in line for line in lines(run)
+        "kept is the mean of the weights after epochs 2 to 3, validation accuracy" in line for line in result_lines(run)
     )
     off = {**given, "average_epochs": 0}
-    plain = fit("lenet5-modern", "digits", off, out=tmp_path / "p", progress=Progress(shown=False))
+    plain = train_model("lenet5-modern", "digits", off, out=tmp_path / "p", progress=Progress(shown=False))
     assert read_json(plain.folder / "run.json")["average"] is None
-    assert not any("mean of the weights" in line for line in lines(plain))
+    assert not any("mean of the weights" in line for line in result_lines(plain))
 
 
 def test_two_averages_are_rejected_before_a_folder_is_made(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match=r"average_epochs=2 and ema=0\.9 are two averages"):
-        fit("lenet5-modern", "digits", {"max_samples": 50, "average_epochs": 2, "ema": 0.9}, out=tmp_path / "run")
+        train_model(
+            "lenet5-modern", "digits", {"max_samples": 50, "average_epochs": 2, "ema": 0.9}, out=tmp_path / "run"
+        )
     assert not (tmp_path / "run").exists()

@@ -13,9 +13,9 @@ from torch import nn
 from cutaway.checkpoints.saving import save_model
 from cutaway.core.errors import FileError
 from cutaway.models.registry import create_model, preset
-from cutaway.training.parameter_groups import backbone
-from cutaway.training.pretrained_weights import find_weights, take_weights
-from cutaway.training.train import fit
+from cutaway.training.parameter_groups import backbone_names
+from cutaway.training.pretrained_weights import find_weights, load_pretrained
+from cutaway.training.train import train_model
 from cutaway.verify import torchvision_models
 
 NARROW = {"width": 4, "layers": (1, 1, 1), "in_channels": 1}
@@ -39,15 +39,15 @@ def test_the_backbone_is_that_of_the_classifier(classifier: nn.Module, tmp_path:
     assert settings == {"width": 4, "layers": (1, 1, 1)}
     model = create_model(name, **settings, in_channels=1, num_classes=3)
     before = {k: v.clone() for k, v in model.state_dict().items()}
-    taken = take_weights(model, preset(name), str(tmp_path / "resnet"))
+    taken = load_pretrained(model, preset(name), str(tmp_path / "resnet"))
     inside = {k: v for k, v in model.state_dict().items() if k.startswith(f"{BUILT[name]}.")}
     assert {k.partition(".")[2]: v.tolist() for k, v in inside.items()} == {k: v.tolist() for k, v in own.items()}
     assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items() if k not in inside)
     assert taken.tensors == len(own)
     assert set(taken.new) == {n for n, part in model.named_children() if n != BUILT[name] and part.state_dict()}
     assert "a resnet18" in taken.notes[0]
-    assert backbone(model) >= {k for k, _ in model.named_parameters() if k in inside}
-    assert not any(n in backbone(model) for n in taken.new)
+    assert backbone_names(model) >= {k for k, _ in model.named_parameters() if k in inside}
+    assert not any(n in backbone_names(model) for n in taken.new)
 
 
 @pytest.mark.parametrize("suffix", ["pth", "safetensors"])
@@ -58,7 +58,7 @@ def test_a_file_as_torchvision_has_it_is_taken(tmp_path: Path, suffix: str) -> N
     settings = find_weights(str(file), built).settings(built)
     assert settings == {"layers": (2, 2, 2, 2), "width": 64}
     model = create_model(built.name, **settings, norm="frozen")  # whose norms count no batches
-    take_weights(model, built, str(file))
+    load_pretrained(model, built, str(file))
     assert torch.equal(model.get_buffer("body.layer4.1.bn2.running_var"), theirs["layer4.1.bn2.running_var"])
     assert torch.equal(model.get_parameter("body.layer4.1.conv2.weight"), theirs["layer4.1.conv2.weight"])
 
@@ -70,12 +70,14 @@ def test_what_is_no_backbone_is_rejected(tmp_path: Path) -> None:
     padded = create_model("resnet18", shortcut="A", **NARROW)
     save_model(padded, tmp_path / "padded", preset("resnet18"))
     with pytest.raises(FileError, match=r"are missing, the first layer2\.0\.downsample"):
-        take_weights(create_model("fcn-resnet18", **NARROW), preset("fcn-resnet18"), str(tmp_path / "padded"))
+        load_pretrained(create_model("fcn-resnet18", **NARROW), preset("fcn-resnet18"), str(tmp_path / "padded"))
 
 
 def test_all_after_a_frozen_backbone_learns(classifier: nn.Module, tmp_path: Path) -> None:
     given = {"weights": str(tmp_path / "resnet"), "epochs": 1, "freeze_epochs": 1, "color": "gray", "max_samples": 24}
-    run = fit("fcn-resnet18", "digit_scenes_small", {**given, "tensorboard": False, "threads": 1}, tmp_path / "run")
+    run = train_model(
+        "fcn-resnet18", "digit_scenes_small", {**given, "tensorboard": False, "threads": 1}, tmp_path / "run"
+    )
     state, own = run.model.state_dict(), classifier.state_dict()
     torch.manual_seed(run.about["settings"]["seed"])
     first = create_model("fcn-resnet18", **vars(run.model.config))

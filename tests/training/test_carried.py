@@ -11,16 +11,16 @@ import torch
 from cutaway.checkpoints.saving import read_tensors
 from cutaway.core.errors import SettingError
 from cutaway.core.files import read_json
-from cutaway.data.build import Origin
+from cutaway.data.build import DataSource
 from cutaway.data.dataset_base import DataSet
 from cutaway.data.settings import DataSettings
 from cutaway.data.text.corpus import running_dataset
 from cutaway.models.registry import create_model
 from cutaway.tasks.task import task_for
-from cutaway.training.device import find_place
-from cutaway.training.evaluation import batches_in_order, carries, going_on, results_of
+from cutaway.training.device import select_device
+from cutaway.training.evaluation import evaluate_split, is_stateful, sequential_batches, trim_state
 from cutaway.training.progress import Progress
-from cutaway.training.train import fit
+from cutaway.training.train import train_model
 from cutaway.training.trainer import Interrupted
 
 LINES = "".join(f"{c}{'-' * 8}{c}\n" for c in "abba" * 16)
@@ -37,7 +37,7 @@ def text(folder: Path) -> str:
 def data() -> DataSet:
     cut = int(len(LINES) * 0.8)
     return running_dataset(
-        {"train": LINES[:cut], "val": LINES[cut:]}, Origin("t", "t", ""), DataSettings(length=4, stateful=True)
+        {"train": LINES[:cut], "val": LINES[cut:]}, DataSource("t", "t", ""), DataSettings(length=4, stateful=True)
     )
 
 
@@ -46,12 +46,12 @@ def test_a_windows_answer_depends_on_the_windows_before_it(data: DataSet) -> Non
     vocab_size = data.spec.target.outputs
     model = create_model("lstm", vocab_size=vocab_size, num_classes=vocab_size, pooling="every", hidden_dim=8).eval()
     split, task = data.splits["val"], task_for(data.spec)
-    assert carries(model, split)
-    place = find_place("cpu", "float32", None, model)
-    kept, target = results_of(model, split, place, 2, task)
+    assert is_stateful(model, split)
+    place = select_device("cpu", "float32", None, model)
+    kept, target = evaluate_split(model, split, place, 2, task)
 
     streams: list[tuple[torch.Tensor, torch.Tensor]] = []  # each row of the batches as one long text
-    plan = batches_in_order(split, 2)
+    plan = sequential_batches(split, 2)
     for row in range(len(plan[0])):
         windows = [next(split.batches([batch[row : row + 1]])) for batch in plan if row < len(batch)]
         tokens = torch.cat([b.inputs[0][b.inputs[1]] for b in windows])
@@ -64,18 +64,20 @@ def test_a_windows_answer_depends_on_the_windows_before_it(data: DataSet) -> Non
 
 def test_a_state_goes_on_with_the_rows_that_are_left() -> None:
     state = (torch.randn(2, 5, 3), torch.randn(2, 5, 3))
-    assert going_on(state, 5) is state
-    cut = going_on(state, 3)
+    assert trim_state(state, 5) is state
+    cut = trim_state(state, 3)
     assert cut is not None
     assert all(torch.equal(a, b[:, :3]) for a, b in zip(cut, state))
-    assert going_on((), 4) is None
-    assert going_on(None, 4) is None
+    assert trim_state((), 4) is None
+    assert trim_state(None, 4) is None
 
 
 @pytest.mark.slow
 def test_a_stop_within_an_epoch_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = text(tmp_path)
-    fit("lstm", source, {**GIVEN, "model.hidden_dim": 8}, out=tmp_path / "whole", progress=Progress(shown=False))
+    train_model(
+        "lstm", source, {**GIVEN, "model.hidden_dim": 8}, out=tmp_path / "whole", progress=Progress(shown=False)
+    )
 
     from cutaway.training.trainer import Trainer
 
@@ -89,12 +91,14 @@ def test_a_stop_within_an_epoch_changes_nothing(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(Trainer, "step", step)
     with pytest.raises(Interrupted):
-        fit("lstm", source, {**GIVEN, "model.hidden_dim": 8}, out=tmp_path / "again", progress=Progress(shown=False))
+        train_model(
+            "lstm", source, {**GIVEN, "model.hidden_dim": 8}, out=tmp_path / "again", progress=Progress(shown=False)
+        )
     monkeypatch.undo()
     stopped, meta = read_tensors(tmp_path / "again" / "checkpoints" / "last.safetensors")
     assert meta["state"]["batch"] > 0  # within an epoch
     assert stopped["carried.0"].shape[1:] == (4, 8)
-    fit(None, None, {}, resume=tmp_path / "again", progress=Progress(shown=False))
+    train_model(None, None, {}, resume=tmp_path / "again", progress=Progress(shown=False))
     for name in ("checkpoints/last.safetensors", "model/model.safetensors"):
         a, b = (read_tensors(tmp_path / which / name)[0] for which in ("whole", "again"))
         assert a.keys() == b.keys()
@@ -104,7 +108,9 @@ def test_a_stop_within_an_epoch_changes_nothing(tmp_path: Path, monkeypatch: pyt
 
 def test_what_is_carried_is_not_compiled(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="leave compile out, or add stateful=false"):
-        fit("lstm", text(tmp_path), {**GIVEN, "compile": True}, out=tmp_path / "run", progress=Progress(shown=False))
+        train_model(
+            "lstm", text(tmp_path), {**GIVEN, "compile": True}, out=tmp_path / "run", progress=Progress(shown=False)
+        )
 
 
 @pytest.mark.slow
@@ -113,7 +119,7 @@ def test_carried_state_tells_what_a_window_alone_does_not(tmp_path: Path) -> Non
     path.write_text("aaaab" * 160)  # after an a, only counting further back than a window tells what comes
     given = {**GIVEN, "length": 2, "epochs": 8, "lr": 0.02, "save_minutes": 9, "model.hidden_dim": 16}
     for carry in (True, False):
-        run = fit(
+        run = train_model(
             "lstm", str(path), {**given, "stateful": carry}, out=tmp_path / str(carry), progress=Progress(shown=False)
         )
         losses[carry] = run.evaluate()["loss"].value

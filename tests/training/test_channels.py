@@ -11,7 +11,7 @@ import torch
 
 import cutaway
 from cutaway.core.errors import ModelError, SettingError
-from cutaway.nn.resizing import resize, shapes_of
+from cutaway.nn.resizing import resize, tensor_shapes
 from cutaway.training.channel_pruning import prune_channels
 
 from ..small import small
@@ -35,7 +35,7 @@ def test_half_of_the_channels_of_every_architecture(name: str) -> None:
     assert prune_channels(other, inputs, 0.5) == changed
     # And can be built again from the shapes alone.
     resize(built, changed)
-    assert shapes_of(built) == shapes_of(model)
+    assert tensor_shapes(built) == tensor_shapes(model)
     built.load_state_dict(model.state_dict())
     model.eval()
     assert torch.equal(built.eval()(*inputs), model(*inputs))

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from cutaway.core.errors import FileError
-from cutaway.training.checkpoint import State, contents, load_checkpoint, read_state, save_whole
+from cutaway.training.checkpoint import TrainingState, checkpoint_tensors, load_checkpoint, read_state, save_whole
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_fused_optimizers_go_on_alike_with_channels_last(tmp_path: Path, kind: A
 
     model, optimizer = new()
     step(model, optimizer, seed=1)
-    save_whole(tmp_path, contents(model, [optimizer], None), State())
+    save_whole(tmp_path, checkpoint_tensors(model, [optimizer], None), TrainingState())
     step(model, optimizer, seed=2)
 
     resumed, again = new()
@@ -48,7 +48,7 @@ def test_each_process_goes_on_with_its_own_random_numbers(tmp_path: Path) -> Non
     for seed in range(3):
         torch.manual_seed(seed)
         states.append({"cpu": torch.get_rng_state()})
-    save_whole(tmp_path, contents(model, [], None, random=states), State())
+    save_whole(tmp_path, checkpoint_tensors(model, [], None, random=states), TrainingState())
     for rank in range(3):
         load_checkpoint(tmp_path, model, [], None, rank)
         assert torch.equal(torch.rand(3), torch.rand(3, generator=torch.Generator().manual_seed(rank)))
@@ -66,7 +66,7 @@ def test_each_process_goes_on_with_its_own_random_numbers(tmp_path: Path) -> Non
     ],
 )
 def test_a_state_that_cannot_be_is_named_by_its_key(change: dict[str, Any], said: str) -> None:
-    whole = {"state": State(epoch=2, history=[{"epoch": 1, "step": 4, "train_loss": 0.5}]).to_json()}
+    whole = {"state": TrainingState(epoch=2, history=[{"epoch": 1, "step": 4, "train_loss": 0.5}]).to_json()}
     assert read_state(whole, Path("last.safetensors")).to_json() == whole["state"]
     with pytest.raises(FileError) as rejection:
         read_state({"state": {**whole["state"], **change}}, Path("last.safetensors"))

@@ -15,8 +15,8 @@ from cutaway.core.errors import SettingError
 from cutaway.models.registry import preset
 from cutaway.training.config import OPTIMIZERS, SCHEDULES, TrainSettings
 from cutaway.training.optimizers import build_optimizers
-from cutaway.training.schedules import factor
-from cutaway.training.setup import prepare
+from cutaway.training.schedules import lr_factor
+from cutaway.training.setup import setup_training
 
 OTHER = {"momentum": 0.5, "weight_decay": 0.3, "lr": 0.02}
 OF_SCHEDULES = {"warmup": 0.3, "gamma": 0.7, "milestones": (0.2, 0.4), "decay": 0.6}
@@ -25,7 +25,7 @@ OF_SCHEDULES = {"warmup": 0.3, "gamma": 0.7, "milestones": (0.2, 0.4), "decay": 
 def rejected(model: str, source: object, given: dict[str, Any]) -> str:
     """What is said of these settings; empty where they are taken."""
     try:
-        prepare(model, source, given)
+        setup_training(model, source, given)
     except SettingError as error:
         return str(error)
     return ""
@@ -65,7 +65,7 @@ def test_a_setting_of_optimizers_changes_the_weights_or_is_rejected(optimizer: s
 def test_a_setting_of_schedules_changes_the_rate_or_is_rejected(schedule: str) -> None:
     def rates(given: dict[str, Any]) -> list[float]:
         settings = build(TrainSettings, {"schedule": schedule, **given})
-        return [factor(settings, t / 40, 40) for t in range(41)]
+        return [lr_factor(settings, t / 40, 40) for t in range(41)]
 
     for key, value in OF_SCHEDULES.items():
         moved = rates({key: value}) != rates({})

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from cutaway.data.in_memory.source import Given
+from cutaway.data.in_memory.source import InMemorySource
 from cutaway.training.batches import balanced_order
-from cutaway.training.setup import prepare
+from cutaway.training.setup import setup_training
 
 
 @pytest.mark.parametrize(("precision", "kind"), [("float64", torch.float64), ("float32", torch.float32)])
 def test_class_weights_have_the_precision_that_is_trained_in(precision: str, kind: torch.dtype) -> None:
-    ready = prepare("mlp", "iris", {"class_weights": "balanced", "precision": precision, "max_samples": 47})
+    ready = setup_training("mlp", "iris", {"class_weights": "balanced", "precision": precision, "max_samples": 47})
     counts = ready.data.splits["train"].target.bincount()  # type: ignore[union-attr]
     exact = 47 / (3 * counts.double())
     weights = ready.task.class_weights  # type: ignore[attr-defined]
@@ -24,7 +24,7 @@ def test_class_weights_have_the_precision_that_is_trained_in(precision: str, kin
 
 def test_the_rarest_class_weighs_most() -> None:
     x, y = np.random.default_rng(0).normal(size=(28, 2)), np.repeat(["a", "b", "c"], [4, 16, 8])
-    ready = prepare("mlp", Given((x, y)), {"class_weights": "balanced", "val": 0, "test": 0})
+    ready = setup_training("mlp", InMemorySource((x, y)), {"class_weights": "balanced", "val": 0, "test": 0})
     weights = ready.task.class_weights.tolist()  # type: ignore[attr-defined]
     assert weights == pytest.approx([28 / (3 * 4), 28 / (3 * 16), 28 / (3 * 8)])
     order = balanced_order(torch.tensor([0] * 400 + [1] * 1600 + [3] * 800), torch.Generator().manual_seed(0))

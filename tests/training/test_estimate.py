@@ -17,8 +17,8 @@ from cutaway.models.registry import create_model
 from cutaway.tasks.task import task_for
 from cutaway.training import cost_estimate as estimate_module
 from cutaway.training.config import TrainSettings
-from cutaway.training.cost_estimate import estimate
-from cutaway.training.device import find_place
+from cutaway.training.cost_estimate import estimate_cost
+from cutaway.training.device import select_device
 from cutaway.training.progress import Progress
 from cutaway.training.trainer import Trainer
 
@@ -35,7 +35,7 @@ def ready(chunk: int | None) -> SimpleNamespace:
     data = DataSet("t", "t", spec, {"train": split}, preprocessing=None, fingerprint="", split_hash="")  # type: ignore[arg-type]
     model = create_model("gpt2", vocab_size=WORDS, context_length=LENGTH, dim=64, layers=2, heads=2, dropout=0.0)
     settings = TrainSettings(batch_size=BATCH, loss_chunk=chunk, epochs=1)
-    place = find_place("cpu", "float32", None, model)
+    place = select_device("cpu", "float32", None, model)
     task = task_for(spec)
     return SimpleNamespace(
         model=model, data=data, task=task, settings=settings, place=place, teacher=None, deferred=None
@@ -78,12 +78,12 @@ def taken() -> dict[int | None, float]:
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="memory is read as Linux tells it")
 @pytest.mark.parametrize("chunk", [None, 0], ids=["chunks", "whole"])
 def test_the_memory_that_is_said_is_the_memory_that_is_taken(taken: dict[int | None, float], chunk: int | None) -> None:
-    said = estimate(ready(chunk)).memory  # type: ignore[arg-type]
+    said = estimate_cost(ready(chunk)).memory  # type: ignore[arg-type]
     assert said == pytest.approx(taken[chunk], rel=0.15)
 
 
 def test_chunks_are_counted_as_what_is_held_at_a_time() -> None:
-    whole, chunks = estimate(ready(0)), estimate(ready(100))  # type: ignore[arg-type]
+    whole, chunks = estimate_cost(ready(0)), estimate_cost(ready(100))  # type: ignore[arg-type]
     assert chunks.outputs == 4 * 100 * WORDS
     assert whole.outputs == 3 * 4 * BATCH * LENGTH * WORDS
     assert whole.activations - chunks.activations > 4 * BATCH * LENGTH * WORDS * 0.8  # the logarithms
@@ -95,5 +95,5 @@ def test_a_slow_step_is_timed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     step = Trainer.step
     monkeypatch.setattr(Trainer, "step", lambda *args, **given: (steps.append(args), step(*args, **given))[1])
     monkeypatch.setattr(estimate_module, "MOST_SECONDS", 0.0)
-    assert estimate(ready(None)).seconds_per_step > 0  # type: ignore[arg-type]
+    assert estimate_cost(ready(None)).seconds_per_step > 0  # type: ignore[arg-type]
     assert len(steps) == 1

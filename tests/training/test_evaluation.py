@@ -10,10 +10,10 @@ from torch import nn
 
 from cutaway.core.files import read_json
 from cutaway.data.dataset_base import TensorSplit
-from cutaway.training.device import find_place
-from cutaway.training.evaluation import _joined, results_of
+from cutaway.training.device import select_device
+from cutaway.training.evaluation import _joined, evaluate_split
 from cutaway.training.progress import Progress
-from cutaway.training.train import fit
+from cutaway.training.train import train_model
 
 
 # Products of batches of 3 and of 7 are rounded apart: by one bit of bfloat16's eight, where that is the precision.
@@ -22,21 +22,23 @@ def test_logits_are_averaged_over_the_image_and_its_mirror_image(precision: str,
     torch.manual_seed(0)
     model = nn.Sequential(nn.Flatten(), nn.Linear(2 * 3 * 4, 5)).train()
     images = torch.randn(7, 2, 3, 4)
-    place = find_place("cpu", precision, None, model)
-    found = results_of(model, TensorSplit(images, None), place, batch_size=3, flip=True).outputs
+    place = select_device("cpu", precision, None, model)
+    found = evaluate_split(model, TensorSplit(images, None), place, batch_size=3, flip=True).outputs
     assert found.dtype == torch.float32
     with torch.no_grad(), place.autocast():
         there, back = model(images).float(), model(images[..., [3, 2, 1, 0]]).float()
     assert torch.allclose(found, (there + back) / 2, atol=apart)
     assert not torch.allclose(found, there, atol=0.1)
-    assert torch.equal(results_of(model, TensorSplit(images, None), place, batch_size=7).outputs, there)
+    assert torch.equal(evaluate_split(model, TensorSplit(images, None), place, batch_size=7).outputs, there)
     assert model.training
 
 
 def test_each_layer_is_left_in_the_mode_that_it_was_in() -> None:
     model = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(4), nn.Dropout()).train()
     model[1].eval()  # as a frozen one is
-    results_of(model, TensorSplit(torch.randn(5, 2, 2), None), find_place("cpu", "float32", None, model), batch_size=3)
+    evaluate_split(
+        model, TensorSplit(torch.randn(5, 2, 2), None), select_device("cpu", "float32", None, model), batch_size=3
+    )
     assert [module.training for module in model.modules()] == [True, True, False, True]
 
 
@@ -45,7 +47,9 @@ def test_a_run_flips_whenever_it_is_asked_or_never(tmp_path: Path) -> None:
     runs = {}
     for flip in (False, True):
         folder = tmp_path / str(flip)
-        runs[flip] = fit("simplecnn", "digits", {**given, "tta": flip}, out=folder, progress=Progress(shown=False))
+        runs[flip] = train_model(
+            "simplecnn", "digits", {**given, "tta": flip}, out=folder, progress=Progress(shown=False)
+        )
         assert read_json(folder / "run.json")["settings"]["tta"] is flip
         loss = read_json(folder / "evaluation.json")["metrics"]["loss"]["value"]
         assert runs[flip].evaluate()["loss"].value == pytest.approx(loss, rel=1e-5)

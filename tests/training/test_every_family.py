@@ -10,7 +10,7 @@ from cutaway.core.files import read_json
 from cutaway.core.spec import Classes
 from cutaway.models.registry import Preset, presets
 from cutaway.training.progress import Progress
-from cutaway.training.train import fit
+from cutaway.training.train import train_model
 
 FAMILIES: dict[str, Preset] = {}  # the first preset of each file
 for found in presets().values():
@@ -30,6 +30,6 @@ def test_it_trains_and_is_evaluated(family: str, tmp_path: Path) -> None:
     settings = {"epochs": 1, "max_samples": 20, "batch_size": 10, "val": 0.01, "test": 0.01, "tensorboard": False}
     settings |= FEWER_UNITS.get(family, {})
     preset = FAMILIES[family]
-    run = fit(preset.name, "digits", settings, out=tmp_path, progress=Progress(shown=False))
+    run = train_model(preset.name, "digits", settings, out=tmp_path, progress=Progress(shown=False))
     assert read_json(tmp_path / "evaluation.json")["metrics"]["loss"]["value"] > 0
     assert run.spec.shape[1:] == preset.image_sizes(run.model.config).choose(None, (8, 8))

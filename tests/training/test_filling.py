@@ -9,7 +9,7 @@ from torch import nn
 import cutaway
 from cutaway.core.errors import DataError
 from cutaway.data.text.masking import GAP, MaskedPreprocessing
-from cutaway.runs.predict import FILLED, filled
+from cutaway.runs.predict import TOP_TOKENS, fill_masks
 from cutaway.runs.run import Run
 
 
@@ -48,7 +48,7 @@ def test_every_gap_is_filled_with_the_likeliest_tokens(run: Run, text: str) -> N
     places = (ids[0] == mask).nonzero()[:, 0].tolist()
     assert len(gaps) == len(places) == 2
     for gap, place in zip(gaps, places):
-        likeliest = p[place, 2:vocab_size].topk(FILLED)  # neither padding nor unknown, nor what is no text
+        likeliest = p[place, 2:vocab_size].topk(TOP_TOKENS)  # neither padding nor unknown, nor what is no text
         expected = [
             f"{tokenizer.tokens[2 + i]} {fraction:.3f}" for fraction, i in zip(*(x.tolist() for x in likeliest))
         ]
@@ -63,7 +63,7 @@ def test_a_model_that_takes_no_call_without_a_mask_fills_gaps_too(run: Run) -> N
 
     texts = [f"the {GAP} sat"]
     assert isinstance(run.preprocessing, MaskedPreprocessing)
-    assert filled(Asks(), run.place, run.preprocessing, texts) == run.predict(texts)
+    assert fill_masks(Asks(), run.place, run.preprocessing, texts) == run.predict(texts)
 
 
 def test_texts_with_and_without_gaps_are_not_mixed(run: Run) -> None:

@@ -11,9 +11,9 @@ import torch
 from cutaway.apps.cli import main
 from cutaway.core.errors import SettingError
 from cutaway.training import memory_check
-from cutaway.training.cost_estimate import estimate
-from cutaway.training.memory_check import kept_by_a_step, reject_step_beyond_memory
-from cutaway.training.setup import prepare
+from cutaway.training.cost_estimate import estimate_cost
+from cutaway.training.memory_check import activation_bytes, reject_step_beyond_memory
+from cutaway.training.setup import setup_training
 
 TINY = {
     "model.layers": 1,
@@ -46,20 +46,20 @@ def book(tmp_path: Path) -> str:
     ],
 )
 def test_what_is_foretold_is_what_a_step_keeps(model: str, source: str, given: dict[str, Any], book: str) -> None:
-    ready = prepare(model, book if source == "book" else source, given)
+    ready = setup_training(model, book if source == "book" else source, given)
     before = {name: value.clone() for name, value in ready.model.state_dict().items()}
     state = torch.get_rng_state()
-    foretold, examples = kept_by_a_step(ready)
+    foretold, examples = activation_bytes(ready)
     assert examples == given["batch_size"]
     assert torch.equal(torch.get_rng_state(), state)
     assert all(torch.equal(value, before[name]) for name, value in ready.model.state_dict().items())
-    measured = estimate(ready).activations
+    measured = estimate_cost(ready).activations
     assert 0.5 * measured < foretold < 2 * measured
 
 
 def test_what_is_beyond_the_memory_is_rejected_before_a_step(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    ready = prepare("lenet5-modern", "digits", {"max_samples": 60, "batch_size": 50})
-    kept = kept_by_a_step(ready)[0]
+    ready = setup_training("lenet5-modern", "digits", {"max_samples": 60, "batch_size": 50})
+    kept = activation_bytes(ready)[0]
     monkeypatch.setattr(memory_check, "free_memory", lambda device: 100 * kept)
     assert reject_step_beyond_memory(ready) == []
     monkeypatch.setattr(memory_check, "free_memory", lambda device: 2 * kept)
@@ -68,11 +68,11 @@ def test_what_is_beyond_the_memory_is_rejected_before_a_step(monkeypatch: pytest
     monkeypatch.setattr(memory_check, "free_memory", lambda device: kept)
     with pytest.raises(SettingError, match=r"at most 90% are taken\. Take a smaller batch_size"):
         reject_step_beyond_memory(ready)
-    few = prepare("lenet5-modern", "digits", {"max_samples": 60, "batch_size": 50})
+    few = setup_training("lenet5-modern", "digits", {"max_samples": 60, "batch_size": 50})
     monkeypatch.setattr(memory_check, "free_memory", lambda device: kept / 100)  # less than the few that are tried take
     with pytest.raises(SettingError, match="Training takes about"):
         reject_step_beyond_memory(few)
-    insisting = prepare("lenet5-modern", "digits", {"max_samples": 60, "batch_size": 50, "memory_fraction": 0})
+    insisting = setup_training("lenet5-modern", "digits", {"max_samples": 60, "batch_size": 50, "memory_fraction": 0})
     assert reject_step_beyond_memory(insisting) == []
 
 
@@ -83,7 +83,7 @@ def test_both_commands_reject_it_and_a_run_that_stands_there_stays(
     run = tmp_path / "run"
     assert main(["train", *words, "--out", str(run)]) == 0
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
-    monkeypatch.setattr(memory_check, "kept_by_a_step", lambda ready, most: (10**15, 4))
+    monkeypatch.setattr(memory_check, "activation_bytes", lambda ready, most: (10**15, 4))
     for command in (["check", *words], ["train", *words, "--out", str(run), "--overwrite"]):
         assert main(command) == 2
         assert "Training takes about 909 TiB of memory more than now" in " ".join(capsys.readouterr().err.split())

@@ -20,12 +20,12 @@ import torch
 from cutaway.apps.cli import main
 from cutaway.checkpoints.saving import write_tensors
 from cutaway.core.errors import FileError, SettingError
-from cutaway.core.files import read_json, replacing
-from cutaway.training.checkpoint import State, load_weights
+from cutaway.core.files import atomic_write, read_json
+from cutaway.training.checkpoint import TrainingState, load_weights
 from cutaway.training.progress import Progress
-from cutaway.training.run_folder import LOCK, RunInUse, clear_leftovers, locked, new_folder, whole_run
-from cutaway.training.tensorboard import Board
-from cutaway.training.train import fit
+from cutaway.training.run_folder import LOCK, RunInUse, atomic_run, clear_leftovers, create_run_folder, lock_run
+from cutaway.training.tensorboard import TensorBoardWriter
+from cutaway.training.train import train_model
 
 GIVEN = {"epochs": 1, "tensorboard": False}
 QUIET: dict[str, Any] = {"progress": Progress(shown=False)}
@@ -47,7 +47,7 @@ with locked(Path(sys.argv[1])):
 
 def test_a_run_is_whole_or_not_there(tmp_path: Path) -> None:
     def fill(folder: Path, fails: bool) -> None:
-        with whole_run(folder, "run") as made:
+        with atomic_run(folder, "run") as made:
             assert (made / LOCK).exists()
             (made / "model").mkdir()
             (made / "model" / "config.json").touch()
@@ -63,7 +63,7 @@ def test_a_run_is_whole_or_not_there(tmp_path: Path) -> None:
     assert [entry.name for entry in (tmp_path / "new").rglob("*")] == ["model", "config.json"]
     with pytest.raises(FileError, match="nothing in it is overwritten"):
         fill(tmp_path / "new", fails=False)
-    with locked(tmp_path / "mine"), pytest.raises(RunInUse):
+    with lock_run(tmp_path / "mine"), pytest.raises(RunInUse):
         fill(tmp_path / "mine", fails=False)
 
 
@@ -73,11 +73,11 @@ def test_a_lock_dies_with_its_process_and_says_who_holds_it(tmp_path: Path) -> N
     child = int(process.stdout.readline())
     try:
         with pytest.raises(RunInUse, match=rf"in use: process {process.pid} on .*, since 20.* UTC, works on it"):
-            locked(tmp_path).__enter__()
+            lock_run(tmp_path).__enter__()
         process.send_signal(signal.SIGKILL)
         process.wait()
         os.kill(child, 0)  # it lives, and holds nothing
-        with locked(tmp_path):
+        with lock_run(tmp_path):
             assert str(os.getpid()) in (tmp_path / LOCK).read_text()
         assert not list(tmp_path.iterdir())
     finally:
@@ -89,10 +89,10 @@ def test_a_lock_dies_with_its_process_and_says_who_holds_it(tmp_path: Path) -> N
 
 def test_one_holds_it_at_a_time_and_the_next_can(tmp_path: Path) -> None:
     for _ in range(2):
-        with locked(tmp_path), pytest.raises(RunInUse):
-            locked(tmp_path).__enter__()
+        with lock_run(tmp_path), pytest.raises(RunInUse):
+            lock_run(tmp_path).__enter__()
     (tmp_path / LOCK).write_text("process 1 on a machine that was switched off,")  # nobody holds it
-    with locked(tmp_path):
+    with lock_run(tmp_path):
         (tmp_path / LOCK).unlink()  # somebody tidied up, and somebody else came
         (tmp_path / LOCK).write_text("another's")
     assert (tmp_path / LOCK).read_text() == "another's"
@@ -105,15 +105,15 @@ def full(*given: object) -> None:
 
 def test_on_a_full_disk_a_run_is_held_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "pwrite", full)
-    with locked(tmp_path), pytest.raises(RunInUse, match="in use: another process works on it"):
-        locked(tmp_path).__enter__()
-    with locked(tmp_path):
+    with lock_run(tmp_path), pytest.raises(RunInUse, match="in use: another process works on it"):
+        lock_run(tmp_path).__enter__()
+    with lock_run(tmp_path):
         pass
 
 
 def test_a_curve_that_finds_no_room_is_told_unless_another_file_was(tmp_path: Path) -> None:
     def close(error: Exception | None) -> None:
-        with Board(tmp_path, wanted=False) as board:
+        with TensorBoardWriter(tmp_path, wanted=False) as board:
             board.writer = SimpleNamespace(add_scalar=full, close=full)
             if error is not None:
                 raise error
@@ -130,13 +130,13 @@ def test_a_full_disk_and_another_runs_checkpoint_lose_nothing(tmp_path: Path, mo
     with monkeypatch.context() as once:
         once.setattr("cutaway.checkpoints.saving.save_file", full)
         with pytest.raises(FileError, match=r"No space left.*Then go on with the run: cutaway train --resume .*run$"):
-            fit("mlp", "iris", GIVEN, out=folder, **QUIET)
-    assert fit(None, None, {}, resume=folder, **QUIET).about["status"] == "finished"
-    other = fit("mlp", "iris", {**GIVEN, "seed": 1}, out=tmp_path / "other", **QUIET)
+            train_model("mlp", "iris", GIVEN, out=folder, **QUIET)
+    assert train_model(None, None, {}, resume=folder, **QUIET).about["status"] == "finished"
+    other = train_model("mlp", "iris", {**GIVEN, "seed": 1}, out=tmp_path / "other", **QUIET)
     shutil.copy(other.folder / "checkpoints" / "last.safetensors", folder / "checkpoints")
     before = (folder / "run.json").read_bytes()
     with pytest.raises(FileError, match=r"last\.safetensors is the checkpoint of another run"):
-        fit(None, None, {"epochs": 2}, resume=folder, **QUIET)
+        train_model(None, None, {"epochs": 2}, resume=folder, **QUIET)
     assert (folder / "run.json").read_bytes() == before
     with pytest.raises(FileError, match=r"last\.safetensors is the checkpoint of another model: 4 of .* are missing"):
         load_weights(folder / "checkpoints" / "last.safetensors", torch.nn.LSTM(1, 1))
@@ -145,15 +145,15 @@ def test_a_full_disk_and_another_runs_checkpoint_lose_nothing(tmp_path: Path, mo
 def test_a_run_that_is_trained_is_neither_resumed_nor_replaced_and_its_files_stay(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = fit("mlp", "iris", GIVEN, out=tmp_path / "run", **QUIET)
+    run = train_model("mlp", "iris", GIVEN, out=tmp_path / "run", **QUIET)
     partial = run.folder / "checkpoints" / ".last.safetensors.4711.part"
     partial.mkdir()
     before = {p: p.read_bytes() for p in run.folder.rglob("*") if p.is_file()}
-    with locked(run.folder):
+    with lock_run(run.folder):
         for given in ({"resume": run.folder}, {"out": run.folder, "overwrite": True}):
             named = (None, None, {}) if "resume" in given else ("mlp", "iris", GIVEN)
             with pytest.raises(RunInUse, match=f"process {os.getpid()} on"):
-                fit(*named, **given, **QUIET)
+                train_model(*named, **given, **QUIET)
         assert {p: p.read_bytes() for p in run.folder.rglob("*") if p.is_file() and p.name != LOCK} == before
         assert partial.is_dir()
         assert main(["report", str(run.folder)]) == 0  # whoever wants to see how it goes can
@@ -169,7 +169,7 @@ def test_whatever_stands_half_written_is_known_and_cleared(tmp_path: Path, libra
     path = tmp_path / "checkpoints" / "last.safetensors"
 
     def interrupted() -> None:
-        with replacing(path) as temporary:
+        with atomic_write(path) as temporary:
             temporary.write_bytes(b"half")
             (temporary.parent / ".tmpA1b2C3").write_bytes(b"half")
             assert all(p.name.endswith(".part") for p in path.parent.iterdir())
@@ -206,14 +206,14 @@ def test_tensors_are_never_written_outside_the_folder_that_is_cleared(
 
 
 def test_overwrite_replaces_a_runs_files_and_nothing_else(tmp_path: Path) -> None:
-    run = fit("mlp", "iris", {**GIVEN, "snapshots": 2}, out=tmp_path / "run", **QUIET)
+    run = train_model("mlp", "iris", {**GIVEN, "snapshots": 2}, out=tmp_path / "run", **QUIET)
     (run.folder / "notes.txt").write_text("a person's own")
     with pytest.raises(
         FileError, match=r"Give another folder, or go on with the run: `cutaway train --resume .*run`\.$"
     ):
-        fit("linear", "diabetes", GIVEN, out=run.folder, **QUIET)
+        train_model("linear", "diabetes", GIVEN, out=run.folder, **QUIET)
     assert run.about["model"] == "mlp"
-    fit("linear", "diabetes", GIVEN, out=run.folder, overwrite=True, **QUIET)
+    train_model("linear", "diabetes", GIVEN, out=run.folder, overwrite=True, **QUIET)
     assert read_json(run.folder / "run.json")["model"] == "linear"
     assert not (run.folder / "snapshots").exists()
     assert (run.folder / "notes.txt").read_text() == "a person's own"
@@ -222,37 +222,39 @@ def test_overwrite_replaces_a_runs_files_and_nothing_else(tmp_path: Path) -> Non
 def test_overwrite_replaces_nothing_that_is_no_run(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years")
     with pytest.raises(FileError, match="is no run"):
-        new_folder(tmp_path, "n", True, [])
+        create_run_folder(tmp_path, "n", True, [])
     with pytest.raises(FileError, match="is no run"):
-        new_folder(tmp_path / "thesis.tex", "n", True, [])
+        create_run_folder(tmp_path / "thesis.tex", "n", True, [])
     assert (tmp_path / "thesis.tex").read_text() == "years"
 
 
 def test_a_run_that_is_read_is_not_replaced(tmp_path: Path) -> None:
-    run = fit("mlp", "iris", GIVEN, out=tmp_path / "run", **QUIET)
+    run = train_model("mlp", "iris", GIVEN, out=tmp_path / "run", **QUIET)
     with pytest.raises(FileError, match="is read here"):
-        fit("mlp", "iris", {**GIVEN, "weights": str(run.folder)}, out=run.folder, overwrite=True, **QUIET)
+        train_model("mlp", "iris", {**GIVEN, "weights": str(run.folder)}, out=run.folder, overwrite=True, **QUIET)
     (run.folder / "t.csv").write_text("x,y\n" + "1,a\n2,b\n" * 30)
     given = {**GIVEN, "target": "y"}
     with pytest.raises(FileError, match="is read here"):
-        fit("mlp", str(run.folder / "t.csv"), given, out=run.folder, overwrite=True, **QUIET)
+        train_model("mlp", str(run.folder / "t.csv"), given, out=run.folder, overwrite=True, **QUIET)
     assert json.loads((run.folder / "run.json").read_text())["status"] == "finished"
 
 
 def test_a_resumed_run_stands_where_it_stood(tmp_path: Path) -> None:
-    run = fit("mlp", "iris", GIVEN, out=tmp_path / "run", **QUIET)
+    run = train_model("mlp", "iris", GIVEN, out=tmp_path / "run", **QUIET)
     with pytest.raises(SettingError, match=r"--out .*other names another folder"):
-        fit(None, None, {"epochs": 2}, resume=run.folder, out=tmp_path / "other", **QUIET)
+        train_model(None, None, {"epochs": 2}, resume=run.folder, out=tmp_path / "other", **QUIET)
     with pytest.raises(SettingError, match="--overwrite replaces one"):
-        fit(None, None, {"epochs": 2}, resume=run.folder, overwrite=True, **QUIET)
+        train_model(None, None, {"epochs": 2}, resume=run.folder, overwrite=True, **QUIET)
     assert not (tmp_path / "other").exists()
-    fit(None, None, {"epochs": 2}, resume=run.folder, out=tmp_path / "." / "run", **QUIET)
+    train_model(None, None, {"epochs": 2}, resume=run.folder, out=tmp_path / "." / "run", **QUIET)
     assert read_json(run.folder / "run.json")["epochs_done"] == 2
 
 
 def test_names_that_were_taken_a_moment_ago_are_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert [new_folder(None, "mlp-iris", False, []).name for _ in range(3)] == [f"mlp-iris-{n}" for n in (1, 2, 3)]
+    assert [create_run_folder(None, "mlp-iris", False, []).name for _ in range(3)] == [
+        f"mlp-iris-{n}" for n in (1, 2, 3)
+    ]
 
 
 def test_a_run_that_was_deleted_is_not_offered_to_be_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,7 +269,7 @@ def test_a_run_that_was_deleted_is_not_offered_to_be_resumed(tmp_path: Path, mon
 
     monkeypatch.setattr(saving, "save_file", save)
     with pytest.raises(FileError, match=r"run, the folder of this run, was deleted or renamed while") as raised:
-        fit("mlp", "iris", GIVEN, out=tmp_path / "run", **QUIET)
+        train_model("mlp", "iris", GIVEN, out=tmp_path / "run", **QUIET)
     assert "--resume" not in str(raised.value)
 
 
@@ -283,7 +285,7 @@ class Moment(Progress):
             self.happen()
         super().epoch_done(row)
 
-    def step(self, state: State, loss: float) -> None:
+    def step(self, state: TrainingState, loss: float) -> None:
         if self.at == (state.epoch + 1, state.update):
             self.happen()
         super().step(state, loss)
@@ -312,12 +314,12 @@ def test_a_run_that_is_deleted_between_two_writes_is_not_made_again(
     run = tmp_path / "run"
     given = {"epochs": 3, "batch_size": 45, "save_minutes": 0, "average_epochs": 2, "tensorboard": board}
     with pytest.raises(FileError, match=r"run, the folder of this run, was deleted or renamed while") as raised:
-        fit("mlp", "iris", given, out=run, progress=Moment(epoch, update, lambda: happens(run)))
+        train_model("mlp", "iris", given, out=run, progress=Moment(epoch, update, lambda: happens(run)))
     assert "--resume" not in str(raised.value)
     assert not run.exists() or not [*run.iterdir()]
     with pytest.raises(FileError, match="is not a run"):
-        fit(None, None, {}, resume=run, **QUIET)
-    fit("mlp", "iris", given, out=run, **QUIET)  # "Train again"
+        train_model(None, None, {}, resume=run, **QUIET)
+    train_model("mlp", "iris", given, out=run, **QUIET)  # "Train again"
     assert read_json(run / "run.json")["status"] == "finished"
 
 
@@ -327,5 +329,5 @@ def test_a_run_that_is_deleted_as_it_is_interrupted_is_not_made_again(tmp_path: 
         signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(FileError, match=r"run, the folder of this run, was deleted or renamed while"):
-        fit("mlp", "iris", {"epochs": 3}, out=tmp_path / "run", progress=Moment(2, None, happen))
+        train_model("mlp", "iris", {"epochs": 3}, out=tmp_path / "run", progress=Moment(2, None, happen))
     assert not (tmp_path / "run").exists()

@@ -20,7 +20,7 @@ from cutaway.checkpoints.saving import read_tensors
 from cutaway.core.files import read_json
 from cutaway.data.synthetic.signals import spelled
 from cutaway.training.progress import Progress
-from cutaway.training.train import fit
+from cutaway.training.train import train_model
 
 GIVEN = {
     "epochs": 3, "max_samples": 300, "batch_size": 32, "crop": 2, "mixup": 0.2, "ema": 0.9, "grad_clip": 1.0,
@@ -55,7 +55,7 @@ MEAN = {**GIVEN, "ema": 0.0, "average_epochs": 2, "max_steps": 50}
 
 
 def train(folder: Path, given: Mapping[str, Any] = GIVEN) -> None:
-    fit("lenet5-modern", "digits", given, out=folder, progress=Progress(shown=False))
+    train_model("lenet5-modern", "digits", given, out=folder, progress=Progress(shown=False))
 
 
 def train_to_a_mean(folder: Path) -> None:
@@ -73,13 +73,13 @@ def train_to_hear(folder: Path) -> None:
     data = folder.parent / "spelled"
     if not data.exists():
         spelled(data, count=60)
-    fit("ctc-conv-gru", data, HEARD, out=folder, progress=Progress(shown=False))
+    train_model("ctc-conv-gru", data, HEARD, out=folder, progress=Progress(shown=False))
 
 
 def resume(folder: Path, train: Callable[[Path], None] = train) -> None:
     """What a person does: take the run up, or begin again where the kill came before there was one."""
     if (folder / "run.json").exists():
-        fit(None, None, {}, resume=folder, progress=Progress(shown=False))
+        train_model(None, None, {}, resume=folder, progress=Progress(shown=False))
     else:
         train(folder)
 
@@ -112,11 +112,11 @@ def left(folder: Path) -> dict[str, Any]:
 def test_a_kill_before_the_first_file_leaves_a_folder_that_can_be_used(tmp_path: Path) -> None:
     leftover = tmp_path / ".run.json.4711.part"
     leftover.write_text('{"model": "le')
-    fit("mlp", "iris", {"epochs": 1, "tensorboard": False}, out=tmp_path, progress=Progress(shown=False))
+    train_model("mlp", "iris", {"epochs": 1, "tensorboard": False}, out=tmp_path, progress=Progress(shown=False))
     (tmp_path / "checkpoints" / ".last.safetensors.4711.part").write_bytes(b"half")
     kept = tmp_path / ".notes.part"
     kept.write_text("a person's own")
-    fit(None, None, {"epochs": 2}, resume=tmp_path, progress=Progress(shown=False))
+    train_model(None, None, {"epochs": 2}, resume=tmp_path, progress=Progress(shown=False))
     assert [p.name for p in tmp_path.rglob(".*")] == [kept.name]
 
 

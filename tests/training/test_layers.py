@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from cutaway.core.errors import SettingError
 from cutaway.models.registry import create_model
-from cutaway.training.parameter_groups import backbone, depths, frozen, heads, let_learn
+from cutaway.training.parameter_groups import backbone_names, layer_depths, match_frozen, output_layers, set_trainable
 
 
 class Transformer(nn.Module):
@@ -32,15 +32,15 @@ class Transformer(nn.Module):
 
 def by_depth(model: nn.Module) -> list[set[str]]:
     """The children and blocks that stand at each depth."""
-    found = depths(model)
+    found = layer_depths(model)
     assert list(found) == [name for name, _ in model.named_parameters()]
     return [{n.rsplit(".", 1)[0] for n, d in found.items() if d == depth} for depth in range(max(found.values()) + 1)]
 
 
 def test_a_resnets_groups_are_its_stages_and_its_stem() -> None:
     model = create_model("resnet20")
-    found = depths(model)
-    assert heads(model) == ["fc"]
+    found = layer_depths(model)
+    assert output_layers(model) == ["fc"]
     assert {name.split(".")[0]: d for name, d in found.items()} == {
         "conv1": 4, "bn1": 4, "layer1": 3, "layer2": 2, "layer3": 1, "fc": 0,
     }  # fmt: skip
@@ -64,17 +64,17 @@ def test_a_transformers_groups_are_its_blocks() -> None:
 def test_auxiliary_heads_are_heads(name: str, ends: list[str], kept: str) -> None:
     with torch.device("meta"):
         model = create_model(name)
-    assert sorted(heads(model)) == sorted(ends)
-    found = depths(model)
+    assert sorted(output_layers(model)) == sorted(ends)
+    found = layer_depths(model)
     auxiliary = {n for n in found if n.lower().startswith("aux")}
     assert auxiliary
     assert all(found[n] == 0 for n in auxiliary)
-    assert auxiliary.isdisjoint(backbone(model))
+    assert auxiliary.isdisjoint(backbone_names(model))
     assert {d for n, d in found.items() if n.startswith(f"{kept}.")} == {1}
 
 
 def test_a_network_of_convolutions_has_a_head_too() -> None:
-    assert heads(nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 10, 1), nn.Flatten())) == ["2"]
+    assert output_layers(nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 10, 1), nn.Flatten())) == ["2"]
 
 
 @pytest.mark.parametrize(
@@ -89,27 +89,27 @@ def test_a_network_of_convolutions_has_a_head_too() -> None:
 )
 def test_patterns_mean_modules_and_parameters(patterns: list[str], meant: set[str]) -> None:
     model = create_model("simplecnn")
-    assert frozen(model, patterns) & {name for name, _ in model.named_parameters()} == meant
+    assert match_frozen(model, patterns) & {name for name, _ in model.named_parameters()} == meant
 
 
 def test_a_name_that_is_no_layers_is_rejected_with_the_nearest() -> None:
     with pytest.raises(SettingError, match=r"freeze=conv1,laier2: .*'laier2'.* layer2"):
-        frozen(create_model("resnet20"), ["conv1", "laier2"])
+        match_frozen(create_model("resnet20"), ["conv1", "laier2"])
     with pytest.raises(SettingError, match=r"conv1, bn1"):
-        frozen(create_model("simplecnn"), ["?"])
+        match_frozen(create_model("simplecnn"), ["?"])
 
 
 def test_what_is_still_neither_learns_nor_counts() -> None:
     model = create_model("simplecnn").eval()
     model.conv2.weight.requires_grad_(False)
     learnable = {name for name, p in model.named_parameters() if p.requires_grad}
-    let_learn(model, learnable, frozen(model, ["bn1.*"]))  # all parameters of the norm
+    set_trainable(model, learnable, match_frozen(model, ["bn1.*"]))  # all parameters of the norm
     assert not model.bn1.training
     assert model.bn2.training
     assert {n for n, p in model.named_parameters() if p.requires_grad} == learnable - {"bn1.weight", "bn1.bias"}
-    let_learn(model, learnable, frozen(model, ["bn1.bias"]))  # its weight still learns
+    set_trainable(model, learnable, match_frozen(model, ["bn1.bias"]))  # its weight still learns
     assert model.bn1.training
-    let_learn(model, learnable, backbone(model))
+    set_trainable(model, learnable, backbone_names(model))
     assert not model.bn1.training
     assert not model.bn2.training
     assert {n for n, p in model.named_parameters() if p.requires_grad} == {"head.weight", "head.bias"}
@@ -118,7 +118,7 @@ def test_what_is_still_neither_learns_nor_counts() -> None:
 def test_a_norm_without_parameters_stands_still_with_the_module_around_it() -> None:
     model = nn.Sequential(nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3, affine=False)), nn.Linear(3, 2))
     names = {name for name, _ in model.named_parameters()}
-    let_learn(model, names, frozen(model, ["0"]))
+    set_trainable(model, names, match_frozen(model, ["0"]))
     before = model[0][1].running_mean.clone()
     model(torch.randn(4, 2))
     assert torch.equal(model[0][1].running_mean, before)

@@ -17,11 +17,11 @@ from torch import Tensor, nn
 import cutaway
 from cutaway.core.errors import TrainingError
 from cutaway.data.dataset_base import DataSet
-from cutaway.models.base import Network
+from cutaway.models.base import BaseModel
 from cutaway.tasks.classification import Classification
 from cutaway.training import trainer as loop
 from cutaway.training.batches import balanced_order
-from cutaway.training.checkpoint import State, load_weights
+from cutaway.training.checkpoint import TrainingState, load_weights
 from cutaway.training.trainer import Trainer
 
 from .conftest import fitted, network
@@ -227,7 +227,7 @@ def test_clipping_bounds_the_step(make_trainer: Make) -> None:
     assert (after - before).norm().item() == pytest.approx(1e-3, rel=1e-3)
 
 
-class TwoHeaded(Network):
+class TwoHeaded(BaseModel):
     """In training a second head answers too."""
 
     auxiliary_weight = 0.3
@@ -318,5 +318,5 @@ def test_a_balanced_epoch_without_a_mistake_shows_nothing(make_trainer: Make, da
 
 
 def test_state_counts_start_at_nothing() -> None:
-    assert State().epoch == State().update == 0
-    assert not State().stopped
+    assert TrainingState().epoch == TrainingState().update == 0
+    assert not TrainingState().stopped

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import torch
 
-from cutaway.apps.cli.train import lines
+from cutaway.apps.cli.train import result_lines
 from cutaway.core.errors import SettingError
 from cutaway.core.files import read_json
 from cutaway.core.spec import Classes, Context, Horizon, Masked, NextToken, Tags, Tokens, Value
 from cutaway.tasks.task import HIGHER_IS_BETTER, KINDS
 from cutaway.training.progress import Progress
-from cutaway.training.setup import prepare
-from cutaway.training.train import fit
+from cutaway.training.setup import setup_training
+from cutaway.training.train import train_model
 from cutaway.training.trainer import Trainer
 
 from .conftest import fitted
@@ -78,23 +78,25 @@ def test_a_metric_that_is_not_quick_is_measured_where_it_is_monitored(make_train
 )  # fmt: skip
 def test_what_there_is_not_is_rejected(given: dict[str, Any], said: str) -> None:
     with pytest.raises(SettingError, match=said):
-        prepare("mlp", "iris", given)
+        setup_training("mlp", "iris", given)
 
 
 def test_a_run_says_by_what_it_was_chosen(tmp_path: Path) -> None:
     given = {"epochs": 3, "tensorboard": False, "monitor": "val_loss", "average_epochs": 2}
-    run = fit("mlp", "iris", given, out=tmp_path / "run", progress=Progress(shown=False))
+    run = train_model("mlp", "iris", given, out=tmp_path / "run", progress=Progress(shown=False))
     about = read_json(run.folder / "run.json")
     assert about["best"]["metric"] == about["settings"]["monitor"] == "loss"
     rows = [row.split(",") for row in (run.folder / "metrics.csv").read_text().splitlines()]
     losses = {int(row[0]): float(row[rows[0].index("val_loss")]) for row in rows[1:]}  # the last of each epoch
     assert about["best"]["value"] == min(losses.values()) == losses[about["best"]["epoch"]]
-    assert any("validation loss" in line for line in lines(run))
+    assert any("validation loss" in line for line in result_lines(run))
 
 
 def test_a_score_that_is_infinite_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Trainer, "validate", lambda *args: {"loss": float("inf"), "accuracy": float("nan")})
-    run = fit("mlp", "iris", {"epochs": 2, "tensorboard": False}, out=tmp_path / "r", progress=Progress(shown=False))
+    run = train_model(
+        "mlp", "iris", {"epochs": 2, "tensorboard": False}, out=tmp_path / "r", progress=Progress(shown=False)
+    )
     assert read_json(run.folder / "run.json")["best"] == {"epoch": 1, "metric": "accuracy", "value": None}
 
 

@@ -11,7 +11,7 @@ from torch import nn
 from cutaway.core.config import build
 from cutaway.models.registry import create_model
 from cutaway.training.config import TrainSettings
-from cutaway.training.muon import Muon, orthogonal
+from cutaway.training.muon import Muon, orthogonalize
 from cutaway.training.optimizers import build_optimizers
 
 GIVEN = {"lr": 0.02, "momentum": 0.9, "weight_decay": 0.1}
@@ -60,7 +60,7 @@ def test_a_step_is_nearly_orthogonal_whatever_the_gradients_size(m: int, n: int,
         torch.randn(m, n, generator=torch.Generator().manual_seed(seed)), full_matrices=False
     )
     matrix = left @ torch.diag(torch.linspace(1, 0.2, min(m, n))) @ right
-    found = orthogonal(scale * matrix).float()
+    found = orthogonalize(scale * matrix).float()
     assert found.shape == (m, n)
     values = torch.linalg.svdvals(found)
     assert values.min() > 0.6

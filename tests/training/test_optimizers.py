@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from cutaway.core.config import build
 from cutaway.core.errors import SettingError
-from cutaway.models.base import Network
+from cutaway.models.base import BaseModel
 from cutaway.training.config import OPTIMIZERS, TrainSettings
 from cutaway.training.optimizers import build_optimizers
 
@@ -131,7 +131,7 @@ def test_what_is_frozen_is_left_alone() -> None:
 
 
 def test_a_model_may_say_which_of_its_weights_decay() -> None:
-    class Decaying(Network):
+    class Decaying(BaseModel):
         """Only its first layer."""
 
         decayed = ("first.*",)

@@ -17,14 +17,14 @@ from torch import Tensor, nn
 
 import cutaway
 from cutaway.apps.cli import main
-from cutaway.checkpoints.custom import Own, bare, called, handed_on
+from cutaway.checkpoints.custom import CustomPreset, adapt_module, bind_arguments, unadapted
 from cutaway.checkpoints.saving import read_tensors
 from cutaway.core.errors import DataError, FileError, ModelError, SettingError
 from cutaway.core.spec import GraphSpec, TableSpec, TextSpec, Value
-from cutaway.models.base import Network
-from cutaway.training.device import find_place
-from cutaway.training.setup import prepare
-from cutaway.training.train import fit
+from cutaway.models.base import BaseModel
+from cutaway.training.device import select_device
+from cutaway.training.setup import setup_training
+from cutaway.training.train import train_model
 
 from .conftest import stopping
 
@@ -196,7 +196,7 @@ def test_answers_that_do_not_fit_are_refused_from_one_batch(
 
 def test_what_a_task_asks_of_a_model_beyond_its_answers_is_told_first() -> None:
     with pytest.raises(ModelError, match=r"Words keeps none: give it extend\(tokens, mask, cache\)"):
-        prepare(Words(21, 21, each=True), "addition", {})
+        setup_training(Words(21, 21, each=True), "addition", {})
 
 
 def test_a_module_without_a_parameter_that_learns_is_told(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_a_module_without_a_parameter_that_learns_is_told(tmp_path: Path) -> Non
 
 def test_too_few_embeddings_are_told_beside_how_many_tokens_there_are(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"mask \(2, \d+\) bool \(token ids are below \d+\).*IndexError"):
-        prepare(Words(3, 2), texts(tmp_path), {"text": "text", "target": "label"})
+        setup_training(Words(3, 2), texts(tmp_path), {"text": "text", "target": "label"})
 
 
 def test_settings_that_are_for_named_models_are_refused(tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ TEXT = TextSpec(9, 5, Value())
 
 def of(forward: Callable[..., Any], count: int = 2, spec: Any = TEXT) -> tuple[list[int], dict[str, int]]:
     """Which tensors go to this forward."""
-    return handed_on(forward, count, spec)
+    return bind_arguments(forward, count, spec)
 
 
 def test_a_forward_is_given_what_it_names_or_must_have() -> None:
@@ -254,7 +254,7 @@ def test_a_forward_is_given_what_it_names_or_must_have() -> None:
 
 def test_the_same_module_under_another_forward_shares_all_that_it_holds() -> None:
     net = Dense(outputs=1)
-    twin = called(net, TableSpec(("a", "b", "c", "d"), Value()))
+    twin = adapt_module(net, TableSpec(("a", "b", "c", "d"), Value()))
     x = torch.randn(3, 4)
     assert torch.equal(twin(x), net(x))
     net.train()
@@ -265,8 +265,8 @@ def test_the_same_module_under_another_forward_shares_all_that_it_holds() -> Non
     assert net.out.weight.dtype == torch.float64
     net.register_buffer("more", torch.zeros(1))
     assert "more" in twin.state_dict()
-    assert type(bare(twin)) is Dense
-    assert bare(twin).out is net.out
+    assert type(unadapted(twin)) is Dense
+    assert unadapted(twin).out is net.out
 
 
 class Values(nn.Module):
@@ -388,7 +388,7 @@ def test_every_kind_of_data_is_learned_from(kind: str, tmp_path: Path) -> None:
     assert [view["id"] for view in page.views] == ["network", "attribution", "gradients"]
 
 
-class Sampled(Network):
+class Sampled(BaseModel):
     """One that says itself what it takes."""
 
     takes = (TableSpec,)
@@ -404,19 +404,19 @@ class Sampled(Network):
 
 
 def test_a_network_of_ones_own_says_what_it_takes_and_learns() -> None:
-    assert Own(Sampled()).takes == ("table",)
+    assert CustomPreset(Sampled()).takes == ("table",)
     with pytest.raises(ModelError, match="Sampled does not learn what this table data asks for, species"):
-        prepare(Sampled(), "iris", {})
+        setup_training(Sampled(), "iris", {})
     with pytest.raises(ModelError, match="Sampled takes table data, and this is image data"):
-        prepare(Sampled(), "digits", {})
+        setup_training(Sampled(), "digits", {})
 
 
 def test_families_are_told_by_layers() -> None:
     families = {Conv: "cnn", Dense: "dense"}
-    assert {make: Own(make()).card.card.family for make in families} == families
-    assert Own(Recurrent(1, 1)).card.card.family == "rnn"
-    assert Own(Graph(3)).card.card.family == "graph"
-    assert Own(nn.TransformerEncoderLayer(8, 2)).card.card.family == "transformer"
+    assert {make: CustomPreset(make()).card.card.family for make in families} == families
+    assert CustomPreset(Recurrent(1, 1)).card.card.family == "rnn"
+    assert CustomPreset(Graph(3)).card.card.family == "graph"
+    assert CustomPreset(nn.TransformerEncoderLayer(8, 2)).card.card.family == "transformer"
 
 
 # --- resuming -------------------------------------------------------------------------------------------------------
@@ -429,9 +429,9 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_weights(tmp_path: Path) -> N
 
     settings = {"epochs": 3, "batch_size": 16, "tensorboard": False}
     whole = made()
-    fit(whole, "iris", settings, out=tmp_path / "whole")
+    train_model(whole, "iris", settings, out=tmp_path / "whole")
     with stopping(9):
-        fit(made(), "iris", settings, out=tmp_path / "cut")
+        train_model(made(), "iris", settings, out=tmp_path / "cut")
     with pytest.raises(FileError, match="opens from Python only"):
         cutaway.train(resume=tmp_path / "cut")
     with pytest.raises(FileError, match=r"no checkpoint of this|hidden"):
@@ -496,7 +496,7 @@ def test_maps_may_be_flattened_by_view(source: str, given: dict[str, Any], tmp_p
     assert cutaway.look(opened, view="features").views
     assert cutaway.look(opened, view="gradients").views
     assert len(cutaway.quantize(opened, tmp_path / "quantized").predict(asked)) == 3
-    assert not find_place("cpu", "float32", None, run.model).channels_last
+    assert not select_device("cpu", "float32", None, run.model).channels_last
 
 
 def test_a_view_that_fails_is_told_with_the_way_out(tmp_path: Path) -> None:

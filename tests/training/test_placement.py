@@ -19,7 +19,7 @@ from cutaway.data.dataset_base import Batch, TensorSplit
 from cutaway.data.images.transforms import FileSplit
 from cutaway.models.registry import create_model
 from cutaway.training import device as place_module
-from cutaway.training.device import LARGE_KERNEL, Placement, find_place
+from cutaway.training.device import LARGE_KERNEL, DeviceContext, select_device
 from cutaway.verify.compare import difference
 
 
@@ -33,7 +33,7 @@ def test_memory_formats_change_no_result() -> None:
     plain = create_model("resnet18", num_classes=4)
     placed = create_model("resnet18", num_classes=4)
     placed.load_state_dict(plain.state_dict())
-    place = find_place("cpu", "float64", None, placed)
+    place = select_device("cpu", "float64", None, placed)
     placed = place.model(place.model(placed))  # twice is as once
     (inputs,), _ = place.batch(Batch((x,), torch.zeros(2)))
     a, b = plain.double()(x), placed(inputs)
@@ -47,7 +47,7 @@ def test_memory_formats_change_no_result() -> None:
 
 def test_small_kernels_are_channels_last_and_large_ones_are_not() -> None:
     model = create_model("resnet18")
-    find_place("cpu", "float32", None, model).model(model)
+    select_device("cpu", "float32", None, model).model(model)
     for module in convolutions(model):
         if module.kernel_size != (1, 1):
             last = module.weight.is_contiguous(memory_format=torch.channels_last)
@@ -58,7 +58,7 @@ def test_narrow_shortcuts_with_a_stride_learn_rightly() -> None:
     # In channels-last oneDNN would write beyond its memory, on processors without AVX-512 at these sizes.
     torch.manual_seed(0)
     model = nn.Conv2d(4, 8, 1, stride=2, bias=False)
-    place = find_place("cpu", "float32", True, model)
+    place = select_device("cpu", "float32", True, model)
     exact, model = nn.Conv2d(4, 8, 1, stride=2, bias=False).double(), place.model(model)
     exact.load_state_dict(model.state_dict())
     for size in (32, 16):
@@ -72,7 +72,7 @@ def test_narrow_shortcuts_with_a_stride_learn_rightly() -> None:
 
 def test_what_only_answers_is_channels_last_throughout() -> None:
     model = create_model("resnet18", num_classes=4).eval()
-    place, x = find_place("cpu", "float32", None, model), torch.randn(2, 3, 32, 32)
+    place, x = select_device("cpu", "float32", None, model), torch.randn(2, 3, 32, 32)
     expected = model(x)
     model = place.model(model, learns=False)
     assert all(m.weight.is_contiguous(memory_format=torch.channels_last) for m in convolutions(model))
@@ -82,20 +82,20 @@ def test_what_only_answers_is_channels_last_throughout() -> None:
 
 
 def test_a_network_without_convolutions_has_plain_tensors() -> None:
-    assert not find_place("cpu", "auto", None, nn.Linear(2, 2)).channels_last
-    assert find_place("cpu", "auto", None, nn.Conv2d(1, 1, 1)).channels_last
-    assert not find_place("cpu", "auto", False, nn.Conv2d(1, 1, 1)).channels_last
+    assert not select_device("cpu", "auto", None, nn.Linear(2, 2)).channels_last
+    assert select_device("cpu", "auto", None, nn.Conv2d(1, 1, 1)).channels_last
+    assert not select_device("cpu", "auto", False, nn.Conv2d(1, 1, 1)).channels_last
 
 
 def test_a_cpu_is_not_asked_for_bfloat16_it_emulates() -> None:
-    assert find_place("cpu", "auto", None, nn.Linear(2, 2)).autocast_dtype is None
-    assert find_place("cpu", "bfloat16", None, nn.Linear(2, 2)).autocast_dtype is torch.bfloat16
+    assert select_device("cpu", "auto", None, nn.Linear(2, 2)).autocast_dtype is None
+    assert select_device("cpu", "bfloat16", None, nn.Linear(2, 2)).autocast_dtype is torch.bfloat16
 
 
 @pytest.mark.parametrize("device", ["cuda:99", "gpu", "tpu"])
 def test_a_device_that_is_not_here_is_rejected(device: str) -> None:
     with pytest.raises(SettingError, match=f"device={device} is not here"):
-        find_place(device, "auto", None, nn.Linear(2, 2))
+        select_device(device, "auto", None, nn.Linear(2, 2))
 
 
 def test_each_process_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,12 +105,12 @@ def test_each_process_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     monkeypatch.setattr(place_module, "find_device", torch.device)  # as if it were here
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert find_place("cuda", "float32", None, nn.Linear(2, 2)).device == torch.device("cuda:1")
+    assert select_device("cuda", "float32", None, nn.Linear(2, 2)).device == torch.device("cuda:1")
     with pytest.raises(SettingError, match=r"device=cuda:0 is one GPU, and each of the 2 processes on this machine"):
-        find_place("cuda:0", "float32", None, nn.Linear(2, 2))
+        select_device("cuda:0", "float32", None, nn.Linear(2, 2))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(SettingError, match="2 processes on this machine would each take a GPU, and it has 1"):
-        find_place("cuda", "float32", None, nn.Linear(2, 2))
+        select_device("cuda", "float32", None, nn.Linear(2, 2))
 
 
 @pytest.mark.parametrize(("free", "held"), [(4 * 960, True), (4 * 960 - 1, False)])
@@ -118,7 +118,7 @@ def test_a_part_in_memory_is_held_where_it_takes_a_quarter_at_most(
     monkeypatch: pytest.MonkeyPatch, free: int, held: bool
 ) -> None:
     # The meta device has no memory, and takes tensors as an accelerator does.
-    there = Placement(torch.device("meta"), torch.float32, None, channels_last=False)
+    there = DeviceContext(torch.device("meta"), torch.float32, None, channels_last=False)
     monkeypatch.setattr(place_module, "free_memory", lambda device: free)
     split = TensorSplit(torch.zeros(10, 24), torch.zeros(10, dtype=torch.int64), list("abcdefghij"))
     assert split.inputs.nbytes == 960
@@ -133,11 +133,11 @@ def test_a_part_in_memory_is_held_where_it_takes_a_quarter_at_most(
 
 def test_what_is_not_in_memory_or_on_a_cpu_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(place_module, "free_memory", lambda device: 1 << 40)
-    there = Placement(torch.device("meta"), torch.float32, None, channels_last=False)
+    there = DeviceContext(torch.device("meta"), torch.float32, None, channels_last=False)
     files = FileSplit([], None, None)  # type: ignore[arg-type]
     assert there.hold(files) is files
     split = TensorSplit(torch.zeros(2, 2), None)
-    assert find_place("cpu", "float32", None, nn.Linear(2, 2)).hold(split) is split
+    assert select_device("cpu", "float32", None, nn.Linear(2, 2)).hold(split) is split
     assert there.hold(split).target is None
 
 
@@ -156,12 +156,12 @@ def test_without_a_compiler_a_model_is_not_compiled(
 
 def test_what_no_device_holds_whole_answers_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     model = nn.Linear(100, 10)
-    sharing = Placement(torch.device("cuda"), torch.float32, None, False, processes=4, tensor=2)
+    sharing = DeviceContext(torch.device("cuda"), torch.float32, None, False, processes=4, tensor=2)
     for free, device in ((4 * 1010 * 2, "cuda"), (4 * 1010, "cpu")):
         monkeypatch.setattr(place_module, "free_memory", lambda device, free=free: free)
-        found = place_module.alone(sharing, model, 0.9)
+        found = place_module.single_process_context(sharing, model, 0.9)
         assert (found.device.type, found.processes, found.tensor) == (device, 1, 1)
-    assert place_module.alone(sharing, model, 0).device.type == "cuda"
+    assert place_module.single_process_context(sharing, model, 0).device.type == "cuda"
 
 
 def test_a_run_is_asked_as_it_was_trained(tmp_path: Path) -> None:

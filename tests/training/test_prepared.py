@@ -11,25 +11,25 @@ import torch
 
 from cutaway.core.errors import ModelError, SettingError, UnknownName
 from cutaway.core.files import write_json
-from cutaway.training.batches import batches_of
-from cutaway.training.cost_estimate import estimate
-from cutaway.training.device import Placement
-from cutaway.training.setup import prepare
+from cutaway.training.batches import epoch_batches
+from cutaway.training.cost_estimate import estimate_cost
+from cutaway.training.device import DeviceContext
+from cutaway.training.setup import setup_training
 
 
 def test_the_cards_settings_are_used_unless_others_are_typed() -> None:
-    ready = prepare("perceptron", "iris", {})
+    ready = setup_training("perceptron", "iris", {})
     assert (ready.settings.optimizer, ready.settings.lr, ready.settings.batch_size) == ("sgd", 1.0, 1)
-    assert prepare("perceptron", "iris", {"lr": "0.5"}).settings.lr == 0.5
+    assert setup_training("perceptron", "iris", {"lr": "0.5"}).settings.lr == 0.5
     assert ready.task.loss_name == "perceptron"
 
 
 def test_the_model_fits_the_data() -> None:
-    mlp = prepare("mlp", "wine", {"model.hidden_dims": "5"}).model
+    mlp = setup_training("mlp", "wine", {"model.hidden_dims": "5"}).model
     assert mlp(torch.zeros(2, 13)).shape == (2, 3)
-    lenet = prepare("lenet5", "digits", {})
+    lenet = setup_training("lenet5", "digits", {})
     assert lenet.data.spec.shape == (1, 32, 32)
-    larger = prepare("lenet5-modern", "digits", {"image_size": "48"})
+    larger = setup_training("lenet5-modern", "digits", {"image_size": "48"})
     assert larger.data.spec.shape == (1, 48, 48)
     assert larger.model(torch.zeros(1, 1, 48, 48)).shape == (1, 10)
 
@@ -53,16 +53,16 @@ def test_each_process_has_an_example_of_its_own(
         monkeypatch.setattr(f"cutaway.training.{module}", lambda: (0, processes))
     asked = {**given, "processes": processes, "parallel": "ddp", "max_samples": 100, "device": "cpu"}
     if said is None:
-        ready = prepare("mlp", "iris", asked)
-        sizes = [len(index) for index in batches_of(ready.data.splits["train"], ready.settings, epoch=0)]
+        ready = setup_training("mlp", "iris", asked)
+        sizes = [len(index) for index in epoch_batches(ready.data.splits["train"], ready.settings, epoch=0)]
         assert sizes[0] >= processes
         return
     with pytest.raises(SettingError, match=said):
-        prepare("mlp", "iris", asked)
+        setup_training("mlp", "iris", asked)
 
 
 def test_a_batch_with_fewer_examples_than_processes_counts_once() -> None:
-    place = Placement(torch.device("cpu"), torch.float32, None, False)
+    place = DeviceContext(torch.device("cpu"), torch.float32, None, False)
     for count, processes, carries in ((3, 7, False), (3, 7, True), (1, 2, False), (7, 3, True), (8, 4, False)):
         counted = torch.zeros(count)
         for rank in range(processes):
@@ -79,7 +79,7 @@ def test_a_forecast_is_learned_in_400_steps_at_least_unless_the_person_says_how_
     forecast = {"forecast": "y", "horizon": 4, "val": 0, "test": 0.1}
 
     def steps(name: str, **given: object) -> tuple[int, int]:
-        chosen = prepare("patchtst-small", str(tmp_path / name), {**forecast, **given}).settings
+        chosen = setup_training("patchtst-small", str(tmp_path / name), {**forecast, **given}).settings
         return chosen.batch_size, chosen.epochs
 
     windows = 100 - 16 - 8 - 4 + 1  # the test split's first target is in step 92
@@ -88,19 +88,19 @@ def test_a_forecast_is_learned_in_400_steps_at_least_unless_the_person_says_how_
     assert steps("short.csv", epochs=3) == (128, 3)
     assert steps("short.csv", batch_size=32) == (32, 10)
     assert steps("long.csv") == (128, 10)
-    assert prepare("lstm", str(tmp_path / "short.csv"), forecast).settings.batch_size == 16
-    notes = prepare("patchtst-small", str(tmp_path / "short.csv"), forecast).data.notes
+    assert setup_training("lstm", str(tmp_path / "short.csv"), forecast).settings.batch_size == 16
+    notes = setup_training("patchtst-small", str(tmp_path / "short.csv"), forecast).data.notes
     assert "training has 400 steps at least, here epochs=80 with batch_size=16" in notes[-1]
 
 
 def test_the_seed_decides_the_weights() -> None:
-    a, b, c = (prepare("mlp", "iris", {"seed": s}).model.state_dict() for s in (1, 1, 2))
+    a, b, c = (setup_training("mlp", "iris", {"seed": s}).model.state_dict() for s in (1, 1, 2))
     assert all(torch.equal(a[k], b[k]) for k in a)
     assert not all(torch.equal(a[k], c[k]) for k in a)
 
 
 def test_balanced_weights_are_one_on_average_and_equal_for_classes() -> None:
-    ready = prepare("logistic", "breast_cancer", {"class_weights": "balanced"})
+    ready = setup_training("logistic", "breast_cancer", {"class_weights": "balanced"})
     target = ready.data.splits["train"].target
     weights = ready.task.class_weights  # type: ignore[attr-defined]
     assert weights[target].mean().item() == pytest.approx(1)
@@ -123,7 +123,7 @@ def test_settings_without_a_meaning_for_the_data_are_rejected(
     model: str, source: str, given: dict[str, object], said: str
 ) -> None:
     with pytest.raises(SettingError, match=said):
-        prepare(model, source, given)
+        setup_training(model, source, given)
 
 
 def book(folder: Path) -> Path:
@@ -136,23 +136,23 @@ SMALL = {"model.layers": 1, "model.dim": 4, "model.heads": 1, "length": 16}
 
 def test_a_state_cannot_be_carried_without_one(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match=r"stateful=true carries a state .* gpt2 has none: leave it out"):
-        prepare("gpt2", str(book(tmp_path)), {**SMALL, "stateful": "true"})
+        setup_training("gpt2", str(book(tmp_path)), {**SMALL, "stateful": "true"})
 
 
 def test_a_batch_size_that_is_typed_stands_instead_of_the_cards_tokens(tmp_path: Path) -> None:
     (tmp_path / "p.tsv").write_text("".join(f"a{i} b\t{i}\n" for i in range(40)))
     given: dict[str, object] = {"pairs": True, "model.layers": 1, "model.dim": 4, "model.heads": 1}
-    card = prepare("transformer-tiny", str(tmp_path / "p.tsv"), given).settings
+    card = setup_training("transformer-tiny", str(tmp_path / "p.tsv"), given).settings
     assert card.batch_tokens > 0
-    typed = prepare("transformer-tiny", str(tmp_path / "p.tsv"), {**given, "batch_size": 8}).settings
+    typed = setup_training("transformer-tiny", str(tmp_path / "p.tsv"), {**given, "batch_size": 8}).settings
     assert (typed.batch_size, typed.batch_tokens) == (8, 0)
 
 
 def test_the_path_of_a_tokenizer_is_kept_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fitted = prepare("gpt2", str(book(tmp_path)), {**SMALL, "tokenizer": "wordpiece", "vocab_size": 60})
+    fitted = setup_training("gpt2", str(book(tmp_path)), {**SMALL, "tokenizer": "wordpiece", "vocab_size": 60})
     write_json(tmp_path / "preprocessing.json", fitted.data.preprocessing.to_json())
     monkeypatch.chdir(tmp_path)
-    ready = prepare("gpt2", "book.txt", {**SMALL, "tokenizer": "preprocessing.json"})
+    ready = setup_training("gpt2", "book.txt", {**SMALL, "tokenizer": "preprocessing.json"})
     assert ready.data_settings.tokenizer == str(tmp_path / "preprocessing.json")
 
 
@@ -160,10 +160,10 @@ def test_batches_of_every_length_are_not_called_nearly_equal(tmp_path: Path) -> 
     pairs = "".join(f"{'a b c d e f g h'[: 2 * (i % 8) + 1]}\t{i % 2}\n" for i in range(80))
     (tmp_path / "p.tsv").write_text(pairs)
     small = {"pairs": True, "model.hidden_dim": 4, "tokenizer": "words"}
-    (note,) = [n for n in prepare("seq2seq-gru", str(tmp_path / "p.tsv"), small).data.notes if "padding" in n]
+    (note,) = [n for n in setup_training("seq2seq-gru", str(tmp_path / "p.tsv"), small).data.notes if "padding" in n]
     assert note.endswith("of the steps of a batch are padding.")
     few = {**small, "batch_size": 4}
-    (note,) = [n for n in prepare("seq2seq-gru", str(tmp_path / "p.tsv"), few).data.notes if "padding" in n]
+    (note,) = [n for n in setup_training("seq2seq-gru", str(tmp_path / "p.tsv"), few).data.notes if "padding" in n]
     assert "Batches are of nearly equal length" in note
 
 
@@ -179,12 +179,12 @@ def test_batches_of_every_length_are_not_called_nearly_equal(tmp_path: Path) -> 
 )
 def test_what_cannot_be_is_rejected(model: str, given: dict[str, object], error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):
-        prepare(model, "iris", given)
+        setup_training(model, "iris", given)
 
 
 def test_an_estimate_weighs_what_is_there() -> None:
-    ready = prepare("lenet5-modern", "digits", {"batch_size": 64})
-    found = estimate(ready)
+    ready = setup_training("lenet5-modern", "digits", {"batch_size": 64})
+    found = estimate_cost(ready)
     parameters = sum(p.numel() for p in ready.model.parameters())
     assert found.weights == 4 * parameters
     assert found.learning >= 4 * 3 * parameters  # gradients and AdamW's two moments

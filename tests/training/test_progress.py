@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from cutaway.training import progress as progress_module
-from cutaway.training.checkpoint import State
+from cutaway.training.checkpoint import TrainingState
 from cutaway.training.progress import Progress
-from cutaway.training.train import fit
+from cutaway.training.train import train_model
 
 GIVEN = {"tensorboard": False, "batch_size": 0}
 
@@ -20,7 +20,7 @@ def test_epochs_have_about_twenty_lines(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, epochs: int, said: list[str]
 ) -> None:
     monkeypatch.setattr(progress_module, "SILENCE", 1e9)  # however slow the machine is
-    fit("softmax", "iris", {**GIVEN, "epochs": epochs}, out=tmp_path / "run")
+    train_model("softmax", "iris", {**GIVEN, "epochs": epochs}, out=tmp_path / "run")
     captured = capsys.readouterr()
     lines = [line for line in captured.err.splitlines() if "epoch" in line]
     assert [line.split()[1] for line in lines] == said
@@ -34,7 +34,7 @@ def test_a_long_epoch_is_not_silent(capsys: pytest.CaptureFixture[str], monkeypa
     with Progress() as progress:
         progress.epoch(0, 2, batches=100, done=0)
         for batch in range(1, 13):
-            progress.step(State(batch=batch), 0.5)
+            progress.step(TrainingState(batch=batch), 0.5)
     lines = capsys.readouterr().err.splitlines()
     assert 3 <= len(lines) <= 5
     assert re.fullmatch(r" *epoch 1/2  step \d+/100  loss 0\.5000  [\d.]+ steps/s", lines[0])
@@ -43,5 +43,5 @@ def test_a_long_epoch_is_not_silent(capsys: pytest.CaptureFixture[str], monkeypa
 def test_nothing_is_shown_where_nobody_looks(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     quiet = Progress(shown=False)
     quiet.note("unheard")
-    fit("softmax", "iris", {**GIVEN, "epochs": 1}, out=tmp_path / "run", progress=quiet)
+    train_model("softmax", "iris", {**GIVEN, "epochs": 1}, out=tmp_path / "run", progress=quiet)
     assert capsys.readouterr().err == ""

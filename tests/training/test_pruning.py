@@ -11,7 +11,7 @@ from torch import nn
 
 import cutaway
 from cutaway.core.errors import SettingError
-from cutaway.training.pruning import PatternPruning, Pruning, prunable, sparsity_of
+from cutaway.training.pruning import PatternPruning, Pruning, measure_sparsity, prunable_weights
 
 from ..small import small
 from .conftest import stopping
@@ -26,7 +26,7 @@ def layers() -> nn.Sequential:
 
 
 def zeros(model: nn.Module) -> list[torch.Tensor]:
-    return [weight == 0 for weight in prunable(model).values()]
+    return [weight == 0 for weight in prunable_weights(model).values()]
 
 
 def test_the_schedule_is_that_of_zhu_and_gupta() -> None:
@@ -42,7 +42,7 @@ def test_the_schedule_is_that_of_zhu_and_gupta() -> None:
 def test_the_smallest_of_all_weights_go_or_those_of_each_layer() -> None:
     for scope in ("global", "layer"):
         model = layers()
-        before = [weight.detach().clone() for weight in prunable(model).values()]
+        before = [weight.detach().clone() for weight in prunable_weights(model).values()]
         Pruning(model, 0.6, scope, 0.0, begun=False).step(0.0)
         together = torch.cat([weight.abs().flatten() for weight in before])
         for weight, gone in zip(before, zeros(model)):
@@ -54,10 +54,12 @@ def test_the_smallest_of_all_weights_go_or_those_of_each_layer() -> None:
 def test_what_an_update_moves_is_0_again_and_never_comes_back() -> None:
     model = layers()
     pruning = Pruning(model, 0.5, "global", 0.5, begun=False)
-    gone: list[torch.Tensor] = [torch.zeros_like(weight, dtype=torch.bool) for weight in prunable(model).values()]
+    gone: list[torch.Tensor] = [
+        torch.zeros_like(weight, dtype=torch.bool) for weight in prunable_weights(model).values()
+    ]
     for step in range(20):
         with torch.no_grad():
-            for weight in prunable(model).values():
+            for weight in prunable_weights(model).values():
                 weight += 0.1 * torch.randn(weight.shape)
         pruning.step(step / 20)
         now = zeros(model)
@@ -73,7 +75,7 @@ def test_a_pruned_model_that_is_pruned_on_keeps_its_zeros() -> None:
     Pruning(model, 0.3, "global", 0.0, begun=True).step(0.0)
     assert all(torch.equal(before, after) for before, after in zip(gone, zeros(model)))
     Pruning(model, 0.9, "global", 0.0, begun=True).step(0.0)
-    assert sparsity_of(model) == pytest.approx(0.9)
+    assert measure_sparsity(model) == pytest.approx(0.9)
     assert all((before <= after).all() for before, after in zip(gone, zeros(model)))
 
 
@@ -87,7 +89,7 @@ def test_in_the_pattern_the_smaller_two_of_each_four_inputs_are_0_and_stay_so() 
         new, old = layer.weight.unfold(1, 4, 4), old.unfold(1, 4, 4)  # (outputs, inputs / 4, …, 4)
         assert torch.equal((new == 0).sum(-1), torch.full(new.shape[:-1], 2))
         assert torch.equal(new, old.where(old.abs() >= old.abs().sort(-1).values[..., 2:3], torch.zeros(())))
-    assert sparsity_of(nn.ModuleList(others)) == 0
+    assert measure_sparsity(nn.ModuleList(others)) == 0
     gone = [layer.weight == 0 for layer in fits]
     with torch.no_grad():
         for layer in fits:
@@ -100,10 +102,10 @@ def test_in_the_pattern_the_smaller_two_of_each_four_inputs_are_0_and_stay_so() 
 
 def test_norms_biases_and_embeddings_are_not_pruned() -> None:
     model, _ = small("gpt2")  # whose head is the embedding
-    left = {name for name, _ in model.named_parameters()} - set(prunable(model))
+    left = {name for name, _ in model.named_parameters()} - set(prunable_weights(model))
     assert left == {name for name in left if name.endswith("bias") or name.split(".")[-2] in NOT_PRUNED}
-    assert prunable(model)
-    assert not any(name.endswith("bias") for name in prunable(model))
+    assert prunable_weights(model)
+    assert not any(name.endswith("bias") for name in prunable_weights(model))
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +116,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> cutaway.Run:
 
 
 def test_a_run_is_kept_at_the_sparsity_that_was_asked_for(whole: cutaway.Run) -> None:
-    count = sum(weight.numel() for weight in prunable(whole.model).values())
+    count = sum(weight.numel() for weight in prunable_weights(whole.model).values())
     assert sum(int(mask.sum()) for mask in zeros(whole.model)) == round(0.8 * count)
     assert whole.about["best"]["epoch"] >= 2  # those before were not pruned so far
 

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from cutaway.core.errors import SettingError
-from cutaway.training.memory_check import kept_by_a_step, kept_for_backward, kept_recomputing
+from cutaway.training.memory_check import activation_bytes, measure_activations, measure_recomputed_activations
 from cutaway.training.progress import Progress
-from cutaway.training.setup import prepare
+from cutaway.training.setup import setup_training
 from cutaway.training.trainer import Trainer
 
 # With dropout, which is to draw again what it drew, and with running statistics, which are to see a batch once.
@@ -29,7 +29,7 @@ def book(tmp_path: Path) -> str:
 
 def learned(folder: Path, model: str, source: str, given: dict[str, Any]) -> dict[str, Tensor]:
     """Weights, buffers and the last gradients after three updates."""
-    ready = prepare(model, source, {**ALWAYS, **given})
+    ready = setup_training(model, source, {**ALWAYS, **given})
     trainer = Trainer(
         ready.model, ready.data, ready.task, ready.settings, ready.place, folder, Progress(shown=False)
     )  # fmt: skip
@@ -51,18 +51,18 @@ def test_what_is_learned_is_the_same_bit_for_bit(model: str, book: str, tmp_path
 
 
 def test_the_less_is_kept_the_more_is_computed_again(book: str) -> None:
-    ready = {how: prepare("gpt2", book, {**GPT2, "recompute": how}) for how in ("none", "selective", "full")}
-    kept = {how: kept_by_a_step(one)[0] for how, one in ready.items()}
+    ready = {how: setup_training("gpt2", book, {**GPT2, "recompute": how}) for how in ("none", "selective", "full")}
+    kept = {how: activation_bytes(one)[0] for how, one in ready.items()}
     # Attention with dropout is written out, and most of what is kept: selectively it is computed again.
     assert kept["full"] < 0.5 * kept["selective"] < 0.4 * kept["none"]
     inputs = (torch.zeros(3, 24, dtype=torch.long),)
     none, place = ready["none"].model, ready["none"].place
-    counted = kept_recomputing(none, inputs, place, "none")  # and as much as one block of four keeps
-    assert 1.1 < counted / kept_for_backward(none, inputs, place) < 1.3
+    counted = measure_recomputed_activations(none, inputs, place, "none")  # and as much as one block of four keeps
+    assert 1.1 < counted / measure_activations(none, inputs, place) < 1.3
 
 
 def test_what_cannot_be_computed_again_is_refused_by_name(book: str) -> None:
     with pytest.raises(SettingError, match="recompute=full computes blocks again, and LSTM has none"):
-        prepare("lstm", book, {"recompute": "full"})
+        setup_training("lstm", book, {"recompute": "full"})
     with pytest.raises(SettingError, match="give one of them"):
-        prepare("gpt2", book, {"recompute": "full", "compile": True})
+        setup_training("gpt2", book, {"recompute": "full", "compile": True})

@@ -10,12 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from cutaway.core.errors import SettingError
-from cutaway.deploy.quantization import quantized
+from cutaway.deploy.quantization import quantize_model
 from cutaway.nn.quantized import dequantize_groups, quantize_groups
-from cutaway.training.qat import Rounding
+from cutaway.training.qat import FakeQuantization
 
 
-def learned(net: nn.Module, x: Tensor, y: Tensor, steps: int, lr: float, rounding: Rounding | None = None) -> float:
+def learned(
+    net: nn.Module, x: Tensor, y: Tensor, steps: int, lr: float, rounding: FakeQuantization | None = None
+) -> float:
     """Adam on the whole of it; the loss at the end, of what is not rounded."""
     optimizer = torch.optim.Adam(net.parameters(), lr)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
@@ -41,12 +43,12 @@ def test_what_four_bits_lose_is_learned_back() -> None:
 
     def rounded(model: nn.Module) -> float:
         with torch.no_grad():
-            made = quantized(model, "weight-only", 4, 32, ())
+            made = quantize_model(model, "weight-only", 4, 32, ())
             return float(nn.functional.mse_loss(made(x), y))
 
     longer, aware = copy.deepcopy(net), copy.deepcopy(net)
     learned(longer, x, y, 150, 5e-3)
-    learned(aware, x, y, 150, 5e-3, Rounding(aware, "weight-only", 32))
+    learned(aware, x, y, 150, 5e-3, FakeQuantization(aware, "weight-only", 32))
     lost = rounded(longer) - whole
     assert lost > whole  # rounding costs more than all that was left of the loss
     assert rounded(aware) - whole < 0.5 * lost
@@ -60,8 +62,8 @@ def test_it_answers_as_what_is_quantized_then(method: str, group: int) -> None:
     net[1].running_var.uniform_(0.5, 2)  # type: ignore[union-attr, operator]
     net[1].weight.data.uniform_(-2, 2)  # type: ignore[union-attr, operator]
     x, before = torch.randn(16, 3, 8), copy.deepcopy(net.state_dict())
-    made = quantized(net, method, 4 if group else 8, group or 32, [(x,)])
-    with torch.no_grad(), Rounding(net, method, group).applied():
+    made = quantize_model(net, method, 4 if group else 8, group or 32, [(x,)])
+    with torch.no_grad(), FakeQuantization(net, method, group).applied():
         rounded = net(x)
     with torch.no_grad():
         expected, exact = made(x), net(x)
@@ -78,7 +80,7 @@ def test_gradients_are_those_at_the_rounded_weights() -> None:
     with torch.no_grad():
         there.weight.copy_(dequantize_groups(*quantize_groups(net.weight, 8), 8, net.weight.shape))
     x = torch.randn(5, 16)
-    with Rounding(net, "weight-only", 8).applied():
+    with FakeQuantization(net, "weight-only", 8).applied():
         net(x).sin().sum().backward()
     there(x).sin().sum().backward()
     torch.testing.assert_close(net.weight.grad, there.weight.grad)
@@ -86,4 +88,4 @@ def test_gradients_are_those_at_the_rounded_weights() -> None:
 
 def test_a_model_without_such_a_layer_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="no convolution that it could be for"):
-        Rounding(nn.Linear(2, 2), "static", 0)
+        FakeQuantization(nn.Linear(2, 2), "static", 0)

@@ -15,7 +15,7 @@ from cutaway.core.files import write_csv
 from cutaway.data.dataset_base import DataSet
 from cutaway.training import metrics_log as rows_module
 from cutaway.training import trainer as loop
-from cutaway.training.checkpoint import State
+from cutaway.training.checkpoint import TrainingState
 from cutaway.training.metrics_log import is_due
 from cutaway.training.trainer import Trainer
 from cutaway.views.run.documents import read_metrics
@@ -94,13 +94,13 @@ def test_rows_within_an_epoch_change_nothing(make_trainer: Make, monkeypatch: py
 
 
 def test_with_a_time_budget_there_is_a_row_for_each_twentieth_of_it() -> None:
-    state = State(history=[{"step": 100, "seconds": 3.1}])
+    state = TrainingState(history=[{"step": 100, "seconds": 3.1}])
     due = {seconds: is_due(standing(state, 110, seconds), 10**9, 10**6, 60.0) for seconds in (3.2, 5.9, 6.1, 50.0)}
     assert due == {3.2: False, 5.9: False, 6.1: True, 50.0: True}
     assert not is_due(standing(state, 10**5, 5.9), 10**9, 10**6, 0.0)  # without a budget nothing depends on time
 
 
-def standing(state: State, update: int, seconds: float) -> State:
+def standing(state: TrainingState, update: int, seconds: float) -> TrainingState:
     state.update, state.seconds = update, seconds
     return state
 

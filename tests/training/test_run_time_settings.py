@@ -19,7 +19,7 @@ from cutaway.runs import run as running
 from cutaway.runs.run import Run
 from cutaway.training.config import TrainSettings
 from cutaway.training.progress import Progress
-from cutaway.training.train import fit
+from cutaway.training.train import train_model
 
 # Settings by which a model that has learned is run: `evaluate`, `predict` and `export` take them from the run.
 RUN_TIME = {
@@ -57,7 +57,7 @@ GIVEN: dict[str, Any] = {"epochs": 1, "tensorboard": False, "max_samples": 100}
 
 
 def trained(folder: Path, model: str, source: str, **given: Any) -> Path:
-    return fit(model, source, {**GIVEN, **given}, out=folder, progress=Progress(shown=False)).folder
+    return train_model(model, source, {**GIVEN, **given}, out=folder, progress=Progress(shown=False)).folder
 
 
 @pytest.fixture(scope="module")
@@ -123,13 +123,13 @@ def test_evaluation_takes_the_setting_from_the_run(
     run = Run(request.getfixturevalue(of))
     assert run.about["settings"][key] == value
     given: dict[str, Any] = {}
-    really = running.results_of
+    really = running.evaluate_split
 
     def spy(model: Any, split: Any, place: Any, size: int, *more: Any, **named: Any) -> Any:
         given.update(named, size=size)
         return really(model, split, place, size, *more, **named)
 
-    monkeypatch.setattr(running, "results_of", spy)
+    monkeypatch.setattr(running, "evaluate_split", spy)
     stored = read_json(run.folder / "evaluation.json")["metrics"]
     found = run.evaluate()
     assert given[name] == value

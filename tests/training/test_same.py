@@ -12,7 +12,7 @@ import torch
 from cutaway.checkpoints.saving import read_tensors
 from cutaway.core.files import read_json, write_json
 from cutaway.training.progress import Progress
-from cutaway.training.train import fit
+from cutaway.training.train import train_model
 from cutaway.training.trainer import Interrupted, Trainer
 
 GIVEN = {"epochs": 2, "batch_size": 200, "tensorboard": False, "max_samples": 600, "seed": 3}
@@ -47,13 +47,13 @@ def stopped(folder: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any]
 
         patch.setattr(Trainer, "step", step)
         with pytest.raises(Interrupted):
-            fit("lenet5-modern", "digits", given, out=folder, progress=Heard())
+            train_model("lenet5-modern", "digits", given, out=folder, progress=Heard())
 
 
 @pytest.mark.slow
 def test_the_recorded_threads_are_taken_and_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(2)
-    whole = fit("lenet5-modern", "digits", GIVEN, out=tmp_path / "whole", progress=Heard())
+    whole = train_model("lenet5-modern", "digits", GIVEN, out=tmp_path / "whole", progress=Heard())
     stopped(tmp_path / "run", monkeypatch, GIVEN)
     assert read_json(tmp_path / "run" / "run.json")["machine"]["threads"] == 2
     torch.set_num_threads(1)
@@ -64,7 +64,7 @@ def test_the_recorded_threads_are_taken_and_given_back(tmp_path: Path, monkeypat
         once(self, *args)
 
     monkeypatch.setattr(Trainer, "step", step)
-    run = fit(None, None, {}, resume=tmp_path / "run", progress=progress)
+    run = train_model(None, None, {}, resume=tmp_path / "run", progress=progress)
     assert seen == {2}
     assert torch.get_num_threads() == 1
     (said,) = progress.notes
@@ -86,19 +86,19 @@ def test_other_threads_another_pytorch_and_other_instructions_are_said(
     about["versions"]["torch"], about["machine"]["instructions"] = "1.0.0", "ANCIENT"
     write_json(tmp_path / "run" / "run.json", about)
     progress = Heard()
-    run = fit(None, None, {"threads": 2}, resume=tmp_path / "run", progress=progress)
+    run = train_model(None, None, {"threads": 2}, resume=tmp_path / "run", progress=progress)
     assert progress.notes == [
         f"The run began with CPU threads 1 (now 2), CPU instructions ANCIENT (now {here}), PyTorch 1.0.0 (now {then}): "
         "it will not end bit for bit as if it had not stopped."
     ]
     assert run.about["machine"]["threads"] == 2
     again = Heard()
-    fit(None, None, {"epochs": 3}, resume=tmp_path / "run", progress=again)
+    train_model(None, None, {"epochs": 3}, resume=tmp_path / "run", progress=again)
     assert "threads" not in again.notes[0]
 
 
 def test_nothing_is_said_where_nothing_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stopped(tmp_path / "run", monkeypatch, GIVEN)
     progress = Heard()
-    fit(None, None, {}, resume=tmp_path / "run", progress=progress)
+    train_model(None, None, {}, resume=tmp_path / "run", progress=progress)
     assert progress.notes == []

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from cutaway.core.config import build
 from cutaway.training.config import SCHEDULES, TrainSettings
-from cutaway.training.schedules import factor
+from cutaway.training.schedules import lr_factor
 
 STEPS = 1000
 
 
 def rates(**given: Any) -> list[float]:
     settings = build(TrainSettings, given)
-    return [factor(settings, s / STEPS, STEPS) for s in range(STEPS)]
+    return [lr_factor(settings, s / STEPS, STEPS) for s in range(STEPS)]
 
 
 def torchs(make: Any) -> list[float]:
@@ -35,7 +35,7 @@ def torchs(make: Any) -> list[float]:
 
 @given(st.sampled_from(SCHEDULES), st.floats(0, 1), st.integers(1, 10**6))
 def test_a_factor_is_a_share(name: str, t: float, steps: int) -> None:
-    assert 0.0 <= factor(build(TrainSettings, {"schedule": name}), t, steps) <= 1.0
+    assert 0.0 <= lr_factor(build(TrainSettings, {"schedule": name}), t, steps) <= 1.0
 
 
 def test_cosine_is_torchs() -> None:
@@ -65,7 +65,7 @@ def test_noam_has_the_papers_rate_at_every_update_counted_from_one(d: int, warmu
     for step in {1, 2, max(1, warmup - 1), warmup, warmup + 1, steps // 2, steps}:
         paper = d**-0.5 * min(step**-0.5, step * warmup**-1.5)  # equation 3
         peak = (d * warmup) ** -0.5  # which is lr here
-        assert peak * factor(given, (step - 1) / steps, steps) == pytest.approx(paper, rel=1e-9)
+        assert peak * lr_factor(given, (step - 1) / steps, steps) == pytest.approx(paper, rel=1e-9)
 
 
 def test_wsd_rises_stays_and_falls() -> None:
@@ -89,4 +89,4 @@ def test_constant() -> None:
 
 def test_linear_falls_to_a_ten_thousandth_as_in_word2vec() -> None:
     assert rates(schedule="linear") == pytest.approx([max(1 - s / STEPS, 1e-4) for s in range(STEPS)])
-    assert factor(build(TrainSettings, {"schedule": "linear"}), 1.0, STEPS) == 1e-4
+    assert lr_factor(build(TrainSettings, {"schedule": "linear"}), 1.0, STEPS) == 1e-4

@@ -15,10 +15,10 @@ import pytest
 import cutaway
 from cutaway.core.config import RENAMED
 from cutaway.core.errors import CutawayError, FileError
-from cutaway.reports.run_report import describe
+from cutaway.reports.run_report import build_report
 from cutaway.training.progress import Progress
 from cutaway.training.schemas import read_evaluation, read_run
-from cutaway.training.train import fit
+from cutaway.training.train import train_model
 from cutaway.views.run.documents import read_documents, read_metrics
 
 from ..cli import own_files
@@ -85,7 +85,7 @@ def test_a_run_with_old_names_is_read_and_resumed(tmp_path: Path) -> None:
     path.write_text(json.dumps({was.get(key, key): value for key, value in older.items()}), encoding="utf-8")
     assert read_evaluation(run.folder) == scores
     assert cutaway.Run(run.folder).evaluate() == before
-    more = fit(None, None, {"epochs": 2}, resume=run.folder, progress=Progress(shown=False))
+    more = train_model(None, None, {"epochs": 2}, resume=run.folder, progress=Progress(shown=False))
     assert read_run(more.folder)["settings"] == about["settings"] | {"epochs": 2, "alpha": 0.99}
 
 
@@ -93,7 +93,7 @@ def test_a_run_with_old_names_is_read_and_resumed(tmp_path: Path) -> None:
 def test_whatever_else_stands_at_a_place_is_shown_or_rejected(run: cutaway.Run, name: str, tmp_path: Path) -> None:
     shutil.copytree(run.folder, tmp_path / "run")
     before = json.loads((tmp_path / "run" / name).read_text(encoding="utf-8"))
-    describe(read_documents(tmp_path / "run"))
+    build_report(read_documents(tmp_path / "run"))
     rejected = []
     for at, other in zip(places(before), itertools.cycle(OTHERS)):
         changed = {"": copy.deepcopy(before)}
@@ -103,7 +103,7 @@ def test_whatever_else_stands_at_a_place_is_shown_or_rejected(run: cutaway.Run, 
         within[("", *at)[-1]] = other
         (tmp_path / "run" / name).write_text(json.dumps(changed[""]), encoding="utf-8")
         try:
-            describe(read_documents(tmp_path / "run"))
+            build_report(read_documents(tmp_path / "run"))
         except FileError as error:  # anything else names neither the file nor the key
             rejected.append(str(error))
     assert len(rejected) > 20
@@ -158,7 +158,7 @@ def test_a_field_that_cannot_be_is_named_with_its_file(
     path.write_text(json.dumps(document), encoding="utf-8")
 
     def read(folder: Path) -> None:
-        describe(read_documents(folder))
+        build_report(read_documents(folder))
         run = cutaway.Run(folder)
         _ = run.preprocessing, run.model
 

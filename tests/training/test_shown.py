@@ -7,7 +7,7 @@ from typing import Any
 
 import cutaway
 from cutaway.core.files import read_json
-from cutaway.training.evaluation_examples import spread
+from cutaway.training.evaluation_examples import evenly_spaced
 
 QUIET: dict[str, Any] = {"epochs": 1, "tensorboard": False}
 
@@ -52,6 +52,6 @@ def test_pairs_show_what_became_of_an_even_choice(tmp_path: Path) -> None:
 
 
 def test_an_even_choice_has_both_ends() -> None:
-    assert spread(range(100), 3) == [0, 50, 99]
-    assert spread([7, 8], 5) == [7, 8]
-    assert spread([], 5) == []
+    assert evenly_spaced(range(100), 3) == [0, 50, 99]
+    assert evenly_spaced([7, 8], 5) == [7, 8]
+    assert evenly_spaced([], 5) == []

@@ -21,10 +21,10 @@ from cutaway.data.text.stream import StreamSplit
 from cutaway.models.registry import create_model
 from cutaway.tasks.task import task_for
 from cutaway.training import chunked_head as chunks
-from cutaway.training.chunked_head import Words, last_layer, words_of
+from cutaway.training.chunked_head import ChunkedHead, build_chunked_head, last_layer_inputs
 from cutaway.training.config import TrainSettings
-from cutaway.training.device import find_place
-from cutaway.training.evaluation import batches_in_order, results_of
+from cutaway.training.device import select_device
+from cutaway.training.evaluation import evaluate_split, sequential_batches
 from cutaway.training.progress import Progress
 from cutaway.training.trainer import Trainer
 
@@ -92,7 +92,7 @@ def train(name: str, folder: Path, smoothing: float = 0.0, **given: Any) -> Trai
     model, data = build_case(name)
     settings = build(TrainSettings, {"precision": "float64", "optimizer": "sgd", "lr": 0.1, "epochs": 1, **given})
     task = task_for(data.spec, label_smoothing=smoothing)
-    place = find_place("cpu", "float64", None, model)
+    place = select_device("cpu", "float64", None, model)
     return Trainer(model, data, task, settings, place, folder, Progress(shown=False))
 
 
@@ -113,7 +113,7 @@ def test_chunks_give_the_loss_and_every_gradient_of_whole_outputs(name: str, smo
     expected = gradients(whole, batches(whole, 32))
     in_chunks = train(name, tmp_path, smoothing, loss_chunk=7)
     width = 128 if name == "seq2seq-gru" else 8
-    assert last_layer(in_chunks.model.head, torch.zeros(1, width, dtype=torch.float64)) is not None  # type: ignore[arg-type]
+    assert last_layer_inputs(in_chunks.model.head, torch.zeros(1, width, dtype=torch.float64)) is not None  # type: ignore[arg-type]
     found = gradients(in_chunks, batches(in_chunks, 32))
     assert found.keys() == expected.keys()
     for key, value in expected.items():
@@ -145,7 +145,7 @@ def test_in_bfloat16_chunks_learn_as_the_whole_does() -> None:
     model, data = build_case("gpt2")
     model.float()
     (batch,) = data.splits["train"].batches([torch.arange(32)])
-    words = words_of(model, task_for(data.spec), chunk=7)
+    words = build_chunked_head(model, task_for(data.spec), chunk=7)
     assert words is not None
     found = {}
     for which in ("whole", "chunks"):
@@ -166,7 +166,7 @@ def test_compiled_features_learn_the_same() -> None:
     found = []
     for compiled in (False, True):
         features = torch.compile(model.features, backend="eager") if compiled else model.features  # type: ignore[call-overload]
-        loss = Words(features, model.head, task, 7).loss(batch.inputs, batch.target)  # type: ignore[arg-type]
+        loss = ChunkedHead(features, model.head, task, 7).loss(batch.inputs, batch.target)  # type: ignore[arg-type]
         found.append(torch.autograd.grad(loss, list(model.parameters())))
     for a, b in zip(*found):
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)
@@ -190,7 +190,7 @@ def test_a_head_that_is_no_matrix_sees_the_real_tokens_alone() -> None:
     (batch,) = data.splits["train"].batches([torch.arange(32)])
     task, seen = task_for(data.spec), []
     head.register_forward_hook(lambda module, args, out: seen.append(args[0].shape))
-    loss = Words(model.features, head, task, 7).loss(batch.inputs, batch.target)  # type: ignore[arg-type]
+    loss = ChunkedHead(model.features, head, task, 7).loss(batch.inputs, batch.target)  # type: ignore[arg-type]
     assert seen == [(int(LENGTHS.sum()), 8)]
     torch.testing.assert_close(loss, task.loss(model(*batch.inputs), batch.target), rtol=1e-12, atol=0)
 
@@ -198,20 +198,20 @@ def test_a_head_that_is_no_matrix_sees_the_real_tokens_alone() -> None:
 @pytest.mark.parametrize("setting", [None, 0, 300])
 def test_auto_holds_few_outputs_and_chunks_many(setting: int | None) -> None:
     model, data = build_case("gpt2")
-    words = words_of(model, task_for(data.spec), chunk=setting)
+    words = build_chunked_head(model, task_for(data.spec), chunk=setting)
     assert words is not None
     few = torch.zeros(4, 9, dtype=torch.long)
-    many = torch.zeros(chunks.MANY // V // 9 + 1, 9, dtype=torch.long)
+    many = torch.zeros(chunks.MIN_CHUNKED_LOGITS // V // 9 + 1, 9, dtype=torch.long)
     expected = {None: (False, True), 0: (False, False), 300: (True, True)}[setting]
     assert (words.many(few), words.many(many)) == expected
-    assert words.chunk == (setting if setting is not None else chunks.AT_ONCE // V)
+    assert words.chunk == (setting if setting is not None else chunks.LOGITS_PER_CHUNK // V)
 
 
 def test_what_goes_on_from_a_state_or_answers_otherwise_has_whole_outputs() -> None:
     lstm = create_model("lstm", vocab_size=V, num_classes=V, pooling="every", hidden_dim=8)
-    assert words_of(lstm, task_for(TextSpec(V, 9, NextToken(V)))) is None
-    assert words_of(nn.Linear(3, 3), task_for(TextSpec(V, 9, NextToken(V)))) is None
-    assert words_of(create_model("gpt2", **SMALL, vocab_size=V, context_length=9), None) is None
+    assert build_chunked_head(lstm, task_for(TextSpec(V, 9, NextToken(V)))) is None
+    assert build_chunked_head(nn.Linear(3, 3), task_for(TextSpec(V, 9, NextToken(V)))) is None
+    assert build_chunked_head(create_model("gpt2", **SMALL, vocab_size=V, context_length=9), None) is None
 
 
 @pytest.mark.parametrize("decodes", [False, True])
@@ -220,13 +220,13 @@ def test_evaluation_keeps_the_same_of_some_texts_at_a_time(
     name: str, decodes: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, data = build_case(name)
-    task, place = task_for(data.spec), find_place("cpu", "float64", None, model)
+    task, place = task_for(data.spec), select_device("cpu", "float64", None, model)
 
     def kept() -> tuple[Tensor, Tensor]:
-        return results_of(model, data.splits["val"], place, 16, task, decodes=decodes)
+        return evaluate_split(model, data.splits["val"], place, 16, task, decodes=decodes)
 
     whole = kept()
-    monkeypatch.setattr(chunks, "READ_AT_ONCE", 3 * 9 * V)  # three of the longest texts
+    monkeypatch.setattr(chunks, "MAX_EVALUATION_LOGITS", 3 * 9 * V)  # three of the longest texts
     at_a_time = kept()
     torch.testing.assert_close(at_a_time[0], whole[0], rtol=1e-6, atol=1e-7, equal_nan=True)
     assert torch.equal(at_a_time[1], whole[1])
@@ -238,10 +238,10 @@ def test_evaluation_keeps_the_same_of_some_texts_at_a_time(
 
 def test_evaluation_never_holds_the_outputs_of_a_whole_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     model, data = build_case("gpt2")
-    monkeypatch.setattr(chunks, "READ_AT_ONCE", 3 * 9 * V)
+    monkeypatch.setattr(chunks, "MAX_EVALUATION_LOGITS", 3 * 9 * V)
     sizes: list[int] = []
     model.head.register_forward_hook(lambda module, args, out: sizes.append(out.numel()))  # type: ignore[union-attr]
-    results_of(model, data.splits["val"], find_place("cpu", "float64", None, model), 32, task_for(data.spec))
+    evaluate_split(model, data.splits["val"], select_device("cpu", "float64", None, model), 32, task_for(data.spec))
     assert max(sizes) <= 3 * 9 * V
     assert len(sizes) > 8
 
@@ -254,7 +254,7 @@ def test_batches_hold_at_most_so_many_tokens_with_their_padding(tmp_path: Path) 
         plan = trainer.batches_of(epoch)
         assert sorted(torch.cat(plan).tolist()) == list(range(32))
         assert all(len(b) * int(LENGTHS[b].max()) <= 20 for b in plan)
-    read = batches_in_order(trainer.train, 256, tokens=20)
+    read = sequential_batches(trainer.train, 256, tokens=20)
     assert max(len(b) * int(LENGTHS[b].max()) for b in read) <= 20
     trainer.fit()
     assert trainer.state.update == len(trainer.batches_of(0))
@@ -271,7 +271,7 @@ def test_a_part_that_has_no_such_batches_rejects_them(tmp_path: Path) -> None:
     split.__class__ = Old
     data.splits["train"] = split
     settings = build(TrainSettings, {"batch_tokens": 64})
-    place = find_place("cpu", "float64", None, model)
+    place = select_device("cpu", "float64", None, model)
     with pytest.raises(SettingError, match=r"batch_tokens=64 .* give batch_size instead"):
         Trainer(model, data, task_for(data.spec), settings, place, tmp_path, Progress(shown=False))
 
@@ -292,7 +292,7 @@ def test_language_models_learn_alike_from_whole_outputs_and_chunks(tmp_path: Pat
 def test_a_batch_without_padding_needs_no_mask(preset: str) -> None:
     torch.manual_seed(0)
     model = create_model(preset, vocab_size=V, context_length=9, **SMALL).double()
-    words = words_of(model, task_for(TextSpec(V, 9, NextToken(V))), chunk=5)
+    words = build_chunked_head(model, task_for(TextSpec(V, 9, NextToken(V))), chunk=5)
     assert words is not None
     tokens = torch.randint(V, (4, 10))
     seen, target = tokens[:, :-1], tokens[:, 1:]

@@ -15,11 +15,11 @@ from cutaway.checkpoints.saving import load_model, read_tensors
 from cutaway.core.errors import CutawayError, FileError, SettingError
 from cutaway.core.files import read_json
 from cutaway.data.dataset_base import DataSet
-from cutaway.models.base import Network
-from cutaway.training.parameter_groups import depths
+from cutaway.models.base import BaseModel
+from cutaway.training.parameter_groups import layer_depths
 from cutaway.training.progress import Progress
-from cutaway.training.setup import prepare
-from cutaway.training.train import fit
+from cutaway.training.setup import setup_training
+from cutaway.training.train import train_model
 from cutaway.training.trainer import Interrupted, Trainer
 
 from .conftest import fitted
@@ -85,7 +85,7 @@ def test_rates_fall_with_the_distance_from_the_head(make_trainer: Make) -> None:
     trainer = make_trainer(
         model=model, optimizer="sgd", lr=0.1, schedule="constant", layer_decay=0.5, epochs=1, precision="float64"
     )
-    before, found = left(model), depths(model)
+    before, found = left(model), layer_depths(model)
     assert found == {
         "0.weight": 2, "0.bias": 2, "1.weight": 2, "1.bias": 2, "3.weight": 1, "3.bias": 1, "5.weight": 0, "5.bias": 0,
     }  # fmt: skip
@@ -121,7 +121,7 @@ def test_the_second_phase_has_what_is_left_of_the_time(make_trainer: Make) -> No
 
 
 def run(folder: Path, **given: Any) -> Path:
-    fit("simplecnn", "digits", {**GIVEN, **given}, out=folder, progress=Progress(shown=False))
+    train_model("simplecnn", "digits", {**GIVEN, **given}, out=folder, progress=Progress(shown=False))
     return folder
 
 
@@ -132,7 +132,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_run_begins_with_the_weights_of_another_and_says_so(source: Path, tmp_path: Path) -> None:
-    ready = prepare("simplecnn", "digits", {**GIVEN, "weights": str(source), "seed": 5})
+    ready = setup_training("simplecnn", "digits", {**GIVEN, "weights": str(source), "seed": 5})
     before = load_model(source / "model")[0].state_dict()
     assert not moved(before, ready.model)
     run(tmp_path / "r", epochs=2, weights=str(source), freeze="conv1,bn1", lr=0.01)
@@ -156,12 +156,12 @@ def test_a_new_head_learns_alone_for_an_epoch(tmp_path: Path, source: Path) -> N
         for i in range(12):
             Image.new("L", (8, 8), (40 if kind == "dark" else 180) + i).save(root / kind / f"{i}.png")
     given = {"tensorboard": False, "weights": str(source), "epochs": 3, "workers": 0}
-    ready = prepare("simplecnn", str(root), given)
+    ready = setup_training("simplecnn", str(root), given)
     assert ready.taken is not None
     assert ready.taken.new == ("head",)
     assert (ready.settings.freeze_epochs, ready.settings.layer_decay) == (1, 0.8)
-    assert prepare("simplecnn", str(root), {**given, "epochs": 1}).settings.freeze_epochs == 0
-    assert prepare("simplecnn", str(root), {**given, "freeze_epochs": 0}).settings.freeze_epochs == 0
+    assert setup_training("simplecnn", str(root), {**given, "epochs": 1}).settings.freeze_epochs == 0
+    assert setup_training("simplecnn", str(root), {**given, "freeze_epochs": 0}).settings.freeze_epochs == 0
 
 
 def test_a_run_taken_up_again_needs_the_file_no_more(
@@ -182,7 +182,7 @@ def test_a_run_taken_up_again_needs_the_file_no_more(
         run(tmp_path / "again", weights=str(copy), **given)
     monkeypatch.undo()
     copy.unlink()
-    fit(None, None, {}, resume=tmp_path / "again", progress=Progress(shown=False))
+    train_model(None, None, {}, resume=tmp_path / "again", progress=Progress(shown=False))
     a, b = (read_tensors(f / "checkpoints" / "last.safetensors")[0] for f in (whole, tmp_path / "again"))
     assert a.keys() == b.keys()
     assert all(torch.equal(a[k], b[k]) for k in a)
@@ -206,9 +206,9 @@ def test_a_run_without_a_checkpoint_begins_with_the_same_weights_or_not_at_all(
     content = copy.read_bytes()
     copy.write_bytes((other / "model" / "model.safetensors").read_bytes())
     with pytest.raises(FileError, match="not what it was when this run began"):
-        fit(None, None, {}, resume=tmp_path / "r", progress=Progress(shown=False))
+        train_model(None, None, {}, resume=tmp_path / "r", progress=Progress(shown=False))
     copy.write_bytes(content)
-    fit(None, None, {}, resume=tmp_path / "r", progress=Progress(shown=False))
+    train_model(None, None, {}, resume=tmp_path / "r", progress=Progress(shown=False))
     whole = run(tmp_path / "whole", weights=str(source), epochs=2)
     a, b = (load_model(f / "model")[0].state_dict() for f in (whole, tmp_path / "r"))
     assert all(torch.equal(a[k], b[k]) for k in a)
@@ -226,7 +226,7 @@ def test_a_run_without_a_checkpoint_begins_with_the_same_weights_or_not_at_all(
 )
 def test_settings_that_cannot_be(given: dict[str, Any], error: type[CutawayError], said: str) -> None:
     with pytest.raises(error, match=said):
-        prepare("simplecnn", "digits", {**GIVEN, **given})
+        setup_training("simplecnn", "digits", {**GIVEN, **given})
 
 
 def test_settings_that_leave_the_first_phase_nothing(source: Path) -> None:
@@ -235,13 +235,13 @@ def test_settings_that_leave_the_first_phase_nothing(source: Path) -> None:
         ({"freeze_epochs": 1, "freeze": "head"}, "freeze=head leaves nothing of the head to learn"),
     ):
         with pytest.raises(SettingError, match=said):
-            prepare("simplecnn", "digits", {**GIVEN, "weights": str(source), **given})
+            setup_training("simplecnn", "digits", {**GIVEN, "weights": str(source), **given})
 
 
 # --- initialization from images ------------------------------------------------------------------------------------
 
 
-class Whitened(Network):
+class Whitened(BaseModel):
     """A network that takes its initialization from training examples."""
 
     def __init__(self) -> None:
@@ -276,5 +276,5 @@ def test_a_fresh_run_begins_so_and_one_that_goes_on_does_not(tmp_path: Path, mon
     begun: list[str] = []
     monkeypatch.setattr(Trainer, "begin", lambda self: begun.append(str(self.checkpoints.parent.name)))
     run(tmp_path / "r", epochs=1)
-    fit(None, None, {"epochs": 2}, resume=tmp_path / "r", progress=Progress(shown=False))
+    train_model(None, None, {"epochs": 2}, resume=tmp_path / "r", progress=Progress(shown=False))
     assert begun == ["r"]

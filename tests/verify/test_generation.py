@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from cutaway.checkpoints.huggingface import families, renamed
+from cutaway.checkpoints.huggingface import families, to_transformers_names
 from cutaway.core.spec import Tokens
 from cutaway.inference.sampling import probabilities
 from cutaway.inference.sequence_decoding import NONE, decode, decode_scored
@@ -44,7 +44,7 @@ def both(kind: str, seed: int) -> tuple[nn.Module, Any]:
     family = families()[kind]
     theirs = getattr(transformers, family.architecture(ours.config))
     theirs = theirs(theirs.config_class(**family.settings(ours.config))).eval()
-    missing = theirs.load_state_dict(renamed(family, dict(ours.state_dict())), strict=False).missing_keys
+    missing = theirs.load_state_dict(to_transformers_names(family, dict(ours.state_dict())), strict=False).missing_keys
     assert not [key for key in missing if "embed" not in key and "lm_head" not in key and "bias" not in key]
     theirs.tie_weights()
     return ours, theirs

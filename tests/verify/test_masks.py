@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from cutaway.checkpoints.huggingface import family_of, renamed
+from cutaway.checkpoints.huggingface import find_family, to_transformers_names
 from cutaway.models.registry import preset
 from cutaway.verify import compared_config, oracle_for
 from cutaway.verify.compare import BOUND, difference
@@ -53,9 +53,9 @@ def both(name: str, head: str) -> tuple[Any, Any]:
         for parameter in ours.parameters():
             parameter.add_(0.2 * torch.randn_like(parameter))
     theirs = oracle_for(name, config).module.model.double().eval()  # type: ignore[union-attr,operator]
-    family = family_of(name)
+    family = find_family(name)
     assert family is not None
-    theirs.load_state_dict(renamed(family, dict(ours.state_dict())), strict=False)
+    theirs.load_state_dict(to_transformers_names(family, dict(ours.state_dict())), strict=False)
     theirs.tie_weights()
     return ours, theirs
 

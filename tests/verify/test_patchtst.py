@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from cutaway.checkpoints.huggingface.folders import read_folder, write_folder
-from cutaway.checkpoints.huggingface.patchtst import config_of, settings
+from cutaway.checkpoints.huggingface.patchtst import parse_config, settings
 from cutaway.core.errors import ModelError
 from cutaway.models.patchtst import Config, PatchTST
 from cutaway.verify import oracle_for
@@ -63,7 +63,7 @@ def test_classes_are_read_and_written(tmp_path: Path) -> None:
 )
 def test_a_config_comes_back_from_transformers(config: Config) -> None:
     written = transformers.PatchTSTConfig(**settings(config), architectures=["PatchTSTForPrediction"]).to_dict()
-    assert config_of(written) == config
+    assert parse_config(written) == config
 
 
 def test_what_has_no_form_there_is_rejected() -> None:
@@ -90,4 +90,4 @@ def test_what_has_no_form_there_is_rejected() -> None:
 def test_another_network_is_rejected_by_the_field(field: str, value: Any) -> None:
     theirs = settings(dataclasses.replace(SMALL, dropout=0.0, **PLAIN))
     with pytest.raises(ModelError, match=f"config.json has {field}="):
-        config_of({**theirs, field: value})
+        parse_config({**theirs, field: value})

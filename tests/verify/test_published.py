@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cutaway.apps.cli.verify_textbook import learns_as_written
-from cutaway.checkpoints.huggingface import encoders, family_of
+from cutaway.apps.cli.verify_textbook import compare_updates
+from cutaway.checkpoints.huggingface import encoders, find_family
 from cutaway.models import bert, gpt2, resnet
 from cutaway.models.registry import preset, presets
 from cutaway.nn import transformer
@@ -23,21 +23,24 @@ from cutaway.verify import changed, compared_config, oracle_for
 from cutaway.verify.compare import compare
 from cutaway.verify.dropping import factors, fixed_dropout
 from cutaway.verify.initial import unlike_law
-from cutaway.verify.published import BY_DATA, SETTINGS, differing, resolved
+from cutaway.verify.published import BY_DATA, SETTINGS, published_differences, resolved
 
 
 @pytest.mark.parametrize("name", presets())
 def test_every_setting_of_a_preset_is_written_down(name: str) -> None:
     """A new field of a Config belongs into `published.py`, or to those that the data decides."""
     config = preset(name).config
-    assert not differing(name, config)
+    assert not published_differences(name, config)
     assert set(resolved(config)) - set(SETTINGS[name]) <= set(BY_DATA)
     assert set(SETTINGS[name]) <= set(resolved(config))
 
 
 def test_what_differs_is_named() -> None:
     wrong = dataclasses.replace(preset("bert-base-uncased").config, heads=6, ffn_dim=1024)
-    assert differing("bert-base-uncased", wrong) == ["heads=6, published 12", "ffn_dim=1024, published 3072"]
+    assert published_differences("bert-base-uncased", wrong) == [
+        "heads=6, published 12",
+        "ffn_dim=1024, published 3072",
+    ]
 
 
 def test_only_what_was_asked_for_is_told_to_the_other_library() -> None:
@@ -160,7 +163,7 @@ def test_the_published_config_is_read_as_the_preset(name: str) -> None:
     pytest.importorskip("transformers")
     from cutaway.verify.hugging import reference_config, unlike_reference
 
-    family = family_of(name)
+    family = find_family(name)
     assert family is not None
     assert unlike_reference(family, name, preset(name).config) == []
     if name == "roberta-base":  # the first position is that behind padding's row, whichever that is
@@ -173,7 +176,7 @@ def test_the_published_config_is_read_as_the_preset(name: str) -> None:
 
 @pytest.mark.parametrize("optimizer", ["sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam", "adamw"])
 def test_a_step_is_the_textbooks(optimizer: str) -> None:
-    found = learns_as_written(TrainSettings(optimizer=optimizer, lr=0.05, weight_decay=0.1))
+    found = compare_updates(TrainSettings(optimizer=optimizer, lr=0.05, weight_decay=0.1))
     assert found is not None
     assert found[1] <= 1e-12
 
@@ -182,6 +185,6 @@ def test_decay_of_a_bias_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(optimizers, "_grouped", lambda weights, decay: [
         {"params": [w.parameter for w in weights], "scale": 1.0, "decays": True, "weight_decay": decay}
     ])  # fmt: skip
-    found = learns_as_written(TrainSettings(optimizer="adamw", lr=0.05, weight_decay=0.1))
+    found = compare_updates(TrainSettings(optimizer="adamw", lr=0.05, weight_decay=0.1))
     assert found is not None
     assert found[1] > 1e-4

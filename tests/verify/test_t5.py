@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from cutaway.checkpoints.huggingface import family_of, renamed, taken
-from cutaway.checkpoints.huggingface.t5 import FAMILY, config_of, settings
+from cutaway.checkpoints.huggingface import find_family, from_transformers_names, to_transformers_names
+from cutaway.checkpoints.huggingface.t5 import FAMILY, parse_config, settings
 from cutaway.core.errors import ModelError
 from cutaway.models.t5 import PRESETS, T5, Config
 from cutaway.verify import compared_config, oracle_for
@@ -84,16 +84,16 @@ def test_all_buckets_are_those_of_transformers_in_long_texts() -> None:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_name_is_transformers_and_comes_back(name: str) -> None:
-    family = family_of(name)
+    family = find_family(name)
     assert family is FAMILY
     config = dataclasses.replace(PRESETS[name], vocab_size=50)
     with torch.device("meta"):
         model, theirs = T5(config), oracle_for(name, config).module.model
     own = model.state_dict()
-    there = renamed(FAMILY, own)
+    there = to_transformers_names(FAMILY, own)
     names = dict(theirs.named_parameters())  # what is tied has one name
     assert {key: tensor.shape for key, tensor in there.items()} == {key: p.shape for key, p in names.items()}
-    found, key_map = taken(FAMILY, own, there)
+    found, key_map = from_transformers_names(FAMILY, own, there)
     assert {key: tensor.shape for key, tensor in found.items()} == {key: tensor.shape for key, tensor in own.items()}
     assert set(key_map) == set(there)
 
@@ -101,7 +101,7 @@ def test_every_name_is_transformers_and_comes_back(name: str) -> None:
 @torch.no_grad()
 def test_tensors_there_and_back_are_the_same() -> None:
     model = T5(SMALL)
-    found, _ = taken(FAMILY, model.state_dict(), renamed(FAMILY, model.state_dict()))
+    found, _ = from_transformers_names(FAMILY, model.state_dict(), to_transformers_names(FAMILY, model.state_dict()))
     assert all(torch.equal(found[key], tensor) for key, tensor in model.state_dict().items())
 
 
@@ -111,12 +111,12 @@ def test_tensors_there_and_back_are_the_same() -> None:
 def test_a_config_comes_back_from_transformers(config: Config) -> None:
     from transformers import T5Config
 
-    assert config_of(T5Config(**settings(config)).to_dict()) == config
-    assert config_of(settings(config)) == config
+    assert parse_config(T5Config(**settings(config)).to_dict()) == config
+    assert parse_config(settings(config)) == config
 
 
 def test_the_published_config_is_the_preset() -> None:
-    assert config_of(PUBLISHED) == PRESETS["t5-small"]
+    assert parse_config(PUBLISHED) == PRESETS["t5-small"]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_the_published_config_is_the_preset() -> None:
 )
 def test_unknown_values_are_rejected_by_field_and_what_is_known(field: str, value: Any, known: str) -> None:
     with pytest.raises(ModelError, match=f"{field}={json.dumps(value)}.*it knows {known}"):
-        config_of({**PUBLISHED, field: value})
+        parse_config({**PUBLISHED, field: value})
 
 
 def test_the_config_of_version_1_1_is_rejected() -> None:
@@ -138,6 +138,6 @@ def test_the_config_of_version_1_1_is_rejected() -> None:
 
     later = T5Config(feed_forward_proj="gated-gelu", tie_word_embeddings=False).to_dict()
     with pytest.raises(ModelError, match='feed_forward_proj="gated-gelu"'):
-        config_of(later)
+        parse_config(later)
     with pytest.raises(ModelError, match='d_model="512", where a whole number belongs'):
-        config_of({**PUBLISHED, "d_model": "512"})
+        parse_config({**PUBLISHED, "d_model": "512"})

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from cutaway.checkpoints.huggingface import renamed, taken
+from cutaway.checkpoints.huggingface import from_transformers_names, to_transformers_names
 from cutaway.checkpoints.huggingface.folders import read_folder, write_folder
-from cutaway.checkpoints.huggingface.whisper import FAMILY, config_of, settings
+from cutaway.checkpoints.huggingface.whisper import FAMILY, parse_config, settings
 from cutaway.core.errors import ModelError
 from cutaway.models.transformer_asr import PRESETS, Config, Model
 from cutaway.verify import compared_config, oracle_for
@@ -27,10 +27,10 @@ def test_every_name_is_transformers_and_comes_back(name: str) -> None:
     with torch.device("meta"):
         model, theirs = Model(config), oracle_for(name, config).module.model
     own = model.state_dict()
-    there = renamed(FAMILY, own)
+    there = to_transformers_names(FAMILY, own)
     names = dict(theirs.named_parameters())  # what is tied has one name
     assert {key: tensor.shape for key, tensor in there.items()} == {key: p.shape for key, p in names.items()}
-    found, key_map = taken(FAMILY, own, there)
+    found, key_map = from_transformers_names(FAMILY, own, there)
     assert {key: tensor.shape for key, tensor in found.items()} == {key: tensor.shape for key, tensor in own.items()}
     assert set(key_map) == set(there)
 
@@ -39,7 +39,7 @@ def test_every_name_is_transformers_and_comes_back(name: str) -> None:
 def test_a_config_comes_back_from_transformers(config: Config) -> None:
     from transformers import WhisperConfig
 
-    assert config_of(WhisperConfig(**settings(config)).to_dict()) == dataclasses.replace(
+    assert parse_config(WhisperConfig(**settings(config)).to_dict()) == dataclasses.replace(
         config, decoder_layers=None if config.decoder_layers == config.layers else config.decoder_layers
     )
 
@@ -83,4 +83,4 @@ def test_ends_of_our_own_transcripts_are_written() -> None:
 )
 def test_unknown_values_are_rejected_by_field_and_what_is_known(field: str, value: Any, known: str) -> None:
     with pytest.raises(ModelError, match=f"{field}={json.dumps(value)}.*it knows {known}"):
-        config_of({field: value})
+        parse_config({field: value})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from cutaway.views import suitable
+from cutaway.views import suitable_views
 from cutaway.views.subject import open_model
 
 from ..small import DIFFERENT, small
@@ -17,7 +17,7 @@ ATTRIBUTED_WHOLE = {"lenet5", "mlp", "gpt2", "t5-small", "cnn1d", "gcn", "cnn-ls
 @functools.cache
 def _views() -> dict[str, list[str]]:
     """Preset → the views that suit it."""
-    return {name: suitable(open_model(model, *inputs)) for name in DIFFERENT for model, inputs in (small(name),)}
+    return {name: suitable_views(open_model(model, *inputs)) for name in DIFFERENT for model, inputs in (small(name),)}
 
 
 def suited(view: str) -> list[str]:

@@ -16,7 +16,13 @@ from cutaway.core.errors import SettingError, UnknownName
 from cutaway.nn.attention import MultiHeadAttention
 from cutaway.views import attention
 from cutaway.views.attention_arithmetic import arithmetic
-from cutaway.views.attention_capture import AttentionLook, alone, attentions, names_of, watch
+from cutaway.views.attention_capture import (
+    AttentionCapture,
+    attention_modules,
+    capture_attention,
+    num_heads_by_name,
+    single_example,
+)
 from cutaway.views.subject import Subject, open_model
 
 from ..small import small
@@ -31,9 +37,9 @@ def opened(name: str, dtype: torch.dtype = torch.float32, **options: str) -> Sub
     return dataclasses.replace(open_model(model, *inputs), options=options)
 
 
-def looks(subject: Subject, i: int = 0) -> list[AttentionLook]:
+def looks(subject: Subject, i: int = 0) -> list[AttentionCapture]:
     """All of them."""
-    return watch(subject.model, alone(subject.inputs, i), lambda look: look)
+    return capture_attention(subject.model, single_example(subject.inputs, i), lambda look: look)
 
 
 def drawings(node: Any) -> list[dict[str, Any]]:
@@ -61,7 +67,7 @@ def test_every_model_that_attends_is_drawn(name: str) -> None:
     assert len(text) < 2_000_000
     assert found["id"] == "attention"
     assert {"choice", "tiles", "equation"} <= {drawing["kind"] for drawing in drawings(found["drawings"])}
-    assert len(found["table"]["rows"]) == sum(names_of(subject.model).values())
+    assert len(found["table"]["rows"]) == sum(num_heads_by_name(subject.model).values())
     assert torch.equal(subject.outputs(), before)
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in subject.model.modules())
 
@@ -79,9 +85,9 @@ def test_results_are_those_of_the_fused_layer(name: str) -> None:
 def test_weights_and_names_are_those_of_a_capture(name: str) -> None:
     subject = opened(name, torch.float64)
     with cutaway.inspect.capture(subject.model, "attention") as seen, torch.no_grad():
-        subject.model(*alone(subject.inputs, 0))
+        subject.model(*single_example(subject.inputs, 0))
     mine = {look.name: look for look in looks(subject)}
-    assert set(mine) == set(seen["attention"]) == set(names_of(subject.model))
+    assert set(mine) == set(seen["attention"]) == set(num_heads_by_name(subject.model))
     for name, weights in seen["attention"].items():
         found = torch.stack([mine[name].weights(head) for head in range(mine[name].heads)])
         torch.testing.assert_close(found, weights[0], rtol=1e-9, atol=1e-12)
@@ -196,11 +202,11 @@ def test_training_mode_and_hooks_are_as_they_were() -> None:
     class Fails(Exception):
         pass
 
-    def see(look: AttentionLook) -> None:
+    def see(look: AttentionCapture) -> None:
         raise Fails
 
     with pytest.raises(Fails):
-        watch(subject.model, alone(subject.inputs, 0), see)
+        capture_attention(subject.model, single_example(subject.inputs, 0), see)
     assert all(module.training for module in subject.model.modules())
     assert not any(module._forward_hooks for module in subject.model.modules())
 
@@ -208,7 +214,7 @@ def test_training_mode_and_hooks_are_as_they_were() -> None:
 def test_entropy_and_distance_are_what_they_are_called() -> None:
 
     subject = opened("bert-base-uncased")
-    for _, module in attentions(subject.model).items():
+    for _, module in attention_modules(subject.model).items():
         nn.init.zeros_(module.get_parameter("qkv.weight")[: 2 * subject.config.dim])  # queries and keys say nothing
     row = attention.view(subject)["table"]["rows"][0]
     apart = (torch.arange(7)[:, None] - torch.arange(7)).abs().double().mean()

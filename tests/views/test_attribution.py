@@ -18,7 +18,7 @@ from cutaway.draw.number_format import number
 from cutaway.inspect.attribution import METHODS
 from cutaway.runs.run import Run
 from cutaway.views import attribution
-from cutaway.views.attribution import MISLEADS, OPTIONS, READ, alone, view
+from cutaway.views.attribution import MISLEADS, OPTIONS, READ, single_example, view
 from cutaway.views.open_target import open_subject
 from cutaway.views.subject import Subject, open_model, open_preset, open_run
 from tests.small import small
@@ -49,11 +49,11 @@ def test_pictures_stand_side_by_side_over_the_example(run: Run) -> None:
 
 def test_a_map_that_fails_says_so_on_the_image(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     from cutaway.inspect.attribution.differentiable_input import Entry
-    from cutaway.inspect.attribution.request import Ask, Found
+    from cutaway.inspect.attribution.request import AttributionMap, MethodSettings
 
-    def brightness(entry: Entry, ask: Ask) -> Found:
+    def brightness(entry: Entry, ask: MethodSettings) -> AttributionMap:
         values = entry.z.abs().sum(1)
-        return Found(values, values.flatten(1).sum(1), based=False)
+        return AttributionMap(values, values.flatten(1).sum(1), based=False)
 
     monkeypatch.setitem(METHODS, "occlusion", brightness)
     shown = view(open_run(run, options={"method": "occlusion"}))
@@ -105,7 +105,7 @@ def test_padding_is_no_part_of_the_text_and_the_place_is_the_last_real_one() -> 
     model, (tokens, mask) = small("gpt2")
     mask = mask.clone()
     mask[0, 4:] = False
-    one, place = alone(open_model(model, tokens, mask), 0)
+    one, place = single_example(open_model(model, tokens, mask), 0)
     assert one.inputs[0].shape == (1, 4)
     assert place is None
     shown = view(open_model(model, tokens, mask))

@@ -12,14 +12,21 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cutaway.core.spec import ImageSpec, TableSpec
-from cutaway.models.base import ComparesByAddition, Convolves, Dense, Network, Residual, TokenGrid
+from cutaway.models.base import (
+    BaseModel,
+    Dense,
+    SupportsAdditiveScores,
+    SupportsDenseKernel,
+    SupportsResidualBlocks,
+    TokenGrid,
+)
 from cutaway.models.registry import Preset, presets
 from cutaway.nn.attention import MultiHeadAttention
-from cutaway.views import suitable
-from cutaway.views.attention_capture import attentions, names_of
+from cutaway.views import suitable_views
+from cutaway.views.attention_capture import attention_modules, num_heads_by_name
 from cutaway.views.attribution import _methods
-from cutaway.views.inspect_page import described
-from cutaway.views.plain_networks import beside_plain
+from cutaway.views.inspect_page import describe_view
+from cutaway.views.plain_networks import compare_with_plain
 from cutaway.views.subject import Subject
 
 
@@ -58,7 +65,7 @@ class Block(nn.Module):
         return z + self.attention(z)
 
 
-class Strips(Network):
+class Strips(BaseModel):
     """Patches of 4×4 pixels after two tokens of its own, a mirrored convolution, a local response."""
 
     takes = (ImageSpec,)
@@ -101,7 +108,7 @@ class Additive(nn.Module):
         return q, k, v, mask, w
 
 
-class Ladder(Network):
+class Ladder(BaseModel):
     """Two affine maps, under names of its own."""
 
     takes = (TableSpec,)
@@ -122,7 +129,7 @@ class Ladder(Network):
         return logits
 
 
-class Hops(Network):
+class Hops(BaseModel):
     """Residual blocks, as many as asked for."""
 
     takes = (ImageSpec,)
@@ -172,8 +179,8 @@ def opened(network: Any, *shape: int) -> Subject:
 @pytest.mark.parametrize("view", ["filters", "features", "field", "normalization", "attention", "positions"])
 def test_an_image_network_of_ones_own_is_shown(view: str) -> None:
     subject = opened(Strips, 3, 16, 16)
-    assert view in suitable(subject)
-    shown = str(described(view, subject))
+    assert view in suitable_views(subject)
+    shown = str(describe_view(view, subject))
     assert {
         "filters": "mirrored",
         "features": "blocks.1: principal components of 4×4 tokens",
@@ -186,15 +193,15 @@ def test_an_image_network_of_ones_own_is_shown(view: str) -> None:
 
 def test_images_of_patches_are_explained_by_rollout() -> None:
     assert "rollout" in _methods(opened(Strips, 3, 16, 16))
-    assert isinstance(Mirrored(), Convolves)
+    assert isinstance(Mirrored(), SupportsDenseKernel)
 
 
 def test_a_fully_connected_network_of_ones_own_is_shown() -> None:
     subject = opened(Ladder, 4)
-    assert {"backprop", "boundary"} <= set(suitable(subject))
-    drawing = described("backprop", subject)["drawings"][0]
+    assert {"backprop", "boundary"} <= set(suitable_views(subject))
+    drawing = describe_view("backprop", subject)["drawings"][0]
     assert [layer.get("name") for layer in drawing["layers"]] == [None, "rung.0", "top"]
-    assert [column.get("name") for column in described("boundary", subject)["drawings"][0]["columns"]][1:] == [
+    assert [column.get("name") for column in describe_view("boundary", subject)["drawings"][0]["columns"]][1:] == [
         "rung.0",
         "top",
     ]
@@ -203,12 +210,12 @@ def test_a_fully_connected_network_of_ones_own_is_shown() -> None:
 
 def test_an_additive_attention_of_ones_own_is_found() -> None:
     model = nn.ModuleDict({"comparing": Additive()})
-    assert isinstance(model["comparing"], ComparesByAddition)
-    assert list(attentions(model)) == list(names_of(model)) == ["comparing"]
+    assert isinstance(model["comparing"], SupportsAdditiveScores)
+    assert list(attention_modules(model)) == list(num_heads_by_name(model)) == ["comparing"]
 
 
 def test_a_residual_network_of_ones_own_is_compared() -> None:
-    assert issubclass(Hops, Residual)
-    compared = beside_plain(opened(Hops, 3, 8, 8))
+    assert issubclass(Hops, SupportsResidualBlocks)
+    compared = compare_with_plain(opened(Hops, 3, 8, 8))
     assert compared is not None
     assert compared.drawings[0]["title"] == "With and without shortcuts, 5 layers"

@@ -8,7 +8,7 @@ import pytest
 
 import cutaway
 from cutaway.views import curves
-from cutaway.views.inspect_page import describe
+from cutaway.views.inspect_page import build_page
 from cutaway.views.run.documents import read_documents
 from cutaway.views.run.reproduction import curves as of_report
 from cutaway.views.subject import open_preset, open_run
@@ -26,7 +26,7 @@ def test_the_view_is_that_of_the_report(tmp_path: Path) -> None:
 def test_a_run_without_the_documents_has_no_such_view(tmp_path: Path, missing: str) -> None:
     run = cutaway.train("softmax", "iris", epochs=1, tensorboard=False, out=tmp_path / "run")
     (run.folder / missing).unlink()
-    names = [view["id"] for view in describe(open_run(run))["views"]]
+    names = [view["id"] for view in build_page(open_run(run))["views"]]
     assert ("curves" in names) == (missing != "metrics.csv")
     assert ("results" in names) == (missing != "evaluation.json")
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from cutaway.core.errors import CutawayError
 from cutaway.inference.image_generation import as_levels
-from cutaway.nn.diffusion import guided, noised, sample, start_of, times_of
+from cutaway.nn.diffusion import add_noise, classifier_free_guidance, predict_x0, sample, sampling_timesteps
 from cutaway.views import denoising
 from cutaway.views.subject import Subject, open_preset
 
@@ -60,7 +60,7 @@ def test_the_pictures_are_those_of_sampling_at_the_timesteps_that_they_name() ->
     def more(x: Tensor) -> Tensor:
         return torch.stack([torch.randn(shape, generator=generator) for generator in generators])
 
-    towards, times = guided(predict, torch.arange(3), 3, 3.0), times_of(20, 5)
+    towards, times = classifier_free_guidance(predict, torch.arange(3), 3, 3.0), sampling_timesteps(20, 5)
     end = sample(towards, noise, model.config.signal, times, 1.0, more, watch=lambda *moment: told.append(moment))
     for k in range(3):
         tiles = found[f"On the way to image {k + 1}, class {k}"]["tiles"]
@@ -79,11 +79,11 @@ def test_the_loss_at_a_timestep_is_that_of_the_noise_in_the_examples() -> None:
     noise = torch.randn(x0.shape, generator=torch.Generator().manual_seed(0))
     signal: Tensor = subject.config.signal
     for t, part, ratio, loss in view["table"]["rows"]:
-        xt = noised(x0, float(signal[t]), noise)
+        xt = add_noise(x0, float(signal[t]), noise)
         predicted = model(xt, torch.full((2,), t))
         assert loss == pytest.approx(float((predicted - noise).square().mean()), rel=1e-4)
         assert part / (1 - part) == pytest.approx(ratio)
-        torch.testing.assert_close(start_of(xt, noise, float(signal[t])), x0, atol=1e-3, rtol=1e-3)
+        torch.testing.assert_close(predict_x0(xt, noise, float(signal[t])), x0, atol=1e-3, rtol=1e-3)
     worst = max(view["table"]["rows"], key=lambda row: row[3])
     assert f"greatest at t = {worst[0]}" in view["summary"]
 

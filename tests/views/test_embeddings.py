@@ -16,7 +16,7 @@ import cutaway
 from cutaway.core.errors import SettingError, UnknownName
 from cutaway.runs.run import Run
 from cutaway.views import contextual_embedding, embeddings
-from cutaway.views.embeddings import _worth
+from cutaway.views.embeddings import _rank_tokens
 from cutaway.views.subject import Subject, open_model, open_run
 
 from ..small import DIFFERENT, small
@@ -183,7 +183,7 @@ def test_one_word_is_followed_through_the_blocks(text_run: Run) -> None:
     found = contextual_embedding.occurrences(subject)
     assert 2 <= len(found) <= 4
     assert all(one.word == "spring" for one in found)
-    vectors = contextual_embedding.through(subject, found)
+    vectors = contextual_embedding.word_vectors(subject, found)
     assert vectors.shape == (3, len(found), 16)
     for k, one in enumerate(found):
         ids = subject.inputs[0][one.example]
@@ -223,7 +223,7 @@ def test_a_shared_block_is_passed_as_often_as_it_is_run(count: int) -> None:
     subject = open_model(model, ids, torch.ones_like(ids, dtype=torch.bool))
     found = contextual_embedding.occurrences(subject)
     assert len(found) == min(4, 2 * count)
-    assert contextual_embedding.through(subject, found).shape[0] == 5
+    assert contextual_embedding.word_vectors(subject, found).shape[0] == 5
 
 
 def test_vectors_that_are_no_numbers_have_no_place() -> None:
@@ -267,8 +267,8 @@ def test_the_words_at_hand_come_first_then_whole_words_and_never_what_nobody_wro
     subject = open_model(
         cutaway.create_model("bert-base-uncased", layers=1, dim=8, heads=2, vocab_size=12, context_length=8)
     )
-    assert [written[i] for i in _worth(subject, written, 11)] == ["the", "river", "Ġsea", "bank", "a", "##ing"]
+    assert [written[i] for i in _rank_tokens(subject, written, 11)] == ["the", "river", "Ġsea", "bank", "a", "##ing"]
     tokens = torch.tensor([[2, 4, 9, 3]])
     opened = dataclasses.replace(subject, inputs=(tokens, *subject.inputs[1:]), split=object(), rows=(0,))
-    assert [written[i] for i in _worth(opened, written, 11)][:3] == ["bank", "a", "##ing"]
-    assert _worth(subject, [], 3) == [0, 1, 2]  # without a tokenizer there are numbers alone
+    assert [written[i] for i in _rank_tokens(opened, written, 11)][:3] == ["bank", "a", "##ing"]
+    assert _rank_tokens(subject, [], 3) == [0, 1, 2]  # without a tokenizer there are numbers alone

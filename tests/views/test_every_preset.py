@@ -14,8 +14,8 @@ from torch import nn
 
 import cutaway.draw
 from cutaway.models.registry import presets
-from cutaway.views import VIEWS, module_of, suitable
-from cutaway.views.inspect_page import describe, described
+from cutaway.views import VIEWS, suitable_views, view_module
+from cutaway.views.inspect_page import build_page, describe_view
 from cutaway.views.subject import Subject, open_model
 
 from ..small import DIFFERENT, small
@@ -122,12 +122,12 @@ def test_every_view_is_whole_the_same_twice_and_leaves_the_model_as_it_was(name:
     model, inputs = small(name)
     model.train()  # which a view must bring back, as opening has set it to evaluation
     subject = open_model(model, *inputs, options=brief(name))
-    found = suitable(subject)
+    found = suitable_views(subject)
     assert {"network", "attribution"} <= set(found)
     before, random = state_of(model), torch.get_rng_state()
     given = [x.clone() for x in inputs]
     for view in found:
-        described_once = described(view, subject)
+        described_once = describe_view(view, subject)
         assert_whole(view, described_once)
         if view == "attribution":
             assert_explained(described_once, subject)
@@ -135,7 +135,7 @@ def test_every_view_is_whole_the_same_twice_and_leaves_the_model_as_it_was(name:
         assert_same(dict(before), state_of(model))
         assert all(torch.equal(a, b) for a, b in zip(given, inputs))
         if name in FIRST:
-            assert described(view, subject) == described_once, f"{view} is another one the second time"
+            assert describe_view(view, subject) == described_once, f"{view} is another one the second time"
 
 
 @pytest.mark.parametrize("name", ["mlp", "lenet5-modern", "lstm", "gcn", "gpt2", "transformer-tiny"])
@@ -143,8 +143,8 @@ def test_every_view_is_whole_the_same_twice_and_leaves_the_model_as_it_was(name:
 def test_one_example_and_double_weights(name: str, dtype: torch.dtype) -> None:
     model, inputs = small(name, count=1, dtype=dtype)
     subject = open_model(model, *inputs, options=brief(name))
-    for view in suitable(subject):
-        assert_whole(view, described(view, subject))
+    for view in suitable_views(subject):
+        assert_whole(view, describe_view(view, subject))
 
 
 def test_padding_in_a_batch() -> None:
@@ -152,23 +152,23 @@ def test_padding_in_a_batch() -> None:
     mask = mask.clone()
     mask[1, 3:] = False
     subject = open_model(model, tokens.where(mask, 0), mask)
-    for view in suitable(subject):
-        assert_whole(view, described(view, subject))
+    for view in suitable_views(subject):
+        assert_whole(view, describe_view(view, subject))
 
 
 def test_a_page_has_a_head_and_the_views_in_their_order() -> None:
     model, inputs = small("lenet5-modern")
     subject: Subject = open_model(model, *inputs)
-    page = describe(subject)
+    page = build_page(subject)
     names = [view["id"] for view in page["views"]]
     assert names[0] == "opened"
-    assert names[1:] == suitable(subject) == [name for name in VIEWS if name in names]
+    assert names[1:] == suitable_views(subject) == [name for name in VIEWS if name in names]
     assert all(view["read"] and view["misleads"] for view in page["views"][1:])
 
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_view_says_what_it_is(name: str) -> None:
-    module = module_of(name)
+    module = view_module(name)
     assert not module.SAYS.startswith(" ")
     assert not module.SAYS.endswith((".", " "))
     for words in (module.READ, module.MISLEADS):

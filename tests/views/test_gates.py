@@ -14,7 +14,7 @@ import cutaway
 from cutaway.core.errors import SettingError, UnknownName
 from cutaway.inspect import recurrent_memory
 from cutaway.inspect.gates import unroll
-from cutaway.inspect.recurrent_memory import by_lag, plain_network, readings, steps_of
+from cutaway.inspect.recurrent_memory import gradient_by_lag, layer_inputs, plain_network, record_recurrent_calls
 from cutaway.views import gates
 from cutaway.views.subject import Subject, open_model, open_run
 from tests.inspect.test_probes import traces
@@ -63,7 +63,7 @@ def test_every_recurrent_model_is_drawn(name: str) -> None:
 
 def test_curves_and_table_are_the_gates() -> None:
     subject = opened("lstm", example="1", unit="3")
-    layer = gates.look(subject, 1)[0]
+    layer = gates.capture_gates(subject, 1)[0]
     rnn: Any = subject.model.get_submodule("rnn")
     with torch.no_grad():
         outputs, _, _ = unroll(rnn, subject.inputs[0][1:])
@@ -85,7 +85,7 @@ def test_curves_and_table_are_the_gates() -> None:
 def test_layers_ways_and_cells_can_be_chosen() -> None:
     subject = opened("seq2seq-gru")
     subject.inputs[1][0, 4:] = False
-    layers = {layer.name: layer for layer in gates.look(subject, 0)}
+    layers = {layer.name: layer for layer in gates.capture_gates(subject, 0)}
     assert {"encoder.l0", "encoder.l0_reverse", "decoder.l0"} <= set(layers)
     assert layers["encoder.l0_reverse"].steps == 4
     assert layers["decoder.l0"].steps == subject.inputs[2].shape[1]
@@ -177,7 +177,7 @@ def test_lags_are_the_jacobians(kind: str, monkeypatch: pytest.MonkeyPatch) -> N
     layer = getattr(nn, kind)(3, 4, batch_first=True).double()
     x = torch.randn(6, 3).double()
     first = tuple(torch.randn(2 if kind == "LSTM" else 1, 4).double())
-    found = by_lag(layer, x, first)
+    found = gradient_by_lag(layer, x, first)
     assert float(found[0]) == pytest.approx(1)
     assert found.tolist() == pytest.approx(jacobian_sizes(layer, x, first), rel=0.1)
 
@@ -190,10 +190,10 @@ def test_a_forget_gate_that_is_open_remembers_and_a_plain_network_forgets() -> N
             with torch.no_grad():
                 p[8:16] = 20.0  # forget
     zeros = torch.zeros(8)
-    found = by_lag(layer, torch.randn(50, 1), (zeros, zeros))
+    found = gradient_by_lag(layer, torch.randn(50, 1), (zeros, zeros))
     torch.testing.assert_close(found, torch.ones(50).double())
     plain = plain_network(1, 8, torch.zeros(1))
-    assert float(by_lag(plain, torch.randn(50, 1), (zeros,))[-1]) < 1e-3
+    assert float(gradient_by_lag(plain, torch.randn(50, 1), (zeros,))[-1]) < 1e-3
 
 
 def test_an_elman_network_of_one_unit_by_hand() -> None:
@@ -201,7 +201,7 @@ def test_an_elman_network_of_one_unit_by_hand() -> None:
     layer = nn.RNN(1, 1, bias=False, batch_first=True)
     nn.init.zeros_(layer.weight_ih_l0)
     nn.init.constant_(layer.weight_hh_l0, 0.5)
-    found = by_lag(layer, torch.zeros(5, 1), (torch.zeros(1),))
+    found = gradient_by_lag(layer, torch.zeros(5, 1), (torch.zeros(1),))
     torch.testing.assert_close(found, torch.tensor([1, 0.5, 0.25, 0.125, 0.0625]).double())
 
 
@@ -209,17 +209,17 @@ def test_what_upper_and_backward_layers_read() -> None:
     torch.manual_seed(0)
     model = cutaway.create_model("gru", in_features=2, hidden_dim=3, layers=2, bidirectional=True, num_classes=2)
     x, mask = torch.randn(2, 5, 2), torch.tensor([[True] * 5, [True, True, True, False, False]])
-    with torch.no_grad(), readings(model) as found:
+    with torch.no_grad(), record_recurrent_calls(model) as found:
         model(x, mask)
     rnn: Any = model.rnn
     reading = found["rnn"][0]
-    given, _ = steps_of(rnn, reading, 1, level=0, way=1)
+    given, _ = layer_inputs(rnn, reading, 1, level=0, way=1)
     assert torch.equal(given, x[1, :3].flip(0))
     below = nn.GRU(2, 3, bidirectional=True, batch_first=True)
     below.load_state_dict({k: v for k, v in rnn.state_dict().items() if "l0" in k})
     expected = below(x[1:, :3])[0][0].detach()
-    torch.testing.assert_close(steps_of(rnn, reading, 1, level=1)[0], expected)
-    torch.testing.assert_close(steps_of(rnn, reading, 1, level=1, way=1)[0], expected.flip(0))
+    torch.testing.assert_close(layer_inputs(rnn, reading, 1, level=1)[0], expected)
+    torch.testing.assert_close(layer_inputs(rnn, reading, 1, level=1, way=1)[0], expected.flip(0))
     assert not traces(model)
 
 

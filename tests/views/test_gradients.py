@@ -13,9 +13,9 @@ from cutaway.models import resnet
 from cutaway.training.config import TrainSettings
 from cutaway.training.optimizers import build_optimizers
 from cutaway.views import gradients
-from cutaway.views.common import of_these_examples
+from cutaway.views.common import batch_norm_mode
 from cutaway.views.gradients import LayerGradients, gradient_flow, view
-from cutaway.views.plain_networks import beside_plain, block_norms
+from cutaway.views.plain_networks import block_norms, compare_with_plain
 from cutaway.views.subject import Subject, open_model, open_preset
 
 from ..small import small
@@ -31,7 +31,7 @@ def opened(name: str) -> Subject:
 def test_norms_are_those_that_backward_leaves(name: str) -> None:
     subject = opened(name)
     flow = {layer.name: layer for layer in gradient_flow(subject).layers}
-    with of_these_examples(subject.model):
+    with batch_norm_mode(subject.model):
         subject.loss().backward()
     for layer, module in subject.model.named_modules():
         own = [p for p in module.parameters(recurse=False) if p.grad is not None]
@@ -83,7 +83,7 @@ def test_the_step_of_an_optimizer_that_is_not_known_is_nobodys(monkeypatch: pyte
     """Not SGD's, which it had."""
     subject = opened("mlp")
     known = view(subject)
-    monkeypatch.setattr("cutaway.views.gradients.rate", lambda subject: ("lion", 1e-3))
+    monkeypatch.setattr("cutaway.views.gradients.optimizer_and_lr", lambda subject: ("lion", 1e-3))
     found = view(subject)
     assert "How far a first step of lion moves the weights is not known here." in found["summary"]
     assert len(found["drawings"]) == len(known["drawings"]) - 1
@@ -93,7 +93,7 @@ def test_the_step_of_an_optimizer_that_is_not_known_is_nobodys(monkeypatch: pyte
 
 @pytest.mark.parametrize("name", ["sgd", "nesterov", "adam", "adagrad", "rmsprop", "adadelta"])
 def test_a_first_step_is_what_the_optimizer_takes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gradients, "rate", lambda subject: (name, 1e-3))
+    monkeypatch.setattr(gradients, "optimizer_and_lr", lambda subject: (name, 1e-3))
     subject = opened("mlp")
     layer = gradient_flow(subject).layers[0]
     before = {k: p.detach().clone() for k, p in subject.model.named_parameters() if k.startswith(f"{layer.name}.")}
@@ -206,8 +206,8 @@ def test_removing_shortcuts_leaves_the_other_weights() -> None:
 
 
 def test_only_residual_networks_are_compared_and_the_summary_has_the_numbers() -> None:
-    assert beside_plain(opened("vgg11")) is None
-    compared = beside_plain(opened("resnet20"))
+    assert compare_with_plain(opened("vgg11")) is None
+    compared = compare_with_plain(opened("resnet20"))
     assert compared is not None
     assert "without shortcuts" in compared.said
     by_block, by_depth = compared.drawings
@@ -218,7 +218,7 @@ def test_only_residual_networks_are_compared_and_the_summary_has_the_numbers() -
 def test_large_models_are_looked_at_with_fewer_examples(monkeypatch: pytest.MonkeyPatch) -> None:
     subject = opened("lenet5-modern")
     monkeypatch.setattr(gradients, "MOST", 1.0)
-    few = gradients.affordable(subject)
+    few = gradients.limit_examples(subject)
     assert (subject.count, few.count) == (2, 1)
     assert "of 1 example, with targets" in gradients.view(subject)["says"]
 
@@ -231,4 +231,4 @@ def test_a_batch_norm_with_one_value_falls_back_on_what_it_has_kept() -> None:
 
 
 def test_the_rate_is_that_of_the_run_or_of_the_card() -> None:
-    assert gradients.rate(open_preset("resnet20")) == ("momentum", 0.1)
+    assert gradients.optimizer_and_lr(open_preset("resnet20")) == ("momentum", 0.1)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import cutaway
 from cutaway.core.errors import SettingError, UnknownName
 from cutaway.views import graph
-from cutaway.views.graph_diffusion import Net, alike, hops_to, reach
+from cutaway.views.graph_diffusion import IndexedGraph, compute_reach, hop_distances, node_similarity
 from cutaway.views.subject import Subject, open_model, open_run
 from tests.inspect.test_probes import traces
 from tests.small import DIFFERENT, GRAPHS
@@ -49,7 +49,7 @@ def test_which_models_are_graphs() -> None:
 @pytest.mark.parametrize("name", GRAPHS)
 def test_links_carry_the_layers_coefficients(name: str) -> None:
     subject = chain(name, node="3")
-    _, travels = graph.look(subject)
+    _, travels = graph.capture_messages(subject)
     found = network(subject)
     assert found["nodes"][found["node"]]["label"] == "node 3"
     numbers = {node["key"]: i for i, node in enumerate(found["nodes"])}
@@ -78,11 +78,11 @@ def test_links_carry_the_layers_coefficients(name: str) -> None:
 
 def test_reach_follows_the_messages() -> None:
     """A node sees those from which edges lead to it: 4 sees 3, and nobody sees 4."""
-    net = graph.look(chain())[0]
-    assert hops_to(net, 4).tolist() == [4, 3, 2, 1, 0, -1]
-    assert hops_to(net, 0).tolist() == [0, 1, 2, 3, -1, -1]
-    assert hops_to(net, 5).tolist() == [-1] * 5 + [0]
-    reached = reach(net, 4, hops_to(net, 4), depth=2)
+    net = graph.capture_messages(chain())[0]
+    assert hop_distances(net, 4).tolist() == [4, 3, 2, 1, 0, -1]
+    assert hop_distances(net, 0).tolist() == [0, 1, 2, 3, -1, -1]
+    assert hop_distances(net, 5).tolist() == [-1] * 5 + [0]
+    reached = compute_reach(net, 4, hop_distances(net, 4), depth=2)
     assert reached.own == pytest.approx([1 / 6, 2 / 6, 3 / 6, 4 / 6, 5 / 6])
     # after one hop: 0 sees 2 nodes, 1 and 2 see 3, 3 sees 2, 4 sees 2, 5 sees 1
     assert reached.mean[1] == pytest.approx((2 + 3 + 3 + 2 + 2 + 1) / 36)
@@ -102,7 +102,7 @@ def test_reach_is_where_a_nudge_arrives(nodes: int, data: st.DataObject) -> None
     node = data.draw(st.integers(0, nodes - 1))
     model(x, edges)[node].sum().backward()
     assert x.grad is not None
-    hops = hops_to(Net(x, edges, torch.arange(nodes), {}), node)
+    hops = hop_distances(IndexedGraph(x, edges, torch.arange(nodes), {}), node)
     assert torch.equal((x.grad != 0).any(1), (hops >= 0) & (hops <= 2))
 
 
@@ -110,16 +110,16 @@ def test_likeness_by_hand() -> None:
     """Three nodes: 0 and 1 alike in direction, 2 at a right angle; edges 0 – 1 and 1 – 2."""
     x = torch.tensor([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0]])
     edges = torch.tensor([[0, 1, 1, 2, 1], [1, 0, 2, 1, 1]])  # the loop of 1 counts for nothing
-    found = alike("x", x, edges)
+    found = node_similarity("x", x, edges)
     assert found.linked == pytest.approx(0.5)
     assert found.every == pytest.approx(1 / 3, rel=1e-3)
     # ‖x_0 − x_1‖² = 1 of 1 + 4, ‖x_1 − x_2‖² = 5 of 4 + 1, each twice
     assert found.energy == pytest.approx(12 / 20)
-    same = alike("x", torch.ones(3, 2), edges)
+    same = node_similarity("x", torch.ones(3, 2), edges)
     assert (same.linked, same.every, same.energy) == (1.0, 1.0, 0.0)
-    alone = alike("x", torch.ones(1, 2), torch.empty(2, 0, dtype=torch.int64))
+    alone = node_similarity("x", torch.ones(1, 2), torch.empty(2, 0, dtype=torch.int64))
     assert (alone.linked, alone.every, alone.energy) == (None, None, None)
-    assert alike("x", torch.zeros(3, 2), edges).energy is None
+    assert node_similarity("x", torch.zeros(3, 2), edges).energy is None
 
 
 def test_many_layers_smooth() -> None:
@@ -138,7 +138,7 @@ def test_one_of_many_graphs() -> None:
     none = torch.empty(0, dtype=torch.int64)
     first, second = (opened("graphconv", x, edges, none, batch, example=str(i)) for i in range(2))
     assert [node["label"] for node in network(first)["nodes"]] == ["node 0", "node 1"]
-    net, travels = graph.look(second)
+    net, travels = graph.capture_messages(second)
     assert torch.equal(net.x, x[2:])
     assert net.edges.tolist() == [[0, 1], [1, 2]]
     assert [t.weights.shape[0] for t in travels] == [2] * len(travels)
@@ -156,8 +156,8 @@ def test_large_graphs_are_drawn_around_a_node() -> None:
     assert drawn["nodes"][drawn["node"]]["key"] == "7"
     assert "of 400 nodes" in drawn["note"]
     assert len(json.dumps(found, allow_nan=False)) < 2_000_000
-    net = graph.look(opened("gat", torch.randn(400, 3), edges))[0]
-    near = hops_to(net, 7, undirected=True)
+    net = graph.capture_messages(opened("gat", torch.randn(400, 3), edges))[0]
+    near = hop_distances(net, 7, undirected=True)
     far = torch.where(near < 0, len(net), near)
     shown = [int(node["key"]) for node in drawn["nodes"]]
     left_out = [v for v in range(400) if v not in shown]

@@ -32,8 +32,8 @@ def tree_of(name: str) -> tuple[dict[str, Any], Any]:
     """The drawing of a preset, and its layer table."""
     model, inputs = small(name)
     subject = open_model(model, *inputs)
-    layers = network.layers_of(subject)
-    return network.drawing_of(layers, model), layers
+    layers = network.subject_layers(subject)
+    return network.tree_drawing(layers, model), layers
 
 
 @pytest.mark.parametrize("name", DIFFERENT)
@@ -119,7 +119,7 @@ def test_nothing_is_computed_for_what_has_shapes_alone(monkeypatch: pytest.Monke
 
 def test_the_table_is_that_of_the_example_that_was_opened() -> None:
     model = cutaway.create_model("resnet20", num_classes=3)
-    layers = network.layers_of(open_model(model, torch.zeros(4, 3, 48, 48)))
+    layers = network.subject_layers(open_model(model, torch.zeros(4, 3, 48, 48)))
     assert layers.input == (1, 3, 48, 48)
     assert layers == layer_table(model, torch.zeros(1, 3, 48, 48))
 

@@ -12,7 +12,7 @@ from torch import nn
 import cutaway
 from cutaway.core.errors import UnknownName
 from cutaway.inspect.probes import capture
-from cutaway.views.normalization import DARK, MISLEADS, _seen, _sets, layers, suits, view
+from cutaway.views.normalization import DARK, MISLEADS, _measure_sets, _sets, layers, suits, view
 from cutaway.views.subject import open_model
 from tests.small import DIFFERENT, small
 
@@ -104,7 +104,7 @@ def test_groups_of_channels_and_whole_maps() -> None:
     assert torch.allclose(sets[1], x[0, 2:4].flatten().double())
     sets, name = _sets("layer", nn.LayerNorm((6, 4, 5)), x)
     assert (name, sets.shape) == ("example", (2, 120))
-    one = _seen("group", nn.GroupNorm(3, 6), x, x, None)
+    one = _measure_sets("group", nn.GroupNorm(3, 6), x, x, None)
     assert int((one.block == DARK).sum()) == 2 * 16  # two channels of the first example, the places that are shown
     assert not (one.block[1] == DARK).any()
 

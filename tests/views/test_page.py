@@ -13,11 +13,11 @@ import torch
 import cutaway
 from cutaway.checkpoints.huggingface.folders import write_folder
 from cutaway.core.errors import ModelError, UnknownName
-from cutaway.draw.html_page import page
-from cutaway.views import VIEWS, module_of
+from cutaway.draw.html_page import render_page
+from cutaway.views import VIEWS, view_module
 from cutaway.views import inspect_page as pages
 from cutaway.views.inspect_page import _title as page_title
-from cutaway.views.inspect_page import describe, options_for
+from cutaway.views.inspect_page import build_page, split_options
 from cutaway.views.subject import open_model, open_preset, open_run
 
 from ..reports.opened import Opened
@@ -25,24 +25,24 @@ from ..reports.opened import Opened
 
 def test_options_go_where_they_are_known() -> None:
     names = ["network", "filters", "features"]
-    assert options_for(names, {"layer": "c1"}) == {
+    assert split_options(names, {"layer": "c1"}) == {
         "network": {},
         "filters": {"layer": "c1"},
         "features": {"layer": "c1"},
     }
-    assert options_for(names, {"filters.layer": "c1"})["features"] == {}
-    assert options_for(["time"], {"of": "filters", "layer": "c1"}) == {"time": {"of": "filters", "layer": "c1"}}
+    assert split_options(names, {"filters.layer": "c1"})["features"] == {}
+    assert split_options(["time"], {"of": "filters", "layer": "c1"}) == {"time": {"of": "filters", "layer": "c1"}}
     for wrong in ("laier", "network.layer", "nix.layer", "filters.nix"):
         with pytest.raises(UnknownName, match=re.escape(wrong)):
-            options_for(names, {wrong: "1"})
+            split_options(names, {wrong: "1"})
 
 
 def test_views_that_are_not_there_or_do_not_suit_are_rejected() -> None:
     subject = open_preset("mlp")
     with pytest.raises(UnknownName, match="Similar: network"):
-        describe(subject, ["netwrk"])
+        build_page(subject, ["netwrk"])
     with pytest.raises(ModelError, match=r"The view filters .* has nothing to show of mlp. These have: network"):
-        describe(subject, ["filters"])
+        build_page(subject, ["filters"])
 
 
 def test_of_a_page_of_one_view_no_other_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,28 +51,28 @@ def test_of_a_page_of_one_view_no_other_is_asked(monkeypatch: pytest.MonkeyPatch
 
     for name in VIEWS:
         if name != "backprop":
-            monkeypatch.setattr(module_of(name), "suits", never)
+            monkeypatch.setattr(view_module(name), "suits", never)
     subject = open_preset("mlp")
-    assert [view["id"] for view in describe(subject, ["backprop"])["views"]] == ["opened", "backprop"]
+    assert [view["id"] for view in build_page(subject, ["backprop"])["views"]] == ["opened", "backprop"]
     with pytest.raises(AssertionError, match="another view"):
-        describe(subject)
+        build_page(subject)
 
 
 def test_views_that_would_take_long_are_left_out_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
     subject = open_model(cutaway.create_model("lenet5-modern"))
-    assert pages.too_long(subject, ["network", "field", "attribution"]) == []
+    assert pages.costly_views(subject, ["network", "field", "attribution"]) == []
     monkeypatch.setattr(pages, "WORK", 1.0)
-    assert pages.too_long(subject, ["network", "field"]) == ["field"]
-    page = describe(subject)
+    assert pages.costly_views(subject, ["network", "field"]) == ["field"]
+    page = build_page(subject)
     assert "field" not in [view["id"] for view in page["views"]]
     assert "Left out" in page["views"][0]["drawings"][0]["sentences"][-1]
-    assert [view["id"] for view in describe(subject, ["field"])["views"]] == ["opened", "field"]
+    assert [view["id"] for view in build_page(subject, ["field"])["views"]] == ["opened", "field"]
 
 
 def test_the_head_says_what_a_run_says_of_its_examples(tmp_path: Path) -> None:
     run = cutaway.train("softmax", "iris", epochs=2, tensorboard=False, out=tmp_path / "run")
     subject = open_run(run)
-    head = describe(subject, ["network"])["views"][0]
+    head = build_page(subject, ["network"])["views"][0]
     said = run.task.predictions(subject.outputs())
     assert [row[1].split(", ")[0] for row in head["table"]["rows"]] == [next(iter(row.values())) for row in said]
     assert head["title"] == "Inside softmax, learned from iris"
@@ -114,7 +114,7 @@ def test_a_run_is_called_by_its_preset_and_by_what_was_asked_to_be_other(tmp_pat
 
 def test_a_page_of_a_graph_counts_its_nodes(tmp_path: Path) -> None:
     run = cutaway.train("gcn", "karate", epochs=2, tensorboard=False, out=tmp_path / "run")
-    head = describe(open_run(run), ["network"])["views"][0]
+    head = build_page(open_run(run), ["network"])["views"][0]
     assert "34 nodes" in head["says"].replace("\u202f", " ")
     assert all(row[1] for row in head["table"]["rows"])
 
@@ -124,7 +124,7 @@ def test_a_notebook_shows_it_in_a_frame_that_can_do_nothing_else(browser: Any, t
     look = cutaway.look(cutaway.create_model("lenet5-modern"), torch.zeros(2, 1, 32, 32), view=["network", "gradients"])
     shown = look._repr_html_()
     assert 'sandbox="allow-scripts"' in shown
-    assert html.unescape(shown.split('srcdoc="')[1].split('"></iframe>')[0]) == page(look.page)
+    assert html.unescape(shown.split('srcdoc="')[1].split('"></iframe>')[0]) == render_page(look.page)
     notebook = tmp_path / "notebook.html"
     notebook.write_text(f"<!doctype html><title>n</title><body>{shown}<p>after</p></body>", encoding="utf-8")
     opened = Opened(browser, notebook)

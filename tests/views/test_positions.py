@@ -117,9 +117,9 @@ def test_rotations_are_those_of_queries_and_keys() -> None:
 def test_the_real_score_at_distance_nothing_is_the_models_own() -> None:
     subject = opened("parallel-transformer")
     found = positions.view(subject)
-    from cutaway.views.attention_capture import alone, watch
+    from cutaway.views.attention_capture import capture_attention, single_example
 
-    look = watch(subject.model, alone(subject.inputs, 0), lambda look: look)[0]
+    look = capture_attention(subject.model, single_example(subject.inputs, 0), lambda look: look)[0]
     own = float(look.products(0)[-1, -1]) * look.scale
     points = dict(map(tuple, drawing(found, "Score of a real query")["series"][0]["points"]))
     assert points[0] == pytest.approx(own, rel=1e-3)

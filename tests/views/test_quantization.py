@@ -16,9 +16,9 @@ from cutaway.core.errors import FileError, UnknownName
 from cutaway.nn.quantized import dequantize_groups, dequantize_rows, quantize_groups, quantize_rows
 from cutaway.nn.textbook.folding import fold_batch_norm
 from cutaway.runs.run import Run
-from cutaway.views.inspect_page import described
+from cutaway.views.inspect_page import describe_view
 from cutaway.views.quantization import _weights, suits, view
-from cutaway.views.quantization_error import compare, fits, float_of
+from cutaway.views.quantization_error import compare_layers, is_same_model, load_float_model
 from cutaway.views.subject import Subject, open_model, open_run
 
 from .test_every_preset import assert_same, assert_whole, state_of
@@ -67,10 +67,10 @@ def test_weights_that_are_all_the_same_are_counted_where_they_are() -> None:
 def test_errors_and_costs_of_a_static_network_are_those_by_hand(resnet: Run, static: Run) -> None:
     subject = open_run(static)
     before = state_of(static.model)
-    shown = described("quantization", subject)
+    shown = describe_view("quantization", subject)
     assert_whole("quantization", shown)
     assert_same(before, state_of(static.model))
-    assert described("quantization", subject) == shown
+    assert describe_view("quantization", subject) == shown
 
     data = static.data()
     (batch,) = data.splits["test"].batches([torch.arange(min(256, len(data.splits["test"])))])
@@ -96,7 +96,7 @@ def test_errors_and_costs_of_a_static_network_are_those_by_hand(resnet: Run, sta
 
 def test_recurrent_layers_that_are_stored_with_4_bits(words: Run, tmp_path: Path) -> None:
     small = cutaway.quantize(words, tmp_path / "q", bits=4)
-    shown = described("quantization", open_run(small))
+    shown = describe_view("quantization", open_run(small))
     assert_whole("quantization", shown)
     rnn = layer_of(shown, "rnn")
     weights = [p.detach() for key, p in words.model.rnn.named_parameters() if p.ndim > 1]
@@ -114,7 +114,7 @@ def test_recurrent_layers_that_are_stored_with_4_bits(words: Run, tmp_path: Path
 
 def test_a_network_beside_itself_has_no_error(words: Run, tmp_path: Path) -> None:
     small = cutaway.quantize(words, tmp_path / "q")
-    found = compare(open_run(small), copy.deepcopy(small.model))
+    found = compare_layers(open_run(small), copy.deepcopy(small.model))
     assert found.small.error == 0
     assert all(layer.alone == found.whole and layer.after[0] == layer.own[0] == 0 for layer in found.layers)
 
@@ -132,18 +132,18 @@ def test_where_the_float_run_is_not_at_hand(resnet: Run, static: Run, words: Run
     shutil.copytree(static.folder, moved)
     away = Run(moved)
     away.about["quantized"]["from"] = str(tmp_path / "gone")
-    shown = described("quantization", open_run(away))
+    shown = describe_view("quantization", open_run(away))
     assert_whole("quantization", shown)
     assert "is not at hand" in shown["summary"]
     there = open_run(away, options={"before": str(resnet.folder)})
-    assert described("quantization", there)["table"] == described("quantization", open_run(static))["table"]
+    assert describe_view("quantization", there)["table"] == describe_view("quantization", open_run(static))["table"]
     with pytest.raises(FileError, match="is not a run"):
         view(open_run(away, options={"before": str(tmp_path)}))
     other = copy.deepcopy(resnet.model)
-    assert fits(fold_batch_norm(other, torch.zeros(1, 1, 32, 32)), static.model)
+    assert is_same_model(fold_batch_norm(other, torch.zeros(1, 1, 32, 32)), static.model)
     nn.init.normal_(other.conv1.weight)  # learned anew
-    assert not fits(fold_batch_norm(other, torch.zeros(1, 1, 32, 32)), static.model)
-    model, why = float_of(open_run(away, options={"before": str(words.folder)}))
+    assert not is_same_model(fold_batch_norm(other, torch.zeros(1, 1, 32, 32)), static.model)
+    model, why = load_float_model(open_run(away, options={"before": str(words.folder)}))
     assert model is None
     assert "another model" in why
 

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from cutaway.models import resnet
 from cutaway.views import gradients
-from cutaway.views.common import of_these_examples
-from cutaway.views.shortcuts import parted, parts
+from cutaway.views.common import batch_norm_mode
+from cutaway.views.shortcuts import compare_paths, path_norms
 from cutaway.views.subject import Subject, open_model
 
 from ..small import small
@@ -38,7 +38,7 @@ def by_hand(subject: Subject, cut: str) -> list[float]:
             kept.append(output)
 
         hooks = [way.register_forward_pre_hook(detached), before.register_forward_hook(keep)]
-        with of_these_examples(subject.model):
+        with batch_norm_mode(subject.model):
             (gradient,) = torch.autograd.grad(subject.loss(), kept, allow_unused=True)
         for hook in hooks:
             hook.remove()
@@ -50,7 +50,7 @@ def by_hand(subject: Subject, cut: str) -> list[float]:
 def test_each_part_is_what_is_left_where_the_other_is_cut(shortcut: str, block: str) -> None:
     subject = opened(shortcut, block)
     before = {name: x.clone() for name, x in subject.model.state_dict().items()}
-    found = parts(subject)
+    found = path_norms(subject)
     assert [direct for direct, _ in found] == pytest.approx(by_hand(subject, "layers"), rel=1e-9, abs=1e-12)
     assert [other for _, other in found] == pytest.approx(by_hand(subject, "shortcut"), rel=1e-9)
     assert all(p.grad is None for p in subject.model.parameters())
@@ -64,10 +64,10 @@ def test_the_view_draws_both_parts_of_residual_networks_alone() -> None:
     assert [x for x, _ in drawing["series"][0]["points"]] == [2, 3, 4]
     assert "straight through the shortcut" in found["summary"]
     model, inputs = small("vgg11")
-    assert parted(open_model(model, *inputs)) is None
-    assert parted(opened("none")) is None
+    assert compare_paths(open_model(model, *inputs)) is None
+    assert compare_paths(opened("none")) is None
 
 
 def test_one_value_of_a_unit_has_no_statistics_and_the_kept_ones_are_taken() -> None:
     model = resnet.Model(resnet.Config(layers=(1, 1), width=4, stem="cifar", num_classes=3))
-    assert all(sum(both) > 0 for both in parts(open_model(model, torch.randn(1, 3, 2, 2))))
+    assert all(sum(both) > 0 for both in path_norms(open_model(model, torch.randn(1, 3, 2, 2))))

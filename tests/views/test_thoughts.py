@@ -18,15 +18,15 @@ from cutaway.data.dataset_base import IGNORED
 from cutaway.data.problems.addition import Addition
 from cutaway.data.problems.countdown import Countdown
 from cutaway.data.text.problems import END, FIRST, ProblemPreprocessing, ProblemSplit
-from cutaway.draw.html_page import page
-from cutaway.inference.language_model_thinker import form_of, think
+from cutaway.draw.html_page import render_page
+from cutaway.inference.language_model_thinker import solution_form, think
 from cutaway.inference.thought_search import Method
 from cutaway.models.registry import create_model, preset
-from cutaway.views import suitable
+from cutaway.views import suitable_views
 from cutaway.views import thoughts as view_of
-from cutaway.views.generation_trace import as_written, drawing_of
-from cutaway.views.inspect_page import describe
-from cutaway.views.search_tree import Step, steps_of
+from cutaway.views.generation_trace import trace_drawing, trace_text
+from cutaway.views.inspect_page import build_page
+from cutaway.views.search_tree import Step, search_steps
 from cutaway.views.subject import Subject, open_model, with_examples
 
 from ..reports.opened import Opened
@@ -82,7 +82,7 @@ def subject(model: Any) -> Subject:
 
 def grown(model: Any, method: Method, problem: str = PROBLEMS[0]) -> tuple[Any, list[Step]]:
     (found,) = think(model, PREPROCESSING, [problem], method)
-    return found, steps_of(found, PREPROCESSING.in_form(form_of(PREPROCESSING, method)), method)
+    return found, search_steps(found, PREPROCESSING.in_form(solution_form(PREPROCESSING, method)), method)
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.method)
@@ -92,7 +92,7 @@ def test_steps_are_all_that_was_proposed_each_after_its_own(model: Any, method: 
     for step in steps:
         texts[id(step.thought)] += PREPROCESSING.words(step.tokens)
         assert step.parent is None or step.parent.number < step.number
-        asked = PREPROCESSING.encode(PREPROCESSING.kind.ask(PROBLEMS[0], form_of(PREPROCESSING, method)))
+        asked = PREPROCESSING.encode(PREPROCESSING.kind.ask(PROBLEMS[0], solution_form(PREPROCESSING, method)))
         assert step.before == (asked if step.parent is None else [*step.parent.before, *step.parent.tokens])
     assert texts == {id(thought): thought.text for thought in found.thoughts}
     answer = "".join(PREPROCESSING.words(step.tokens) for step in steps if step.path)
@@ -106,7 +106,7 @@ def test_the_text_read_at_once_gives_what_was_written(model: Any, method: Method
     found, steps = grown(model, method)
     total = {id(thought): 0.0 for thought in found.thoughts}
     for step in steps:
-        total[id(step.thought)] += float(as_written(model, step.before, step.tokens, PREPROCESSING.never).own().sum())
+        total[id(step.thought)] += float(trace_text(model, step.before, step.tokens, PREPROCESSING.never).own().sum())
     for thought in found.thoughts:  # whose log p was summed as it was written, from a cache
         assert total[id(thought)] == pytest.approx(thought.log_p, rel=1e-9, abs=1e-9)
 
@@ -119,8 +119,8 @@ def test_a_step_shows_the_weights_and_probabilities_before_each_token(model: Any
         logits = model(ids)[0]
     logits[:, PREPROCESSING.never] = -torch.inf
     names, n = PREPROCESSING.names, len(step.before)
-    drawn = drawing_of(
-        as_written(model, step.before, step.tokens, PREPROCESSING.never), names, ["blocks.1.attention"], "t"
+    drawn = trace_drawing(
+        trace_text(model, step.before, step.tokens, PREPROCESSING.never), names, ["blocks.1.attention"], "t"
     )
     read, written = drawn["items"]
     assert read["tokens"] == [names[i] for i in ids[0, :-1].tolist()]
@@ -275,16 +275,16 @@ def test_sums_are_chains_and_no_other_run_has_thoughts() -> None:
     assert found["drawings"][0]["title"] == "1 chain"
     with pytest.raises(SettingError, match="needs a run that was trained to propose steps"):
         view_of.view(dataclasses.replace(subject, options={"method": "tree"}))
-    assert "thoughts" in suitable(subject)
+    assert "thoughts" in suitable_views(subject)
     assert subject.tokens(0) == ["reversed", *"128+367="]
     plain = create_model("gpt2", vocab_size=9, context_length=9, dim=8, layers=1, heads=1)
-    assert "thoughts" not in suitable(open_model(plain, torch.zeros(1, 5, dtype=torch.int64)))
+    assert "thoughts" not in suitable_views(open_model(plain, torch.zeros(1, 5, dtype=torch.int64)))
 
 
 @pytest.mark.browser
 def test_a_click_on_a_step_opens_it_and_the_list_marks_it(browser: Any, subject: Subject, tmp_path: Path) -> None:
     path = tmp_path / "page.html"
-    path.write_text(page(describe(subject, ["thoughts"])), encoding="utf-8")
+    path.write_text(render_page(build_page(subject, ["thoughts"])), encoding="utf-8")
     for width in (380, 1280):
         tab = Opened(browser, path, width)
         select = tab.tab.locator(".choice select").first

@@ -13,10 +13,10 @@ import cutaway
 from cutaway.core.errors import CutawayError, ModelError, SettingError
 from cutaway.runs.run import Run
 from cutaway.training.checkpoint import load_weights
-from cutaway.training.snapshots import kept
-from cutaway.views import module_of
+from cutaway.training.snapshots import list_snapshots
 from cutaway.views import time as over_time
-from cutaway.views.inspect_page import describe, described
+from cutaway.views import view_module
+from cutaway.views.inspect_page import build_page, describe_view
 from cutaway.views.subject import Subject, open_preset, open_run
 
 pytestmark = pytest.mark.slow  # processes, or runs that are trained
@@ -40,16 +40,16 @@ def test_every_moment_is_the_view_of_its_weights(run: Run) -> None:
     assert choice["kind"] == "choice"
     assert choice["slider"]
     assert choice["start"] == len(choice["options"]) - 1
-    for option, path in zip(choice["options"], kept(run.folder).values()):
+    for option, path in zip(choice["options"], list_snapshots(run.folder).values()):
         subject = opened(run)
         subject.model.load_state_dict(load_weights(path))
-        assert option["drawings"] == module_of("filters").view(subject)["drawings"]
+        assert option["drawings"] == view_module("filters").view(subject)["drawings"]
     firsts = [json.dumps(option["drawings"]) for option in choice["options"]]
     assert len(set(firsts)) == len(firsts)
 
 
 def test_moments_are_in_order_and_the_best_is_named(run: Run) -> None:
-    names = [moment.name for moment in over_time.moments_of(opened(run))]
+    names = [moment.name for moment in over_time.saved_moments(opened(run))]
     steps = [int(name.replace("\u202f", "").split()[1].rstrip(",")) for name in names]
     assert steps == sorted(set(steps))
     assert steps[0] == 0
@@ -69,9 +69,9 @@ def test_the_table_says_how_far_weights_moved_and_the_loss_then(run: Run) -> Non
 def test_the_model_is_left_as_it_was(run: Run) -> None:
     subject = opened(run)
     before = {k: x.clone() for k, x in subject.model.state_dict().items()}
-    once = described("time", subject)
+    once = describe_view("time", subject)
     assert all(torch.equal(before[k], x) for k, x in subject.model.state_dict().items())
-    assert described("time", subject) == once
+    assert describe_view("time", subject) == once
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_what_cannot_be_is_rejected(run: Run, options: dict[str, str], error: ty
 
 
 def test_options_of_the_view_within_are_options_too(run: Run) -> None:
-    page = describe(opened(run, of="features", layer="c3", moments="3"), ["time"])
+    page = build_page(opened(run, of="features", layer="c3", moments="3"), ["time"])
     (choice,) = page["views"][1]["drawings"]
     assert len(choice["options"]) == 3
     assert "c1" not in json.dumps(choice["options"][0]["drawings"][0]["title"])
@@ -110,7 +110,7 @@ def test_without_snapshots_the_best_and_the_last_are_shown(run: Run, tmp_path: P
     folder = Path(shutil.copytree(run.folder, tmp_path / "run"))
     shutil.rmtree(folder / "snapshots")
     subject = open_run(Run(folder))
-    moments = over_time.moments_of(subject)
+    moments = over_time.saved_moments(subject)
     assert len(moments) == (1 if subject.run and subject.run.about["best"]["epoch"] == 3 else 2)
     assert over_time.suits(subject) == (len(moments) > 1)
 

@@ -13,21 +13,21 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from cutaway.apps.studio.guard import Guard
-from cutaway.apps.web.connection_limit import BACKLOG, MOST, Strangers
-from cutaway.apps.web.sockets import socket_on
+from cutaway.apps.web.connection_limit import BACKLOG, MOST, IdleConnections
+from cutaway.apps.web.sockets import open_socket
 
 TOKEN = "a-token-that-nobody-knows"
 Peer = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-def during(what: Callable[[int], Awaitable[None]], strangers: Strangers) -> None:
+def during(what: Callable[[int], Awaitable[None]], strangers: IdleConnections) -> None:
     """Do that with the port of a server, for as long as it runs."""
 
     async def hello(request: Request) -> Response:
         return PlainTextResponse("hello")
 
     async def serve() -> None:
-        with socket_on("127.0.0.1", [0], "") as listening:
+        with open_socket("127.0.0.1", [0], "") as listening:
             port = listening.getsockname()[1]
             guard = Guard(Starlette(routes=[Route("/", hello)]), TOKEN, "127.0.0.1", port, strangers.known)
             config = uvicorn.Config(
@@ -66,7 +66,7 @@ async def answered(port: int, token: str = TOKEN) -> bytes:
 
 
 def test_hundreds_who_say_nothing_keep_nobody_out() -> None:
-    strangers = Strangers(patience=60)
+    strangers = IdleConnections(patience=60)
 
     async def crowd(port: int) -> None:
         silent = [await come(port, half) for half in [b"", b"GET / HTTP/1.1\r\nHos"] * 150]
@@ -83,7 +83,7 @@ def test_hundreds_who_say_nothing_keep_nobody_out() -> None:
 
 
 def test_who_says_nothing_for_a_while_or_has_no_token_is_sent_away_and_the_owner_stays() -> None:
-    strangers = Strangers(patience=0.15)
+    strangers = IdleConnections(patience=0.15)
 
     async def visits(port: int) -> None:
         silent, _ = await come(port, b"GET /")

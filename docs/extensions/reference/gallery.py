@@ -14,7 +14,7 @@ from recipes.__main__ import figure
 
 from cutaway.models.registry import preset
 from cutaway.views import VIEWS
-from cutaway.views.docs import sayings
+from cutaway.views.docs import view_docs
 
 from .models import address, picture
 
@@ -131,7 +131,7 @@ def _views() -> str:
         image = f":img-top: {_small(drawn)}\n:img-alt: The view {name}\n" if drawn.is_file() else ""
         cards.append(
             f":::{{grid-item-card}} {name}\n:link: ../inspect.html#{name}\n{image}\n"
-            f"{escape(sayings(name)['SAYS'])}.\n\n"
+            f"{escape(view_docs(name)['SAYS'])}.\n\n"
             f"`--view {name}`\n:::\n"
         )
     return LOOKS + "::::{grid} 1 2 2 3\n:gutter: 3\n\n" + "\n".join(cards) + "\n::::\n"

@@ -10,19 +10,19 @@ from typing import Any
 from torch import nn
 
 from ..core.errors import FileError, ModelError
-from ..core.files import exists, read_json, reject_address, reject_irregular, reject_overwriting, write_text
+from ..core.files import exists, read_json, reject_address, reject_overwriting, require_regular_file, write_text
 from ..core.spec import Classes, ImageSpec, PairSpec, Tokens, Value
 from ..data.dataset_base import Preprocessing
 from ..data.saved_transforms import read_preprocessing
 from ..models.registry import preset
 from ..nn.low_precision import reject_integers
 from .diffusers import is_diffusers, read_diffusers, write_diffusers
-from .hub import here
+from .hub import resolve_path
 from .huggingface.adapters import merge_adapter
 from .huggingface.folders import read_folder, write_folder
 from .huggingface.loading import is_folder
-from .huggingface.vocabulary import Vocabulary, of_folder, of_pairs, of_tokenizer
-from .origin import origin_of
+from .huggingface.vocabulary import Vocabulary, read_vocabulary, to_vocabulary, vocabulary_for_targets
+from .origin import get_origin
 from .saving import CONFIG, load_model, save_model
 from .torchvision import likely_preset, read_checkpoint, read_state_dict, write_checkpoint
 from .word_vectors import Vectors
@@ -70,7 +70,7 @@ def convert(
     if target.is_dir() or (target.exists() and to in FOLDERS):
         raise FileError(f"{target} exists and is not written over. Give another name, or move it away.")
     reject_overwriting(target, [source], overwrite)
-    source = here(source)
+    source = resolve_path(source)
     reject_absent(source)
     if adapter is not None and (to != "cutaway" or not source.is_dir()):
         raise FileError(
@@ -109,7 +109,7 @@ def _to_cutaway(source: Path, target: Path, name: str | None, adapter: Path | No
         if adapter is not None:
             changed = merge_adapter(found.model, found.preset.name, adapter)
             notes = (*notes, f"What {adapter} has learned is added to the weights of {changed} layers.")
-        vocabulary = of_folder(source)
+        vocabulary = read_vocabulary(source)
         save_model(found.model, target, found.preset)
         for file, text in vocabulary.files.items() if vocabulary else ():
             write_text(target / file, text)
@@ -130,8 +130,8 @@ def _to_huggingface(source: Path, target: Path, name: str | None) -> Conversion:
     model, written, said = _from_folder(source, name)
     reject_integers(model, source)
     folder = _model_folder(source)
-    vocabulary = of_folder(folder)
-    if vocabulary and origin_of(model):  # the original folder defines the special tokens
+    vocabulary = read_vocabulary(folder)
+    if vocabulary and get_origin(model):  # the original folder defines the special tokens
         vocabulary = Vocabulary(vocabulary.files, {})
     labels: tuple[str, ...] = ()
     problem: str | None = None
@@ -164,10 +164,10 @@ def _vocabulary(preprocessing: Preprocessing, model: nn.Module) -> tuple[Vocabul
         known: Any = preprocessing
         # Pairs have one tokenizer for both sides.
         tokenizer = known.source_tokenizer if isinstance(spec, PairSpec) else known.target_tokenizer
-        found = of_pairs(tokenizer, spec.target, longest)
+        found = vocabulary_for_targets(tokenizer, spec.target, longest)
     else:
         tokenizer = getattr(preprocessing, "tokenizer", None)
-        found = of_tokenizer(tokenizer, spec, longest) if tokenizer is not None else None
+        found = to_vocabulary(tokenizer, spec, longest) if tokenizer is not None else None
     if tokenizer is None or (found and found.files):
         return found, ()
     where = "" if not isinstance(spec.target, Tokens) else " of pairs" if isinstance(spec, PairSpec) else " of captions"
@@ -220,7 +220,7 @@ def reject_absent(source: Path) -> None:
         reject_address(source)
         raise FileError(f"There is no file or folder {source}.")
     if not source.is_dir():
-        reject_irregular(source)
+        require_regular_file(source)
 
 
 def _from_folder(source: Path, name: str | None) -> tuple[nn.Module, str, tuple[str, ...]]:
@@ -239,7 +239,7 @@ def _from_folder(source: Path, name: str | None) -> tuple[nn.Module, str, tuple[
     written: str = description["preset"]
     if name is not None and name != written:
         raise FileError(f"{folder} holds a {written}, not a {name}: ask for {written}.")
-    origin = origin_of(model)
+    origin = get_origin(model)
     return model, written, origin.notes if origin else ()
 
 

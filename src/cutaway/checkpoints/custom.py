@@ -54,15 +54,15 @@ from ..core.spec import (
     Transcript,
     Value,
 )
-from ..models.base import Decodes, Network
+from ..models.base import BaseModel, SupportsDecoding
 from ..models.card import Card, PresetCard
 from ..models.registry import Preset, preset
-from .deferred_init import without_numbers
+from .deferred_init import copy_to_meta
 
 # Tensors of a batch, with the parameter names that a forward may use for each.
 MASK = ("mask", "attention_mask")
 TOKENS = ("tokens", "input_ids")
-HOLDS: dict[str, tuple[tuple[str, ...], ...]] = {
+BATCH_TENSORS: dict[str, tuple[tuple[str, ...], ...]] = {
     "table": (("x",),),
     "image": (("x", "images"), ("target_so_far",)),
     "text": (TOKENS, MASK),
@@ -75,7 +75,7 @@ HOLDS: dict[str, tuple[tuple[str, ...], ...]] = {
 Plan = tuple[list[int], dict[str, int]]  # indices of batch tensors that forward takes by position and by name
 NOT_CONTIGUOUS = "view size is not compatible"  # in PyTorch's message of view()
 ROWS = 2  # index of the requested nodes in a graph batch
-LEARNED: tuple[type[Target], ...] = (Classes, Value, Tags, Mask, NextToken, Masked, Horizon, Transcript)
+SUPPORTED_TARGETS: tuple[type[Target], ...] = (Classes, Value, Tags, Mask, NextToken, Masked, Horizon, Transcript)
 CARD = Card(
     title="a module of one's own",
     authors="",
@@ -99,16 +99,16 @@ class Config:
 
 def Model(config: Config) -> nn.Module:  # noqa: N802  # same name as in modules of model families
     """Return the module adapted to the data of `config.spec`. On the meta device it is a copy without values."""
-    module = without_numbers(config.module) if torch.get_default_device().type == "meta" else config.module
-    return called(module, config.spec, config.channels_last)
+    module = copy_to_meta(config.module) if torch.get_default_device().type == "meta" else config.module
+    return adapt_module(module, config.spec, config.channels_last)
 
 
-class Own(Preset):
+class CustomPreset(Preset):
     """Preset of a custom module."""
 
     def __init__(self, module: nn.Module) -> None:
         """Create the preset. Raises ModelError for a module whose forward is not that of its class."""
-        module = bare(module)
+        module = unadapted(module)
         name = type(module).__name__
         if "forward" in vars(module) or isinstance(module, torch.jit.ScriptModule):
             raise ModelError(
@@ -146,9 +146,9 @@ class Own(Preset):
         return found[0] if found else "dense"
 
     @property
-    def network(self) -> type[Network]:
+    def network(self) -> type[BaseModel]:
         """Return the class of the module if it is a Network, otherwise the class with defaults."""
-        return type(self.given) if isinstance(self.given, Network) else Network
+        return type(self.given) if isinstance(self.given, BaseModel) else BaseModel
 
     @property
     def takes(self) -> tuple[str, ...]:
@@ -159,7 +159,7 @@ class Own(Preset):
         """
         if hasattr(self.network, "takes"):
             return super().takes
-        other = () if isinstance(self.given, Decodes) else (PairSpec.kind,)
+        other = () if isinstance(self.given, SupportsDecoding) else (PairSpec.kind,)
         if set(TOKENS) & set(inspect.signature(self.given.forward).parameters):
             other = (*other, TableSpec.kind, SeriesSpec.kind)  # so that arrays of whole numbers are token ids
         return tuple(kind for kind in KINDS if kind not in other)
@@ -167,9 +167,9 @@ class Own(Preset):
     @property
     def targets(self) -> tuple[type[Target], ...]:
         """Return the supported targets: all with logits or values as outputs, unless the class defines them."""
-        if isinstance(self.given, Network):
+        if isinstance(self.given, BaseModel):
             return super().targets
-        return (*LEARNED, Tokens) if isinstance(self.given, Decodes) else LEARNED
+        return (*SUPPORTED_TARGETS, Tokens) if isinstance(self.given, SupportsDecoding) else SUPPORTED_TARGETS
 
     @property
     def setting_names(self) -> tuple[str, ...]:
@@ -213,20 +213,20 @@ def preset_for(model: object) -> Preset:
     Raises UnknownName with similar names, and ModelError for other types.
     """
     if isinstance(model, nn.Module):
-        return Own(model)
+        return CustomPreset(model)
     if isinstance(model, type) and issubclass(model, nn.Module):
         raise ModelError(f"{model.__name__} is a class: give a module that is made, {model.__name__}().")
     return preset(model)  # type: ignore[arg-type]  # other types are rejected there
 
 
-def handed_over(model: nn.Module | type[nn.Module]) -> nn.Module:
+def copy_custom_module(model: nn.Module | type[nn.Module]) -> nn.Module:
     """Return a new module from a class, or a copy of a module, to load the weights of a run into.
 
     Raises ModelError if it cannot be created.
     """
     name = model.__name__ if isinstance(model, type) else type(model).__name__
     try:
-        return model() if isinstance(model, type) else copy.deepcopy(bare(model))
+        return model() if isinstance(model, type) else copy.deepcopy(unadapted(model))
     except (TypeError, RuntimeError) as error:
         way = "made with its arguments" if isinstance(model, type) else "a new one, whose tensors are its own,"
         raise ModelError(f"No {name} can be made to hold the weights: {error}. Hand over a module {way}.") from error
@@ -235,7 +235,7 @@ def handed_over(model: nn.Module | type[nn.Module]) -> nn.Module:
 # --- forward of custom modules ---------------------------------------------------------------------------------------
 
 
-def called(module: nn.Module, spec: Spec | None, channels_last: bool = False) -> nn.Module:
+def adapt_module(module: nn.Module, spec: Spec | None, channels_last: bool = False) -> nn.Module:
     """Return the same module with a forward that takes batches of `spec` and returns task outputs.
 
     It shares all state with `module`. Without a spec the forward is unchanged. Inputs are made contiguous unless
@@ -248,7 +248,7 @@ def called(module: nn.Module, spec: Spec | None, channels_last: bool = False) ->
         if spec is not None and spec.kind == TextSpec.kind and inputs[1:] in ((), (None,)):  # no padding
             inputs = inputs[0], torch.ones_like(inputs[0], dtype=torch.bool)
         if len(inputs) not in plans:
-            plans[len(inputs)] = handed_on(own.forward, len(inputs), spec)
+            plans[len(inputs)] = bind_arguments(own.forward, len(inputs), spec)
         args, named = plans[len(inputs)]
         if not channels_last:
             inputs = tuple(x.contiguous() if isinstance(x, Tensor) else x for x in inputs)
@@ -262,7 +262,7 @@ def called(module: nn.Module, spec: Spec | None, channels_last: bool = False) ->
                 f"{own.__name__} calls view() on a tensor that is not contiguous: use reshape() or flatten(1) instead"
                 f"{way_out}."
             ) from error
-        return answers(given, spec, inputs, asked_for=ROWS in args or ROWS in named.values())
+        return to_task_outputs(given, spec, inputs, asked_for=ROWS in args or ROWS in named.values())
 
     twin = type(own.__name__, (own,), {"forward": forward, "__module__": own.__module__, "own_class": own})
     made: nn.Module = object.__new__(twin)
@@ -270,26 +270,26 @@ def called(module: nn.Module, spec: Spec | None, channels_last: bool = False) ->
     return made
 
 
-def is_own(module: nn.Module) -> bool:
+def is_adapted(module: nn.Module) -> bool:
     """Return whether a module was adapted by `called`."""
     return hasattr(type(module), "own_class")
 
 
-def bare(module: nn.Module) -> nn.Module:
+def unadapted(module: nn.Module) -> nn.Module:
     """Return the module under its own class, if it was adapted by `called`."""
-    if not is_own(module):
+    if not is_adapted(module):
         return module
     made: nn.Module = object.__new__(type(module).own_class)  # type: ignore[attr-defined]
     made.__dict__ = module.__dict__
     return made
 
 
-def handed_on(forward: Callable[..., Any], count: int, spec: Spec | None) -> Plan:
+def bind_arguments(forward: Callable[..., Any], count: int, spec: Spec | None) -> Plan:
     """Return which of the `count` tensors of a batch a forward takes by position and by name."""
     left = list(range(count))
     if spec is None:
         return left, {}
-    holds = HOLDS[spec.kind]
+    holds = BATCH_TENSORS[spec.kind]
     args: list[int] = []
     named: dict[str, int] = {}
     _, *parameters = inspect.signature(forward).parameters.values()  # the first is the module
@@ -313,7 +313,7 @@ def handed_on(forward: Callable[..., Any], count: int, spec: Spec | None) -> Pla
     return args, named
 
 
-def answers(given: Any, spec: Spec | None, inputs: tuple[Tensor, ...], asked_for: bool) -> Any:
+def to_task_outputs(given: Any, spec: Spec | None, inputs: tuple[Tensor, ...], asked_for: bool) -> Any:
     """Convert the outputs of a module to the shape of the task.
 
     For one graph the requested nodes are selected, unless the module received them (`asked_for`). Values (N,) become

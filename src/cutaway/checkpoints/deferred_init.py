@@ -24,13 +24,24 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, _get_current_dispatch_mode
 from torch.utils._pytree import tree_leaves, tree_map
 
-MADE = {"empty", "empty_strided", "empty_permuted", "zeros", "ones", "full", "rand", "randn", "randint", "normal"}
-OVERWRITES = {"normal_", "uniform_", "fill_", "zero_", "copy_"}  # operations that ignore earlier values
+CREATION_OPS = {
+    "empty",
+    "empty_strided",
+    "empty_permuted",
+    "zeros",
+    "ones",
+    "full",
+    "rand",
+    "randn",
+    "randint",
+    "normal",
+}
+OVERWRITING_OPS = {"normal_", "uniform_", "fill_", "zero_", "copy_"}  # operations that ignore earlier values
 INITS = ("trunc_normal_", "orthogonal_", "dirac_", "sparse_")  # functions of torch.nn.init that need values
 Storage = int  # address of a storage
 
 
-class NeedsNumbers(Exception):
+class NeedsMaterialization(Exception):
     """A constructor needs the values of its tensors, so the model must be built with values."""
 
 
@@ -59,7 +70,7 @@ class _Op:
     random: bool
 
 
-class Deferred(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's class has no types
+class DeferredInit(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's class has no types
     """Context that records the initialization of a model. It may be entered several times.
 
     The random state is that of the first entry, and does not change until `numbers` is called. Raises NeedsNumbers
@@ -73,7 +84,7 @@ class Deferred(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's
         self._storages: dict[Storage, Any] = {}  # kept alive, so that addresses are unique
         self._files: dict[Storage, Callable[[], Tensor]] = {}
 
-    def __enter__(self) -> Deferred:
+    def __enter__(self) -> DeferredInit:
         self._inits = {name: getattr(nn.init, name) for name in INITS}
         for name, init in self._inits.items():
             setattr(nn.init, name, functools.partial(self._initialize, init))
@@ -93,23 +104,23 @@ class Deferred(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's
         random = torch.Tag.nondeterministic_seeded in func.tags
         if not any(self._knows(x) for x in given):
             elsewhere = any(x.is_meta for x in given) or _on_meta(kwargs.get("device"))
-            makes = name.removeprefix("new_").removesuffix("_like") in MADE
+            makes = name.removeprefix("new_").removesuffix("_like") in CREATION_OPS
             if elsewhere or not (makes or random):
                 return func(*args, **kwargs)
             if random and given and not makes:
-                raise NeedsNumbers(f"{name} of a tensor that has its numbers")
+                raise NeedsMaterialization(f"{name} of a tensor that has its numbers")
         elif any(x.is_meta and not self._knows(x) for x in given):  # such as the value in x[i] = 1
-            raise NeedsNumbers(f"{name} of a tensor that has no numbers")
+            raise NeedsMaterialization(f"{name} of a tensor that has no numbers")
         changed = [x for x in _written_args(func, args, kwargs) if isinstance(x, Tensor)]
         if changed:
             if len(changed) > 1 or not self._knows(changed[0]):
-                raise NeedsNumbers(name)
-            self._write(func, args, kwargs, changed[0], (), random, name in OVERWRITES)
+                raise NeedsMaterialization(name)
+            self._write(func, args, kwargs, changed[0], (), random, name in OVERWRITING_OPS)
             return changed[0]
         if name == "equal" and all(_storage(x) in self._files for x in given):
             return func(*(self._files[_storage(x)]() for x in given))
         if not all(isinstance(x.type, torch.TensorType | torch.ListType) for x in func._schema.returns):
-            raise NeedsNumbers(f"{name} asks for a number")
+            raise NeedsMaterialization(f"{name} asks for a number")
         result = _run_on_meta(func, args, kwargs)
         fresh = [x for x in tree_leaves(result) if not self._knows(x)]
         for x in fresh:
@@ -119,10 +130,10 @@ class Deferred(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's
         return result
 
     @staticmethod
-    def current() -> Deferred | None:
+    def current() -> DeferredInit | None:
         """Return the active context, or None."""
         mode = _get_current_dispatch_mode()
-        return mode if isinstance(mode, Deferred) else None
+        return mode if isinstance(mode, DeferredInit) else None
 
     def from_file(self, read: Callable[[], Tensor], shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """Return a tensor whose values are read when they are needed."""
@@ -139,13 +150,13 @@ class Deferred(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's
         model.
         """
         names: dict[Storage, list[tuple[str, _Ref]]] = defaultdict(list)
-        for name, x in tensors_of(model):
+        for name, x in named_tensors(model):
             if self._knows(x):
                 names[_storage(x)].append((name, _ref(x)))
             else:
                 yield name, x.detach()
         torch.set_rng_state(self._random)
-        found = _Numbers(self._ops, self._files, {key: x.nbytes() for key, x in self._storages.items()})
+        found = _Replay(self._ops, self._files, {key: x.nbytes() for key, x in self._storages.items()})
         for storage in found.finished(set(names)):
             for name, ref in names[storage]:
                 yield name, found.tensor(ref)
@@ -153,8 +164,8 @@ class Deferred(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's
     def fill(self, model: nn.Module) -> None:
         """Materialize all values of a model that was built here."""
         found = list(self.numbers(model))  # storages are found by the tensors that `give_memory` replaces
-        give_memory(model)
-        own = dict(tensors_of(model))
+        allocate_meta_tensors(model)
+        own = dict(named_tensors(model))
         with torch.no_grad():
             for name, x in found:
                 own[name].copy_(x)
@@ -202,7 +213,7 @@ class Deferred(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's
         self._ops.append(_Op(func, args, kwargs, touches, changes, overwrites, gives, random))
 
 
-class _Numbers:
+class _Replay:
     """Replay of recorded operations with values."""
 
     def __init__(self, ops: list[_Op], files: dict[Storage, Callable[[], Tensor]], sizes: dict[Storage, int]) -> None:
@@ -269,13 +280,13 @@ class _Numbers:
         self._left.subtract(op.touches)
 
 
-def with_numbers() -> AbstractContextManager[object]:
+def materialized_tensors() -> AbstractContextManager[object]:
     """Return a context in which tensors have values again, for files that are read completely."""
     context: AbstractContextManager[object] = _disable_current_modes()
     return context
 
 
-def without_numbers(model: nn.Module) -> nn.Module:
+def copy_to_meta(model: nn.Module) -> nn.Module:
     """Return a copy of the model on the meta device, without copying values. Shared tensors stay shared."""
     found: dict[int, Any] = {}
     for x in (*model.parameters(), *model.buffers()):
@@ -284,13 +295,13 @@ def without_numbers(model: nn.Module) -> nn.Module:
     return copy.deepcopy(model, found)  # deepcopy uses the entries of its memo as existing copies
 
 
-def take_memory(model: nn.Module) -> None:
+def move_parameters_to_meta(model: nn.Module) -> None:
     """Move the parameters of a model to the meta device. Shared tensors stay shared. Buffers keep memory."""
     _replace(model, lambda x: isinstance(x, nn.Parameter), "meta")
     _replace(model, lambda x: x.is_meta and not isinstance(x, nn.Parameter), "cpu")
 
 
-def give_memory(model: nn.Module) -> None:
+def allocate_meta_tensors(model: nn.Module) -> None:
     """Allocate uninitialized CPU memory for all meta tensors of a model."""
     _replace(model, lambda x: x.is_meta, "cpu")
 
@@ -306,7 +317,7 @@ def _replace(model: nn.Module, which: Callable[[Tensor], bool], device: str) -> 
                 setattr(module, name, made.setdefault(id(x), (x, new))[1])
 
 
-def tensors_of(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+def named_tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Yield every parameter and buffer under all its names."""
     yield from model.named_parameters(remove_duplicate=False)
     yield from model.named_buffers(remove_duplicate=False)

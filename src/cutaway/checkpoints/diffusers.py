@@ -19,16 +19,16 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from ..core.errors import FileError, ModelError
-from ..core.files import read_json, whole_folder, write_json
-from ..core.memory_budget import shaped
-from ..core.schema import reject_unlike
+from ..core.files import atomic_dir, read_json, write_json
+from ..core.memory_budget import build_on_meta
+from ..core.schema import validate_document
 from ..models.ddpm_unet import DDPM, PRESETS, Config
 from ..models.registry import Preset, preset
 from ..nn.diffusion import FIRST, LAST
-from .huggingface.config_fields import in_their_words, number, only, reject_others, shown
+from .huggingface.config_fields import format_json, read_float, read_int, reject_others, use_transformers_names
 from .huggingface.tensors import to_single
-from .match_config import nearest
-from .saving import CONFIG, misfits, opened_weights, put_weights, reject_pickle
+from .match_config import closest_preset
+from .saving import CONFIG, find_mismatches, load_weights, open_safetensors, reject_pickle
 
 CLASS = "UNet2DModel"
 WEIGHTS, SCHEDULER = "diffusion_pytorch_model.safetensors", "scheduler_config.json"
@@ -56,9 +56,15 @@ FIXED: Mapping[str, tuple[Any, ...]] = {
     "upsample_type": ("conv",),
 }
 # Defaults of diffusers for missing fields that differ from the values written here.
-SILENT = {"attention_head_dim": 8, "downsample_padding": 1, "flip_sin_to_cos": True, "freq_shift": 0, "norm_eps": 1e-5}
+DEFAULTS = {
+    "attention_head_dim": 8,
+    "downsample_padding": 1,
+    "flip_sin_to_cos": True,
+    "freq_shift": 0,
+    "norm_eps": 1e-5,
+}
 # The same for fields that define how noise is added. Sampling defines how it is removed.
-ADDED: Mapping[str, tuple[Any, ...]] = {
+SCHEDULE_FIELDS: Mapping[str, tuple[Any, ...]] = {
     "beta_start": (FIRST,),
     "beta_end": (LAST,),
     "prediction_type": ("epsilon",),
@@ -68,7 +74,7 @@ ADDED: Mapping[str, tuple[Any, ...]] = {
 }
 
 # Fields of image sampling that are fixed here. The number of steps is a setting of sampling.
-DRAWN: Mapping[str, tuple[Any, ...]] = {
+SAMPLING_FIELDS: Mapping[str, tuple[Any, ...]] = {
     "_class_name": ("DDPMScheduler", "DDIMScheduler"),
     "clip_sample": (True,),
     "clip_sample_range": (1.0,),
@@ -77,7 +83,7 @@ DRAWN: Mapping[str, tuple[Any, ...]] = {
 }
 
 BLOCK = {"time": "time_emb_proj", "shortcut": "conv_shortcut"}  # our names → theirs within a residual block
-OUTSIDE = {
+TOP_LEVEL_NAMES = {
     "time1": "time_embedding.linear_1",
     "time2": "time_embedding.linear_2",
     "classes": "class_embedding",
@@ -89,7 +95,12 @@ OUTSIDE = {
     "head": "conv_out",
 }
 MOST_STEPS = 100_000
-FORMER = {"query": "to_q", "key": "to_k", "value": "to_v", "proj_attn": "to_out.0"}  # names of attention in older files
+OLD_NAMES = {
+    "query": "to_q",
+    "key": "to_k",
+    "value": "to_v",
+    "proj_attn": "to_out.0",
+}  # names of attention in older files
 
 
 @dataclass(frozen=True)
@@ -124,9 +135,9 @@ def read_diffusers(path: Path, name: str | None = None) -> Loaded:
     try:
         config, notes = _config(read_json(folder / CONFIG), _schedule(path))
     except ModelError as error:
-        said = in_their_words(CLASS, str(error).removeprefix("config.json has "))
+        said = use_transformers_names(CLASS, str(error).removeprefix("config.json has "))
         raise ModelError(f"{folder}: {said}") from error
-    found = preset(name) if name is not None else nearest(config, map(preset, PRESETS))
+    found = preset(name) if name is not None else closest_preset(config, map(preset, PRESETS))
     file = folder / WEIGHTS
     if not file.is_file():
         raise FileError(
@@ -134,7 +145,7 @@ def read_diffusers(path: Path, name: str | None = None) -> Loaded:
             f"{CLASS}.from_pretrained(IN).save_pretrained(OUT)."
         )
     reject_pickle(file)
-    with opened_weights(file) as opened:
+    with open_safetensors(file) as opened:
         found_in_file = {key: opened.get_tensor(key) for key in opened.keys()}  # noqa: SIM118  # no mapping
     theirs = {_current_name(key): tensor for key, tensor in found_in_file.items()}
     if len(theirs) < len(found_in_file):
@@ -144,14 +155,14 @@ def read_diffusers(path: Path, name: str | None = None) -> Loaded:
         )
     if config.layers > len(theirs):
         raise FileError(f"{file} has {len(theirs)} tensors, which is not enough for layers_per_block={config.layers}.")
-    ours = {key: names_of(key) for key in shaped(found, config).state_dict()}
+    ours = {key: diffusers_names(key) for key in build_on_meta(found, config).state_dict()}
     tensors = {key: torch.cat([theirs.pop(n) for n in n_]) for key, n_ in ours.items() if all(n in theirs for n in n_)}
-    if problems := misfits(shaped(found, config).state_dict(), tensors | theirs):
+    if problems := find_mismatches(build_on_meta(found, config).state_dict(), tensors | theirs):
         raise FileError(f"{file} does not fit the network of its {CONFIG}: {'; '.join(problems)}. Take both again.")
     with torch.random.fork_rng(devices=[]):
         model = found.build(config)
     tensors, halves = to_single(tensors)
-    put_weights(model, tensors, file)
+    load_weights(model, tensors, file)
     return Loaded(model.eval(), found, {their: key for key, n_ in ours.items() for their in n_}, (*notes, *halves))
 
 
@@ -166,31 +177,31 @@ def write_diffusers(model: nn.Module, path: Path, sides: tuple[int, int] | None 
             f"diffusers has no network like {type(model).__name__}, so it has no form there. These have: "
             f"{', '.join(PRESETS)}."
         )
-    with whole_folder(path) as folder:
+    with atomic_dir(path) as folder:
         write_json(folder / CONFIG, _settings(model.config, sides))
         write_json(folder / SCHEDULER, _scheduler(model.config))
-        tensors = {k: v.detach().cpu().contiguous() for k, v in renamed(model.state_dict()).items()}
+        tensors = {k: v.detach().cpu().contiguous() for k, v in to_diffusers_names(model.state_dict()).items()}
         try:
             # Views of a larger tensor are written as separate tensors.
             save_file({k: v.clone() for k, v in tensors.items()}, folder / WEIGHTS, {"format": "pt"})
         except SafetensorError as error:  # a full disk, for one
             raise OSError(str(error)) from error
-    return {key: ", ".join(names_of(key)) for key in model.state_dict()}
+    return {key: ", ".join(diffusers_names(key)) for key in model.state_dict()}
 
 
-def renamed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def to_diffusers_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return our named tensors, weights or gradients, under diffusers' names."""
     found: dict[str, Tensor] = {}
     for key, tensor in tensors.items():
-        names = names_of(key)
+        names = diffusers_names(key)
         found |= dict(zip(names, tensor.chunk(len(names)) if len(names) > 1 else (tensor,)))
     return found
 
 
-def names_of(name: str) -> list[str]:
+def diffusers_names(name: str) -> list[str]:
     """Return the names of one of our tensors in diffusers. Queries, keys and values are three tensors there."""
     first, _, rest = name.partition(".")
-    name = f"{OUTSIDE.get(first, first)}.{rest}"
+    name = f"{TOP_LEVEL_NAMES.get(first, first)}.{rest}"
     name = re.sub(r"^(down|up)sample\.(\d+)\.conv", r"\1_blocks.\2.\1samplers.0.conv", name)
     name = re.sub(r"^(down|up)\.(\d+)\.blocks", r"\1_blocks.\2.resnets", name)
     name = re.sub(r"^(down|up)\.(\d+)\.attentions", r"\1_blocks.\2.attentions", name)
@@ -202,7 +213,7 @@ def names_of(name: str) -> list[str]:
 
 def _current_name(name: str) -> str:
     """Return the current name of a tensor in diffusers."""
-    return re.sub(r"(attentions\.\d+\.)(\w+)\.", lambda m: f"{m[1]}{FORMER.get(m[2], m[2])}.", name)
+    return re.sub(r"(attentions\.\d+\.)(\w+)\.", lambda m: f"{m[1]}{OLD_NAMES.get(m[2], m[2])}.", name)
 
 
 def _network(path: Path) -> Path:
@@ -217,7 +228,7 @@ def _schedule(path: Path) -> Mapping[str, Any] | None:
     if found is None:
         return None
     schedule: Mapping[str, Any] = read_json(found)
-    reject_unlike(schedule, {}, found, "Take the folder from where it came.")
+    validate_document(schedule, {}, found, "Take the folder from where it came.")
     return schedule
 
 
@@ -249,7 +260,7 @@ def _scheduler(config: Config) -> dict[str, Any]:
         "variance_type": "fixed_small",
         "clip_sample": True,
         "timestep_spacing": "linspace",
-        **{field: known[0] for field, known in ADDED.items()},
+        **{field: known[0] for field, known in SCHEDULE_FIELDS.items()},
     }
 
 
@@ -257,10 +268,12 @@ def _config(theirs: Any, schedule: Mapping[str, Any] | None) -> tuple[Config, tu
     """Convert the config of diffusers to ours, with notes. Raises ModelError for unsupported values."""
     if not isinstance(theirs, dict) or theirs.get("_class_name") != CLASS:
         what = (
-            f"_class_name={shown(theirs.get('_class_name'))}" if isinstance(theirs, dict) else "nothing that was named"
+            f"_class_name={format_json(theirs.get('_class_name'))}"
+            if isinstance(theirs, dict)
+            else "nothing that was named"
         )
         raise ModelError(f"config.json has {what}, and of diffusers' networks {CLASS} is here.")
-    theirs = {**SILENT, **theirs}
+    theirs = {**DEFAULTS, **theirs}
     for field, known in FIXED.items():
         reject_others(theirs, field, known)
     widths, kinds = theirs.get("block_out_channels"), theirs.get("down_block_types")
@@ -270,11 +283,11 @@ def _config(theirs: Any, schedule: Mapping[str, Any] | None) -> tuple[Config, tu
         raise ModelError("config.json has no block_out_channels and down_block_types of one length.")
     if {*kinds} - {"DownBlock2D", "AttnDownBlock2D"} or theirs.get("up_block_types") != mirrored:
         raise ModelError(
-            f"config.json has down_block_types={shown(kinds)} and "
-            f"up_block_types={shown(theirs.get('up_block_types'))}: known are DownBlock2D and AttnDownBlock2D, and on "
-            "the way up the same in reverse."
+            f"config.json has down_block_types={format_json(kinds)} and"
+            f" up_block_types={format_json(theirs.get('up_block_types'))}: known are DownBlock2D and AttnDownBlock2D,"
+            " and on the way up the same in reverse."
         )
-    channels, embedded = only(theirs, "in_channels", 3), theirs.get("num_class_embeds")
+    channels, embedded = read_int(theirs, "in_channels", 3), theirs.get("num_class_embeds")
     if channels < 1:
         raise ModelError(f"config.json has in_channels={channels}, where at least 1 belongs.")
     reject_others(theirs, "out_channels", (channels,))
@@ -283,26 +296,27 @@ def _config(theirs: Any, schedule: Mapping[str, Any] | None) -> tuple[Config, tu
     if schedule is None:
         notes = (f"It has no {SCHEDULER}: noise is taken to be added in 1 000 steps, with the linear schedule.",)
     else:
-        for field, known in ADDED.items():
+        for field, known in SCHEDULE_FIELDS.items():
             reject_others(schedule, field, known)
         reject_others(schedule, "beta_schedule", tuple(SCHEDULES.values()))
-        steps = only(schedule, "num_train_timesteps", 1000)
+        steps = read_int(schedule, "num_train_timesteps", 1000)
         if steps > MOST_STEPS:
             raise ModelError(f"config.json has num_train_timesteps={steps}, and more than {MOST_STEPS:,} are not read.")
         noise = next(k for k, v in SCHEDULES.items() if v == schedule.get("beta_schedule", "linear"))
         notes = tuple(
-            f"{SCHEDULER} has {field}={shown(schedule[field])}; images are drawn here with {shown(here[0])}."
-            for field, here in DRAWN.items()
+            f"{SCHEDULER} has {field}={format_json(schedule[field])}; images are drawn here with"
+            f" {format_json(here[0])}."
+            for field, here in SAMPLING_FIELDS.items()
             if field in schedule and schedule[field] not in here
         )
     config = Config(
         in_channels=channels,
-        classes=0 if embedded is None else only(theirs, "num_class_embeds", 0) - 1,
-        widths=tuple(only({"block_out_channels": width}, "block_out_channels", 0) for width in widths),
-        layers=only(theirs, "layers_per_block", 2),
+        classes=0 if embedded is None else read_int(theirs, "num_class_embeds", 0) - 1,
+        widths=tuple(read_int({"block_out_channels": width}, "block_out_channels", 0) for width in widths),
+        layers=read_int(theirs, "layers_per_block", 2),
         attention_levels=tuple(level for level, kind in enumerate(kinds, 1) if kind.startswith("Attn")),
-        groups=only(theirs, "norm_num_groups", 32),
-        dropout=number(theirs, "dropout", 0.0),
+        groups=read_int(theirs, "norm_num_groups", 32),
+        dropout=read_float(theirs, "dropout", 0.0),
         timesteps=steps,
         noise_schedule=noise,
     )

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..core.config import parse, parted
+from ..core.config import parse, split_model_settings
 from ..core.errors import ModelError, SettingError, UnknownName
 from ..models.registry import Preset, find
 from . import custom
@@ -33,7 +33,7 @@ KINDS: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Made(Preset):
+class ModuleBuilder(Preset):
     """Builder of custom modules with the interface of a preset."""
 
     make: Callable[..., object]
@@ -62,7 +62,7 @@ class Made(Preset):
 
         The random state of torch is not changed. Raises ModelError if no module can be built.
         """
-        own, rest = parted(given)
+        own, rest = split_model_settings(given)
         asked = self.parse(own)
         if missing := [name for name in self.needed if name not in asked]:
             raise SettingError(
@@ -88,7 +88,7 @@ class Made(Preset):
         return found, rest
 
 
-def maker(given: Any) -> Made:
+def to_builder(given: Any) -> ModuleBuilder:
     """Return the builder of a function or class without required arguments.
 
     A tuple of a name and such a function, ("mine", make), is accepted too. Raises ModelError, with a fix, for anything
@@ -122,20 +122,20 @@ def maker(given: Any) -> Made:
     return _new_builder(name, kinds, make, path, needed)
 
 
-def begun(found: Preset, settings: Mapping[str, Any]) -> tuple[str | nn.Module, dict[str, Any]]:
+def new_model(found: Preset, settings: Mapping[str, Any]) -> tuple[str | nn.Module, dict[str, Any]]:
     """Return the model of a training and its settings.
 
     The model is the name of a preset, or a new custom module. The settings of the module are removed.
     """
-    return found.new(settings) if isinstance(found, Made) else (found.name, {**settings})
+    return found.new(settings) if isinstance(found, ModuleBuilder) else (found.name, {**settings})
 
 
-def module_of(found: Preset, settings: Mapping[str, Any]) -> nn.Module | None:
+def build_custom_module(found: Preset, settings: Mapping[str, Any]) -> nn.Module | None:
     """Build a custom module to load the weights of a run into. None for a named model."""
-    return found.new(settings)[0] if isinstance(found, Made) else None
+    return found.new(settings)[0] if isinstance(found, ModuleBuilder) else None
 
 
-def described(name: str, path: str, kinds: Mapping[str, str]) -> Made:
+def builder_from_document(name: str, path: str, kinds: Mapping[str, str]) -> ModuleBuilder:
     """Return a builder from its document. It describes modules but cannot build them."""
 
     def make(**_: Any) -> object:
@@ -146,10 +146,10 @@ def described(name: str, path: str, kinds: Mapping[str, str]) -> Made:
 
 def _new_builder(
     name: str, kinds: Mapping[str, Any], make: Callable[..., object], path: str, needed: tuple[str, ...]
-) -> Made:
+) -> ModuleBuilder:
     """Return a builder with a config of its parameters."""
     config = dataclasses.make_dataclass("Config", [(key, kind, field(default=None)) for key, kind in kinds.items()])()
-    return Made(name, custom, config, make, path, needed)
+    return ModuleBuilder(name, custom, config, make, path, needed)
 
 
 def _parameters(make: Callable[..., object]) -> tuple[dict[str, Any], tuple[str, ...]]:

@@ -16,15 +16,24 @@ from typing import Any
 from ..core.errors import FileError
 from .huggingface.auxiliary_configs import GENERATION, PREPARATION
 from .huggingface.loading import Folder
-from .huggingface.vocabulary import BESIDE, TOKENIZER
+from .huggingface.vocabulary import COMPANION_FILES, TOKENIZER
 from .names import torchvision_names
 from .saving import CONFIG, INDEX, WEIGHTS
 
 HUB = "hub:"
 FORM = re.compile(r"hub:(?P<name>[\w.-]+(?:/[\w.-]+)?)(?:@(?P<revision>[\w./-]+))?")
 COMMIT = re.compile(r"[0-9a-f]{40}")
-FETCHED = (CONFIG, WEIGHTS, INDEX, "model-*-of-*.safetensors", TOKENIZER, *BESIDE, GENERATION, *PREPARATION)
-PUBLISHED = {  # repositories of the published weights of presets
+FILE_PATTERNS = (
+    CONFIG,
+    WEIGHTS,
+    INDEX,
+    "model-*-of-*.safetensors",
+    TOKENIZER,
+    *COMPANION_FILES,
+    GENERATION,
+    *PREPARATION,
+)
+REPOSITORIES = {  # repositories of the published weights of presets
     "bert-base-uncased": "google-bert/bert-base-uncased",
     "bert-large-uncased": "google-bert/bert-large-uncased",
     "roberta-base": "FacebookAI/roberta-base",
@@ -69,7 +78,7 @@ def fetch(path: str) -> Fetched:
     found = _from_cache(library, name, revision)
     if found is None:
         try:
-            found = Path(library.snapshot_download(name, revision=revision, allow_patterns=list(FETCHED)))
+            found = Path(library.snapshot_download(name, revision=revision, allow_patterns=list(FILE_PATTERNS)))
         except Exception as error:  # errors of httpx, the library and the system share no base class
             raise FileError(f"{path} could not be fetched: {_reason(library, error, name, revision)}") from error
         if not _is_complete(found):
@@ -80,16 +89,16 @@ def fetch(path: str) -> Fetched:
     return Fetched(found, name, found.name)
 
 
-def here(path: str | os.PathLike[str]) -> Path:
+def resolve_path(path: str | os.PathLike[str]) -> Path:
     """Return a path unchanged, or the folder of `hub:ORG/NAME[@REVISION]`, which is downloaded if needed."""
     given = os.fspath(path)
     return fetch(given).folder if is_hub(given) else Path(path).expanduser()
 
 
-def how_to_get(preset: str) -> str:
+def download_hint(preset: str) -> str:
     """Return commands to get weights of a preset; empty if none are published."""
-    if preset in PUBLISHED:
-        name = PUBLISHED[preset]
+    if preset in REPOSITORIES:
+        name = REPOSITORIES[preset]
         return (
             f"To get them from Hugging Face: weights={HUB}{name} fetches them; or `hf download {name} {CONFIG} "
             f"{WEIGHTS} {TOKENIZER} --local-dir {preset}`, and then weights={preset}."
@@ -119,7 +128,9 @@ def _library() -> Any:
 def _from_cache(library: Any, name: str, revision: str | None) -> Path | None:
     """Return the cached version if it is complete."""
     try:
-        cached = library.snapshot_download(name, revision=revision, allow_patterns=list(FETCHED), local_files_only=True)
+        cached = library.snapshot_download(
+            name, revision=revision, allow_patterns=list(FILE_PATTERNS), local_files_only=True
+        )
     except (OSError, ValueError):  # not cached, or an invalid name, which the download reports
         return None
     return Path(cached) if _is_complete(Path(cached)) else None

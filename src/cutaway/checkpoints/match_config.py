@@ -9,10 +9,10 @@ from typing import Any
 from ..core.config import as_text
 from ..models.registry import Preset
 
-NAMED = 4  # maximum settings in a phrase
+MAX_SETTINGS = 4  # maximum settings in a phrase
 
 
-def differing(config: Any, other: Any, free: Collection[str] = ()) -> dict[str, Any]:
+def diff(config: Any, other: Any, free: Collection[str] = ()) -> dict[str, Any]:
     """Return the settings of a config that differ from another of its class, without those in `free`.
 
     An unset ffn_dim counts as 4 · dim.
@@ -28,7 +28,7 @@ def differing(config: Any, other: Any, free: Collection[str] = ()) -> dict[str, 
     return {name: getattr(config, name) for name in names}
 
 
-def nearest(config: Any, candidates: Iterable[Preset], free: Collection[str] = ()) -> Preset:
+def closest_preset(config: Any, candidates: Iterable[Preset], free: Collection[str] = ()) -> Preset:
     """Return the candidate with the same config, or with the fewest different settings.
 
     A setting that distinguishes model files (RoBERTa from BERT) has more weight than one that differs between presets
@@ -39,7 +39,7 @@ def nearest(config: Any, candidates: Iterable[Preset], free: Collection[str] = (
     telling = _distinctive_fields(candidates, free)
 
     def distance(candidate: Preset) -> tuple[int, int, float]:
-        fields = differing(config, candidate.config, free)
+        fields = diff(config, candidate.config, free)
         own = sum(name in telling for name in fields)
         return (
             own,
@@ -50,14 +50,14 @@ def nearest(config: Any, candidates: Iterable[Preset], free: Collection[str] = (
     return min(candidates, key=distance)
 
 
-def with_settings(settings: Mapping[str, Any]) -> str:
+def settings_phrase(settings: Mapping[str, Any]) -> str:
     """Return a phrase with the settings that differ from a preset, ` with layers=2 and dim=64`; empty without settings.
 
     Only the first few are named. Lists of JSON count as tuples.
     """
     said = [f"{name}={as_text(tuple(x) if isinstance(x, list) else x)}" for name, x in settings.items()]
-    if len(said) > NAMED:
-        said = [*said[: NAMED - 1], f"{len(said) - NAMED + 1} more settings of its own"]
+    if len(said) > MAX_SETTINGS:
+        said = [*said[: MAX_SETTINGS - 1], f"{len(said) - MAX_SETTINGS + 1} more settings of its own"]
     return f" with {', '.join(said[:-1])}{' and ' if said[1:] else ''}{said[-1]}" if said else ""
 
 

@@ -41,7 +41,7 @@ class Origin:
         )
 
 
-def origin_of(model: nn.Module) -> Origin | None:
+def get_origin(model: nn.Module) -> Origin | None:
     """Return the origin of a model, or None if it is unknown."""
     found: Origin | None = getattr(model, "origin", None)
     return found

@@ -24,15 +24,15 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from ..core.errors import CutawayError, FileError, ModelError, brief, short
-from ..core.files import open_regular, read_json, replacing, write_json
-from ..core.schema import COUNT, Between, as_tuples, fault_in, reject_unlike, schema_of
+from ..core.errors import CutawayError, FileError, ModelError, shorten, shorten_repr
+from ..core.files import atomic_write, open_regular, read_json, write_json
+from ..core.schema import COUNT, Between, as_tuples, dataclass_schema, find_mismatch, validate_document
 from ..core.version import __version__
 from ..models.registry import Preset, find
-from ..nn.low_precision import make_room, restored, scheme_of, stored
-from ..nn.resizing import resize, resized_of
-from .deferred_init import Deferred, with_numbers
-from .origin import origin_from_json, origin_of
+from ..nn.low_precision import insert_quantized_layers, quantization_scheme, to_file_tensors, to_state_dict
+from ..nn.resizing import resize, resized_shapes
+from .deferred_init import DeferredInit, materialized_tensors
+from .origin import get_origin, origin_from_json
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 SHARED_LAYERS = 1_000  # maximum layers that share one block
@@ -64,16 +64,16 @@ def save_model(
 
     `extra` has additional JSON values for config.json. Raises FileError if the folder cannot be written.
     """
-    folder, origin = Path(folder), origin_of(model)
+    folder, origin = Path(folder), get_origin(model)
     description = {
         **preset.described(model),
         "cutaway": __version__,
         **({"origin": dataclasses.asdict(origin)} if origin else {}),
-        **({"resized": resized} if (resized := resized_of(model)) else {}),
-        **({"quantized": scheme} if (scheme := scheme_of(model)) else {}),
+        **({"resized": resized} if (resized := resized_shapes(model)) else {}),
+        **({"quantized": scheme} if (scheme := quantization_scheme(model)) else {}),
         **(extra or {}),
     }
-    write_weights(folder, stored(model), description)
+    write_weights(folder, to_file_tensors(model), description)
     write_json(folder / CONFIG, description)
 
 
@@ -94,8 +94,8 @@ def load_model(folder: str | os.PathLike[str], own: nn.Module | None = None) -> 
     if not (folder / CONFIG).is_file():
         raise FileError(f"{folder} is not a model's folder: it has no {CONFIG}. A run has its own in RUN/model.")
     description = read_json(folder / CONFIG)
-    reject_unlike(description, DESCRIPTION, folder / CONFIG, COPY)
-    file = weights_of(folder)
+    validate_document(description, DESCRIPTION, folder / CONFIG, COPY)
+    file = weights_file(folder)
     tensors, written = read_weights(file)
     if description != written:
         raise FileError(
@@ -104,31 +104,31 @@ def load_model(folder: str | os.PathLike[str], own: nn.Module | None = None) -> 
         )
     reject_other_kind(description, folder, own is not None)
     if own is not None:
-        put_weights(own, _prepare_quantized(own, tensors, description), file)
+        load_weights(own, _prepare_quantized(own, tensors, description), file)
         return own.eval(), description
     found = find(description.get("preset") or "")
     if found is None:
         raise FileError(
-            f"{folder} holds a model {short(description.get('preset'))!r}, written by Cutaway "
-            f"{short(description['cutaway'])}, that this version, {__version__}, does not have. "
+            f"{folder} holds a model {shorten(description.get('preset'))!r}, written by Cutaway "
+            f"{shorten(description['cutaway'])}, that this version, {__version__}, does not have. "
             "Use a version that has it."
         )
     fields = found.as_now(description.get("config") or {})
     kind = type(found.config)
-    fault = fault_in(fields, schema_of(kind)) or _excess_layers(fields, tensors)
+    fault = find_mismatch(fields, dataclass_schema(kind)) or _excess_layers(fields, tensors)
     try:
         if fault or (other := fields.keys() - {field.name for field in dataclasses.fields(kind)}):
-            raise ModelError(fault or f"there is no {', '.join(sorted(map(short, other)))}")
+            raise ModelError(fault or f"there is no {', '.join(sorted(map(shorten, other)))}")
         with torch.random.fork_rng(devices=[]):
             model = found.build(kind(**{key: as_tuples(value) for key, value in fields.items()}))
         resize(model, description.get("resized") or {})
         tensors = _prepare_quantized(model, tensors, description)
     except (CutawayError, TypeError, ValueError, LookupError, AttributeError) as error:
         raise FileError(
-            f"{folder / CONFIG}, written by Cutaway {short(description['cutaway'])}, has settings that {found.name} "
-            f"does not take in this version, {__version__}: {short(error, 200)}"
+            f"{folder / CONFIG}, written by Cutaway {shorten(description['cutaway'])}, has settings that {found.name} "
+            f"does not take in this version, {__version__}: {shorten(error, 200)}"
         ) from error
-    put_weights(model, tensors, file)
+    load_weights(model, tensors, file)
     if description.get("origin"):
         model.origin = origin_from_json(description["origin"])  # type: ignore[assignment]  # no module or tensor
     return model.eval(), description
@@ -139,7 +139,7 @@ def _excess_layers(fields: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> 
     for key, value in fields.items():
         layers = value if isinstance(value, list) else [value]
         if "layers" in key and sum(one for one in layers if isinstance(one, int)) > len(tensors) + SHARED_LAYERS:
-            return f"{key}={short(value)} asks for more layers than {len(tensors)} tensors can fill"
+            return f"{key}={shorten(value)} asks for more layers than {len(tensors)} tensors can fill"
     return ""
 
 
@@ -149,8 +149,8 @@ def _prepare_quantized(
     """Convert the tensors for the model, which is quantized if its description says so."""
     if not description.get("quantized"):
         return tensors
-    make_room(model, description["quantized"])
-    return restored(tensors, model)
+    insert_quantized_layers(model, description["quantized"])
+    return to_state_dict(tensors, model)
 
 
 def reject_other_kind(description: Mapping[str, Any], folder: Path, handed_over: bool) -> None:
@@ -191,7 +191,7 @@ def write_weights(folder: Path, tensors: Mapping[str, Tensor], meta: Mapping[str
         path.unlink(missing_ok=True)
 
 
-def weights_of(folder: Path) -> Path:
+def weights_file(folder: Path) -> Path:
     """Return the weight file of a model, or the index of its shards."""
     return folder / (WEIGHTS if (folder / WEIGHTS).is_file() or not (folder / INDEX).is_file() else INDEX)
 
@@ -204,12 +204,12 @@ def read_weights(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     if file.name != INDEX:
         return read_tensors(file)
     index = read_json(file)
-    fault = fault_in(index, SHARDS)
+    fault = find_mismatch(index, SHARDS)
     meta, sums = (index["metadata"]["cutaway"], index["metadata"]["sha256"]) if not fault else ({}, {})
     if astray := next((name for name in sums if not name or Path(name).name != name), None):
-        fault = f"{short(astray)!r} is no file of its folder"
+        fault = f"{shorten(astray)!r} is no file of its folder"
     elif wrong := next((name for name, sha256 in sums.items() if not re.fullmatch("[0-9a-f]{64}", sha256)), None):
-        fault = f"metadata.sha256.{short(wrong)} is {brief(sums[wrong])}, which is no checksum"
+        fault = f"metadata.sha256.{shorten(wrong)} is {shorten_repr(sums[wrong])}, which is no checksum"
     if fault:
         raise FileError(
             f"{file} does not say which files beside it hold the weights, with their checksums: {fault}. Take the "
@@ -217,8 +217,8 @@ def read_weights(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         )
     found: dict[str, Tensor] = {}
     for name, sha256 in sums.items():
-        with verified(file.with_name(name), sha256) as opened:
-            found |= {key: tensor_of(file.with_name(name), opened, key) for key in opened.keys()}  # noqa: SIM118
+        with open_verified(file.with_name(name), sha256) as opened:
+            found |= {key: read_tensor(file.with_name(name), opened, key) for key in opened.keys()}  # noqa: SIM118
     return found, meta
 
 
@@ -235,7 +235,7 @@ def _split_shards(tensors: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
     return shards
 
 
-def misfits(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> list[str]:
+def find_mismatches(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> list[str]:
     """Return why tensors do not fit a model, one clause each.
 
     The clauses name the first missing, unexpected and misshapen tensor.
@@ -255,13 +255,13 @@ def misfits(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> list[st
     return problems
 
 
-def put_weights(model: nn.Module, tensors: Mapping[str, Tensor], source: str | os.PathLike[str]) -> None:
+def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], source: str | os.PathLike[str]) -> None:
     """Copy tensors into a model's parameters and buffers, which take their floating dtype.
 
     Raises FileError, with the first missing, unexpected and misshapen tensor, before anything is changed.
     """
     own = model.state_dict()
-    if problems := misfits(own, tensors):
+    if problems := find_mismatches(own, tensors):
         raise FileError(f"{source} does not fit the model: {'; '.join(problems)}. It was written by another model.")
     reject_not_finite(tensors, source)
     floating = {t.dtype for t in tensors.values() if t.is_floating_point()}
@@ -295,7 +295,7 @@ def write_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Tensor], m
     """
     # One entry, because safetensors does not keep the order of several. Equal content then gives equal bytes.
     document = json.dumps({"sha256": NO_DIGEST, "meta": meta}, separators=(",", ":"))
-    with replacing(path) as temporary:
+    with atomic_write(path) as temporary:
         try:
             save_file(_separate(tensors), temporary, {"cutaway": document})
         except SafetensorError as error:  # a full disk, for one
@@ -313,13 +313,13 @@ def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[
     Raises FileError, before its content is used, if the file is missing, cut short, changed, of another format or a
     pickle.
     """
-    with verified(path) as opened:
-        tensors = {name: tensor_of(path, opened, name) for name in opened.keys()}  # noqa: SIM118  # no mapping
+    with open_verified(path) as opened:
+        tensors = {name: read_tensor(path, opened, name) for name in opened.keys()}  # noqa: SIM118  # no mapping
         return tensors, json.loads(opened.metadata()["cutaway"])["meta"]
 
 
 @contextlib.contextmanager
-def verified(path: str | os.PathLike[str], sha256: str | None = None) -> Iterator[Any]:
+def open_verified(path: str | os.PathLike[str], sha256: str | None = None) -> Iterator[Any]:
     """Open a file that `write_tensors` wrote, to read tensors or slices. `sha256` is the expected checksum, if known.
 
     Raises FileError, before its content is used, if the file is missing, cut short, changed, of another format or a
@@ -345,17 +345,17 @@ def verified(path: str | os.PathLike[str], sha256: str | None = None) -> Iterato
         ) from error
 
 
-def tensor_of(path: str | os.PathLike[str], opened: Any, name: str) -> Tensor:
+def read_tensor(path: str | os.PathLike[str], opened: Any, name: str) -> Tensor:
     """Return a tensor of an open safetensors file.
 
     Within a `Deferred` context it is read when it is needed, and FileError is raised then if it is not finite.
     """
-    deferred = Deferred.current()
-    with with_numbers():
+    deferred = DeferredInit.current()
+    with materialized_tensors():
         if deferred is None:
             found: Tensor = opened.get_tensor(name)
             return found
-        shape, dtype = head_of(opened, name)
+        shape, dtype = tensor_metadata(opened, name)
 
     def read() -> Tensor:
         with safe_open(path, framework="pt") as again:
@@ -366,7 +366,7 @@ def tensor_of(path: str | os.PathLike[str], opened: Any, name: str) -> Tensor:
     return deferred.from_file(read, shape, dtype)
 
 
-def head_of(opened: Any, name: str) -> tuple[tuple[int, ...], torch.dtype]:
+def tensor_metadata(opened: Any, name: str) -> tuple[tuple[int, ...], torch.dtype]:
     """Return shape and dtype of a tensor in an open safetensors file without reading its values."""
     part = opened.get_slice(name)
     shape = tuple(part.get_shape())
@@ -374,7 +374,7 @@ def head_of(opened: Any, name: str) -> tuple[tuple[int, ...], torch.dtype]:
 
 
 @contextlib.contextmanager
-def opened_weights(file: Path) -> Iterator[Any]:
+def open_safetensors(file: Path) -> Iterator[Any]:
     """Open a safetensors file of another program. Raises FileError if it is incomplete."""
     try:
         with safe_open(file, framework="pt") as opened:

@@ -23,21 +23,21 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from ..core.errors import FileError, ModelError
-from ..core.files import reject_address, replacing
-from ..core.memory_budget import shaped
+from ..core.files import atomic_write, reject_address
+from ..core.memory_budget import build_on_meta
 from ..models.registry import Preset, preset, presets
 from .names import torchvision_key, torchvision_names
-from .saving import put_weights, reject_not_finite
+from .saving import load_weights, reject_not_finite
 
 SUFFIXES = (".pth", ".pt", ".safetensors")
 COUNTER = "num_batches_tracked"  # absent in files older than PyTorch 0.4.1
 WRAPPERS = ("module.", "_orig_mod.")  # prefixes by DataParallel and torch.compile
 
 # Fields that follow from a file or do not affect weights. They may differ from the preset.
-TOLD = ("in_channels", "num_classes", "image_size", "auxiliary", "dropout", "recompute")
+FREE_FIELDS = ("in_channels", "num_classes", "image_size", "auxiliary", "dropout", "recompute")
 
 # Former names of tensors in older files, and their current names.
-FORMER = (
+OLD_NAMES = (
     (r"(denselayer\d+\.(?:norm|conv))\.([12]\.)", r"\1\2"),  # DenseNet, when names could contain dots
     (r"(mlp\.)linear_1\.", r"\g<1>0."),  # ViT, before torchvision 0.14
     (r"(mlp\.)linear_2\.", r"\g<1>3."),
@@ -83,7 +83,7 @@ def read_checkpoint(path: str | os.PathLike[str], name: str) -> Loaded:
     with torch.random.fork_rng(devices=[]):
         model = found.build(config)
     counters = {k: torch.tensor(0) for k in model.state_dict() if k.endswith(COUNTER) and k not in key_map.values()}
-    put_weights(model, {ours: file.tensors[theirs] for theirs, ours in key_map.items()} | counters, path)
+    load_weights(model, {ours: file.tensors[theirs] for theirs, ours in key_map.items()} | counters, path)
     notes = file.notes
     if counters:
         notes += (f"{len(counters)} counters {COUNTER}, which old files do not have, begin at 0; no output uses them.",)
@@ -102,12 +102,12 @@ def write_checkpoint(model: nn.Module, path: str | os.PathLike[str]) -> dict[str
     cannot be written.
     """
     path = Path(path)
-    name = preset_of(model)
+    name = matching_preset(model)
     if path.suffix not in SUFFIXES:
         raise FileError(f"{path} has no suffix that says what to write: give {', '.join(SUFFIXES)}.")
     key_map = {ours: torchvision_key(name, ours) for ours in model.state_dict()}
     state = {key_map[ours]: v.detach().cpu().contiguous() for ours, v in model.state_dict().items()}
-    with replacing(path) as temporary:
+    with atomic_write(path) as temporary:
         try:
             if path.suffix == ".safetensors":
                 save_file(state, temporary, {"format": "pt"})
@@ -118,7 +118,7 @@ def write_checkpoint(model: nn.Module, path: str | os.PathLike[str]) -> dict[str
     return key_map
 
 
-def preset_of(model: nn.Module) -> str:
+def matching_preset(model: nn.Module) -> str:
     """Return the preset with the same weights in torchvision, for any channels, classes and image size of the model.
 
     Raises ModelError if torchvision has no such network.
@@ -127,7 +127,7 @@ def preset_of(model: nn.Module) -> str:
         same = preset(name)
         if isinstance(model, same.module.Model):
             config: Any = model.config
-            free = {field: getattr(config, field) for field in TOLD if hasattr(config, field)}
+            free = {field: getattr(config, field) for field in FREE_FIELDS if hasattr(config, field)}
             if dataclasses.replace(same.config, **free) == config:
                 return name
     raise ModelError(
@@ -231,7 +231,7 @@ def _ours(file: StateDict, found: Preset, config: Any) -> dict[str, str]:
     for key in file.tensors:
         name = key.removeprefix(file.prefix)
         if name not in inverse:
-            for pattern, replacement in FORMER:
+            for pattern, replacement in OLD_NAMES:
                 name = re.sub(pattern, replacement, name)
         if name in inverse and (name == key.removeprefix(file.prefix) or file.prefix + name not in file.tensors):
             renamed[key] = inverse[name]
@@ -284,7 +284,7 @@ def _image_size(sizes: Mapping[str, tuple[int, ...]], found: Preset, config: Any
 @functools.cache
 def _shapes(found: Preset, config: Any) -> Mapping[str, torch.Size]:
     """Return the network's tensor shapes by our names, without allocating memory."""
-    return {k: v.shape for k, v in shaped(found, config).state_dict().items()}
+    return {k: v.shape for k, v in build_on_meta(found, config).state_dict().items()}
 
 
 def _suggestion(file: StateDict, name: str) -> str:

@@ -21,7 +21,7 @@ import torch
 from torch import nn
 
 from ..core.errors import DataError, FileError, ModelError, UnknownName
-from ..core.files import as_path, read_bytes, replacing
+from ..core.files import as_path, atomic_write, read_bytes
 
 SPECIAL = 2  # first ids of every vocabulary that are not words: padding, unknown
 
@@ -177,7 +177,7 @@ class Vectors:
 
 
 @torch.no_grad()
-def take_vectors(
+def load_into_embedding(
     embedding: nn.Embedding, tokens: Sequence[str], vectors: Vectors, generator: torch.Generator | None = None
 ) -> str:
     """Load vectors into an embedding and return a sentence with the counts.
@@ -231,7 +231,7 @@ def write_vectors(path: str | os.PathLike[str], words: Sequence[str], matrix: Ma
                 f"{path} was not written: word {i + 1}, {word!r}, is empty or holds a blank, which ends a word in this "
                 "format. Leave such words out."
             )
-    with replacing(path) as temporary, temporary.open("wb") as file:
+    with atomic_write(path) as temporary, temporary.open("wb") as file:
         file.write(f"{len(words)} {matrix.shape[1]}\n".encode())
         for word, row in zip(words, matrix.astype("<f4", copy=False)):
             if binary:

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from .errors import CutawayError, SettingError, UnknownName
-from .errors import short as short  # re-exported for modules that quote what was typed
+from .errors import shorten as shorten  # re-exported for modules that quote what was typed
 
 Group = TypeVar("Group")
 
@@ -69,7 +69,7 @@ def setting(
 
 
 @dataclasses.dataclass(frozen=True)
-class Described:
+class SettingHelp:
     """One setting as `--help` prints it."""
 
     key: str
@@ -86,30 +86,30 @@ class Described:
         return self.help if named else f"{self.help} ({takes})"
 
 
-def describe(group: type) -> list[Described]:
+def describe(group: type) -> list[SettingHelp]:
     """Return the help entry of every setting of a group, in order."""
     hints = typing.get_type_hints(group)
     return [
-        Described(f.name, _type_name(hints[f.name]), as_text(f.default) or "none", _allowed(f), f.metadata["help"])
+        SettingHelp(f.name, _type_name(hints[f.name]), as_text(f.default) or "none", _allowed(f), f.metadata["help"])
         for f in dataclasses.fields(group)
     ]
 
 
-def keys(*groups: type) -> list[str]:
+def field_names(*groups: type) -> list[str]:
     """Return the names of all settings of these groups."""
     return [f.name for g in groups for f in dataclasses.fields(g)]
 
 
-def among(given: Mapping[str, Any], *groups: type) -> dict[str, Any]:
+def pick(given: Mapping[str, Any], *groups: type) -> dict[str, Any]:
     """Return those of the given settings that belong to these groups."""
-    known = keys(*groups)
+    known = field_names(*groups)
     return {key: value for key, value in given.items() if key in known}
 
 
 OF_MODEL = "model."  # prefix of the model's settings
 
 
-def parted(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def split_model_settings(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Split settings into those of the model and all others.
 
     Model settings are given as model.KEY. They are returned without the prefix.
@@ -125,7 +125,7 @@ def unknown_setting(key: str, known: Sequence[str]) -> CutawayError:
     return UnknownName("setting", key, known, "`cutaway train --help` lists them.")
 
 
-def as_now(settings: Mapping[str, Any]) -> dict[str, Any]:
+def upgrade_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a run under their current names.
 
     An old name may be the name of a different setting today, as `alpha` is. If the run also has the new name, the old
@@ -182,7 +182,7 @@ def parse(key: str, raw: Any, hint: Any) -> Any:
     except Exception as error:  # an object's own __str__ can raise anything
         wanted = "a finite number" if isinstance(error, _NotFinite) else _type_name(hint)
         wanted += " below 2^63" if isinstance(error, OverflowError) and kind is int else ""
-        raise SettingError(f"{key}={short(raw)} cannot be read: it must be {wanted}.") from None
+        raise SettingError(f"{key}={shorten(raw)} cannot be read: it must be {wanted}.") from None
 
 
 def split_list(raw: str) -> list[str]:
@@ -217,16 +217,16 @@ def as_text(value: Any) -> str:
     return str(value)
 
 
-def exact(value: Any) -> str:
+def exact_text(value: Any) -> str:
     """Return a value as text that parses back to exactly the same value."""
     if isinstance(value, tuple):
-        return ",".join(_quoted(exact(v)) for v in value)
+        return ",".join(_quoted(exact_text(v)) for v in value)
     return repr(value) if isinstance(value, float) else as_text(value)
 
 
-def command_of(command: str, model: str, data: str, given: Mapping[str, Any], *options: str) -> str:
+def shell_command(command: str, model: str, data: str, given: Mapping[str, Any], *options: str) -> str:
     """Return the shell command that runs `command` on a model and data with these settings, quoted for the shell."""
-    settings = (f"{key}={exact(value)}" for key, value in given.items())
+    settings = (f"{key}={exact_text(value)}" for key, value in given.items())
     return shlex.join(["cutaway", command, model, data, *settings, *options])
 
 
@@ -321,12 +321,12 @@ def _check(field: Any, value: Any) -> None:
             raise SettingError(f"{field.name}={one} is now {field.name}={now}.")
         if meta["choices"] and one not in meta["choices"]:
             raise SettingError(
-                f"{field.name}={short(as_text(one))} cannot be: choose from {', '.join(meta['choices'])}."
+                f"{field.name}={shorten(as_text(one))} cannot be: choose from {', '.join(meta['choices'])}."
             )
         number = isinstance(one, int | float) and not isinstance(one, bool)
         low = meta["low"] if meta["low"] is not None else float("-inf")
         high = meta["high"] if meta["high"] is not None else float("inf")
         if number and not (low <= one <= high):
             raise SettingError(
-                f"{field.name}={short(as_text(one))} cannot be: it must be {_allowed(field) or 'a number'}."
+                f"{field.name}={shorten(as_text(one))} cannot be: it must be {_allowed(field) or 'a number'}."
             )

@@ -26,7 +26,7 @@ class CutawayError(Exception):
     shared = False  # whether all processes of a training raise it
 
     def __str__(self) -> str:
-        return re.sub(r"\S{301,}", lambda word: short(word[0]), super().__str__())
+        return re.sub(r"\S{301,}", lambda word: shorten(word[0]), super().__str__())
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Support pickling between processes: the copy keeps the message, not the constructor's arguments."""
@@ -46,8 +46,8 @@ class UnknownName(CutawayError, LookupError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str], way_out: str = "") -> None:
         known = sorted(known)
-        words = [f"There is no {kind} {short(name)!r}."]
-        close = nearest(name, known)
+        words = [f"There is no {kind} {shorten(name)!r}."]
+        close = closest_names(name, known)
         if close:
             words.append(f"Similar: {', '.join(close)}.")
         elif known and len(known) <= 24:
@@ -126,7 +126,7 @@ def memory_message(error: BaseException) -> str | None:
     )
 
 
-def visible(text: str) -> str:
+def printable(text: str) -> str:
     r"""Return the text with terminal control characters and invisible characters escaped.
 
     An escape becomes \\x1b, and a mark that changes the writing direction becomes \\u202e. Tabs and line ends are kept.
@@ -143,7 +143,7 @@ def visible(text: str) -> str:
 TURNING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # change the writing direction
 
 
-def short(value: object, most: int = 60) -> str:
+def shorten(value: object, most: int = 60) -> str:
     """Return a value as text of at most `most` characters; the middle of a longer text is replaced by an ellipsis."""
     try:
         text = str(value)
@@ -154,12 +154,12 @@ def short(value: object, most: int = 60) -> str:
     return text if len(text) <= most else f"{text[: most - 20]}…{text[-19:]}"
 
 
-def brief(value: object) -> str:
+def shorten_repr(value: object) -> str:
     """Return the `repr` of a value in at most 60 characters, as messages quote it."""
-    return short(repr(value))
+    return shorten(repr(value))
 
 
-def listed(words: Sequence[str], joint: str) -> str:
+def join(words: Sequence[str], joint: str) -> str:
     """Join words with commas, and the last one with `joint`.
 
     `listed(("text", "series", "audio"), "or")` is "text, series or audio".
@@ -168,15 +168,15 @@ def listed(words: Sequence[str], joint: str) -> str:
     return f"{', '.join(most)} {joint} {last}" if most else last
 
 
-def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
+def closest_names(name: str, known: Iterable[str], count: int = 3) -> list[str]:
     """Return the `count` known names most similar to `name`, ignoring case, best first; empty if none is similar."""
     by_lower = {k.lower(): k for k in known}
     found = difflib.get_close_matches(name.strip().lower()[:200], by_lower, n=count, cutoff=0.6)
     return [by_lower[f] for f in found]
 
 
-def require(truth: bool, field: str, value: object, allowed: str, error: type[CutawayError] = ModelError) -> None:
+def check_value(truth: bool, field: str, value: object, allowed: str, error: type[CutawayError] = ModelError) -> None:
     """Raise `error` with the field's name unless `truth`: `require(p < 1, "dropout", p, "at least 0 and below 1")`."""
     if not truth:
-        said = repr(short(value)) if isinstance(value, str) else short(value)
+        said = repr(shorten(value)) if isinstance(value, str) else shorten(value)
         raise error(f"{field}={said} cannot be: it must be {allowed}.")

@@ -21,7 +21,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from .errors import FileError, brief, short, visible
+from .errors import FileError, printable, shorten, shorten_repr
 
 RUN = "run.json"  # identifies the folder of a run
 OF_A_RUN = (RUN, "metrics.csv", "evaluation.json", "layers.json", "report.html", "model", "checkpoints", "snapshots")
@@ -81,7 +81,7 @@ def read_bytes(path: str | os.PathLike[str], most: int | None = None) -> bytes:
     Raises FileError if the file is missing, unreadable, a pipe, a device or a folder, or larger than that.
     """
     path = Path(path)
-    bound = most if most is not None else int(READ_AT_MOST * memory())
+    bound = most if most is not None else int(READ_AT_MOST * total_memory())
     try:
         with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
@@ -91,7 +91,7 @@ def read_bytes(path: str | os.PathLike[str], most: int | None = None) -> bytes:
     except FileError:
         raise
     except OSError as error:
-        raise unreadable(path, error) from error
+        raise unreadable_error(path, error) from error
     if size > bound or len(data) > bound:
         raise FileError(
             f"{path} has {size:,} bytes, and at most {bound:,} are read"
@@ -101,19 +101,19 @@ def read_bytes(path: str | os.PathLike[str], most: int | None = None) -> bytes:
     return data
 
 
-def reject_irregular(path: str | os.PathLike[str]) -> None:
+def require_regular_file(path: str | os.PathLike[str]) -> None:
     """Raise FileError if `path` is not a regular file: opening a pipe or reading a device could block or never end."""
     try:
         mode = os.stat(path).st_mode
     except (OSError, ValueError) as error:
-        raise unreadable(path, error) from error
-    reject_mode(path, mode)
+        raise unreadable_error(path, error) from error
+    require_regular_mode(path, mode)
 
 
-def reject_mode(path: str | os.PathLike[str], mode: int) -> None:
+def require_regular_mode(path: str | os.PathLike[str], mode: int) -> None:
     """Raise FileError if a file's mode, as returned by `os.stat`, is not that of a regular file."""
     if not stat.S_ISREG(mode):
-        raise unreadable(path, OSError(0, f"it is {_describe_file_type(mode)}, and only plain files are"))
+        raise unreadable_error(path, OSError(0, f"it is {_describe_file_type(mode)}, and only plain files are"))
 
 
 def open_regular(path: str | os.PathLike[str]) -> io.BufferedReader:
@@ -124,9 +124,9 @@ def open_regular(path: str | os.PathLike[str]) -> io.BufferedReader:
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     except (OSError, ValueError) as error:
-        raise unreadable(path, error) from error
+        raise unreadable_error(path, error) from error
     try:
-        reject_mode(path, os.fstat(descriptor).st_mode)
+        require_regular_mode(path, os.fstat(descriptor).st_mode)
     except FileError:
         os.close(descriptor)
         raise
@@ -144,28 +144,28 @@ def reject_address(source: str | os.PathLike[str]) -> None:
     if (found := ADDRESS.match(os.fspath(source))) is None:
         return
     address = f"{found[1]}://{os.fspath(source)[found.end() :]}"
-    said = f"{short(address, 200)} is an address, and nothing is downloaded from one."
+    said = f"{shorten(address, 200)} is an address, and nothing is downloaded from one."
     if hub := re.match(r"https?://(?:huggingface\.co|hf\.co)/([\w.-]+/[\w.-]+)", address):
         raise FileError(
             f"{said} Fetch it first, as by `hf download {hub[1]} --local-dir DIR`, and give that folder; "
             f"weights=hub:{hub[1]} fetches the weights of a model."
         )
-    raise FileError(f"{said} Fetch it first, as by `curl -LO {quote(short(address, 200))}`, and give what it leaves.")
+    raise FileError(f"{said} Fetch it first, as by `curl -LO {quote(shorten(address, 200))}`, and give what it leaves.")
 
 
-def unreadable(path: str | os.PathLike[str], error: Exception) -> FileError:
+def unreadable_error(path: str | os.PathLike[str], error: Exception) -> FileError:
     """Return the error for a file that cannot be read, or for a web address that was given as a path."""
     try:
         reject_address(path)
     except FileError as address:
-        address.strerror = cause(error)
+        address.strerror = error_reason(error)
         return address
-    found = FileError(f"{path} could not be read: {cause(error)}. Check the path and its permissions.")
-    found.strerror = cause(error)  # for callers that write their own message
+    found = FileError(f"{path} could not be read: {error_reason(error)}. Check the path and its permissions.")
+    found.strerror = error_reason(error)  # for callers that write their own message
     return found
 
 
-def cause(error: Exception) -> str:
+def error_reason(error: Exception) -> str:
     """Return the system's reason for an error."""
     return getattr(error, "strerror", None) or str(error)
 
@@ -181,10 +181,10 @@ def as_path(given: object, says: str) -> Path:
     try:
         os.lstat(given)
     except ValueError as error:  # a null byte, or half of a surrogate pair
-        raise FileError(f"{says}, and {brief(os.fspath(given))} cannot be one: {error}.") from None
+        raise FileError(f"{says}, and {shorten_repr(os.fspath(given))} cannot be one: {error}.") from None
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
-            raise FileError(f"{says}, and {brief(os.fspath(given))} cannot be one: it is too long.") from None
+            raise FileError(f"{says}, and {shorten_repr(os.fspath(given))} cannot be one: it is too long.") from None
     return Path(given)
 
 
@@ -197,7 +197,7 @@ def exists(path: str | os.PathLike[str]) -> bool:
     return True
 
 
-def memory() -> int:
+def total_memory() -> int:
     """Return the bytes of memory of this machine, or this process's limit (ulimit -v) if that is lower."""
     try:
         most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -272,7 +272,7 @@ def make_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path to write to; it replaces `path` on success and is removed on failure.
 
     The file is in a temporary folder next to `path`, because libraries that write safely create files next to their own
@@ -305,7 +305,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def whole_folder(path: Path) -> Iterator[Path]:
+def atomic_dir(path: Path) -> Iterator[Path]:
     """Yield a temporary folder next to `path`; it becomes `path` on success and is removed on failure."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -324,7 +324,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def is_leftover(path: Path) -> bool:
+def is_temp_file(path: Path) -> bool:
     """Return whether `path` was left by a killed `replacing`. Earlier versions left files instead of folders."""
     return re.fullmatch(r"\..+\.\d+\.part", path.name) is not None
 
@@ -335,7 +335,7 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
     Python represents a byte of a file name that is not UTF-8 as a lone surrogate. It is written as \\udcXX, which JSON
     reads back as the same surrogate.
     """
-    with replacing(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
@@ -369,7 +369,7 @@ def _escape_cell(cell: str) -> str:
 
     Numbers are not formulas and are kept.
     """
-    seen = visible(cell)
+    seen = printable(cell)
     if not seen.startswith(("=", "+", "-", "@", "\t", "\r")):
         return seen
     try:
@@ -393,7 +393,7 @@ def parse_json(text: str | bytes, path: str | os.PathLike[str]) -> Any:
         raise too_deep from error
     except ValueError as error:
         raise FileError(
-            f"{path} is not a complete JSON document ({short(error, 120)}). Restore it from a copy, or train again."
+            f"{path} is not a complete JSON document ({shorten(error, 120)}). Restore it from a copy, or train again."
         ) from error
     level, depth = [document], 0
     while level := [one for value in level for one in _inside(value) if isinstance(one, dict | list)]:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module as torch_modules
 from torch.overrides import TorchFunctionMode
 
-from .config import as_text, short
+from .config import as_text, shorten
 from .errors import ModelError
 
 FRACTION = 0.9  # of the free memory, above which a model is rejected
@@ -31,7 +31,7 @@ SIZES = 64  # models whose sizes are cached
 LAYERS = ("layers", "decoder_layers", "stages")  # settings that count layers
 
 
-class Named(Protocol):
+class PresetLike(Protocol):
     """A preset, with the attributes that the memory check needs."""
 
     @property
@@ -43,7 +43,7 @@ class Named(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class Size:
+class ModelSize:
     """The size of a model's tensors."""
 
     parameters: int
@@ -52,7 +52,7 @@ class Size:
     whole: bool = True  # whether all of it was counted
 
 
-def shaped(found: Named, config: Any, most: float = float("inf")) -> nn.Module:
+def build_on_meta(found: PresetLike, config: Any, most: float = float("inf")) -> nn.Module:
     """Build the preset's model for a config on the meta device, without memory for its weights.
 
     The random state of torch is not changed.
@@ -73,16 +73,16 @@ def shaped(found: Named, config: Any, most: float = float("inf")) -> nn.Module:
         largest = {name: value for name, value in _integers(config) if value > 2**31}
         if not largest:
             raise
-        said = ", ".join(f"{name}={short(value)}" for name, value in largest.items())
+        said = ", ".join(f"{name}={shorten(value)}" for name, value in largest.items())
         raise ModelError(f"{found.name} with {said} cannot be: no tensor can be that large.") from error
     return model
 
 
 # One command needs the same size several times, and counting a deep model takes seconds.
-_sizes: dict[tuple[Any, Any], Size] = {}
+_sizes: dict[tuple[Any, Any], ModelSize] = {}
 
 
-def size_of(found: Named, config: Any, most: float = float("inf")) -> Size:
+def model_size(found: PresetLike, config: Any, most: float = float("inf")) -> ModelSize:
     """Return the size of the preset's model for a config; possibly a lower bound if it exceeds `most` bytes.
 
     Raises ModelError if the config has more layers than any real network.
@@ -91,11 +91,11 @@ def size_of(found: Named, config: Any, most: float = float("inf")) -> Size:
     if key is not None and (known := _sizes.get(key)) is not None:
         return known
     try:
-        model = shaped(found, config, most)
+        model = build_on_meta(found, config, most)
     except TooLarge as large:
-        return Size(large.parameters, large.bytes, large.bytes, whole=False)
+        return ModelSize(large.parameters, large.bytes, large.bytes, whole=False)
     parameters = list(model.parameters())
-    size = Size(
+    size = ModelSize(
         sum(p.numel() for p in parameters),
         sum(t.nbytes for t in (*parameters, *model.buffers())),
         sum(p.nbytes for p in parameters if p.requires_grad),
@@ -108,15 +108,15 @@ def size_of(found: Named, config: Any, most: float = float("inf")) -> Size:
 
 
 def reject_too_large(
-    found: Named,
+    found: PresetLike,
     config: Any,
     *,
-    taken: Callable[[Size], int] = lambda size: size.bytes,
+    taken: Callable[[ModelSize], int] = lambda size: size.bytes,
     free: float | None = None,
     fraction: float = FRACTION,
     what: str = "",
     way_out: str = "",
-) -> Size:
+) -> ModelSize:
     """Return the size of the model of a config, or raise if it does not fit into memory. Call it before building the
     model.
 
@@ -128,13 +128,13 @@ def reject_too_large(
     """
     free = free_memory() if free is None else free
     most = fraction * free if fraction and free is not None else float("inf")
-    size = size_of(found, config, most)
+    size = model_size(found, config, most)
     if taken(size) > most:
         more = "" if size.whole else "more than "
         raise ModelError(
-            f"{found.name}{_overrides(found, config)} would take {more}{in_bytes(taken(size))} of memory{what}, and "
-            f"{in_bytes(free or 0)} are free here, of which at most {fraction:.0%} are taken. Make the model "
-            f"smaller{way_out}."
+            f"{found.name}{_overrides(found, config)} would take {more}{format_bytes(taken(size))} of memory{what}, and"
+            f" {format_bytes(free or 0)} are free here, of which at most {fraction:.0%} are taken. Make the model"
+            f" smaller{way_out}."
         )
     return size
 
@@ -153,7 +153,7 @@ def free_memory(root: Path = Path("/sys/fs/cgroup"), proc: Path = Path("/proc"))
     return max(0, min(found)) if found else None
 
 
-def in_bytes(count: float) -> str:
+def format_bytes(count: float) -> str:
     """Format a number of bytes: 512 MiB."""
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if count < 1024 or unit == "TiB":
@@ -224,7 +224,7 @@ class _Uninitialized(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def _reject_deep(found: Named, config: Any) -> None:
+def _reject_deep(found: PresetLike, config: Any) -> None:
     """Raise ModelError for more layers than any real network, before lists of them are created."""
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
@@ -232,7 +232,7 @@ def _reject_deep(found: Named, config: Any) -> None:
         deepest = max(listed, default=0) if field.name in LAYERS else 0
         if max(len(listed), deepest) > MOST_LAYERS:
             raise ModelError(
-                f"{found.name} with {field.name}={short(as_text(value))} cannot be: at most {MOST_LAYERS:,} layers."
+                f"{found.name} with {field.name}={shorten(as_text(value))} cannot be: at most {MOST_LAYERS:,} layers."
             )
 
 
@@ -245,11 +245,11 @@ def _integers(config: Any) -> Iterator[tuple[str, int]]:
                 yield field.name, one
 
 
-def _overrides(found: Named, config: Any) -> str:
+def _overrides(found: PresetLike, config: Any) -> str:
     """Return the settings in which this model is larger than its preset, as text: ` with hidden=4096`."""
     own = dict(_integers(found.config))
     larger = [name for name, value in _integers(config) if value > own.get(name, 0)]
-    said = ", ".join(f"{name}={short(as_text(getattr(config, name)))}" for name in dict.fromkeys(larger))
+    said = ", ".join(f"{name}={shorten(as_text(getattr(config, name)))}" for name in dict.fromkeys(larger))
     return f" with {said}" if said else ""
 
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from .errors import CutawayError, FileError, brief, short
+from .errors import CutawayError, FileError, shorten, shorten_repr
 from .files import write_json
 
 Group = TypeVar("Group")
@@ -46,7 +46,7 @@ class Between:
 
 
 @dataclass(frozen=True)
-class OneOf:
+class Choice:
     """One of several texts."""
 
     words: tuple[str, ...]
@@ -63,7 +63,7 @@ class Tagged:
 COUNT = Between(0, 2**31 - 1)  # a count or an index
 
 
-def schema_of(kind: type, **other: Any) -> dict[str, Any]:
+def dataclass_schema(kind: type, **other: Any) -> dict[str, Any]:
     """Return the schema of a dataclass as `dataclasses.asdict` and JSON write it.
 
     A field that has a default may be missing. `other` holds the schemas of fields whose type does not say enough.
@@ -106,7 +106,7 @@ def as_tuples(value: Any) -> Any:
     return tuple(map(as_tuples, value)) if isinstance(value, list | tuple) else value
 
 
-def reject_unlike(document: Any, schema: Any, path: Path, fix: str) -> None:
+def validate_document(document: Any, schema: Any, path: Path, fix: str) -> None:
     """Raise FileError, naming `path` and the key, if `document` does not match `schema`."""
     found = _fault(document, schema, "")
     if found:
@@ -118,33 +118,33 @@ def write_document(path: Path, document: dict[str, Any], schema: Any) -> None:
 
     Raises TypeError if the document does not match, which is an error in the calling code.
     """
-    document = finite(document)
+    document = replace_nonfinite(document)
     if found := _fault(document, schema, ""):
         raise TypeError(f"{path} is not written: {found}")
     write_json(path, document)
 
 
-def finite(value: Any) -> Any:
+def replace_nonfinite(value: Any) -> Any:
     """Return the same plain value with None in place of NaN and infinity, which JSON does not have."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {key: finite(within) for key, within in value.items()}
-    return [finite(within) for within in value] if isinstance(value, list | tuple) else value
+        return {key: replace_nonfinite(within) for key, within in value.items()}
+    return [replace_nonfinite(within) for within in value] if isinstance(value, list | tuple) else value
 
 
 @contextlib.contextmanager
-def naming(path: Path, fix: str = "Take it from a copy.") -> Iterator[None]:
+def name_document_in_errors(path: Path, fix: str = "Take it from a copy.") -> Iterator[None]:
     """Turn a CutawayError about a value in the document at `path` into a FileError that names the document."""
     try:
         yield
     except FileError:
         raise
     except CutawayError as error:
-        raise FileError(f"{path}: {short(error, 300)} {fix}") from error
+        raise FileError(f"{path}: {shorten(error, 300)} {fix}") from error
 
 
-def fault_in(document: Any, schema: Any) -> str:
+def find_mismatch(document: Any, schema: Any) -> str:
     """Return the first place where `document` does not match `schema`, as text; empty if it matches."""
     return _fault(document, schema, "")
 
@@ -152,28 +152,30 @@ def fault_in(document: Any, schema: Any) -> str:
 def _fault(value: Any, schema: Any, at: str) -> str:
     """Return the first place where `value` differs from `schema`, as text; empty if it matches."""
     kind: Any = schema if isinstance(schema, type | types.UnionType) else type(schema)
-    kind = {Between: int, OneOf: str, Tagged: dict, list: list | tuple}.get(
+    kind = {Between: int, Choice: str, Tagged: dict, list: list | tuple}.get(
         kind, kind
     )  # a tuple becomes a list in JSON
     if not _has_type(value, kind):
         allowed = getattr(kind, "__args__", (kind,))
         whole = float in allowed  # "a number" includes whole numbers
         said = " or ".join(dict.fromkeys(WORDS[one] for one in allowed if not (whole and one is int)))
-        return f"{short(at, LONGEST) or 'the document'} is {WORDS[type(value)]}, and must be {said}"
+        return f"{shorten(at, LONGEST) or 'the document'} is {WORDS[type(value)]}, and must be {said}"
     if isinstance(value, int | float) and not isinstance(value, bool):
         return _number_fault(value, schema, at)
-    if isinstance(schema, OneOf) and value not in schema.words:
-        return f"{short(at, LONGEST)} is {brief(value)}, and must be one of {', '.join(map(repr, schema.words))}"
+    if isinstance(schema, Choice) and value not in schema.words:
+        return (
+            f"{shorten(at, LONGEST)} is {shorten_repr(value)}, and must be one of {', '.join(map(repr, schema.words))}"
+        )
     if isinstance(schema, Tagged):
         tag = value.get(schema.key)
         place = f"{at}.{schema.key}" if at else schema.key
         if not isinstance(tag, str) or tag not in schema.forms:
-            said = f"is {brief(tag)}" if schema.key in value else "is missing"
-            return f"{short(place, LONGEST)} {said}, and must be one of {', '.join(map(repr, schema.forms))}"
+            said = f"is {shorten_repr(tag)}" if schema.key in value else "is missing"
+            return f"{shorten(place, LONGEST)} {said}, and must be one of {', '.join(map(repr, schema.forms))}"
         return _fault(value, schema.forms[tag], at)
     if isinstance(schema, list):
         if len(schema) > 1 and not value:
-            return f"{short(at, LONGEST)} is empty"
+            return f"{shorten(at, LONGEST)} is empty"
         return next((fault for i, one in enumerate(value) if (fault := _fault(one, schema[0], f"{at}[{i}]"))), "")
     elif isinstance(schema, dict):
         before = f"{at}." if at else ""
@@ -181,12 +183,12 @@ def _fault(value: Any, schema: Any, at: str) -> str:
         for key, within in schema.items():
             if key is ...:
                 if not value:
-                    return f"{short(at, LONGEST)} is empty"
+                    return f"{shorten(at, LONGEST)} is empty"
                 parts += [(f"{before}{name}", one, within) for name, one in value.items()]
             elif key in value:
                 parts.append((f"{before}{key}", value[key], within))
             elif not key.endswith("?"):
-                return f"{short(f'{before}{key}', LONGEST)} is missing"
+                return f"{shorten(f'{before}{key}', LONGEST)} is missing"
             elif value.get(name := key.removesuffix("?")) not in (None, {} if isinstance(within, dict) else None):
                 parts.append((f"{before}{name}", value[name], within))
     else:
@@ -196,11 +198,11 @@ def _fault(value: Any, schema: Any, at: str) -> str:
 
 def _number_fault(value: float, schema: Any, at: str) -> str:
     if not isinstance(value, int):
-        return "" if math.isfinite(value) else f"{short(at, LONGEST)} is {value}, and must be a finite number"
+        return "" if math.isfinite(value) else f"{shorten(at, LONGEST)} is {value}, and must be a finite number"
     low, high = (schema.low, schema.high) if isinstance(schema, Between) else (-(2**63), 2**63 - 1)
     if low <= value <= high:
         return ""
-    return f"{short(at, LONGEST)} is {short(value)}, and must be a whole number from {low} to {high}"
+    return f"{shorten(at, LONGEST)} is {shorten(value)}, and must be a whole number from {low} to {high}"
 
 
 def _has_type(value: object, kind: Any) -> bool:
@@ -226,7 +228,7 @@ NAMES = {
 def _as_json_schema(schema: Any) -> dict[str, Any]:
     if isinstance(schema, Between):
         return {"type": "integer", "minimum": schema.low, "maximum": schema.high}
-    if isinstance(schema, OneOf):
+    if isinstance(schema, Choice):
         return {"enum": [*schema.words]}
     if isinstance(schema, Tagged):
         one_of = [

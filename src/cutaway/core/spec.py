@@ -12,12 +12,12 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, TypeVar, get_type_hints
 
 from .errors import SettingError
-from .schema import Tagged, fault_in, from_document, schema_of
+from .schema import Tagged, dataclass_schema, find_mismatch, from_document
 
 PLACE = "place in the text"
 
 
-class Answer:
+class BaseTarget:
     """Base class of targets, with the default properties."""
 
     order: ClassVar[str] = ""  # the order by which examples are split, such as time, instead of at random
@@ -30,7 +30,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Classes(Answer):
+class Classes(BaseTarget):
     """A target that is one of `names`: class k of the tensors is `names[k]`."""
 
     cells: ClassVar[str] = "category"  # the type of a table's column that holds it
@@ -49,7 +49,7 @@ class Classes(Answer):
 
 
 @dataclass(frozen=True)
-class Value(Answer):
+class Value(BaseTarget):
     """A target that is a number, learned as (value − mean) / scale; mean and scale come from the training split."""
 
     cells: ClassVar[str] = "number"
@@ -64,7 +64,7 @@ class Value(Answer):
 
 
 @dataclass(frozen=True)
-class Tags(Answer):
+class Tags(BaseTarget):
     """A target for each token: one of `names`."""
 
     names: tuple[str, ...]
@@ -77,7 +77,7 @@ class Tags(Answer):
 
 
 @dataclass(frozen=True)
-class Mask(Answer):
+class Mask(BaseTarget):
     """A target for each pixel of an image: one of `names`, the background first, or `ignored` where none is known."""
 
     names: tuple[str, ...]
@@ -90,7 +90,7 @@ class Mask(Answer):
         return len(self.names)
 
 
-class OfTokens(Answer):
+class TokenTarget(BaseTarget):
     """Base class of targets that are tokens."""
 
     vocab_size: int
@@ -102,7 +102,7 @@ class OfTokens(Answer):
 
 
 @dataclass(frozen=True)
-class NextToken(OfTokens):
+class NextToken(TokenTarget):
     """The target of each token is the token after it: text for language modelling."""
 
     order: ClassVar[str] = PLACE
@@ -125,7 +125,7 @@ class Solution(NextToken):
 
 
 @dataclass(frozen=True)
-class Masked(OfTokens):
+class Masked(TokenTarget):
     """The hidden tokens of masked-language modelling. `mask` replaces a hidden token."""
 
     order: ClassVar[str] = PLACE
@@ -136,7 +136,7 @@ class Masked(OfTokens):
 
 
 @dataclass(frozen=True)
-class Context(OfTokens):
+class Context(TokenTarget):
     """The words around each word, for training word vectors."""
 
     order: ClassVar[str] = PLACE
@@ -146,7 +146,7 @@ class Context(OfTokens):
 
 
 @dataclass(frozen=True)
-class Tokens(OfTokens):
+class Tokens(TokenTarget):
     """A target that is itself a sequence of tokens, between the tokens `begin` and `end`."""
 
     written: ClassVar[bool] = True
@@ -162,7 +162,7 @@ class Tokens(OfTokens):
 
 
 @dataclass(frozen=True)
-class Horizon(Answer):
+class Horizon(BaseTarget):
     """The next `steps` steps of the variables `columns`, each learned as (value − mean) / scale."""
 
     order: ClassVar[str] = "time"
@@ -188,7 +188,7 @@ class Horizon(Answer):
 
 
 @dataclass(frozen=True)
-class Drawn(Answer):
+class GeneratedImage(BaseTarget):
     """The image itself, whose distribution is learned so that new images can be sampled from it."""
 
     names: tuple[str, ...] = ()  # the classes that images are of, where they have some: a condition, not the answer
@@ -196,7 +196,7 @@ class Drawn(Answer):
 
 
 @dataclass(frozen=True)
-class Image(Drawn):
+class Image(GeneratedImage):
     """The image itself, learned by a bound on its log-likelihood."""
 
     column: str = "image"
@@ -208,7 +208,7 @@ class Image(Drawn):
 
 
 @dataclass(frozen=True)
-class Noise(Drawn):
+class Noise(GeneratedImage):
     """The image itself, learned by predicting noise that was added to it."""
 
     column: str = "noise in the image"
@@ -220,7 +220,7 @@ class Noise(Drawn):
 
 
 @dataclass(frozen=True)
-class Unlabelled(Answer):
+class Unlabelled(BaseTarget):
     """The example itself, from which a network learns without labels.
 
     `names` are the classes, if there are any, that evaluate the learned features.
@@ -252,7 +252,7 @@ class Patches(Unlabelled):
 
 
 @dataclass(frozen=True)
-class Episodes(Answer):
+class Episodes(BaseTarget):
     """One of `ways` classes, each known only from `shots` examples; with no ways, the value of a function known at
     `shots` points.
 
@@ -284,7 +284,7 @@ class Episodes(Answer):
 
 
 @dataclass(frozen=True)
-class Transcript(Answer):
+class Transcript(BaseTarget):
     """A transcript as characters, without timing. Token k + 1 is `alphabet[k]`, and token 0 is the blank, which is no
     character.
     """
@@ -316,7 +316,7 @@ class Spelled(Transcript):
 
 
 @dataclass(frozen=True)
-class Boxes(Answer):
+class Boxes(BaseTarget):
     """Objects in an image: the bounding box of each, and its class among `names`."""
 
     names: tuple[str, ...]
@@ -330,7 +330,7 @@ class Boxes(Answer):
 
 
 @dataclass(frozen=True)
-class Links(Answer):
+class Links(BaseTarget):
     """The existence of a link between two nodes of a graph: `names[1]` if they are linked."""
 
     names: tuple[str, ...] = ("no link", "link")
@@ -579,14 +579,14 @@ def _targets(kind: type[Spec]) -> Tagged:
     return Tagged(
         "kind",
         {
-            name: schema_of(one, **(named if one in (Classes, Tags, Mask, Boxes) else {}))
+            name: dataclass_schema(one, **(named if one in (Classes, Tags, Mask, Boxes) else {}))
             for name, one in TARGETS.items()
             if issubclass(one, allowed)
         },
     )
 
 
-SCHEMA = Tagged("kind", {name: schema_of(kind, target=_targets(kind)) for name, kind in KINDS.items()})
+SCHEMA = Tagged("kind", {name: dataclass_schema(kind, target=_targets(kind)) for name, kind in KINDS.items()})
 LARGEST = 2**30  # maximum numbers of an example: protects against allocating what a damaged document names
 
 # Names of fields before 0.7, in models saved then. To be dropped at 1.0.
@@ -605,7 +605,7 @@ KINDS_BEFORE = {"pairs": "seq2seq", "sound": "audio"}
 TASKS_BEFORE = {"transduction": "sequence-to-sequence"}  # and tasks
 
 
-def kind_now(kind: Any) -> Any:
+def current_kind(kind: Any) -> Any:
     """Return the current name of the kind of data that a document names."""
     return KINDS_BEFORE.get(kind, kind) if isinstance(kind, str) else kind
 
@@ -616,11 +616,11 @@ def to_json(spec: Spec) -> dict[str, Any]:
     return {"kind": spec.kind, **asdict(spec), "target": {"kind": kind, **asdict(spec.target)}}
 
 
-def as_now(data: Any) -> Any:
+def upgrade_spec(data: Any) -> Any:
     """Return the document of a spec with its current field names; a value that is no object is returned unchanged."""
     if not isinstance(data, dict):
         return data
-    found = {RENAMED.get(key, key): value for key, value in data.items()} | {"kind": kind_now(data.get("kind"))}
+    found = {RENAMED.get(key, key): value for key, value in data.items()} | {"kind": current_kind(data.get("kind"))}
     if isinstance(target := found.get("target"), dict):
         found["target"] = {RENAMED.get(key, key): value for key, value in target.items()}
     return found
@@ -628,8 +628,8 @@ def as_now(data: Any) -> Any:
 
 def from_json(data: Any) -> Spec:
     """Restore the spec that `to_json` wrote. Raises ValueError, naming the key, if the document is not a spec."""
-    data = as_now(data)
-    if fault := fault_in(data, SCHEMA):
+    data = upgrade_spec(data)
+    if fault := find_mismatch(data, SCHEMA):
         raise ValueError(fault)
     target = from_document(TARGETS[data["target"]["kind"]], data["target"])
     spec = from_document(KINDS[data["kind"]], {**data, "target": target})
@@ -638,7 +638,7 @@ def from_json(data: Any) -> Spec:
     return spec
 
 
-def scales(mean: list[float], std: list[float], count: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def validate_scales(mean: list[float], std: list[float], count: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return means and standard deviations as tuples.
 
     Raises ValueError if there are not `count` of each, or if a standard deviation is not positive.
@@ -648,9 +648,9 @@ def scales(mean: list[float], std: list[float], count: int) -> tuple[tuple[float
     return tuple(mean), tuple(std)
 
 
-def read_as(data: Any, kind: type[Kind], target: type[Target] | None = None) -> Kind:
+def read_spec(data: Any, kind: type[Kind], target: type[Target] | None = None) -> Kind:
     """Restore the spec that `to_json` wrote, of this kind and target. Raises ValueError if it is a different one."""
     spec = from_json(data)
-    if not isinstance(spec, kind) or not isinstance(spec.target, target or Answer):
+    if not isinstance(spec, kind) or not isinstance(spec.target, target or BaseTarget):
         raise ValueError(f"a spec of kind {spec.kind} for {spec.target.column}")
     return spec

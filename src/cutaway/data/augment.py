@@ -178,23 +178,23 @@ def color_jitter(
     Pixel values are in 0…1 and are clipped after each step: brightness p·f; contrast m + (p − m)·f with m the mean grey
     level of the image; saturation g + (p − g)·f with g the grey level of the pixel (skipped for images of one channel).
     """
-    mean_, std_ = by_channel(mean, x), by_channel(std, x)
+    mean_, std_ = per_channel(mean, x), per_channel(std, x)
     factors = 1 + strength * (2 * uniform(x, (3, len(x), 1, 1, 1), generator) - 1)
-    return _like((recolored(x * std_ + mean_, *factors) - mean_) / std_, x)
+    return _like((adjust_color(x * std_ + mean_, *factors) - mean_) / std_, x)
 
 
-def recolored(pixels: Tensor, brightness: Tensor, contrast: Tensor, saturation: Tensor | None) -> Tensor:
+def adjust_color(pixels: Tensor, brightness: Tensor, contrast: Tensor, saturation: Tensor | None) -> Tensor:
     """Change the colours of pixels (N, C, H, W) by factors (N, 1, 1, 1), as described in `color_jitter`."""
     pixels = (pixels * brightness).clamp(0, 1)
-    average = grey(pixels).mean((1, 2, 3), keepdim=True)  # (N, 1, 1, 1)
+    average = to_gray(pixels).mean((1, 2, 3), keepdim=True)  # (N, 1, 1, 1)
     pixels = (average + (pixels - average) * contrast).clamp(0, 1)
     if pixels.shape[1] == 3 and saturation is not None:
-        own = grey(pixels)  # (N, 1, H, W)
+        own = to_gray(pixels)  # (N, 1, H, W)
         pixels = (own + (pixels - own) * saturation).clamp(0, 1)
     return pixels
 
 
-def by_channel(values: Sequence[float], x: Tensor) -> Tensor:
+def per_channel(values: Sequence[float], x: Tensor) -> Tensor:
     """Return a number per channel, broadcastable to images x (N, C, H, W), as a tensor (1, C, 1, 1)."""
     return torch.tensor(values, dtype=x.dtype, device=x.device).view(1, -1, 1, 1)
 
@@ -233,7 +233,7 @@ def uniform(x: Tensor, shape: tuple[int, ...], generator: Generator) -> Tensor:
     return torch.rand(shape, generator=generator, device=generator.device, dtype=torch.float32).to(x.device)
 
 
-def grey(pixels: Tensor) -> Tensor:
+def to_gray(pixels: Tensor) -> Tensor:
     """Convert images (N, C, H, W) to grey, (N, 1, H, W)."""
     if pixels.shape[1] == 1:
         return pixels

@@ -10,7 +10,7 @@ from torch import Tensor
 POOL = 50  # batches sorted together: enough for similar lengths, few enough to keep the order random
 
 
-def bucketed(
+def bucket_batches(
     lengths: Tensor,
     batch_size: int,
     generator: torch.Generator | None,
@@ -41,7 +41,7 @@ def bucketed(
     return [batches[i] for i in torch.randperm(len(batches), generator=generator)]
 
 
-def padding(lengths: Tensor, plan: Iterable[Tensor]) -> float:
+def padding_fraction(lengths: Tensor, plan: Iterable[Tensor]) -> float:
     """Return the fraction of all steps of these batches that is padding, in [0, 1)."""
     real = room = 0
     for batch in plan:

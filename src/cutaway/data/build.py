@@ -22,7 +22,7 @@ from .splits import Rows, split_hash
 
 
 @dataclass(frozen=True)
-class Origin:
+class DataSource:
     """The origin of a data set."""
 
     name: str  # short, for the run's folder: the set's name or the file's stem
@@ -31,14 +31,14 @@ class Origin:
     notes: Sequence[str] = ()  # messages about it for the user
 
     @classmethod
-    def of_file(cls, path: Path) -> Origin:
+    def of_file(cls, path: Path) -> DataSource:
         """Return the origin of a single file."""
         with open_regular(path) as file:
             return cls(path.stem, str(path), hashlib.file_digest(file, "sha256").hexdigest())
 
 
-def assemble(
-    origin: Origin,
+def build_dataset(
+    origin: DataSource,
     settings: DataSettings,
     split: Mapping[str, Rows] | str,
     preprocessing: Preprocessing,

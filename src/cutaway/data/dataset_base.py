@@ -13,7 +13,7 @@ from PIL.Image import Image
 from torch import Tensor
 
 from ..core.spec import Spec
-from .bucketing import bucketed
+from .bucketing import bucket_batches
 from .findings import Finding
 
 IN_MEMORY = "data given in Python"  # the source of a set that has neither a name nor a path
@@ -85,7 +85,7 @@ class Split(Protocol):
         return None
 
 
-def in_units(split: Split, outputs: Tensor, index: Tensor | slice = slice(None)) -> Tensor:
+def inverse_transform(split: Split, outputs: Tensor, index: Tensor | slice = slice(None)) -> Tensor:
     """Convert outputs or targets of these examples to the scale of the spec's target.
 
     This applies to splits with several series, each of which has its own scale.
@@ -233,7 +233,7 @@ class SequenceSplit(Split):
 
     def plan(self, batch_size: int, generator: torch.Generator | None, tokens: int = 0) -> list[Tensor]:
         """Return batches of examples of similar length."""
-        return bucketed(self.lengths, batch_size, generator, tokens)
+        return bucket_batches(self.lengths, batch_size, generator, tokens)
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
         """Yield batches, each padded to its longest example."""

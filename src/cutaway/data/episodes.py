@@ -15,19 +15,19 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from ..core.errors import DataError, SettingError, listed
+from ..core.errors import DataError, SettingError, join
 from ..core.spec import Episodes
 from .dataset_base import Batch, Split
 from .modalities import reject_changed
 from .settings import DataSettings
-from .splits import Array, Rows, draw, drawn_splits, fractions_left
+from .splits import Array, Rows, draw_splits, remaining_fractions, sample_rows
 
 COUNTS = {"train": 1000, "val": 200, "test": 1000}  # episodes of an epoch, and of an evaluation
 AS_READ = 0  # the seed for evaluation
 GAP = 4  # pixels between support and queries in the image of an episode
 
 
-def class_split(
+def split_by_class(
     labels: Rows,
     classes: Sequence[str],
     given: Mapping[str, Rows] | None,
@@ -47,7 +47,7 @@ def class_split(
     notes = []
     if shared := [pair for pair in combinations(of, 2) if np.intersect1d(of[pair[0]], of[pair[1]]).size]:
         notes.append(
-            f"The {listed([*dict.fromkeys(name for pair in shared for name in pair)], 'and')} splits of this data have "
+            f"The {join([*dict.fromkeys(name for pair in shared for name in pair)], 'and')} splits of this data have "
             "classes in common: for episodes its examples are put together and split by class."
         )
         given = {"train": np.sort(np.concatenate(list(given.values())))}
@@ -57,7 +57,7 @@ def class_split(
     indices = {name: np.sort(rows[np.isin(labels[rows], own)]) for name, own in split.items()}
     if settings.max_samples is not None:
         train = indices["train"]
-        indices["train"] = draw(train, settings.max_samples, seed=settings.split_seed, strata=labels[train])
+        indices["train"] = sample_rows(train, settings.max_samples, seed=settings.split_seed, strata=labels[train])
     for name in indices:
         _reject_few(name, indices[name], labels, classes, settings)
     said = ", ".join(f"{len(split[name])} {name}" for name in indices)
@@ -68,7 +68,7 @@ def _draw_classes(
     train: Rows, given: Mapping[str, Rows], settings: DataSettings, groups: Array | None
 ) -> dict[str, Rows]:
     """Draw the classes of each missing split from those of the training split."""
-    val, test = fractions_left(settings, given)
+    val, test = remaining_fractions(settings, given)
     least = settings.ways / len(train) if groups is None else 0.0
     val, test = (max(fraction, least) if fraction else 0.0 for fraction in (val, test))
     if val + test + least > 1 + 1e-9:
@@ -78,7 +78,7 @@ def _draw_classes(
             f"{len(train)} classes are not {parts} times as many. Give fewer ways, or val=0."
         )
     own = None if groups is None else groups[train]
-    return {n: train[rows] for n, rows in drawn_splits(len(train), settings, val=val, test=test, groups=own).items()}
+    return {n: train[rows] for n, rows in draw_splits(len(train), settings, val=val, test=test, groups=own).items()}
 
 
 def _reject_few(split: str, rows: Rows, labels: Rows, classes: Sequence[str], settings: DataSettings) -> None:
@@ -127,7 +127,7 @@ class EpisodeSplit(Split):
 
     def alone(self) -> Split:
         """Return the single examples without episodes."""
-        return Alone(self.examples)
+        return SingleExamples(self.examples)
 
     def drawn(self, episode: int, seed: int | None = None) -> tuple[list[int], Tensor]:
         """Draw the classes of an episode, (ways,), and its examples (n,): the support by class, then the queries."""
@@ -167,7 +167,7 @@ class EpisodeSplit(Split):
         return whole
 
 
-def in_episodes(splits: dict[str, Split], target: object, classes: Sequence[str]) -> dict[str, Split]:
+def to_episodes(splits: dict[str, Split], target: object, classes: Sequence[str]) -> dict[str, Split]:
     """Return the splits as episodes if the target is episodes; otherwise return them unchanged."""
     if not isinstance(target, Episodes):
         return splits
@@ -185,7 +185,7 @@ def labelled_episodes(
     return EpisodeSplit(examples, target, count, classes)
 
 
-class Alone(Split):
+class SingleExamples(Split):
     """Single examples of episodes, without targets: the network has no answer for a single example."""
 
     target = None

@@ -38,7 +38,7 @@ class Finding(str):
         return str(self), self.examples
 
 
-def absent_classes(targets: Mapping[str, Tensor], of: Target) -> list[str]:
+def missing_class_findings(targets: Mapping[str, Tensor], of: Target) -> list[str]:
     """Return a finding for each split without any example of some class; `targets` are class numbers (n,) by split."""
     found: list[str] = []
     for split, target in targets.items() if of.classes else ():
@@ -51,7 +51,7 @@ def absent_classes(targets: Mapping[str, Tensor], of: Target) -> list[str]:
     return found
 
 
-def alike_labels(target: Target) -> list[str]:
+def similar_class_findings(target: Target) -> list[str]:
     """Return a finding if names of classes look the same to a reader.
 
     They may differ in case, blanks, invisible characters, the Unicode form, or the way a number is written.
@@ -67,7 +67,7 @@ def alike_labels(target: Target) -> list[str]:
     return [Finding(f"Classes that read alike are learned apart: {said}{more}. If they are one, write them alike.")]
 
 
-def lookalike(name: str, known: Iterable[str]) -> str:
+def similar_name_hint(name: str, known: Iterable[str]) -> str:
     """Return a sentence that names the first known name that looks the same as this one; empty if none exists."""
     other = next((one for one in known if _normalize_name(one) == _normalize_name(name)), None)
     return (

@@ -18,10 +18,10 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ..core.errors import DataError, listed
+from ..core.errors import DataError, join
 from ..core.files import exists
-from .findings import Finding, lookalike
-from .splits import Rows, kept_of
+from .findings import Finding, similar_name_hint
+from .splits import Rows, filter_splits
 from .tables.column_types import natural_order
 
 SPLIT_FOLDERS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
@@ -61,7 +61,7 @@ class FileKind:
         if path.name.startswith(".") or is_side_file(path.name):
             return False
         if self.frames and path.is_dir():
-            return any(p.suffix.lower() in self.frames for p in entries(path))
+            return any(p.suffix.lower() in self.frames for p in list_entries(path))
         return path.suffix.lower() in self.suffixes
 
 
@@ -73,7 +73,7 @@ KINDS = (IMAGES, AUDIO, TEXTS, VIDEOS)
 
 
 @dataclass(frozen=True)
-class Found(Generic[Item]):
+class FolderContents(Generic[Item]):
     """The files of class folders before any is opened, or other examples that have one class each."""
 
     classes: tuple[str, ...]
@@ -83,12 +83,12 @@ class Found(Generic[Item]):
     splits: dict[str, Rows] | None = None  # the files of each split, where they come with one
     notes: Sequence[str] = ()
 
-    def part(self, rows: Rows, notes: Sequence[str] = ()) -> Found[Item]:
+    def part(self, rows: Rows, notes: Sequence[str] = ()) -> FolderContents[Item]:
         """Return the examples with these numbers, with more `notes`. Raises DataError if a split or a class becomes
         empty.
         """
         taught = self.labels if self.splits is None else self.labels[self.splits["train"]]
-        splits, labels = kept_of(self.splits, rows), self.labels[rows]
+        splits, labels = filter_splits(self.splits, rows), self.labels[rows]
         left = labels if splits is None else labels[splits["train"]]
         if self.labels.ndim == 1 and (lost := np.setdiff1d(taught, left)).size:
             raise DataError(
@@ -96,7 +96,7 @@ class Found(Generic[Item]):
                 fix="Repair some of its files.",
             )
         names = [self.names[i] for i in rows]
-        return Found(self.classes, [self.files[i] for i in rows], names, labels, splits, [*self.notes, *notes])
+        return FolderContents(self.classes, [self.files[i] for i in rows], names, labels, splits, [*self.notes, *notes])
 
 
 @dataclass
@@ -159,7 +159,7 @@ def is_side_file(name: str) -> bool:
     return SIDE_FILE.fullmatch(name) is not None
 
 
-def same_name(name: str) -> str:
+def normalize_name(name: str) -> str:
     """Return the name in Unicode's NFC, in which names are compared: macOS writes é as two characters."""
     return unicodedata.normalize("NFC", name)
 
@@ -177,8 +177,8 @@ def tally(folders: Sequence[Path]) -> Tally:
 
 def tallies(path: Path) -> list[Tally]:
     """Count the files in class folders of splits, in class folders, and in the folder itself."""
-    own = [p for p in entries(path) if _may_hold(p)]
-    classes = [c for f in own if f.name.lower() in SPLIT_FOLDERS for c in entries(f) if _may_hold(c)]
+    own = [p for p in list_entries(path) if _may_hold(p)]
+    classes = [c for f in own if f.name.lower() in SPLIT_FOLDERS for c in list_entries(f) if _may_hold(c)]
     # Class folders of frame folders in train/ look like class folders of images one level higher: deepest first.
     files = Tally()
     for file in _first_entries(path, IN_ALL):
@@ -187,7 +187,7 @@ def tallies(path: Path) -> list[Tally]:
     return [tally(classes), tally(own), files]
 
 
-def holds(path: Path) -> str | None:
+def dominant_kind(path: Path) -> str | None:
     """Return the dominant kind of a folder's class folders: image, audio, video or text; None if it is another or
     ambiguous.
 
@@ -210,15 +210,15 @@ def _may_hold(path: Path) -> bool:
 
 def is_flat(path: Path, kind: FileKind) -> bool:
     """Return whether examples dominate in a folder itself, and it holds no class folders."""
-    return holds(path) is None and tallies(path)[-1].dominant == kind.kind
+    return dominant_kind(path) is None and tallies(path)[-1].dominant == kind.kind
 
 
-def find_flat(path: Path, kind: FileKind) -> Found[Any]:
+def find_flat(path: Path, kind: FileKind) -> FolderContents[Any]:
     """List the examples of a folder without class folders; no file is opened."""
-    files = [p for p in entries(path) if kind.fits(p)]
-    note = left_note([p for p in entries(path) if not kind.fits(p)], f"no {kind.kind} files")
+    files = [p for p in list_entries(path) if kind.fits(p)]
+    note = unread_note([p for p in list_entries(path) if not kind.fits(p)], f"no {kind.kind} files")
     labels = np.zeros(len(files), np.int64)
-    return Found((), files, [file.name for file in files], labels, notes=[note] if note else [])
+    return FolderContents((), files, [file.name for file in files], labels, notes=[note] if note else [])
 
 
 def has_captions(path: Path) -> bool:
@@ -226,7 +226,7 @@ def has_captions(path: Path) -> bool:
     return any((folder / CAPTIONS).is_file() for folder in (path, path / "train"))
 
 
-def find(path: Path, kind: FileKind, least: int = 2, apart: bool = False) -> Found[Any]:
+def find_examples(path: Path, kind: FileKind, least: int = 2, apart: bool = False) -> FolderContents[Any]:
     """List the classes and files of a folder; no file is opened.
 
     Raises DataError if they cannot be learned from, for example with fewer than `least` classes. Unless classes of
@@ -238,7 +238,7 @@ def find(path: Path, kind: FileKind, least: int = 2, apart: bool = False) -> Fou
     train, _ = found.get("train") or found[""]
     if least > 1 and all(name.lower() in SPLIT_FOLDERS for name in train):
         raise DataError(
-            f"{path} has {listed([f'{name}/' for name in train], 'and')} with {kind.plural} directly in them: nothing "
+            f"{path} has {join([f'{name}/' for name in train], 'and')} with {kind.plural} directly in them: nothing "
             "says of which class each is.",
             fix=f"Put them into one folder for each class there, as in {path / next(iter(train)) / 'cats'}.",
         )
@@ -252,7 +252,7 @@ def find(path: Path, kind: FileKind, least: int = 2, apart: bool = False) -> Fou
             if name not in train and not apart:
                 raise DataError(
                     f"{homes[split] / name} is a class without training {kind.plural}: there is no "
-                    f"{homes['train'] / name}.{lookalike(name, train)}",
+                    f"{homes['train'] / name}.{similar_name_hint(name, train)}",
                     fix=f"Add that folder with {kind.plural}, or remove the class.",
                 )
     files: list[Path] = []
@@ -267,10 +267,12 @@ def find(path: Path, kind: FileKind, least: int = 2, apart: bool = False) -> Fou
         splits[split] = np.arange(start, len(files))
     left = [p for _, not_read in found.values() for p in not_read]
     if split_folders:
-        left += [p for p in entries(path) if p not in split_folders.values()]
-    note = left_note(left, f"no {kind.kind} files in class folders")
+        left += [p for p in list_entries(path) if p not in split_folders.values()]
+    note = unread_note(left, f"no {kind.kind} files in class folders")
     names = [str(file.relative_to(path)) for file in files]
-    return Found(classes, files, names, np.array(labels), splits if split_folders else None, [note] if note else [])
+    return FolderContents(
+        classes, files, names, np.array(labels), splits if split_folders else None, [note] if note else []
+    )
 
 
 def class_folders(root: Path, kind: FileKind) -> tuple[dict[str, list[Path]], list[Path]]:
@@ -282,20 +284,20 @@ def class_folders(root: Path, kind: FileKind) -> tuple[dict[str, list[Path]], li
     left: list[Path] = []
     folders = subfolders(root)
     for folder in folders:
-        inside = entries(folder)
+        inside = list_entries(folder)
         fitting = [p for p in inside if kind.fits(p)]
-        classes.setdefault(same_name(folder.name), []).extend(fitting)
+        classes.setdefault(normalize_name(folder.name), []).extend(fitting)
         left += [p for p in inside if not kind.fits(p)]
         if not fitting:
             raise DataError(
                 f"The class folder {folder} holds no {kind.kind} files ({', '.join(kind.suffixes)}).",
                 fix=f"Put its {kind.plural} there, or remove the folder.",
             )
-    left += [p for p in entries(root) if p not in folders]
+    left += [p for p in list_entries(root) if p not in folders]
     return classes, left
 
 
-def labelled(source: str | Path, kind: FileKind, names: Sequence[str]) -> tuple[list[Path], list[int], list[str]]:
+def find_labelled(source: str | Path, kind: FileKind, names: Sequence[str]) -> tuple[list[Path], list[int], list[str]]:
     """Return the files of class folders, the class of each as an index into `names`, and the names of the files.
 
     Raises DataError if there are no class folders, or a class is not in `names`.
@@ -306,12 +308,12 @@ def labelled(source: str | Path, kind: FileKind, names: Sequence[str]) -> tuple[
             f"There is no folder {str(source)!r}, and labelled {kind.plural} come as a folder of class folders."
         )
     by_class, _ = class_folders(path, kind)
-    number = {same_name(name): k for k, name in enumerate(names)}
+    number = {normalize_name(name): k for k, name in enumerate(names)}
     unknown = [name for name in by_class if name not in number]
     if unknown or not by_class:
         raise DataError(
             f"{path} holds {f'the class {unknown[0]!r}' if unknown else 'no class folders'}, and the model was "
-            f"trained on {', '.join(names)}.{lookalike(unknown[0], names) if unknown else ''}",
+            f"trained on {', '.join(names)}.{similar_name_hint(unknown[0], names) if unknown else ''}",
             fix="Name the class folders like those; where there are train/, val/ and test/, give one of them.",
         )
     files = [file for name in by_class for file in by_class[name]]
@@ -319,7 +321,7 @@ def labelled(source: str | Path, kind: FileKind, names: Sequence[str]) -> tuple[
     return files, labels, [str(file.relative_to(path)) for file in files]
 
 
-def fingerprint_of(names: Sequence[str], digests: Sequence[str]) -> str:
+def fingerprint_files(names: Sequence[str], digests: Sequence[str]) -> str:
     """Return the sha256 of all files' names and contents; `digests` are the hashes of the contents."""
     lines = sorted(f"{digest}  {name}\n" for name, digest in zip(names, digests))
     return hashlib.sha256("".join(lines).encode(errors="surrogateescape")).hexdigest()
@@ -342,7 +344,7 @@ class FileLookup:
                 path = home / written
                 if exists(path) and path.is_file():
                     return path
-                if not name.isascii() and (found := self._names.get(same_name(str(path)))):
+                if not name.isascii() and (found := self._names.get(normalize_name(str(path)))):
                     return found
         return None
 
@@ -350,10 +352,10 @@ class FileLookup:
     def _names(self) -> dict[str, Path]:
         """Every file in the folders by its path in NFC; listed once, when first needed."""
         files = (Path(at, name) for home in self._homes for at, _, names in os.walk(home) for name in names)
-        return {same_name(str(file)): file for file in files}
+        return {normalize_name(str(file)): file for file in files}
 
 
-def absent_notes(labels: Rows, classes: Sequence[str], indices: Mapping[str, Rows], none: str) -> list[str]:
+def missing_class_notes(labels: Rows, classes: Sequence[str], indices: Mapping[str, Rows], none: str) -> list[str]:
     """Return a finding for each split without examples of some class; `none` is the noun, such as "no images"."""
     notes: list[str] = []
     for split, rows in indices.items():
@@ -366,7 +368,7 @@ def absent_notes(labels: Rows, classes: Sequence[str], indices: Mapping[str, Row
     return notes
 
 
-def left_note(left: Iterable[Path], why: str) -> str | None:
+def unread_note(left: Iterable[Path], why: str) -> str | None:
     """Return a sentence on paths that are not read because they are `why`, without hidden files; None if there are
     none.
     """
@@ -378,7 +380,7 @@ def left_note(left: Iterable[Path], why: str) -> str | None:
     return f"Not read, because they are {why}: {said}."
 
 
-def entries(folder: Path) -> list[Path]:
+def list_entries(folder: Path) -> list[Path]:
     """List the paths in a folder, sorted. Raises DataError if the folder cannot be read."""
     try:
         return sorted(folder.iterdir())
@@ -407,7 +409,7 @@ def subfolders(path: Path) -> list[Path]:
 
     Raises DataError if one is a symbolic link to a parent folder, or a broken link.
     """
-    own = [p for p in entries(path) if not p.name.startswith(".") and p.name not in SIDE_FOLDERS]
+    own = [p for p in list_entries(path) if not p.name.startswith(".") and p.name not in SIDE_FOLDERS]
     found = {p.name: p for p in own if _is_folder(p)}
     for folder in found.values():
         if folder.is_symlink() and path.resolve().is_relative_to(folder.resolve()):
@@ -426,7 +428,7 @@ def _split_folders(path: Path, kind: FileKind) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for folder in subfolders(path):
         split = SPLIT_FOLDERS.get(folder.name.lower())
-        if split is None or any(kind.fits(p) for p in entries(folder)):  # it holds examples: a class of that name
+        if split is None or any(kind.fits(p) for p in list_entries(folder)):  # it holds examples: a class of that name
             continue
         if split in found:
             raise DataError(f"{found[split]} and {folder} are both for {split}.", fix="Leave one of them there.")

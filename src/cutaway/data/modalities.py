@@ -11,8 +11,8 @@ from dataclasses import dataclass, fields
 from importlib import import_module
 from typing import Any
 
-from ..core.config import as_text, short
-from ..core.errors import SettingError, listed
+from ..core.config import as_text, shorten
+from ..core.errors import SettingError, join
 from .settings import DataSettings
 
 _FORM = ("separator", "decimal", "encoding", "header", "quoting", "missing_values")  # how a table is written
@@ -25,7 +25,7 @@ OF_CAPTIONS = _TOKENS  # for images, only with captions
 
 
 @dataclass(frozen=True)
-class Kind:
+class Modality:
     """A kind of data."""
 
     folder: str  # next to this file
@@ -43,7 +43,7 @@ class Kind:
 
 
 KINDS = {
-    "table": Kind(
+    "table": Modality(
         "tables",
         "open_table",
         "tables",
@@ -54,7 +54,7 @@ KINDS = {
         ),
         {None: "transforms.TablePreprocessing"},
     ),
-    "image": Kind(
+    "image": Modality(
         "images",
         "open_folder",
         "images",
@@ -68,7 +68,7 @@ KINDS = {
         },
         asks=("sizes", "targets"),
     ),
-    "text": Kind(
+    "text": Modality(
         "text",
         "open_text",
         "text",
@@ -88,7 +88,7 @@ KINDS = {
         },
         asks=("targets",),
     ),
-    "seq2seq": Kind(
+    "seq2seq": Modality(
         "pairs",
         "open_pairs",
         "pairs of sequences",
@@ -96,7 +96,7 @@ KINDS = {
         {None: "transforms.PairPreprocessing"},
         path=False,
     ),
-    "series": Kind(
+    "series": Modality(
         "series",
         "open_series",
         "series",
@@ -111,7 +111,7 @@ KINDS = {
             "forecast": "transforms.ForecastPreprocessing",
         },
     ),
-    "audio": Kind(
+    "audio": Modality(
         "audio",
         "open_audio",
         "audio",
@@ -119,7 +119,7 @@ KINDS = {
         {None: "transforms.AudioPreprocessing"},
         asks=("targets",),
     ),
-    "video": Kind(
+    "video": Modality(
         "video",
         "open_videos",
         "videos",
@@ -127,7 +127,7 @@ KINDS = {
         {None: "transforms.VideoPreprocessing"},
         asks=("sizes",),
     ),
-    "graph": Kind(
+    "graph": Modality(
         "graphs",
         "open_graph",
         "graphs",
@@ -145,7 +145,7 @@ def reject_settings_for_others(settings: DataSettings, kind: str) -> None:
         whose = [other.plural for other in KINDS.values() if field.name in other.settings]
         if whose and field.name not in KINDS[kind].settings and value != field.default:
             raise SettingError(
-                f"{field.name}={short(as_text(value))} is for {listed(whose, 'and')}, and this is {kind} data: "
+                f"{field.name}={shorten(as_text(value))} is for {join(whose, 'and')}, and this is {kind} data: "
                 "leave it out."
             )
 
@@ -156,4 +156,4 @@ def reject_changed(settings: DataSettings, keys: Iterable[str], why: str) -> Non
     for key in keys:
         value = getattr(settings, key)
         if value != getattr(usual, key):
-            raise SettingError(f"{key}={short(as_text(value))} {why}: leave it out.")
+            raise SettingError(f"{key}={shorten(as_text(value))} {why}: leave it out.")

@@ -6,30 +6,30 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..core.errors import DataError, UnknownName, listed, nearest
+from ..core.errors import DataError, UnknownName, closest_names, join
 from ..core.files import exists, reject_address
 from ..core.spec import ANY_SIZE, Classes, ImageSizes, Mask, Target, Value
 from .audio.audio_files import is_transcribed
 from .dataset_base import DataSet
 from .datasets.registry import NAMED, open_named
-from .findings import alike_labels
-from .folders import AUDIO, CAPTIONS, IMAGES, entries, has_captions, holds, is_flat
+from .findings import similar_class_findings
+from .folders import AUDIO, CAPTIONS, IMAGES, dominant_kind, has_captions, is_flat, list_entries
 from .graphs.graph_files import has_tu_files
-from .images.detection import is_boxes
-from .images.segmentation import are_masks
-from .in_memory.build import open_given
+from .images.detection import is_box_folder
+from .images.segmentation import is_mask_folder
+from .in_memory.build import open_in_memory
 from .in_memory.container import Numbers, Texts
-from .in_memory.from_token_ids import could_be_ids
-from .in_memory.source import Given
+from .in_memory.from_token_ids import may_be_token_ids
+from .in_memory.source import InMemorySource
 from .modalities import KINDS, reject_settings_for_others
-from .quality.validation import guard
+from .quality.validation import validate_dataset
 from .settings import DataSettings
 from .streaming.manifest import is_prepared
 from .streaming.prepare import kind_of_prepared, open_prepared
 from .streaming.tars import is_sharded, kind_of_shards
 from .tables.dataset import TABLE_SUFFIXES
 from .tables.parquet import parquet_files
-from .task_sequence import in_tasks
+from .task_sequence import to_tasks
 from .unsupported_formats import describe_file, describe_labels, reject_flat, reject_folder, reject_layout
 
 GRAPH_FILES = ("nodes.csv", "edges.csv")
@@ -51,13 +51,13 @@ FORMS = (
 )
 
 
-def kind_of(source: Any, settings: DataSettings, takes: Sequence[str] = ()) -> str:
+def infer_kind(source: Any, settings: DataSettings, takes: Sequence[str] = ()) -> str:
     """Infer the kind of data of a name, a path or Python objects, without reading files.
 
     `takes` are the kinds that the model accepts; they decide if an array could be of several kinds. Raises UnknownName
     or DataError if the source is no known kind.
     """
-    if isinstance(source, Given):
+    if isinstance(source, InMemorySource):
         return source.kind(settings, takes)
     if str(source) in NAMED:
         return NAMED[str(source)].kind
@@ -116,23 +116,23 @@ def open_data(
     Raises UnknownName, DataError (with every bad row or file in `problems`) or SettingError.
     """
     data = _opened(source, settings, sizes, targets, takes)
-    return in_tasks(data, settings.tasks, settings.split_seed) if settings.tasks else data
+    return to_tasks(data, settings.tasks, settings.split_seed) if settings.tasks else data
 
 
-def open_guarded(*asked: Any) -> DataSet:
+def open_validated(*asked: Any) -> DataSet:
     """Open data as `open_data` and add the findings of the data quality checks, except for named sets."""
     data = open_data(*asked)
     if not isinstance(asked[0], str | Path) or str(asked[0]) not in NAMED:
-        data.notes += guard(data)
+        data.notes += validate_dataset(data)
     return data
 
 
 def _opened(source: Any, settings: DataSettings, sizes: ImageSizes, targets: Targets, takes: Sequence[str]) -> DataSet:
-    kind = kind_of(source, settings, takes)
+    kind = infer_kind(source, settings, takes)
     reject_settings_for_others(settings, kind)
-    if isinstance(source, Given):
-        data = open_given(source, kind, settings, sizes, targets)
-        data.notes += alike_labels(data.spec.target)
+    if isinstance(source, InMemorySource):
+        data = open_in_memory(source, kind, settings, sizes, targets)
+        data.notes += similar_class_findings(data.spec.target)
         return data
     if isinstance(source, str | Path) and str(source) in NAMED:
         data = open_named(str(source), settings, sizes, targets)
@@ -144,11 +144,11 @@ def _opened(source: Any, settings: DataSettings, sizes: ImageSizes, targets: Tar
     opener: Callable[..., DataSet] = found.member(f"dataset.{found.opens}")
     given = Path(source).expanduser() if found.path else source
     data = opener(given, settings, **{name: asked[name] for name in found.asks})
-    data.notes += alike_labels(data.spec.target)
+    data.notes += similar_class_findings(data.spec.target)
     return data
 
 
-def read_otherwise(source: Any, kind: str, takes: Sequence[str], targets: Targets) -> str:
+def reading_hint(source: Any, kind: str, takes: Sequence[str], targets: Targets) -> str:
     """Return a sentence on the settings that read a source of `kind` as data that the model accepts; empty if there are
     none.
 
@@ -156,18 +156,18 @@ def read_otherwise(source: Any, kind: str, takes: Sequence[str], targets: Target
         DataError: If the source is a table of image labels and the model takes images, because no setting or model
             reads both.
     """
-    if isinstance(source, Given) and isinstance(source.train, Texts) and source.train.ids:
+    if isinstance(source, InMemorySource) and isinstance(source.train, Texts) and source.train.ids:
         return "Examples of whole numbers, of several lengths, are token ids: rows and series are of one length."
-    if isinstance(source, Given) and could_be_ids(source.train) and "text" in takes:
+    if isinstance(source, InMemorySource) and may_be_token_ids(source.train) and "text" in takes:
         return "If these are token ids, say how many there are, as in vocab_size=20000."
-    if isinstance(source, Given) and isinstance(source.train, Numbers):
+    if isinstance(source, InMemorySource) and isinstance(source.train, Numbers):
         whole = source.train.values.ndim == 2 and "text" in takes and "table" not in takes
         return "Token ids are whole numbers: X.astype(int) makes an array of them some." if whole else ""
     if kind == "table" and "image" in takes and isinstance(source, str | Path):
         path = Path(source).expanduser()
         if path.is_file() and (described := describe_labels(path)):
             raise DataError(
-                f"{path} is table data, and the model takes {listed(takes, 'or')} data: {path.parent} {described[0]}.",
+                f"{path} is table data, and the model takes {join(takes, 'or')} data: {path.parent} {described[0]}.",
                 fix=described[1],
             )
     ways = [
@@ -183,17 +183,17 @@ def _kind_of_folder(path: Path, settings: DataSettings) -> str:
         return kind_of_prepared(path)
     if is_sharded(path):
         return kind_of_shards(path).kind
-    names = [p.name for p in entries(path) if p.is_file()]
+    names = [p.name for p in list_entries(path) if p.is_file()]
     if set(GRAPH_FILES) & set(names) or any(n.startswith("ind.") or n.endswith(".graphml") for n in names):
         return "graph"
     if has_tu_files(names):
         return "graph"
     if is_transcribed(path):
         return "audio"
-    if are_masks(path, (Mask,)) or is_boxes(path) or has_captions(path):
+    if is_mask_folder(path, (Mask,)) or is_box_folder(path) or has_captions(path):
         return "image"
     reject_layout(path, needs_classes=settings.target is not None)
-    found = holds(path)
+    found = dominant_kind(path)
     if found is None and parquet_files(path):
         return "table"
     if is_flat(path, IMAGES):  # for models that draw images; others reject it as they open it
@@ -209,5 +209,7 @@ def _kind_of_folder(path: Path, settings: DataSettings) -> str:
 def _siblings(path: Path) -> str:
     """Return names in the parent folder that are similar to the missing one, as a sentence."""
     parent = path.parent
-    close = nearest(path.name, [p.name for p in entries(parent)]) if exists(parent) and parent.is_dir() else []
+    close = (
+        closest_names(path.name, [p.name for p in list_entries(parent)]) if exists(parent) and parent.is_dir() else []
+    )
     return f"Similar there: {', '.join(close)}." if close else ""

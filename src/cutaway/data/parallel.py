@@ -16,18 +16,18 @@ from typing import Any, TypeVar
 from ..core.errors import DataError, Problem
 
 
-def cores() -> int:
+def num_cpus() -> int:
     """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def leave_interrupts_to_the_parent(worker: int) -> None:
+def ignore_interrupts(worker: int) -> None:
     """Ignore Ctrl-C in a worker process, so that only the parent handles it."""
     del worker
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def results(made: Iterator[Any], what: str, way_out: str) -> Iterator[Any]:
+def iterate_workers(made: Iterator[Any], what: str, way_out: str) -> Iterator[Any]:
     """Yield the results of a DataLoader's workers.
 
     Raises DataError if a worker died. `what` describes the process, and `way_out` follows the likely cause.
@@ -49,7 +49,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def in_threads(
+def map_in_threads(
     function: Callable[[Item], Result], items: Sequence[Item], workers: int | None = None, at_once: int = 256
 ) -> Iterator[Result]:
     """Apply `function` to each item in threads and yield the results in order.
@@ -61,12 +61,12 @@ def in_threads(
         for part in parts:
             yield from [function(item) for item in part]  # as a whole part: faster than alternating with the consumer
         return
-    with ThreadPoolExecutor(workers or cores()) as threads:
+    with ThreadPoolExecutor(workers or num_cpus()) as threads:
         for part in parts:
             yield from threads.map(function, part)
 
 
-def ahead(function: Callable[[Item], Result], items: Iterable[Item], held: int = 2) -> Iterator[Result]:
+def prefetch(function: Callable[[Item], Result], items: Iterable[Item], held: int = 2) -> Iterator[Result]:
     """Apply `function` to each item in a background thread and yield the results in order.
 
     At most `held` results are computed ahead; with 0, each is computed when requested.
@@ -90,7 +90,7 @@ def ahead(function: Callable[[Item], Result], items: Iterable[Item], held: int =
 Progress = Callable[[int, int], None]  # number done, total
 
 
-def unreadable(read: Callable[[int], Any], count: int, progress: Progress | None = None) -> list[Problem]:
+def find_unreadable(read: Callable[[int], Any], count: int, progress: Progress | None = None) -> list[Problem]:
     """Return the problems of all parts 0 … count − 1 that `read` cannot read."""
     problems: list[Problem] = []
     for k in range(count):

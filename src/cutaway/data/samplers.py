@@ -25,7 +25,7 @@ Numbers = npt.NDArray[np.uint64]
 Batches = Sequence[Tensor]  # example numbers of each batch
 
 
-class Plan(Sequence[Tensor]):
+class BatchPlan(Sequence[Tensor]):
     """A sequence of batches of example numbers, (N,) int64, each computed on demand. A slice is a plan too."""
 
     def __init__(self, numbers: range, batch: Callable[[int], Tensor]) -> None:
@@ -41,14 +41,14 @@ class Plan(Sequence[Tensor]):
     @overload
     def __getitem__(self, i: int) -> Tensor: ...
     @overload
-    def __getitem__(self, i: slice) -> Plan: ...
-    def __getitem__(self, i: int | slice) -> Tensor | Plan:
+    def __getitem__(self, i: slice) -> BatchPlan: ...
+    def __getitem__(self, i: int | slice) -> Tensor | BatchPlan:
         if isinstance(i, slice):
-            return Plan(self._numbers[i], self._batch)
+            return BatchPlan(self._numbers[i], self._batch)
         return self._batch(self._numbers[i])
 
 
-class Order:
+class SampleOrder:
     """The numbers 0 … n−1 in order, or, with a generator, in a random permutation."""
 
     def __init__(self, n: int, generator: torch.Generator | None) -> None:
@@ -68,9 +68,9 @@ class Order:
             return self._drawn.part(start, min(end, self.n))
         return torch.arange(start, min(end, self.n))
 
-    def plan(self, batch_size: int) -> Plan:
+    def plan(self, batch_size: int) -> BatchPlan:
         """Split the order into batches; the last one may be smaller."""
-        return Plan(range(-(-self.n // batch_size)), lambda k: self.part(k * batch_size, (k + 1) * batch_size))
+        return BatchPlan(range(-(-self.n // batch_size)), lambda k: self.part(k * batch_size, (k + 1) * batch_size))
 
 
 class Permutation:

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from ..core import spec as specs
-from ..core.errors import DataError, brief
+from ..core.errors import DataError, shorten_repr
 from ..core.files import read_json
-from ..core.schema import fault_in
-from ..core.spec import kind_now
+from ..core.schema import find_mismatch
+from ..core.spec import current_kind
 from .dataset_base import Preprocessing
 from .modalities import KINDS
 
@@ -26,18 +26,18 @@ def preprocessing_from_json(data: Any, path: Path = Path("preprocessing.json")) 
 
     Raises DataError, with path and key, if the document is not a valid preprocessing.
     """
-    kind, form = (kind_now(data.get("kind")), data.get("form")) if isinstance(data, dict) else (None, None)
+    kind, form = (current_kind(data.get("kind")), data.get("form")) if isinstance(data, dict) else (None, None)
     known = KINDS.get(kind) if isinstance(kind, str) else None
     if known is None or not isinstance(form, str | None) or form not in known.classes:
         raise DataError(
-            f"{path}: a preprocessing of kind {brief(kind)}{f' and form {brief(form)}' if form else ''} is not known "
-            f"here; the kinds are {', '.join(KINDS)}.",
+            f"{path}: a preprocessing of kind {shorten_repr(kind)}{f' and form {shorten_repr(form)}' if form else ''}"
+            f" is not known here; the kinds are {', '.join(KINDS)}.",
             fix="It may come from a newer version of cutaway.",
         )
     found = known.member(known.classes[form])
     if "spec" in data:
-        data = {**data, "spec": specs.as_now(data["spec"])}
-    if fault := fault_in(data, found.SCHEMA):
+        data = {**data, "spec": specs.upgrade_spec(data["spec"])}
+    if fault := find_mismatch(data, found.SCHEMA):
         raise DataError(f"{path}: {fault}.", fix=FIX)
     try:
         preprocessing: Preprocessing = found.from_json(data)

@@ -49,7 +49,7 @@ def split_indices(
     return {name: np.flatnonzero(split == p) for p, name in enumerate(SPLITS) if fractions[p] > 0}
 
 
-def drawn_splits(
+def draw_splits(
     n: int, settings: DataSettings, *, val: float, test: float, strata: Array | None = None, groups: Array | None = None
 ) -> dict[str, Rows]:
     """Split examples 0 … n−1 by the settings: by fractions, or by cross-validation folds.
@@ -74,7 +74,7 @@ def drawn_splits(
     return {name: rest[rows] for name, rows in splits.items()} | {"test": np.flatnonzero(number == fold - 1)}
 
 
-def draw(rows: Rows, count: int, *, seed: int, strata: Array | None = None) -> Rows:
+def sample_rows(rows: Rows, count: int, *, seed: int, strata: Array | None = None) -> Rows:
     """Sample at most `count` of `rows` at random, sorted; with `strata` (one for each row), in proportion."""
     if count >= len(rows):
         return rows
@@ -83,7 +83,7 @@ def draw(rows: Rows, count: int, *, seed: int, strata: Array | None = None) -> R
     return rows[taken]
 
 
-def fractions_left(settings: DataSettings, given: Container[str] = ()) -> tuple[float, float]:
+def remaining_fractions(settings: DataSettings, given: Container[str] = ()) -> tuple[float, float]:
     """Return the fractions of val and test to split off; 0 for splits that are given.
 
     Raises SettingError if nothing would be left for training.
@@ -110,10 +110,10 @@ def complete_split(
     """
     given = given if given is not None else {"train": np.arange(len(labels))}
     train = given["train"]
-    val, test = fractions_left(settings, given)
+    val, test = remaining_fractions(settings, given)
     if settings.fold is not None and "test" in given:
         raise SettingError(f"fold={settings.fold} makes a test split, and this data has its own: leave it out.")
-    drawn = drawn_splits(len(train), settings, val=val, test=test, strata=labels[train], groups=groups)
+    drawn = draw_splits(len(train), settings, val=val, test=test, strata=labels[train], groups=groups)
     found = {name: train[rows] for name, rows in drawn.items()}
     found |= {name: rows for name, rows in given.items() if name != "train"}
     indices = {name: found[name] for name in SPLITS if name in found}
@@ -125,7 +125,7 @@ def complete_split(
             )
     if settings.max_samples is not None:
         train = indices["train"]
-        indices["train"] = draw(train, settings.max_samples, seed=settings.split_seed, strata=labels[train])
+        indices["train"] = sample_rows(train, settings.max_samples, seed=settings.split_seed, strata=labels[train])
     taught = np.bincount(labels[indices["train"]], minlength=len(classes))
     if (taught == 0).any():
         k = int(taught.argmin())
@@ -232,13 +232,13 @@ def split_by_position(
     def after_blank(begin: int, place: int) -> int:
         return max(whole.rfind(blank, begin, place) + 1 for blank in (" ", "\n")) or place
 
-    fractions = fractions_left(settings, texts)
-    places, said = places_by_position(len(whole), *fractions, after_blank if whole_words else None)
+    fractions = remaining_fractions(settings, texts)
+    places, said = split_ranges(len(whole), *fractions, after_blank if whole_words else None)
     splits = {split: whole[begin:end] for split, (begin, end) in places.items()}
     return splits | {split: text for split, text in texts.items() if split != "train"}, said
 
 
-def places_by_position(
+def split_ranges(
     length: int, val: float, test: float, after_blank: Callable[[int, int], int] | None = None
 ) -> tuple[dict[str, tuple[int, int]], list[str]]:
     """Return the range of each split of a text of `length` characters, the training split first, and a note about it.
@@ -269,7 +269,7 @@ def places_by_position(
     return found, [f"The text is split by position, the training split first (characters: {said})."]
 
 
-def kept_of(splits: Mapping[str, Rows] | None, rows: Rows) -> dict[str, Rows] | None:
+def filter_splits(splits: Mapping[str, Rows] | None, rows: Rows) -> dict[str, Rows] | None:
     """Return the splits of the `rows` that are kept, by their new numbers. Raises DataError for an empty split."""
     if splits is None:
         return None

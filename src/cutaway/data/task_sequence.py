@@ -21,8 +21,8 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
-from ..core.config import short
-from ..core.errors import SettingError, listed
+from ..core.config import shorten
+from ..core.errors import SettingError, join
 from ..core.spec import Classes, ImageSpec, Spec, TableSpec
 from .dataset_base import Batch, DataSet, SequenceSplit, Split
 
@@ -56,7 +56,7 @@ class TaskSequence:
     def seen(self, split: Split, task: int) -> Split:
         """Return the examples of the tasks up to and including `task`."""
         rows = (self.of(split) <= task).nonzero()[:, 0]
-        return split if len(rows) == len(split) else part_of(split, rows)
+        return split if len(rows) == len(split) else subset(split, rows)
 
 
 class PermutedSplit(Split):
@@ -93,7 +93,7 @@ class PermutedSplit(Split):
         return self.base.row(i % len(self.base))
 
 
-class Some(Split):
+class SubsetSplit(Split):
     """A subset of the examples of a split."""
 
     def __init__(self, base: Split, rows: Tensor) -> None:
@@ -112,17 +112,17 @@ class Some(Split):
         return self.base.name(int(self.rows[i]))
 
 
-def part_of(split: Split, rows: Tensor) -> Split:
+def subset(split: Split, rows: Tensor) -> Split:
     """Return the examples of a split with these numbers."""
-    return split.part(rows) if isinstance(split, SequenceSplit) else Some(split, rows)
+    return split.part(rows) if isinstance(split, SequenceSplit) else SubsetSplit(split, rows)
 
 
-def in_tasks(data: DataSet, asked: str, seed: int) -> DataSet:
+def to_tasks(data: DataSet, asked: str, seed: int) -> DataSet:
     """Divide the data into the tasks that `asked` describes; `seed` draws the orders of permuted tasks.
 
     Raises SettingError if the data cannot be divided like this.
     """
-    said = f"tasks={short(asked)}"
+    said = f"tasks={shorten(asked)}"
     found = re.fullmatch(r"(permuted|classes):(\d{1,6})", asked)
     if found is None:
         raise SettingError(f"{said} cannot be: give {FORMS}.")
@@ -141,7 +141,7 @@ def in_tasks(data: DataSet, asked: str, seed: int) -> DataSet:
     assert made.tasks is not None
     filled = made.tasks.of(made.splits["train"]).bincount(minlength=made.tasks.count)
     if empty := [name for name, n in zip(made.tasks.names, filled.tolist()) if not n]:
-        raise SettingError(f"{said} leaves no training example to {listed(empty[:5], 'and')}: give more data.")
+        raise SettingError(f"{said} leaves no training example to {join(empty[:5], 'and')}: give more data.")
     return replace(made, notes=[*data.notes, f"{said}: {made.tasks.count} tasks, learned one after another."])
 
 
@@ -171,7 +171,7 @@ def _tasks_by_class(data: DataSet, said: str, number: int) -> DataSet:
     names = data.spec.target.classes
     divisors = [n for n in range(1, len(names)) if len(names) % n == 0]
     if number not in divisors:
-        ways = listed([f"classes:{n}" for n in divisors], "or")
+        ways = join([f"classes:{n}" for n in divisors], "or")
         why = "leaves one task" if number == len(names) else "does not divide them"
         raise SettingError(f"{said} cannot be: there are {len(names)} classes, and it {why}. Give {ways}.")
     tasks = tuple(" ".join(names[i : i + number]) for i in range(0, len(names), number))

@@ -21,9 +21,9 @@ from .folders import (
     TEXTS,
     VIDEOS,
     Tally,
-    entries,
     is_flat,
-    same_name,
+    list_entries,
+    normalize_name,
     subfolders,
     tallies,
 )
@@ -152,7 +152,7 @@ def describe_file(path: Path) -> Description | None:
 
 def describe_folder(path: Path) -> Description | None:
     """Return the layout of a folder of another program, and how to convert it; None for an unknown layout."""
-    names = {p.name for p in entries(path)}
+    names = {p.name for p in list_entries(path)}
     if found := _annotated(path):
         return found
     if "wav.scp" in names:
@@ -173,7 +173,7 @@ def describe_folder(path: Path) -> Description | None:
         if most is None:
             return _mixed(counted)
         if most in TABLE_SUFFIXES:
-            return _tables([p for p in entries(counted.first[most].parent) if p.suffix.lower() == most])
+            return _tables([p for p in list_entries(counted.first[most].parent) if p.suffix.lower() == most])
         if known := _format(counted.first[most]):
             return f"holds {counted.words()}: {known[0]} ({most}) are not supported", known[1]
     return None
@@ -212,7 +212,7 @@ def reject_flat(path: Path) -> None:
             continue
         if described := _annotated(path):
             raise DataError(f"{path} {described[0]}.", fix=described[1])
-        files = [p for p in entries(path) if kind.fits(p)]
+        files = [p for p in list_entries(path) if kind.fits(p)]
         speech = "; or, to learn what is said, write transcripts.tsv: file, tab, transcript" * (kind is AUDIO)
         raise DataError(
             f"{path} holds {len(files):,} {kind.kind} file{'s' if len(files) > 1 else ''} and no class folders: "
@@ -237,7 +237,7 @@ def _annotated(path: Path) -> Description | None:
 
 def _voc(folder: Path) -> Description | None:
     """Detect Pascal VOC: an .xml file for each image."""
-    file = next((p for p in entries(folder) if p.suffix.lower() == ".xml"), None)
+    file = next((p for p in list_entries(folder) if p.suffix.lower() == ".xml"), None)
     if file is None or b"<annotation" not in _head(file):
         return None
     return (
@@ -249,7 +249,7 @@ def _voc(folder: Path) -> Description | None:
 
 def _labelme(path: Path) -> Description | None:
     """Detect labelme: a .json file with `shapes` for each image."""
-    file = next((p for p in entries(path) if p.suffix.lower() == ".json"), None)
+    file = next((p for p in list_entries(path) if p.suffix.lower() == ".json"), None)
     if file is None or b'"shapes"' not in _head(file):
         return None
     return (
@@ -261,8 +261,8 @@ def _labelme(path: Path) -> Description | None:
 
 def _yolo(path: Path) -> Description | None:
     """Detect YOLO's label files in the same folder as the images."""
-    stems = {same_name(p.stem) for p in entries(path) if IMAGES.fits(p)}
-    file = next((p for p in entries(path) if p.suffix == ".txt" and same_name(p.stem) in stems), None)
+    stems = {normalize_name(p.stem) for p in list_entries(path) if IMAGES.fits(p)}
+    file = next((p for p in list_entries(path) if p.suffix == ".txt" and normalize_name(p.stem) in stems), None)
     if file is None or not re.match(rb"\s*\d+(\s+[-+.\deE]+){4,}\s*(\n|$)", _head(file)):
         return None
     return (
@@ -274,7 +274,7 @@ def _yolo(path: Path) -> Description | None:
 
 def _labels(path: Path) -> Description | None:
     """Return how to use a table in the folder that names the images in it; None if there is no such table."""
-    tables = [p for p in entries(path) if p.suffix.lower() in (".csv", ".tsv") and p.name != CAPTIONS]
+    tables = [p for p in list_entries(path) if p.suffix.lower() in (".csv", ".tsv") and p.name != CAPTIONS]
     return next((found for table in tables[:3] if (found := _labels_in(table, path))), None)
 
 
@@ -289,10 +289,10 @@ def _labels_in(table: Path, folder: Path) -> Description | None:
     if len(columns) < 2 or not rows:
         return None
     homes = [folder, *subfolders(folder)][:20]
-    images = {same_name(p.name): p for home in homes for p in entries(home) if IMAGES.fits(p)}
-    stems = {same_name(p.stem): p for p in images.values()}
+    images = {normalize_name(p.name): p for home in homes for p in list_entries(home) if IMAGES.fits(p)}
+    stems = {normalize_name(p.stem): p for p in images.values()}
     for i, column in enumerate(columns):
-        names = [same_name(Path(row[i].strip().replace("\\", "/")).name) for row in rows]
+        names = [normalize_name(Path(row[i].strip().replace("\\", "/")).name) for row in rows]
         found = [image for name in names if (image := images.get(name) or stems.get(name))]
         if 2 * len(found) < len(rows):
             continue

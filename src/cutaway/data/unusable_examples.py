@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core.errors import DataError, Problem, SettingError
-from .parallel import in_threads
+from .parallel import map_in_threads
 from .settings import DataSettings
 from .splits import Rows
 
 if TYPE_CHECKING:
-    from .streaming.tar_index import Looking
+    from .streaming.tar_index import FileInspector
 
 NAMED_AT_MOST = 3  # examples that a note names
 REPAIR = "Repair, replace or move away what is named; in training missing=drop leaves it out."
@@ -52,7 +52,7 @@ def leave_out(problems: Sequence[Problem], total: int, noun: str, missing: str, 
 
 
 @dataclass(frozen=True)
-class Usable:
+class UsableFiles:
     """The usable files."""
 
     rows: Rows  # their numbers
@@ -60,19 +60,22 @@ class Usable:
     notes: list[str]  # about the others
 
 
-def look_through(
-    files: Sequence[Any], looking: Looking, look_at: Callable[[Sequence[Any]], Sequence[Any]], settings: DataSettings
-) -> Usable:
+def inspect_files(
+    files: Sequence[Any],
+    looking: FileInspector,
+    look_at: Callable[[Sequence[Any]], Sequence[Any]],
+    settings: DataSettings,
+) -> UsableFiles:
     """Inspect every file with `look_at`, which raises DataError that names the unusable ones.
 
     With missing=drop, each file is read completely instead, and unusable files are left out.
     """
     if settings.missing != "drop":
-        return Usable(np.arange(len(files)), look_at(files), [])
+        return UsableFiles(np.arange(len(files)), look_at(files), [])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # problems are reported here instead of as library warnings
-        looks = list(in_threads(looking.look_whole, files, settings.workers))
+        looks = list(map_in_threads(looking.look_whole, files, settings.workers))
     problems = [look for look in looks if isinstance(look, Problem)]
     rows = np.array([i for i, look in enumerate(looks) if not isinstance(look, Problem)], np.int64)
     notes = leave_out(problems, len(files), f"{looking.kind.kind} files", settings.missing)
-    return Usable(rows, [looks[i] for i in rows], notes)
+    return UsableFiles(rows, [looks[i] for i in rows], notes)

@@ -26,7 +26,7 @@ KEY = "cutaway"  # key of the document
 
 
 @dataclass(frozen=True)
-class Traced:
+class TracedModel:
     """Traced model with its outputs at two sizes other than the traced one."""
 
     program: torch.export.ExportedProgram
@@ -36,7 +36,7 @@ class Traced:
 
 def trace(
     model: nn.Module, names: tuple[str, ...], dynamic: tuple[dict[int, Any], ...], inputs: list[tuple[Tensor, ...]]
-) -> Traced:
+) -> TracedModel:
     """Trace the model with the first of three inputs. The dimensions in `dynamic` may have any size.
 
     Args:
@@ -49,7 +49,7 @@ def trace(
         ModelError: If the model cannot be traced, or tracing fixed a size that should be free.
     """
     example, *others = inputs
-    with torch.no_grad(), quiet():
+    with torch.no_grad(), silence_exporters():
         try:
             torch.compiler.reset()  # earlier traces must not fix sizes of this one
             program = torch.export.export(model, example, dynamic_shapes=(dynamic,), strict=False)
@@ -62,12 +62,12 @@ def trace(
                 "Its weights go elsewhere by `cutaway convert`."
             ) from error
         checks = [(other, model(*other)) for other in others]
-    traced = Traced(program, names, checks)
+    traced = TracedModel(program, names, checks)
     reject_different(traced, program.module(), "torch.export")
     return traced
 
 
-def reject_different(traced: Traced, run: Any, by: str) -> None:
+def reject_different(traced: TracedModel, run: Any, by: str) -> None:
     """Raise ModelError unless `run` gives the outputs of the model at both other sizes."""
     for inputs, expected in traced.checks:
         sizes = " and ".join("x".join(map(str, x.shape)) for x in inputs)
@@ -116,13 +116,13 @@ def from_json(data: Mapping[str, Any]) -> NDArray[Any]:
     return np.frombuffer(base64.b64decode(data["base64"]), dtype=dtype).reshape(data["shape"]).copy()
 
 
-def golden(inputs: Mapping[str, NDArray[Any]], output: Tensor) -> dict[str, Any]:
+def golden_example(inputs: Mapping[str, NDArray[Any]], output: Tensor) -> dict[str, Any]:
     """Return example inputs by name and their output, to test the file in other programs."""
     return {"inputs": {name: to_json(x) for name, x in inputs.items()}, "output": to_json(output.numpy())}
 
 
 @contextlib.contextmanager
-def quiet() -> Iterator[None]:
+def silence_exporters() -> Iterator[None]:
     """Silence torch's exporters within this context. Failures are raised and reported in one paragraph."""
     loggers = [logging.getLogger(name) for name in ("torch", "torch.onnx", "torch.export", "onnxscript", "onnx_ir")]
     before = [(logger.level, logger.disabled) for logger in loggers]

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ..core.errors import ModelError, SettingError
-from ..core.files import EXPORTED, read_json, reject_overwriting, replacing
+from ..core.files import EXPORTED, atomic_write, read_json, reject_overwriting
 from ..core.spec import (
     Boxes,
     Classes,
@@ -28,22 +28,22 @@ from ..core.spec import (
 from ..core.version import __version__
 from ..data.tables.encoders import Category
 from ..data.tables.transforms import TablePreprocessing
-from ..models.base import Advances
+from ..models.base import SupportsState
 from ..nn.low_precision import reject_integers
 from ..runs.run import Run
-from .artifact import Traced, trace
+from .artifact import TracedModel, trace
 from .exported_program import write_program
-from .graph_inputs import form_of
-from .onnx import need_onnx, write_onnx
+from .graph_inputs import graph_form
+from .onnx import require_onnx, write_onnx
 from .onnx_columns import Column
-from .preprocessing_graph import Whole
-from .runtime import Exported
-from .tokenizer_files import contents, tokenizer_files
+from .preprocessing_graph import ExportModule
+from .runtime import ExportedRun
+from .tokenizer_files import tokenizer_contents, tokenizer_files
 
-LEARNED: tuple[type[Target], ...] = (
+SUPPORTED_TARGETS: tuple[type[Target], ...] = (
     Classes, Value, Horizon, Tags, NextToken, Masked, Mask, Boxes, Tokens, Transcript, Spelled
 )  # fmt: skip
-OTHERS = {  # why runs with other targets are rejected
+UNSUPPORTED_REASONS = {  # why runs with other targets are rejected
     "Episodes": "few-shot learning answers by its support, the examples that tell the classes",
     "Context": "word vectors are a table: `cutaway.load(RUN).vectors` writes them as a file of their own",
     "Links": "a link is asked for within a whole graph, which stands beside the question",
@@ -77,27 +77,27 @@ def export(run: Run, path: Path, overwrite: bool = False) -> list[Path]:
         raise SettingError(f"{path} says no format: end its name in .onnx, for onnxruntime, or .pt2, for torch.export.")
     reject_overwriting(path, overwrite=overwrite)
     if path.suffix == ".onnx":
-        need_onnx()
+        require_onnx()
     _reject_unsupported(run)
-    beside = contents(tokenizer_files(run.preprocessing, path))
+    beside = tokenizer_contents(tokenizer_files(run.preprocessing, path))
     for file in beside:
         reject_overwriting(file, overwrite=overwrite)
-    form = form_of(run.preprocessing)
+    form = graph_form(run.preprocessing)
     by_token = isinstance(run.spec, TextSpec) and isinstance(run.spec.target, Tags | NextToken | Masked)
-    whole = Whole(run.model.cpu(), form.front, bool(run.about["settings"].get("tta", False)), by_token).eval()
+    whole = ExportModule(run.model.cpu(), form.front, bool(run.about["settings"].get("tta", False)), by_token).eval()
     traced = trace(whole, form.names, form.dynamic(), form.inputs())
     document = _document(run, traced)
     with contextlib.ExitStack() as stack:  # all files or none
         for file, text in beside.items():
-            stack.enter_context(replacing(file)).write_text(text, encoding="utf-8")
+            stack.enter_context(atomic_write(file)).write_text(text, encoding="utf-8")
         if path.suffix == ".onnx":
-            write_onnx(traced, path, document, columns_of(run.preprocessing))
+            write_onnx(traced, path, document, onnx_columns(run.preprocessing))
         else:
             write_program(traced, path, document)
     return [path, *beside]
 
 
-def columns_of(preprocessing: Any) -> list[Column]:
+def onnx_columns(preprocessing: Any) -> list[Column]:
     """Return the columns of a table as inputs of an ONNX graph, numeric columns first. Other data have none."""
     if not isinstance(preprocessing, TablePreprocessing):
         return []
@@ -110,12 +110,14 @@ def columns_of(preprocessing: Any) -> list[Column]:
 
 def _reject_unsupported(run: Run) -> None:
     """Raise ModelError for a run whose prediction is more than one pass of its model over a batch."""
-    if isinstance(run, Exported):
+    if isinstance(run, ExportedRun):
         raise ModelError(f"{run.folder} was exported already: give the run that it was exported from.")
     reject_integers(run.model, run.folder)
     spec, target = run.spec, run.spec.target
-    if type(target) not in LEARNED:
-        why = OTHERS.get(type(target).__name__, "its answer is more than one pass of the model over a batch")
+    if type(target) not in SUPPORTED_TARGETS:
+        why = UNSUPPORTED_REASONS.get(
+            type(target).__name__, "its answer is more than one pass of the model over a batch"
+        )
         raise ModelError(
             f"{run.folder} cannot be exported: it learned the {target.column} of {spec.kind} data, and {why}. "
             "docs/export.md has what can."
@@ -130,10 +132,10 @@ def _is_stateful(run: Run) -> bool:
     The exported file has no state and is given all previous tokens instead.
     """
     asked = run.about["settings"].get("stateful") is not False
-    return asked and isinstance(run.spec.target, NextToken) and isinstance(run.model, Advances)
+    return asked and isinstance(run.spec.target, NextToken) and isinstance(run.model, SupportsState)
 
 
-def _document(run: Run, traced: Traced) -> dict[str, Any]:
+def _document(run: Run, traced: TracedModel) -> dict[str, Any]:
     """Return the document that is stored with the model. It contains no path of this machine."""
     target = run.spec.target
     answer = {"kind": type(target).__name__.lower(), "column": target.column}

@@ -13,19 +13,19 @@ from typing import Any
 
 import torch
 
-from ..core.files import replacing
-from .artifact import KEY, Traced, golden, quiet
+from ..core.files import atomic_write
+from .artifact import KEY, TracedModel, golden_example, silence_exporters
 
 EXTRA = f"{KEY}.json"  # the extra file that holds the document
 
 
-def write_program(traced: Traced, path: Path, document: Mapping[str, Any]) -> None:
+def write_program(traced: TracedModel, path: Path, document: Mapping[str, Any]) -> None:
     """Write the traced program, with the document as an extra file."""
     inputs, output = traced.checks[-1]
-    pair = golden({name: x.numpy() for name, x in zip(traced.names, inputs)}, output)
+    pair = golden_example({name: x.numpy() for name, x in zip(traced.names, inputs)}, output)
     buffer = io.BytesIO()
-    with quiet():
+    with silence_exporters():
         extra = {EXTRA: json.dumps({**document, "golden": pair}, ensure_ascii=False)}
         torch.export.save(traced.program, buffer, extra_files=extra)
-    with replacing(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_bytes(buffer.getvalue())

@@ -9,18 +9,18 @@ from typing import Any
 from ..core.errors import SettingError
 from ..data.dataset_base import IN_MEMORY
 from ..runs.run import Run
-from ..training.train import fit
+from ..training.train import train_model
 
-RATE = 0.3  # fraction of the run's learning rate: enough to recover the loss without forgetting
+LR_FACTOR = 0.3  # fraction of the run's learning rate: enough to recover the loss without forgetting
 # Settings of the run that further training does not inherit.
-ANEW = (
+NOT_INHERITED = (
     "weights", "vectors", "epochs", "max_steps", "minutes", "lr", "warmup", "patience", "freeze_epochs", "layer_decay",
     "ema", "average_epochs", "lora", "sparsity", "prune_channels", "prune_pattern", "prune_scope", "prune_until", "qat",
     "qat_group",
 )  # fmt: skip
 
 
-def learn_on(
+def finetune(
     run: Run, out: str | Path | None, usual: Mapping[str, Any], settings: Mapping[str, Any], judged: bool = True
 ) -> Run:
     """Train a run's model further from its weights.
@@ -34,18 +34,18 @@ def learn_on(
     """
     about = run.about
     before = about["settings"]
-    kept = {key: value for key, value in before.items() if key not in ANEW and value is not None}
+    kept = {key: value for key, value in before.items() if key not in NOT_INHERITED and value is not None}
     given = {
         **run.with_own_tokenizer(kept),
         "freeze_epochs": 0,
         "layer_decay": 1.0,
         "warmup": 0.05,
-        "lr": RATE * before["lr"],
+        "lr": LR_FACTOR * before["lr"],
         **usual,
         **settings,
         "weights": str(run.folder),
     }
-    return fit(about["model"], run.source, given, out=out, judged=judged)
+    return train_model(about["model"], run.source, given, out=out, judged=judged)
 
 
 def reject_in_python(run: Run, what: str, as_in: str) -> None:

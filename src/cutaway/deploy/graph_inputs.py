@@ -31,14 +31,14 @@ from ..data.tables.encoders import Category, Numeric
 from ..data.tables.transforms import TablePreprocessing
 from ..data.video.transforms import VideoPreprocessing
 from .preprocessing_graph import (
-    AsGiven,
-    EdgesDescribed,
-    Encoded,
-    Fitted,
-    GraphLevel,
-    LogMel,
-    Standardised,
-    StandardisedByEach,
+    EdgeFeatureInputs,
+    GraphLevelInputs,
+    IdentityPreprocessing,
+    LogMelFrontend,
+    PerSeriesStandardizer,
+    ResizeNormalize,
+    Standardizer,
+    TableEncoder,
 )
 
 LONGEST = 128  # tokens or frames of the longest test input
@@ -50,13 +50,13 @@ Draw = Callable[[int, float, torch.Generator], tuple[Tensor, ...]]
 
 
 @dataclass(frozen=True)
-class Form:
+class GraphForm:
     """Inputs of an exported graph."""
 
     names: tuple[str, ...]
     free: tuple[tuple[int, ...], ...]  # dimensions of each input that may have any size
     draw: Draw  # draws that number of examples, of that fraction of the maximum length
-    front: nn.Module = field(default_factory=AsGiven)
+    front: nn.Module = field(default_factory=IdentityPreprocessing)
 
     def dynamic(self) -> tuple[dict[int, Any], ...]:
         """Return the free dimensions in the format of torch.export."""
@@ -68,7 +68,7 @@ class Form:
         return [self.draw(rows, part, generator) for rows, part in SIZES]
 
 
-def form_of(preprocessing: Preprocessing) -> Form:
+def graph_form(preprocessing: Preprocessing) -> GraphForm:
     """Return the form of a run's inputs, by its preprocessing."""
     spec, given = preprocessing.spec, preprocessing
     if isinstance(spec, TableSpec):
@@ -92,7 +92,7 @@ def form_of(preprocessing: Preprocessing) -> Form:
     return _graphs(spec)
 
 
-def _table(given: TablePreprocessing) -> Form:
+def _table(given: TablePreprocessing) -> GraphForm:
     numeric = [e for e in given.encoders if isinstance(e, Numeric)]
     categories = [e for e in given.encoders if isinstance(e, Category)]
 
@@ -106,10 +106,10 @@ def _table(given: TablePreprocessing) -> Form:
         return tuple(x for x, there in ((numbers, numeric), (codes, categories)) if there)
 
     names = tuple(name for name, there in (("numbers", numeric), ("codes", categories)) if there)
-    return Form(names, ((0,),) * len(names), draw, Encoded(given.encoders))
+    return GraphForm(names, ((0,),) * len(names), draw, TableEncoder(given.encoders))
 
 
-def _images(spec: ImageSpec, given: Preprocessing) -> Form:
+def _images(spec: ImageSpec, given: Preprocessing) -> GraphForm:
     images = given.images if isinstance(given, CaptionPreprocessing) else given
     target = spec.target
 
@@ -124,23 +124,23 @@ def _images(spec: ImageSpec, given: Preprocessing) -> Form:
         def numbers(rows: int, part: float, generator: torch.Generator) -> tuple[Tensor, ...]:
             return torch.randn(rows, *spec.shape, generator=generator), *beside(rows, part, generator)
 
-        return Form(("x", *more), ((0,), *((0, 1) for _ in more)), numbers)
+        return GraphForm(("x", *more), ((0,), *((0, 1) for _ in more)), numbers)
 
     def pixels(rows: int, part: float, generator: torch.Generator) -> tuple[Tensor, ...]:
         size = (rows, *_size(spec, part), spec.channels)
         drawn = torch.randint(0, 256, size, generator=generator, dtype=torch.uint8)
         return drawn, *beside(rows, part, generator)
 
-    return Form(("pixels", *more), ((0, 1, 2), *((0, 1) for _ in more)), pixels, Fitted(images))
+    return GraphForm(("pixels", *more), ((0, 1, 2), *((0, 1) for _ in more)), pixels, ResizeNormalize(images))
 
 
-def _videos(spec: VideoSpec, given: VideoPreprocessing) -> Form:
+def _videos(spec: VideoSpec, given: VideoPreprocessing) -> GraphForm:
     def draw(rows: int, part: float, generator: torch.Generator) -> tuple[Tensor, ...]:
         frames = max(2, round(spec.frames * part))
         size = (rows, frames, *_size(spec, part), spec.channels)
         return torch.randint(0, 256, size, generator=generator, dtype=torch.uint8), _mask(rows, frames)
 
-    return Form(("pixels", "mask"), ((0, 1, 2, 3), (0, 1)), draw, Fitted(given.images))
+    return GraphForm(("pixels", "mask"), ((0, 1, 2, 3), (0, 1)), draw, ResizeNormalize(given.images))
 
 
 def _size(spec: ImageSpec | VideoSpec, part: float) -> tuple[int, int]:
@@ -151,22 +151,22 @@ def _size(spec: ImageSpec | VideoSpec, part: float) -> tuple[int, int]:
     return round(spec.height * (0.5 + part)) + 3, round(spec.width * (1.6 - part)) + 1
 
 
-def _texts(spec: TextSpec) -> Form:
+def _texts(spec: TextSpec) -> GraphForm:
     def draw(rows: int, part: float, generator: torch.Generator) -> tuple[Tensor, ...]:
         return _tokens(rows, part, spec.longest, spec.vocab_size, generator)
 
-    return Form(("tokens", "mask"), ((0, 1), (0, 1)), draw)
+    return GraphForm(("tokens", "mask"), ((0, 1), (0, 1)), draw)
 
 
-def _pairs(spec: PairSpec) -> Form:
+def _pairs(spec: PairSpec) -> GraphForm:
     def draw(rows: int, part: float, generator: torch.Generator) -> tuple[Tensor, ...]:
         source = _tokens(rows, part, spec.longest, spec.vocab_size, generator)
         return *source, _tokens(rows, 1.3 - part, spec.target.longest, spec.target.vocab_size, generator)[0]
 
-    return Form(("source", "mask", "target_so_far"), ((0, 1),) * 3, draw)
+    return GraphForm(("source", "mask", "target_so_far"), ((0, 1),) * 3, draw)
 
 
-def _series(spec: SeriesSpec, given: SeriesPreprocessing | ForecastPreprocessing) -> Form:
+def _series(spec: SeriesSpec, given: SeriesPreprocessing | ForecastPreprocessing) -> GraphForm:
     several = list(given.scales.values()) if isinstance(given, ForecastPreprocessing) else []
 
     def draw(rows: int, part: float, generator: torch.Generator) -> tuple[Tensor, ...]:
@@ -181,11 +181,11 @@ def _series(spec: SeriesSpec, given: SeriesPreprocessing | ForecastPreprocessing
         return (*found, mean, std) if several else tuple(found)
 
     names = ("series", *(("known_future",) if spec.known_future else ()), *(("mean", "std") if several else ()))
-    front = StandardisedByEach() if several else Standardised(given.mean, given.std)
-    return Form(names, ((0,),) * len(names), draw, front)
+    front = PerSeriesStandardizer() if several else Standardizer(given.mean, given.std)
+    return GraphForm(names, ((0,),) * len(names), draw, front)
 
 
-def _audio(spec: AudioSpec, given: AudioPreprocessing) -> Form:
+def _audio(spec: AudioSpec, given: AudioPreprocessing) -> GraphForm:
     most = min(spec.frames, LONGEST) * hop_length(given.rate) + window_length(given.rate)
     spelled = isinstance(spec.target, Spelled)
 
@@ -198,10 +198,10 @@ def _audio(spec: AudioSpec, given: AudioPreprocessing) -> Form:
         return samples, mask, _tokens(rows, part, spec.target.longest, spec.target.outputs, generator)[0]
 
     names = ("samples", "mask", *(("target_so_far",) if spelled else ()))
-    return Form(names, ((0, 1),) * len(names), draw, LogMel(given))
+    return GraphForm(names, ((0, 1),) * len(names), draw, LogMelFrontend(given))
 
 
-def _graphs(spec: GraphSpec) -> Form:
+def _graphs(spec: GraphSpec) -> GraphForm:
     described = bool(spec.edge_features)
 
     def draw(rows: int, part: float, generator: torch.Generator) -> tuple[Tensor, ...]:
@@ -216,8 +216,8 @@ def _graphs(spec: GraphSpec) -> Form:
         return x, edge_index, asked, *beside
 
     names = ("x", "edge_index", "batch" if spec.graph_level else "rows", *(("edge_attr",) if described else ()))
-    front = GraphLevel() if spec.graph_level else EdgesDescribed() if described else AsGiven()
-    return Form(names, ((0,), (1,), (0,), (0,))[: len(names)], draw, front)
+    front = GraphLevelInputs() if spec.graph_level else EdgeFeatureInputs() if described else IdentityPreprocessing()
+    return GraphForm(names, ((0,), (1,), (0,), (0,))[: len(names)], draw, front)
 
 
 def _tokens(rows: int, part: float, longest: int, vocab_size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:

@@ -15,15 +15,15 @@ import torch
 
 from ..runs.run import Run
 from ..statistics.intervals import Metric
-from ..tasks.task import headline_of
-from ..training.pruning import sparsity_of
-from ..training.timing import in_turns
+from ..tasks.task import headline_metric
+from ..training.pruning import measure_sparsity
+from ..training.timing import time_calls
 
 SIZES = (1, 32)  # batch sizes that are timed
 
 
 @dataclass(frozen=True)
-class Measured:
+class ModelMeasurement:
     """Score and cost of one model."""
 
     run: str
@@ -39,7 +39,7 @@ class Measured:
         return {**asdict(self), "score": self.score.to_json()}
 
 
-def beside(runs: Sequence[Run]) -> list[Measured]:
+def compare_runs(runs: Sequence[Run]) -> list[ModelMeasurement]:
     """Evaluate and time the models of runs on the same data. The test split is used if there is one."""
     data = runs[0].data()
     split = data.splits.get("test") or data.splits.get("val") or data.splits["train"]
@@ -49,17 +49,17 @@ def beside(runs: Sequence[Run]) -> list[Measured]:
         (batch,) = split.batches([torch.arange(min(size, len(split)))])
         inputs, _ = runs[0].place.batch(batch)
         with torch.inference_mode():
-            medians = in_turns([partial(model, *inputs) for model in models])
+            medians = time_calls([partial(model, *inputs) for model in models])
         for of_model, median in zip(times, medians):
             of_model[size] = median
-    watch = headline_of(runs[0].task)
+    watch = headline_metric(runs[0].task)
     return [
-        Measured(
+        ModelMeasurement(
             str(run.folder),
             watch,
             run.evaluate()[watch],
             run.about["parameters"],
-            sparsity_of(model),
+            measure_sparsity(model),
             sum(file.stat().st_size for file in Path(run.folder, "model").glob("*.safetensors")),
             milliseconds,
         )

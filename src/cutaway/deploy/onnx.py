@@ -15,15 +15,25 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..core.errors import CutawayError, FileError, ModelError, SettingError
-from ..core.files import read_bytes, replacing
-from .artifact import KEY, TOLERANCE, Traced, difference, first_line, from_json, golden, quiet, reject_different
-from .onnx_columns import Column, by_column, cells_of
+from ..core.files import atomic_write, read_bytes
+from .artifact import (
+    KEY,
+    TOLERANCE,
+    TracedModel,
+    difference,
+    first_line,
+    from_json,
+    golden_example,
+    reject_different,
+    silence_exporters,
+)
+from .onnx_columns import Column, split_inputs_by_column, to_cells
 
 SUM = f"{KEY}.sha256"  # checksum of the file without this entry
 LARGEST = 2_000_000_000  # maximum bytes of one protobuf message
 
 
-def need_onnx(*, to_write: bool = True) -> None:
+def require_onnx(*, to_write: bool = True) -> None:
     """Raise SettingError if a library is not installed."""
     for name in ("onnx", "onnxruntime", *(("onnxscript",) if to_write else ())):
         try:
@@ -60,11 +70,11 @@ class Session(nn.Module):
     def feed(self, inputs: Sequence[Tensor]) -> dict[str, NDArray[Any]]:
         """Return inputs by name in the format of onnxruntime."""
         if self.columns:
-            return dict(zip(self.names, cells_of(inputs, self.columns), strict=True))
+            return dict(zip(self.names, to_cells(inputs, self.columns), strict=True))
         return {name: np.ascontiguousarray(x.numpy()) for name, x in zip(self.names, inputs, strict=True)}
 
 
-def write_onnx(traced: Traced, path: Path, document: Mapping[str, Any], columns: Sequence[Column] = ()) -> None:
+def write_onnx(traced: TracedModel, path: Path, document: Mapping[str, Any], columns: Sequence[Column] = ()) -> None:
     """Write the ONNX file if onnxruntime gives the model's outputs at both other sizes.
 
     Args:
@@ -79,23 +89,23 @@ def write_onnx(traced: Traced, path: Path, document: Mapping[str, Any], columns:
     size = sum(x.nbytes for x in traced.program.state_dict.values())
     if size > LARGEST:
         raise ModelError(f"The weights have {size:,} bytes, and one ONNX file holds 2 GB: write a .pt2 instead.")
-    model = _converted(traced)
+    model = _convert(traced)
     if columns:
-        by_column(model, columns)
-    session = held(model, traced, columns)
+        split_inputs_by_column(model, columns)
+    session = check_conversion(model, traced, columns)
     inputs, output = traced.checks[-1]
-    whole = {**document, "inputs": session.names, "golden": golden(session.feed(inputs), output)}
+    whole = {**document, "inputs": session.names, "golden": golden_example(session.feed(inputs), output)}
     if columns:
         whole["columns"] = [column.to_json() for column in columns]
     import onnx
 
     onnx.helper.set_model_props(model, {KEY: json.dumps(whole, ensure_ascii=False)})
     model.metadata_props.add(key=SUM, value=_digest(model))
-    with replacing(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_bytes(model.SerializeToString(deterministic=True))
 
 
-def held(model: Any, traced: Traced, columns: Sequence[Column] = ()) -> Session:
+def check_conversion(model: Any, traced: TracedModel, columns: Sequence[Column] = ()) -> Session:
     """Open the model with onnxruntime and compare it with the traced model.
 
     Raises ModelError if it does not open or differs.
@@ -117,7 +127,7 @@ def read_onnx(path: Path) -> tuple[Session, dict[str, Any]]:
         FileError: If the file is a different one, was changed, refers to other files, or does not reproduce its own
             example.
     """
-    need_onnx(to_write=False)
+    require_onnx(to_write=False)
     if path.stat().st_size > LARGEST:
         raise FileError(f"{path} has {path.stat().st_size:,} bytes, and `cutaway export` writes 2 GB at most.")
     model, found = _parse(path)
@@ -187,10 +197,13 @@ def _tensors(message: Any) -> list[Any]:
     return found
 
 
-def _converted(traced: Traced) -> Any:
+def _convert(traced: TracedModel) -> Any:
     """Convert the traced program to an ONNX ModelProto. Raises ModelError if an operator has no ONNX form."""
     try:
-        with torch.no_grad(), quiet():  # with gradients the exporter stores the values of a scan for a backward pass
+        with (
+            torch.no_grad(),
+            silence_exporters(),
+        ):  # with gradients the exporter stores the values of a scan for a backward pass
             made = torch.onnx.export(
                 traced.program,
                 (),

@@ -51,7 +51,7 @@ class Column:
         return cls(data["column"], data["kind"], tuple(map(str, data["categories"])), bool(data["missing"]))
 
 
-def cells_of(inputs: Sequence[Tensor], columns: Sequence[Column]) -> list[NDArray[Any]]:
+def to_cells(inputs: Sequence[Tensor], columns: Sequence[Column]) -> list[NDArray[Any]]:
     """Return the cells (N,) of each column from the numbers (N, n) and codes (N, c) of a batch.
 
     A value without a code becomes a string that did not occur in training.
@@ -65,7 +65,7 @@ def cells_of(inputs: Sequence[Tensor], columns: Sequence[Column]) -> list[NDArra
     return found
 
 
-def by_column(model: Any, columns: Sequence[Column]) -> None:
+def split_inputs_by_column(model: Any, columns: Sequence[Column]) -> None:
     """Replace the inputs `numbers` and `codes` of a model by one input for each column."""
     import onnx
     from onnx import TensorProto, helper

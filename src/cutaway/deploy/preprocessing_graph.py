@@ -17,7 +17,7 @@ from ..data.tables.encoders import CYCLES, Category, Encoder, Numeric
 ONE = 1 << 22  # Pillow's weights are integers in units of 1/ONE
 
 
-class Fitted(nn.Module):
+class ResizeNormalize(nn.Module):
     """Resizing and normalization of uint8 pixels (N, h, w, C), of any one size, to (N, C, H, W).
 
     Videos are (N, T, h, w, C). Resizing is Pillow's bilinear filter with antialiasing: one line of integer weights for
@@ -108,7 +108,7 @@ def _round_levels(sums: Tensor) -> Tensor:
     return ((sums + ONE // 2) / ONE).floor().clamp(0, 255)
 
 
-class Encoded(nn.Module):
+class TableEncoder(nn.Module):
     """Encoding of a table's columns as (N, F) float32.
 
     The inputs are numbers float64 (N, n), NaN for missing cells, and codes of categories int64 (N, c): the index of the
@@ -172,7 +172,7 @@ class Encoded(nn.Module):
         return found
 
 
-class LogMel(nn.Module):
+class LogMelFrontend(nn.Module):
     """Log-mel frames (N, T, F) of samples (N, n), with masks, as in `data.audio.transforms`.
 
     The Fourier transform is a product with sines and cosines, in float64.
@@ -216,7 +216,7 @@ class LogMel(nn.Module):
         return ((frames - self.mean) / self.std).masked_fill(~sounds[:, :, None], 0), sounds, *rest
 
 
-class Standardised(nn.Module):
+class Standardizer(nn.Module):
     """Standardization of series float64 (N, T, F) and of variables that are known in advance (N, H, K)."""
 
     mean: Tensor
@@ -232,7 +232,7 @@ class Standardised(nn.Module):
         return _standardize(self.mean, self.std, series, *known)
 
 
-class StandardisedByEach(nn.Module):
+class PerSeriesStandardizer(nn.Module):
     """Standardization of windows of several series by the statistics of their series.
 
     The inputs are the windows, float64 (N, T, F), the variables that are known in advance (N, H, K), and the means and
@@ -250,7 +250,7 @@ def _standardize(mean: Tensor, std: Tensor, *parts: Tensor) -> tuple[Tensor, ...
     return tuple(((x - mean[..., -x.shape[2] :]) / std[..., -x.shape[2] :]).float() for x in parts)
 
 
-class GraphLevel(nn.Module):
+class GraphLevelInputs(nn.Module):
     """Inputs of a model of whole graphs: nodes, edges, the graph of each node, and edge features."""
 
     def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor, *beside: Tensor) -> tuple[Tensor | None, ...]:
@@ -258,7 +258,7 @@ class GraphLevel(nn.Module):
         return x, edge_index, None, batch, *beside
 
 
-class EdgesDescribed(nn.Module):
+class EdgeFeatureInputs(nn.Module):
     """Inputs of a model of nodes with edge features: nodes, edges, the rows to predict, and edge features."""
 
     def forward(self, x: Tensor, edge_index: Tensor, rows: Tensor, edge_attr: Tensor) -> tuple[Tensor | None, ...]:
@@ -266,7 +266,7 @@ class EdgesDescribed(nn.Module):
         return x, edge_index, rows, None, edge_attr
 
 
-class AsGiven(nn.Module):
+class IdentityPreprocessing(nn.Module):
     """Identity: the model takes the raw inputs, such as token ids."""
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
@@ -274,7 +274,7 @@ class AsGiven(nn.Module):
         return inputs
 
 
-class Whole(nn.Module):
+class ExportModule(nn.Module):
     """Model with its preprocessing layers.
 
     With `mirrored` the outputs for an image and its mirror image are averaged. With `by_token` the outputs (N, T, …)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..core.errors import SettingError
 from ..runs.run import Run
-from .finetuning import learn_on, reject_in_python
+from .finetuning import finetune, reject_in_python
 
 HOW = ("sparsity", "prune_channels")
 
@@ -39,4 +39,4 @@ def prune(run: Run, out: str | Path, settings: Mapping[str, Any]) -> Run:
     if "weights" in settings:
         raise SettingError(f"weights cannot be given: what is pruned are those of {run.folder}. Leave it out.")
     reject_in_python(run, "prune it", "train(model, data, sparsity=0.8)")
-    return learn_on(run, out, {"epochs": max(1, round(run.about["epochs_done"] / 2))}, settings)
+    return finetune(run, out, {"epochs": max(1, round(run.about["epochs_done"] / 2))}, settings)

@@ -10,15 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from ..core.errors import SettingError
-from ..nn.low_precision import layers_for, quantize_layers, scheme_of
+from ..nn.low_precision import layers_for, quantization_scheme, quantize_layers
 from ..nn.mixed_precision import HALVES
-from ..nn.quantized import convolves
+from ..nn.quantized import is_quantizable_conv
 from ..nn.textbook.folding import fold_batch_norm
 
 Inputs = Sequence[tuple[Tensor, ...]]  # inputs of the model's forward, one tuple for each batch
 
 
-def method_for(model: nn.Module, bits: int) -> str:
+def choose_method(model: nn.Module, bits: int) -> str:
     """Return the method that suits a model.
 
     It is static for convolutions, dynamic for linear layers that are large enough to become faster, and otherwise
@@ -33,7 +33,7 @@ def reject_method(model: nn.Module, name: str, method: str, bits: int) -> None:
 
     The message names one that does.
     """
-    if (scheme := scheme_of(model)) is not None:
+    if (scheme := quantization_scheme(model)) is not None:
         raise SettingError(
             f"{name} is quantized already ({scheme['method']}, {scheme['bits']} bits), and rounding twice loses twice: "
             "quantize the run that it was made of."
@@ -62,12 +62,12 @@ def reject_method(model: nn.Module, name: str, method: str, bits: int) -> None:
     if method in lacks and method not in layers_for(model, method).values():
         raise SettingError(
             f"method={method} cannot be: {name} has {lacks[method]} that it could be for. "
-            f"method={method_for(model, bits)} suits it."
+            f"method={choose_method(model, bits)} suits it."
         )
 
 
 @torch.no_grad()
-def quantized(model: nn.Module, method: str, bits: int, group: int, inputs: Inputs) -> nn.Module:
+def quantize_model(model: nn.Module, method: str, bits: int, group: int, inputs: Inputs) -> nn.Module:
     """Return a quantized copy of a model in evaluation mode.
 
     Only the static method needs `inputs`, to calibrate ranges.
@@ -83,11 +83,11 @@ def quantized(model: nn.Module, method: str, bits: int, group: int, inputs: Inpu
         "folded": [k for k, m in after.items() if isinstance(m, nn.Identity) and type(before[k]) is not nn.Identity],
         "biased": [k for k, m in after.items() if _has_bias(m) and not _has_bias(before[k])],
     }
-    quantize_layers(made, scheme, ranges_of(made, inputs) if method == "static" else {})
+    quantize_layers(made, scheme, observe_ranges(made, inputs) if method == "static" else {})
     return made
 
 
-def ranges_of(model: nn.Module, inputs: Inputs) -> dict[str, tuple[float, float]]:
+def observe_ranges(model: nn.Module, inputs: Inputs) -> dict[str, tuple[float, float]]:
     """Return the minimum and maximum input of each convolution over all batches."""
     found: dict[str, tuple[float, float]] = {}
 
@@ -99,7 +99,7 @@ def ranges_of(model: nn.Module, inputs: Inputs) -> dict[str, tuple[float, float]
     handles = [
         module.register_forward_pre_hook(lambda _, args, name=name: see(name, args[0]))
         for name, module in model.named_modules()
-        if convolves(module)
+        if is_quantizable_conv(module)
     ]
     try:
         for batch in inputs:

@@ -17,17 +17,17 @@ from ..core.config import build, setting
 from ..core.errors import DataError, SettingError
 from ..core.files import write_json
 from ..data.dataset_base import DataSet
-from ..nn.low_precision import scheme_of
+from ..nn.low_precision import quantization_scheme
 from ..runs.run import Run
 from ..training.interruption import Interrupted
-from ..training.run_folder import whole_run
-from ..training.setup import prepared_of
-from ..training.train import judge
-from .finetuning import learn_on, reject_in_python
-from .quantization import method_for, quantized, reject_method
+from ..training.run_folder import atomic_run
+from ..training.setup import setup_from_run
+from ..training.train import write_run_evaluation
+from .finetuning import finetune, reject_in_python
+from .quantization import choose_method, quantize_model, reject_method
 
-AT_ONCE = 32  # batch size of calibration
-KEPT = ("metrics.csv",)  # files that are copied from the run: the training curves still apply
+CALIBRATION_BATCH = 32  # batch size of calibration
+COPIED_FILES = ("metrics.csv",)  # files that are copied from the run: the training curves still apply
 
 
 def quantize(run: Run, out: str | Path, given: Mapping[str, Any]) -> Run:
@@ -45,9 +45,9 @@ def quantize(run: Run, out: str | Path, given: Mapping[str, Any]) -> Run:
     """
     settings = build(QuantizeSettings, given)
     model = run.model
-    method = method_for(model, settings.bits) if settings.method == "auto" else settings.method
+    method = choose_method(model, settings.bits) if settings.method == "auto" else settings.method
     reject_method(model, str(run.folder), method, settings.bits)
-    with whole_run(out, "quantized") as folder:
+    with atomic_run(out, "quantized") as folder:
         if not settings.qat:
             return _write_quantized(run, run, method, settings, folder)
         with tempfile.TemporaryDirectory() as between:
@@ -65,7 +65,7 @@ def _train_quantized(run: Run, method: str, settings: QuantizeSettings, out: Pat
     if settings.bits < 8:
         given["qat_group"] = settings.group
     try:
-        return learn_on(run, out, {}, given, judged=False)
+        return finetune(run, out, {}, given, judged=False)
     except Interrupted:  # the temporary run is removed and cannot be resumed
         raise KeyboardInterrupt from None
 
@@ -74,9 +74,9 @@ def _write_quantized(run: Run, whole: Run, method: str, settings: QuantizeSettin
     """Quantize the model of `run` and write it as a run. `whole` is the original run."""
     data = _load_data(run, method)
     inputs = _calibration(run, data, settings.calibration) if method == "static" and data else []
-    made = quantized(run.place.model(run.model, learns=False), method, settings.bits, settings.group, inputs)
+    made = quantize_model(run.place.model(run.model, learns=False), method, settings.bits, settings.group, inputs)
 
-    scheme = scheme_of(made)
+    scheme = quantization_scheme(made)
     assert scheme is not None
     about = {
         **run.about,
@@ -90,7 +90,7 @@ def _write_quantized(run: Run, whole: Run, method: str, settings: QuantizeSettin
     }
     save_model(made, folder / "model", run.preset)
     shutil.copyfile(run.folder / "model" / "preprocessing.json", folder / "model" / "preprocessing.json")
-    for name in KEPT:
+    for name in COPIED_FILES:
         if (run.folder / name).is_file():
             shutil.copyfile(run.folder / name, folder / name)
     write_json(folder / "run.json", about)
@@ -98,7 +98,7 @@ def _write_quantized(run: Run, whole: Run, method: str, settings: QuantizeSettin
     if run._given is not None:
         found._given = run._given
     if data is not None:
-        judge(prepared_of(found, data), found.folder)
+        write_run_evaluation(setup_from_run(found, data), found.folder)
     return found
 
 
@@ -122,7 +122,7 @@ def _calibration(run: Run, data: DataSet, count: int) -> list[tuple[Tensor, ...]
     """Return batches of `count` examples, evenly spaced over the training split."""
     train = data.splits["train"]
     rows = torch.linspace(0, len(train) - 1, min(count, len(train))).round().long()
-    return [run.place.batch(batch)[0] for batch in train.batches(torch.split(rows, AT_ONCE))]
+    return [run.place.batch(batch)[0] for batch in train.batches(torch.split(rows, CALIBRATION_BATCH))]
 
 
 def _describe(scheme: Mapping[str, Any], run: Run, qat: int) -> str:

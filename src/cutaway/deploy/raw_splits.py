@@ -13,14 +13,14 @@ from torch import Tensor
 
 from ..core.errors import Problem
 from ..core.spec import Spelled, Transcript
-from ..data.audio.audio_files import Recording, read_samples, unusable
-from ..data.audio.transforms import AudioPreprocessing, SpelledSplit, look_at_all
+from ..data.audio.audio_files import Recording, read_samples, unusable_audio_error
+from ..data.audio.transforms import AudioPreprocessing, SpelledSplit, inspect_recordings
 from ..data.dataset_base import Batch, Preprocessing, SequenceSplit
 from ..data.images.captioning import CaptionPreprocessing
 from ..data.images.detection import BoxPreprocessing
 from ..data.images.segmentation import MaskPreprocessing
 from ..data.images.transforms import ImagePreprocessing
-from ..data.parallel import in_threads
+from ..data.parallel import map_in_threads
 from ..data.series.signals import SeriesPreprocessing
 from ..data.series.transforms import ForecastPreprocessing, WindowSplit
 from ..data.tables.column_types import decode
@@ -99,12 +99,12 @@ class RawAudio(AudioPreprocessing):
     """Recordings as samples at the rate of training."""
 
     def _as_split(self, files: Sequence[Recording], target: Tensor | None, names: Sequence[str]) -> SequenceSplit:
-        look_at_all(files)
+        inspect_recordings(files)
         most = None if isinstance(self.spec.target, Transcript) else self.seconds
-        read = list(in_threads(lambda path: read_samples(path, self.rate, most), files))
+        read = list(map_in_threads(lambda path: read_samples(path, self.rate, most), files))
         problems = [one for one in read if isinstance(one, Problem)]
         if problems:
-            raise unusable(problems, len(files))
+            raise unusable_audio_error(problems, len(files))
         found = [torch.from_numpy(one) for one in read if not isinstance(one, Problem)]
         kind = SpelledSplit if isinstance(self.spec.target, Spelled) else SequenceSplit
         return kind(torch.cat(found), torch.tensor([len(one) for one in found]), target, names)
@@ -121,11 +121,11 @@ RAW: dict[type, type] = {
 }
 
 
-def raw(preprocessing: Preprocessing) -> Preprocessing:
+def raw_preprocessing(preprocessing: Preprocessing) -> Preprocessing:
     """Return the preprocessing without the steps of the graph, or the same object if the graph performs no step."""
     given: Any = preprocessing
     if isinstance(given, CaptionPreprocessing | VideoPreprocessing):
-        made: Preprocessing = dataclasses.replace(given, images=raw(given.images))  # type: ignore[arg-type]
+        made: Preprocessing = dataclasses.replace(given, images=raw_preprocessing(given.images))  # type: ignore[arg-type]
         return made
     if type(given) not in RAW:
         return preprocessing

@@ -10,17 +10,17 @@ import torch
 from torch import Tensor, nn
 
 from ..core.errors import FileError, SettingError
-from ..core.files import EXPORTED, reject_irregular
-from ..core.schema import reject_unlike
+from ..core.files import EXPORTED, require_regular_file
+from ..core.schema import validate_document
 from ..data.dataset_base import DataSet
 from ..data.saved_transforms import preprocessing_from_json
 from ..runs.run import Run
 from ..statistics.intervals import Metric
-from ..training.device import Placement, find_place
+from ..training.device import DeviceContext, select_device
 from .graph_inputs import raw_inputs
 from .onnx import Session, read_onnx
 from .onnx_columns import CATEGORY
-from .raw_splits import raw
+from .raw_splits import raw_preprocessing
 
 DOCUMENT = {
     "model": str, "loss": str, "settings": dict, "preprocessing": dict, "context_length": int | None, "carries?": bool,
@@ -28,7 +28,7 @@ DOCUMENT = {
 State = tuple[Tensor, ...]
 
 
-class Exported(Run):
+class ExportedRun(Run):
     """Run from an exported file. It predicts, and evaluates on other labelled data, with onnxruntime."""
 
     def __init__(self, path: str | Path) -> None:
@@ -39,19 +39,25 @@ class Exported(Run):
                 f"{path} is not opened here: torch.export.load unpickles what stands in such a file, and a pickle can "
                 "run any program. Open it with torch where you trust it, or export the run to .onnx."
             )
-        reject_irregular(self.folder)
+        require_regular_file(self.folder)
         session, document = read_onnx(self.folder)
-        reject_unlike(document, DOCUMENT, self.folder, "Export the run again.")
+        validate_document(document, DOCUMENT, self.folder, "Export the run again.")
         self.about = {key: document[key] for key in ("model", "loss", "settings")}
-        self.preprocessing = raw(preprocessing_from_json(document["preprocessing"], self.folder))
+        self.preprocessing = raw_preprocessing(preprocessing_from_json(document["preprocessing"], self.folder))
         context = document["context_length"]
-        kind = Writing if "target_so_far" in session.names else Carrying if document.get("carries") else Answering
+        kind = (
+            ExportedGenerator
+            if "target_so_far" in session.names
+            else ExportedStatefulModel
+            if document.get("carries")
+            else ExportedModel
+        )
         self.model = kind(session, context)
 
     @property
-    def place(self) -> Placement:
+    def place(self) -> DeviceContext:
         """Return the CPU, where onnxruntime runs."""
-        return find_place("cpu", "float32", None, self.model)
+        return select_device("cpu", "float32", None, self.model)
 
     def data(self) -> DataSet:
         """Raise FileError, because the file does not name its training data."""
@@ -67,7 +73,7 @@ class Exported(Run):
         return super().evaluate(source, **asked)
 
 
-class Answering(nn.Module):
+class ExportedModel(nn.Module):
     """ONNX session as a model that takes batches of the raw preprocessing."""
 
     def __init__(self, session: Session, context_length: int | None) -> None:
@@ -82,7 +88,7 @@ class Answering(nn.Module):
         return self.session(*raw_inputs(self.kinds, inputs, self.numeric))  # type: ignore[no-any-return]
 
 
-class Writing(Answering):
+class ExportedGenerator(ExportedModel):
     """Exported model that generates token by token.
 
     The file has no cache, so each step processes all previous tokens.
@@ -100,7 +106,7 @@ class Writing(Answering):
         return self(*source, so_far)[:, -1], (*source, so_far)
 
 
-class Carrying(Answering):
+class ExportedStatefulModel(ExportedModel):
     """Exported model whose windows of a text continue one another.
 
     The file has no state, so it is given all tokens so far.
@@ -115,9 +121,9 @@ class Carrying(Answering):
         return self(so_far, real)[:, -x.shape[1] :], (so_far[None],)
 
 
-def run_at(path: str | Path) -> Run:
+def open_run(path: str | Path) -> Run:
     """Open the run of a folder or of an exported file."""
-    return Exported(path) if is_exported(path) else Run(path)
+    return ExportedRun(path) if is_exported(path) else Run(path)
 
 
 def is_exported(path: str | Path) -> bool:

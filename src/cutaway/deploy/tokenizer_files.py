@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.errors import ModelError
-from ..data.text.tokenizers import PAD, UNKNOWN, Characters, OnLibrary, Tokenizer
+from ..data.text.tokenizers import PAD, UNKNOWN, Characters, LibraryTokenizer, Tokenizer
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Library
 
-TRIED = ("", "Don't stop, 3.14!", "naïve café — 你好, мир", "  two  spaces\nand a line\t", "x" * 120)
+TEST_TEXTS = ("", "Don't stop, 3.14!", "naïve café — 你好, мир", "  two  spaces\nand a line\t", "x" * 120)
 
 
 def tokenizer_files(preprocessing: Any, path: Path) -> dict[Path, Tokenizer]:
@@ -23,21 +23,21 @@ def tokenizer_files(preprocessing: Any, path: Path) -> dict[Path, Tokenizer]:
     return {path.with_name(f"{path.stem}{end}.tokenizer.json"): one for end, one in ours.items() if one is not None}
 
 
-def contents(files: Mapping[Path, Tokenizer]) -> dict[Path, str]:
+def tokenizer_contents(files: Mapping[Path, Tokenizer]) -> dict[Path, str]:
     """Return the content of each file. Raises ModelError if the library would tokenize a text differently."""
     found: dict[Path, str] = {}
     for path, ours in files.items():
-        library = as_library(ours)
-        for text in TRIED:
+        library = to_library_tokenizer(ours)
+        for text in TEST_TEXTS:
             if list(library.encode(text, add_special_tokens=False).ids) != ours.encode(text):
                 raise ModelError(f"The {ours.kind} of this run are cut otherwise by the tokenizers library: {text!r}.")
         found[path] = library.to_str(pretty=False)
     return found
 
 
-def as_library(ours: Tokenizer) -> Library:
+def to_library_tokenizer(ours: Tokenizer) -> Library:
     """Convert the tokenizer to one of the library."""
-    if isinstance(ours, OnLibrary):
+    if isinstance(ours, LibraryTokenizer):
         return ours._library
     assert isinstance(ours, Characters), "what is not of the library"
     from tokenizers import Regex, models, normalizers, pre_tokenizers

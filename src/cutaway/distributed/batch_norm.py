@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from .group import total
+from .group import all_reduce_sum
 
 SIGNATURE = inspect.signature(F.batch_norm)
 
@@ -57,7 +57,7 @@ def batch_norm(
     x = input
     dims = [d for d in range(x.ndim) if d != 1]
     shape = [1, -1] + [1] * (x.ndim - 2)
-    count = total(torch.tensor(float(x.numel() // x.shape[1]), dtype=torch.float64)).to(x)
+    count = all_reduce_sum(torch.tensor(float(x.numel() // x.shape[1]), dtype=torch.float64)).to(x)
     mean = _sum(x.sum(dims)) / count  # (C,)
     centred = x - mean.view(shape)
     variance = _sum(centred.square().sum(dims)) / count  # (C,)
@@ -76,11 +76,11 @@ class _Sum(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        return total(x)
+        return all_reduce_sum(x)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        return total(gradient.contiguous())
+        return all_reduce_sum(gradient.contiguous())
 
 
 def _sum(x: Tensor) -> Tensor:

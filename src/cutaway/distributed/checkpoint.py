@@ -24,16 +24,16 @@ from typing import Any
 
 import torch
 
-from ..checkpoints.saving import head_of, opened_weights
+from ..checkpoints.saving import open_safetensors, tensor_metadata
 from ..core.errors import FileError
 from ..core.files import read_json, write_text
-from ..core.schema import Between, reject_unlike
+from ..core.schema import Between, validate_document
 
 INDEX = "index.json"
 NUMBERED = re.compile(r"(.+)-(\d+)")
 
 
-def complete(folder: Path, name: str) -> list[Path]:
+def complete_checkpoints(folder: Path, name: str) -> list[Path]:
     """Return the complete checkpoints of that name, in the order in which they were written."""
     found = [(path, NUMBERED.fullmatch(path.name)) for path in folder.glob(f"{name}-*") if (path / INDEX).is_file()]
     numbered = {int(match[2]): path for path, match in found if match is not None and match[1] == name}
@@ -48,7 +48,7 @@ def remove(checkpoint: Path) -> None:
 
 SIZES = [Between(0, 2**62)]
 SLICE = {"file": str, "offset": SIZES, "shape": SIZES}
-WRITTEN = {
+INDEX_SCHEMA = {
     "sha256": str,
     "checkpoint": {
         "meta": dict,
@@ -65,7 +65,7 @@ class Checkpoint:
         """Read the index. Raises FileError if it is missing or damaged."""
         self.folder = folder
         written = read_json(folder / INDEX)
-        reject_unlike(written, WRITTEN, folder / INDEX, "Take the folder from a copy, or train again.")
+        validate_document(written, INDEX_SCHEMA, folder / INDEX, "Take the folder from a copy, or train again.")
         about = written["checkpoint"]
         if written["sha256"] != _sha256(about):
             raise FileError(
@@ -84,15 +84,15 @@ class Checkpoint:
         self.slices: dict[str, list[dict[str, Any]]] = {k: one["slices"] for k, one in about["tensors"].items()}
 
 
-class OneFile(Checkpoint):
+class SingleFileCheckpoint(Checkpoint):
     """Checkpoint of whole tensors in one file. Each process reads only its own parts."""
 
     def __init__(self, file: Path) -> None:
         """Read the header. Raises FileError if it is damaged."""
         self.folder = file.parent
-        with opened_weights(file) as opened:
+        with open_safetensors(file) as opened:
             self.meta = json.loads((opened.metadata() or {}).get("cutaway", '{"meta": {}}'))["meta"]
-            heads = {name: head_of(opened, name) for name in opened.keys()}  # noqa: SIM118  # not a mapping
+            heads = {name: tensor_metadata(opened, name) for name in opened.keys()}  # noqa: SIM118  # not a mapping
         self.sums = {file.name: None}
         self.tensors = {k: torch.empty(shape, dtype=dtype, device="meta") for k, (shape, dtype) in heads.items()}
         self.slices = {

@@ -17,7 +17,7 @@ from torch._C._distributed_c10d import GradBucket
 from torch.nn.parallel import DistributedDataParallel
 
 
-class Loss(nn.Module):
+class LossModule(nn.Module):
     """Loss of a batch as a module. Its parameters are those of the model."""
 
     def __init__(self, model: nn.Module, loss: Callable[..., Any] | None = None) -> None:
@@ -30,14 +30,14 @@ class Loss(nn.Module):
         return self.loss(*batch)
 
 
-def added_up(model: nn.Module, loss: Callable[..., Any]) -> DistributedDataParallel:
+def wrap_in_ddp(model: nn.Module, loss: Callable[..., Any]) -> DistributedDataParallel:
     """Wrap `loss` in DDP so that every process has the sum of all gradients after the backward pass."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # newer versions rename broadcast_buffers
         # A batch may leave parts of a model unused. Buffers are either equal already or local to a process.
         # Gradients are views of the buckets, so that each process stores them only once.
         wrapped = DistributedDataParallel(
-            Loss(model, loss), find_unused_parameters=True, broadcast_buffers=False, gradient_as_bucket_view=True
+            LossModule(model, loss), find_unused_parameters=True, broadcast_buffers=False, gradient_as_bucket_view=True
         )
     wrapped.register_comm_hook(None, _all_reduce_bucket)
     return wrapped

@@ -28,8 +28,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ..core.errors import SettingError
-from .dtensors import TENSOR, part
-from .fsdp import mesh_of, shard
+from .dtensors import TENSOR, local_part
+from .fsdp import build_mesh, shard
 from .tensor_parallel import parallelize, reject_for_tensor_parallel
 
 # Names of the operations that send data → name of the collective.
@@ -55,7 +55,7 @@ class Collective:
 
 
 @dataclass(frozen=True)
-class Share:
+class ProcessMemory:
     """Memory of one process, in bytes."""
 
     weights: int
@@ -69,7 +69,7 @@ class Share:
 
 
 @dataclass(frozen=True)
-class HeldWeight:
+class ShardedWeight:
     """Placement of one weight.
 
     It is split by rows for data parallelism, and by heads or hidden units for tensor parallelism.
@@ -104,10 +104,10 @@ class DryRun:
     """Result of a dry run."""
 
     parameters: int  # of the whole model
-    shares: tuple[Share, ...]  # of each process, in the order of their ranks
+    shares: tuple[ProcessMemory, ...]  # of each process, in the order of their ranks
     largest: tuple[str, int]  # name and bytes of the largest part of a weight
     collectives: tuple[Collective, ...]
-    weights: tuple[HeldWeight, ...]  # in the order of the model
+    weights: tuple[ShardedWeight, ...]  # in the order of the model
 
 
 def dry_run(
@@ -161,7 +161,7 @@ def dry_run(
     with _fake_group(rank, processes):
         model = build().eval()
         count = sum(p.numel() for p in model.parameters())
-        mesh = mesh_of(torch.device("cpu"), processes // tensor_parallel, parallel, tensor_parallel, machine)
+        mesh = build_mesh(torch.device("cpu"), processes // tensor_parallel, parallel, tensor_parallel, machine)
         if tensor_parallel > 1:
             reject_for_tensor_parallel(model, type(model).__name__, tensor_parallel)
             parallelize(model, mesh[TENSOR])
@@ -179,7 +179,7 @@ def dry_run(
         kept = {p: values for optimizer in learning for p, values in optimizer.state.items()}
         parts = [_place(name, p, kept.get(p, {}).values()) for name, p in model.named_parameters() if p.requires_grad]
         sharing = dict(zip(mesh.mesh_dim_names or (), mesh.shape)).get("shard", 1)
-        own = sum(part(p).nbytes for p in model.parameters() if p.requires_grad)
+        own = sum(local_part(p).nbytes for p in model.parameters() if p.requires_grad)
     shares = [_share(parts, index) for index in range(sharing)]
     of_each = tuple(shares[r // tensor_parallel % sharing] for r in range(processes))
     assert of_each[rank].weights == own, "what is told of all processes is what this one has"
@@ -197,7 +197,7 @@ def _fake_group(rank: int, processes: int) -> Iterator[None]:
         dist.destroy_process_group()
 
 
-def _place(name: str, parameter: Any, kept: Iterable[Any]) -> HeldWeight:
+def _place(name: str, parameter: Any, kept: Iterable[Any]) -> ShardedWeight:
     """Return the placement of a weight. `kept` are the values that the optimizer stores for it."""
     mesh, placements = parameter.device_mesh, parameter.placements
     found = {
@@ -205,18 +205,18 @@ def _place(name: str, parameter: Any, kept: Iterable[Any]) -> HeldWeight:
         for i, (key, p) in enumerate(zip(mesh.mesh_dim_names, placements))
         if hasattr(p, "dim")
     }
-    own = [part(x) for x in kept if isinstance(x, Tensor)]
-    alike = [x for x in own if x.shape == part(parameter).shape]
-    return HeldWeight(
+    own = [local_part(x) for x in kept if isinstance(x, Tensor)]
+    alike = [x for x in own if x.shape == local_part(parameter).shape]
+    return ShardedWeight(
         name, tuple(parameter.shape), parameter.element_size(), found.get("shard"), found.get(TENSOR), len(alike),
         sum(x.nbytes for x in own) - sum(x.nbytes for x in alike),
     )  # fmt: skip
 
 
-def _share(parts: Sequence[HeldWeight], index: int) -> Share:
+def _share(parts: Sequence[ShardedWeight], index: int) -> ProcessMemory:
     """Return the memory of the process with that index among those that share rows."""
     weights = sum(p.bytes(index) for p in parts)
-    return Share(weights, weights, sum(p.copies * p.bytes(index) + p.beside for p in parts))
+    return ProcessMemory(weights, weights, sum(p.copies * p.bytes(index) + p.beside for p in parts))
 
 
 class _Traffic(TorchDispatchMode):  # type: ignore[no-untyped-call]

@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from .group import total
+from .group import all_reduce_sum
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 TENSOR = "tensor"  # the dimension of a mesh over which layers are split
 
 
-def in_parts(tensor: Tensor) -> TypeGuard[DTensor]:
+def is_sharded(tensor: Tensor) -> TypeGuard[DTensor]:
     """Return whether the tensor is sharded.
 
     If the module of DTensors is not imported, no tensor is sharded. Importing it takes a second.
@@ -30,9 +30,9 @@ def in_parts(tensor: Tensor) -> TypeGuard[DTensor]:
     return module is not None and isinstance(tensor, module.DTensor)
 
 
-def whole(tensor: Tensor) -> Tensor:
+def full_tensor(tensor: Tensor) -> Tensor:
     """Gather a sharded tensor. All processes must call this. A plain tensor is returned unchanged."""
-    if not in_parts(tensor):
+    if not is_sharded(tensor):
         return tensor
     if not _is_split_twice(tensor):
         return tensor.full_tensor()
@@ -68,33 +68,33 @@ def _strides(shape: Sequence[int]) -> tuple[int, ...]:
     return torch.empty(tuple(shape), device="meta").stride()
 
 
-def gathered(tensors: Mapping[str, Tensor], keep: bool) -> dict[str, Tensor]:
+def gather_tensors(tensors: Mapping[str, Tensor], keep: bool) -> dict[str, Tensor]:
     """Return the tensors, with sharded ones gathered one by one in CPU memory.
 
     All processes must call this. A process with `keep=False` gets an empty dictionary.
     """
     found = {}
     for key, tensor in tensors.items():
-        one = whole(tensor).cpu() if in_parts(tensor) else tensor
+        one = full_tensor(tensor).cpu() if is_sharded(tensor) else tensor
         if keep:
             found[key] = one
     return found
 
 
-def part(tensor: Tensor) -> Tensor:
+def local_part(tensor: Tensor) -> Tensor:
     """Return the local part of a tensor."""
-    return tensor.to_local() if in_parts(tensor) else tensor
+    return tensor.to_local() if is_sharded(tensor) else tensor
 
 
-def blocks_of(tensor: Tensor) -> list[tuple[tuple[int, ...], Tensor]]:
+def local_blocks(tensor: Tensor) -> list[tuple[tuple[int, ...], Tensor]]:
     """Return the local part of a tensor as blocks that are contiguous in the whole tensor.
 
     Each block has the offset at which it begins in the whole tensor, and a view. Stacked matrices that are split for
     tensor parallelism have one block for each matrix.
     """
-    own = part(tensor.detach())
+    own = local_part(tensor.detach())
     held = [torch.arange(n) for n in tensor.shape]  # the indices in the whole tensor, by dimension
-    if in_parts(tensor):
+    if is_sharded(tensor):
         mesh = tensor.device_mesh
         names, at = mesh.mesh_dim_names or ("",) * mesh.ndim, [*(mesh.get_coordinate() or ())]
         # Weights are split for tensor parallelism first and by rows second.
@@ -112,11 +112,11 @@ def blocks_of(tensor: Tensor) -> list[tuple[tuple[int, ...], Tensor]]:
 
 
 @torch.no_grad()
-def fill(model: nn.Module, numbers: Iterable[tuple[str, Tensor]]) -> None:
+def load_full_tensors(model: nn.Module, numbers: Iterable[tuple[str, Tensor]]) -> None:
     """Load whole tensors, by name, into a model that may be sharded. Each process copies only its own parts."""
     held = dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers(remove_duplicate=False))
     for name, tensor in numbers:
-        for begin, view in blocks_of(held[name]):
+        for begin, view in local_blocks(held[name]):
             view.copy_(tensor[tuple(slice(b, b + n) for b, n in zip(begin, view.shape))])
 
 
@@ -126,24 +126,24 @@ def _runs(indices: Tensor) -> list[tuple[int, slice]]:
     return [(int(indices[a]), slice(a, b)) for a, b in zip([0, *ends], ends)]
 
 
-def norm_of(tensors: Sequence[Tensor]) -> Tensor:
+def global_norm(tensors: Sequence[Tensor]) -> Tensor:
     """Return the norm, shape (), of all values of sharded tensors. All processes must call this."""
-    own = torch.stack([torch.linalg.vector_norm(part(tensor)) for tensor in tensors])
+    own = torch.stack([torch.linalg.vector_norm(local_part(tensor)) for tensor in tensors])
     once = own.new_tensor([_num_parts(tensor) / dist.get_world_size() for tensor in tensors])
-    return total((own.square() * once).sum()).sqrt()
+    return all_reduce_sum((own.square() * once).sum()).sqrt()
 
 
 def _num_parts(tensor: Tensor) -> int:
     """Return the number of parts of a tensor. If there are more processes than parts, several store the same part."""
-    if not in_parts(tensor):
+    if not is_sharded(tensor):
         return 1
     mesh, placements = tensor.device_mesh, tensor.placements
     return math.prod(mesh.size(i) for i, p in enumerate(placements) if hasattr(p, "dim"))
 
 
-def in_parts_of(held: Tensor, own: Tensor) -> Tensor:
+def from_local(held: Tensor, own: Tensor) -> Tensor:
     """Return the sharded tensor with local part `own` and the placement of `held`."""
-    if not in_parts(held):
+    if not is_sharded(held):
         return own
     from torch.distributed.tensor import DTensor
 
@@ -152,9 +152,9 @@ def in_parts_of(held: Tensor, own: Tensor) -> Tensor:
     )
 
 
-def like(tensor: Tensor, held: Tensor) -> Tensor:
+def shard_like(tensor: Tensor, held: Tensor) -> Tensor:
     """Shard a whole tensor as `held`, which has the same shape."""
-    if not in_parts(held) or in_parts(tensor):
+    if not is_sharded(held) or is_sharded(tensor):
         return tensor
     from torch.distributed.tensor import Shard, distribute_tensor
 
@@ -166,10 +166,12 @@ def like(tensor: Tensor, held: Tensor) -> Tensor:
     rows = [Shard(p.dim) if hasattr(p, "dim") else p for p in data]
     own = distribute_tensor(tensor, inner, [cut], src_data_rank=None).to_local()
     own = distribute_tensor(own, outer, rows, src_data_rank=None).to_local()
-    return in_parts_of(held, own)
+    return from_local(held, own)
 
 
 def load(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
     """Load whole or sharded weights into a model that may be sharded."""
     held = model.state_dict()
-    model.load_state_dict({key: like(value, held[key]) if key in held else value for key, value in weights.items()})
+    model.load_state_dict(
+        {key: shard_like(value, held[key]) if key in held else value for key, value in weights.items()}
+    )

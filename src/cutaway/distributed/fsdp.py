@@ -17,17 +17,22 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 from ..core.errors import SettingError
-from .ddp import Loss
+from .ddp import LossModule
 from .dtensors import TENSOR
 from .environment import local_world_size
 
-PRODUCTS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)  # layers that autocast computes in low precision, bias included
+LOW_PRECISION_LAYERS = (
+    nn.Linear,
+    nn.Conv1d,
+    nn.Conv2d,
+    nn.Conv3d,
+)  # layers that autocast computes in low precision, bias included
 
 # The outputs of the loss are only read, so a view is safe.
 warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
 
 
-def mesh_of(
+def build_mesh(
     device: torch.device, processes: int, parallel: str, tensor: int = 1, machine: int | None = None
 ) -> DeviceMesh:
     """Return the mesh of processes.
@@ -52,7 +57,7 @@ def mesh_of(
     return init_device_mesh(device.type, tuple(sizes.values()), mesh_dim_names=tuple(sizes))
 
 
-def shard(model: nn.Module, mesh: DeviceMesh, blocks: list[nn.Module], dtype: torch.dtype | None) -> Loss:
+def shard(model: nn.Module, mesh: DeviceMesh, blocks: list[nn.Module], dtype: torch.dtype | None) -> LossModule:
     """Shard the model over the dimensions `replicate` and `shard` of the mesh.
 
     Args:
@@ -75,14 +80,18 @@ def shard(model: nn.Module, mesh: DeviceMesh, blocks: list[nn.Module], dtype: to
             f"Weights are shared between processes from PyTorch 2.13 on, and this is {torch.__version__}: update it, "
             "or take parallel=ddp without tensor_parallel."
         )
-    loss = Loss(model)
+    loss = LossModule(model)
     data = tuple(name for name in mesh.mesh_dim_names or () if name != TENSOR)
     share, mesh = fully_shard if "shard" in data else replicate, mesh[data]
     policy = MixedPrecisionPolicy(
         param_dtype=dtype, reduce_dtype=next(model.parameters()).dtype, cast_forward_inputs=False
     )
     for block in blocks:
-        products = [m for m in block.modules() if isinstance(m, PRODUCTS) and not any(m.children())] if dtype else []
+        products = (
+            [m for m in block.modules() if isinstance(m, LOW_PRECISION_LAYERS) and not any(m.children())]
+            if dtype
+            else []
+        )
         if products:
             share(products, mesh=mesh, mp_policy=policy)  # type: ignore[arg-type]  # one or a list
         if block not in products:
@@ -95,12 +104,12 @@ def shard(model: nn.Module, mesh: DeviceMesh, blocks: list[nn.Module], dtype: to
     return loss
 
 
-def collect_gradients(loss: Loss, now: bool) -> None:
+def set_gradient_sync(loss: LossModule, now: bool) -> None:
     """Set whether gradients are reduced after the next backward pass or after a later one."""
     for module in _sharded(loss):
         module.set_requires_gradient_sync(now, recurse=False)
         module.set_is_last_backward(now)
 
 
-def _sharded(loss: Loss) -> list[Any]:
+def _sharded(loss: LossModule) -> list[Any]:
     return [module for module in loss.modules() if isinstance(module, FSDPModule)]

@@ -18,16 +18,16 @@ from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
 from ..core.errors import CutawayError, LostProcess
-from .environment import launched, rank, restarts, world_size
+from .environment import is_launched, rank, restart_count, world_size
 
-ARRIVAL = timedelta(minutes=5)  # for all processes to start
-PATIENCE = timedelta(minutes=60)  # for other processes, as when one alone writes a checkpoint
-HEARD = 2.0  # seconds to wait for rank 0 to report an error that all processes have
+START_TIMEOUT = timedelta(minutes=5)  # for all processes to start
+COLLECTIVE_TIMEOUT = timedelta(minutes=60)  # for other processes, as when one alone writes a checkpoint
+ERROR_TIMEOUT = 2.0  # seconds to wait for rank 0 to report an error that all processes have
 T = TypeVar("T")
 
 
 @contextlib.contextmanager
-def joined(arrival: timedelta = ARRIVAL) -> Iterator[None]:
+def process_group(arrival: timedelta = START_TIMEOUT) -> Iterator[None]:
     """Initialize the process group within this context: gloo on CPUs, NCCL on GPUs.
 
     A process that was started alone has no group. Only one process reports an error that the user can fix, with its
@@ -36,7 +36,7 @@ def joined(arrival: timedelta = ARRIVAL) -> Iterator[None]:
     Raises:
         LostProcess: If a process does not start, or is lost later.
     """
-    if not launched() or dist.is_initialized():
+    if not is_launched() or dist.is_initialized():
         yield
         return
     store = None
@@ -65,14 +65,18 @@ def _init_group(arrival: timedelta) -> Store:
         store.set_timeout(arrival)
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
         dist.init_process_group(
-            backend, store=PrefixStore(f"group{restarts()}", store), rank=own, world_size=count, timeout=PATIENCE
+            backend,
+            store=PrefixStore(f"group{restart_count()}", store),
+            rank=own,
+            world_size=count,
+            timeout=COLLECTIVE_TIMEOUT,
         )
     except (RuntimeError, ValueError) as error:
         raise LostProcess(
             f"Of {world_size()} processes not all came within {arrival.total_seconds():g} seconds. Start each machine "
             "with the same --nnodes, --rdzv-id and --rdzv-endpoint, and see that they reach one another there."
         ) from error
-    return PrefixStore(f"said{restarts()}", store)
+    return PrefixStore(f"said{restart_count()}", store)
 
 
 def _is_connection_error(error: RuntimeError) -> bool:
@@ -94,7 +98,7 @@ def _speaks(error: CutawayError, store: Store | None) -> bool:
         if own == 0 and not isinstance(error, LostProcess):
             store.set("first", said)
             return store.add("told", 1) == 1  # otherwise another process reported it first, on a slow machine
-        until = time.monotonic() + HEARD
+        until = time.monotonic() + ERROR_TIMEOUT
         while time.monotonic() < until and not store.check(["first"]):
             time.sleep(0.05)
         if store.check(["first"]) or store.add("told", 1) > 1:
@@ -104,39 +108,39 @@ def _speaks(error: CutawayError, store: Store | None) -> bool:
     return True
 
 
-def place() -> tuple[int, int]:
+def rank_and_size() -> tuple[int, int]:
     """Return the rank of this process in the group, from 0, and the number of processes."""
     return (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
 
 
-def total(x: Tensor) -> Tensor:
+def all_reduce_sum(x: Tensor) -> Tensor:
     """Return the sum over all processes, bit-identical in each."""
     summed = x.clone()
     dist.all_reduce(summed)
     return summed
 
 
-def from_first(value: T) -> T:
+def broadcast(value: T) -> T:
     """Return the value of rank 0."""
     held = [value]
     dist.broadcast_object_list(held)
     return held[0]
 
 
-def from_all(value: T) -> list[T]:
+def all_gather_object(value: T) -> list[T]:
     """Return the values of all processes, in the order of their ranks."""
     found: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(found, value)
     return found
 
 
-def send_from_first(tensors: list[Tensor]) -> None:
+def broadcast_tensors(tensors: list[Tensor]) -> None:
     """Copy the tensors of rank 0 into those of all processes."""
     for tensor in tensors:
         dist.broadcast(tensor, 0)
 
 
-def by_first(do: Callable[[], T]) -> T:
+def rank_zero_only(do: Callable[[], T]) -> T:
     """Run a function on rank 0 only and return its result in every process.
 
     A CutawayError is raised in all processes. Without a process group the function is simply called.
@@ -150,7 +154,7 @@ def by_first(do: Callable[[], T]) -> T:
             value = do()
         except CutawayError as error:
             failed = error
-    value, failed = from_first((value, failed))
+    value, failed = broadcast((value, failed))
     if failed is not None:
         failed.shared = True
         raise failed

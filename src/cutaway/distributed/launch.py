@@ -23,7 +23,7 @@ FOUND, STOPPED = "found.txt", "stopped.txt"  # files of rank 0 with the run's fo
 AGENT = "agent.txt"  # the ID of the process that starts the others
 
 
-class Stopped(KeyboardInterrupt):
+class LaunchInterrupted(KeyboardInterrupt):
     """The user stopped the processes. Rank 0 has written a checkpoint to the folder in the message."""
 
 
@@ -53,7 +53,7 @@ def launch(module: str, asked: Mapping[str, Any], name: str, processes: int, max
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # errors are reported below
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        tell(folder, AGENT, os.getpid())
+        write_message(folder, AGENT, os.getpid())
         try:
             (folder / "asked.json").write_text(json.dumps(asked))
         except TypeError as error:
@@ -96,21 +96,23 @@ def _environment(processes: int) -> Iterator[None]:
             os.environ.pop(key, None)
 
 
-def tell(folder: Path, name: str, what: object) -> None:
+def write_message(folder: Path, name: str, what: object) -> None:
     """Write a message for the process that started this one."""
     (folder / name).write_text(str(what))
 
 
-def failed(folder: Path, error: CutawayError) -> None:
+def write_failure(folder: Path, error: CutawayError) -> None:
     """Write the error for the process that started this one, unless it is silent."""
     if not error.silent:
-        tell(folder, f"failed-{rank()}.json", json.dumps({"lost": isinstance(error, LostProcess), "said": str(error)}))
+        write_message(
+            folder, f"failed-{rank()}.json", json.dumps({"lost": isinstance(error, LostProcess), "said": str(error)})
+        )
 
 
 def _raise(folder: Path, processes: int, error: BaseException) -> None:
     """Raise the error that the processes wrote."""
     if (folder / STOPPED).exists():
-        raise Stopped((folder / STOPPED).read_text()) from None
+        raise LaunchInterrupted((folder / STOPPED).read_text()) from None
     found = [json.loads(path.read_text()) for path in sorted(folder.glob("failed-*.json"))]
     for one in sorted(found, key=lambda one: bool(one["lost"])):
         raise (LostProcess if one["lost"] else TrainingError)(one["said"]) from None

@@ -38,12 +38,12 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import async_save
 from torch.distributed.checkpoint.storage import StorageReader, StorageWriter, WriteResult
 
-from ..checkpoints.saving import verified, write_tensors
+from ..checkpoints.saving import open_verified, write_tensors
 from ..core.errors import CutawayError, FileError
-from ..core.files import cause, make_folder
-from .checkpoint import Checkpoint, complete, remove, write_index
-from .dtensors import blocks_of
-from .group import PATIENCE
+from ..core.files import error_reason, make_folder
+from .checkpoint import Checkpoint, complete_checkpoints, remove, write_index
+from .dtensors import local_blocks
+from .group import COLLECTIVE_TIMEOUT
 
 Offset = tuple[int, ...]  # position of a block in the whole tensor
 
@@ -69,8 +69,8 @@ class Saver:
         """
         self.wait()
         if self._group is None:  # a group of its own, so that training can communicate meanwhile
-            self._group = dist.new_group(backend="gloo", timeout=PATIENCE)
-        blocks = {(name, offset): view for name, tensor in tensors.items() for offset, view in blocks_of(tensor)}
+            self._group = dist.new_group(backend="gloo", timeout=COLLECTIVE_TIMEOUT)
+        blocks = {(name, offset): view for name, tensor in tensors.items() for offset, view in local_blocks(tensor)}
         sizes = {name: tensor.shape for name, tensor in tensors.items()}
         self._writer = _Writer(folder, name, meta)
         with warnings.catch_warnings():
@@ -153,7 +153,7 @@ class _LoadPlanner(DefaultLoadPlanner):
         items = []
         self.blocks: dict[tuple[str, Offset], Tensor] = {}
         for name, tensor in self.state_dict.items():
-            blocks = dict(blocks_of(tensor))
+            blocks = dict(local_blocks(tensor))
             self.blocks |= {(name, offset): view for offset, view in blocks.items()}
             wanted = [ChunkStorageMetadata(torch.Size(offset), view.shape) for offset, view in blocks.items()]
             stored = self.metadata.state_dict_metadata[name]
@@ -175,7 +175,7 @@ class _Writer(StorageWriter):
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
         """Assign a file to each process. Called on rank 0."""
-        numbers = [int(path.name.rpartition("-")[2]) for path in complete(self.folder, self.name)]
+        numbers = [int(path.name.rpartition("-")[2]) for path in complete_checkpoints(self.folder, self.name)]
         self.final = self.folder / f"{self.name}-{max(numbers, default=0) + 1}"
         self.place = self.folder / f".{self.final.name}.{os.getpid()}.part"  # marks what a killed process leaves behind
         try:
@@ -220,7 +220,7 @@ class _Writer(StorageWriter):
         except OSError as error:
             raise _write_error(self.final, error) from error
         (self.folder / f"{self.name}.safetensors").unlink(missing_ok=True)
-        for older in complete(self.folder, self.name)[:-1]:
+        for older in complete_checkpoints(self.folder, self.name)[:-1]:
             remove(older)
 
     def _reject_unseen(self, files: list[str]) -> None:
@@ -281,7 +281,7 @@ class _Reader(StorageReader):
         }
         by_file = sorted(plan.items, key=lambda item: files[item.storage_index])
         for name, items in groupby(by_file, key=lambda item: files[item.storage_index]):
-            with verified(self.checkpoint.folder / name, self.checkpoint.sums[name]) as opened:
+            with open_verified(self.checkpoint.folder / name, self.checkpoint.sums[name]) as opened:
                 for item in items:
                     key = _key(item.storage_index.fqn, item.storage_index.offset or ())
                     at = tuple(slice(a, a + n) for a, n in zip(item.storage_offsets, item.lengths))
@@ -326,6 +326,6 @@ def _raise_first_failure() -> Iterator[None]:
 
 def _write_error(path: Path, error: OSError) -> FileError:
     return FileError(
-        f"{path} could not be written: {cause(error)}. The checkpoint before it is untouched. Free some space, or "
-        "check the permissions, and resume the run."
+        f"{path} could not be written: {error_reason(error)}. The checkpoint before it is untouched. Free some space,"
+        " or check the permissions, and resume the run."
     )

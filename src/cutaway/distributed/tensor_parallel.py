@@ -81,12 +81,12 @@ def parallelize(model: nn.Module, mesh: DeviceMesh) -> None:
         if isinstance(module, MultiHeadAttention):
             module.heads, module.kv_heads = module.heads // count, module.kv_heads // count
             if module.dropout:
-                draw_apart(module, rank)
+                separate_dropout_streams(module, rank)
         elif isinstance(module, MLP) and module.dropout.p:
-            draw_apart(module.dropout, rank)
+            separate_dropout_streams(module.dropout, rank)
 
 
-def draw_apart(module: nn.Module, rank: int) -> None:
+def separate_dropout_streams(module: nn.Module, rank: int) -> None:
     """Give dropout within the module a separate random stream in each process.
 
     The module works on heads or hidden units that only this process has. Everything that all processes compute still

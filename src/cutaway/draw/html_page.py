@@ -62,13 +62,13 @@ in evaluation.json, metrics.csv and run.json beside it.</noscript>
 """
 
 
-def page(description: Page) -> str:
+def render_page(description: Page) -> str:
     """Return the page as one HTML document."""
     drawings = [drawing for view in description["views"] for drawing in view["drawings"]]
     return _document(description["title"], description, START, _imports("page.js", drawings))
 
 
-def embedded(view: View, height: int) -> str:
+def render_view(view: View, height: int) -> str:
     """Return one view as HTML in an iframe, for use inside another page.
 
     The frame starts with a height of `height` pixels and grows to the height of the drawn view. Like `framed`, it has
@@ -99,7 +99,7 @@ def _document(title: str, description: Page | View, start: str, modules: dict[st
     )
 
 
-def framed(title: str, document: str) -> str:
+def render_iframe(title: str, document: str) -> str:
     """Return a page as HTML in an iframe for a notebook.
 
     The frame can only draw: it has no network access and no access to the notebook.

@@ -12,19 +12,19 @@ SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 UNKNOWN = "unknown"
 
 
-def capital(name: str) -> str:
+def capitalize_name(name: str) -> str:
     """Return the name with a capital first letter: Accuracy. A name with a capital, such as mAP, is unchanged."""
     return name if name[1:2].isupper() else f"{name[:1].upper()}{name[1:]}"
 
 
-def written(value: float | None, format: str) -> str:
+def format_value(value: float | None, format: str) -> str:
     """Return the value in one of the formats count, fraction and number."""
     if value is None:
         return UNKNOWN
     return {"count": count, "fraction": percent, "number": number}[format](value)
 
 
-def by(sizes: Sequence[int]) -> str:
+def shape_text(sizes: Sequence[int]) -> str:
     """Return the text of a shape: 3×64×64."""
     return "×".join(map(str, sizes))
 
@@ -75,7 +75,7 @@ def plural(n: int, noun: str) -> str:
     return f"{count(n)} {noun}" if n == 1 else f"{count(n)} {noun}s"
 
 
-def moment(iso: str | None) -> str:
+def timestamp_text(iso: str | None) -> str:
     """Return an ISO timestamp to the minute: 2026-01-31 14:05 UTC."""
     if not iso:
         return UNKNOWN

@@ -23,14 +23,14 @@ import math
 import torch
 from torch import Tensor
 
-from ..core.errors import SettingError, require
+from ..core.errors import SettingError, check_value
 from ..nn.ctc import BLANK
 from .text import NONE
 
 
 def transcribe(log_probs: Tensor, num_beams: int = 1) -> Tensor:
     """Return the text of each of log_probs (N, T, K): token ids (N, L), padded with NONE. One beam is greedy search."""
-    require(num_beams >= 1, "num_beams", num_beams, "at least 1", SettingError)
+    check_value(num_beams >= 1, "num_beams", num_beams, "at least 1", SettingError)
     return best_path(log_probs) if num_beams == 1 else prefix_beam(log_probs, num_beams)[0]
 
 

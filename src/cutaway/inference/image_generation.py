@@ -16,9 +16,9 @@ import torch
 from PIL import Image as Pillow
 from torch import Tensor, nn
 
-from ..core.errors import SettingError, listed, nearest
-from ..core.spec import Drawn, ImageSpec, Noise
-from ..models.base import DrawsImages
+from ..core.errors import SettingError, closest_names, join
+from ..core.spec import GeneratedImage, ImageSpec, Noise
+from ..models.base import SupportsImageGeneration
 from ..nn.diffusion import bound_term, prior_term
 from ..nn.gaussians import HIGHEST, LOWEST
 
@@ -33,7 +33,7 @@ Watch = Callable[[int, Tensor, Tensor], None]
 
 
 @dataclass(frozen=True)
-class Asked:
+class DiffusionSettings:
     """Settings of the reverse diffusion process."""
 
     steps: int
@@ -41,12 +41,14 @@ class Asked:
     eta: float
 
 
-def asked_of(spec: ImageSpec, model: nn.Module, steps: int | None, guidance: float | None, eta: float | None) -> Asked:
+def resolve_settings(
+    spec: ImageSpec, model: nn.Module, steps: int | None, guidance: float | None, eta: float | None
+) -> DiffusionSettings:
     """Validate the settings and fill in defaults. Raises SettingError, with the name of the option, for invalid
     values.
     """
     target = spec.target
-    assert isinstance(target, Drawn), "a run that draws images"
+    assert isinstance(target, GeneratedImage), "a run that draws images"
     given = {"steps": steps, "guidance": guidance, "eta": eta}
     if not isinstance(target, Noise):
         for name, value in given.items():
@@ -55,7 +57,7 @@ def asked_of(spec: ImageSpec, model: nn.Module, steps: int | None, guidance: flo
                     f"{name}={value:g} is for models that take noise away step by step, and this one decodes images at "
                     "once: leave it out."
                 )
-        return Asked(1, None, 0.0)
+        return DiffusionSettings(1, None, 0.0)
     total = int(cast(Any, model).config.timesteps)
     if steps is not None and not 1 <= steps <= total:
         raise SettingError(f"steps={steps} cannot be: it must be 1 to {total:,}, the timesteps of this model.")
@@ -69,7 +71,7 @@ def asked_of(spec: ImageSpec, model: nn.Module, steps: int | None, guidance: flo
     if eta is not None and not 0 <= eta <= 1:
         raise SettingError(f"eta={eta:g} cannot be: it must be 0 (DDIM) to 1 (ancestral sampling).")
     guided = (GUIDANCE if guidance is None else guidance) if target.names else None
-    return Asked(min(STEPS, total) if steps is None else steps, guided, ETA if eta is None else eta)
+    return DiffusionSettings(min(STEPS, total) if steps is None else steps, guided, ETA if eta is None else eta)
 
 
 def classes_for(spec: ImageSpec, count: int, name: str | None) -> Tensor | None:
@@ -78,7 +80,7 @@ def classes_for(spec: ImageSpec, count: int, name: str | None) -> Tensor | None:
     Raises SettingError for an unknown name.
     """
     target = spec.target
-    assert isinstance(target, Drawn), "a run that draws images"
+    assert isinstance(target, GeneratedImage), "a run that draws images"
     if not isinstance(target, Noise) or not target.names:
         if name is not None:
             why = "draws images of all classes alike" if target.names else "learned images without classes"
@@ -87,8 +89,8 @@ def classes_for(spec: ImageSpec, count: int, name: str | None) -> Tensor | None:
     if name is None:
         return torch.arange(count) % len(target.names)
     if name not in target.names:
-        close = nearest(name, target.names)
-        known = f"Close to it: {listed(close, 'and')}." if close else f"They are {listed(target.names[:20], 'and')}."
+        close = closest_names(name, target.names)
+        known = f"Close to it: {join(close, 'and')}." if close else f"They are {join(target.names[:20], 'and')}."
         raise SettingError(f"class={name} cannot be: this model learned no class of that name. {known}")
     return torch.full((count,), target.names.index(name))
 
@@ -97,7 +99,7 @@ def classes_for(spec: ImageSpec, count: int, name: str | None) -> Tensor | None:
 def draw(
     model: nn.Module,
     spec: ImageSpec,
-    asked: Asked,
+    asked: DiffusionSettings,
     classes: Tensor | None,
     count: int,
     seed: int = 0,
@@ -109,7 +111,7 @@ def draw(
     The model must be in evaluation mode on its device. `watch` receives timestep, x_t and x̂_0 of each step, as in
     `nn.diffusion.sample`.
     """
-    assert isinstance(model, DrawsImages), "the model of a run that draws images"
+    assert isinstance(model, SupportsImageGeneration), "the model of a run that draws images"
     dtype = next(p.dtype for p in model.parameters())
     found: list[Tensor] = []
     for begin in range(0, count, TOGETHER):
@@ -147,7 +149,7 @@ def columns_for(count: int, classes: int) -> int:
     return min(count, classes if 1 < classes <= MOST_COLUMNS else COLUMNS)
 
 
-def picture(levels: Tensor, columns: int) -> Pillow.Image:
+def image_grid(levels: Tensor, columns: int) -> Pillow.Image:
     """Arrange uint8 images (N, C, H, W) in one picture, row by row, on white."""
     n, channels, height, width = levels.shape
     rows = math.ceil(n / columns)
@@ -160,7 +162,7 @@ def picture(levels: Tensor, columns: int) -> Pillow.Image:
 
 
 @torch.no_grad()
-def bound(model: nn.Module, images: Tensor, classes: Tensor | None, times: int, seed: int = 0) -> Tensor:
+def variational_bound(model: nn.Module, images: Tensor, classes: Tensor | None, times: int, seed: int = 0) -> Tensor:
     """Return the variational bound of diffusion on −ln p of each image (N, C, H, W), in nats, (N,).
 
     Of the T terms, timestep 0 and `times` others are computed. The others are sampled from equal intervals of

@@ -18,20 +18,20 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from ..core.errors import ModelError, SettingError
-from ..data.problems.problem import Branches, Verdict
+from ..data.problems.problem import SearchableProblem, Verdict
 from ..data.text.problems import END, ProblemPreprocessing
-from ..models.base import Extends
-from ..nn.eval_mode import resting
+from ..models.base import SupportsKVCache
+from ..nn.eval_mode import eval_mode
 from ..nn.kv_cache import Cache
-from ..nn.tree_cache import Path, TreeCache, gathered
-from .thought_search import CHAINS, Found, Method, Thought, search
+from ..nn.tree_cache import Path, TreeCache, gather_paths
+from .thought_search import CHAINS, Method, SearchResult, Thought, search
 
 LINE = "\n"
 STRIDE = 0x9E3779B97F4A7C15  # an odd number that separates the seeds of problems
 
 
 @dataclass
-class Spent:
+class TokenUsage:
     """The number of tokens that were processed for one problem."""
 
     read: int = 0  # tokens of the problem, and one for each requested value
@@ -44,10 +44,10 @@ class Spent:
 
 
 @dataclass(eq=False)
-class Held:
+class ThoughtState:
     """The state from which a thought is continued."""
 
-    spent: Spent
+    spent: TokenUsage
     generator: torch.Generator
     question: str
     path: Path  # all tokens up to the end of this thought, except the last one
@@ -74,7 +74,7 @@ class LanguageThinker:
     def __init__(
         self, model: nn.Module, preprocessing: ProblemPreprocessing, *, temperature: float = 0.7, seed: int = 0
     ) -> None:
-        if not isinstance(model, Extends):
+        if not isinstance(model, SupportsKVCache):
             raise ModelError(
                 f"{type(model).__name__} keeps no cache that branches could share: take one that does: gpt2."
             )
@@ -96,7 +96,7 @@ class LanguageThinker:
             # Seeded by the problem's text, so that its solution does not depend on the batch.
             generator = torch.Generator().manual_seed((self.seed + zlib.crc32(problem.encode()) * STRIDE) % 2**63)
             path = Path(tree, k, tree.seen[k, 0])
-            held = Held(Spent(read=int(lengths[k])), generator, problem, path, last[k])
+            held = ThoughtState(TokenUsage(read=int(lengths[k])), generator, problem, path, last[k])
             found.append(Thought(problem, held=held))
         return found
 
@@ -106,8 +106,8 @@ class LanguageThinker:
         found: list[list[Thought]] = [[] for _ in thoughts]
         if not thoughts:
             return found
-        held: list[Held] = [thought.held for thought in thoughts]
-        tree, rows, seen = gathered([one.path for one in held])
+        held: list[ThoughtState] = [thought.held for thought in thoughts]
+        tree, rows, seen = gather_paths([one.path for one in held])
         branches = [_Branch(k, k, count) for k in range(len(thoughts))]
         tokens = [one.last for one in held]
         while branches:
@@ -122,7 +122,7 @@ class LanguageThinker:
                     going.append(branch)
                     continue
                 path = Path(tree, of[branch.at], seen[branch.at])
-                after = Held(own.spent, own.generator, own.question, path, last, count=branch.count)
+                after = ThoughtState(own.spent, own.generator, own.question, path, last, count=branch.count)
                 after.full = full[branch.at]
                 after.ended = last == END or last not in stops or after.full
                 text = self.preprocessing.words(branch.tokens)
@@ -136,12 +136,12 @@ class LanguageThinker:
         It costs one token per thought. The value is 0 where the context has no room for it.
         """
         kind = self.kind
-        if not isinstance(kind, Branches):
+        if not isinstance(kind, SearchableProblem):
             raise SettingError(f"{kind.name} is not solved in steps that could be valued.")
         asked = [thought for thought in thoughts if not thought.held.full]
         if not asked:
             return [0.0] * len(thoughts)
-        held: list[Held] = [thought.held for thought in asked]
+        held: list[ThoughtState] = [thought.held for thought in asked]
         for one in held:
             one.spent.read += 1
         question, sure, impossible = (self.preprocessing.ids[t] for t in (kind.question, kind.sure, kind.impossible))
@@ -162,9 +162,13 @@ class LanguageThinker:
 
     def _last(self, line: str) -> bool:
         """Return whether no step can follow this one in a tree."""
-        return isinstance(self.kind, Branches) and self.preprocessing.form == self.kind.tree and self.kind.ended(line)
+        return (
+            isinstance(self.kind, SearchableProblem)
+            and self.preprocessing.form == self.kind.tree
+            and self.kind.ended(line)
+        )
 
-    def _sample_branches(self, logits: Tensor, branches: list[_Branch], held: list[Held]) -> list[_Branch]:
+    def _sample_branches(self, logits: Tensor, branches: list[_Branch], held: list[ThoughtState]) -> list[_Branch]:
         """Extend the branches by their logits (B, V): one branch for each distinct token that the tries of a branch
         sample.
         """
@@ -215,18 +219,18 @@ class LanguageThinker:
     def _extend(
         self, tokens: Tensor, mask: Tensor | None, cache: Cache | None = None, every: bool = False
     ) -> tuple[Tensor, Cache]:
-        with resting(self.model):
+        with eval_mode(self.model):
             logits, cache = self.model.extend(tokens, mask, cache, every=every)
         return logits.float() if logits.dtype != torch.float64 else logits, cache
 
 
-def tokens_of(thought: Thought, preprocessing: ProblemPreprocessing) -> list[int]:
+def thought_tokens(thought: Thought, preprocessing: ProblemPreprocessing) -> list[int]:
     """Return the ids of a generated thought, including the token that ended the solution."""
     ids = preprocessing.encode(thought.text)
     return [*ids, END] if thought.held.last == END else ids
 
 
-def form_of(preprocessing: ProblemPreprocessing, method: Method) -> str:
+def solution_form(preprocessing: ProblemPreprocessing, method: Method) -> str:
     """Return the form of solutions that a search with this method writes."""
     if method.method in CHAINS:
         return method.form or preprocessing.form
@@ -235,9 +239,9 @@ def form_of(preprocessing: ProblemPreprocessing, method: Method) -> str:
 
 def think(
     model: nn.Module, preprocessing: ProblemPreprocessing, problems: Sequence[str], method: Method
-) -> list[Found]:
+) -> list[SearchResult]:
     """Search for a solution of each problem."""
-    preprocessing = preprocessing.in_form(form_of(preprocessing, method))
+    preprocessing = preprocessing.in_form(solution_form(preprocessing, method))
     temperature = 0.0 if method.method == "greedy" else method.temperature
     thinker = LanguageThinker(model, preprocessing, temperature=temperature, seed=method.seed)
 
@@ -247,14 +251,14 @@ def think(
     return search(thinker, thinker.roots(problems), method, verified)
 
 
-def solved(
+def solve_problems(
     model: nn.Module, preprocessing: ProblemPreprocessing, problems: Sequence[str], method: Method
 ) -> tuple[Tensor, Tensor, list[Verdict]]:
     """Return the solution of each problem, the tokens spent on it, and the verdicts.
 
     The solutions are ids (N, L), padded with −1, and the number of tokens is (N,).
     """
-    found, form = think(model, preprocessing, problems, method), form_of(preprocessing, method)
+    found, form = think(model, preprocessing, problems, method), solution_form(preprocessing, method)
     verdicts = [preprocessing.kind.judge(problem, form, one.solution) for problem, one in zip(problems, found)]
     rows = [torch.tensor(preprocessing.encode(one.solution), dtype=torch.int64) for one in found]
     device = next(model.parameters()).device

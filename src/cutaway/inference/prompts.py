@@ -6,29 +6,29 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from ..checkpoints.origin import origin_of
+from ..checkpoints.origin import get_origin
 from ..core.errors import DataError
 from ..data.text.corpus_transforms import RunningPreprocessing
 
 NAMED = 10  # largest number of unknown pieces in a message
 
 
-class Bounds(NamedTuple):
+class TokenBounds(NamedTuple):
     """Tokens that are never generated, and tokens that end a text, as `inference.text.stream` expects them."""
 
     never: list[int]
     ends: list[int]
 
 
-def bounds_of(model: nn.Module, text: RunningPreprocessing) -> Bounds:
+def token_bounds(model: nn.Module, text: RunningPreprocessing) -> TokenBounds:
     """Return the bounds of a model, from its tokenizer and the folder of its weights."""
-    known, origin = text.tokenizer, origin_of(model)
+    known, origin = text.tokenizer, get_origin(model)
     ends = {*([] if known.end is None else [known.end]), *(origin.ends if origin else ())}
     special = (known.padding, known.unknown, known.begin, known.mask)
-    return Bounds(sorted({token for token in special if token is not None} - ends), sorted(ends))
+    return TokenBounds(sorted({token for token in special if token is not None} - ends), sorted(ends))
 
 
-def prompt_of(text: RunningPreprocessing, prompt: str) -> tuple[Tensor, str]:
+def encode_prompt(text: RunningPreprocessing, prompt: str) -> tuple[Tensor, str]:
     """Return the prompt's tokens, (T,), and a warning or "". Raises DataError if all of its tokens are unknown."""
     ids = text.encode(prompt)
     if not len(ids):

@@ -26,7 +26,7 @@ from typing import TypedDict, Unpack
 import torch
 from torch import Tensor
 
-from ..core.errors import ModelError, SettingError, require
+from ..core.errors import ModelError, SettingError, check_value
 
 FEW = 256  # likeliest tokens among which a nucleus is searched first: sorting the whole vocabulary takes far longer
 
@@ -53,7 +53,7 @@ class Sampling:
 
     def __post_init__(self) -> None:
         def reject(ok: bool, name: str, allowed: str) -> None:
-            require(ok, name, getattr(self, name), allowed, SettingError)
+            check_value(ok, name, getattr(self, name), allowed, SettingError)
 
         t, r = self.temperature, self.repetition_penalty
         reject(math.isfinite(t) and t >= 0, "temperature", "a number that is at least 0")

@@ -26,12 +26,12 @@ from typing import Any, Protocol, Unpack, cast
 import torch
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, SettingError, require
+from ..core.errors import ModelError, SettingError, check_value
 from ..core.spec import Tokens
-from ..nn.decode_fast_path import Unrolled
-from ..nn.eval_mode import resting
+from ..nn.decode_fast_path import DecodeFastPath
+from ..nn.eval_mode import eval_mode
 from .sampling import Sampling, Settings, draw
-from .text import BLOCK, NONE, Generators, generators_of, random_numbers
+from .text import BLOCK, NONE, Generators, random_numbers, to_generators
 
 PENALTIES: dict[str, Callable[[float, float], float]] = {
     "gnmt": lambda n, alpha: ((5 + n) / 6) ** alpha,
@@ -89,12 +89,12 @@ def decode_scored(
     penalty: str = "gnmt",
 ) -> tuple[Tensor, Tensor]:
     """Decode as `decode`, and return the score of each answer too, (N,) float64."""
-    require(num_beams >= 1, "num_beams", num_beams, "at least 1", SettingError)
+    check_value(num_beams >= 1, "num_beams", num_beams, "at least 1", SettingError)
     fine = math.isfinite(length_penalty) and length_penalty >= 0
-    require(fine, "length_penalty", length_penalty, "at least 0", SettingError)
-    require(penalty in PENALTIES, "penalty", penalty, " or ".join(PENALTIES), SettingError)
+    check_value(fine, "length_penalty", length_penalty, "at least 0", SettingError)
+    check_value(penalty in PENALTIES, "penalty", penalty, " or ".join(PENALTIES), SettingError)
     longest = _usual_length(model, target) if longest is None else longest
-    require(longest >= 1, "longest", longest, "at least 1", SettingError)
+    check_value(longest >= 1, "longest", longest, "at least 1", SettingError)
     lp = PENALTIES[penalty]
     penalties = [lp(n, length_penalty) for n in range(1, longest + 1)]  # of answers of 1, 2, … tokens
     training = model.training
@@ -103,7 +103,7 @@ def decode_scored(
         state = cast(Callable[..., State], model.begin)(source, mask)
         token = torch.full((len(source),), target.begin, device=source.device)
         step = cast(Step, model.step)
-        with Unrolled(model)():
+        with DecodeFastPath(model)():
             if num_beams == 1:
                 found, scores = _greedy(step, state, token, target, penalties)
             else:
@@ -150,14 +150,14 @@ def sample(
     """
     sampling = Sampling(**settings)
     longest = _usual_length(model, target) if longest is None else longest
-    require(longest >= 1, "longest", longest, "at least 1", SettingError)
+    check_value(longest >= 1, "longest", longest, "at least 1", SettingError)
     n, device = len(source), source.device
-    generators = generators_of(generator, n, sampling)
+    generators = to_generators(generator, n, sampling)
     never = torch.tensor(_forbidden(target), device=device)
     found = torch.full((n, longest), NONE, device=device)
     over = torch.zeros(n, dtype=torch.bool, device=device)
     numbers = written = None
-    with resting(model), Unrolled(model)():
+    with eval_mode(model), DecodeFastPath(model)():
         state = cast(Callable[..., State], model.begin)(source, mask)
         token = torch.full((n,), target.begin, device=device)
         for i in range(longest):

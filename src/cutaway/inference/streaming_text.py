@@ -16,7 +16,7 @@ BEFORE = 8  # tokens of the prompt that are decoded together with the tokens aft
 Decode = Callable[[Sequence[int]], str]
 
 
-class Pieces:
+class TextStreamer:
     """The text after some tokens, one piece for each new token."""
 
     def __init__(self, decode: Decode, before: Sequence[int] = (), stop: Sequence[str] = ()) -> None:
@@ -76,7 +76,7 @@ class Pieces:
         return text[: len(text) - most]
 
 
-def as_text(drawn: Iterable[int], pieces: Pieces) -> Iterator[str]:
+def as_text(drawn: Iterable[int], pieces: TextStreamer) -> Iterator[str]:
     """Yield the text of tokens during generation, up to a stop string or to NONE."""
     for token in drawn:
         if token == NONE or pieces.over:
@@ -87,7 +87,7 @@ def as_text(drawn: Iterable[int], pieces: Pieces) -> Iterator[str]:
     yield pieces.rest()
 
 
-def as_texts(drawn: Iterable[Tensor], rows: Sequence[Pieces]) -> list[str]:
+def as_texts(drawn: Iterable[Tensor], rows: Sequence[TextStreamer]) -> list[str]:
     """Return the texts of several rows from tokens (N,), and stop once all rows are over."""
     texts = [""] * len(rows)
     ended = [False] * len(rows)

@@ -27,11 +27,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..checkpoints.origin import origin_of
-from ..core.errors import ModelError, SettingError, require
-from ..models.base import Advances, Extends
-from ..nn.decode_fast_path import Unrolled
-from ..nn.masks import real_places
+from ..checkpoints.origin import get_origin
+from ..core.errors import ModelError, SettingError, check_value
+from ..models.base import SupportsKVCache, SupportsState
+from ..nn.decode_fast_path import DecodeFastPath
+from ..nn.masks import normalize_padding_mask
 from .sampling import Sampling, Settings, draw, uniform
 
 PIECE = 512  # tokens of a prompt that are processed at a time, to limit memory
@@ -116,21 +116,21 @@ def stream(
         ModelError: As in `generate`.
         SettingError: If a setting is invalid.
     """
-    sampling, origin = Sampling(**settings), origin_of(model)
+    sampling, origin = Sampling(**settings), get_origin(model)
     if never is None:
         never = () if origin else NEVER
     if ends is None:
         ends = origin.ends if origin else ()
-    require(count >= 1, "count", count, "at least 1", SettingError)
+    check_value(count >= 1, "count", count, "at least 1", SettingError)
     prompts = _prompts(prompt, mask)
     _reject_unknown(model, prompts)
-    context, longest = context_of(model), max(map(len, prompts))
+    context, longest = context_length(model), max(map(len, prompts))
     if context is not None and longest > context and not window:
         raise ModelError(
             f"The prompt has {longest:,} tokens, and this model reads {context:,} at most: give a shorter one, or "
             f"let the window slide (window=True; `cutaway generate --window`), and the last {context:,} are read."
         )
-    generators = generators_of(generator, len(prompt), sampling)
+    generators = to_generators(generator, len(prompt), sampling)
     reader = _reader(model)(model, _History(prompts, context))
     return _stream(model, reader, count, sampling, generators, list(never), list(ends))
 
@@ -144,7 +144,7 @@ def _stream(
     never: list[int],
     ends: list[int],
 ) -> Iterator[Tensor]:
-    modules, lean = list(model.modules()), Unrolled(model)
+    modules, lean = list(model.modules()), DecodeFastPath(model)
     token: Tensor | None = None
     forbidden = closing = over = numbers = written = None
     for step in range(count):
@@ -173,7 +173,7 @@ def _stream(
         yield shown
 
 
-def generators_of(generator: Generators, rows: int, sampling: Sampling) -> list[torch.Generator | None]:
+def to_generators(generator: Generators, rows: int, sampling: Sampling) -> list[torch.Generator | None]:
     """Return the generators as a list: one for all rows or one per row; empty for greedy decoding.
 
     Args:
@@ -325,9 +325,9 @@ class _Anew:
 
 def _reader(model: nn.Module) -> type[_Reader]:
     """Return the most efficient reader that the model supports."""
-    if isinstance(model, Extends):
+    if isinstance(model, SupportsKVCache):
         return _Cached
-    return _Carried if isinstance(model, Advances) else _Anew
+    return _Carried if isinstance(model, SupportsState) else _Anew
 
 
 def _last(outputs: Tensor, mask: Tensor) -> Tensor:
@@ -341,7 +341,7 @@ def _prompts(prompt: Tensor, mask: Tensor | None) -> list[Tensor]:
         raise ModelError(f"A prompt has the shape (N, T) with at least one token, not {tuple(prompt.shape)}.")
     if mask is None:
         return list(prompt)
-    real = real_places(mask, prompt.shape)
+    real = normalize_padding_mask(mask, prompt.shape)
     assert real is not None
     if not bool(real.any(1).all()):
         raise ModelError("Each prompt needs at least one token, and by the mask one has none.")
@@ -362,7 +362,7 @@ def _reject_unknown(model: nn.Module, prompts: list[Tensor]) -> None:
             )
 
 
-def context_of(model: nn.Module) -> int | None:
+def context_length(model: nn.Module) -> int | None:
     """Return the model's context length.
 
     Args:
@@ -382,7 +382,7 @@ def context_of(model: nn.Module) -> int | None:
 
 
 @contextmanager
-def _answering(modules: list[nn.Module], lean: Unrolled) -> Iterator[None]:
+def _answering(modules: list[nn.Module], lean: DecodeFastPath) -> Iterator[None]:
     """Switch the model to evaluation mode without gradients; afterwards each module returns to its own mode.
 
     This applies to a single token and not to the whole loop, so that the caller can use the model between tokens.

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ..core.errors import SettingError, require
+from ..core.errors import SettingError, check_value
 
 METHODS = ("greedy", "sample", "consistency", "likelihood", "verifier", "tree", "depth-first")
 CHAINS = METHODS[:5]
@@ -97,15 +97,15 @@ class Method:
         if self.method not in METHODS:
             raise SettingError(f"method={self.method} cannot be: choose from {', '.join(METHODS)}.")
         for name in ("samples", "breadth", "proposals", "depth", "budget"):
-            require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1", SettingError)
-        require(self.temperature >= 0, "temperature", self.temperature, "at least 0", SettingError)
+            check_value(getattr(self, name) >= 1, name, getattr(self, name), "at least 1", SettingError)
+        check_value(self.temperature >= 0, "temperature", self.temperature, "at least 0", SettingError)
 
 
 GREEDY = Method()
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """The result of a search for one problem."""
 
     root: Thought
@@ -123,7 +123,7 @@ def search(
     roots: Sequence[Thought],
     method: Method,
     verify: Callable[[Thought], bool] | None = None,
-) -> list[Found]:
+) -> list[SearchResult]:
     """Search for a solution of each problem.
 
     Args:
@@ -147,7 +147,9 @@ def search(
     return [_choose_chain(thinker, root, own, method.method, verify) for root, own in zip(roots, chains)]
 
 
-def breadth_first(thinker: Thinker, roots: Sequence[Thought], breadth: int, proposals: int, depth: int) -> list[Found]:
+def breadth_first(
+    thinker: Thinker, roots: Sequence[Thought], breadth: int, proposals: int, depth: int
+) -> list[SearchResult]:
     """Keep the `breadth` best thoughts at each depth; the best of the last depth is the answer.
 
     Args:
@@ -172,12 +174,12 @@ def breadth_first(thinker: Thinker, roots: Sequence[Thought], breadth: int, prop
                 thought.kept = thought in best
             kept[k] = best or kept[k]
     finished = ([t for t in own if thinker.finish(t) is not None] for own in kept)
-    return [Found(root, next(iter(own), None), all_) for root, own, all_ in zip(roots, finished, seen)]
+    return [SearchResult(root, next(iter(own), None), all_) for root, own, all_ in zip(roots, finished, seen)]
 
 
 def depth_first(
     thinker: Thinker, roots: Sequence[Thought], proposals: int, depth: int, threshold: float, budget: int
-) -> list[Found]:
+) -> list[SearchResult]:
     """Follow the best thought, and backtrack where no next thought has a value of at least `threshold`.
 
     The first finished thought with at least that value is the answer.
@@ -210,12 +212,12 @@ def depth_first(
                     found[k] = thought
                 elif thought.depth < depth:
                     stacks[k].append(thought)
-    return [Found(root, best, own) for root, best, own in zip(roots, found, seen)]
+    return [SearchResult(root, best, own) for root, best, own in zip(roots, found, seen)]
 
 
 def _choose_chain(
     thinker: Thinker, root: Thought, chains: list[Thought], method: str, verify: Callable[[Thought], bool] | None
-) -> Found:
+) -> SearchResult:
     """Choose a chain: by majority of answers, by likelihood, or the first that is verified.
 
     A chain that was sampled several times is one thought, with the count in its `held`.
@@ -235,7 +237,7 @@ def _choose_chain(
         best = next((t for t in finished if verify(t)), best)
     for thought in chains:
         thought.kept = thought is best
-    return Found(root, best, chains)
+    return SearchResult(root, best, chains)
 
 
 def _proposed(thinker: Thinker, groups: list[list[Thought]], count: int) -> list[list[Thought]]:

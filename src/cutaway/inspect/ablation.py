@@ -20,13 +20,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, SettingError, UnknownName, require
-from ..models.images import answers_of
-from ..nn.eval_mode import resting
+from ..core.errors import ModelError, SettingError, UnknownName, check_value
+from ..models.images import as_output_tuple
+from ..nn.eval_mode import eval_mode
 from ..nn.graphs import MessagePassing
 from .interventions import Edit, Inputs, Transplant, Zero, as_tuple, intervene
 from .probes import capture
-from .sites import OVER_TIME, PARTS, heads_of
+from .sites import OVER_TIME, PARTS, num_heads
 
 Metric = Callable[[Tensor], Tensor | float]  # maps the head's outputs to one number
 Names = str | Sequence[str]
@@ -84,7 +84,7 @@ def ablate(
         ModelError: If a module has no such parts.
     """
     given = as_tuple(inputs)
-    with resting(model), torch.no_grad():
+    with eval_mode(model), torch.no_grad():
         before = _outputs(model, given)
         measure = metric or _distance(before)
         was = float(measure(before))
@@ -125,7 +125,7 @@ def patch(
         ModelError: If the metric is equal for both inputs, or if a module has no such parts.
     """
     source, target = as_tuple(clean), as_tuple(corrupted)
-    with resting(model), torch.no_grad():
+    with eval_mode(model), torch.no_grad():
         best, worst = float(metric(_outputs(model, source))), float(metric(_outputs(model, target)))
         if not abs(best - worst) > 0:
             raise ModelError(
@@ -141,7 +141,7 @@ def patch(
 
 
 def _outputs(model: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
-    return answers_of(model(*inputs))[0]
+    return as_output_tuple(model(*inputs))[0]
 
 
 def _distance(before: Tensor) -> Metric:
@@ -154,7 +154,9 @@ def _parts(
     """Return each module with each of its selected parts."""
     if by is not None and by not in PARTS:
         raise UnknownName("part of a module", by, PARTS)
-    require(by is not None or only is None, "only", only, "left out where modules are changed as a whole", SettingError)
+    check_value(
+        by is not None or only is None, "only", only, "left out where modules are changed as a whole", SettingError
+    )
     wanted = [names] if isinstance(names, str) else list(names)
     modules = {k: m for k, m in model.named_modules(remove_duplicate=False) if k}
     for name in wanted:
@@ -179,16 +181,16 @@ def _parts(
 def _has(module: nn.Module, by: str) -> bool:
     """Return whether the module can have such parts, judged by its type."""
     if by == "head":
-        return bool(heads_of(module))
+        return bool(num_heads(module))
     return by != "edge" or isinstance(module, MessagePassing)
 
 
 def _numbers(model: nn.Module, inputs: tuple[Tensor, ...], name: str, module: nn.Module, by: str) -> Sequence[Any]:
     """Return the indices of a module's parts for these inputs."""
     if by == "head":
-        if not heads_of(module):
+        if not num_heads(module):
             raise ModelError(f"{name} is a {type(module).__name__}, which has no heads to choose from.")
-        return range(heads_of(module))
+        return range(num_heads(module))
     if by == "edge":
         with capture(model, "messages", name) as seen:
             model(*inputs)

@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from ..core.errors import SettingError, UnknownName, require
+from ..core.errors import SettingError, UnknownName, check_value
 
 Value = Tensor | Callable[[], Tensor]  # a tensor, or a function that computes it on demand
 
 
-class Found(Mapping[str, Tensor]):
+class CapturedTensors(Mapping[str, Tensor]):
     """Tensors of one kind, by name. Expensive ones are computed on each access."""
 
-    def __init__(self, capture: Captured, kind: str) -> None:
+    def __init__(self, capture: Captures, kind: str) -> None:
         self._capture, self._kind = capture, kind
 
     def _values(self) -> dict[str, Value]:
@@ -51,12 +51,12 @@ class Found(Mapping[str, Tensor]):
         return len(self._values())
 
 
-class Captured(Mapping[str, Found]):
+class Captures(Mapping[str, CapturedTensors]):
     """Captured tensors, `seen[kind][name]`: those of the last call, also after the block ends."""
 
     def __init__(self, kinds: Sequence[str], keep: int | None, every: int) -> None:
-        require(keep is None or keep >= 1, "keep", keep, "at least 1, or None for all", SettingError)
-        require(every >= 1, "every", every, "at least 1", SettingError)
+        check_value(keep is None or keep >= 1, "keep", keep, "at least 1, or None for all", SettingError)
+        check_value(every >= 1, "every", every, "at least 1", SettingError)
         self.kinds, self.keep, self.every = tuple(kinds), keep, every
         self.results: dict[str, dict[str, Value]] = {}
         self.calls = 0  # calls of the model within the block
@@ -66,10 +66,10 @@ class Captured(Mapping[str, Found]):
         self._parts: dict[tuple[str, str], tuple[str, list[Tensor]]] = {}
         self._open = True
 
-    def __getitem__(self, kind: str) -> Found:
+    def __getitem__(self, kind: str) -> CapturedTensors:
         if kind not in self.kinds:
             raise UnknownName("captured kind", kind, self.kinds)
-        return Found(self, kind)
+        return CapturedTensors(self, kind)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.kinds)

@@ -28,9 +28,9 @@ import torch
 from torch import Tensor, nn
 
 from ..core.errors import DataError, ModelError, UnknownName
-from .attribution.differentiable_input import Entry, entry_of
-from .attribution.request import undisturbed
-from .attribution.target import kind_of, of_pixels, outputs_of
+from .attribution.differentiable_input import Entry, build_entry
+from .attribution.request import isolated
+from .attribution.target import explained_outputs, input_kind, sum_pixels
 
 Inputs = Tensor | tuple[Tensor, ...]
 
@@ -118,11 +118,11 @@ def concept(
     """
     given, those, pool = (_tuple(x) for x in (inputs, examples, others))
     _reject(given, those, pool)
-    with undisturbed(model, seed):
+    with isolated(model, seed):
         if target is None:
             with torch.no_grad():
                 target = _most(model, given)
-        entry = entry_of(model, given, target)
+        entry = build_entry(model, given, target)
         name = layer or last_layer(entry)
         if not name.removesuffix(BEFORE) or name.removesuffix(BEFORE) not in dict(model.named_modules()):
             raise UnknownName("layer", name, [n for n, _ in model.named_modules() if n])
@@ -138,7 +138,7 @@ def concept(
 
 
 def _reject(given: tuple[Tensor, ...], those: tuple[Tensor, ...], pool: tuple[Tensor, ...]) -> None:
-    if kind_of(given) == "graph":
+    if input_kind(given) == "graph":
         raise ModelError("A concept is told from several examples, and the nodes of a graph are not apart.")
     for count, what in ((len(those[0]), "the concept"), (len(pool[0]), "the data, to compare them with")):
         if count < LEAST:
@@ -151,7 +151,7 @@ def _tuple(inputs: Inputs) -> tuple[Tensor, ...]:
 
 def _most(model: nn.Module, inputs: tuple[Tensor, ...]) -> int:
     """Return the most frequent prediction, or 0 for a single output."""
-    return int(of_pixels(outputs_of(model, inputs)).flatten(0, -2).argmax(1).mode().values)
+    return int(sum_pixels(explained_outputs(model, inputs)).flatten(0, -2).argmax(1).mode().values)
 
 
 # --- activations ---------------------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ def last_layer(entry: Entry) -> str:
     try:
         with torch.no_grad():
             entry.score(entry.z, entry.rows)
-            answer = outputs_of(entry.model, entry.inputs)
+            answer = explained_outputs(entry.model, entry.inputs)
     finally:
         for handle in handles:
             handle.remove()

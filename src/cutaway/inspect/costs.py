@@ -15,7 +15,7 @@ from torch import Tensor
 from torch._ops import OpOverload
 
 
-def name_of(op: OpOverload) -> str:
+def op_name(op: OpOverload) -> str:
     """Return PyTorch's name of an operation, without the suffix of in-place variants: `add`, `convolution`."""
     name: str = op.overloadpacket.__name__
     return name.rstrip("_") if op.namespace == "aten" else str(op)
@@ -23,7 +23,7 @@ def name_of(op: OpOverload) -> str:
 
 def multiply_adds(op: OpOverload, args: Sequence[Any], result: Any) -> int | None:
     """Return the multiply-adds of one call, or None if unknown."""
-    name = name_of(op)
+    name = op_name(op)
     if name in FORMULAS:
         return FORMULAS[name](args, result)
     if name.startswith("_scaled_dot_product_"):

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from ..core.errors import ModelError, UnknownName
-from ..core.files import replacing
+from ..core.files import atomic_write
 from .receptive_field import VIDEO
 
 
@@ -93,7 +93,7 @@ def save_field(field: Tensor, path: str | os.PathLike[str], *, extent: Sequence[
         frame[[top, bottom], left : right + 1] = True
         frame[top : bottom + 1, [left, right]] = True
         picture[frame] = torch.tensor(ORANGE, dtype=torch.uint8)
-    with replacing(path) as temporary:
+    with atomic_write(path) as temporary:
         Image.fromarray(picture.numpy()).save(temporary, format="PNG")
 
 

@@ -33,7 +33,7 @@ def example_shape(preset: Preset, config: Any) -> tuple[int, ...]:
     It is the shape for which the published counts are given, with the channels, image size or number of features of
     `config`. Raises ModelError if neither specifies it.
     """
-    at, kind = preset.card.published.at, kind_taken(preset, config)
+    at, kind = preset.card.published.at, input_modality(preset, config)
     if kind in OF_TOKENS:
         length = at[0] if at else 32
         return (min(length, getattr(config, "context_length", None) or length),)
@@ -54,7 +54,7 @@ def example_shape(preset: Preset, config: Any) -> tuple[int, ...]:
     return (channels, *size)
 
 
-def kind_taken(preset: Preset, config: Any) -> str:
+def input_modality(preset: Preset, config: Any) -> str:
     """Return the kind of data for a model with this `config`, where its family supports several.
 
     It is text with a vocabulary, else the first that is not text.
@@ -77,7 +77,7 @@ def example_inputs(
 
     On the meta device they have no values. A graph is a single input, whose nodes are the examples.
     """
-    kind = kind_taken(preset, config)
+    kind = input_modality(preset, config)
     shape = shape or example_shape(preset, config)
     draw = _Drawing(count, device, generator)
     if kind == "text":

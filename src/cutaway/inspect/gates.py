@@ -28,7 +28,17 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from ..models.gru import gru_step
 from ..models.lstm import lstm_step
 from ..models.rnn import elman_step
-from ..nn.recurrent import State, Step, Steps, Weights, as_state, begin, cuts_of, reject_projections, weights_of
+from ..nn.recurrent import (
+    State,
+    Step,
+    Steps,
+    Weights,
+    bucket_boundaries,
+    layer_weights,
+    reject_projections,
+    to_state_tuple,
+    zero_state,
+)
 
 STEP_OF: dict[str, Step] = {  # by the mode of PyTorch's layers
     "RNN_TANH": elman_step,
@@ -40,7 +50,7 @@ Between = Callable[[Tensor], Tensor]  # applied to (N, T, F) between two layers
 
 
 @dataclass(frozen=True)
-class Reading:
+class RecurrentCall:
     """The inputs of a recurrent layer, batch first."""
 
     x: Tensor  # (N, T, F)
@@ -49,16 +59,18 @@ class Reading:
     between: Between | None = None  # None: no dropout between layers
     whole: bool = True  # False: dropout cannot be reproduced, and only the first layer can be recomputed
 
-    def first(self, keep: int | None) -> Reading:
+    def first(self, keep: int | None) -> RecurrentCall:
         """Return the first `keep` sequences; all of them with dropout, whose mask belongs to the whole batch."""
         if keep is None or keep >= len(self.x) or self.between is not None:
             return self
         lengths = None if self.lengths is None else self.lengths[:keep]
         state = None if self.state is None else tuple(part[:, :keep] for part in self.state)
-        return Reading(self.x[:keep], lengths, state, None, self.whole)
+        return RecurrentCall(self.x[:keep], lengths, state, None, self.whole)
 
 
-def read(layer: nn.RNNBase, args: tuple[Any, ...], kwargs: dict[str, Any], random: Tensor | None) -> Reading:
+def parse_call(
+    layer: nn.RNNBase, args: tuple[Any, ...], kwargs: dict[str, Any], random: Tensor | None
+) -> RecurrentCall:
     """Parse a call of the layer. `random` is the generator's state before a call with dropout."""
     x, state, lengths = _arguments(args, kwargs)
     packed = x if isinstance(x, PackedSequence) else None
@@ -66,7 +78,7 @@ def read(layer: nn.RNNBase, args: tuple[Any, ...], kwargs: dict[str, Any], rando
         x, lengths = pad_packed_sequence(packed, batch_first=True)
     elif x.ndim == 2:  # one sequence without a batch
         x = x[None]
-        state = None if state is None else tuple(part[:, None] for part in as_state(state))
+        state = None if state is None else tuple(part[:, None] for part in to_state_tuple(state))
     elif not layer.batch_first:
         x = x.transpose(0, 1)
     drops = layer.training and layer.dropout > 0 and layer.num_layers > 1
@@ -78,8 +90,8 @@ def read(layer: nn.RNNBase, args: tuple[Any, ...], kwargs: dict[str, Any], rando
             between = _over_sorted(layer, lengths)
         else:
             between = _over_steps(layer)
-    given = None if state is None else as_state(state)
-    return Reading(x, lengths, given, between, whole=not drops or between is not None)
+    given = None if state is None else to_state_tuple(state)
+    return RecurrentCall(x, lengths, given, between, whole=not drops or between is not None)
 
 
 def _arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Tensor | None]:
@@ -89,7 +101,7 @@ def _arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any,
     return given["input"], given.get("state"), given.get("lengths")
 
 
-def lengths_given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
+def sequence_lengths_argument(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
     """Return the lengths of the sequences in a call, (N,), or None if all steps are real."""
     x, _, lengths = _arguments(args, kwargs)
     return pad_packed_sequence(x, batch_first=True)[1] if isinstance(x, PackedSequence) else lengths
@@ -123,7 +135,7 @@ def _over_packed(layer: nn.RNNBase, bundle: PackedSequence) -> Between:
 def _over_sorted(layer: nn.RNNBase, lengths: Tensor) -> Between:
     def drop(x: Tensor) -> Tensor:
         order = lengths.argsort(descending=True, stable=True)
-        cuts = cuts_of(lengths[order], x.shape[1], layer.hidden_size)
+        cuts = bucket_boundaries(lengths[order], x.shape[1], layer.hidden_size)
         order = order.to(x.device)
         x = x.index_select(0, order)
         if cuts == [x.shape[1]] and not layer.bidirectional:  # the memory layout of the fused operation
@@ -151,15 +163,15 @@ def unroll(
     `between` is applied between two layers in place of dropout. Raises ModelError for an LSTM with projections.
     """
     reject_projections(layer)
-    step, between = step or step_of(layer), between or _over_steps(layer)
-    state = begin(layer, x) if state is None else state
+    step, between = step or step_function(layer), between or _over_steps(layer)
+    state = zero_state(layer, x) if state is None else state
     found: dict[str, Tensor] = {}
     final: list[State] = []
     for level in range(layer.num_layers):
         outputs = []
         for way in range(2 if layer.bidirectional else 1):
             first = tuple(part[len(final)] for part in state)
-            gates, last = _one_way(step, x, mask, first, weights_of(layer, level, way), way == 1)
+            gates, last = _one_way(step, x, mask, first, layer_weights(layer, level, way), way == 1)
             found |= {f"l{level}{'_reverse' * way}.{name}": gate for name, gate in gates.items()}
             outputs.append(gates["state"])
             final.append(last)
@@ -176,7 +188,7 @@ def _one_way(
     steps: list[dict[str, Tensor]] = [{} for _ in range(x.shape[1])]
     for t in reversed(range(x.shape[1])) if backward else range(x.shape[1]):
         gates = step(x[:, t], state, weights)
-        after = state_of(gates)
+        after = step_state(gates)
         if mask is None:
             state, steps[t] = after, gates
         else:
@@ -186,13 +198,13 @@ def _one_way(
     return {name: torch.stack([gates[name] for gates in steps], dim=1) for name in steps[0]}, state
 
 
-def state_of(gates: dict[str, Tensor]) -> State:
+def step_state(gates: dict[str, Tensor]) -> State:
     """Return the state after a step: h, and c for an LSTM."""
     return (gates["state"], gates["cell"]) if "cell" in gates else (gates["state"],)
 
 
 @torch.no_grad()
-def replay(layer: nn.RNNBase, reading: Reading) -> dict[str, Tensor]:
+def replay(layer: nn.RNNBase, reading: RecurrentCall) -> dict[str, Tensor]:
     """Return the gates of a layer by name, such as l0.reset, each (N, T, hidden), 0 beyond a sequence's end.
 
     Raises ModelError for an LSTM with projections.
@@ -207,7 +219,7 @@ def replay(layer: nn.RNNBase, reading: Reading) -> dict[str, Tensor]:
 
 
 @torch.no_grad()
-def of_cell(cell: nn.RNNCellBase, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Tensor]:
+def cell_gates(cell: nn.RNNCellBase, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Tensor]:
     """Return the gates of one step of a cell, each (N, 1, hidden)."""
     x, state, _ = _arguments(args, kwargs)
     x = x.detach() if x.ndim == 2 else x.detach()[None]  # (N, inputs)
@@ -215,11 +227,11 @@ def of_cell(cell: nn.RNNCellBase, args: tuple[Any, ...], kwargs: dict[str, Any])
         zeros = x.new_zeros(len(x), cell.hidden_size)
         before: State = (zeros, zeros) if isinstance(cell, nn.LSTMCell) else (zeros,)
     else:
-        before = tuple(part.detach() if part.ndim == 2 else part.detach()[None] for part in as_state(state))
-    return {name: gate[:, None] for name, gate in step_of(cell)(x, before, weights_of(cell)).items()}
+        before = tuple(part.detach() if part.ndim == 2 else part.detach()[None] for part in to_state_tuple(state))
+    return {name: gate[:, None] for name, gate in step_function(cell)(x, before, layer_weights(cell)).items()}
 
 
-def step_of(layer: nn.RNNBase | nn.RNNCellBase) -> Step:
+def step_function(layer: nn.RNNBase | nn.RNNCellBase) -> Step:
     """Return the step function of a layer or cell: its own, or that of PyTorch's class."""
     if isinstance(layer, Steps):
         return layer.step

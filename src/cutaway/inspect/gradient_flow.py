@@ -26,10 +26,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from ..core.errors import ModelError, SettingError, require
-from ..models.images import answers_of
+from ..core.errors import ModelError, SettingError, check_value
+from ..models.images import as_output_tuple
 from .interventions import Inputs, as_tuple
-from .outputs import carriers, reject_compiled, tensor_of
+from .outputs import first_tensor, output_carriers, reject_compiled
 
 RULES = ("sgd", "adam")
 ADAM_EPS = 1e-8
@@ -89,8 +89,8 @@ def flow(
         SettingError: If the rule is unknown, or the learning rate is not above 0.
     """
     reject_compiled(model)
-    require(rule in RULES, "rule", rule, " or ".join(RULES), SettingError)
-    require(lr > 0, "lr", lr, "above 0", SettingError)
+    check_value(rule in RULES, "rule", rule, " or ".join(RULES), SettingError)
+    check_value(lr > 0, "lr", lr, "above 0", SettingError)
     watch = _Flow(model)
     with _buffers_restored(model), torch.enable_grad(), watch.hooked():
         value = _compute_loss(model, inputs, loss)
@@ -110,7 +110,7 @@ def _compute_loss(
 ) -> Tensor | None:
     """Return the loss of the head's outputs, or of the given function. Raises ModelError for inputs without a loss."""
     if loss is not None and not callable(inputs):
-        return loss(answers_of(model(*as_tuple(inputs)))[0])
+        return loss(as_output_tuple(model(*as_tuple(inputs)))[0])
     if loss is None and callable(inputs):
         return inputs()
     raise ModelError(
@@ -153,13 +153,13 @@ class _Flow(TorchFunctionMode):
         def hook(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
             self._inside.pop()
             own = any(True for _ in module.parameters(recurse=False))
-            first = tensor_of(module, output)
+            first = first_tensor(module, output)
             if not own or first is None or name in self.ran:
                 return
             self.ran[name] = type(module).__name__
             self.activation[name] = _rms(first)
             self._from = (name, first, first._version)
-            self._differentiated(name, carriers(module, args, kwargs, output))
+            self._differentiated(name, output_carriers(module, args, kwargs, output))
 
         return hook
 

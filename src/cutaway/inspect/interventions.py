@@ -26,7 +26,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, SettingError, UnknownName, require
+from ..core.errors import ModelError, SettingError, UnknownName, check_value
 from ..nn.graphs import MessagePassing
 from .outputs import reject_compiled
 from .sites import PARTS, Change, Runs, Site
@@ -100,7 +100,7 @@ class Noise(Edit):
     """
 
     def __init__(self, module: str, std: float, seed: int = 0, **place: Any) -> None:
-        require(std >= 0, "std", std, "at least 0", SettingError)
+        check_value(std >= 0, "std", std, "at least 0", SettingError)
         self.place, self.std, self.seed = _place(module, place), std, seed
 
     def value(self, x: Tensor, run: int, first: int) -> Tensor:

@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ..core.memory_budget import shaped
+from ..core.memory_budget import build_on_meta
 from ..models.registry import Preset
-from .costs import multiply_adds, name_of
+from .costs import multiply_adds, op_name
 from .example_inputs import example_inputs
 from .receptive_field import ReceptiveFields, tensors_in
 
@@ -125,13 +125,13 @@ def layer_table(model: nn.Module, *inputs: Tensor) -> LayerTable:
 
 def on_meta(preset: Preset, config: Any) -> nn.Module:
     """Return a preset's model with shapes but no values, which takes no memory for any size."""
-    return shaped(preset, config)
+    return build_on_meta(preset, config)
 
 
 Group = tuple[str, list[Row]]  # a layer, or a block of a list with its layers: blocks.0
 
 
-def alike(rows: Iterable[Row]) -> list[list[Group]]:
+def group_equal_blocks(rows: Iterable[Row]) -> list[list[Group]]:
     """Group the rows by layer and block, and successive blocks of a list with equal contents.
 
     Contents are equal if types, shapes, parameters, multiply-adds and receptive fields are.
@@ -153,13 +153,13 @@ def alike(rows: Iterable[Row]) -> list[list[Group]]:
     return [list(same) for _, same in itertools.groupby(groups, key=likeness)]
 
 
-def names_of(groups: Sequence[Group]) -> str:
+def block_range_name(groups: Sequence[Group]) -> str:
     """Return the common name of equal blocks: blocks.1 to 11."""
     first, last = groups[0][0], groups[-1][0]
     return first if len(groups) == 1 else f"{first} to {last.rpartition('.')[2]}"
 
 
-def table_of(preset: Preset, config: Any, shape: tuple[int, ...] | None = None) -> LayerTable:
+def preset_layer_table(preset: Preset, config: Any, shape: tuple[int, ...] | None = None) -> LayerTable:
     """Return the layer table of a preset's model, for one example of `shape` or of the default shape.
 
     Nothing is computed, except by models that depend on values, such as edges or lengths. Raises the model's errors for
@@ -231,7 +231,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's c
             call.gave(result, self.fields)
             call.cost += cost or 0
             if cost is None:
-                call.unknown[name_of(op)] = None
+                call.unknown[op_name(op)] = None
         return result
 
     def _layer(self, op: OpOverload, cost: int | None) -> str | None:
@@ -240,7 +240,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's c
         module = self.modules[name]
         if self.own[name] or not any(module.children()):
             return name
-        what = name_of(op).removesuffix("_with_indices").lstrip("_")
+        what = op_name(op).removesuffix("_with_indices").lstrip("_")
         if what.startswith("scaled_dot_product"):  # each device has its own kernel name
             what = "scaled_dot_product_attention"
         if cost == 0 and "pool" not in what:

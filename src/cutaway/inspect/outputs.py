@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 from ..core.errors import ModelError
-from ..nn.recurrent import as_state
-from .gates import lengths_given
+from ..nn.recurrent import to_state_tuple
+from .gates import sequence_lengths_argument
 
 
 def reject_compiled(model: nn.Module) -> None:
@@ -24,7 +24,7 @@ def reject_compiled(model: nn.Module) -> None:
             )
 
 
-def tensor_of(module: nn.Module, output: Any) -> Tensor | None:
+def first_tensor(module: nn.Module, output: Any) -> Tensor | None:
     """Return the first tensor of a module's output; packed sequences are padded in the module's layout."""
     first = output[0] if isinstance(output, tuple) and not isinstance(output, PackedSequence) else output
     if isinstance(first, PackedSequence):
@@ -32,7 +32,9 @@ def tensor_of(module: nn.Module, output: Any) -> Tensor | None:
     return first if isinstance(first, Tensor) else None
 
 
-def carriers(module: nn.Module, args: Any, kwargs: Any, output: Any) -> list[tuple[Tensor, Callable[[Tensor], Tensor]]]:
+def output_carriers(
+    module: nn.Module, args: Any, kwargs: Any, output: Any
+) -> list[tuple[Tensor, Callable[[Tensor], Tensor]]]:
     """Return the tensors that carry a module's output onward, each with a map from its gradient to the whole output's.
 
     A recurrent layer returns its last states twice, within its outputs and separately, and either can be used.
@@ -46,15 +48,17 @@ def carriers(module: nn.Module, args: Any, kwargs: Any, output: Any) -> list[tup
     found: list[tuple[Tensor, Callable[[Tensor], Tensor]]] = [(data, whole)]
     if isinstance(module, nn.RNNBase):
         shape = padded(module, first).shape if bundle is not None else data.shape
-        lengths = lengths_given(args, kwargs)
-        found.append((as_state(output[1])[0], lambda g: at_the_ends(module, g, shape, lengths)))
+        lengths = sequence_lengths_argument(args, kwargs)
+        found.append((to_state_tuple(output[1])[0], lambda g: scatter_last_state_gradient(module, g, shape, lengths)))
     return found
 
 
-def at_the_ends(layer: nn.RNNBase, gradient: Tensor, shape: torch.Size, lengths: Tensor | None) -> Tensor:
+def scatter_last_state_gradient(
+    layer: nn.RNNBase, gradient: Tensor, shape: torch.Size, lengths: Tensor | None
+) -> Tensor:
     """Scatter the gradient of the last states, (layers · directions, N, hidden), to the outputs of the top layer."""
     if len(shape) == 2:  # one sequence without a batch
-        return at_the_ends(layer, gradient[:, None], torch.Size((1, *shape)), None)[0]
+        return scatter_last_state_gradient(layer, gradient[:, None], torch.Size((1, *shape)), None)[0]
     hidden = gradient.shape[2]
     found = gradient.new_zeros(shape)
     steps = found if layer.batch_first else found.transpose(0, 1)  # (N, T, ways · hidden)

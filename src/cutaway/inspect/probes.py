@@ -34,15 +34,15 @@ import torch
 from torch import Tensor, nn
 
 from ..core.errors import ModelError, UnknownName
-from ..nn.attention import Attention, Seen, SeenStep, Used
-from ..nn.graphs import MessagePassing, Pattern
+from ..nn.attention import AnyRecord, Attention, AttentionRecord, StepRecord
+from ..nn.graphs import CSRPattern, MessagePassing
 from ..nn.recurrent import reject_projections
-from .captures import Captured, Found
-from .gates import draws, of_cell, read, replay
-from .outputs import carriers, reject_compiled, tensor_of
+from .captures import CapturedTensors, Captures
+from .gates import cell_gates, draws, parse_call, replay
+from .outputs import first_tensor, output_carriers, reject_compiled
 
 Undo = Callable[[], None]
-Probe = Callable[[Captured, str, nn.Module], Iterator[Undo]]
+Probe = Callable[[Captures, str, nn.Module], Iterator[Undo]]
 
 # The modules that support each kind; every module has features and gradients.
 OF: dict[str, tuple[type[nn.Module], ...]] = {
@@ -61,7 +61,7 @@ ATTENTION = (
 BESIDE = {"messages": "edges", "gradients": "weights"}  # additional results of a kind
 
 
-def kinds_of(model: nn.Module) -> tuple[str, ...]:
+def capturable_kinds(model: nn.Module) -> tuple[str, ...]:
     """Return the kinds that can be captured in a model."""
     inside = [module for name, module in model.named_modules() if name]
     return tuple(kind for kind in KINDS if any(isinstance(module, OF[kind]) for module in inside))
@@ -74,7 +74,7 @@ def capture(
     *names: str,
     keep: int | None = None,
     every: int = 1,
-) -> Iterator[Captured]:
+) -> Iterator[Captures]:
     """Record the model's intermediate results within the context.
 
     Outputs and gradients of the model are unchanged, bit for bit, and all hooks are removed afterwards, also if the
@@ -98,7 +98,7 @@ def capture(
     reject_compiled(model)
     kinds = (kind,) if isinstance(kind, str) else tuple(kind)
     chosen = {k: _select_modules(model, k, names, kinds) for k in kinds}
-    seen = Captured((*kinds, *(BESIDE[k] for k in kinds if k in BESIDE)), keep, every)
+    seen = Captures((*kinds, *(BESIDE[k] for k in kinds if k in BESIDE)), keep, every)
     with ExitStack() as undo:
         undo.callback(seen.close)
         undo.callback(model.register_forward_pre_hook(lambda module, args: seen.begin()).remove)
@@ -119,10 +119,10 @@ def _select_modules(
     """Return the modules that support the kind and match a name."""
     if kind not in KINDS:
         raise UnknownName("kind of capture", kind, KINDS)
-    if kind not in kinds_of(model):
+    if kind not in capturable_kinds(model):
         raise ModelError(
-            f"{type(model).__name__} has no {kind} to capture. It has these kinds: {', '.join(kinds_of(model))}."
-            f"{ATTENTION if kind == 'attention' else ''}"
+            f"{type(model).__name__} has no {kind} to capture. It has these kinds:"
+            f" {', '.join(capturable_kinds(model))}.{ATTENTION if kind == 'attention' else ''}"
         )
     every = [(k, m) for k, m in model.named_modules(remove_duplicate=False) if k]
     for wanted in names:
@@ -141,27 +141,27 @@ def _select_modules(
 # --- hooks of each kind, and their removal ---------------------------------------------------------------------------
 
 
-def _features(seen: Captured, name: str, module: nn.Module) -> Iterator[Undo]:
+def _features(seen: Captures, name: str, module: nn.Module) -> Iterator[Undo]:
     def hook(module: nn.Module, args: Any, output: Any) -> None:
-        first = tensor_of(module, output) if seen.on else None
+        first = first_tensor(module, output) if seen.on else None
         if first is not None:
             seen.put("features", seen.name("features", name), seen.rows(first))
 
     yield module.register_forward_hook(hook).remove
 
 
-def _attention(seen: Captured, name: str, module: nn.Module) -> Iterator[Undo]:
+def _attention(seen: Captures, name: str, module: nn.Module) -> Iterator[Undo]:
     assert isinstance(module, Attention)
     before = module.seen
     module.seen = _Listener(lambda used: _attended(seen, name, used), before)
     yield lambda: setattr(module, "seen", before)
 
 
-def _attended(seen: Captured, name: str, used: Used) -> None:
+def _attended(seen: Captures, name: str, used: AnyRecord) -> None:
     """Store queries and keys; the weights are computed on demand."""
     if not seen.on:
         return
-    if isinstance(used, SeenStep):
+    if isinstance(used, StepRecord):
         seen.join("attention", name, seen.rows(used.weights), dim=2)
         return
     mask = None if used.mask is None else used.mask.detach()
@@ -169,29 +169,29 @@ def _attended(seen: Captured, name: str, used: Used) -> None:
     if seen.keep is not None:
         q, k = seen.rows(q), seen.rows(k)
         mask = mask[: seen.keep] if mask is not None and len(mask) > 1 else mask
-    kept = Seen(q, k, mask, used.causal, used.scale)
+    kept = AttentionRecord(q, k, mask, used.causal, used.scale)
     seen.put("attention", seen.name("attention", name), lambda: kept.weights)
 
 
-class _Listener(list[Used]):
+class _Listener(list[AnyRecord]):
     """A list in place of an attention's records, which reports each record and passes it on to an outer listener."""
 
-    def __init__(self, tell: Callable[[Used], None], before: list[Used] | None) -> None:
+    def __init__(self, tell: Callable[[AnyRecord], None], before: list[AnyRecord] | None) -> None:
         super().__init__()
         self._tell, self._before = tell, before
 
-    def append(self, used: Used) -> None:
+    def append(self, used: AnyRecord) -> None:
         self._tell(used)
         if self._before is not None:
             self._before.append(used)
 
 
-def _gates(seen: Captured, name: str, module: nn.Module) -> Iterator[Undo]:
+def _gates(seen: Captures, name: str, module: nn.Module) -> Iterator[Undo]:
     if isinstance(module, nn.RNNCellBase):
 
         def after_cell(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
             if seen.on:
-                for gate, values in of_cell(module, args, kwargs).items():  # type: ignore[arg-type]  # it is a cell
+                for gate, values in cell_gates(module, args, kwargs).items():  # type: ignore[arg-type]  # it is a cell
                     seen.join("gates", f"{name}.l0.{gate}", seen.rows(values), dim=1)
 
         yield module.register_forward_hook(after_cell, with_kwargs=True).remove
@@ -210,7 +210,7 @@ def _gates(seen: Captured, name: str, module: nn.Module) -> Iterator[Undo]:
         if not seen.on:
             return
         assert isinstance(layer, nn.RNNBase)
-        reading = read(layer, args, kwargs, random[0] if random else None).first(seen.keep)
+        reading = parse_call(layer, args, kwargs, random[0] if random else None).first(seen.keep)
         with torch.random.fork_rng(devices=[], enabled=bool(random)):
             if random:
                 torch.set_rng_state(random.pop())
@@ -222,10 +222,10 @@ def _gates(seen: Captured, name: str, module: nn.Module) -> Iterator[Undo]:
     yield module.register_forward_hook(after_layer, with_kwargs=True).remove
 
 
-def _messages(seen: Captured, name: str, module: nn.Module) -> Iterator[Undo]:
+def _messages(seen: Captures, name: str, module: nn.Module) -> Iterator[Undo]:
     assert isinstance(module, MessagePassing)
 
-    def hook(coefficients: Tensor, pattern: Pattern, first: int) -> Tensor:
+    def hook(coefficients: Tensor, pattern: CSRPattern, first: int) -> Tensor:
         if seen.on:
             own = seen.join("messages", name, coefficients.detach().t().clone(), 1, goes_on=first > 0)  # (E, heads)
             seen.put("edges", own, pattern.pairs)
@@ -234,7 +234,7 @@ def _messages(seen: Captured, name: str, module: nn.Module) -> Iterator[Undo]:
     yield module.register_edge_hook(hook)
 
 
-def _gradients(seen: Captured, name: str, module: nn.Module) -> Iterator[Undo]:
+def _gradients(seen: Captures, name: str, module: nn.Module) -> Iterator[Undo]:
     handles: list[Any] = []
 
     def hook(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
@@ -249,7 +249,7 @@ def _gradients(seen: Captured, name: str, module: nn.Module) -> Iterator[Undo]:
             parts[part] = seen.rows(gradient)
             of_this_call[key] = parts[part] if len(parts) == 1 else lambda: torch.stack([*parts.values()]).sum(0)
 
-        for i, (part, as_output) in enumerate(carriers(module, args, kwargs, output)):
+        for i, (part, as_output) in enumerate(output_carriers(module, args, kwargs, output)):
             if part.requires_grad:
                 hooked = part.register_hook(lambda g, i=i, whole=as_output: keep(whole(g), i))  # type: ignore[no-untyped-call]
                 handles.append((of_this_call, hooked))
@@ -258,7 +258,7 @@ def _gradients(seen: Captured, name: str, module: nn.Module) -> Iterator[Undo]:
     yield lambda: _release(handles)
 
 
-def _weights(seen: Captured, model: nn.Module, modules: list[nn.Module]) -> Iterator[Undo]:
+def _weights(seen: Captures, model: nn.Module, modules: list[nn.Module]) -> Iterator[Undo]:
     """Hook ∂L/∂weight of these modules and their submodules."""
     inside = {parameter for module in modules for parameter in module.parameters()}
     for name, parameter in model.named_parameters():
@@ -266,7 +266,7 @@ def _weights(seen: Captured, model: nn.Module, modules: list[nn.Module]) -> Iter
             yield parameter.register_hook(_of_weight(seen, name)).remove  # type: ignore[no-untyped-call]
 
 
-def _of_weight(seen: Captured, name: str) -> Callable[[Tensor], None]:
+def _of_weight(seen: Captures, name: str) -> Callable[[Tensor], None]:
     def backward(gradient: Tensor) -> None:
         if seen.looking:
             own = gradient.detach().clone()
@@ -292,4 +292,4 @@ PROBES: Mapping[str, Probe] = {
 }
 
 
-__all__ = ["KINDS", "Captured", "Found", "capture", "kinds_of"]
+__all__ = ["KINDS", "CapturedTensors", "Captures", "capturable_kinds", "capture"]

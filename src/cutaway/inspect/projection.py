@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..core.errors import SettingError, require
+from ..core.errors import SettingError, check_value
 from ..nn.attention import Score, cosine, dot, scaled_dot
 
 MEASURES: dict[str, Score] = {"cosine": cosine, "dot product": dot, "dot product / √d": scaled_dot}
@@ -130,16 +130,16 @@ def _initial_positions(x: Tensor) -> tuple[Tensor | None, Tensor]:
     return given, torch.nn.functional.pad(given[:, :2], (0, max(0, 2 - given.shape[1])))
 
 
-def neighbours(x: Tensor, measure: str, count: int = 5) -> tuple[Tensor, Tensor]:
+def nearest_neighbors(x: Tensor, measure: str, count: int = 5) -> tuple[Tensor, Tensor]:
     """Return indices and scores of the `count` nearest neighbors of each vector (n, d), nearest first.
 
     Both are (n, at most n − 1); a vector is not its own neighbor. Raises SettingError for an unknown measure.
     """
-    require(measure in MEASURES, "measure", measure, ", ".join(MEASURES), SettingError)
+    check_value(measure in MEASURES, "measure", measure, ", ".join(MEASURES), SettingError)
     x = x.detach().cpu().double()
     scores = MEASURES[measure](x, x).fill_diagonal_(-torch.inf)
     near = scores.topk(min(count, len(x) - 1), dim=1)
     return near.indices, near.values
 
 
-__all__ = ["MEASURES", "Plane", "components", "neighbours", "pca", "tsne", "umap"]
+__all__ = ["MEASURES", "Plane", "components", "nearest_neighbors", "pca", "tsne", "umap"]

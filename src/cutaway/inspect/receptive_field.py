@@ -24,7 +24,7 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from .costs import name_of
+from .costs import op_name
 
 
 class Axis(NamedTuple):
@@ -82,7 +82,7 @@ class ReceptiveFields:
         fields = [self._of[x] for x in tensors_in([*args, *kwargs.values()]) if x in self._of]
         if not fields:
             return
-        rule = _pass if torch.Tag.pointwise in op.tags else RULES.get(name_of(op))
+        rule = _pass if torch.Tag.pointwise in op.tags else RULES.get(op_name(op))
         # For a batch of frames, (N·T, C, H, W), the first axis is merged, which does not matter to operations on
         # pixels.
         merged = any(isinstance(axis, Merged) for field in fields if field for axis in field[1:])

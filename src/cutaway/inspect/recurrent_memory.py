@@ -22,25 +22,25 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..nn.recurrent import State, as_state, begin, weights_of
-from .gates import Reading, read, replay, step_of
+from ..nn.recurrent import State, layer_weights, to_state_tuple, zero_state
+from .gates import RecurrentCall, parse_call, replay, step_function
 
 PROBES = 32  # random directions
 
 
 @contextmanager
-def readings(model: nn.Module) -> Iterator[dict[str, list[Reading]]]:
+def record_recurrent_calls(model: nn.Module) -> Iterator[dict[str, list[RecurrentCall]]]:
     """Record the inputs of each recurrent layer within the context, one entry per call; for a cell one for all its
     steps.
 
     The model should be in evaluation mode, because dropout between layers is not recorded.
     """
-    found: dict[str, list[Reading]] = {}
+    found: dict[str, list[RecurrentCall]] = {}
     handles = []
 
     def of_layer(name: str) -> Any:
         def hook(module: nn.RNNBase, args: Any, kwargs: Any, output: Any) -> None:
-            found.setdefault(name, []).append(read(module, args, kwargs, None))
+            found.setdefault(name, []).append(parse_call(module, args, kwargs, None))
 
         return hook
 
@@ -51,10 +51,14 @@ def readings(model: nn.Module) -> Iterator[dict[str, list[Reading]]]:
             x = x[:, None] if x.ndim == 2 else x[None, None]  # (N, 1, inputs)
             before = found.setdefault(name, [])
             if before:
-                before[0] = Reading(torch.cat([before[0].x, x], dim=1), None, before[0].state)
+                before[0] = RecurrentCall(torch.cat([before[0].x, x], dim=1), None, before[0].state)
             else:
-                own = None if state is None else tuple(part.detach().reshape(1, len(x), -1) for part in as_state(state))
-                before.append(Reading(x, None, own))
+                own = (
+                    None
+                    if state is None
+                    else tuple(part.detach().reshape(1, len(x), -1) for part in to_state_tuple(state))
+                )
+                before.append(RecurrentCall(x, None, own))
 
         return hook
 
@@ -70,7 +74,9 @@ def readings(model: nn.Module) -> Iterator[dict[str, list[Reading]]]:
             handle.remove()
 
 
-def steps_of(layer: nn.Module, reading: Reading, example: int, level: int = 0, way: int = 0) -> tuple[Tensor, State]:
+def layer_inputs(
+    layer: nn.Module, reading: RecurrentCall, example: int, level: int = 0, way: int = 0
+) -> tuple[Tensor, State]:
     """Return the inputs of one layer and direction for one example, x (T, inputs) in reading order, and its initial
     state.
 
@@ -78,14 +84,14 @@ def steps_of(layer: nn.Module, reading: Reading, example: int, level: int = 0, w
     """
     long = reading.x.shape[1] if reading.lengths is None else int(reading.lengths[example])
     state = None if reading.state is None else tuple(part[:, example : example + 1] for part in reading.state)
-    alone = Reading(reading.x[example : example + 1, :long], None, state)
+    alone = RecurrentCall(reading.x[example : example + 1, :long], None, state)
     if isinstance(layer, nn.RNNCellBase):
         zeros = alone.x.new_zeros(layer.hidden_size)
         first: State = (zeros, zeros) if isinstance(layer, nn.LSTMCell) else (zeros,)
         return alone.x[0].detach(), first if state is None else tuple(part[0, 0] for part in state)
     assert isinstance(layer, nn.RNNBase)
     ways = 2 if layer.bidirectional else 1
-    first = tuple(part[level * ways + way, 0] for part in (begin(layer, alone.x) if state is None else state))
+    first = tuple(part[level * ways + way, 0] for part in (zero_state(layer, alone.x) if state is None else state))
     x = alone.x[0].detach()
     if level > 0:
         below = replay(layer, alone)
@@ -95,13 +101,13 @@ def steps_of(layer: nn.Module, reading: Reading, example: int, level: int = 0, w
     return x.flip(0) if way else x, first
 
 
-def by_lag(layer: nn.Module, x: Tensor, first: State, level: int = 0, way: int = 0, seed: int = 0) -> Tensor:
+def gradient_by_lag(layer: nn.Module, x: Tensor, first: State, level: int = 0, way: int = 0, seed: int = 0) -> Tensor:
     """Return ‖∂s_T/∂s_t‖_F / √hidden for the lags 0, 1, …, T − 1, (T,), for x (T, inputs) in reading order.
 
     All random directions run in parallel as equal examples; one backward pass gives all lags.
     """
     assert isinstance(layer, nn.RNNBase | nn.RNNCellBase)
-    step, weights = step_of(layer), weights_of(layer, level, way)
+    step, weights = step_function(layer), layer_weights(layer, level, way)
     carried: list[Tensor] = []
     with torch.enable_grad():
         state: State = tuple(part.detach().expand(PROBES, -1) for part in first)

@@ -29,10 +29,10 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from ..core.errors import ModelError, SettingError, UnknownName
 from ..nn.attention import Attention
-from ..nn.graphs import MessagePassing, Pattern
-from ..nn.recurrent import as_state
-from .gates import lengths_given
-from .outputs import tensor_of
+from ..nn.graphs import CSRPattern, MessagePassing
+from ..nn.recurrent import to_state_tuple
+from .gates import sequence_lengths_argument
+from .outputs import first_tensor
 
 Undo = Callable[[], None]
 One = int | tuple[int, int]
@@ -76,7 +76,7 @@ class Site:
         if self.name not in modules:
             raise UnknownName("module", self.name, [k for k in modules if k])
         module = modules[self.name]
-        if self.head is not None and not heads_of(module):
+        if self.head is not None and not num_heads(module):
             raise ModelError(f"{self.name} is a {type(module).__name__}, which has no heads to choose from.")
         if self.edge is not None and not isinstance(module, MessagePassing):
             raise ModelError(f"{self.name} is a {type(module).__name__}, which sends nothing along edges.")
@@ -98,7 +98,7 @@ class Site:
     def _hook_output(self, module: nn.Module, change: Change, runs: Runs) -> Iterator[Undo]:
         def hook(module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
             run = runs.next(self)
-            before = tensor_of(module, output)
+            before = first_tensor(module, output)
             if before is None or not self._applies(run):
                 return None
             after = change(before, self._selected(module, before), run, 0)
@@ -120,7 +120,7 @@ class Site:
         return module.out.register_forward_pre_hook(before_projection).remove
 
     def _hook_edges(self, module: MessagePassing, change: Change, runs: Runs) -> Undo:
-        def hook(coefficients: Tensor, pattern: Pattern, first: int) -> Tensor:
+        def hook(coefficients: Tensor, pattern: CSRPattern, first: int) -> Tensor:
             run = runs.next(self) if first == 0 else runs.now(self)
             if not self._applies(run):
                 return coefficients
@@ -131,7 +131,7 @@ class Site:
 
         return module.register_edge_hook(hook)
 
-    def _these(self, pattern: Pattern) -> Tensor:
+    def _these(self, pattern: CSRPattern) -> Tensor:
         """Return which entries of a pattern are the selected edges, (E,)."""
         found = torch.zeros(len(pattern.columns), dtype=torch.bool, device=pattern.columns.device)
         if self.edge is None:
@@ -214,7 +214,7 @@ class Runs:
         return self._times[id(place)]
 
 
-def heads_of(module: nn.Module) -> int:
+def num_heads(module: nn.Module) -> int:
     """Return the number of a module's heads, or 0."""
     return module.heads if isinstance(module, Attention | MessagePassing) else 0
 
@@ -238,8 +238,8 @@ def _replace_first(module: nn.Module, args: Any, kwargs: Any, output: Any, after
         return own
     if not isinstance(module, nn.RNNBase):
         return (own, *output[1:])
-    h, *rest = as_state(output[1])
-    h = _with_ends(module, h, after, lengths_given(args, kwargs))
+    h, *rest = to_state_tuple(output[1])
+    h = _with_ends(module, h, after, sequence_lengths_argument(args, kwargs))
     return own, (h, *rest) if isinstance(output[1], tuple) else h
 
 

@@ -36,20 +36,20 @@ from torch import Tensor, nn
 
 from ..core.errors import ModelError
 from ..core.spec import ImageSpec
-from .base import Network
+from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import Checked, positive
-from .images import reject_small
+from .fields import ValidatedConfig, positive
+from .images import validate_image_size
 
 PATCH = 2  # height and width of the patches of the first layer
 EPSILON = 5e-4  # added to every variance, so that directions of little variance are not amplified
-MOST_PATCHES = 5_000_000  # patches for E: those of 5 200 images of 32×32, as in the author's code
+MAX_PATCHES = 5_000_000  # patches for E: those of 5 200 images of 32×32, as in the author's code
 PATCH_CHUNK = 250_000  # patches in memory at once
 HEAD_SCALE = 1 / 9  # scale of the logits, for a softer softmax at the start of training
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
     widths: tuple[int, ...] = positive((64, 256, 256))  # channels of each group
@@ -83,7 +83,7 @@ class Whitening(nn.Module):
     def fit(self, images: Tensor) -> None:
         """Compute the kernel from the patches of images (n, C, H, W); from the first images if there are very many."""
         in_each = (images.shape[2] - 1) * (images.shape[3] - 1)
-        images = images[: math.ceil(MOST_PATCHES / in_each)].cpu()  # not every device has float64
+        images = images[: math.ceil(MAX_PATCHES / in_each)].cpu()  # not every device has float64
         size = len(self.bias) // 2
         moments = torch.zeros(size, size, dtype=torch.float64)
         for some in images.split(max(1, PATCH_CHUNK // in_each)):  # type: ignore[no-untyped-call]
@@ -131,7 +131,7 @@ class Group(nn.Module):
         return F.gelu(self.norm2(self.conv2(x)))
 
 
-class Airbench(Network):
+class Airbench(BaseModel):
     """A network that maps images of shape (N, C, H, W) to logits of shape (N, classes)."""
 
     takes = (ImageSpec,)
@@ -158,12 +158,12 @@ class Airbench(Network):
                 f"This network was built for images (N, {self.config.in_channels}, H, W), and these are "
                 f"{tuple(images.shape)}: build it with their in_channels."
             )
-        reject_small(images, self.config.least_size, "airbench")
+        validate_image_size(images, self.config.least_size, "airbench")
         self.whiten.fit(images)
 
     def features(self, x: Tensor) -> Tensor:
         """Return the input of the head: the maximum of every channel over the last map, (N, channels)."""
-        reject_small(x, self.config.least_size, "airbench")
+        validate_image_size(x, self.config.least_size, "airbench")
         x = F.gelu(self.whiten(x))  # (N, 8C, H − 1, W − 1)
         x = self.groups(x)  # (N, channels, H/8, W/8)
         return F.adaptive_max_pool2d(x, 1).flatten(1)  # (N, channels)

@@ -34,21 +34,21 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..core.errors import require
+from ..core.errors import check_value
 from ..core.spec import ImageSpec
 from ..nn.normalization import local_response_norm
-from .base import Network
+from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import Checked, fraction, one_of, positive
-from .images import reject_small
+from .fields import ValidatedConfig, choice, fraction, positive
+from .images import validate_image_size
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
-    form: str = one_of("2014", ("2014", "2012"))  # 2014: one tower, as torchvision; 2012: two towers, as published
-    stem: str = one_of("imagenet", ("imagenet", "small"))  # 11×11, stride 4; small: 3×3, stride 1, for few pixels
+    form: str = choice("2014", ("2014", "2012"))  # 2014: one tower, as torchvision; 2012: two towers, as published
+    stem: str = choice("imagenet", ("imagenet", "small"))  # 11×11, stride 4; small: 3×3, stride 1, for few pixels
     widths: tuple[int, ...] = positive((64, 192, 384, 256, 256))  # channels of five convolutions; even in two towers
     hidden_dim: int = positive(4096)  # units of fc6 and of fc7
     dropout: float = fraction(0.5)  # dropout rate around fc6 and fc7
@@ -58,7 +58,7 @@ class Config(Checked):
     def __post_init__(self) -> None:
         super().__post_init__()
         allowed = f"five numbers, each divisible by the number of towers, {self.towers}"
-        require(
+        check_value(
             len(self.widths) == 5 and all(w % self.towers == 0 for w in self.widths), "widths", self.widths, allowed
         )
 
@@ -108,12 +108,12 @@ class LocalResponse(nn.LocalResponseNorm):
         return local_response_norm(x, self.size, alpha=self.alpha, beta=self.beta, k=self.k)
 
 
-def pooled(x: Tensor) -> Tensor:
+def overlapping_max_pool(x: Tensor) -> Tensor:
     """Apply the max over overlapping windows: (N, C, H, W) to (N, C, (H − 1)/2, (W − 1)/2)."""
     return F.max_pool2d(x, kernel_size=3, stride=2)
 
 
-class AlexNet(Network):
+class AlexNet(BaseModel):
     """A network that maps images of shape (N, C, H, W) to logits of shape (N, classes).
 
     Its layers have the papers' numbers.
@@ -153,12 +153,12 @@ class AlexNet(Network):
 
     def features(self, x: Tensor) -> Tensor:
         """Return the input of the head: fc7, (N, 4096)."""
-        reject_small(x, self.config.least_size, "alexnet")
+        validate_image_size(x, self.config.least_size, "alexnet")
         x = self._norm_and_pool(self.conv1(x), self.norm1)  # (N, 64, 27, 27); (N, 96, 27, 27) in two towers
         x = self._norm_and_pool(self.conv2(x), self.norm2)  # (N, 192, 13, 13); (N, 256, 13, 13)
         x = F.relu(self.conv3(x), inplace=True)  # (N, 384, 13, 13)
         x = F.relu(self.conv4(x), inplace=True)  # (N, 256, 13, 13); (N, 384, 13, 13)
-        x = F.relu(pooled(self.conv5(x)), inplace=True)  # (N, 256, 6, 6)
+        x = F.relu(overlapping_max_pool(self.conv5(x)), inplace=True)  # (N, 256, 6, 6)
         x = self.avgpool(x).flatten(1)  # (N, 256·6·6)
         # The 2014 form applies dropout to the inputs of fc6 and fc7; the original to their outputs.
         if self.config.form == "2014":
@@ -175,8 +175,10 @@ class AlexNet(Network):
     def _norm_and_pool(self, x: Tensor, norm: nn.Module | None) -> Tensor:
         """Apply normalization, ReLU and max pooling between conv1 and conv2, and between conv2 and conv3."""
         if norm is not None:
-            return pooled(norm(F.relu(x, inplace=True)))
-        return F.relu(pooled(x), inplace=True)  # max and ReLU give the same in either order, this one on fewer pixels
+            return overlapping_max_pool(norm(F.relu(x, inplace=True)))
+        return F.relu(
+            overlapping_max_pool(x), inplace=True
+        )  # max and ReLU give the same in either order, this one on fewer pixels
 
     def _dropout(self, x: Tensor) -> Tensor:
         return F.dropout(x, self.config.dropout, self.training)

@@ -31,22 +31,22 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, require
+from ..core.errors import ModelError, check_value
 from ..core.spec import PairSpec
 from ..nn.attention import MultiHeadAttention
 from ..nn.kv_cache import Cache, LayerCache
-from ..nn.masks import real_places, visible
+from ..nn.masks import attention_mask, normalize_padding_mask
 from ..nn.transformer import MLP, Unembedding
 from .card import Card, Divergence, Published
-from .encoder_decoder import EncoderDecoder, placed, reject_apart
-from .fields import Checked, fraction, positive
+from .encoder_decoder import EncoderDecoder, require_joint_vocab, target_positions
+from .fields import ValidatedConfig, fraction, positive
 
 OFFSET = 2  # unused first rows of the position tables
 STD = 0.02  # standard deviation of the initialization
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
     vocab_size: int = positive(50_265)  # size of the vocabulary of source and target
@@ -63,7 +63,7 @@ class Config(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.dim % self.heads == 0, "heads", self.heads, f"at least 1 and a divisor of dim={self.dim}")
+        check_value(self.dim % self.heads == 0, "heads", self.heads, f"at least 1 and a divisor of dim={self.dim}")
 
     @classmethod
     def for_spec(cls, preset: Config, spec: PairSpec) -> Config:
@@ -72,7 +72,7 @@ class Config(Checked):
 
         Raises ModelError if source and target have separate vocabularies.
         """
-        reject_apart("bart", spec)
+        require_joint_vocab("bart", spec)
         answers = spec.target.longest + spec.target.longest // 2
         return dataclasses.replace(
             preset, vocab_size=spec.vocab_size, context_length=max(preset.context_length, spec.longest, answers)
@@ -185,7 +185,7 @@ class Bart(EncoderDecoder):
         the source, the ids continue after its end. Raises ModelError if the context is exceeded.
         """
         self._reject_beyond(target.shape[1] + (cache.length if cache is not None else 0))
-        positions, seen, causal = placed(target, cache)
+        positions, seen, causal = target_positions(target, cache)
         words = self.embedding(target) + self.decoder_positions(positions + OFFSET)  # (N, S, dim)
         y: Tensor = self.dropout(self.decoder_norm(words))  # (N, S, dim)
         for i, block in enumerate(self.decoder):
@@ -195,7 +195,9 @@ class Bart(EncoderDecoder):
 
     def features(self, source: Tensor, source_mask: Tensor | None, target_so_far: Tensor) -> Tensor:
         """Return the input of the head at each place of the target, (N, S, dim)."""
-        mask = visible(real_places(source_mask, source.shape), causal=False, length=source.shape[1])  # (N, 1, 1, T)
+        mask = attention_mask(
+            normalize_padding_mask(source_mask, source.shape), causal=False, length=source.shape[1]
+        )  # (N, 1, 1, T)
         read = self.encode(source, mask)  # (N, T, dim)
         return self.decode(target_so_far, read, mask)  # (N, S, dim)
 

@@ -47,7 +47,7 @@ class SeriesPatches(NamedTuple):
     seen: int | None = None  # steps of the input window, if further tokens for the forecast steps follow it
 
 
-class Network(nn.Module):
+class BaseModel(nn.Module):
     """The base class of all models.
 
     `Network(config)` stores its `config`. `forward` takes plain tensors and returns the raw outputs of the head. A
@@ -67,7 +67,7 @@ class Network(nn.Module):
 
     # Used for pretrained weights: the name of the child that is another network without its head, with that network's
     # Config as its `config`, and the class of that network, whose weights can be loaded too.
-    built_on: ClassVar[tuple[str, type[Network]] | None] = None
+    built_on: ClassVar[tuple[str, type[BaseModel]] | None] = None
 
     # Default settings of the data.
     special_tokens: ClassVar[bool] = False  # add [CLS] before and [SEP] after each text
@@ -137,7 +137,7 @@ class Network(nn.Module):
 
 
 @runtime_checkable
-class Extends(Protocol):
+class SupportsKVCache(Protocol):
     """A language model that continues from a KV cache."""
 
     def extend(
@@ -150,7 +150,7 @@ class Extends(Protocol):
 
 
 @runtime_checkable
-class Advances(Protocol):
+class SupportsState(Protocol):
     """A network with a state that is carried from step to step, for truncated back-propagation through time."""
 
     def advance(
@@ -160,7 +160,7 @@ class Advances(Protocol):
 
 
 @runtime_checkable
-class Decodes(Protocol):
+class SupportsDecoding(Protocol):
     """An encoder–decoder, which generates a target token by token."""
 
     def begin(self, source: Tensor, source_mask: Tensor | None = None) -> Any:
@@ -175,7 +175,7 @@ class Decodes(Protocol):
 
 
 @runtime_checkable
-class DrawsImages(Protocol):
+class SupportsImageGeneration(Protocol):
     """A network that generates images from noise."""
 
     def draw(self, noise: Tensor, **process: Any) -> Tensor:
@@ -186,7 +186,7 @@ class DrawsImages(Protocol):
 
 
 @runtime_checkable
-class Encodes(Protocol):
+class SupportsEncoding(Protocol):
     """A network that encodes an image as a low-dimensional code, each number with a normal distribution."""
 
     def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -197,7 +197,7 @@ class Encodes(Protocol):
 
 
 @runtime_checkable
-class EncodesPatches(Protocol):
+class SupportsPatchSubset(Protocol):
     """An image network that can compute a subset of the patches only, for masked autoencoding."""
 
     def encode_patches(self, x: Tensor, kept: Tensor) -> Tensor:
@@ -209,7 +209,7 @@ class EncodesPatches(Protocol):
 
 
 @runtime_checkable
-class Residual(Protocol):
+class SupportsResidualBlocks(Protocol):
     """A network of residual blocks, which add their output to their input."""
 
     def reduced(self, fraction: float) -> Any:
@@ -220,7 +220,7 @@ class Residual(Protocol):
 
 
 @runtime_checkable
-class Convolves(Protocol):
+class SupportsDenseKernel(Protocol):
     """A convolution module with stride 1 and no padding that stores its kernel in its own form."""
 
     def dense_kernel(self) -> Tensor:
@@ -228,7 +228,7 @@ class Convolves(Protocol):
 
 
 @runtime_checkable
-class ComparesByAddition(Protocol):
+class SupportsAdditiveScores(Protocol):
     """Additive attention, with scores vᵀ tanh(q + k) and one query per call."""
 
     def compared(self, *args: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
@@ -237,6 +237,6 @@ class ComparesByAddition(Protocol):
         """
 
 
-def contract_of(model: nn.Module) -> Network:
+def as_base_model(model: nn.Module) -> BaseModel:
     """Return the model if it is a Network; for any other module return a Network with the defaults."""
-    return model if isinstance(model, Network) else Network()
+    return model if isinstance(model, BaseModel) else BaseModel()

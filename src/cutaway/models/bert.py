@@ -33,14 +33,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, require
+from ..core.errors import ModelError, check_value
 from ..core.spec import Classes, Masked, Tags, TextSpec, Value
 from ..nn.attention import MultiHeadAttention
-from ..nn.masks import real_places, visible
+from ..nn.masks import attention_mask, normalize_padding_mask
 from ..nn.transformer import ACTIVATIONS, MLP, Unembedding
-from .base import Network
+from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import Checked, at_least, fraction, one_of, positive
+from .fields import ValidatedConfig, choice, fraction, min_value, positive
 
 STD = 0.02  # standard deviation of the initialization, truncated at two of them
 HEADS = ("masked", "classes", "tags")
@@ -48,7 +48,7 @@ POOLERS = ("tanh", "relu")
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network, with all differences between BERT, RoBERTa, DistilBERT and ALBERT."""
 
     vocab_size: int = positive(30_522)  # size of the vocabulary
@@ -59,10 +59,10 @@ class Config(Checked):
     ffn_dim: int | None = positive(None)  # feed-forward dimension; none for 4 · dim
     embedding_dim: int | None = positive(None)  # numbers in an embedding, projected to dim; none for dim, not projected
     share_layers: bool = False  # whether all layers share one block
-    token_types: int = at_least(0, 2)  # number of segments; 0 for none
-    first_position: int = at_least(0, 0)  # the row of the first token in the table of positions
-    activation: str = one_of("gelu", ACTIVATIONS)  # of the MLP and the masked head: gelu, gelu-tanh, relu, silu, tanh
-    pooler_activation: str = one_of("tanh", POOLERS)  # of the pooled first token: tanh or relu
+    token_types: int = min_value(0, 2)  # number of segments; 0 for none
+    first_position: int = min_value(0, 0)  # the row of the first token in the table of positions
+    activation: str = choice("gelu", ACTIVATIONS)  # of the MLP and the masked head: gelu, gelu-tanh, relu, silu, tanh
+    pooler_activation: str = choice("tanh", POOLERS)  # of the pooled first token: tanh or relu
     eps: float = 1e-12  # ε of the normalizations
     dropout: float = fraction(0.1)  # dropout rate of the embedding and of the output of attention and MLP; see drops_…
     attention_dropout: float | None = fraction(None)  # dropout rate of the attention weights; none for dropout
@@ -72,13 +72,13 @@ class Config(Checked):
     drops_attention: bool = True  # whether dropout is applied to the output of attention
     drops_mlp: bool = True  # whether dropout is applied to the output of the MLP
     tie_weights: bool = True  # use the embedding as the output matrix W_U; else W_U is a separate matrix
-    head: str = one_of("masked", HEADS)  # masked, the token there; classes, one answer for a text; tags, one a token
+    head: str = choice("masked", HEADS)  # masked, the token there; classes, one answer for a text; tags, one a token
     num_classes: int = positive(2)  # size of the output for classes and tags
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.dim % self.heads == 0, "heads", self.heads, f"at least 1 and a divisor of dim={self.dim}")
-        require(self.eps > 0, "eps", self.eps, "above 0")
+        check_value(self.dim % self.heads == 0, "heads", self.heads, f"at least 1 and a divisor of dim={self.dim}")
+        check_value(self.eps > 0, "eps", self.eps, "above 0")
 
     @classmethod
     def for_spec(cls, preset: Config, spec: TextSpec) -> Config:
@@ -147,7 +147,7 @@ class ClassHead(nn.Module):
         return logits
 
 
-class Bert(Network):
+class Bert(BaseModel):
     """(N, T) token ids to logits: (N, T, vocab_size), (N, classes) or (N, T, tags)."""
 
     takes = (TextSpec,)
@@ -198,7 +198,7 @@ class Bert(Network):
         z = self.embedding(tokens)  # (N, T, embedding_dim)
         if self.config.token_types:
             z = z + self.types(types if types is not None else torch.zeros_like(tokens))
-        z = z + self.positions(self._rows(tokens, real_places(mask, tokens.shape)))
+        z = z + self.positions(self._rows(tokens, normalize_padding_mask(mask, tokens.shape)))
         z = self.dropout(self.norm(z))
         y: Tensor = self.project(z) if self.config.embedding_dim else z  # (N, T, dim)
         return y
@@ -209,11 +209,11 @@ class Bert(Network):
         `mask` (N, T) is True where a token is real; `types` (N, T) are segments, 0 by default. Raises ModelError if the
         context is exceeded.
         """
-        return self._through(tokens, _without_full_mask(real_places(mask, tokens.shape)), types)
+        return self._through(tokens, _without_full_mask(normalize_padding_mask(mask, tokens.shape)), types)
 
     def _through(self, tokens: Tensor, mask: Tensor | None, types: Tensor | None) -> Tensor:
         z = self.embed(tokens, types, mask)
-        seen = visible(mask, causal=False, length=tokens.shape[1])
+        seen = attention_mask(mask, causal=False, length=tokens.shape[1])
         for i in range(self.config.layers):
             z = self.blocks[0 if self.config.share_layers else i](z, seen)  # (N, T, dim)
         return z
@@ -223,7 +223,7 @@ class Bert(Network):
 
         Raises ModelError if the first token is padding.
         """
-        mask = _without_full_mask(real_places(mask, tokens.shape))
+        mask = _without_full_mask(normalize_padding_mask(mask, tokens.shape))
         if self.config.head == "classes" and mask is not None and not _starts_with_token(mask):
             raise ModelError(
                 "The answer is read from the first token of a text, and a row of this mask has padding there: padding "

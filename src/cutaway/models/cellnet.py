@@ -36,19 +36,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, nearest, short
+from ..core.errors import ModelError, closest_names, shorten
 from ..core.spec import ImageSpec
-from .base import Network
+from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import Checked, positive
-from .images import reject_small
+from .fields import ValidatedConfig, positive
+from .images import validate_image_size
 
 OPERATIONS = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")
 EDGES = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))  # from, to: in the order of the notation
 LARGEST = "|nor_conv_3x3~0|+|nor_conv_3x3~0|nor_conv_3x3~1|+|nor_conv_3x3~0|nor_conv_3x3~1|nor_conv_3x3~2|"
 
 
-def written(operations: Sequence[str]) -> str:
+def format_cell(operations: Sequence[str]) -> str:
     """Return the cell with these six operations, in the order of EDGES, in the paper's notation."""
     nodes = (
         "|".join(f"{op}~{source}" for op, (source, node) in zip(operations, EDGES) if node == j) for j in (1, 2, 3)
@@ -56,29 +56,29 @@ def written(operations: Sequence[str]) -> str:
     return "+".join(f"|{inside}|" for inside in nodes)
 
 
-def operations_of(arch: str) -> tuple[str, ...]:
+def parse_cell(arch: str) -> tuple[str, ...]:
     """Return the six operations of a cell, in the order of EDGES. Raises ModelError for an invalid cell."""
     pairs = re.findall(r"([\w]+)~(\d)", arch)
     found = tuple(op for op, _ in pairs)
     for op in found:
         if op not in OPERATIONS:
-            close = nearest(op, OPERATIONS, 1)
+            close = closest_names(op, OPERATIONS, 1)
             raise ModelError(
-                f"arch has no operation {short(op)!r}: {f'similar is {close[0]}; ' if close else ''}"
+                f"arch has no operation {shorten(op)!r}: {f'similar is {close[0]}; ' if close else ''}"
                 f"there are {', '.join(OPERATIONS)}."
             )
-    if len(found) != len(EDGES) or written(found) != arch:
-        raise ModelError(f"arch={short(arch)} cannot be: it must be a cell as in {LARGEST}.")
+    if len(found) != len(EDGES) or format_cell(found) != arch:
+        raise ModelError(f"arch={shorten(arch)} cannot be: it must be a cell as in {LARGEST}.")
     return found
 
 
-def every_cell() -> Iterator[str]:
+def all_cells() -> Iterator[str]:
     """Return an iterator over the 15 625 cells."""
-    return map(written, itertools.product(OPERATIONS, repeat=len(EDGES)))
+    return map(format_cell, itertools.product(OPERATIONS, repeat=len(EDGES)))
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
     arch: str = LARGEST  # the cell, in the paper's notation
@@ -89,7 +89,7 @@ class Config(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        operations_of(self.arch)
+        parse_cell(self.arch)
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
@@ -173,7 +173,7 @@ class Reduction(nn.Module):
         return y
 
 
-class CellNet(Network):
+class CellNet(BaseModel):
     """A network that maps images of shape (N, C, H, W) to logits of shape (N, classes)."""
 
     takes = (ImageSpec,)
@@ -181,7 +181,7 @@ class CellNet(Network):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        operations, c = operations_of(config.arch), config.channels
+        operations, c = parse_cell(config.arch), config.channels
         self.stem = nn.Sequential(
             nn.Conv2d(config.in_channels, c, kernel_size=3, padding=1, bias=False), nn.BatchNorm2d(c)
         )
@@ -194,7 +194,7 @@ class CellNet(Network):
 
     def features(self, x: Tensor) -> Tensor:
         """Return the input of the head: the means of the last maps, (N, 4c)."""
-        reject_small(x, self.config.least_size, "cellnet")
+        validate_image_size(x, self.config.least_size, "cellnet")
         height, width = x.shape[2:]
         if height % 4 or width % 4:
             raise ModelError(

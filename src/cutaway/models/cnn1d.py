@@ -29,19 +29,19 @@ from torch import Tensor, nn
 
 from ..core.errors import ModelError
 from ..core.spec import SeriesSpec
-from .base import Network
+from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import Checked, at_least, positive
+from .fields import ValidatedConfig, min_value, positive
 
 KERNELS = (5, 3, 3)  # kernel sizes
 LEAST_STEPS = KERNELS[0] - 2  # with the padding of one on either side, the first kernel just fits
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
-    steps: int = at_least(LEAST_STEPS, 40)  # T, the length of a series
+    steps: int = min_value(LEAST_STEPS, 40)  # T, the length of a series
     in_features: int = positive(1)  # F, the variables at each step
     channels: int = positive(25)  # of each convolution
     num_classes: int = positive(10)  # size of the output: number of classes, or 1 for a number
@@ -60,7 +60,7 @@ class Config(Checked):
         return steps
 
 
-class CNN1d(Network):
+class CNN1d(BaseModel):
     """A network that maps series of shape (N, T, F) to logits of shape (N, classes)."""
 
     takes = (SeriesSpec,)

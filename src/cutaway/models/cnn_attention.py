@@ -30,17 +30,17 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..core.errors import require
+from ..core.errors import check_value
 from ..core.spec import ImageSpec
 from ..nn.attention import MultiHeadAttention
-from .base import Network, TokenGrid
+from .base import BaseModel, TokenGrid
 from .card import Card, Divergence, Published
-from .fields import Checked, positive
-from .images import reject_small
+from .fields import ValidatedConfig, positive
+from .images import validate_image_size
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
     widths: tuple[int, ...] = positive((48, 96, 192))  # channels of each convolution; between two the map is halved
@@ -51,7 +51,7 @@ class Config(Checked):
     def __post_init__(self) -> None:
         super().__post_init__()
         allowed = f"a divisor of the last width, {self.widths[-1]}"
-        require(self.widths[-1] % self.heads == 0, "heads", self.heads, allowed)
+        check_value(self.widths[-1] % self.heads == 0, "heads", self.heads, allowed)
 
     @property
     def least_size(self) -> int:
@@ -64,7 +64,7 @@ class Config(Checked):
         return dataclasses.replace(preset, in_channels=spec.channels, num_classes=spec.target.outputs)
 
 
-class CNNAttention(Network):
+class CNNAttention(BaseModel):
     """A network that maps images of shape (N, C, H, W) to logits of shape (N, classes)."""
 
     takes = (ImageSpec,)
@@ -89,7 +89,7 @@ class CNNAttention(Network):
 
     def grid(self, x: Tensor) -> Tensor:
         """Return the convolutional map G, (N, D, H/4, W/4) with three convolutions."""
-        reject_small(x, self.config.least_size, "cnn-attention")
+        validate_image_size(x, self.config.least_size, "cnn-attention")
         for i, (conv, bn) in enumerate(zip(self.convs, self.bns)):
             if i > 0:
                 x = F.max_pool2d(x, 2)

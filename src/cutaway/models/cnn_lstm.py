@@ -38,16 +38,16 @@ from torch import Tensor, nn
 
 from ..core.errors import ModelError
 from ..core.spec import Classes, Value, VideoSpec
-from ..nn.masks import real_places
-from ..nn.recurrent import LSTM, lengths_of
-from .base import Network
+from ..nn.masks import normalize_padding_mask
+from ..nn.recurrent import LSTM, sequence_lengths
+from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import Checked, fraction, one_of, positive
-from .images import reject_small
+from .fields import ValidatedConfig, choice, fraction, positive
+from .images import validate_image_size
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
     in_channels: int = positive(3)  # 1 for gray, 3 for RGB
@@ -55,7 +55,7 @@ class Config(Checked):
     grid: int = positive(3)  # cells of the last map, in height and width
     hidden_dim: int = positive(128)  # units of the LSTM
     layers: int = positive(1)  # stacked layers of the LSTM
-    pooling: str = one_of("last", ("last", "mean"))  # input of the head: the last state, or the mean of all
+    pooling: str = choice("last", ("last", "mean"))  # input of the head: the last state, or the mean of all
     dropout: float = fraction(0.0)  # dropout rate of the CNN's output and of the input of the head
     num_classes: int = positive(10)  # size of the output: number of classes, or 1 for a number
 
@@ -92,7 +92,7 @@ class Stage(nn.Module):
         return F.max_pool2d(F.relu(self.bn(self.conv(x)), inplace=True), 2)
 
 
-class CNNLSTM(Network):
+class CNNLSTM(BaseModel):
     """A network that maps videos of shape (N, T, C, H, W) to logits of shape (N, classes)."""
 
     takes = (VideoSpec,)
@@ -109,7 +109,7 @@ class CNNLSTM(Network):
 
     def frames(self, x: Tensor) -> Tensor:
         """Apply φ_V: frames (M, C, H, W) to the input of the LSTM for each, (M, channels · grid · grid)."""
-        reject_small(x, self.config.least_size, "cnn-lstm")
+        validate_image_size(x, self.config.least_size, "cnn-lstm")
         cells = F.adaptive_avg_pool2d(self.cnn(x), self.config.grid)  # (M, channels, grid, grid)
         return F.dropout(cells.flatten(1), self.config.dropout, self.training)
 
@@ -119,8 +119,8 @@ class CNNLSTM(Network):
         `mask` (N, T) is True where a frame is real, at least for the first of each video, with padding on the right.
         Raises ModelError for other padding.
         """
-        mask = real_places(mask, x.shape)
-        lengths = lengths_of(mask, x.shape[1])
+        mask = normalize_padding_mask(mask, x.shape)
+        lengths = sequence_lengths(mask, x.shape[1])
         if mask is None or lengths is None:
             seen = self.frames(x.flatten(0, 1)).view(*x.shape[:2], -1)  # (N, T, D)
             states, (last, _) = self.lstm(seen)  # (N, T, hidden), (layers, N, hidden)

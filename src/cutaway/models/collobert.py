@@ -24,20 +24,20 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, require
+from ..core.errors import ModelError, check_value
 from ..core.spec import Classes, Tags, TextSpec
-from ..nn.masks import real_places
-from .base import Network
+from ..nn.masks import normalize_padding_mask
+from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import Checked, at_least, one_of, positive
+from .fields import ValidatedConfig, choice, min_value, positive
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the networks."""
 
-    approach: str = one_of("window", ("window", "sentence"))  # window: a tag for each word; sentence: a class for each
-    vocab_size: int = at_least(2, 10_000)  # tokens, each with a row of the look-up table
+    approach: str = choice("window", ("window", "sentence"))  # window: a tag for each word; sentence: a class for each
+    vocab_size: int = min_value(2, 10_000)  # tokens, each with a row of the look-up table
     dim: int = positive(50)  # dimension of a row
     window: int = positive(5)  # size of the window in words, with the word to tag in the middle
     hidden_dim: int = positive(300)  # units after the windows
@@ -46,7 +46,7 @@ class Config(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.window % 2 == 1, "window", self.window, "odd, so that it has a middle")
+        check_value(self.window % 2 == 1, "window", self.window, "odd, so that it has a middle")
 
     @classmethod
     def for_spec(cls, preset: Config, spec: TextSpec) -> Config:
@@ -61,7 +61,7 @@ class Config(Checked):
         return dataclasses.replace(preset, vocab_size=spec.vocab_size, num_classes=spec.target.outputs)
 
 
-class Collobert(Network):
+class Collobert(BaseModel):
     """A network that maps token ids (N, T) to logits (N, T, tags) or (N, classes)."""
 
     takes = (TextSpec,)
@@ -84,7 +84,7 @@ class Collobert(Network):
 
         `mask` (N, T) is True where a token is real; None where all are.
         """
-        half, mask = self.config.window // 2, real_places(mask, tokens.shape)
+        half, mask = self.config.window // 2, normalize_padding_mask(mask, tokens.shape)
         if mask is not None:
             tokens = tokens * mask
         x = self.embedding(F.pad(tokens, (half, half)))  # (N, T + window − 1, d)

@@ -27,22 +27,22 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..core.spec import ImageSpec
-from .base import Network
+from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import Checked, one_of, positive
-from .images import reject_small
+from .fields import ValidatedConfig, choice, positive
+from .images import validate_image_size
 
 BLOCKS = 4
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
     in_channels: int = positive(1)  # 1 for grey, 3 for RGB
     num_classes: int = positive(5)  # size of the output: number of classes of an episode
     width: int = positive(64)  # channels of each block
-    downsampling: str = one_of("max", ("max", "stride"))  # how a block halves the sides: pooling, or strides
+    downsampling: str = choice("max", ("max", "stride"))  # how a block halves the sides: pooling, or strides
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
@@ -55,7 +55,7 @@ class Config(Checked):
         return 2**BLOCKS if self.downsampling == "max" else 1
 
 
-class Conv4(Network):
+class Conv4(BaseModel):
     """A network that maps images of shape (N, C, H, W) to logits of shape (N, classes)."""
 
     takes = (ImageSpec,)
@@ -71,7 +71,7 @@ class Conv4(Network):
 
     def features(self, x: Tensor) -> Tensor:
         """Return the input of the head: (N, 64)."""
-        reject_small(x, self.config.least_size, "conv4")
+        validate_image_size(x, self.config.least_size, "conv4")
         for conv, norm in zip(self.convs, self.norms):
             x = F.relu(norm(conv(x)))
             if self.config.downsampling == "max":

@@ -38,22 +38,22 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..core.spec import ImageSpec
-from .base import Network
+from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import Checked, at_least, fraction, positive
-from .images import reject_small
+from .fields import ValidatedConfig, fraction, min_value, positive
+from .images import validate_image_size
 
 EPS = 1e-6  # ε of the normalizations, as in the authors' code: not PyTorch's default
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
     layers: tuple[int, ...] = positive((3, 3, 9, 3))  # blocks in each stage
     width: int = positive(96)  # channels of the first stage; each further stage has twice as many
     patch_size: int = positive(4)  # pixels a side of a patch, kernel and stride of the stem: 1 or 2 for few pixels
-    layer_scale: float = at_least(0.0, 1e-6)  # γ at first
+    layer_scale: float = min_value(0.0, 1e-6)  # γ at first
     drop_path_rate: float = fraction(0.1)  # stochastic depth: how often the last block's branch is left out
     in_channels: int = positive(3)  # 1 for gray, 3 for RGB
     num_classes: int = positive(1000)  # logits
@@ -121,7 +121,7 @@ class Block(nn.Module):
         return x + y
 
 
-class ConvNeXt(Network):
+class ConvNeXt(BaseModel):
     """A network that maps images of shape (N, C, H, W) to logits of shape (N, classes)."""
 
     takes = (ImageSpec,)
@@ -151,7 +151,7 @@ class ConvNeXt(Network):
 
     def features(self, x: Tensor) -> Tensor:
         """Return the input of the head: the mean of the last map, normalized, (N, 8C)."""
-        reject_small(x, self.config.least_size, "convnext")
+        validate_image_size(x, self.config.least_size, "convnext")
         x = self.stages(x)  # (N, C, H/4, W/4), (N, 2C, H/8, W/8), (N, 4C, H/16, W/16), then (N, 8C, H/32, W/32)
         y: Tensor = self.norm(x.mean((2, 3)))  # (N, 8C)
         return y

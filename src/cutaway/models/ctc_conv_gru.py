@@ -40,19 +40,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, require
+from ..core.errors import ModelError, check_value
 from ..core.spec import AudioSpec, Transcript
 from ..nn import recurrent
 from ..nn.ctc import BLANK, SILENT
-from ..nn.masks import real_places
-from ..nn.recurrent import lengths_of
-from .base import Network
+from ..nn.masks import normalize_padding_mask
+from ..nn.recurrent import sequence_lengths
+from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import Checked, fraction, positive
+from .fields import ValidatedConfig, fraction, positive
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
     in_features: int = positive(64)  # F, the mel bands of a frame
@@ -66,9 +66,9 @@ class Config(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.kernel % 2 == 1, "kernel", self.kernel, "an odd number")
+        check_value(self.kernel % 2 == 1, "kernel", self.kernel, "an odd number")
         one_each = f"as many numbers as channels, {len(self.channels)}"
-        require(len(self.strides) == len(self.channels), "strides", self.strides, one_each)
+        check_value(len(self.strides) == len(self.channels), "strides", self.strides, one_each)
 
     @classmethod
     def for_spec(cls, preset: Config, spec: AudioSpec) -> Config:
@@ -81,7 +81,7 @@ class Config(Checked):
         return dataclasses.replace(preset, in_features=spec.n_mels, num_classes=spec.target.outputs)
 
 
-class CTCConvGRU(Network):
+class CTCConvGRU(BaseModel):
     """A network that maps log-mel frames (N, T, F) to logits (N, T', 1 + characters)."""
 
     takes = (AudioSpec,)
@@ -118,7 +118,7 @@ class CTCConvGRU(Network):
                 f"This network takes frames of shape (N, T, {self.config.in_features}), and these are "
                 f"{tuple(x.shape)}: build one with other in_features."
             )
-        lengths = lengths_of(real_places(mask, x.shape), x.shape[1])
+        lengths = sequence_lengths(normalize_padding_mask(mask, x.shape), x.shape[1])
         h = _zero_padding(x, lengths).transpose(1, 2)  # (N, F, T)
         for convolution, stride in zip(self.convolutions, self.config.strides):
             h = F.relu(convolution(h))  # (N, channels, T')
@@ -134,7 +134,7 @@ class CTCConvGRU(Network):
         After the end of a recording the blank has probability 1.
         """
         logits: Tensor = self.head(self.features(x, mask))
-        lengths = lengths_of(real_places(mask, x.shape), x.shape[1])
+        lengths = sequence_lengths(normalize_padding_mask(mask, x.shape), x.shape[1])
         if lengths is None:
             return logits
         silence = logits.new_full((logits.shape[2],), SILENT)

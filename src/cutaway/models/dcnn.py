@@ -28,19 +28,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, require
+from ..core.errors import ModelError, check_value
 from ..core.spec import Classes, TextSpec, Value
-from ..nn.masks import real_first, real_places
-from .base import Network
+from ..nn.masks import is_right_padded, normalize_padding_mask
+from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import Checked, at_least, fraction, positive
+from .fields import ValidatedConfig, fraction, min_value, positive
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
-    vocab_size: int = at_least(2, 10_000)  # size of the vocabulary
+    vocab_size: int = min_value(2, 10_000)  # size of the vocabulary
     dim: int = positive(48)  # d, dimension of a word vector: rows of the sentence matrix
     feature_maps: tuple[int, ...] = positive((6, 14))  # of each layer
     kernel_sizes: tuple[int, ...] = positive((7, 5))  # words that each layer's filters see
@@ -50,15 +50,15 @@ class Config(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(
+        check_value(
             len(self.kernel_sizes) == len(self.feature_maps),
             "kernel_sizes",
             self.kernel_sizes,
             f"one for each of {len(self.feature_maps)} layers",
         )
         halves = 2 ** len(self.feature_maps)
-        require(self.dim % halves == 0, "dim", self.dim, f"a multiple of {halves}: each layer folds it")
-        require(
+        check_value(self.dim % halves == 0, "dim", self.dim, f"a multiple of {halves}: each layer folds it")
+        check_value(
             min(self.kernel_sizes) >= self.k_top,
             "kernel_sizes",
             self.kernel_sizes,
@@ -89,11 +89,11 @@ class Layer(nn.Module):
         """
         c: Tensor = self.conv(x)  # (N, d · maps', T + m − 1)
         folded = c.view(c.shape[0], self.rows // 2, 2, -1, c.shape[2]).sum(2)  # (N, d/2, maps', T + m − 1)
-        pooled, real = k_max_of_each(folded, lengths + self.window - 1, kept, most)
+        pooled, real = batched_k_max(folded, lengths + self.window - 1, kept, most)
         return (torch.tanh(pooled + self.bias[:, :, None]) * real[:, None, None]).flatten(1, 2)
 
 
-def k_max_of_each(x: Tensor, lengths: Tensor, k: Tensor, most: int | None = None) -> tuple[Tensor, Tensor]:
+def batched_k_max(x: Tensor, lengths: Tensor, k: Tensor, most: int | None = None) -> tuple[Tensor, Tensor]:
     """Return the k largest numbers of each row in their order, with a k and a length for each example.
 
     Args:
@@ -124,7 +124,7 @@ def k_max_of_each(x: Tensor, lengths: Tensor, k: Tensor, most: int | None = None
     return taken.masked_fill(~spread, 0), real
 
 
-class DCNN(Network):
+class DCNN(BaseModel):
     """A network that maps token ids of shape (N, T) to logits of shape (N, classes)."""
 
     takes = (TextSpec,)
@@ -148,10 +148,10 @@ class DCNN(Network):
         `mask` (N, T) is True where a token is real; None where all are. Raises ModelError if padding precedes a real
         token.
         """
-        mask = real_places(mask, tokens.shape)
+        mask = normalize_padding_mask(mask, tokens.shape)
         if mask is None:
             mask = torch.ones_like(tokens, dtype=torch.bool)
-        elif not torch.compiler.is_compiling() and not real_first(mask):
+        elif not torch.compiler.is_compiling() and not is_right_padded(mask):
             raise ModelError(
                 "dcnn reads as many tokens as are real from the left, and a row of this mask has padding before a real "
                 "one: padding must stand after the last."

@@ -33,36 +33,45 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, require
+from ..core.errors import ModelError, check_value
 from ..core.spec import ImageSpec, Noise
-from ..nn.diffusion import SCHEDULES, Draw, Watch, guided, sample, signal_of, times_of, unwatched
-from .base import Network
+from ..nn.diffusion import (
+    SCHEDULES,
+    Draw,
+    Watch,
+    classifier_free_guidance,
+    cumulative_alphas,
+    ignore_step,
+    sample,
+    sampling_timesteps,
+)
+from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import Checked, at_least, fraction, one_of, positive, several
+from .fields import ValidatedConfig, choice, counts, fraction, min_value, positive
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
     in_channels: int = positive(3)  # 1 for grey, 3 for RGB
-    classes: int = at_least(0, 0)  # number of classes for conditional generation; 0 for none
+    classes: int = min_value(0, 0)  # number of classes for conditional generation; 0 for none
     widths: tuple[int, ...] = positive((128, 256, 256, 256))  # channels at each resolution, halved from one to the next
     layers: int = positive(2)  # residual blocks at each resolution on the way down; one more on the way up
-    attention_levels: tuple[int, ...] = several((2,))  # the resolutions with self-attention, counted from 1
+    attention_levels: tuple[int, ...] = counts((2,))  # the resolutions with self-attention, counted from 1
     groups: int = positive(32)  # of channels in group normalization
     dropout: float = fraction(0.1)  # dropout rate within a residual block
     class_dropout: float = fraction(0.1)  # probability that the class is dropped in training, for guidance
-    timesteps: int = at_least(2, 1000)  # T, the steps in which noise is added
-    noise_schedule: str = one_of("linear", SCHEDULES)  # how much in each: linear (Ho) or cosine (Nichol and Dhariwal)
+    timesteps: int = min_value(2, 1000)  # T, the steps in which noise is added
+    noise_schedule: str = choice("linear", SCHEDULES)  # how much in each: linear (Ho) or cosine (Nichol and Dhariwal)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         divides = all(width % self.groups == 0 for width in self.widths)
-        require(divides, "groups", self.groups, f"a divisor of each of widths={self.widths}")
+        check_value(divides, "groups", self.groups, f"a divisor of each of widths={self.widths}")
         there = all(level <= len(self.widths) for level in self.attention_levels)
         words = f"resolutions of the {len(self.widths)} that widths has, counted from 1"
-        require(there, "attention_levels", self.attention_levels, words)
+        check_value(there, "attention_levels", self.attention_levels, words)
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
@@ -83,7 +92,7 @@ class Config(Checked):
     @property
     def signal(self) -> Tensor:
         """ᾱ_t of each timestep, (T,) float64."""
-        return signal_of(SCHEDULES[self.noise_schedule](self.timesteps))
+        return cumulative_alphas(SCHEDULES[self.noise_schedule](self.timesteps))
 
 
 class ResidualBlock(nn.Module):
@@ -180,7 +189,7 @@ class Level(nn.Module):
         return h
 
 
-class DDPM(Network):
+class DDPM(BaseModel):
     """A network that maps noisy images (N, C, H, W) to their noise, (N, C, H, W)."""
 
     takes = (ImageSpec,)
@@ -278,7 +287,7 @@ class DDPM(Network):
         guidance: float = 1.0,
         eta: float = 0.0,
         more: Draw = torch.randn_like,
-        watch: Watch = unwatched,
+        watch: Watch = ignore_step,
     ) -> Tensor:
         """Return images (N, C, H, W) generated from `noise` of that shape.
 
@@ -295,8 +304,10 @@ class DDPM(Network):
         def predict(x: Tensor, t: Tensor, classes: Tensor | None = None) -> Tensor:
             return cast(Tensor, self(x, t, None, classes))
 
-        towards = predict if classes is None else guided(predict, classes, self.config.classes, guidance)
-        times = times_of(self.config.timesteps, steps)
+        towards = (
+            predict if classes is None else classifier_free_guidance(predict, classes, self.config.classes, guidance)
+        )
+        times = sampling_timesteps(self.config.timesteps, steps)
         return sample(towards, noise, self.config.signal, times, eta, more, watch=watch)
 
     def _timesteps(self, x: Tensor, t: Tensor | None) -> Tensor:

@@ -16,15 +16,15 @@ from torch import Tensor, nn
 from ..core.errors import ModelError
 from ..core.spec import Classes, NextToken, TextSpec, Value
 from ..nn.kv_cache import Cache
-from ..nn.masks import places_among_real, real_first, real_places, visible
-from .base import Network
+from ..nn.masks import attention_mask, is_right_padded, normalize_padding_mask, position_ids
+from .base import BaseModel
 
 STD = 0.02  # standard deviation of the initialization
 HEADS = ("next", "classes")
 FittedConfig = TypeVar("FittedConfig")
 
 
-def fitted(preset: FittedConfig, spec: TextSpec) -> FittedConfig:
+def config_for_data(preset: FittedConfig, spec: TextSpec) -> FittedConfig:
     """Return a decoder's config with the vocabulary, the length and the target of `spec`.
 
     The context of a language model is as long as the texts; that of a classifier is at least as long.
@@ -59,7 +59,7 @@ def initialize(model: nn.Module, layers: int) -> None:
             nn.init.normal_(parameter, std=STD / math.sqrt(2 * layers) if added else STD)
 
 
-def last_real(z: Tensor, mask: Tensor | None) -> Tensor:
+def last_token(z: Tensor, mask: Tensor | None) -> Tensor:
     """Return the last real token of each row, (N, dim), of z (N, T, dim); the first token if none is real."""
     if mask is None:
         return z[:, -1]
@@ -67,7 +67,7 @@ def last_real(z: Tensor, mask: Tensor | None) -> Tensor:
     return z[torch.arange(len(z), device=z.device), (mask * places).amax(1)]
 
 
-class Decoder(Network):
+class Decoder(BaseModel):
     """The base class of causal language models: `extend`, which continues from a cache, and positions.
 
     A subclass has a `config` with `context_length` and `layers`, the layer `head`, and `hidden`.
@@ -102,11 +102,11 @@ class Decoder(Network):
         Returns:
             Logits, shape (N, vocab_size), or (N, T, vocab_size) with `every`, and the cache.
         """
-        mask = real_places(mask, tokens.shape)
+        mask = normalize_padding_mask(mask, tokens.shape)
         if cache is None:
             cache = Cache(self.config.layers, self.config.context_length)
         z = self.hidden(tokens, mask, cache)
-        return self.head(z if every else last_real(z, mask)), cache
+        return self.head(z if every else last_token(z, mask)), cache
 
     def position_ids_and_mask(
         self, tokens: Tensor, mask: Tensor | None, cache: Cache | None
@@ -122,9 +122,9 @@ class Decoder(Network):
                 f"{self.context_message} {context:,} tokens, and these are {length:,}: give fewer, or a larger "
                 "model.context_length in training."
             )
-        mask = real_places(mask, tokens.shape)
+        mask = normalize_padding_mask(mask, tokens.shape)
         if cache is not None:
             return cache.read(tokens, mask)
-        if mask is None or real_first(mask):  # causal attention never reaches right padding
+        if mask is None or is_right_padded(mask):  # causal attention never reaches right padding
             return torch.arange(tokens.shape[1], device=tokens.device), None, True
-        return places_among_real(mask), visible(mask, causal=True, length=tokens.shape[1]), False
+        return position_ids(mask), attention_mask(mask, causal=True, length=tokens.shape[1]), False

@@ -33,24 +33,24 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..core.errors import require
+from ..core.errors import check_value
 from ..core.spec import ImageSpec, Mask
 from . import resnet
-from .base import Network
+from .base import BaseModel
 from .card import Card, Divergence, Published
 from .fcn import Head as AuxiliaryHead
-from .fcn import drawn_at
-from .fields import Checked, fraction, one_of, positive
+from .fcn import upsample_to
+from .fields import ValidatedConfig, choice, fraction, positive
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
     layers: tuple[int, ...] = positive((3, 4, 6, 3))  # residual blocks in each stage of the backbone
-    block: str = one_of("bottleneck", ("basic", "bottleneck"))  # basic: two 3×3 convolutions; bottleneck: 1×1, 3×3, 1×1
+    block: str = choice("bottleneck", ("basic", "bottleneck"))  # basic: two 3×3 convolutions; bottleneck: 1×1, 3×3, 1×1
     width: int = positive(64)  # channels of the first stage; each further stage has twice as many
-    stem: str = one_of("imagenet", ("imagenet", "cifar"))  # 7×7 stride 2, max-pool; cifar: 3×3 alone, for few pixels
+    stem: str = choice("imagenet", ("imagenet", "cifar"))  # 7×7 stride 2, max-pool; cifar: 3×3 alone, for few pixels
     rates: tuple[int, ...] = positive((12, 24, 36))  # of the atrous convolutions, in pixels of the map
     dim: int = positive(256)  # channels of each branch of the pyramid, and of what it gives
     dropout: float = fraction(0.5)  # dropout rate after the pyramid; in the auxiliary head it is 0.1
@@ -60,7 +60,7 @@ class Config(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(len(self.layers) >= 2, "layers", self.layers, "two stages or more")
+        check_value(len(self.layers) >= 2, "layers", self.layers, "two stages or more")
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
@@ -75,16 +75,16 @@ class Config(Checked):
         )
 
 
-def convolution(in_channels: int, out_channels: int, kernel: int, rate: int = 1) -> list[nn.Module]:
+def conv_bn_relu(in_channels: int, out_channels: int, kernel: int, rate: int = 1) -> list[nn.Module]:
     """Return convolution, normalization and ReLU: (N, C, h, w) to (N, C', h, w)."""
     return [resnet.conv(in_channels, out_channels, kernel, dilation=rate), nn.BatchNorm2d(out_channels), nn.ReLU()]
 
 
-class Mean(nn.Sequential):
+class ImagePooling(nn.Sequential):
     """The branch of the whole map: its mean, 1×1, normalization, ReLU: (N, C, h, w) to (N, dim, 1, 1)."""
 
     def __init__(self, in_channels: int, dim: int) -> None:
-        super().__init__(nn.AdaptiveAvgPool2d(1), *convolution(in_channels, dim, 1))
+        super().__init__(nn.AdaptiveAvgPool2d(1), *conv_bn_relu(in_channels, dim, 1))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the same values at every position, (N, dim, h, w)."""
@@ -99,16 +99,16 @@ class Mean(nn.Sequential):
         return y.expand(-1, -1, *x.shape[2:])
 
 
-class Pyramid(nn.Module):
+class ASPP(nn.Module):
     """Atrous spatial pyramid pooling: (N, C, h, w) to (N, dim, h, w)."""
 
     def __init__(self, in_channels: int, config: Config) -> None:
         super().__init__()
         dim = config.dim
-        branches: list[nn.Module] = [nn.Sequential(*convolution(in_channels, dim, 1))]
-        branches += [nn.Sequential(*convolution(in_channels, dim, 3, rate)) for rate in config.rates]
-        self.convs = nn.ModuleList([*branches, Mean(in_channels, dim)])
-        self.project = nn.Sequential(*convolution(len(self.convs) * dim, dim, 1), nn.Dropout(config.dropout))
+        branches: list[nn.Module] = [nn.Sequential(*conv_bn_relu(in_channels, dim, 1))]
+        branches += [nn.Sequential(*conv_bn_relu(in_channels, dim, 3, rate)) for rate in config.rates]
+        self.convs = nn.ModuleList([*branches, ImagePooling(in_channels, dim)])
+        self.project = nn.Sequential(*conv_bn_relu(len(self.convs) * dim, dim, 1), nn.Dropout(config.dropout))
 
     def forward(self, x: Tensor) -> Tensor:
         """Concatenate the branches and project them."""
@@ -116,7 +116,7 @@ class Pyramid(nn.Module):
         return y
 
 
-class DeepLabV3(Network):
+class DeepLabV3(BaseModel):
     """A network that maps images (N, C, H, W) to logits (N, classes, H, W).
 
     The names of its parts are torchvision's.
@@ -135,7 +135,7 @@ class DeepLabV3(Network):
         if config.auxiliary:
             self.aux_classifier = AuxiliaryHead(channels // 2, config.num_classes, dropout=0.1)
         self.classifier = nn.Sequential(
-            Pyramid(channels, config), *convolution(dim, dim, 3), nn.Conv2d(dim, config.num_classes, 1)
+            ASPP(channels, config), *conv_bn_relu(dim, dim, 3), nn.Conv2d(dim, config.num_classes, 1)
         )
 
     def features(self, x: Tensor) -> Tensor:
@@ -146,10 +146,10 @@ class DeepLabV3(Network):
     def forward(self, x: Tensor) -> Tensor | tuple[Tensor, ...]:
         """Return the logits, shape (N, classes, H, W); in training, with an auxiliary head, its logits after them."""
         before, last = self.backbone(x)  # (N, channels / 2, h, w), (N, channels, h, w)
-        logits = drawn_at(self.classifier(last), x)
+        logits = upsample_to(self.classifier(last), x)
         if not (self.training and self.config.auxiliary):
             return logits
-        return logits, drawn_at(self.aux_classifier(before), x)
+        return logits, upsample_to(self.aux_classifier(before), x)
 
 
 Model = DeepLabV3

@@ -47,23 +47,23 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from ..core.errors import require
+from ..core.errors import check_value
 from ..core.spec import ImageSpec
-from .base import Network
+from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import Checked, fraction, one_of, positive
-from .images import reject_small
+from .fields import ValidatedConfig, choice, fraction, positive
+from .images import validate_image_size
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
     layers: tuple[int, ...] = positive((6, 12, 24, 16))  # layers in each dense block
     growth_rate: int = positive(32)  # k: channels that each layer adds
     bottleneck: bool = True  # a 1×1 convolution reduces the input of each 3×3 convolution to 4k channels
     compression: float = 0.5  # θ: fraction of the channels that a transition keeps; 1 for all
-    stem: str = one_of("imagenet", ("imagenet", "cifar"))  # 7×7 stride 2, max-pool; cifar: 3×3 alone, for few pixels
+    stem: str = choice("imagenet", ("imagenet", "cifar"))  # 7×7 stride 2, max-pool; cifar: 3×3 alone, for few pixels
     stem_channels: int = positive(64)  # channels into the first block: 2k with bottleneck and compression, 16 without
     dropout: float = fraction(0.0)  # dropout rate after every convolution but the first
     recompute: bool = False  # recompute concatenation and normalization in the backward pass: less memory, more time
@@ -72,8 +72,8 @@ class Config(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(0 < self.compression <= 1, "compression", self.compression, "above 0 and at most 1")
-        require(min(self.enters) >= 1, "compression", self.compression, "large enough to leave a channel")
+        check_value(0 < self.compression <= 1, "compression", self.compression, "above 0 and at most 1")
+        check_value(min(self.enters) >= 1, "compression", self.compression, "large enough to leave a channel")
 
     @property
     def enters(self) -> tuple[int, ...]:
@@ -106,13 +106,13 @@ def conv(in_channels: int, out_channels: int, kernel: int, stride: int = 1) -> n
     return nn.Conv2d(in_channels, out_channels, kernel, stride, padding=kernel // 2, bias=False)
 
 
-def joined(maps: Sequence[Tensor]) -> Tensor:
+def concat_maps(maps: Sequence[Tensor]) -> Tensor:
     """Return [x_0, …, x_{l−1}]: maps (N, C_i, H, W) concatenated, (N, ΣC_i, H, W). A single map is not copied."""
     return maps[0] if len(maps) == 1 else torch.cat(tuple(maps), dim=1)
 
 
 @contextlib.contextmanager
-def statistics_untouched(norm: nn.Module) -> Iterator[None]:
+def preserve_running_stats(norm: nn.Module) -> Iterator[None]:
     """Restore the running statistics of a normalization on exit; its outputs are unchanged."""
     kept = dict(norm.named_buffers())
     for name, buffer in kept.items():
@@ -148,19 +148,19 @@ class DenseLayer(nn.Module):
                 *maps,
                 use_reentrant=False,
                 preserve_rng_state=False,  # nothing in it is random
-                context_fn=lambda: (contextlib.nullcontext(), statistics_untouched(self.norm1)),
+                context_fn=lambda: (contextlib.nullcontext(), preserve_running_stats(self.norm1)),
             )
         else:
             x = self.first_convolution(*maps)
-        x = dropped(x, self)
+        x = apply_dropout(x, self)
         if self.bottleneck:
             x = self.conv2(F.relu(self.norm2(x), inplace=True))  # (N, 4k, H, W) to (N, k, H, W)
-            x = dropped(x, self)
+            x = apply_dropout(x, self)
         return x
 
     def first_convolution(self, *maps: Tensor) -> Tensor:
         """Concatenate (N, C, H, W), normalize, and convolve to (N, 4k or k, H, W): the part that takes the memory."""
-        x: Tensor = self.conv1(F.relu(self.norm1(joined(maps)), inplace=True))
+        x: Tensor = self.conv1(F.relu(self.norm1(concat_maps(maps)), inplace=True))
         return x
 
 
@@ -179,8 +179,10 @@ class DenseBlock(nn.Sequential):
         for layer in self:
             maps.append(layer(*maps))
             if not self.recompute:
-                maps = [joined(maps)]  # one wide map costs less to join, and to differentiate, than many narrow ones
-        return joined(maps)
+                maps = [
+                    concat_maps(maps)
+                ]  # one wide map costs less to join, and to differentiate, than many narrow ones
+        return concat_maps(maps)
 
 
 class Transition(nn.Module):
@@ -195,17 +197,17 @@ class Transition(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply BN, ReLU, 1×1 and the mean over 2×2."""
-        x = dropped(self.conv(F.relu(self.norm(x), inplace=True)), self)
+        x = apply_dropout(self.conv(F.relu(self.norm(x), inplace=True)), self)
         y: Tensor = self.pool(x)
         return y
 
 
-def dropped(x: Tensor, part: DenseLayer | Transition) -> Tensor:
+def apply_dropout(x: Tensor, part: DenseLayer | Transition) -> Tensor:
     """Apply dropout with the part's own rate in training. At rate 0 no random number is drawn."""
     return F.dropout(x, part.dropout) if part.training and part.dropout > 0 else x
 
 
-class DenseNet(Network):
+class DenseNet(BaseModel):
     """A network that maps images of shape (N, C, H, W) to logits of shape (N, classes).
 
     The names of its parts are torchvision's, without `features.`.
@@ -242,7 +244,7 @@ class DenseNet(Network):
 
         Raises ModelError for images too small.
         """
-        reject_small(x, self.config.least_size, "densenet")
+        validate_image_size(x, self.config.least_size, "densenet")
         x = self.conv0(x)  # (N, stem_channels, H/2, W/2); H, W with the CIFAR stem
         if self.config.stem == "imagenet":
             x = self.pool0(F.relu(self.norm0(x), inplace=True))  # (N, stem_channels, H/4, W/4)

@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from ..core.errors import ModelError
 from ..core.spec import PairSpec, Spec, Target, Tokens
 from ..nn.kv_cache import Cache
-from ..nn.masks import real_places, visible
-from .base import Network
+from ..nn.masks import attention_mask, normalize_padding_mask
+from .base import BaseModel
 
 
-class EncoderDecoder(Network):
+class EncoderDecoder(BaseModel):
     """A network that maps source ids (N, T) and the target so far (N, S) to next-token logits (N, S, vocab_size).
 
     A subclass has `decoder`, a list of blocks with `cross_attention`, and `head`; it implements `encode` and `decode`.
@@ -52,11 +52,11 @@ class EncoderDecoder(Network):
 
         Raises ModelError for a source without a real token, because its answer would be made up.
         """
-        source_mask = real_places(source_mask, source.shape)
+        source_mask = normalize_padding_mask(source_mask, source.shape)
         if not source.shape[1] or (source_mask is not None and not bool(source_mask.any(1).all())):
             raise ModelError("A source without a single token cannot be read: give at least one.")
         cache = Cache(len(self.decoder), cross_attends=True)
-        cache.source_mask = visible(source_mask, causal=False, length=source.shape[1])
+        cache.source_mask = attention_mask(source_mask, causal=False, length=source.shape[1])
         read = self.encode(source, cache.source_mask)  # (N, T, dim)
         for block, kept in zip(self.decoder, cache.cross_layers):
             look: Any = block.cross_attention
@@ -69,7 +69,9 @@ class EncoderDecoder(Network):
         return self.head(y[:, 0]), state
 
 
-def sides(src: Tensor, tgt: Tensor | None, src_mask: Tensor | None) -> tuple[Tensor, Tensor | None, Tensor]:
+def parse_forward_args(
+    src: Tensor, tgt: Tensor | None, src_mask: Tensor | None
+) -> tuple[Tensor, Tensor | None, Tensor]:
     """Return the source, its mask and the target so far from the arguments of `forward`.
 
     Accepts both `model(src, tgt, src_mask)` and the order of a batch of pairs: source, mask or None, target. Token ids
@@ -82,7 +84,7 @@ def sides(src: Tensor, tgt: Tensor | None, src_mask: Tensor | None) -> tuple[Ten
     return src, src_mask, tgt
 
 
-def placed(target: Tensor, cache: Cache | None) -> tuple[Tensor, Tensor | None, bool]:
+def target_positions(target: Tensor, cache: Cache | None) -> tuple[Tensor, Tensor | None, bool]:
     """Return the positions (S,) of target ids (N, S), their attention mask or None, and whether attention is causal.
 
     With a `cache` the ids continue after its end.
@@ -92,7 +94,7 @@ def placed(target: Tensor, cache: Cache | None) -> tuple[Tensor, Tensor | None, 
     return cache.read(target)
 
 
-def reject_apart(name: str, spec: PairSpec) -> None:
+def require_joint_vocab(name: str, spec: PairSpec) -> None:
     """Raise ModelError for data with separate vocabularies for source and target."""
     if not spec.joint_vocab:
         raise ModelError(

@@ -30,22 +30,22 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..core.errors import require
+from ..core.errors import check_value
 from ..core.spec import ImageSpec, Mask
 from . import resnet
-from .base import Network
+from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import Checked, fraction, one_of, positive
+from .fields import ValidatedConfig, choice, fraction, positive
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
     layers: tuple[int, ...] = positive((3, 4, 6, 3))  # residual blocks in each stage of the backbone
-    block: str = one_of("bottleneck", ("basic", "bottleneck"))  # basic: two 3×3 convolutions; bottleneck: 1×1, 3×3, 1×1
+    block: str = choice("bottleneck", ("basic", "bottleneck"))  # basic: two 3×3 convolutions; bottleneck: 1×1, 3×3, 1×1
     width: int = positive(64)  # channels of the first stage; each further stage has twice as many
-    stem: str = one_of("imagenet", ("imagenet", "cifar"))  # 7×7 stride 2, max-pool; cifar: 3×3 alone, for few pixels
+    stem: str = choice("imagenet", ("imagenet", "cifar"))  # 7×7 stride 2, max-pool; cifar: 3×3 alone, for few pixels
     dropout: float = fraction(0.1)  # dropout rate before the last convolution of each head
     auxiliary: bool = True  # one more head in training, on the map of the last stage but one
     in_channels: int = positive(3)  # 1 for grey, 3 for RGB
@@ -53,7 +53,7 @@ class Config(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(len(self.layers) >= 2, "layers", self.layers, "two stages or more")
+        check_value(len(self.layers) >= 2, "layers", self.layers, "two stages or more")
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
@@ -83,12 +83,12 @@ class Head(nn.Sequential):
         )
 
 
-def drawn_at(logits: Tensor, x: Tensor) -> Tensor:
+def upsample_to(logits: Tensor, x: Tensor) -> Tensor:
     """Interpolate logits (N, classes, h, w) to the size of the images x (N, C, H, W): (N, classes, H, W)."""
     return F.interpolate(logits, x.shape[2:], mode="bilinear", align_corners=False)
 
 
-class FCN(Network):
+class FCN(BaseModel):
     """A network that maps images (N, C, H, W) to logits (N, classes, H, W).
 
     The names of its parts are torchvision's.
@@ -116,10 +116,10 @@ class FCN(Network):
     def forward(self, x: Tensor) -> Tensor | tuple[Tensor, ...]:
         """Return the logits, shape (N, classes, H, W); in training, with an auxiliary head, its logits after them."""
         before, features = self.backbone(x)  # (N, channels / 2, h, w), (N, channels, h, w)
-        logits = drawn_at(self.classifier(features), x)
+        logits = upsample_to(self.classifier(features), x)
         if not (self.training and self.config.auxiliary):
             return logits
-        return logits, drawn_at(self.aux_classifier(before), x)
+        return logits, upsample_to(self.aux_classifier(before), x)
 
 
 Model = FCN

@@ -36,28 +36,28 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..core.errors import require
+from ..core.errors import check_value
 from ..core.spec import Boxes, ImageSpec
 from ..nn.boxes import locations
 from . import resnet
-from .base import Network
+from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import Checked, at_least, one_of, positive
-from .images import reject_small
+from .fields import ValidatedConfig, choice, min_value, positive
+from .images import validate_image_size
 
 PRIOR = 0.01  # the probability of each class at first (Lin 2017, focal loss, section 4.1)
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
     layers: tuple[int, ...] = positive((3, 4, 6, 3))  # residual blocks in each stage of the ResNet
-    block: str = one_of("bottleneck", ("basic", "bottleneck"))  # of the ResNet, whose first map has stride 4
+    block: str = choice("bottleneck", ("basic", "bottleneck"))  # of the ResNet, whose first map has stride 4
     width: int = positive(64)  # channels of the first stage; each further stage has twice as many
-    norm: str = one_of("frozen", ("batch", "frozen"))  # of the ResNet: batch learns, frozen is as it was loaded
+    norm: str = choice("frozen", ("batch", "frozen"))  # of the ResNet: batch learns, frozen is as it was loaded
     first_stage: int = positive(2)  # lowest stage of the pyramid, counted from 1: 2 has stride 8
-    extra_levels: int = at_least(0, 2)  # of the pyramid above the last stage, each of half the size
+    extra_levels: int = min_value(0, 2)  # of the pyramid above the last stage, each of half the size
     dim: int = positive(256)  # channels of the pyramid and of the head
     head_layers: int = positive(4)  # convolutions before each answer
     groups: int = positive(32)  # of channels in the head's group normalization
@@ -67,9 +67,9 @@ class Config(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.dim % self.groups == 0, "dim", self.dim, f"a multiple of groups={self.groups}")
+        check_value(self.dim % self.groups == 0, "dim", self.dim, f"a multiple of groups={self.groups}")
         allowed = f"at most {len(self.layers)}, the number of stages"
-        require(self.first_stage <= len(self.layers), "first_stage", self.first_stage, allowed)
+        check_value(self.first_stage <= len(self.layers), "first_stage", self.first_stage, allowed)
 
     @property
     def body(self) -> resnet.Config:
@@ -174,7 +174,7 @@ class FeaturePyramid(nn.Module):
         return levels
 
 
-def tower(config: Config) -> nn.Sequential:
+def conv_tower(config: Config) -> nn.Sequential:
     """Return the convolutions before an output: 3×3, each with group normalization and ReLU."""
     parts: list[nn.Module] = []
     for _ in range(config.head_layers):
@@ -182,7 +182,7 @@ def tower(config: Config) -> nn.Sequential:
     return nn.Sequential(*parts)
 
 
-class FCOS(Network):
+class FCOS(BaseModel):
     """A network that maps images (N, C, H, W) to the predictions of each location, (N, L, K + 8)."""
 
     takes = (ImageSpec,)
@@ -194,9 +194,9 @@ class FCOS(Network):
         self.config = config
         self.body = Body(config.body, config.norm, config.first_stage)
         self.pyramid = FeaturePyramid(self.body.channels, config)
-        self.class_tower = tower(config)
+        self.class_tower = conv_tower(config)
         self.head = nn.Conv2d(config.dim, config.num_classes, 3, padding=1)  # the class logits
-        self.box_tower = tower(config)
+        self.box_tower = conv_tower(config)
         self.distances = nn.Conv2d(config.dim, 4, 3, padding=1)
         self.centerness = nn.Conv2d(config.dim, 1, 3, padding=1)
         for part in (self.class_tower, self.head, self.box_tower, self.distances, self.centerness):
@@ -208,7 +208,7 @@ class FCOS(Network):
 
     def levels(self, x: Tensor) -> list[Tensor]:
         """Return the maps of the pyramid, (N, dim, ⌈H/s⌉, ⌈W/s⌉) for each of the strides s."""
-        reject_small(x, self.config.least_size, "FCOS")
+        validate_image_size(x, self.config.least_size, "FCOS")
         levels: list[Tensor] = self.pyramid(self.body(x))
         return levels
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.errors import require
+from ..core.errors import check_value
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Rule:
     allowed: str  # in words: "at least 1"
 
 
-class Checked:
+class ValidatedConfig:
     """A Config that validates its fields when it is created. None is accepted for fields whose default is None."""
 
     def __post_init__(self) -> None:
@@ -38,10 +38,10 @@ class Checked:
         for field in dataclasses.fields(self):  # type: ignore[arg-type]  # a Config is a dataclass
             value, rule = getattr(self, field.name), field.metadata.get("rule")
             if rule is not None and not (value is None and field.default is None):
-                require(rule.holds(value), field.name, value, rule.allowed)
+                check_value(rule.holds(value), field.name, value, rule.allowed)
 
 
-def at_least(least: float, default: Any) -> Any:
+def min_value(least: float, default: Any) -> Any:
     """Return a field for a number that is at least `least`."""
     return _field(default, lambda value: value >= least, f"at least {least}")
 
@@ -49,11 +49,11 @@ def at_least(least: float, default: Any) -> Any:
 def positive(default: Any) -> Any:
     """Return a field for a count of at least 1; if the default is a tuple, for one or more such counts."""
     if isinstance(default, tuple):
-        return several(default, fewest=1)
-    return at_least(1, default)
+        return counts(default, fewest=1)
+    return min_value(1, default)
 
 
-def several(default: tuple[int, ...], fewest: int = 0) -> Any:
+def counts(default: tuple[int, ...], fewest: int = 0) -> Any:
     """Return a field for a tuple of at least `fewest` counts, each at least 1."""
     words = "numbers of at least 1" if fewest == 0 else "one number or more, each at least 1"
     return _field(default, lambda value: len(value) >= fewest and all(n >= 1 for n in value), words)
@@ -64,7 +64,7 @@ def fraction(default: float | None) -> Any:
     return _field(default, lambda value: 0 <= value < 1, "at least 0 and below 1")
 
 
-def one_of(default: str | None, choices: Iterable[str]) -> Any:
+def choice(default: str | None, choices: Iterable[str]) -> Any:
     """Return a field for one of the given strings."""
     known = tuple(choices)
     return _field(default, known.__contains__, (" or " if len(known) == 2 else ", ").join(known))
@@ -74,7 +74,7 @@ def _field(default: Any, holds: Callable[[Any], bool], allowed: str) -> Any:
     return dataclasses.field(default=default, metadata={"rule": Rule(holds, allowed)})
 
 
-def sentences_of(config: type) -> dict[str, str]:
+def field_descriptions(config: type) -> dict[str, str]:
     """Return the description of each field of a Config, read from its comment in the source."""
     source = "".join(inspect.getsource(c) for c in reversed(config.__mro__) if dataclasses.is_dataclass(c))
     comments = dict(re.findall(r"^    (\w+): .*?  # (.*)$", source, flags=re.MULTILINE))

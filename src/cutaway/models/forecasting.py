@@ -23,10 +23,10 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, require
+from ..core.errors import ModelError, check_value
 from ..core.spec import AudioSpec, Horizon, SeriesSpec, TextSpec
 from . import recurrent
-from .fields import at_least
+from .fields import min_value
 from .recurrent import Recurrent
 
 
@@ -34,15 +34,15 @@ from .recurrent import Recurrent
 class Config(recurrent.Config):
     """Configuration of the network: all of `recurrent.Config`, and settings of the forecast."""
 
-    horizon: int = at_least(0, 0)  # H, number of steps to forecast; 0 for no forecast
-    known_future: int = at_least(0, 0)  # K, number of variables that are known for the steps to forecast
+    horizon: int = min_value(0, 0)  # H, number of steps to forecast; 0 for no forecast
+    known_future: int = min_value(0, 0)  # K, number of variables that are known for the steps to forecast
     recursive: bool = False  # forecast one step at a time and feed each forecast back as input
     relative: bool | None = None  # read and forecast differences from the last observed value; auto does
 
     def __post_init__(self) -> None:
         super().__post_init__()
         words = "false where recursive forecasts one step at a time, for what is to be predicted would have been read"
-        require(not (self.recursive and self.bidirectional), "bidirectional", True, words)
+        check_value(not (self.recursive and self.bidirectional), "bidirectional", True, words)
 
     @classmethod
     def for_spec(cls, preset: Self, spec: TextSpec | SeriesSpec | AudioSpec) -> Self:
@@ -56,25 +56,25 @@ class Config(recurrent.Config):
         super().check()
         if not self.horizon:
             for name in ("recursive", "relative", "known_future"):
-                require(not getattr(self, name), name, getattr(self, name), "left out where nothing is forecast")
+                check_value(not getattr(self, name), name, getattr(self, name), "left out where nothing is forecast")
             return
         words = "last, mean, max or flat where the whole is answered by a forecast"
-        require(self.pooling != "every", "pooling", self.pooling, words)
-        require(not self.vocab_size, "vocab_size", self.vocab_size, "0 in a forecaster, which takes numbers")
+        check_value(self.pooling != "every", "pooling", self.pooling, words)
+        check_value(not self.vocab_size, "vocab_size", self.vocab_size, "0 in a forecaster, which takes numbers")
         words = f"a multiple of the {self.horizon} steps of horizon"
-        require(self.num_classes % self.horizon == 0, "num_classes", self.num_classes, words)
+        check_value(self.num_classes % self.horizon == 0, "num_classes", self.num_classes, words)
         words = f"at most horizon times in_features, {self.horizon} · {self.in_features}"
-        require(self.columns <= self.in_features, "num_classes", self.num_classes, words)
+        check_value(self.columns <= self.in_features, "num_classes", self.num_classes, words)
         if self.by_step:
             words = "left as it is where forecasts go on from the last state"
-            require(not self.bidirectional, "bidirectional", True, words)
-            require(self.pooling in ("auto", "last"), "pooling", self.pooling, words)
+            check_value(not self.bidirectional, "bidirectional", True, words)
+            check_value(self.pooling in ("auto", "last"), "pooling", self.pooling, words)
         if self.recursive:
             words = (
                 f"false here: to go on, it must know every variable of the next step, and of {self.in_features} "
                 f"{self.columns} are forecast and {self.known_future} known in advance"
             )
-            require(self.in_features == self.columns + self.known_future, "recursive", True, words)
+            check_value(self.in_features == self.columns + self.known_future, "recursive", True, words)
 
     @property
     def columns(self) -> int:

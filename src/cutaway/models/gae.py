@@ -24,15 +24,15 @@ from torch import Tensor, nn
 from ..core.errors import ModelError
 from ..core.spec import GraphSpec, Links
 from ..nn.links import DECODERS, decoder
-from .base import Network
+from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import Checked, fraction, one_of, positive
+from .fields import ValidatedConfig, choice, fraction, positive
 from .gcn import GCNConv
-from .graphs import chosen, decoded, reject_features
+from .graphs import decode_links, index_nodes, validate_node_features
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
     in_features: int = positive(1433)  # F, number of features of a node
@@ -40,7 +40,7 @@ class Config(Checked):
     dim: int = positive(16)  # dimension of an embedding
     layers: int = positive(2)  # number of layers, and of hops that a node sees
     dropout: float = fraction(0.0)  # dropout rate of each layer's input
-    decoder: str = one_of("dot", DECODERS[1:])  # link decoder: dot or bilinear
+    decoder: str = choice("dot", DECODERS[1:])  # link decoder: dot or bilinear
 
     @classmethod
     def for_spec(cls, preset: Config, spec: GraphSpec) -> Config:
@@ -50,7 +50,7 @@ class Config(Checked):
         return dataclasses.replace(preset, in_features=spec.features)
 
 
-class GAE(Network):
+class GAE(BaseModel):
     """Nodes (V, F) and edges (2, E) to logits of links (n, 1), or to embeddings (V, dim)."""
 
     takes = (GraphSpec,)
@@ -68,10 +68,10 @@ class GAE(Network):
         dim).
 
         """
-        reject_features("gae", x, self.config.in_features)
+        validate_node_features("gae", x, self.config.in_features)
         for layer in self.layers[:-1]:
             x = layer(x, edge_index).relu()
-        return chosen(self.layers[-1](x, edge_index), rows)
+        return index_nodes(self.layers[-1](x, edge_index), rows)
 
     def forward(self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None) -> Tensor:
         """Return the logits (n, 1) of the pairs of nodes `rows` (n, 2), or the embeddings of nodes (n,).
@@ -80,7 +80,7 @@ class GAE(Network):
         networks. Raises ModelError if nodes or edges have other shapes.
         """
         del batch
-        return decoded(self.features(x, edge_index), rows, self.head)
+        return decode_links(self.features(x, edge_index), rows, self.head)
 
 
 Model = GAE

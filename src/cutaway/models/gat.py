@@ -31,26 +31,34 @@ from torch import Tensor, nn
 
 from ..core.spec import GraphSpec
 from ..nn.graphs import (
-    MOST_ENTRIES,
+    MAX_NNZ,
     READS,
+    CSRPattern,
     MessagePassing,
     NodeLinear,
-    Pattern,
+    build_adjacency,
     dropout,
     edge_scores,
     edge_softmax,
-    neighbours,
-    product,
+    spmm,
 )
 from ..nn.links import DECODERS, decoder
-from .base import Network
+from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import Checked, at_least, fraction, one_of, positive
-from .graphs import LINKED, chosen, decoded, fitted, pooled, reject_features, reject_two_answers
+from .fields import ValidatedConfig, choice, fraction, min_value, positive
+from .graphs import (
+    LINK_TARGETS,
+    config_for_data,
+    decode_links,
+    index_nodes,
+    pool,
+    validate_heads,
+    validate_node_features,
+)
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
     in_features: int = positive(1433)  # F, number of features of a node
@@ -60,14 +68,14 @@ class Config(Checked):
     layers: int = positive(2)  # number of layers, and of hops that a node sees
     num_classes: int = positive(7)  # size of the output: number of classes, or 1 for a number
     dropout: float = fraction(0.6)  # dropout rate of inputs, transformed features and attention weights
-    negative_slope: float = at_least(0, 0.2)  # of LeakyReLU below 0
+    negative_slope: float = min_value(0, 0.2)  # of LeakyReLU below 0
     graph_level: bool = False  # predict for whole graphs instead of nodes
-    pooling: str = one_of("mean", READS)  # pooling of the nodes of a graph: mean, max or sum
-    decoder: str = one_of("none", DECODERS)  # link decoder, for targets of pairs of nodes: dot or bilinear
+    pooling: str = choice("mean", READS)  # pooling of the nodes of a graph: mean, max or sum
+    decoder: str = choice("none", DECODERS)  # link decoder, for targets of pairs of nodes: dot or bilinear
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        reject_two_answers(self.graph_level, self.decoder)
+        validate_heads(self.graph_level, self.decoder)
 
     @classmethod
     def for_spec(cls, preset: Config, spec: GraphSpec) -> Config:
@@ -75,7 +83,7 @@ class Config(Checked):
 
         Raises ModelError for a target that it cannot learn.
         """
-        return fitted("gat", preset, spec)
+        return config_for_data("gat", preset, spec)
 
 
 class GATConv(MessagePassing):
@@ -103,13 +111,13 @@ class GATConv(MessagePassing):
         """Run as many heads at once as the size of one sparse product allows."""
         nodes = x.shape[0]
         h = self.lin(x).view(nodes, self.heads, self.width).transpose(0, 1)  # (K, V, width)
-        edges = neighbours(edge_index, nodes, loops=True)
+        edges = build_adjacency(edge_index, nodes, loops=True)
         halves = torch.cat([self.att_dst, self.att_src]).permute(1, 2, 0)  # (K, width, 2)
         scores = h @ halves  # (K, V, 2)
         dropped = dropout(h, self.dropout, self.training)
         at_once = self.heads
         if not torch.compiler.is_exporting():  # where the number of edges is unknown
-            at_once = max(1, min(self.heads, MOST_ENTRIES // max(1, len(edges.columns))))
+            at_once = max(1, min(self.heads, MAX_NNZ // max(1, len(edges.columns))))
         sums = [
             self._attend(s, d, edges, k * at_once)
             for k, (s, d) in enumerate(zip(torch.split(scores, at_once), torch.split(dropped, at_once)))
@@ -121,21 +129,21 @@ class GATConv(MessagePassing):
             y = y.mean(0)  # (V, width)
         return y + self.bias
 
-    def _attend(self, scores: Tensor, h: Tensor, edges: Pattern, first: int) -> Tensor:
+    def _attend(self, scores: Tensor, h: Tensor, edges: CSRPattern, first: int) -> Tensor:
         """Return Σ_j α_ij h_j of some heads, from `first` on: scores (k, V, 2), h (k, V, width) to (k, V, width)."""
         of_targets, of_sources = scores.flatten(0, 1).unbind(1)  # (k·V,) each
         each = edges.blocks(len(h))
         attention = edge_softmax(F.leaky_relu(edge_scores(of_targets, of_sources, each), self.slope), each)
         attention = self.hooked(attention.view(len(h), -1), edges, first).flatten()
         attention = dropout(attention, self.dropout, self.training)  # (k·E,)
-        return product(attention, each, h.flatten(0, 1)).view(h.shape)
+        return spmm(attention, each, h.flatten(0, 1)).view(h.shape)
 
 
-class GAT(Network):
+class GAT(BaseModel):
     """Nodes (V, F) and edges (2, E) to logits: of nodes (n, classes), or of graphs (n, classes)."""
 
     takes = (GraphSpec,)
-    targets = LINKED
+    targets = LINK_TARGETS
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -165,8 +173,8 @@ class GAT(Network):
         """
         h = self._hidden(x, edge_index)
         if self.config.graph_level:
-            return pooled(h, batch, self.config.pooling)
-        return chosen(h if self.config.decoder == "none" else self.layers[-1](h, edge_index), rows)
+            return pool(h, batch, self.config.pooling)
+        return index_nodes(h if self.config.decoder == "none" else self.layers[-1](h, edge_index), rows)
 
     def forward(self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None) -> Tensor:
         """Return the logits of the nodes `rows` (all by default), or of each graph in `batch` (V,).
@@ -176,14 +184,14 @@ class GAT(Network):
         """
         h = self._hidden(x, edge_index)
         if self.config.graph_level:
-            logits: Tensor = self.head(pooled(h, batch, self.config.pooling))
+            logits: Tensor = self.head(pool(h, batch, self.config.pooling))
             return logits
         h = self.layers[-1](h, edge_index)
-        return chosen(h, rows) if self.config.decoder == "none" else decoded(h, rows, self.head)
+        return index_nodes(h, rows) if self.config.decoder == "none" else decode_links(h, rows, self.head)
 
     def _hidden(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Return (V, heads · hidden): all layers are run, for nodes without the last one, which is the head."""
-        reject_features("gat", x, self.config.in_features)
+        validate_node_features("gat", x, self.config.in_features)
         for layer in self.layers if self.config.graph_level else self.layers[:-1]:
             x = F.elu(layer(x, edge_index))
         return x

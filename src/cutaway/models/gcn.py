@@ -28,16 +28,24 @@ import torch
 from torch import Tensor, nn
 
 from ..core.spec import GraphSpec
-from ..nn.graphs import READS, MessagePassing, NodeLinear, neighbours, product
+from ..nn.graphs import READS, MessagePassing, NodeLinear, build_adjacency, spmm
 from ..nn.links import DECODERS, decoder
-from .base import Network
+from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import Checked, fraction, one_of, positive
-from .graphs import LINKED, chosen, decoded, fitted, pooled, reject_features, reject_two_answers
+from .fields import ValidatedConfig, choice, fraction, positive
+from .graphs import (
+    LINK_TARGETS,
+    config_for_data,
+    decode_links,
+    index_nodes,
+    pool,
+    validate_heads,
+    validate_node_features,
+)
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
     in_features: int = positive(1433)  # F, number of features of a node
@@ -47,12 +55,12 @@ class Config(Checked):
     dropout: float = fraction(0.5)  # dropout rate of each layer's input
     bias: bool = False  # bias of each layer, added after the sum
     graph_level: bool = False  # predict for whole graphs instead of nodes
-    pooling: str = one_of("mean", READS)  # pooling of the nodes of a graph: mean, max or sum
-    decoder: str = one_of("none", DECODERS)  # link decoder, for targets of pairs of nodes: dot or bilinear
+    pooling: str = choice("mean", READS)  # pooling of the nodes of a graph: mean, max or sum
+    decoder: str = choice("none", DECODERS)  # link decoder, for targets of pairs of nodes: dot or bilinear
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        reject_two_answers(self.graph_level, self.decoder)
+        validate_heads(self.graph_level, self.decoder)
 
     @classmethod
     def for_spec(cls, preset: Config, spec: GraphSpec) -> Config:
@@ -60,7 +68,7 @@ class Config(Checked):
 
         Raises ModelError for a target that it cannot learn.
         """
-        return fitted("gcn", preset, spec)
+        return config_for_data("gcn", preset, spec)
 
 
 class GCNConv(MessagePassing):
@@ -74,17 +82,17 @@ class GCNConv(MessagePassing):
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Transform first, then sum over the edges, because fewer values travel."""
         h: Tensor = self.lin(x)  # (V, out)
-        edges = neighbours(edge_index, x.shape[0], loops=True)
+        edges = build_adjacency(edge_index, x.shape[0], loops=True)
         weights = edges.normalised(torch.promote_types(h.dtype, torch.float32))
-        y = product(self.hooked(weights[None], edges)[0], edges, h)
+        y = spmm(self.hooked(weights[None], edges)[0], edges, h)
         return y if self.bias is None else y + self.bias
 
 
-class GCN(Network):
+class GCN(BaseModel):
     """Nodes (V, F) and edges (2, E) to logits: of nodes (n, classes), or of graphs (n, classes)."""
 
     takes = (GraphSpec,)
-    targets = LINKED
+    targets = LINK_TARGETS
     decayed = ("layers.0.lin.weight",)  # the paper's L2 is on the first layer alone
 
     def __init__(self, config: Config) -> None:
@@ -108,8 +116,8 @@ class GCN(Network):
         """
         h = self._hidden(x, edge_index)
         if self.config.graph_level:
-            return pooled(h, batch, self.config.pooling)
-        return chosen(h if self.config.decoder == "none" else self.layers[-1](h, edge_index), rows)
+            return pool(h, batch, self.config.pooling)
+        return index_nodes(h if self.config.decoder == "none" else self.layers[-1](h, edge_index), rows)
 
     def forward(self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None) -> Tensor:
         """Return the logits of the nodes `rows` (all by default), or of each graph in `batch` (V,).
@@ -119,14 +127,14 @@ class GCN(Network):
         """
         h = self._hidden(x, edge_index)
         if self.config.graph_level:
-            logits: Tensor = self.head(pooled(h, batch, self.config.pooling))
+            logits: Tensor = self.head(pool(h, batch, self.config.pooling))
             return logits
         h = self.layers[-1](h, edge_index)
-        return chosen(h, rows) if self.config.decoder == "none" else decoded(h, rows, self.head)
+        return index_nodes(h, rows) if self.config.decoder == "none" else decode_links(h, rows, self.head)
 
     def _hidden(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Return (V, hidden): all layers are run, for nodes without the last one, which is the head."""
-        reject_features("gcn", x, self.config.in_features)
+        validate_node_features("gcn", x, self.config.in_features)
         for layer in self.layers if self.config.graph_level else self.layers[:-1]:
             x = layer(x, edge_index).relu()
         return x

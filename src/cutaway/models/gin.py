@@ -24,15 +24,15 @@ import torch
 from torch import Tensor, nn
 
 from ..core.spec import GraphSpec
-from ..nn.graphs import READS, MessagePassing, dropout, neighbours, product
-from .base import Network
+from ..nn.graphs import READS, MessagePassing, build_adjacency, dropout, spmm
+from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import Checked, fraction, one_of, positive
-from .graphs import LEARNED, chosen, fitted, pooled, reject_features
+from .fields import ValidatedConfig, choice, fraction, positive
+from .graphs import NODE_TARGETS, config_for_data, index_nodes, pool, validate_node_features
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
     in_features: int = positive(7)  # F, number of features of a node
@@ -42,7 +42,7 @@ class Config(Checked):
     dropout: float = fraction(0.5)  # dropout rate of the head's input
     train_eps: bool = False  # ε of each layer is learned, from 0 on; else it is 0
     graph_level: bool = True  # predict for whole graphs instead of nodes
-    pooling: str = one_of("sum", READS)  # pooling of the nodes of a graph: mean, max or sum
+    pooling: str = choice("sum", READS)  # pooling of the nodes of a graph: mean, max or sum
 
     @classmethod
     def for_spec(cls, preset: Config, spec: GraphSpec) -> Config:
@@ -50,7 +50,7 @@ class Config(Checked):
 
         Raises ModelError for a target that it cannot learn.
         """
-        return fitted("gin", preset, spec)
+        return config_for_data("gin", preset, spec)
 
 
 class GINConv(MessagePassing):
@@ -69,18 +69,18 @@ class GINConv(MessagePassing):
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Sum over the edges first, then apply the MLP."""
-        edges = neighbours(edge_index, x.shape[0], loops=False)
+        edges = build_adjacency(edge_index, x.shape[0], loops=False)
         ones = edges.ones(torch.promote_types(x.dtype, torch.float32))
-        h = (1 + self.eps) * x + product(self.hooked(ones[None], edges)[0], edges, x)  # (V, in)
+        h = (1 + self.eps) * x + spmm(self.hooked(ones[None], edges)[0], edges, x)  # (V, in)
         y: Tensor = self.fc2(self.norm(self.fc1(h)).relu())
         return y
 
 
-class GIN(Network):
+class GIN(BaseModel):
     """Nodes (V, F) and edges (2, E) to logits: of graphs (n, classes), or of nodes (n, classes)."""
 
     takes = (GraphSpec,)
-    targets = LEARNED
+    targets = NODE_TARGETS
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -97,13 +97,13 @@ class GIN(Network):
         `rows` the last one, (n, hidden).
 
         """
-        reject_features("gin", x, self.config.in_features)
+        validate_node_features("gin", x, self.config.in_features)
         states = [x]
         for layer, norm in zip(self.layers, self.norms):
             states.append(norm(layer(states[-1], edge_index)).relu())  # (V, hidden)
         if self.config.graph_level:
-            return torch.cat([pooled(h, batch, self.config.pooling) for h in states], 1)
-        return chosen(states[-1], rows)
+            return torch.cat([pool(h, batch, self.config.pooling) for h in states], 1)
+        return index_nodes(states[-1], rows)
 
     def forward(self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None) -> Tensor:
         """Return the logits of each graph in `batch` (V,), or of the nodes `rows` (all by default).

@@ -24,26 +24,26 @@ import torch
 from torch import Tensor, nn
 
 from ..core.spec import GraphSpec
-from ..nn.graphs import READS, MessagePassing, dropout, neighbours, product
-from .base import Network
+from ..nn.graphs import READS, MessagePassing, build_adjacency, dropout, spmm
+from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import Checked, at_least, fraction, one_of, positive
-from .graphs import LEARNED, chosen, described, fitted, pooled, reject_features
+from .fields import ValidatedConfig, choice, fraction, min_value, positive
+from .graphs import NODE_TARGETS, config_for_data, edge_features_in_order, index_nodes, pool, validate_node_features
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
     in_features: int = positive(7)  # F, number of features of a node
-    edge_features: int = at_least(0, 0)  # D, number of features of an edge; 0 for none
+    edge_features: int = min_value(0, 0)  # D, number of features of an edge; 0 for none
     hidden_dim: int = positive(64)  # dimension of a node in every layer
     layers: int = positive(5)  # number of layers, and of hops that a node sees
     num_classes: int = positive(2)  # size of the output: number of classes, or 1 for a number
     dropout: float = fraction(0.0)  # dropout rate of each layer's output
     train_eps: bool = False  # ε of each layer is learned, from 0 on; else it is 0
     graph_level: bool = True  # predict for whole graphs instead of nodes
-    pooling: str = one_of("mean", READS)  # pooling of the nodes of a graph: mean, max or sum
+    pooling: str = choice("mean", READS)  # pooling of the nodes of a graph: mean, max or sum
 
     @classmethod
     def for_spec(cls, preset: Config, spec: GraphSpec) -> Config:
@@ -51,7 +51,7 @@ class Config(Checked):
 
         Raises ModelError for a target that it cannot learn.
         """
-        return fitted("gine", preset, spec)
+        return config_for_data("gine", preset, spec)
 
 
 class GINEConv(MessagePassing):
@@ -72,25 +72,25 @@ class GINEConv(MessagePassing):
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor | None = None) -> Tensor:
         """Compute the messages at the edges, (E, hidden), and sum them at their targets."""
-        edges = neighbours(edge_index, x.shape[0], loops=False)
-        attributes = described("gine", edge_attr, edges, self.edge_features)
+        edges = build_adjacency(edge_index, x.shape[0], loops=False)
+        attributes = edge_features_in_order("gine", edge_attr, edges, self.edge_features)
         sent = x.index_select(0, edges.columns)  # (E, hidden)
         if self.lin is not None:
             sent = sent + self.lin(attributes)
         ones = self.hooked(edges.ones(torch.promote_types(x.dtype, torch.float32))[None], edges)[0]
-        h = (1 + self.eps) * x + product(ones, edges.incidence, sent.relu())  # (V, hidden)
+        h = (1 + self.eps) * x + spmm(ones, edges.incidence, sent.relu())  # (V, hidden)
         y: Tensor = self.fc2(self.fc1(h).relu())
         return y
 
 
-class GINE(Network):
+class GINE(BaseModel):
     """A network that maps nodes (V, F), edges (2, E) and edge features (E, D) to logits of graphs or nodes, (n,
     classes).
 
     """
 
     takes = (GraphSpec,)
-    targets = LEARNED
+    targets = NODE_TARGETS
     edge_attr = True
 
     def __init__(self, config: Config) -> None:
@@ -110,12 +110,12 @@ class GINE(Network):
         edge_attr: Tensor | None = None,
     ) -> Tensor:
         """Return the input of the head: each graph, pooled, or the nodes `rows`, (n, hidden)."""
-        reject_features("gine", x, self.config.in_features)
+        validate_node_features("gine", x, self.config.in_features)
         h = self.embed(x)  # (V, hidden)
         for k, (layer, norm) in enumerate(zip(self.layers, self.norms)):
             h = norm(layer(h, edge_index, edge_attr))
             h = dropout(h.relu() if k + 1 < len(self.layers) else h, self.config.dropout, self.training)
-        return pooled(h, batch, self.config.pooling) if self.config.graph_level else chosen(h, rows)
+        return pool(h, batch, self.config.pooling) if self.config.graph_level else index_nodes(h, rows)
 
     def forward(
         self,

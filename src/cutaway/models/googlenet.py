@@ -33,33 +33,33 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..core.errors import require
+from ..core.errors import check_value
 from ..core.spec import ImageSpec
 from ..nn.normalization import local_response_norm
-from .base import Network
+from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import Checked, fraction, one_of, positive
-from .images import reject_small
+from .fields import ValidatedConfig, choice, fraction, positive
+from .images import validate_image_size
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
-    norm: str = one_of("batch", ("batch", "response"))  # batch: in every convolution; response: twice, as published
+    norm: str = choice("batch", ("batch", "response"))  # batch: in every convolution; response: twice, as published
     large_kernel: int = 3  # window of the branch with 5 in the paper: 3 as in torchvision, or 5
     auxiliary: bool = True  # two more heads in training, on the maps of 4a and 4d
-    auxiliary_pool: str = one_of("equal", ("equal", "5x5"))  # their 4×4 cells: equal parts; 5x5: windows, as published
+    auxiliary_pool: str = choice("equal", ("equal", "5x5"))  # their 4×4 cells: equal parts; 5x5: windows, as published
     dropout: float = fraction(0.2)  # dropout rate before the head; in the auxiliary heads it is 0.7
-    stem: str = one_of("imagenet", ("imagenet", "small"))  # 7×7 stride 2, max-pool; small: 3×3 alone, for few pixels
+    stem: str = choice("imagenet", ("imagenet", "small"))  # 7×7 stride 2, max-pool; small: 3×3 alone, for few pixels
     width: int = positive(64)  # channels of the first convolution, a multiple of 8; all others change with it
     in_channels: int = positive(3)  # 1 for grey, 3 for RGB
     num_classes: int = positive(1000)  # logits
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.large_kernel in (3, 5), "large_kernel", self.large_kernel, "3 or 5")
-        require(self.width % 8 == 0, "width", self.width, "a multiple of 8")
+        check_value(self.large_kernel in (3, 5), "large_kernel", self.large_kernel, "3 or 5")
+        check_value(self.width % 8 == 0, "width", self.width, "a multiple of 8")
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
@@ -145,7 +145,7 @@ class AuxiliaryHead(nn.Module):
         return logits
 
 
-class GoogLeNet(Network):
+class GoogLeNet(BaseModel):
     """A network that maps images of shape (N, C, H, W) to logits of shape (N, classes).
 
     The names of its parts are torchvision's, key for key.
@@ -206,7 +206,7 @@ class GoogLeNet(Network):
 
         They run in the middle of the forward pass, so that their backward pass comes when much memory is free again.
         """
-        reject_small(x, self.config.least_size, "googlenet")
+        validate_image_size(x, self.config.least_size, "googlenet")
         x = self.norm1(self.maxpool1(self.conv1(x)))  # (N, 64, 56, 56), from 224
         x = self.maxpool2(self.norm2(self.conv3(self.conv2(x))))  # (N, 192, 28, 28)
         x = self.inception3b(self.inception3a(x))  # (N, 480, 28, 28)

@@ -26,19 +26,19 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from ..core.errors import require
+from ..core.errors import check_value
 from ..core.spec import TextSpec
 from ..nn.attention import MultiHeadAttention
 from ..nn.kv_cache import Cache, LayerCache
-from ..nn.masks import real_places
+from ..nn.masks import normalize_padding_mask
 from ..nn.transformer import MLP, Unembedding
 from .card import Card, Divergence, Published
-from .decoders import HEADS, STD, Decoder, fitted, initialize, last_real
-from .fields import Checked, fraction, one_of, positive
+from .decoders import HEADS, STD, Decoder, config_for_data, initialize, last_token
+from .fields import ValidatedConfig, choice, fraction, positive
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
     vocab_size: int = positive(50_257)  # size of the vocabulary
@@ -51,12 +51,12 @@ class Config(Checked):
     embedding_dropout: float | None = fraction(None)  # dropout rate of embedding plus positions; none for dropout
     attention_dropout: float | None = fraction(None)  # dropout rate of the attention weights; none for dropout
     tie_weights: bool = True  # use the embedding as the output matrix W_U; else W_U is a separate matrix
-    head: str = one_of("next", HEADS)  # next: logits of the next token; classes: one output for a text
+    head: str = choice("next", HEADS)  # next: logits of the next token; classes: one output for a text
     num_classes: int = positive(2)  # size of the output of the head for classes
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.dim % self.heads == 0, "heads", self.heads, f"at least 1 and a divisor of dim={self.dim}")
+        check_value(self.dim % self.heads == 0, "heads", self.heads, f"at least 1 and a divisor of dim={self.dim}")
 
     @property
     def rates(self) -> tuple[float, float, float]:
@@ -71,7 +71,7 @@ class Config(Checked):
     @classmethod
     def for_spec(cls, preset: Config, spec: TextSpec) -> Config:
         """Return the preset with the vocabulary, the length and the target of `spec`."""
-        return fitted(preset, spec)
+        return config_for_data(preset, spec)
 
 
 class Block(nn.Module):
@@ -132,9 +132,9 @@ class GPT2(Decoder):
 
     def features(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the input of the head: each token, (N, T, dim), or for classes the last real token, (N, dim)."""
-        mask = real_places(mask, tokens.shape)
+        mask = normalize_padding_mask(mask, tokens.shape)
         z = self.hidden(tokens, mask)
-        return z if self.config.head == "next" else last_real(z, mask)
+        return z if self.config.head == "next" else last_token(z, mask)
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the logits, shape (N, T, vocab_size) or (N, classes), of token ids (N, T)."""

@@ -25,15 +25,15 @@ import torch
 from torch import Tensor, nn
 
 from ..core.spec import GraphSpec
-from ..nn.graphs import READS, MessagePassing, NodeLinear, dropout, neighbours, product
-from .base import Network
+from ..nn.graphs import READS, MessagePassing, NodeLinear, build_adjacency, dropout, spmm
+from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import Checked, fraction, one_of, positive
-from .graphs import LEARNED, chosen, fitted, pooled, reject_features
+from .fields import ValidatedConfig, choice, fraction, positive
+from .graphs import NODE_TARGETS, config_for_data, index_nodes, pool, validate_node_features
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
     in_features: int = positive(1433)  # F, number of features of a node
@@ -43,7 +43,7 @@ class Config(Checked):
     dropout: float = fraction(0.5)  # dropout rate of the last layer's input
     bias: bool = True  # bias of each layer
     graph_level: bool = False  # predict for whole graphs instead of nodes
-    pooling: str = one_of("mean", READS)  # pooling of the nodes of a graph: mean, max or sum
+    pooling: str = choice("mean", READS)  # pooling of the nodes of a graph: mean, max or sum
 
     @classmethod
     def for_spec(cls, preset: Config, spec: GraphSpec) -> Config:
@@ -51,7 +51,7 @@ class Config(Checked):
 
         Raises ModelError for a target that it cannot learn.
         """
-        return fitted("graphconv", preset, spec)
+        return config_for_data("graphconv", preset, spec)
 
 
 class GraphConv(MessagePassing):
@@ -65,22 +65,22 @@ class GraphConv(MessagePassing):
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Transform before or after the sum over the edges, whichever moves fewer values: both are equal."""
-        edges = neighbours(edge_index, x.shape[0], loops=False)
+        edges = build_adjacency(edge_index, x.shape[0], loops=False)
         ones = edges.ones(torch.promote_types(x.dtype, torch.float32))
         ones = self.hooked(ones[None], edges)[0]
         if self.lin_rel.out_features <= self.lin_rel.in_features:
-            from_neighbours = product(ones, edges, self.lin_rel(x))
+            from_neighbours = spmm(ones, edges, self.lin_rel(x))
         else:
-            from_neighbours = self.lin_rel(product(ones, edges, x))
+            from_neighbours = self.lin_rel(spmm(ones, edges, x))
         y: Tensor = from_neighbours + self.lin_root(x)
         return y if self.bias is None else y + self.bias
 
 
-class GraphConvNet(Network):
+class GraphConvNet(BaseModel):
     """Nodes (V, F) and edges (2, E) to logits: of graphs (n, classes), or of nodes (n, classes)."""
 
     takes = (GraphSpec,)
-    targets = LEARNED
+    targets = NODE_TARGETS
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ class GraphConvNet(Network):
     ) -> Tensor:
         """Return the input of the last layer: each graph, pooled, (n, hidden), or the nodes `rows`."""
         h = self._hidden(x, edge_index)
-        return pooled(h, batch, self.config.pooling) if self.config.graph_level else chosen(h, rows)
+        return pool(h, batch, self.config.pooling) if self.config.graph_level else index_nodes(h, rows)
 
     def forward(self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None) -> Tensor:
         """Return the logits of each graph in `batch` (V,), or of the nodes `rows` (all by default).
@@ -105,14 +105,14 @@ class GraphConvNet(Network):
         """
         h = self._hidden(x, edge_index)
         if self.config.graph_level:
-            logits: Tensor = self.head(pooled(h, batch, self.config.pooling))
+            logits: Tensor = self.head(pool(h, batch, self.config.pooling))
             return logits
         h = dropout(h, self.config.dropout, self.training)
-        return chosen(self.layers[-1](h, edge_index), rows)
+        return index_nodes(self.layers[-1](h, edge_index), rows)
 
     def _hidden(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Return (V, hidden): all layers are run, for nodes without the last one, which is the head."""
-        reject_features("graphconv", x, self.config.in_features)
+        validate_node_features("graphconv", x, self.config.in_features)
         for layer in self.layers if self.config.graph_level else self.layers[:-1]:
             x = layer(x, edge_index).relu()
         return x

@@ -8,23 +8,23 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, require
+from ..core.errors import ModelError, check_value
 from ..core.spec import Classes, GraphSpec, Links, Value
-from ..nn.graphs import Pattern, read_out
-from .fields import Checked
+from ..nn.graphs import CSRPattern, global_pool
+from .fields import ValidatedConfig
 
-Config = TypeVar("Config", bound=Checked)
-LEARNED = (Classes, Value)  # targets of a node or a graph
-LINKED = (*LEARNED, Links)  # and targets of a pair of nodes
+Config = TypeVar("Config", bound=ValidatedConfig)
+NODE_TARGETS = (Classes, Value)  # targets of a node or a graph
+LINK_TARGETS = (*NODE_TARGETS, Links)  # and targets of a pair of nodes
 
 
-def fitted(name: str, preset: Config, spec: GraphSpec) -> Config:
+def config_for_data(name: str, preset: Config, spec: GraphSpec) -> Config:
     """Return the preset's config with the features and outputs of `spec`.
 
     The targets are nodes, graphs or, if the config has a decoder, links. Raises ModelError for another target.
     """
     decodes, links = hasattr(preset, "decoder"), isinstance(spec.target, Links)
-    if not isinstance(spec.target, LINKED if decodes else LEARNED):
+    if not isinstance(spec.target, LINK_TARGETS if decodes else NODE_TARGETS):
         raise ModelError(
             f"{name} learns a class or a number for each node or graph{', or links' if decodes else ''}, and "
             f"{spec.target.column} is {'none of them' if decodes else 'neither'}."
@@ -38,12 +38,12 @@ def fitted(name: str, preset: Config, spec: GraphSpec) -> Config:
     return dataclasses.replace(preset, **fits)  # type: ignore[type-var]  # a Config is a dataclass
 
 
-def reject_two_answers(graph_level: bool, decoder: str) -> None:
+def validate_heads(graph_level: bool, decoder: str) -> None:
     """Raise ModelError for a network with both a graph-level head and a link decoder."""
-    require(decoder == "none" or not graph_level, "decoder", decoder, "none with graph_level=true")
+    check_value(decoder == "none" or not graph_level, "decoder", decoder, "none with graph_level=true")
 
 
-def reject_features(name: str, x: Tensor, in_features: int) -> None:
+def validate_node_features(name: str, x: Tensor, in_features: int) -> None:
     """Raise ModelError if the nodes do not have `in_features` features each."""
     if x.ndim != 2 or x.shape[1] != in_features:
         raise ModelError(
@@ -52,7 +52,7 @@ def reject_features(name: str, x: Tensor, in_features: int) -> None:
         )
 
 
-def described(name: str, edge_attr: Tensor | None, edges: Pattern, edge_features: int) -> Tensor | None:
+def edge_features_in_order(name: str, edge_attr: Tensor | None, edges: CSRPattern, edge_features: int) -> Tensor | None:
     """Return the edge features (E, D) in the order of the pattern, or None if the model uses none.
 
     Raises ModelError if the edges do not have `edge_features` features each.
@@ -69,7 +69,7 @@ def described(name: str, edge_attr: Tensor | None, edges: Pattern, edge_features
     return edge_attr.index_select(0, edges.order)
 
 
-def chosen(h: Tensor, rows: Tensor | None) -> Tensor:
+def index_nodes(h: Tensor, rows: Tensor | None) -> Tensor:
     """Return the rows of h at the nodes `rows` (n,), or at both ends of pairs (n, 2), (n, 2, F); all rows if None.
 
     `rows` may be empty.
@@ -80,20 +80,20 @@ def chosen(h: Tensor, rows: Tensor | None) -> Tensor:
     return h.index_select(0, rows.flatten()).view(*rows.shape, *h.shape[1:])
 
 
-def decoded(z: Tensor, rows: Tensor | None, decoder: nn.Module) -> Tensor:
+def decode_links(z: Tensor, rows: Tensor | None, decoder: nn.Module) -> Tensor:
     """Return logits (n, 1) for pairs of nodes (n, 2), from embeddings z (V, d).
 
     For nodes (n,), and for all nodes if `rows` is None, the embeddings themselves are returned.
     """
-    ends = chosen(z, rows)
+    ends = index_nodes(z, rows)
     if rows is None or rows.ndim != 2:
         return ends
     logits: Tensor = decoder(ends)
     return logits
 
 
-def pooled(h: Tensor, batch: Tensor | None, pooling: str) -> Tensor:
+def pool(h: Tensor, batch: Tensor | None, pooling: str) -> Tensor:
     """Return one vector for each graph, (n, F); without `batch` all nodes belong to one graph."""
     if batch is None:
         batch = torch.zeros(h.shape[0], dtype=torch.int64, device=h.device)
-    return read_out(h, batch, pooling)
+    return global_pool(h, batch, pooling)

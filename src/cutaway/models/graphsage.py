@@ -28,16 +28,24 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..core.spec import GraphSpec
-from ..nn.graphs import READS, MessagePassing, NodeLinear, neighbours, product
+from ..nn.graphs import READS, MessagePassing, NodeLinear, build_adjacency, spmm
 from ..nn.links import DECODERS, decoder
-from .base import Network
+from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import Checked, fraction, one_of, positive
-from .graphs import LINKED, chosen, decoded, fitted, pooled, reject_features, reject_two_answers
+from .fields import ValidatedConfig, choice, fraction, positive
+from .graphs import (
+    LINK_TARGETS,
+    config_for_data,
+    decode_links,
+    index_nodes,
+    pool,
+    validate_heads,
+    validate_node_features,
+)
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
     in_features: int = positive(1433)  # F, number of features of a node
@@ -46,12 +54,12 @@ class Config(Checked):
     num_classes: int = positive(7)  # size of the output: number of classes, or 1 for a number
     dropout: float = fraction(0.5)  # dropout rate of the head's input
     graph_level: bool = False  # predict for whole graphs instead of nodes
-    pooling: str = one_of("mean", READS)  # pooling of the nodes of a graph: mean, max or sum
-    decoder: str = one_of("none", DECODERS)  # link decoder, for targets of pairs of nodes: dot or bilinear
+    pooling: str = choice("mean", READS)  # pooling of the nodes of a graph: mean, max or sum
+    decoder: str = choice("none", DECODERS)  # link decoder, for targets of pairs of nodes: dot or bilinear
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        reject_two_answers(self.graph_level, self.decoder)
+        validate_heads(self.graph_level, self.decoder)
 
     @classmethod
     def for_spec(cls, preset: Config, spec: GraphSpec) -> Config:
@@ -59,7 +67,7 @@ class Config(Checked):
 
         Raises ModelError for a target that it cannot learn.
         """
-        return fitted("graphsage", preset, spec)
+        return config_for_data("graphsage", preset, spec)
 
 
 class SAGEConv(MessagePassing):
@@ -73,22 +81,22 @@ class SAGEConv(MessagePassing):
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Transform before or after the mean over the edges, whichever moves fewer values: both are equal."""
-        edges = neighbours(edge_index, x.shape[0], loops=False)
+        edges = build_adjacency(edge_index, x.shape[0], loops=False)
         shares = edges.degrees(torch.promote_types(x.dtype, torch.float32)).reciprocal()[edges.rows]
         shares = self.hooked(shares[None], edges)[0]  # 1 / the number of neighbours, for each edge
         if self.lin_l.out_features <= self.lin_l.in_features:
-            from_neighbours = product(shares, edges, self.lin_l(x))
+            from_neighbours = spmm(shares, edges, self.lin_l(x))
         else:
-            from_neighbours = self.lin_l(product(shares, edges, x))
+            from_neighbours = self.lin_l(spmm(shares, edges, x))
         y: Tensor = from_neighbours + self.lin_r(x) + self.bias
         return y
 
 
-class GraphSAGE(Network):
+class GraphSAGE(BaseModel):
     """Nodes (V, F) and edges (2, E) to logits: of nodes or of graphs (n, classes), or of links (n, 1)."""
 
     takes = (GraphSpec,)
-    targets = LINKED
+    targets = LINK_TARGETS
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -107,13 +115,13 @@ class GraphSAGE(Network):
         both ends of pairs (n, 2), (n, 2, hidden).
 
         """
-        reject_features("graphsage", x, self.config.in_features)
+        validate_node_features("graphsage", x, self.config.in_features)
         plain = len(self.layers) - 1 if self.config.decoder != "none" else None
         for i, layer in enumerate(self.layers):
             x = layer(x, edge_index)
             if i != plain:
                 x = F.normalize(x.relu(), dim=1)
-        return pooled(x, batch, self.config.pooling) if self.config.graph_level else chosen(x, rows)
+        return pool(x, batch, self.config.pooling) if self.config.graph_level else index_nodes(x, rows)
 
     def forward(self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None) -> Tensor:
         """Return the logits of the nodes `rows` (all by default), or of each graph in `batch` (V,).
@@ -122,7 +130,7 @@ class GraphSAGE(Network):
         if nodes or edges have other shapes.
         """
         if self.config.decoder != "none":
-            return decoded(self.features(x, edge_index), rows, self.head)
+            return decode_links(self.features(x, edge_index), rows, self.head)
         logits: Tensor = self.head(self.features(x, edge_index, rows, batch))
         return logits
 

@@ -30,7 +30,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..core.errors import require
+from ..core.errors import check_value
 from ..nn import recurrent as layers
 from ..nn.recurrent import State, Weights
 from . import forecasting
@@ -50,7 +50,7 @@ def gru_step(x: Tensor, state: State, weights: Weights, reset: str = "after") ->
     `reset` is the position of the reset gate: "after" the product with U_n, as in PyTorch and cuDNN, or "before" it, as
     published, so that r selects among the numbers of h.
     """
-    require(reset in ("after", "before"), "reset", reset, "after or before")
+    check_value(reset in ("after", "before"), "reset", reset, "after or before")
     (h,) = state
     W, U, b, b_state = weights
     r_x, z_x, n_x = F.linear(x, W, b).chunk(3, dim=1)  # each (N, hidden)

@@ -7,7 +7,7 @@ from torch import Tensor
 from ..core.errors import ModelError
 
 
-def reject_small(x: Tensor, least: int, name: str) -> None:
+def validate_image_size(x: Tensor, least: int, name: str) -> None:
     """Raise ModelError if a side of the images (N, C, H, W) has fewer than `least` pixels: no feature map would be
     left.
 
@@ -20,6 +20,6 @@ def reject_small(x: Tensor, least: int, name: str) -> None:
         )
 
 
-def answers_of(outputs: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def as_output_tuple(outputs: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Return a model's outputs as a tuple: those of the head, and in training those of auxiliary heads after them."""
     return outputs if isinstance(outputs, tuple) else (outputs,)

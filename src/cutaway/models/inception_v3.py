@@ -45,28 +45,28 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..core.errors import require
+from ..core.errors import check_value
 from ..core.spec import ImageSpec
-from .base import Network
+from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import Checked, fraction, one_of, positive
-from .images import reject_small
+from .fields import ValidatedConfig, choice, fraction, positive
+from .images import validate_image_size
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
     auxiliary: bool = True  # one more head in training, on the last map of 17×17
     dropout: float = fraction(0.5)  # dropout rate before the head
-    stem: str = one_of("imagenet", ("imagenet", "small"))  # stride 2 and two pools; small: one pool, for few pixels
+    stem: str = choice("imagenet", ("imagenet", "small"))  # stride 2 and two pools; small: one pool, for few pixels
     width: int = positive(32)  # channels of the first convolution, a multiple of 2; all others change with it
     in_channels: int = positive(3)  # 1 for grey, 3 for RGB
     num_classes: int = positive(1000)  # logits
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.width % 2 == 0, "width", self.width, "a multiple of 2")
+        check_value(self.width % 2 == 0, "width", self.width, "a multiple of 2")
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
@@ -260,7 +260,7 @@ class AuxiliaryHead(nn.Module):
         return logits
 
 
-class InceptionV3(Network):
+class InceptionV3(BaseModel):
     """A network that maps images of shape (N, C, H, W) to logits of shape (N, classes).
 
     The names of its parts are torchvision's, key for key.
@@ -317,7 +317,7 @@ class InceptionV3(Network):
 
         It runs in the middle of the forward pass, so that its backward pass comes when much memory is free again.
         """
-        reject_small(x, self.config.least_size, "inception-v3")
+        validate_image_size(x, self.config.least_size, "inception-v3")
         x = self.Conv2d_2b_3x3(self.Conv2d_2a_3x3(self.Conv2d_1a_3x3(x)))  # (N, 64, 147, 147), from 299
         x = self.Conv2d_4a_3x3(self.Conv2d_3b_1x1(self.maxpool1(x)))  # (N, 192, 71, 71)
         x = self.Mixed_5d(self.Mixed_5c(self.Mixed_5b(self.maxpool2(x))))  # (N, 288, 35, 35)

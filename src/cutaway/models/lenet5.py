@@ -32,13 +32,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, require
+from ..core.errors import ModelError, check_value
 from ..core.spec import ImageSpec, Value
 from ..nn.activations import scaled_tanh
 from ..nn.losses import RUBBISH
-from .base import Network
+from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import Checked, at_least, positive
+from .fields import ValidatedConfig, min_value, positive
 
 # Table I of the paper: the maps of S2 that each of the 16 maps of C3 takes. They differ between neighbouring maps, so
 # that not all of them can learn the same.
@@ -79,7 +79,7 @@ DIGITS = """
 CODE = 84  # 7 × 12
 
 
-def codes_for(num_classes: int) -> Tensor:
+def class_codes(num_classes: int) -> Tensor:
     """Return the code of each class, (classes, 84), −1 and +1: the digits for ten classes, else random codes.
 
     The random codes have a fixed seed: the same number of classes always gives the same codes.
@@ -92,16 +92,16 @@ def codes_for(num_classes: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
     in_channels: int = positive(1)  # 1 for grey, as published; 3 for RGB
-    num_classes: int = at_least(2, 10)  # codes of the characters, one for each class
+    num_classes: int = min_value(2, 10)  # codes of the characters, one for each class
     image_size: int = 32  # height and width, as published; smaller images are padded or enlarged to it
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.image_size == 32, "image_size", self.image_size, "32: C5 sees 5×5, all that is left then")
+        check_value(self.image_size == 32, "image_size", self.image_size, "32: C5 sees 5×5, all that is left then")
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
@@ -173,7 +173,7 @@ class RadialBasis(nn.Module):
         return (x[:, None] - self.codes).square().sum(2)  # (N, classes, 84) to (N, classes)
 
 
-class LeNet5(Network):
+class LeNet5(BaseModel):
     """(N, C, 32, 32) images to (N, classes): minus the squared distance to each class's code."""
 
     takes = (ImageSpec,)
@@ -188,7 +188,7 @@ class LeNet5(Network):
         self.s4 = SubSampling(16)
         self.c5 = nn.Conv2d(16, 120, kernel_size=5)
         self.f6 = nn.Linear(120, CODE)
-        self.output = RadialBasis(codes_for(config.num_classes))
+        self.output = RadialBasis(class_codes(config.num_classes))
         self.initialize()
 
     @torch.no_grad()

@@ -19,18 +19,18 @@ from torch import Tensor, nn
 
 from ..core.errors import ModelError
 from ..core.spec import ImageSpec
-from .base import Network
+from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import Checked, at_least, positive
+from .fields import ValidatedConfig, min_value, positive
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
     in_channels: int = positive(1)  # 1 for grey, 3 for RGB
     num_classes: int = positive(10)  # logits
-    image_size: int = at_least(16, 32)  # height and width; smaller images are padded or enlarged to it
+    image_size: int = min_value(16, 32)  # height and width; smaller images are padded or enlarged to it
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
@@ -41,7 +41,7 @@ class Config(Checked):
         return dataclasses.replace(preset, in_channels=spec.channels, num_classes=spec.target.outputs)
 
 
-class LeNet5Modern(Network):
+class LeNet5Modern(BaseModel):
     """A network that maps images of shape (N, C, S, S) to logits of shape (N, classes)."""
 
     takes = (ImageSpec,)

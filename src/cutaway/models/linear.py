@@ -21,21 +21,21 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, require
+from ..core.errors import ModelError, check_value
 from ..core.spec import ImageSpec, SeriesSpec, Spec, TableSpec, Value
 from ..nn.activations import sigmoid, softmax
-from .base import Dense, Network
+from .base import BaseModel, Dense
 from .card import Card, Divergence, Published
-from .fields import Checked, one_of, positive
+from .fields import ValidatedConfig, choice, positive
 
 _CLASSES = {"identity": (1, 1), "sigmoid": (2, 2), "softmax": (2, math.inf)}  # fewest and most
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the map."""
 
-    output: str = one_of("identity", _CLASSES)  # activation: identity (number), sigmoid (2 classes), softmax
+    output: str = choice("identity", _CLASSES)  # activation: identity (number), sigmoid (2 classes), softmax
     in_features: int = positive(10)  # number of features of an example
     num_classes: int = positive(1)  # number of classes of softmax; identity has 1, sigmoid 2
 
@@ -43,7 +43,7 @@ class Config(Checked):
         super().__post_init__()
         low, high = _CLASSES[self.output]
         allowed = f"{low} with output={self.output}" if low == high else f"at least {low}"
-        require(low <= self.num_classes <= high, "num_classes", self.num_classes, allowed)
+        check_value(low <= self.num_classes <= high, "num_classes", self.num_classes, allowed)
 
     @classmethod
     def for_spec(cls, preset: Config, spec: Spec) -> Config:
@@ -63,7 +63,7 @@ class Config(Checked):
         return dataclasses.replace(preset, in_features=math.prod(spec.shape), num_classes=classes)
 
 
-class Linear(Network):
+class Linear(BaseModel):
     """(N, ...) examples to z = W x + b, (N, 1) or (N, classes)."""
 
     takes = (TableSpec, ImageSpec, SeriesSpec)

@@ -21,25 +21,25 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, UnknownName, require
+from ..core.errors import ModelError, UnknownName, check_value
 from ..core.spec import ImageSpec, SeriesSpec, Spec, TableSpec
 from ..nn.activations import activation, formula
-from .base import Dense, Network
+from .base import BaseModel, Dense
 from .card import Card, Divergence
-from .fields import Checked, fraction, one_of, positive, several
+from .fields import ValidatedConfig, choice, counts, fraction, positive
 
 NORMS = {"none": None, "batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
     in_features: int = positive(40)  # number of features of an example
     num_classes: int = positive(10)  # size of the output: number of classes, or 1 for a number
-    hidden_dims: tuple[int, ...] = several((256, 256))  # width of each hidden layer; an empty list gives one affine map
+    hidden_dims: tuple[int, ...] = counts((256, 256))  # width of each hidden layer; an empty list gives one affine map
     activation: str = "relu"  # relu, tanh, leaky_relu:0.2 (its slope) …; relu,tanh: one a hidden layer
-    norm: str = one_of("none", NORMS)  # before each activation: none, batch or layer
+    norm: str = choice("none", NORMS)  # before each activation: none, batch or layer
     dropout: float = fraction(0.1)  # dropout rate of each hidden layer
     bias: bool = True  # bias of every linear layer, except those before batch normalization
 
@@ -51,7 +51,7 @@ class Config(Checked):
                 formula(name)
         except UnknownName as error:
             raise ModelError(f"activation={self.activation!r} cannot be: {error}") from error
-        require(
+        check_value(
             len(names) in (1, len(self.hidden_dims)),
             "activation",
             self.activation,
@@ -85,7 +85,7 @@ def hidden_layer(inputs: int, width: int, name: str, config: Config) -> nn.Seque
     return nn.Sequential(parts)
 
 
-class MLP(Network):
+class MLP(BaseModel):
     """(N, ...) examples to (N, classes) logits, or (N, 1) values."""
 
     takes = (TableSpec, ImageSpec, SeriesSpec)

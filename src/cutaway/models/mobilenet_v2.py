@@ -27,20 +27,20 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..core.spec import ImageSpec
-from .base import Network
+from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import Checked, at_least, fraction, one_of, positive
-from .images import reject_small
+from .fields import ValidatedConfig, choice, fraction, min_value, positive
+from .images import validate_image_size
 
 STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
-    width_mult: float = at_least(0.01, 1.0)  # α, the width multiplier: channels of all layers, as multiples of 8
-    stem: str = one_of("imagenet", ("imagenet", "cifar"))  # cifar: strides 1 in the stem and the first stage of 24
+    width_mult: float = min_value(0.01, 1.0)  # α, the width multiplier: channels of all layers, as multiples of 8
+    stem: str = choice("imagenet", ("imagenet", "cifar"))  # cifar: strides 1 in the stem and the first stage of 24
     dropout: float = fraction(0.2)  # dropout rate before the head
     in_channels: int = positive(3)  # 1 for gray, 3 for RGB
     num_classes: int = positive(1000)  # logits
@@ -97,7 +97,7 @@ class InvertedResidual(nn.Module):
         return x + y if self.residual else y
 
 
-class MobileNetV2(Network):
+class MobileNetV2(BaseModel):
     """A network that maps images of shape (N, C, H, W) to logits of shape (N, classes)."""
 
     takes = (ImageSpec,)
@@ -124,7 +124,7 @@ class MobileNetV2(Network):
 
     def features(self, x: Tensor) -> Tensor:
         """Return the input of the head: the mean of the last map, (N, 1280)."""
-        reject_small(x, self.config.least_size, "mobilenet-v2")
+        validate_image_size(x, self.config.least_size, "mobilenet-v2")
         x = self.layers(x).mean((2, 3))  # (N, 1280)
         return F.dropout(x, self.config.dropout, self.training)
 

@@ -26,25 +26,25 @@ import torch
 from torch import Tensor, nn
 
 from ..core.spec import GraphSpec
-from ..nn.graphs import READS, MessagePassing, count_graphs, edge_softmax, members, neighbours, product
-from .base import Network
+from ..nn.graphs import READS, MessagePassing, build_adjacency, build_membership, count_graphs, edge_softmax, spmm
+from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import Checked, at_least, one_of, positive
-from .graphs import LEARNED, chosen, described, fitted, pooled, reject_features
+from .fields import ValidatedConfig, choice, min_value, positive
+from .graphs import NODE_TARGETS, config_for_data, edge_features_in_order, index_nodes, pool, validate_node_features
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
     in_features: int = positive(7)  # F, number of features of a node
-    edge_features: int = at_least(0, 0)  # D, number of features of an edge; 0: one matrix for all edges
+    edge_features: int = min_value(0, 0)  # D, number of features of an edge; 0: one matrix for all edges
     hidden_dim: int = positive(64)  # d, dimension of a node
     edge_dim: int = positive(128)  # units of the hidden layer of the edge network
     layers: int = positive(3)  # T, steps of message passing, and hops that a node sees
     num_classes: int = positive(2)  # size of the output: number of classes, or 1 for a number
     graph_level: bool = True  # predict for whole graphs instead of nodes
-    pooling: str = one_of("set2set", ("set2set", *READS))  # pooling of the nodes of a graph: set2set, mean, max or sum
+    pooling: str = choice("set2set", ("set2set", *READS))  # pooling of the nodes of a graph: set2set, mean, max or sum
     set2set_steps: int = positive(3)  # number of times that set2set reads the nodes
 
     @classmethod
@@ -53,7 +53,7 @@ class Config(Checked):
 
         Raises ModelError for a target that it cannot learn.
         """
-        return fitted("mpnn", preset, spec)
+        return config_for_data("mpnn", preset, spec)
 
 
 class EdgeNetwork(nn.Module):
@@ -89,8 +89,8 @@ class Step(MessagePassing):
 
         None where one is for all.
         """
-        edges = neighbours(edge_index, nodes, loops=False)
-        attributes = described("mpnn", edge_attr, edges, self.edge_features)
+        edges = build_adjacency(edge_index, nodes, loops=False)
+        attributes = edge_features_in_order("mpnn", edge_attr, edges, self.edge_features)
         if self.network is None or attributes is None:
             return None
         if torch.compiler.is_exporting():  # a format without torch.unique of rows computes each edge by itself
@@ -101,14 +101,14 @@ class Step(MessagePassing):
 
     def forward(self, h: Tensor, edge_index: Tensor, matrices: Tensor | None = None) -> Tensor:
         """Compute the messages at the edges, (E, d), and sum them at their targets."""
-        edges = neighbours(edge_index, h.shape[0], loops=False)
+        edges = build_adjacency(edge_index, h.shape[0], loops=False)
         ones = self.hooked(edges.ones(torch.promote_types(h.dtype, torch.float32))[None], edges)[0]
         if self.matrix is not None:
-            message = product(ones, edges, h @ self.matrix[0])
+            message = spmm(ones, edges, h @ self.matrix[0])
         else:
             assert matrices is not None, "edges are described"
             sent = torch.bmm(h.index_select(0, edges.columns)[:, None], matrices)[:, 0]  # (E, d)
-            message = product(ones, edges.incidence, sent)  # (V, d)
+            message = spmm(ones, edges.incidence, sent)  # (V, d)
         y: Tensor = self.gru(message.to(h.dtype), h)
         return y
 
@@ -124,7 +124,7 @@ class Set2Set(nn.Module):
     def forward(self, h: Tensor, batch: Tensor) -> Tensor:
         """Read the nodes of each graph; `batch` (V,) is the graph of each node, from 0."""
         graphs = count_graphs(batch)
-        nodes = members(batch, graphs)
+        nodes = build_membership(batch, graphs)
         read = h.new_zeros(graphs, 2 * self.dim)
         state: tuple[Tensor, Tensor] | None = None
         for _ in range(self.steps):
@@ -132,18 +132,18 @@ class Set2Set(nn.Module):
             q = state[0]  # (n, d)
             scores = (h * q.index_select(0, batch)).sum(1)  # (V,)
             weights = edge_softmax(scores.index_select(0, nodes.columns), nodes)  # of the nodes of each graph
-            read = torch.cat([q, product(weights, nodes, h).to(q.dtype)], 1)  # (n, 2d)
+            read = torch.cat([q, spmm(weights, nodes, h).to(q.dtype)], 1)  # (n, 2d)
         return read
 
 
-class MPNN(Network):
+class MPNN(BaseModel):
     """A network that maps nodes (V, F), edges (2, E) and edge features (E, D) to logits of graphs or nodes, (n,
     classes).
 
     """
 
     takes = (GraphSpec,)
-    targets = LEARNED
+    targets = NODE_TARGETS
     edge_attr = True
 
     def __init__(self, config: Config) -> None:
@@ -166,16 +166,16 @@ class MPNN(Network):
         edge_attr: Tensor | None = None,
     ) -> Tensor:
         """Return the input of the head: each graph, pooled, (n, d), or the states of the nodes `rows`, (n, d)."""
-        reject_features("mpnn", x, self.config.in_features)
+        validate_node_features("mpnn", x, self.config.in_features)
         h = self.embed(x).relu()  # (V, d)
         matrices = self.step.matrices(edge_index, x.shape[0], edge_attr)
         for _ in range(self.config.layers):
             h = self.step(h, edge_index, matrices)
         if not self.config.graph_level:
-            return chosen(h, rows)
+            return index_nodes(h, rows)
         if batch is None:
             batch = torch.zeros(h.shape[0], dtype=torch.int64, device=h.device)
-        read = pooled(h, batch, self.config.pooling) if self.read is None else self.read(h, batch)
+        read = pool(h, batch, self.config.pooling) if self.read is None else self.read(h, batch)
         state: Tensor = self.fc(read).relu()
         return state
 

@@ -36,22 +36,22 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from ..core.errors import require
+from ..core.errors import check_value
 from ..core.spec import TextSpec
 from ..nn.attention import MultiHeadAttention
 from ..nn.kv_cache import Cache, LayerCache
-from ..nn.masks import real_places
+from ..nn.masks import normalize_padding_mask
 from ..nn.position import Rotation, rotation
 from ..nn.transformer import MLP, Unembedding
 from .card import Card, Divergence, Published
-from .decoders import HEADS, Decoder, fitted, initialize, last_real
-from .fields import Checked, fraction, one_of, positive
+from .decoders import HEADS, Decoder, config_for_data, initialize, last_token
+from .fields import ValidatedConfig, choice, fraction, positive
 
 ORDERS = ("parallel", "pre", "post")
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
     vocab_size: int = positive(8192)  # size of the vocabulary
@@ -62,25 +62,27 @@ class Config(Checked):
     kv_heads: int | None = positive(None)  # of keys and values, a divisor of heads: 1 in PaLM; none for heads
     ffn_dim: int | None = positive(None)  # feed-forward dimension; none for 4 · dim
     dropout: float = fraction(0.0)  # dropout rate of embedding, attention weights and the output of each layer; PaLM: 0
-    order: str = one_of("parallel", ORDERS)  # how a block adds attention and MLP: parallel, pre, post
+    order: str = choice("parallel", ORDERS)  # how a block adds attention and MLP: parallel, pre, post
     strengths: tuple[float, float] = (1.0, 1.0)  # α₁ and α₂, factors of the outputs of attention and MLP
     tie_weights: bool = True  # use the embedding as the output matrix W_U; else W_U is a separate matrix
-    head: str = one_of("next", HEADS)  # next: logits of the next token; classes: one output for a text
+    head: str = choice("next", HEADS)  # next: logits of the next token; classes: one output for a text
     num_classes: int = positive(2)  # size of the output of the head for classes
 
     def __post_init__(self) -> None:
         super().__post_init__()
         ok = self.dim % (2 * self.heads) == 0
-        require(ok, "heads", self.heads, f"at least 1, and a divisor of dim={self.dim} with an even number for each")
+        check_value(
+            ok, "heads", self.heads, f"at least 1, and a divisor of dim={self.dim} with an even number for each"
+        )
         ok = self.kv_heads is None or self.heads % self.kv_heads == 0
-        require(ok, "kv_heads", self.kv_heads, f"at least 1 and a divisor of heads={self.heads}")
+        check_value(ok, "kv_heads", self.kv_heads, f"at least 1 and a divisor of heads={self.heads}")
         two = len(self.strengths) == 2 and all(math.isfinite(strength) for strength in self.strengths)
-        require(two, "strengths", self.strengths, "two numbers, of attention and MLP")
+        check_value(two, "strengths", self.strengths, "two numbers, of attention and MLP")
 
     @classmethod
     def for_spec(cls, preset: Config, spec: TextSpec) -> Config:
         """Return the preset with the vocabulary, the length and the target of `spec`."""
-        return fitted(preset, spec)
+        return config_for_data(preset, spec)
 
 
 class Block(nn.Module):
@@ -174,9 +176,9 @@ class ParallelTransformer(Decoder):
 
     def features(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the input of the head: each token, (N, T, dim), or for classes the last real token, (N, dim)."""
-        mask = real_places(mask, tokens.shape)
+        mask = normalize_padding_mask(mask, tokens.shape)
         z = self.hidden(tokens, mask)
-        return z if self.config.head == "next" else last_real(z, mask)
+        return z if self.config.head == "next" else last_token(z, mask)
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the logits, shape (N, T, vocab_size) or (N, classes), of token ids (N, T)."""

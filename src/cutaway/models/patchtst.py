@@ -31,13 +31,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, require
+from ..core.errors import ModelError, check_value
 from ..core.spec import Classes, Horizon, SeriesSpec, Value
 from ..nn.attention import MultiHeadAttention
 from ..nn.transformer import MLP
-from .base import Network, SeriesPatches
+from .base import BaseModel, SeriesPatches
 from .card import Card, Divergence, Published
-from .fields import Checked, at_least, fraction, one_of, positive
+from .fields import ValidatedConfig, choice, fraction, min_value, positive
 
 EPS = 1e-5  # added to the variance of a window
 PADDINGS = ("end", "none")
@@ -46,12 +46,12 @@ PATCH = 16  # steps of a patch by the paper, which has windows of hundreds
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
     steps: int = positive(336)  # T, the length of a window
     in_features: int = positive(7)  # F, the variables at each step
-    horizon: int = at_least(0, 96)  # H, number of steps to forecast; 0 for one output for the whole series
+    horizon: int = min_value(0, 96)  # H, number of steps to forecast; 0 for one output for the whole series
     num_classes: int = positive(672)  # size of the output: horizon times variables, or classes
     patch_size: int | None = positive(None)  # P, the steps of a patch; none for 16, or a quarter of a window below 64
     stride: int | None = positive(None)  # S, the steps from one patch to the next; none for half of a patch
@@ -59,22 +59,22 @@ class Config(Checked):
     layers: int = positive(3)  # number of blocks
     heads: int = positive(16)  # attention heads, each with dim / heads channels
     ffn_dim: int = positive(256)  # feed-forward dimension
-    padding_patch: str = one_of("end", PADDINGS)  # end: the last value S times more; none: first steps may be left out
-    order: str = one_of("post", ORDERS)  # order of the normalization: post, after each sum; pre, before each sub-layer
+    padding_patch: str = choice("end", PADDINGS)  # end: the last value S times more; none: first steps may be left out
+    order: str = choice("post", ORDERS)  # order of the normalization: post, after each sum; pre, before each sub-layer
     dropout: float = fraction(0.2)  # dropout rate after positions, of both branches and in the feed-forward layer
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.dim % self.heads == 0, "heads", self.heads, f"at least 1 and a divisor of dim={self.dim}")
+        check_value(self.dim % self.heads == 0, "heads", self.heads, f"at least 1 and a divisor of dim={self.dim}")
 
     def check(self) -> None:
         """Raise ModelError if settings contradict each other; before the data is known they cannot be judged."""
         words = f"at most the {self.steps} steps of the series"
-        require(self.patch <= self.steps, "patch_size", self.patch_size, words)
+        check_value(self.patch <= self.steps, "patch_size", self.patch_size, words)
         if self.horizon:
             words = f"a multiple of the {self.horizon} steps of horizon, for at most {self.in_features} variables"
             fits = self.num_classes % self.horizon == 0 and self.columns <= self.in_features
-            require(fits, "num_classes", self.num_classes, words)
+            check_value(fits, "num_classes", self.num_classes, words)
 
     @property
     def patch(self) -> int:
@@ -141,7 +141,7 @@ class Block(nn.Module):
         return normalized.view_as(z)
 
 
-class PatchTST(Network):
+class PatchTST(BaseModel):
     """(N, T, F) series to forecasts (N, H · C), step after step, or to (N, classes) logits."""
 
     takes = (SeriesSpec,)

@@ -27,17 +27,17 @@ from torch import Tensor, nn
 from ..core.errors import ModelError
 from ..core.spec import ImageSpec, SeriesSpec, Spec, TableSpec, Value
 from ..nn.activations import step
-from .base import Dense, Network
+from .base import BaseModel, Dense
 from .card import Card, Divergence
-from .fields import Checked, at_least, positive
+from .fields import ValidatedConfig, min_value, positive
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
     in_features: int = positive(4)  # number of features of an example
-    num_classes: int = at_least(2, 2)  # two classes share one neuron; with more, each has its own
+    num_classes: int = min_value(2, 2)  # two classes share one neuron; with more, each has its own
 
     @classmethod
     def for_spec(cls, preset: Config, spec: Spec) -> Config:
@@ -49,7 +49,7 @@ class Config(Checked):
         return dataclasses.replace(preset, in_features=math.prod(spec.shape), num_classes=spec.target.outputs)
 
 
-class Perceptron(Network):
+class Perceptron(BaseModel):
     """(N, ...) examples to scores, (N, 1) for two classes or (N, classes). Weights begin at zero."""
 
     takes = (TableSpec, ImageSpec, SeriesSpec)

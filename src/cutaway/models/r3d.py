@@ -40,21 +40,21 @@ from torch import Tensor, nn
 
 from ..core.errors import ModelError
 from ..core.spec import Classes, Value, VideoSpec
-from ..nn.masks import after_padding, real_places
-from .base import Network
+from ..nn.masks import has_inner_padding, normalize_padding_mask
+from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import Checked, one_of, positive
+from .fields import ValidatedConfig, choice, positive
 
 STEMS = {"r3d": (7, 2), "small": (3, 2)}  # pixels a side of the first kernel, and its stride in space
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
     layers: tuple[int, ...] = positive((2, 2, 2, 2))  # residual blocks in each stage
     width: int = positive(64)  # channels of the first stage; each further stage has twice as many
-    stem: str = one_of("r3d", STEMS)  # the first kernel, with stride 2 in space: 3×7×7; small is 3×3×3, for few pixels
+    stem: str = choice("r3d", STEMS)  # the first kernel, with stride 2 in space: 3×7×7; small is 3×3×3, for few pixels
     in_channels: int = positive(3)  # 1 for gray, 3 for RGB
     num_classes: int = positive(400)  # size of the output: number of classes, or 1 for a number
 
@@ -69,7 +69,7 @@ class Config(Checked):
         return dataclasses.replace(preset, in_channels=spec.channels, num_classes=spec.target.outputs)
 
 
-def normalized(bn: nn.BatchNorm3d, x: Tensor, real: Tensor | None) -> Tensor:
+def masked_batch_norm(bn: nn.BatchNorm3d, x: Tensor, real: Tensor | None) -> Tensor:
     """Apply `bn` to the maps of real frames only, x (N, C, T, H, W) and real (N, T); padding frames become 0."""
     if real is None:
         y: Tensor = bn(x)
@@ -109,7 +109,7 @@ class Stem(nn.Module):
 
     def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
         """Return the maps of every frame."""
-        return F.relu(normalized(self.bn, self.conv(x), real), inplace=True)
+        return F.relu(masked_batch_norm(self.bn, self.conv(x), real), inplace=True)
 
 
 class Shortcut(nn.Module):
@@ -122,7 +122,7 @@ class Shortcut(nn.Module):
 
     def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
         """Map (N, C, T, H, W) to (N, C', ⌈T/s⌉, ⌈H/s⌉, ⌈W/s⌉)."""
-        return normalized(self.bn, self.conv(x), real)
+        return masked_batch_norm(self.bn, self.conv(x), real)
 
 
 class Block(nn.Module):
@@ -140,13 +140,13 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
         """Return y = ReLU(F(x) + W_s x). `real` (N, ⌈T/s⌉) is True where a map of y belongs to real frames."""
-        y = F.relu(normalized(self.bn1, self.conv1(x), real), inplace=True)
-        y = normalized(self.bn2, self.conv2(y), real)
+        y = F.relu(masked_batch_norm(self.bn1, self.conv1(x), real), inplace=True)
+        y = masked_batch_norm(self.bn2, self.conv2(y), real)
         y += x if self.downsample is None else self.downsample(x, real)
         return F.relu(y, inplace=True)
 
 
-class R3D(Network):
+class R3D(BaseModel):
     """A network that maps videos of shape (N, T, C, H, W) to logits of shape (N, classes)."""
 
     takes = (VideoSpec,)
@@ -202,12 +202,12 @@ class R3D(Network):
 
 def _frame_mask(mask: Tensor | None, x: Tensor) -> Tensor | None:
     """Return the mask of real frames, (N, T), or None if all are real, and on the meta device."""
-    mask = real_places(mask, x.shape)
+    mask = normalize_padding_mask(mask, x.shape)
     if torch.compiler.is_exporting():  # no value is known
         return mask
     if mask is None or mask.is_meta or bool(mask.all()):
         return None
-    wrong = (after_padding(mask) | ~mask.any(1)).nonzero().flatten().tolist()
+    wrong = (has_inner_padding(mask) | ~mask.any(1)).nonzero().flatten().tolist()
     if wrong:
         raise ModelError(
             f"Video {wrong[0]} of the batch has padding before a real frame, or no real frame at all: padding stands "

@@ -31,29 +31,29 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, require
+from ..core.errors import ModelError, check_value
 from ..core.spec import AudioSpec, Classes, Horizon, NextToken, SeriesSpec, Tags, Target, TextSpec, Value
-from ..nn.masks import real_places
-from ..nn.recurrent import Ragged, State, as_given, as_state, lengths_of, packed
-from .base import Network
-from .fields import Checked, at_least, fraction, one_of, positive
+from ..nn.masks import normalize_padding_mask
+from ..nn.recurrent import State, VariableLengthRNN, run_packed, sequence_lengths, to_state_tuple, to_torch_state
+from .base import BaseModel
+from .fields import ValidatedConfig, choice, fraction, min_value, positive
 
 POOLING = ("auto", "last", "mean", "max", "flat", "every")
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
-    vocab_size: int = at_least(0, 0)  # size of the vocabulary; 0 for numeric input
+    vocab_size: int = min_value(0, 0)  # size of the vocabulary; 0 for numeric input
     in_features: int = positive(1)  # F, features at each step of numeric input
-    embedding_dim: int = at_least(0, 0)  # dimension of the embedding; 0 for `hidden_dim`
+    embedding_dim: int = min_value(0, 0)  # dimension of the embedding; 0 for `hidden_dim`
     hidden_dim: int = positive(128)  # dimension of the hidden state
     layers: int = positive(1)  # number of stacked layers
     bidirectional: bool = False  # also read backwards and concatenate both states
     dropout: float = fraction(0.0)  # dropout rate between layers and before the head
-    pooling: str = one_of("auto", POOLING)  # input of the head: last, mean, max, flat (all), every (each); auto fits
-    steps: int = at_least(0, 0)  # T, for pooling=flat; otherwise sequences may have any length
+    pooling: str = choice("auto", POOLING)  # input of the head: last, mean, max, flat (all), every (each); auto fits
+    steps: int = min_value(0, 0)  # T, for pooling=flat; otherwise sequences may have any length
     tie_weights: bool = False  # use the embedding of a language model as its output matrix
     num_classes: int = positive(10)  # size of the output: classes, tags, tokens, or horizon times columns
 
@@ -63,13 +63,13 @@ class Config(Checked):
             one = (
                 f"{self.hidden_dim}, as hidden_dim is, or 0, where tie_weights makes one matrix of embedding and output"
             )
-            require(self.embedding_dim in (0, self.hidden_dim), "embedding_dim", self.embedding_dim, one)
+            check_value(self.embedding_dim in (0, self.hidden_dim), "embedding_dim", self.embedding_dim, one)
             self.reject_bidirectional("tie_weights makes a language model")
 
     def reject_bidirectional(self, where: str) -> None:
         """Raise ModelError for a bidirectional network, whose input would contain its target."""
         way_out = f"false where {where}, for what is to be predicted would have been read"
-        require(not self.bidirectional, "bidirectional", True, way_out)
+        check_value(not self.bidirectional, "bidirectional", True, way_out)
 
     @classmethod
     def for_spec(cls, preset: Self, spec: TextSpec | SeriesSpec | AudioSpec) -> Self:
@@ -83,16 +83,16 @@ class Config(Checked):
         if isinstance(target, Tags | NextToken):
             fitted["pooling"] = "every"
             words = "every, or auto, where each token has an answer of its own"
-            require(preset.pooling in ("auto", "every"), "pooling", preset.pooling, words)
+            check_value(preset.pooling in ("auto", "every"), "pooling", preset.pooling, words)
             words = "false in a language model: reading backwards it would see the token that it is to predict"
-            require(not (isinstance(target, NextToken) and preset.bidirectional), "bidirectional", True, words)
+            check_value(not (isinstance(target, NextToken) and preset.bidirectional), "bidirectional", True, words)
         elif not isinstance(target, Classes | Value | Horizon):
             raise ModelError(
                 f"A recurrent network by itself does not learn the {target.column} of a token: it answers once for a "
                 "sequence, at each token, or with a forecast. `cutaway list` shows what other models take."
             )
         if preset.pooling == "flat":
-            require(isinstance(spec, SeriesSpec), "pooling", "flat", "last, mean or max where lengths differ")
+            check_value(isinstance(spec, SeriesSpec), "pooling", "flat", "last, mean or max where lengths differ")
             fitted["steps"] = spec.steps if isinstance(spec, SeriesSpec) else 0
         config = dataclasses.replace(preset, **fitted)
         config.check()
@@ -103,9 +103,9 @@ class Config(Checked):
         if self.tie_weights:
             predicts = self.pooling == "every" and self.vocab_size == self.num_classes
             words = "false in all but a language model, which answers with a token at each token"
-            require(predicts, "tie_weights", True, words)
+            check_value(predicts, "tie_weights", True, words)
         long = self.pooling != "flat" or self.steps >= 1
-        require(long, "steps", self.steps, "the length of a sequence, for pooling=flat")
+        check_value(long, "steps", self.steps, "the length of a sequence, for pooling=flat")
 
     @property
     def embedded(self) -> int:
@@ -113,7 +113,7 @@ class Config(Checked):
         return (self.embedding_dim or self.hidden_dim) if self.vocab_size else self.in_features
 
 
-class Recurrent(Network):
+class Recurrent(BaseModel):
     """A network that maps token ids (N, T) or numbers (N, T, F) to one output for each sequence or each step."""
 
     takes = (TextSpec, SeriesSpec, AudioSpec)
@@ -132,7 +132,7 @@ class Recurrent(Network):
             nn.init.uniform_(self.embedding.weight, -0.1, 0.1)
             self.head.weight = self.embedding.weight
 
-    def layer(self, inputs: int, bidirectional: bool) -> Ragged:
+    def layer(self, inputs: int, bidirectional: bool) -> VariableLengthRNN:
         """Build the recurrent layers, batch first."""
         raise NotImplementedError
 
@@ -164,10 +164,10 @@ class Recurrent(Network):
     def features(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the input of the head: r, (N, D · hidden), or states (N, T, D · hidden) for outputs at each step."""
         steps = self.embed(x)  # (N, T, numbers)
-        lengths = lengths_of(real_places(mask, steps.shape), steps.shape[1])
+        lengths = sequence_lengths(normalize_padding_mask(mask, steps.shape), steps.shape[1])
         if lengths is None:
             outputs, after = self.rnn(steps)
-            last = as_state(after)[0]
+            last = to_state_tuple(after)[0]
         else:
             outputs, last = self.rnn(steps, lengths=lengths)
         return self.pool(outputs, last, lengths)
@@ -229,10 +229,10 @@ class Recurrent(Network):
                 f"has pooling={pooling} and bidirectional={str(config.bidirectional).lower()}."
             )
         steps = self.embed(x)
-        lengths = lengths_of(real_places(mask, steps.shape), steps.shape[1])
+        lengths = sequence_lengths(normalize_padding_mask(mask, steps.shape), steps.shape[1])
         if lengths is None:
-            outputs, after = self.rnn(steps, as_given(state))
-            state = as_state(after)
+            outputs, after = self.rnn(steps, to_torch_state(state))
+            state = to_state_tuple(after)
         else:
-            outputs, state = packed(self.rnn, steps, lengths, state)
+            outputs, state = run_packed(self.rnn, steps, lengths, state)
         return self.head(self.drop(outputs)), state

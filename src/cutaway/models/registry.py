@@ -20,15 +20,15 @@ import torch
 from torch import nn
 
 from ..core.config import as_text, parse
-from ..core.errors import ModelError, SettingError, UnknownName, listed, short
+from ..core.errors import ModelError, SettingError, UnknownName, join, shorten
 from ..core.memory_budget import FRACTION, reject_too_large
 from ..core.spec import Classes, Episodes, ImageSizes, ImageSpec, NextToken, Spec, Target, Unlabelled
-from .base import Network
+from .base import BaseModel
 from .card import Card, PresetCard
 
 # Names of Config fields before 0.7, and their names now in the different families. An error for an old name states the
 # new one, and models saved before 0.7 can be loaded. To be dropped at 1.0.
-RENAMED = {
+RENAMED_FIELDS = {
     "blocks": ("layers",),
     "buckets": ("num_buckets",),
     "attention": ("attention_dim",),
@@ -58,13 +58,13 @@ RENAMED = {
     "vocabulary": ("vocab_size",),
     "windows": ("kernel_sizes",),
 }
-OUTPUTS = ("num_classes", "target_vocab_size")  # fields with the size of the head's output
-SHOWN = 8  # presets that an error message lists
+OUTPUT_FIELDS = ("num_classes", "target_vocab_size")  # fields with the size of the head's output
+MAX_LISTED_PRESETS = 8  # presets that an error message lists
 CLASSES_OF_TEXT = (
     " To learn classes of texts, give a table (text=COLUMN target=COLUMN), or a folder with one folder of .txt files "
     "for each class."
 )
-GONE = ("num_classes",)  # fields that some families dropped, because they always equal vocab_size
+REMOVED_FIELDS = ("num_classes",)  # fields that some families dropped, because they always equal vocab_size
 
 
 @dataclass(frozen=True)
@@ -86,9 +86,9 @@ class Preset:
         return PresetCard(self.name, self.module.CARD)
 
     @property
-    def network(self) -> type[Network]:
+    def network(self) -> type[BaseModel]:
         """The class of the models of this preset."""
-        network: type[Network] = self.module.Model
+        network: type[BaseModel] = self.module.Model
         return network
 
     @property
@@ -108,7 +108,7 @@ class Preset:
 
     def current_name(self, field: str) -> str:
         """Return the current name of a Config field that may have been renamed."""
-        names = (field, *RENAMED.get(field, ()))
+        names = (field, *RENAMED_FIELDS.get(field, ()))
         return next((name for name in names if name in self.setting_names), field)
 
     def as_now(self, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -119,7 +119,7 @@ class Preset:
         names = {field: self.current_name(field) for field in config}
         now = {field if names[field] in config else names[field]: value for field, value in config.items()}
         idle = (None, now.get("vocab_size"))
-        gone = {field for field in GONE if field not in self.setting_names and now.get(field) in idle}
+        gone = {field for field in REMOVED_FIELDS if field not in self.setting_names and now.get(field) in idle}
         return {field: value for field, value in now.items() if field not in gone}
 
     def parse(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,7 +145,7 @@ class Preset:
         """
         if kind not in self.takes:
             way_out = find_way_out()
-            accepted = listed([_modality_name(k) for k in self.takes], "or")
+            accepted = join([_modality_name(k) for k in self.takes], "or")
             raise ModelError(
                 f"{self.name} takes {accepted} data, and this is {_modality_name(kind)} "
                 f"data. {f'{way_out} ' if way_out else ''}"
@@ -181,7 +181,7 @@ class Preset:
         beyond = {}
         for key, value in asked.items():
             own = getattr(fitted, key)
-            if key in OUTPUTS and value is not None:
+            if key in OUTPUT_FIELDS and value is not None:
                 own = spec.target.outputs
             elif key == "image_size" and isinstance(spec, ImageSpec):
                 own = max(spec.height, spec.width)
@@ -190,9 +190,9 @@ class Preset:
             if key == "context_length" or (key == "vocab_size" and value > own > 0):
                 beyond[key] = value
                 continue
-            what = f" ({spec.target.column})" if key in OUTPUTS else ""
+            what = f" ({spec.target.column})" if key in OUTPUT_FIELDS else ""
             raise SettingError(
-                f"model.{key}={short(as_text(value))} cannot be: the data decides {key}, and here it is "
+                f"model.{key}={shorten(as_text(value))} cannot be: the data decides {key}, and here it is "
                 f"{as_text(own)}{what}. Leave it out, or give other data."
             )
         return beyond
@@ -262,7 +262,7 @@ def presets() -> dict[str, Preset]:
     """Return all presets by name, in the order of the files and of their PRESETS."""
     found: dict[str, Preset] = {}
     for file in _model_files():
-        for name, one in presets_of(file).items():
+        for name, one in presets_in_module(file).items():
             if name in found:
                 raise ValueError(
                     f"two files have a preset {name}: {found[name].module.__name__} and {one.module.__name__}"
@@ -281,7 +281,7 @@ def find(name: str) -> Preset | None:
     """
     likely = [file for file in _model_files() if _normalize_name(name).startswith(_normalize_name(file))]
     for file in sorted(likely, key=len, reverse=True):
-        if own := _lookup(name, presets_of(file)):
+        if own := _lookup(name, presets_in_module(file)):
             return own
     return _lookup(name, presets())
 
@@ -296,7 +296,7 @@ def _model_files() -> list[str]:
 
 
 @functools.cache
-def presets_of(file: str) -> dict[str, Preset]:
+def presets_in_module(file: str) -> dict[str, Preset]:
     """Return the presets of one module; an empty dictionary if it is not a model file."""
     module = importlib.import_module(f"{__package__}.{file}")
     of_file = getattr(module, "PRESETS", {})
@@ -338,12 +338,12 @@ def _format_presets(found: Sequence[Preset], kind: str) -> str:
     A longer list is reduced to one preset of each architecture; classifiers of this modality and small models come
     first.
     """
-    if len(found) <= SHOWN:
+    if len(found) <= MAX_LISTED_PRESETS:
         return ", ".join(p.name for p in found)
     first = {p.network: p for p in reversed(found)}.values()
     size = {p.name: p.card.published_parameters or math.inf for p in first}
     order = sorted(first, key=lambda p: (Classes not in p.targets, p.takes[0] != kind, size[p.name]))
-    names = ", ".join(p.name for p in order[:SHOWN])
+    names = ", ".join(p.name for p in order[:MAX_LISTED_PRESETS])
     return f"{names}, … (`cutaway list --takes {kind}` lists all of this kind)"
 
 

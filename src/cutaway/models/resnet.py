@@ -38,30 +38,30 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..core.errors import require
+from ..core.errors import check_value
 from ..core.spec import ImageSpec
-from .base import Network
+from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import Checked, one_of, positive
+from .fields import ValidatedConfig, choice, positive
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
     layers: tuple[int, ...] = positive((2, 2, 2, 2))  # residual blocks in each stage
-    block: str = one_of("basic", ("basic", "bottleneck"))  # basic: two 3×3 convolutions; bottleneck: 1×1, 3×3, 1×1
+    block: str = choice("basic", ("basic", "bottleneck"))  # basic: two 3×3 convolutions; bottleneck: 1×1, 3×3, 1×1
     width: int = positive(64)  # channels of the first stage; each further stage has twice as many
-    stem: str = one_of("imagenet", ("imagenet", "cifar"))  # 7×7 stride 2, max-pool; cifar: 3×3 alone, for few pixels
-    shortcut: str = one_of("B", ("A", "B", "none"))  # A pads channels of zeros where the shape changes, B is a 1×1
+    stem: str = choice("imagenet", ("imagenet", "cifar"))  # 7×7 stride 2, max-pool; cifar: 3×3 alone, for few pixels
+    shortcut: str = choice("B", ("A", "B", "none"))  # A pads channels of zeros where the shape changes, B is a 1×1
     # convolution there; none leaves all of them out, which makes the paper's plain networks
-    stride_on: str = one_of("3x3", ("1x1", "3x3"))  # where a bottleneck strides: 3x3 as torchvision, 1x1 as published
+    stride_on: str = choice("3x3", ("1x1", "3x3"))  # where a bottleneck strides: 3x3 as torchvision, 1x1 as published
     in_channels: int = positive(3)  # 1 for grey, 3 for RGB
     num_classes: int = positive(1000)  # logits
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(
+        check_value(
             self.stride_on == "3x3" or self.block == "bottleneck",
             "stride_on",
             self.stride_on,
@@ -221,7 +221,7 @@ class Backbone(nn.Module):
         return before, x
 
 
-class ResNet(Network):
+class ResNet(BaseModel):
     """A network that maps images of shape (N, C, H, W) to logits of shape (N, classes).
 
     The names of its parts are torchvision's, key for key.

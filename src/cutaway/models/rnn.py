@@ -27,7 +27,7 @@ from ..nn import recurrent as layers
 from ..nn.recurrent import State, Weights
 from . import forecasting
 from .card import Card, Divergence, Published
-from .fields import one_of
+from .fields import choice
 from .forecasting import Forecasting
 from .recurrent import Recurrent
 
@@ -36,7 +36,7 @@ from .recurrent import Recurrent
 class Config(forecasting.Config):
     """Configuration of the network: all of `forecasting.Config`, and the activation of its states."""
 
-    activation: str = one_of("tanh", ("tanh", "relu"))  # tanh or relu
+    activation: str = choice("tanh", ("tanh", "relu"))  # tanh or relu
 
 
 def elman_step(

@@ -38,21 +38,21 @@ from torch import Tensor, nn
 
 from ..core.errors import ModelError
 from ..core.spec import PairSpec, Tokens
-from ..nn.attention import Attention, SeenStep
-from ..nn.masks import real_places
-from ..nn.recurrent import goes_back, lengths_of, over_steps, packed
-from .base import Network
+from ..nn.attention import Attention, StepRecord
+from ..nn.masks import normalize_padding_mask
+from ..nn.recurrent import cudnn_backward_guard, run_packed, scan_steps, sequence_lengths
+from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import Checked, at_least, fraction, positive
+from .fields import ValidatedConfig, fraction, min_value, positive
 
 State = tuple[Tensor, Tensor, Tensor, Tensor]  # s (N, hidden), keys (N, T, attention), h (N, T, 2·hidden), mask (N, T)
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
-    vocab_size: int = at_least(2, 32)  # size of the source vocabulary, with padding and unknown
+    vocab_size: int = min_value(2, 32)  # size of the source vocabulary, with padding and unknown
     target_vocab_size: int = positive(48)  # size of the target vocabulary
     embedding_dim: int = positive(128)  # dimension of the token embeddings of source and target
     hidden_dim: int = positive(256)  # dimension of the decoder's state, and of the encoder's in each direction
@@ -89,7 +89,7 @@ class AdditiveAttention(Attention):
         scores = torch.tanh(self.query(s)[:, None] + keys) @ self.v  # (N, T)
         weights = torch.softmax(scores.masked_fill(~mask, -math.inf), dim=1)
         if self.seen is not None:
-            self.seen.append(SeenStep(weights.detach()[:, None, None]))
+            self.seen.append(StepRecord(weights.detach()[:, None, None]))
         return (weights[:, None] @ h)[:, 0], weights
 
     def compared(self, *args: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
@@ -98,7 +98,7 @@ class AdditiveAttention(Attention):
         return self.query(s), keys, h, mask, self.v
 
 
-class Seq2SeqGRU(Network):
+class Seq2SeqGRU(BaseModel):
     """Source ids (N, T) and the target so far (N, S) to logits of the tokens that come next, (N, S, vocab_size)."""
 
     takes = (PairSpec,)
@@ -135,7 +135,7 @@ class Seq2SeqGRU(Network):
             s = self.decoder(torch.cat([word, context], 1), state[0])
             return (s,), (s, context)
 
-        states, contexts = over_steps(step, (s,), words)
+        states, contexts = scan_steps(step, (s,), words)
         return self._read(states, contexts, words)
 
     def forward(self, source: Tensor, source_mask: Tensor | None, target_so_far: Tensor) -> Tensor:
@@ -155,16 +155,16 @@ class Seq2SeqGRU(Network):
 
         Raises ModelError for an empty source, and for a mask with padding elsewhere than on the right.
         """
-        source_mask = real_places(source_mask, source.shape)
-        lengths = lengths_of(source_mask, source.shape[1])
+        source_mask = normalize_padding_mask(source_mask, source.shape)
+        lengths = sequence_lengths(source_mask, source.shape[1])
         x = self.dropout(self.embedding(source))  # (N, T, embedding)
         if source_mask is None:
             source_mask = torch.ones_like(source, dtype=torch.bool)
-        with goes_back(self.encoder, x):
+        with cudnn_backward_guard(self.encoder, x):
             if lengths is None:
                 h, last = self.encoder(x)
             else:
-                h, (last,) = packed(self.encoder, x, lengths)
+                h, (last,) = run_packed(self.encoder, x, lengths)
         s = torch.tanh(self.initial(last[-1]))  # the last layer's backward state has read h←_1 last: (N, hidden)
         return s, self.attention.key(h), h, source_mask
 

@@ -37,18 +37,18 @@ from torch import Tensor, nn
 
 from ..core.spec import ImageSpec, Tokens
 from ..nn.position import grid_sinusoids
-from ..nn.recurrent import over_steps
-from .base import Network, TokenGrid
+from ..nn.recurrent import scan_steps
+from .base import BaseModel, TokenGrid
 from .card import Card, Divergence, Published
-from .fields import Checked, fraction, positive
-from .images import reject_small
+from .fields import ValidatedConfig, fraction, positive
+from .images import validate_image_size
 from .seq2seq_gru import AdditiveAttention
 
 State = tuple[Tensor, Tensor, Tensor, Tensor]  # h, c (N, hidden), keys (N, L, attention), a (N, L, D)
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
     widths: tuple[int, ...] = positive((16, 32, 64))  # channels of each stage; the map is halved between stages
@@ -87,7 +87,7 @@ class Stage(nn.Module):
         return x
 
 
-class ShowAttendTell(Network):
+class ShowAttendTell(BaseModel):
     """Images (N, C, H, W) and the caption so far (N, S) to logits of the words that come next, (N, S, vocab_size)."""
 
     takes = (ImageSpec,)
@@ -121,7 +121,7 @@ class ShowAttendTell(Network):
 
         Half of the channels encode the row, the other half the column, by sinusoids.
         """
-        reject_small(images, self.config.least_size, "show-attend-tell")
+        validate_image_size(images, self.config.least_size, "show-attend-tell")
         x = images
         for i, stage in enumerate(self.stages):
             x = stage(F.max_pool2d(x, 2) if i > 0 else x)
@@ -138,7 +138,7 @@ class ShowAttendTell(Network):
             h, c, z = self._advance(word, state[0], state[1], keys, a)
             return (h, c), (h, z)
 
-        states, contexts = over_steps(step, (h, c), words)
+        states, contexts = scan_steps(step, (h, c), words)
         return self._read(states, contexts, words)
 
     def forward(self, images: Tensor, target_so_far: Tensor) -> Tensor:

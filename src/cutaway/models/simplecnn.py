@@ -25,18 +25,18 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..core.errors import require
+from ..core.errors import check_value
 from ..core.spec import ImageSpec
-from .base import Network
+from .base import BaseModel
 from .card import Card, Published
-from .fields import Checked, positive
-from .images import reject_small
+from .fields import ValidatedConfig, positive
+from .images import validate_image_size
 
 GRID = 4  # cells of the last feature maps, in height and width
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
     in_channels: int = positive(3)  # 1 for grey, 3 for RGB
@@ -45,7 +45,7 @@ class Config(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(len(self.widths) == 2, "widths", self.widths, "two numbers")
+        check_value(len(self.widths) == 2, "widths", self.widths, "two numbers")
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
@@ -58,7 +58,7 @@ class Config(Checked):
         return 2 * GRID
 
 
-class SimpleCNN(Network):
+class SimpleCNN(BaseModel):
     """A network that maps images of shape (N, C, H, W) to logits of shape (N, classes)."""
 
     takes = (ImageSpec,)
@@ -75,7 +75,7 @@ class SimpleCNN(Network):
 
     def features(self, x: Tensor) -> Tensor:
         """Return the input of the head: (N, 64·4·4), the grids of the last feature maps one after another."""
-        reject_small(x, self.config.least_size, "simplecnn")
+        validate_image_size(x, self.config.least_size, "simplecnn")
         x = F.max_pool2d(F.relu(self.bn1(self.conv1(x))), 2)  # (N, 32, H/2, W/2)
         x = F.relu(self.bn2(self.conv2(x)))  # (N, 64, H/2, W/2)
         return F.adaptive_avg_pool2d(x, GRID).flatten(1)  # (N, 64·4·4)

@@ -37,22 +37,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..core.errors import require
+from ..core.errors import check_value
 from ..core.spec import PairSpec
 from ..nn.attention import MultiHeadAttention
 from ..nn.kv_cache import Cache, LayerCache
-from ..nn.masks import causal_mask, combined, real_places, visible
+from ..nn.masks import attention_mask, causal_mask, merge_masks, normalize_padding_mask
 from ..nn.position import RelativeBias
 from ..nn.transformer import MLP, Unembedding
 from .card import Card, Divergence, Published
-from .encoder_decoder import EncoderDecoder, placed, reject_apart
-from .fields import Checked, at_least, fraction, positive
+from .encoder_decoder import EncoderDecoder, require_joint_vocab, target_positions
+from .fields import ValidatedConfig, fraction, min_value, positive
 
 EPS = 1e-6  # ε of the normalization
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
     vocab_size: int = positive(32_128)  # size of the vocabulary of source and target
@@ -62,21 +62,21 @@ class Config(Checked):
     heads: int = positive(8)  # attention heads
     head_dim: int = positive(64)  # dimension of a head's queries, keys and values; heads · head_dim may differ from dim
     ffn_dim: int | None = positive(None)  # feed-forward dimension; none for 4 · dim
-    num_buckets: int = at_least(4, 32)  # number of buckets of relative distances
+    num_buckets: int = min_value(4, 32)  # number of buckets of relative distances
     max_distance: int = 128  # distance from which on all are in the last bucket
     tie_weights: bool = True  # use the embedding as the output matrix W_U; else W_U is a separate matrix
     dropout: float = fraction(0.1)  # dropout rate of embedding, attention weights, hidden units and layer outputs
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.num_buckets % 4 == 0, "num_buckets", self.num_buckets, "at least 4 and a multiple of 4")
+        check_value(self.num_buckets % 4 == 0, "num_buckets", self.num_buckets, "at least 4 and a multiple of 4")
         ok = self.max_distance > self.num_buckets // 2
-        require(ok, "max_distance", self.max_distance, f"more than half of num_buckets={self.num_buckets}")
+        check_value(ok, "max_distance", self.max_distance, f"more than half of num_buckets={self.num_buckets}")
 
     @classmethod
     def for_spec(cls, preset: Config, spec: PairSpec) -> Config:
         """Return the preset with the vocabulary of `spec`. Raises ModelError if its sides have one each."""
-        reject_apart("t5", spec)
+        require_joint_vocab("t5", spec)
         return dataclasses.replace(preset, vocab_size=spec.vocab_size)
 
 
@@ -173,7 +173,7 @@ class T5(EncoderDecoder):
         """
         length = source.shape[1]
         x = self.dropout(self.embedding(source))  # (N, T, dim)
-        bias = combined(self.encoder_bias(length, length), mask)  # (N or 1, heads, T, T)
+        bias = merge_masks(self.encoder_bias(length, length), mask)  # (N or 1, heads, T, T)
         for block in self.encoder:
             x = block(x, bias)  # (N, T, dim)
         read: Tensor = self.dropout(self.encoder_norm(x))
@@ -186,12 +186,12 @@ class T5(EncoderDecoder):
         the source, the ids continue after its end.
         """
         length = target.shape[1]
-        _, seen, causal = placed(target, cache)
+        _, seen, causal = target_positions(target, cache)
         keys = length if cache is None else cache.length
         if causal:
             seen = causal_mask(length, keys, target.device)
         y = self.dropout(self.embedding(target))  # (N, S, dim)
-        bias = combined(self.decoder_bias(length, keys), seen)  # (1, heads, S, keys)
+        bias = merge_masks(self.decoder_bias(length, keys), seen)  # (1, heads, S, keys)
         for i, block in enumerate(self.decoder):
             own, cross_kv = (cache.layers[i], cache.cross_layers[i]) if cache is not None else (None, None)
             y = block(y, bias, own, read, mask, cross_kv)  # (N, S, dim)
@@ -200,7 +200,9 @@ class T5(EncoderDecoder):
 
     def features(self, source: Tensor, source_mask: Tensor | None, target_so_far: Tensor) -> Tensor:
         """Return the input of the head at each place of the target, (N, S, dim)."""
-        mask = visible(real_places(source_mask, source.shape), causal=False, length=source.shape[1])  # (N, 1, 1, T)
+        mask = attention_mask(
+            normalize_padding_mask(source_mask, source.shape), causal=False, length=source.shape[1]
+        )  # (N, 1, 1, T)
         read = self.encode(source, mask)  # (N, T, dim)
         return self.decode(target_so_far, read, mask)  # (N, S, dim)
 

@@ -27,26 +27,26 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..core.spec import Classes, TextSpec, Value
-from ..nn.masks import real_places
-from .base import Network
+from ..nn.masks import normalize_padding_mask
+from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import Checked, at_least, fraction, one_of, positive
+from .fields import ValidatedConfig, choice, fraction, min_value, positive
 
 CHANNELS = ("random", "static", "non-static", "two-channel")
 RANGE = 0.25  # bound of the uniform initialization of word vectors
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
-    vocab_size: int = at_least(2, 10_000)  # size of the vocabulary
+    vocab_size: int = min_value(2, 10_000)  # size of the vocabulary
     dim: int = positive(300)  # dimension of the word vectors
     kernel_sizes: tuple[int, ...] = positive((3, 4, 5))  # window sizes in words, each with its own group of filters
     filters: int = positive(100)  # in each group
-    channels: str = one_of("random", CHANNELS)  # random: learned vectors; static, non-static, two-channel: vectors=FILE
+    channels: str = choice("random", CHANNELS)  # random: learned vectors; static, non-static, two-channel: vectors=FILE
     dropout: float = fraction(0.5)  # dropout rate of the features
-    max_norm: float = at_least(0, 3.0)  # largest norm of the weights of a class; 0 for no limit
+    max_norm: float = min_value(0, 3.0)  # largest norm of the weights of a class; 0 for no limit
     num_classes: int = positive(2)  # size of the output
 
     @classmethod
@@ -55,7 +55,7 @@ class Config(Checked):
         return dataclasses.replace(preset, vocab_size=spec.vocab_size, num_classes=spec.target.outputs)
 
 
-class TextCNN(Network):
+class TextCNN(BaseModel):
     """A network that maps token ids of shape (N, T) to logits of shape (N, classes)."""
 
     takes = (TextSpec,)
@@ -83,7 +83,7 @@ class TextCNN(Network):
 
         `mask` (N, T) is True where a token is real; None where all are.
         """
-        mask = real_places(mask, tokens.shape)
+        mask = normalize_padding_mask(mask, tokens.shape)
         x = self.embedding(tokens)  # (N, T, k)
         if self.config.channels == "two-channel":
             x = x + self.static_embedding(tokens)

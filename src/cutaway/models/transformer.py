@@ -32,22 +32,22 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..core.errors import require
+from ..core.errors import check_value
 from ..core.spec import PairSpec
 from ..nn.attention import MultiHeadAttention
 from ..nn.kv_cache import Cache, LayerCache
-from ..nn.masks import places_among_real, real_places, visible
+from ..nn.masks import attention_mask, normalize_padding_mask, position_ids
 from ..nn.position import sinusoids
 from ..nn.transformer import MLP, Unembedding
 from .card import Card, Divergence, Published
-from .encoder_decoder import EncoderDecoder, placed, sides
-from .fields import Checked, fraction, one_of, positive
+from .encoder_decoder import EncoderDecoder, parse_forward_args, target_positions
+from .fields import ValidatedConfig, choice, fraction, positive
 
 ORDERS = ("post", "pre")
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
     vocab_size: int = positive(37_000)  # size of the source vocabulary
@@ -60,14 +60,14 @@ class Config(Checked):
     ffn_dim: int | None = positive(None)  # feed-forward dimension; none for 4 · dim
     dropout: float = fraction(0.1)  # dropout rate of the output of each sub-layer, and of embedding plus positions
     tie_weights: bool = True  # use the embedding as the output matrix W_U; else W_U is a separate matrix
-    order: str = one_of("post", ORDERS)  # order of the normalization: post, after each sum; pre, before each sub-layer
+    order: str = choice("post", ORDERS)  # order of the normalization: post, after each sum; pre, before each sub-layer
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.dim % self.heads == 0, "heads", self.heads, f"at least 1 and a divisor of dim={self.dim}")
+        check_value(self.dim % self.heads == 0, "heads", self.heads, f"at least 1 and a divisor of dim={self.dim}")
         ok = not self.joint_vocab or self.target_vocab_size in (None, self.vocab_size)
         allowed = f"vocab_size={self.vocab_size}: joint_vocab=true has one for both sides"
-        require(ok, "target_vocab_size", self.target_vocab_size, allowed)
+        check_value(ok, "target_vocab_size", self.target_vocab_size, allowed)
 
     @classmethod
     def for_spec(cls, preset: Config, spec: PairSpec) -> Config:
@@ -167,7 +167,7 @@ class Transformer(EncoderDecoder):
         x = words(tokens) * math.sqrt(self.config.dim)
         positions = sinusoids(places, self.config.dim, x.dtype)  # (T, dim)
         if mask is not None:
-            positions = positions[places_among_real(mask[:, 0, 0])]  # (N, T, dim)
+            positions = positions[position_ids(mask[:, 0, 0])]  # (N, T, dim)
         summed: Tensor = self.dropout(x + positions)
         return summed
 
@@ -196,7 +196,7 @@ class Transformer(EncoderDecoder):
         the source, the ids continue after its end. Without one, `own_mask` (N, 1, 1, S) is True where a target token is
         real.
         """
-        positions, seen, causal = placed(target, cache)
+        positions, seen, causal = target_positions(target, cache)
         seen = own_mask if seen is None else seen
         y = self._looked_up(self._words, target, positions, own_mask)
         for i, block in enumerate(self.decoder):
@@ -209,9 +209,13 @@ class Transformer(EncoderDecoder):
         self, src: Tensor, tgt: Tensor | None, src_mask: Tensor | None = None, tgt_mask: Tensor | None = None
     ) -> Tensor:
         """Return the input of the head at each place of the target, (N, S, dim)."""
-        src, src_mask, tgt = sides(src, tgt, src_mask)
-        mask = visible(real_places(src_mask, src.shape), causal=False, length=src.shape[1])  # (N, 1, 1, T)
-        own = visible(real_places(tgt_mask, tgt.shape), causal=False, length=tgt.shape[1])  # (N, 1, 1, S)
+        src, src_mask, tgt = parse_forward_args(src, tgt, src_mask)
+        mask = attention_mask(
+            normalize_padding_mask(src_mask, src.shape), causal=False, length=src.shape[1]
+        )  # (N, 1, 1, T)
+        own = attention_mask(
+            normalize_padding_mask(tgt_mask, tgt.shape), causal=False, length=tgt.shape[1]
+        )  # (N, 1, 1, S)
         read = self.encode(src, mask)  # (N, T, dim)
         return self.decode(tgt, read, mask, own_mask=own)  # (N, S, dim)
 

@@ -39,22 +39,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, require
+from ..core.errors import ModelError, check_value
 from ..core.spec import AudioSpec, Spelled
 from ..nn.attention import MultiHeadAttention
 from ..nn.kv_cache import Cache, LayerCache
-from ..nn.masks import real_places, visible
-from ..nn.recurrent import lengths_of
+from ..nn.masks import attention_mask, normalize_padding_mask
+from ..nn.recurrent import sequence_lengths
 from ..nn.transformer import MLP, Unembedding
 from .card import Card, Divergence, Published
-from .encoder_decoder import EncoderDecoder, placed
-from .fields import Checked, fraction, positive
+from .encoder_decoder import EncoderDecoder, target_positions
+from .fields import ValidatedConfig, fraction, positive
 
 STRIDE = 2  # stride of the second convolution: frames for each position of the encoder
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
     in_features: int = positive(80)  # F, the mel bands of a frame
@@ -69,8 +69,8 @@ class Config(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.dim % self.heads == 0, "heads", self.heads, f"at least 1 and a divisor of dim={self.dim}")
-        require(
+        check_value(self.dim % self.heads == 0, "heads", self.heads, f"at least 1 and a divisor of dim={self.dim}")
+        check_value(
             self.dim % 2 == 0 and self.dim >= 4, "dim", self.dim, "even and at least 4, half sines and half cosines"
         )
 
@@ -209,7 +209,7 @@ class TransformerASR(EncoderDecoder):
                 f"{tuple(source.shape)}: build one with other in_features."
             )
         real = None if mask is None else mask[:, 0]  # (N, 1, T)
-        lengths_of(None if real is None else real[:, 0], source.shape[1])
+        sequence_lengths(None if real is None else real[:, 0], source.shape[1])
         h = source.transpose(1, 2)  # (N, F, T)
         for convolution in (self.conv1, self.conv2):
             h = F.gelu(convolution(h if real is None else h * real))  # (N, dim, T), then (N, dim, T')
@@ -232,7 +232,7 @@ class TransformerASR(EncoderDecoder):
                 f"This network has learned positions for {self.config.context_length:,} tokens, and this transcript "
                 f"has {length:,}: give a larger model.context_length in training."
             )
-        places, seen, causal = placed(target, cache)
+        places, seen, causal = target_positions(target, cache)
         y = self.dropout(self.embedding(target) + self.positions(places))  # (N, S, dim)
         for i, block in enumerate(self.decoder):
             own, cross_kv = (cache.layers[i], cache.cross_layers[i]) if cache is not None else (None, None)
@@ -242,7 +242,7 @@ class TransformerASR(EncoderDecoder):
 
     def features(self, x: Tensor, mask: Tensor | None, target_so_far: Tensor) -> Tensor:
         """Return the input of the head at each place of the transcript, (N, S, dim)."""
-        real = visible(real_places(mask, x.shape), causal=False, length=x.shape[1])  # (N, 1, 1, T)
+        real = attention_mask(normalize_padding_mask(mask, x.shape), causal=False, length=x.shape[1])  # (N, 1, 1, T)
         return self.decode(target_so_far, self.encode(x, real), real)
 
     def forward(self, x: Tensor, mask: Tensor | None, target_so_far: Tensor) -> Tensor:

@@ -30,26 +30,26 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, require
+from ..core.errors import ModelError, check_value
 from ..core.spec import Classes, Horizon, SeriesSpec, Value
 from ..nn.attention import MultiHeadAttention
 from ..nn.transformer import MLP
-from .base import Network, SeriesPatches
+from .base import BaseModel, SeriesPatches
 from .card import Card, Divergence, Published
-from .fields import Checked, at_least, fraction, one_of, positive
+from .fields import ValidatedConfig, choice, fraction, min_value, positive
 
 EPS = 1e-5  # added to the variance of a window
 POOLING = ("last", "mean")
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
     steps: int = positive(96)  # T, the length of a window
     in_features: int = positive(7)  # F, the variables at each step
-    known_future: int = at_least(0, 0)  # K, number of the last variables, which are known in advance
-    horizon: int = at_least(0, 24)  # H, number of steps to forecast; 0 for one output for the whole series
+    known_future: int = min_value(0, 0)  # K, number of the last variables, which are known in advance
+    horizon: int = min_value(0, 24)  # H, number of steps to forecast; 0 for one output for the whole series
     num_classes: int = positive(168)  # size of the output: horizon times variables, or classes
     dim: int = positive(64)  # model dimension
     layers: int = positive(3)  # number of blocks
@@ -57,22 +57,24 @@ class Config(Checked):
     ffn_dim: int | None = positive(None)  # feed-forward dimension; none for 4 · dim
     dropout: float = fraction(0.0)  # dropout rate after positions, and of the output of each layer
     instance_norm: bool = True  # normalize each window to mean 0 and standard deviation 1
-    pooling: str = one_of("last", POOLING)  # last or mean: the input of the head without a forecast
+    pooling: str = choice("last", POOLING)  # last or mean: the input of the head without a forecast
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.dim % self.heads == 0, "heads", self.heads, f"at least 1 and a divisor of dim={self.dim}")
+        check_value(self.dim % self.heads == 0, "heads", self.heads, f"at least 1 and a divisor of dim={self.dim}")
 
     def check(self) -> None:
         """Raise ModelError if settings contradict each other; before the data is known they cannot be judged."""
         if not self.horizon:
-            require(not self.known_future, "known_future", self.known_future, "0 where nothing is forecast")
+            check_value(not self.known_future, "known_future", self.known_future, "0 where nothing is forecast")
             return
         own = self.in_features - self.known_future
         words = f"below in_features={self.in_features}, of which some are forecast"
-        require(own > 0, "known_future", self.known_future, words)
+        check_value(own > 0, "known_future", self.known_future, words)
         words = f"a multiple of the {self.horizon} steps of horizon, for at most {own} variables"
-        require(self.num_classes % self.horizon == 0 and self.columns <= own, "num_classes", self.num_classes, words)
+        check_value(
+            self.num_classes % self.horizon == 0 and self.columns <= own, "num_classes", self.num_classes, words
+        )
 
     @property
     def columns(self) -> int:
@@ -111,7 +113,7 @@ class Block(nn.Module):
         return y
 
 
-class TransformerForecast(Network):
+class TransformerForecast(BaseModel):
     """(N, T, F) series to forecasts (N, H · C), step after step, or to (N, classes) logits."""
 
     takes = (SeriesSpec,)

@@ -28,19 +28,19 @@ from torch import Tensor, nn
 
 from ..core.errors import ModelError
 from ..core.spec import ImageSpec, Mask
-from .base import Network
+from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import Checked, fraction, one_of, positive
-from .images import reject_small
+from .fields import ValidatedConfig, choice, fraction, positive
+from .images import validate_image_size
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
     width: int = positive(64)  # channels of the first level; each further level has twice as many
     levels: int = positive(4)  # number of times that the map is halved
-    norm: str = one_of("none", ("none", "batch"))  # after each 3×3 convolution: none as published, batch
+    norm: str = choice("none", ("none", "batch"))  # after each 3×3 convolution: none as published, batch
     dropout: float = fraction(0.5)  # dropout rate after the two deepest levels
     in_channels: int = positive(1)  # 1 for grey, 3 for RGB
     num_classes: int = positive(2)  # logits at each pixel, the background's first
@@ -78,7 +78,7 @@ class Convolutions(nn.Module):
         return F.relu(self.norm2(self.conv2(x)), inplace=True)
 
 
-class UNet(Network):
+class UNet(BaseModel):
     """(N, C, H, W) images to logits (N, classes, H, W)."""
 
     takes = (ImageSpec,)
@@ -108,7 +108,7 @@ class UNet(Network):
 
         Raises ModelError for a size that is no multiple of 2^levels.
         """
-        reject_small(x, self.config.least_size, "unet")
+        validate_image_size(x, self.config.least_size, "unet")
         step = self.config.size_step
         if x.shape[2] % step or x.shape[3] % step:
             raise ModelError(

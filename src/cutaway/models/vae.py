@@ -36,36 +36,36 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, require
+from ..core.errors import ModelError, check_value
 from ..core.spec import Image, ImageSpec
 from ..nn.gaussians import log_density, log_level, normal_kl
-from .base import Network
+from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import Checked, at_least, positive, several
+from .fields import ValidatedConfig, counts, min_value, positive
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
     in_channels: int = positive(1)  # 1 for grey, 3 for RGB
     sides: tuple[int, ...] = positive((28, 28))  # height and width of the images
-    widths: tuple[int, ...] = several((32, 64))  # channels of the convolutions, each of which halves the image
-    hidden_dim: int = at_least(0, 256)  # units of the hidden layer of encoder and decoder; 0 for none
+    widths: tuple[int, ...] = counts((32, 64))  # channels of the convolutions, each of which halves the image
+    hidden_dim: int = min_value(0, 256)  # units of the hidden layer of encoder and decoder; 0 for none
     latent_dim: int = positive(20)  # dimension of a code
-    levels: int = at_least(0, 256)  # levels of a pixel; 0 for real-valued images, with p(x | z) as a density
+    levels: int = min_value(0, 256)  # levels of a pixel; 0 for real-valued images, with p(x | z) as a density
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(len(self.sides) == 2, "sides", self.sides, "two numbers")
-        require(self.levels != 1, "levels", self.levels, "0, or at least 2")
+        check_value(len(self.sides) == 2, "sides", self.sides, "two numbers")
+        check_value(self.levels != 1, "levels", self.levels, "0, or at least 2")
 
     def check(self) -> None:
         """Raise ModelError if settings contradict each other; before the data is known they cannot be judged."""
         words = f"multiples of {self.size_step}, as the convolutions halve them"
-        require(all(side % self.size_step == 0 for side in self.sides), "sides", self.sides, words)
+        check_value(all(side % self.size_step == 0 for side in self.sides), "sides", self.sides, words)
         words = f"at most the {self.size} numbers of an image"
-        require(self.latent_dim <= self.size, "latent_dim", self.latent_dim, words)
+        check_value(self.latent_dim <= self.size, "latent_dim", self.latent_dim, words)
 
     @classmethod
     def for_spec(cls, preset: Config, spec: ImageSpec) -> Config:
@@ -94,7 +94,7 @@ class Config(Checked):
         return (self.widths or (self.in_channels,))[-1], height, width
 
 
-class VAE(Network):
+class VAE(BaseModel):
     """Images (N, C, H, W) to the two terms of −ELBO in nats, (N, 2): −ln p(x | z), and the KL divergence."""
 
     takes = (ImageSpec,)

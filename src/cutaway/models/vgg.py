@@ -32,14 +32,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..core.spec import ImageSpec
-from .base import Network
+from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import Checked, fraction, positive
-from .images import reject_small
+from .fields import ValidatedConfig, fraction, positive
+from .images import validate_image_size
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
     stages: tuple[int, ...] = positive((1, 1, 2, 2, 2))  # convolutions before each max-pool
@@ -89,7 +89,7 @@ def convolutions(config: Config) -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
-class VGG(Network):
+class VGG(BaseModel):
     """A network that maps images of shape (N, C, H, W) to logits of shape (N, classes)."""
 
     takes = (ImageSpec,)
@@ -112,7 +112,7 @@ class VGG(Network):
 
     def features(self, x: Tensor) -> Tensor:
         """Return the input of the head: fc7, (N, 4096)."""
-        reject_small(x, self.config.least_size, "vgg")
+        validate_image_size(x, self.config.least_size, "vgg")
         x = self.convolutions(x)  # (N, 512, 7, 7)
         x = self.avgpool(x).flatten(1)  # (N, 512·7·7)
         x = self._dropped(F.relu(self.fc6(x), inplace=True))  # (N, 4096)

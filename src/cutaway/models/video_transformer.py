@@ -45,14 +45,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, require
+from ..core.errors import ModelError, check_value
 from ..core.spec import Classes, Value, VideoSpec
 from ..nn.attention import MultiHeadAttention
-from ..nn.masks import real_places
+from ..nn.masks import normalize_padding_mask
 from ..nn.transformer import MLP
-from .base import Network, TokenGrid
+from .base import BaseModel, TokenGrid
 from .card import Card, Divergence, Published
-from .fields import Checked, fraction, positive
+from .fields import ValidatedConfig, fraction, positive
 from .vit import interpolate_positions
 
 EPS = 1e-6  # ε of the normalizations: the default of the authors' library, not PyTorch's
@@ -61,7 +61,7 @@ TIMES_STD = 0.2  # of times: a fifth of a patch embedding's, so that frames diff
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
     frames: int = positive(8)  # maximum number of frames: the size of the table of times
@@ -77,7 +77,7 @@ class Config(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.dim % self.heads == 0, "heads", self.heads, f"at least 1 and a divisor of dim={self.dim}")
+        check_value(self.dim % self.heads == 0, "heads", self.heads, f"at least 1 and a divisor of dim={self.dim}")
 
     @property
     def least_size(self) -> int:
@@ -156,7 +156,7 @@ def mean_over(x: Tensor, real: Tensor | None) -> Tensor:
     return weights[:, None] @ x.masked_fill(~real[..., None], 0)  # padding may hold anything
 
 
-class VideoTransformer(Network):
+class VideoTransformer(BaseModel):
     """(N, T, C, H, W) videos, sides multiples of the patch, to (N, classes) logits."""
 
     takes = (VideoSpec,)
@@ -190,7 +190,7 @@ class VideoTransformer(Network):
         """
         self._reject(x)
         n, frames = x.shape[:2]
-        real = real_places(mask, x.shape)
+        real = normalize_padding_mask(mask, x.shape)
         z: Tensor = self.patches(x.flatten(0, 1))  # (N·T, D, H/P, W/P)
         positions = interpolate_positions(self.positions, 1, (z.shape[2], z.shape[3]))  # (1, 1 + P, D)
         z = self.dropout(z.flatten(2).transpose(1, 2) + positions[:, 1:]).unflatten(0, (n, frames))  # (N, T, P, D)

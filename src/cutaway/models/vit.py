@@ -39,21 +39,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, require
+from ..core.errors import ModelError, check_value
 from ..core.spec import ImageSpec
 from ..nn.attention import MultiHeadAttention
 from ..nn.transformer import MLP
-from .base import Network, TokenGrid
+from .base import BaseModel, TokenGrid
 from .card import Card, Divergence, Published
-from .fields import Checked, fraction, one_of, positive
-from .images import reject_small
+from .fields import ValidatedConfig, choice, fraction, positive
+from .images import validate_image_size
 
 POOLING = ("token", "mean")
 EPS = 1e-6  # ε of the normalizations: the default of the authors' library, not PyTorch's
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
     image_size: int = positive(224)  # pixels a side that positions are learned for; images of other sizes are accepted
@@ -62,14 +62,14 @@ class Config(Checked):
     layers: int = positive(12)  # blocks: L
     heads: int = positive(12)  # attention heads, each with dim / heads channels
     ffn_dim: int = positive(3072)  # feed-forward dimension, 4 · dim in all presets
-    pooling: str = one_of("token", POOLING)  # token: the class token; mean: mean of all patches, no class token
+    pooling: str = choice("token", POOLING)  # token: the class token; mean: mean of all patches, no class token
     dropout: float = fraction(0.0)  # dropout rate after positions, attention and both layers of the MLP
     in_channels: int = positive(3)  # 1 for grey, 3 for RGB
     num_classes: int = positive(1000)  # logits
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.dim % self.heads == 0, "heads", self.heads, f"at least 1 and a divisor of dim={self.dim}")
+        check_value(self.dim % self.heads == 0, "heads", self.heads, f"at least 1 and a divisor of dim={self.dim}")
 
     @property
     def least_size(self) -> int:
@@ -118,7 +118,7 @@ def interpolate_positions(positions: Tensor, before: int, grid: tuple[int, int])
     return torch.cat([first, image.flatten(2).transpose(1, 2)], dim=1)  # (1, before + rows·columns, D)
 
 
-def adapted_positions(tensors: Mapping[str, Tensor], name: str, before: int, grid: int) -> dict[str, Tensor]:
+def adapt_positions(tensors: Mapping[str, Tensor], name: str, before: int, grid: int) -> dict[str, Tensor]:
     """Return the tensors of a file, those positions interpolated to a map of `grid` by `grid` where they are of a
     square.
 
@@ -132,7 +132,7 @@ def adapted_positions(tensors: Mapping[str, Tensor], name: str, before: int, gri
     return adapted
 
 
-def reject_broken_patches(x: Tensor, patch: int, name: str) -> None:
+def validate_patch_size(x: Tensor, patch: int, name: str) -> None:
     """Raise ModelError if the sides of images (N, C, H, W) are not multiples of the patch."""
     height, width = x.shape[2:]
     if height % patch or width % patch:
@@ -164,7 +164,7 @@ class Block(nn.Module):
         return y
 
 
-class ViT(Network):
+class ViT(BaseModel):
     """(N, C, H, W) images, sides multiples of the patch, to (N, classes) logits."""
 
     takes = (ImageSpec,)
@@ -193,8 +193,8 @@ class ViT(Network):
         With `kept` (N, K) the blocks take only the patches with these indices: (N, K, D), after the class token. Raises
         ModelError if the sides of the images are not multiples of the patch.
         """
-        reject_small(x, self.config.least_size, "vit")
-        reject_broken_patches(x, self.config.patch_size, "vit")
+        validate_image_size(x, self.config.least_size, "vit")
+        validate_patch_size(x, self.config.patch_size, "vit")
         z: Tensor = self.patches(x)  # (N, D, H/P, W/P)
         grid = (z.shape[2], z.shape[3])
         z = z.flatten(2).transpose(1, 2)  # (N, T, D)
@@ -241,7 +241,7 @@ class ViT(Network):
 
         Everything else, and positions that fit no square map, is returned unchanged.
         """
-        return adapted_positions(tensors, "positions", self.config.tokens_before, self.config.grid)
+        return adapt_positions(tensors, "positions", self.config.tokens_before, self.config.grid)
 
 
 Model = ViT

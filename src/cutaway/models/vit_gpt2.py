@@ -31,7 +31,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, require
+from ..core.errors import ModelError, check_value
 from ..core.spec import ImageSpec, Tokens
 from ..nn.attention import MultiHeadAttention
 from ..nn.kv_cache import Cache, LayerCache
@@ -39,14 +39,14 @@ from ..nn.transformer import MLP, Unembedding
 from .base import TokenGrid
 from .card import Card, Divergence, Published
 from .decoders import STD
-from .encoder_decoder import EncoderDecoder, placed
-from .fields import Checked, fraction, positive
-from .images import reject_small
-from .vit import EPS, adapted_positions, interpolate_positions, reject_broken_patches
+from .encoder_decoder import EncoderDecoder, target_positions
+from .fields import ValidatedConfig, fraction, positive
+from .images import validate_image_size
+from .vit import EPS, adapt_positions, interpolate_positions, validate_patch_size
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
     image_size: int = positive(224)  # pixels a side that positions are learned for; images of other sizes are accepted
@@ -65,8 +65,8 @@ class Config(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.dim % self.heads == 0, "heads", self.heads, f"at least 1 and a divisor of dim={self.dim}")
-        require(self.eps > 0, "eps", self.eps, "above 0")
+        check_value(self.dim % self.heads == 0, "heads", self.heads, f"at least 1 and a divisor of dim={self.dim}")
+        check_value(self.eps > 0, "eps", self.eps, "above 0")
 
     @property
     def least_size(self) -> int:
@@ -203,13 +203,13 @@ class ViTGPT2(EncoderDecoder):
 
     def adapt_state(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Interpolate positions of patches that were learned at another image size."""
-        return adapted_positions(tensors, "patch_positions", 1, self.config.grid)
+        return adapt_positions(tensors, "patch_positions", 1, self.config.grid)
 
     def encode(self, source: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the encoder output of images (N, C, H, W), (N, 1 + T, dim); `mask` is not used."""
         del mask
-        reject_small(source, self.config.least_size, "vit-gpt2")
-        reject_broken_patches(source, self.config.patch_size, "vit-gpt2")
+        validate_image_size(source, self.config.least_size, "vit-gpt2")
+        validate_patch_size(source, self.config.patch_size, "vit-gpt2")
         z: Tensor = self.patches(source)  # (N, dim, H/P, W/P)
         grid = (z.shape[2], z.shape[3])
         z = torch.cat(
@@ -236,7 +236,7 @@ class ViTGPT2(EncoderDecoder):
                 f"vit-gpt2 has learned positions for {self.config.context_length:,} tokens, and this caption has "
                 f"{length:,}: give a larger model.context_length in training."
             )
-        places, seen, causal = placed(target, cache)
+        places, seen, causal = target_positions(target, cache)
         y = self.dropout(self.embedding(target) + self.positions(places))  # (N, S, dim)
         for i, block in enumerate(self.decoder):
             own, cross_kv = (cache.layers[i], cache.cross_layers[i]) if cache is not None else (None, None)

@@ -35,20 +35,20 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from ..core.spec import Context, TextSpec
-from ..nn.masks import real_places
-from .base import Network
+from ..nn.masks import normalize_padding_mask
+from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import Checked, at_least, one_of, positive
+from .fields import ValidatedConfig, choice, min_value, positive
 
 
 @dataclass(frozen=True)
-class Config(Checked):
+class Config(ValidatedConfig):
     """Configuration of the network."""
 
-    vocab_size: int = at_least(3, 10_000)  # size of the vocabulary, with the untrained padding (0) and unknown (1)
+    vocab_size: int = min_value(3, 10_000)  # size of the vocabulary, with the untrained padding (0) and unknown (1)
     dim: int = positive(100)  # dimension of a vector
-    architecture: str = one_of("skipgram", ("skipgram", "cbow"))  # a word predicts its context; cbow: the reverse
-    output: str = one_of("negative", ("negative", "softmax"))  # noise words; softmax: all words, if they are few
+    architecture: str = choice("skipgram", ("skipgram", "cbow"))  # a word predicts its context; cbow: the reverse
+    output: str = choice("negative", ("negative", "softmax"))  # noise words; softmax: all words, if they are few
     negative: int = positive(5)  # noise words for each word that is predicted, in expectation
     window: int = positive(5)  # words on either side that a context reaches at most
     whole_error: bool = True  # cbow: each context word takes the whole error, as in word2vec.c, not 1/n of it
@@ -121,7 +121,7 @@ class WindowMean(Function):
         return torch.bmm(inside.transpose(1, 2), gradient), None, None
 
 
-class Word2Vec(Network):
+class Word2Vec(BaseModel):
     """Words (N, T) to how well the context of each goes with it, (N, L), in nats."""
 
     takes = (TextSpec,)
@@ -192,7 +192,7 @@ class Word2Vec(Network):
             window, places = self.config.window, torch.arange(words.shape[1], device=words.device)
             apart = (places - places[:, None]).abs()
             inside = ((apart <= window) & (apart > 0)).expand(words.shape[0], -1, -1)
-            real = real_places(mask, words.shape)
+            real = normalize_padding_mask(mask, words.shape)
             if real is not None:
                 inside = inside & real[:, None] & real[:, :, None]
             return inside.to(dtype)

@@ -36,12 +36,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..core.errors import require
+from ..core.errors import check_value
 from .kv_cache import LayerCache
+from .masks import attention_mask as attention_mask
 from .masks import causal_mask as causal_mask
-from .masks import combined as combined
 from .masks import masked_softmax as masked_softmax
-from .masks import visible as visible
+from .masks import merge_masks as merge_masks
 from .position import Rotation, rotary, rotation
 
 Score = Callable[[Tensor, Tensor], Tensor]  # maps queries (…, T, d) and keys (…, S, d') to scores (…, T, S)
@@ -188,7 +188,7 @@ def attention_weights(q: Tensor, k: Tensor, mask: Tensor | None = None, *, scale
 
 
 @dataclass(frozen=True)
-class Seen:
+class AttentionRecord:
     """The queries, keys and mask of one attention call, from which its weights can be computed."""
 
     q: Tensor  # (N, heads, T, d_k)
@@ -202,17 +202,17 @@ class Seen:
         """The attention weights before dropout, (N, heads, T, S): row t has the weight of each token for token t."""
         own = causal_mask(self.q.shape[2], self.k.shape[2], self.q.device) if self.causal else None
         k = _for_each_head(self.k, self.q.shape[1])
-        return attention_weights(self.q, k, combined(self.mask, own), scale=self.scale)
+        return attention_weights(self.q, k, merge_masks(self.mask, own), scale=self.scale)
 
 
 @dataclass(frozen=True)
-class SeenStep:
+class StepRecord:
     """The weights of an attention that processes the queries of a sequence one by one."""
 
     weights: Tensor  # (N, heads, 1, S)
 
 
-Used = Seen | SeenStep
+AnyRecord = AttentionRecord | StepRecord
 
 
 class Attention(nn.Module):
@@ -228,11 +228,11 @@ class Attention(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen: list[Used] | None = None  # a list while recording
+        self.seen: list[AnyRecord] | None = None  # a list while recording
 
 
 @contextmanager
-def recording(model: nn.Module) -> Iterator[dict[str, list[Used]]]:
+def recording(model: nn.Module) -> Iterator[dict[str, list[AnyRecord]]]:
     """Record the calls of every attention with heads within the context.
 
     The outputs are those of the fused path, as without recording. A nested context takes over until it ends.
@@ -243,7 +243,7 @@ def recording(model: nn.Module) -> Iterator[dict[str, list[Used]]]:
     Yields:
         The records of each layer by the name of its module, one entry per call.
     """
-    found: dict[str, list[Used]] = {}
+    found: dict[str, list[AnyRecord]] = {}
     layers = {name: module for name, module in model.named_modules() if isinstance(module, Attention) and module.heads}
     before = {name: layer.seen for name, layer in layers.items()}
     try:
@@ -255,7 +255,7 @@ def recording(model: nn.Module) -> Iterator[dict[str, list[Used]]]:
             layer.seen = before[name]
 
 
-class KeysUnbiased(nn.Linear):
+class LinearNoKeyBias(nn.Linear):
     """A linear layer in which the `keys` outputs after the first `before` outputs have no bias.
 
     A bias of the keys adds the same number to all scores of a query, and the softmax is invariant to that.
@@ -315,30 +315,32 @@ class MultiHeadAttention(Attention):
         """
         super().__init__()
         if key_dim is None:
-            require(heads >= 1 and dim % heads == 0, "heads", heads, f"at least 1 and a divisor of dim={dim}")
-        require(heads >= 1, "heads", heads, "at least 1")
+            check_value(heads >= 1 and dim % heads == 0, "heads", heads, f"at least 1 and a divisor of dim={dim}")
+        check_value(heads >= 1, "heads", heads, "at least 1")
         self.heads, self.kv_heads = heads, heads if kv_heads is None else kv_heads
         divides = self.kv_heads >= 1 and heads % self.kv_heads == 0
-        require(divides, "kv_heads", self.kv_heads, f"at least 1 and a divisor of heads={heads}")
+        check_value(divides, "kv_heads", self.kv_heads, f"at least 1 and a divisor of heads={heads}")
         self.key_dim = dim // heads if key_dim is None else key_dim
         self.value_dim = self.key_dim if value_dim is None else value_dim
-        require(self.key_dim >= 1, "key_dim", self.key_dim, "at least 1")
-        require(self.value_dim >= 1, "value_dim", self.value_dim, "at least 1")
+        check_value(self.key_dim >= 1, "key_dim", self.key_dim, "at least 1")
+        check_value(self.value_dim >= 1, "value_dim", self.value_dim, "at least 1")
         self.cross_attends = source is not None
-        require(
+        check_value(
             not (rotates and self.cross_attends), "rotates", rotates, "false over a source, which has its own positions"
         )
-        require(not rotates or self.key_dim % 2 == 0, "key_dim", self.key_dim, "even, to be turned pair by pair")
+        check_value(not rotates or self.key_dim % 2 == 0, "key_dim", self.key_dim, "even, to be turned pair by pair")
         self.scale = 1 / math.sqrt(self.key_dim) if scale is None else scale
         self.dropout, self.rotates = dropout, rotates
         sizes = [heads * self.key_dim, self.kv_heads * self.key_dim, self.kv_heads * self.value_dim]
         unbiased = bias and not key_bias
         if source is None:
-            self.qkv = KeysUnbiased(dim, *sizes) if unbiased else nn.Linear(dim, sum(sizes), bias=bias)
+            self.qkv = LinearNoKeyBias(dim, *sizes) if unbiased else nn.Linear(dim, sum(sizes), bias=bias)
             parts = list(torch.split(self.qkv.weight.detach(), sizes))
         else:
             self.q = nn.Linear(dim, sizes[0], bias=bias)
-            self.kv = KeysUnbiased(source, 0, *sizes[1:]) if unbiased else nn.Linear(source, sum(sizes[1:]), bias=bias)
+            self.kv = (
+                LinearNoKeyBias(source, 0, *sizes[1:]) if unbiased else nn.Linear(source, sum(sizes[1:]), bias=bias)
+            )
             parts = [self.q.weight, *torch.split(self.kv.weight.detach(), sizes[1:])]
         self.out = nn.Linear(heads * self.value_dim, dim, bias=bias)
         # Initialize each matrix on its own: as part of a taller matrix it would get smaller weights.
@@ -374,7 +376,7 @@ class MultiHeadAttention(Attention):
         q, k, v = self.split(x, source, cache, positions)
         mask, causal = _resolve_causal(mask, causal, q, k)
         if self.seen is not None:
-            self.seen.append(Seen(q.detach(), k.detach(), mask, causal, self.scale))
+            self.seen.append(AttentionRecord(q.detach(), k.detach(), mask, causal, self.scale))
         y = F.scaled_dot_product_attention(
             q,
             k,
@@ -412,7 +414,7 @@ class MultiHeadAttention(Attention):
             to 1.
         """
         q, k, v = self.split(x, source, cache, positions)
-        mask = combined(mask, causal_mask(q.shape[2], k.shape[2], q.device) if causal else None)
+        mask = merge_masks(mask, causal_mask(q.shape[2], k.shape[2], q.device) if causal else None)
         k, v = _for_each_head(k, self.heads), _for_each_head(v, self.heads)
         result, weights = scaled_dot_product(q, k, v, mask, scale=self.scale)
         return self.join(result), weights
@@ -464,12 +466,12 @@ def _resolve_causal(mask: Tensor | None, causal: bool, q: Tensor, k: Tensor) -> 
     keys, where they belong to the last.
     """
     queries, keys = q.shape[2], k.shape[2]
-    mask = combined(mask)
+    mask = merge_masks(mask)
     if not causal or queries == 1:  # no token follows the last one
         return mask, False
     if mask is None and queries == keys:
         return None, True
-    return combined(mask, causal_mask(queries, keys, q.device)), False
+    return merge_masks(mask, causal_mask(queries, keys, q.device)), False
 
 
 def _for_each_head(x: Tensor, heads: int) -> Tensor:

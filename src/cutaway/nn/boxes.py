@@ -26,7 +26,7 @@ def area(boxes: Tensor) -> Tensor:
     return (boxes[..., 2] - boxes[..., 0]) * (boxes[..., 3] - boxes[..., 1])
 
 
-def shared(a: Tensor, b: Tensor) -> Tensor:
+def intersection_area(a: Tensor, b: Tensor) -> Tensor:
     """Return the intersection areas |a ∩ b| of boxes (…, 4) that broadcast."""
     sides = torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])  # (…, 2)
     return sides.relu().prod(-1)
@@ -37,7 +37,7 @@ def iou(a: Tensor, b: Tensor) -> Tensor:
 
     `iou(a[:, None], b)` is the matrix of all pairs.
     """
-    both = shared(a, b)
+    both = intersection_area(a, b)
     return both / (area(a) + area(b) - both + EPS)
 
 
@@ -47,7 +47,7 @@ def giou(a: Tensor, b: Tensor) -> Tensor:
     It is |a ∩ b| / |a ∪ b| − |c \ (a ∪ b)| / |c| with c the smallest box around both. Unlike IoU, it has a gradient
     where the boxes do not overlap.
     """
-    both = shared(a, b)
+    both = intersection_area(a, b)
     joint = area(a) + area(b) - both
     around = torch.cat([torch.minimum(a[..., :2], b[..., :2]), torch.maximum(a[..., 2:], b[..., 2:])], -1)
     hull = area(around)

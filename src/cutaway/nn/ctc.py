@@ -53,7 +53,7 @@ def frames_needed(target: Tensor) -> int:
     return len(target) + int((target[1:] == target[:-1]).sum())
 
 
-def states_of(target: Tensor, blank: int = BLANK) -> tuple[Tensor, Tensor]:
+def extended_target(target: Tensor, blank: int = BLANK) -> tuple[Tensor, Tensor]:
     """Return l', (2 S + 1,), and a mask of the states that can be reached by skipping the state before."""
     states = target.new_full((2 * len(target) + 1,), blank)
     states[1::2] = target
@@ -64,7 +64,7 @@ def states_of(target: Tensor, blank: int = BLANK) -> tuple[Tensor, Tensor]:
 
 def forward_variables(log_probs: Tensor, target: Tensor, blank: int = BLANK) -> Tensor:
     """Return log α, (T, 2 S + 1), of one sequence: `log_probs` (T, K), `target` (S,)."""
-    states, skips = states_of(target, blank)
+    states, skips = extended_target(target, blank)
     said = log_probs[:, states]  # (T, 2 S + 1)
     alpha = torch.full_like(said[0], -math.inf)
     alpha[:2] = said[0, :2]  # begin with a blank or with the first token
@@ -77,7 +77,7 @@ def forward_variables(log_probs: Tensor, target: Tensor, blank: int = BLANK) -> 
 
 def backward_variables(log_probs: Tensor, target: Tensor, blank: int = BLANK) -> Tensor:
     """Return log β, (T, 2 S + 1), of one sequence: `log_probs` (T, K), `target` (S,)."""
-    states, skips = states_of(target, blank)
+    states, skips = extended_target(target, blank)
     said = log_probs[:, states]  # (T, 2 S + 1)
     beta = torch.full_like(said[0], -math.inf)
     beta[-2:] = 0  # end with the last token or with a blank
@@ -108,7 +108,7 @@ def textbook_gradient(logits: Tensor, target: Tensor, blank: int = BLANK) -> Ten
     """Return ∂(−log p)/∂z, (T, K), of one sequence with logits z (T, K)."""
     log_probs = logits.log_softmax(1)
     given = torch.zeros_like(logits)
-    given.index_add_(1, states_of(target, blank)[0], occupancies(log_probs, target, blank))
+    given.index_add_(1, extended_target(target, blank)[0], occupancies(log_probs, target, blank))
     return log_probs.exp() - given
 
 

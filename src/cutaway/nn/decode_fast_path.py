@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules import module as everywhere
 
-from .attention import KeysUnbiased, MultiHeadAttention
+from .attention import LinearNoKeyBias, MultiHeadAttention
 from .kv_cache import LayerCache
 from .position import Rotation, rotary, rotation
 from .transformer import MLP, is_block
@@ -29,7 +29,7 @@ LISTENERS = ("_forward_hooks", "_forward_pre_hooks")
 GLOBAL_LISTENERS = (everywhere._global_forward_hooks, everywhere._global_forward_pre_hooks)
 
 
-class Unrolled:
+class DecodeFastPath:
     """The blocks of a model and their single-token functions, built once for many tokens.
 
     lean = Unrolled(model)
@@ -148,7 +148,7 @@ FUNCTIONS: dict[type[nn.Module], Callable[[Any], Callable[..., Tensor]]] = {
     MultiHeadAttention: _attention,
     MLP: _mlp,
     nn.Linear: _linear,
-    KeysUnbiased: lambda layer: layer.forward,
+    LinearNoKeyBias: lambda layer: layer.forward,
     nn.LayerNorm: _layer_norm,
     nn.RMSNorm: _rms_norm,
     nn.Dropout: _dropout,

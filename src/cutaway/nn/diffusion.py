@@ -53,12 +53,12 @@ def cosine_betas(steps: int) -> Tensor:
 SCHEDULES: dict[str, Callable[[int], Tensor]] = {"linear": linear_betas, "cosine": cosine_betas}
 
 
-def signal_of(betas: Tensor) -> Tensor:
+def cumulative_alphas(betas: Tensor) -> Tensor:
     """Return ᾱ_t of each timestep, (T,): the fraction of the variance that comes from the image."""
     return (1 - betas).cumprod(0)
 
 
-def noised(x0: Tensor, signal: Tensor | float, noise: Tensor) -> Tensor:
+def add_noise(x0: Tensor, signal: Tensor | float, noise: Tensor) -> Tensor:
     """Sample q(x_t | x_0): √ᾱ_t x_0 + √(1 − ᾱ_t) ε, equation 4. `signal` is ᾱ_t and broadcasts to x0."""
     signal = torch.as_tensor(signal, dtype=x0.dtype, device=x0.device)
     return signal.sqrt() * x0 + (1 - signal).sqrt() * noise
@@ -76,7 +76,7 @@ def posterior(x0: Tensor, xt: Tensor, signal: Tensor | float, before: Tensor | f
     return mean, (1 - before) / (1 - signal) * (1 - alpha)
 
 
-def start_of(xt: Tensor, noise: Tensor, signal: Tensor | float) -> Tensor:
+def predict_x0(xt: Tensor, noise: Tensor, signal: Tensor | float) -> Tensor:
     """Return x̂_0, the image that gives x_t with the given `noise`; `signal` is ᾱ_t."""
     signal = torch.as_tensor(signal, dtype=xt.dtype, device=xt.device)
     return (xt - (1 - signal).sqrt() * noise) / signal.sqrt()
@@ -106,11 +106,11 @@ def ddim_step(
     return xs + math.sqrt(variance) * noise
 
 
-def unwatched(t: int, xt: Tensor, start: Tensor) -> None:
+def ignore_step(t: int, xt: Tensor, start: Tensor) -> None:
     """Ignore the intermediate results of `sample`: the default of its `watch`."""
 
 
-def times_of(total: int, steps: int) -> list[int]:
+def sampling_timesteps(total: int, steps: int) -> list[int]:
     """Return `steps` of the timesteps T − 1 … 0, evenly spaced, with both ends; a single step is T − 1."""
     if steps == 1:
         return [total - 1]
@@ -126,7 +126,7 @@ def sample(
     draw: Draw = torch.randn_like,
     *,
     clip: bool = True,
-    watch: Watch = unwatched,
+    watch: Watch = ignore_step,
 ) -> Tensor:
     """Generate images (N, …) from `noise` x_T (N, …).
 
@@ -138,7 +138,7 @@ def sample(
     for t, s in zip(times, [*times[1:], -1]):
         now, before = float(signal[t]), float(signal[s]) if s >= 0 else 1.0
         predicted = predict(x, torch.full((len(x),), t, dtype=torch.int64, device=x.device))
-        start = start_of(x, predicted, now)
+        start = predict_x0(x, predicted, now)
         if clip:
             start = start.clamp(LOWEST, HIGHEST)
         watch(t, x, start)
@@ -146,7 +146,7 @@ def sample(
     return x
 
 
-def guided(
+def classifier_free_guidance(
     predict: Callable[[Tensor, Tensor, Tensor], Tensor], classes: Tensor, no_class: int, scale: float
 ) -> Predict:
     """Return a noise predictor with classifier-free guidance: ε(x) + scale · (ε(x, c) − ε(x)).
@@ -189,8 +189,8 @@ def bound_term(predict: Predict, x0: Tensor, t: Tensor, noise: Tensor, signal: T
     at = (slice(None), *[None] * (x0.ndim - 1))  # (N, 1, …)
     padded = torch.cat([signal.new_ones(1), signal])
     now, before = padded[t.cpu() + 1][at].to(x0), padded[t.cpu()][at].to(x0)
-    xt = noised(x0, now, noise)
-    start = start_of(xt, predict(xt, t), now).clamp(LOWEST, HIGHEST)
+    xt = add_noise(x0, now, noise)
+    start = predict_x0(xt, predict(xt, t), now).clamp(LOWEST, HIGHEST)
     mean, variance = posterior(start, xt, now, before)
     expected, _ = posterior(x0, xt, now, before)
     least = float((1 - signal[0]) / (1 - signal[1]) * (1 - signal[1] / signal[0]))  # β̃ of timestep 1

@@ -12,7 +12,7 @@ from torch import nn
 
 
 @contextmanager
-def resting(model: nn.Module) -> Iterator[None]:
+def eval_mode(model: nn.Module) -> Iterator[None]:
     """Switch the model to evaluation mode within the context.
 
     Afterwards each module returns to its own previous mode. Modules may differ, for example when some are frozen.

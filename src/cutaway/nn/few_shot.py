@@ -31,7 +31,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 Loss = Callable[[Tensor, Tensor], Tensor]  # maps outputs (M, K) and targets (M,) to the mean loss, ()
 
 
-def adapted(
+def adapt_parameters(
     answer: Callable[[Mapping[str, Tensor], Tensor], Tensor],
     parameters: Mapping[str, Tensor],
     x: Tensor,
@@ -67,7 +67,7 @@ def _as_leaf(p: Tensor) -> Tensor:
     return p.detach().requires_grad_()
 
 
-def adapted_answers(
+def maml_outputs(
     model: nn.Module, support: Tensor, y: Tensor, queries: Tensor, loss: Loss, lr: float, steps: int, first_order: bool
 ) -> Tensor:
     """Return the model's outputs (E, Q, K) for the queries (E, Q, …) after adaptation to each episode's support set.
@@ -87,9 +87,9 @@ def adapted_answers(
     # Fused attention has no second derivative in PyTorch, and autocast does not know the format of second-order
     # gradients: computations stay in the format of the weights.
     plain = torch.autocast(support.device.type, enabled=False)
-    with statistics_of_the_batch(model), sdpa_kernel(SDPBackend.MATH), plain:
+    with use_batch_statistics(model), sdpa_kernel(SDPBackend.MATH), plain:
         answers = [
-            answer(adapted(answer, own, x, targets, loss, lr, steps, first_order), asked)
+            answer(adapt_parameters(answer, own, x, targets, loss, lr, steps, first_order), asked)
             for x, targets, asked in zip(support, y, queries)
         ]
     return torch.stack(answers)
@@ -101,13 +101,13 @@ def prototypes(features: Tensor, y: Tensor, ways: int) -> Tensor:
     return chosen.mT @ features / chosen.sum(1)[..., None]
 
 
-def nearness(features: Tensor, centres: Tensor) -> Tensor:
+def negative_squared_distances(features: Tensor, centres: Tensor) -> Tensor:
     """Return −‖h − c‖² of features (E, Q, D) and centers (E, K, D): (E, Q, K)."""
     return -(features[:, :, None] - centres[:, None]).square().sum(3)
 
 
 @contextmanager
-def statistics_of_the_batch(model: nn.Module) -> Iterator[None]:
+def use_batch_statistics(model: nn.Module) -> Iterator[None]:
     """Make batch normalization use batch statistics within the context, in evaluation mode too, and update no
     statistics.
     """

@@ -25,13 +25,13 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from ..core.errors import ModelError
-from .sparse import Listed, starts_of
-from .sparse import Pattern as Pattern
+from .sparse import COOPattern, row_offsets
+from .sparse import CSRPattern as CSRPattern
 
 CSR_ON = ("cpu", "cuda")  # devices with sparse matrix products; on others the terms are gathered and summed
 SPARSE_BELOW = 0.1  # fraction of nonzero features from which on they are multiplied as a dense matrix
 LEAST_FEATURES = 1 << 14  # a smaller feature matrix is always treated as dense
-MOST_ENTRIES = 1 << 22  # largest number of entries of the heads that are computed in one product
+MAX_NNZ = 1 << 22  # largest number of entries of the heads that are computed in one product
 
 Made = TypeVar("Made")
 
@@ -67,7 +67,7 @@ class _TensorCache(Generic[Made]):
         return made
 
 
-def neighbours(edges: Tensor, nodes: int, loops: bool) -> Pattern:
+def build_adjacency(edges: Tensor, nodes: int, loops: bool) -> CSRPattern:
     """Build the adjacency matrix (nodes, nodes) of a graph, with an entry (i, j) for each edge from j to i.
 
     The order of the edges does not change any digit of results.
@@ -87,7 +87,7 @@ def neighbours(edges: Tensor, nodes: int, loops: bool) -> Pattern:
 
 
 @functools.partial(_TensorCache, known=lambda edges, made: edges.clone(), same=torch.equal)
-def _neighbours(edges: Tensor, nodes: int, loops: bool) -> Pattern:
+def _neighbours(edges: Tensor, nodes: int, loops: bool) -> CSRPattern:
     if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype not in (torch.int64, torch.int32):
         raise ModelError(
             f"Edges are whole numbers of shape (2, E), sources above targets, and these are {edges.dtype} of shape "
@@ -106,17 +106,17 @@ def _neighbours(edges: Tensor, nodes: int, loops: bool) -> Pattern:
         apart, every = sources != targets, torch.arange(nodes, device=edges.device)
         sources, targets = torch.cat([sources[apart], every]), torch.cat([targets[apart], every])
     order = (targets * nodes + sources).argsort(stable=True)
-    return Pattern(starts_of(targets, nodes), sources[order].to(torch.int32), nodes, None if loops else order)
+    return CSRPattern(row_offsets(targets, nodes), sources[order].to(torch.int32), nodes, None if loops else order)
 
 
-def _coo_adjacency(sources: Tensor, targets: Tensor, nodes: int, loops: bool) -> Listed:
+def _coo_adjacency(sources: Tensor, targets: Tensor, nodes: int, loops: bool) -> COOPattern:
     if loops:
         apart, every = sources != targets, torch.arange(nodes, device=sources.device)
         sources, targets = torch.cat([sources[apart], every]), torch.cat([targets[apart], every])
-    return Listed(targets, sources, nodes, nodes)
+    return COOPattern(targets, sources, nodes, nodes)
 
 
-def members(batch: Tensor, graphs: int) -> Pattern:
+def build_membership(batch: Tensor, graphs: int) -> CSRPattern:
     """Build the matrix (graphs, V) that has an entry for each node, in the row of its graph.
 
     Args:
@@ -127,11 +127,11 @@ def members(batch: Tensor, graphs: int) -> Pattern:
         The sparsity pattern.
     """
     if torch.compiler.is_exporting():
-        return Listed(batch, torch.arange(batch.shape[0], device=batch.device), graphs, batch.shape[0])
-    return Pattern(starts_of(batch, graphs), batch.argsort(stable=True).to(torch.int32), len(batch))
+        return COOPattern(batch, torch.arange(batch.shape[0], device=batch.device), graphs, batch.shape[0])
+    return CSRPattern(row_offsets(batch, graphs), batch.argsort(stable=True).to(torch.int32), len(batch))
 
 
-def product(values: Tensor, pattern: Pattern, x: Tensor) -> Tensor:
+def spmm(values: Tensor, pattern: CSRPattern, x: Tensor) -> Tensor:
     """Multiply a sparse matrix by a dense one. Differentiable in both.
 
     Args:
@@ -148,7 +148,7 @@ def product(values: Tensor, pattern: Pattern, x: Tensor) -> Tensor:
         return y
 
 
-def edge_scores(of_targets: Tensor, of_sources: Tensor, pattern: Pattern) -> Tensor:
+def edge_scores(of_targets: Tensor, of_sources: Tensor, pattern: CSRPattern) -> Tensor:
     """Return s_i + t_j for each entry (i, j).
 
     Args:
@@ -166,7 +166,7 @@ def edge_scores(of_targets: Tensor, of_sources: Tensor, pattern: Pattern) -> Ten
         return scores
 
 
-def edge_softmax(scores: Tensor, pattern: Pattern) -> Tensor:
+def edge_softmax(scores: Tensor, pattern: CSRPattern) -> Tensor:
     """Return the softmax over the entries of each row, exp(s_ij) / Σ_j exp(s_ij), without overflow.
 
     Args:
@@ -184,7 +184,7 @@ def edge_softmax(scores: Tensor, pattern: Pattern) -> Tensor:
 
 class _Product(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, values: Tensor, x: Tensor, pattern: Pattern) -> Tensor:
+    def forward(ctx: Any, values: Tensor, x: Tensor, pattern: CSRPattern) -> Tensor:
         ctx.pattern = pattern
         ctx.save_for_backward(values, x if ctx.needs_input_grad[0] else None)
         return _multiply(pattern, values, x)
@@ -204,7 +204,7 @@ class _Product(torch.autograd.Function):
 
 class _EdgeScores(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, of_targets: Tensor, of_sources: Tensor, pattern: Pattern) -> Tensor:
+    def forward(ctx: Any, of_targets: Tensor, of_sources: Tensor, pattern: CSRPattern) -> Tensor:
         ctx.pattern = pattern
         return of_targets.index_select(0, pattern.rows).add_(of_sources.index_select(0, pattern.columns))
 
@@ -217,7 +217,7 @@ class _EdgeScores(torch.autograd.Function):
 
 class _EdgeSoftmax(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, scores: Tensor, pattern: Pattern) -> Tensor:
+    def forward(ctx: Any, scores: Tensor, pattern: CSRPattern) -> Tensor:
         largest = _row_max(pattern, scores)
         weights = (scores - largest.index_select(0, pattern.rows)).exp_()
         weights.div_(_row_sums(pattern, weights).index_select(0, pattern.rows))
@@ -234,8 +234,8 @@ class _EdgeSoftmax(torch.autograd.Function):
         return weighted.addcmul_(weights, means, value=-1), None  # a ∂a − a Σ a ∂a
 
 
-def _multiply(pattern: Pattern, values: Tensor, x: Tensor) -> Tensor:
-    if isinstance(pattern, Listed):
+def _multiply(pattern: CSRPattern, values: Tensor, x: Tensor) -> Tensor:
+    if isinstance(pattern, COOPattern):
         return pattern.sums(x.index_select(0, pattern.columns) * values[:, None])
     if x.device.type in CSR_ON:
         return _csr(pattern.starts, pattern.columns, values, (pattern.height, len(x))) @ x
@@ -243,7 +243,7 @@ def _multiply(pattern: Pattern, values: Tensor, x: Tensor) -> Tensor:
     return x.new_zeros(pattern.height, x.shape[1]).index_add_(0, pattern.rows, terms)
 
 
-def _dots(pattern: Pattern, left: Tensor, right: Tensor) -> Tensor:
+def _dots(pattern: CSRPattern, left: Tensor, right: Tensor) -> Tensor:
     """Return left_i · right_j for each entry (i, j), (E,): left (n, F), right (m, F)."""
     # PyTorch rejects more entries than the matrix has cells, which repeated edges in a tiny graph can have.
     if left.device.type in CSR_ON and len(pattern.columns) <= pattern.height * pattern.width:
@@ -254,9 +254,9 @@ def _dots(pattern: Pattern, left: Tensor, right: Tensor) -> Tensor:
     return (left.index_select(0, pattern.rows) * right.index_select(0, pattern.columns)).sum(1)
 
 
-def _row_sums(pattern: Pattern, values: Tensor) -> Tensor:
+def _row_sums(pattern: CSRPattern, values: Tensor) -> Tensor:
     """Return the sum of the values in each row, (n,)."""
-    if isinstance(pattern, Listed):
+    if isinstance(pattern, COOPattern):
         return pattern.sums(values)
     if values.device.type in CSR_ON:  # product with a matrix (n, E) of ones: several times as fast as a segmented sum
         ones = _csr(pattern.starts, pattern.entries, pattern.ones(values.dtype), (pattern.height, len(values)))
@@ -264,9 +264,9 @@ def _row_sums(pattern: Pattern, values: Tensor) -> Tensor:
     return values.new_zeros(pattern.height).index_add_(0, pattern.rows, values)
 
 
-def _row_max(pattern: Pattern, values: Tensor) -> Tensor:
+def _row_max(pattern: CSRPattern, values: Tensor) -> Tensor:
     """Return the largest value of each row, (n,); −∞ for an empty row."""
-    if isinstance(pattern, Listed):
+    if isinstance(pattern, COOPattern):
         return pattern.largest(values)
     if values.device.type in CSR_ON:
         return torch.segment_reduce(values, "max", offsets=pattern.starts, axis=0)
@@ -291,7 +291,7 @@ def _suppress_beta_warning() -> None:
 
 # Maps the coefficients of the edges, (heads, E) in the order of the pattern, and the index of their first head to the
 # coefficients that the layer uses.
-EdgeHook = Callable[[Tensor, Pattern, int], Tensor]
+EdgeHook = Callable[[Tensor, CSRPattern, int], Tensor]
 
 
 class MessagePassing(nn.Module):
@@ -307,7 +307,7 @@ class MessagePassing(nn.Module):
         super().__init__()
         self.edge_hook: EdgeHook | None = None  # set while a hook is registered
 
-    def hooked(self, coefficients: Tensor, edges: Pattern, first: int = 0) -> Tensor:
+    def hooked(self, coefficients: Tensor, edges: CSRPattern, first: int = 0) -> Tensor:
         """Pass the coefficients through the registered hook.
 
         Args:
@@ -331,7 +331,7 @@ class MessagePassing(nn.Module):
         """
         before = self.edge_hook
 
-        def both(coefficients: Tensor, edges: Pattern, first: int) -> Tensor:
+        def both(coefficients: Tensor, edges: CSRPattern, first: int) -> Tensor:
             return hook(coefficients if before is None else before(coefficients, edges, first), edges, first)
 
         self.edge_hook = both
@@ -357,7 +357,7 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
     return x * kept.mul_(1 / (1 - p)).to(x.dtype)
 
 
-def _same_features(x: Tensor, kept: tuple[Pattern, Tensor] | None) -> bool:
+def _same_features(x: Tensor, kept: tuple[CSRPattern, Tensor] | None) -> bool:
     """Return whether the features are still those of the cached result: equal count and equal values of nonzeros.
 
     Features that are better treated as dense are read on each call and need no check.
@@ -370,7 +370,7 @@ def _same_features(x: Tensor, kept: tuple[Pattern, Tensor] | None) -> bool:
 
 
 @functools.partial(_TensorCache, known=lambda x, made: made, same=_same_features)
-def _sparse_features(x: Tensor) -> tuple[Pattern, Tensor] | None:
+def _sparse_features(x: Tensor) -> tuple[CSRPattern, Tensor] | None:
     """Return pattern and values of features (V, F) with few nonzeros, or None if they are better treated as dense."""
     if torch.compiler.is_exporting() or x.device.type not in CSR_ON or x.numel() < LEAST_FEATURES:
         return None
@@ -379,7 +379,7 @@ def _sparse_features(x: Tensor) -> tuple[Pattern, Tensor] | None:
     _suppress_beta_warning()
     rows = x.detach().to_sparse_csr()
     starts, columns = rows.crow_indices().to(torch.int32), rows.col_indices().to(torch.int32)
-    return Pattern(starts, columns, x.shape[1]), rows.values()
+    return CSRPattern(starts, columns, x.shape[1]), rows.values()
 
 
 class NodeLinear(nn.Linear):
@@ -405,7 +405,7 @@ class NodeLinear(nn.Linear):
         if found is None:
             return nn.functional.linear(dropout(x, self.dropout, self.training), self.weight, self.bias)
         pattern, values = found
-        y = product(dropout(values, self.dropout, self.training), pattern, self.weight.t())
+        y = spmm(dropout(values, self.dropout, self.training), pattern, self.weight.t())
         return y if self.bias is None else y + self.bias
 
 
@@ -428,7 +428,7 @@ def count_graphs(batch: Tensor) -> int:
 READS = ("mean", "max", "sum")
 
 
-def read_out(x: Tensor, batch: Tensor, kind: str) -> Tensor:
+def global_pool(x: Tensor, batch: Tensor, kind: str) -> Tensor:
     """Pool the nodes of each graph by mean, maximum or sum.
 
     A graph without nodes gets 0. Sums use at least 32 bits.

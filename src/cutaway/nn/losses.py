@@ -134,7 +134,7 @@ def binary_cross_entropy(
     return losses
 
 
-def of_both(outputs: Tensor) -> Tensor:
+def expand_binary_logits(outputs: Tensor) -> Tensor:
     """Expand the single logit of two classes (N, 1) to the logits of both.
 
     Args:
@@ -378,7 +378,7 @@ def map_criterion(outputs: Tensor, target: Tensor, *, rubbish: float = RUBBISH) 
     return F.cross_entropy(F.pad(outputs, (0, 1), value=-rubbish), target, reduction="none")
 
 
-def counted(target: Tensor, class_weights: Tensor | None = None) -> Tensor:
+def example_weights(target: Tensor, class_weights: Tensor | None = None) -> Tensor:
     """Return the weight of each example in a mean: 1, or the weight of its class.
 
     For probabilities it is their weighted sum. Σ cross_entropy / Σ counted equals

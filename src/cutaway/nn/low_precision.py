@@ -26,9 +26,9 @@ from .quantized import (
     CONVS,
     LINEAR,
     Quantized,
-    convolves,
     dequantize_groups,
     dequantize_rows,
+    is_quantizable_conv,
     quantize_groups,
     quantize_rows,
 )
@@ -46,7 +46,7 @@ STORED = (
 )  # fmt: skip
 
 
-def scheme_of(model: nn.Module) -> Scheme | None:
+def quantization_scheme(model: nn.Module) -> Scheme | None:
     """Return the quantization scheme of a model, or None if it is not quantized."""
     found: Scheme | None = getattr(model, "quantized", None)
     return found
@@ -59,23 +59,23 @@ def layers_for(model: nn.Module, method: str) -> dict[str, str]:
     """
     found = {}
     for name, module in model.named_modules():
-        if method == "static" and convolves(module):
+        if method == "static" and is_quantizable_conv(module):
             found[name] = "static"
-        elif type(module) in LINEAR and (method == "dynamic" or (method == "static" and is_worth(module))):
+        elif type(module) in LINEAR and (method == "dynamic" or (method == "static" and is_worth_quantizing(module))):
             found[name] = "dynamic"
-        elif method in HALVES and type(module) in HALF and (type(module) in LINEAR or convolves(module)):
+        elif method in HALVES and type(module) in HALF and (type(module) in LINEAR or is_quantizable_conv(module)):
             found[name] = "half"
         elif isinstance(module, STORED) and matrices(module):
             found[name] = "stored"
     return found
 
 
-def is_worth(layer: nn.Module) -> bool:
+def is_worth_quantizing(layer: nn.Module) -> bool:
     """Return whether a linear layer is large enough to be faster with integers."""
     return isinstance(layer, nn.Linear) and layer.in_features * layer.out_features >= WORTH
 
 
-def make_room(model: nn.Module, scheme: Scheme) -> None:
+def insert_quantized_layers(model: nn.Module, scheme: Scheme) -> None:
     """Replace layers by empty quantized layers according to the scheme, and attach the scheme to the model."""
     for name in scheme["folded"]:
         _put(model, name, nn.Identity())
@@ -87,11 +87,11 @@ def make_room(model: nn.Module, scheme: Scheme) -> None:
     for name, kind in scheme["layers"].items():
         if kind != "stored":
             layer = model.get_submodule(name)
-            _put(model, name, room_for(layer, kind, scheme["method"]))
+            _put(model, name, empty_quantized_layer(layer, kind, scheme["method"]))
     model.quantized = dict(scheme)  # type: ignore[assignment]  # no module or tensor
 
 
-def room_for(layer: nn.Module, kind: str, method: str) -> Quantized:
+def empty_quantized_layer(layer: nn.Module, kind: str, method: str) -> Quantized:
     """Return an empty quantized layer for a layer of the network."""
     if kind == "half":
         half: Half = HALF[type(layer)].like(layer).as_format(method)
@@ -106,7 +106,7 @@ def quantize_layers(model: nn.Module, scheme: Scheme, ranges: Mapping[str, tuple
     `ranges` are the input ranges of its static layers. Stored weights are rounded as they will be when they are loaded.
     """
     floats = {name: model.get_submodule(name) for name, kind in scheme["layers"].items() if kind != "stored"}
-    make_room(model, {**scheme, "folded": (), "biased": ()})
+    insert_quantized_layers(model, {**scheme, "folded": (), "biased": ()})
     for name, layer in floats.items():
         made = model.get_submodule(name)
         assert isinstance(made, Quantized)
@@ -114,12 +114,12 @@ def quantize_layers(model: nn.Module, scheme: Scheme, ranges: Mapping[str, tuple
         if name in ranges:
             made.observe(*ranges[name])  # type: ignore[operator]  # a convolution
     model.quantized = dict(scheme)  # type: ignore[assignment]  # no module or tensor
-    model.load_state_dict(restored(stored(model), model))
+    model.load_state_dict(to_state_dict(to_file_tensors(model), model))
 
 
-def stored(model: nn.Module) -> dict[str, Tensor]:
+def to_file_tensors(model: nn.Module) -> dict[str, Tensor]:
     """Return the tensors of a model in file format: its state dict, with integers where the scheme stores them."""
-    state, scheme = model.state_dict(), scheme_of(model)
+    state, scheme = model.state_dict(), quantization_scheme(model)
     for key, bits in stored_bits(model, scheme).items():
         weight = state[key].detach().float()
         if bits == 16:
@@ -131,9 +131,9 @@ def stored(model: nn.Module) -> dict[str, Tensor]:
     return state
 
 
-def restored(tensors: Mapping[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
+def to_state_dict(tensors: Mapping[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
     """Return the tensors of a file as a state dict of the model, which already has its scheme."""
-    state, scheme = dict(tensors), scheme_of(model)
+    state, scheme = dict(tensors), quantization_scheme(model)
     shapes = {key: parameter.shape for key, parameter in model.state_dict().items()}
     for key, bits in stored_bits(model, scheme).items():
         if bits == 16 and key in state:
@@ -147,9 +147,9 @@ def restored(tensors: Mapping[str, Tensor], model: nn.Module) -> dict[str, Tenso
     return state
 
 
-def integers_of(model: nn.Module, name: str, key: str) -> Tensor | None:
+def quantized_integers(model: nn.Module, name: str, key: str) -> Tensor | None:
     """Return the integers of a quantized layer's weight, of its shape, or None if the scheme has none."""
-    scheme = scheme_of(model)
+    scheme = quantization_scheme(model)
     module = model.get_submodule(name)
     if isinstance(module, Half):
         return None

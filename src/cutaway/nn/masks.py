@@ -17,7 +17,7 @@ from torch import Tensor
 from ..core.errors import ModelError
 
 
-def real_places(mask: Tensor | None, shape: torch.Size | tuple[int, ...]) -> Tensor | None:
+def normalize_padding_mask(mask: Tensor | None, shape: torch.Size | tuple[int, ...]) -> Tensor | None:
     """Validate a padding mask and convert it to boolean.
 
     Integers and floats of 0 and 1 are accepted, as tokenizers return them. The values of a boolean mask are not read,
@@ -52,7 +52,7 @@ def real_places(mask: Tensor | None, shape: torch.Size | tuple[int, ...]) -> Ten
     return mask.bool()
 
 
-def after_padding(mask: Tensor) -> Tensor:
+def has_inner_padding(mask: Tensor) -> Tensor:
     """Return which rows of a mask have a real position after a padded one.
 
     Args:
@@ -64,7 +64,7 @@ def after_padding(mask: Tensor) -> Tensor:
     return (mask[:, 1:] & ~mask[:, :-1]).any(1)
 
 
-def real_first(mask: Tensor) -> bool:
+def is_right_padded(mask: Tensor) -> bool:
     """Return whether all padding is on the right.
 
     In a compiled graph the answer is unknown, and the result is False. On the meta device the result is True.
@@ -77,10 +77,10 @@ def real_first(mask: Tensor) -> bool:
     """
     if mask.is_meta or torch.compiler.is_compiling():
         return mask.is_meta
-    return not bool(after_padding(mask).any())
+    return not bool(has_inner_padding(mask).any())
 
 
-def places_among_real(mask: Tensor) -> Tensor:
+def position_ids(mask: Tensor) -> Tensor:
     """Return the position of each token in its sequence, wherever the padding is.
 
     It is the number of real positions before the token. The values at padding are valid positions without a meaning.
@@ -111,7 +111,7 @@ def causal_mask(queries: int, keys: int, device: torch.device | str = "cpu") -> 
     return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
 
 
-def combined(*masks: Tensor | None) -> Tensor | None:
+def merge_masks(*masks: Tensor | None) -> Tensor | None:
     """Merge several masks into one: a query may attend where all masks allow it, and biases add up.
 
     Args:
@@ -139,7 +139,9 @@ def combined(*masks: Tensor | None) -> Tensor | None:
     return bias.masked_fill(~may, -math.inf)
 
 
-def visible(mask: Tensor | None, causal: bool, length: int, device: torch.device | str | None = None) -> Tensor | None:
+def attention_mask(
+    mask: Tensor | None, causal: bool, length: int, device: torch.device | str | None = None
+) -> Tensor | None:
     """Return the mask of self-attention for a padding mask and an optional causal mask.
 
     Args:
@@ -155,7 +157,7 @@ def visible(mask: Tensor | None, causal: bool, length: int, device: torch.device
     if not causal:
         return keys
     where = device or ("cpu" if mask is None else mask.device)
-    return combined(keys, causal_mask(length, length, where)[None, None])
+    return merge_masks(keys, causal_mask(length, length, where)[None, None])
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
-from .quantized import Quantized, asks_gradients
+from .quantized import Quantized, requires_gradients
 
 HALVES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -76,7 +76,7 @@ class HalfLinear(Half, nn.Linear):  # type: ignore[override]  # weights are comp
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (…, I) to (…, O)."""
-        if asks_gradients(x):
+        if requires_gradients(x):
             return F.linear(x, self.weight.to(x.dtype), self.bias)
         return F.linear(x.to(self.dtype), self.rounded, self._own_bias()).to(x.dtype)
 
@@ -84,7 +84,7 @@ class HalfLinear(Half, nn.Linear):  # type: ignore[override]  # weights are comp
 class _HalfConv(Half, _ConvNd):  # type: ignore[override]  # weights are computed
     def forward(self, x: Tensor) -> Tensor:
         """Map (N, C, …) to (N, O, …)."""
-        if asks_gradients(x):
+        if requires_gradients(x):
             return self._conv_forward(x, self.weight.to(x.dtype), self.bias)
         return self._conv_forward(x.to(self.dtype), self.rounded, self._own_bias()).to(x.dtype)
 

@@ -27,7 +27,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..core.errors import ModelError, require
+from ..core.errors import ModelError, check_value
 
 
 def batch_norm(
@@ -143,7 +143,7 @@ def rms_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None = None, *, e
 def _last_axes(x: Tensor, shape: Sequence[int]) -> tuple[int, ...]:
     """Return the axes of x that `shape` covers, as negative indices."""
     shape = tuple(shape)
-    require(
+    check_value(
         len(shape) >= 1 and tuple(x.shape[-len(shape) :]) == shape, "shape", shape, f"the last of x's {tuple(x.shape)}"
     )
     return tuple(range(-len(shape), 0))
@@ -166,7 +166,7 @@ def local_response_norm(x: Tensor, size: int = 5, *, alpha: float = 1e-4, beta: 
     Returns:
         The normalized input, of the shape of x.
     """
-    require(size >= 1, "size", size, "at least 1")
+    check_value(size >= 1, "size", size, "at least 1")
     channels = x.shape[1]
     beyond = [0, 0] * (x.ndim - 2) + [size // 2, (size - 1) // 2]
     squares = F.pad(x * x, beyond)  # (N, C + size − 1, ...), zeros where there is no channel

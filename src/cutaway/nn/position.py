@@ -19,7 +19,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from ..core.errors import require
+from ..core.errors import check_value
 
 Rotation = tuple[Tensor, Tensor]  # cosine and sine of the angle of each pair of features at each position
 
@@ -74,7 +74,7 @@ def rotation(positions: Tensor, dim: int, dtype: torch.dtype | None = None) -> R
     Returns:
         Cosine and sine, each of shape (T, d/2) or (N, 1, T, d/2).
     """
-    require(dim % 2 == 0, "dim", dim, "even, to be turned pair by pair")
+    check_value(dim % 2 == 0, "dim", dim, "even, to be turned pair by pair")
     table = sinusoids(positions, dim, torch.promote_types(dtype or torch.get_default_dtype(), torch.float32))
     if table.ndim == 3:
         table = table[:, None]  # the same for all heads: (N, 1, T, d)
@@ -132,8 +132,8 @@ class RelativeBias(nn.Module):
     def __init__(self, heads: int, buckets: int = 32, furthest: int = 128, *, both: bool = True) -> None:
         super().__init__()
         exact = (buckets // 2 if both else buckets) // 2  # distances of one direction that have their own bucket
-        require(exact >= 1, "buckets", buckets, "at least 4, or 2 where keys after the query do not count")
-        require(furthest > exact, "furthest", furthest, f"above {exact}, up to where each distance has its bucket")
+        check_value(exact >= 1, "buckets", buckets, "at least 4, or 2 where keys after the query do not count")
+        check_value(furthest > exact, "furthest", furthest, f"above {exact}, up to where each distance has its bucket")
         self.table = nn.Embedding(buckets, heads)
         self.buckets, self.furthest, self.both = buckets, furthest, both
 

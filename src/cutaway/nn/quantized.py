@@ -74,7 +74,7 @@ def dequantize_groups(packed: Tensor, scale: Tensor, group: int, shape: torch.Si
     return ((q.to(scale.dtype) - 8) * steps).view(shape)
 
 
-def steps_of(x: Tensor) -> Tensor:
+def dynamic_scales(x: Tensor) -> Tensor:
     """Return the scale of each row of dynamically quantized inputs, max|x| / 127, (…, 1)."""
     return (x.abs().amax(-1, keepdim=True) / MOST).clamp_min_(TINY)
 
@@ -192,7 +192,7 @@ class Quantized(nn.Module):
         return x.device.type == "cpu" and x.dtype == torch.float32 and exact_kernels()
 
 
-def asks_gradients(x: Tensor) -> bool:
+def requires_gradients(x: Tensor) -> bool:
     """Return whether gradients with respect to x are required."""
     return torch.is_grad_enabled() and x.requires_grad
 
@@ -205,10 +205,10 @@ class QuantizedLinear(Quantized, nn.Linear):  # type: ignore[override]  # weight
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (…, I) to (…, O)."""
-        if asks_gradients(x):
+        if requires_gradients(x):
             return F.linear(x, self.weight, self.bias)
         rows = x.reshape(-1, x.shape[-1])  # (n, I)
-        steps = steps_of(rows)  # s_x, (n, 1)
+        steps = dynamic_scales(rows)  # s_x, (n, 1)
         q = (rows / steps).round_()
         if self._by_kernel(x) and len(rows):
             sums = torch._int_mm(q.to(torch.int8), self.q.t()).to(x.dtype)
@@ -247,7 +247,7 @@ class _QuantizedConv(Quantized, _ConvNd):  # type: ignore[override]  # weights a
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (N, C, …) to (N, O, …)."""
-        if asks_gradients(x):
+        if requires_gradients(x):
             return self._conv_forward(x, self.weight, self.bias)
         if self._kernel is None:
             places = ([*self.stride], [*self.padding], [*self.dilation], self.groups)
@@ -286,6 +286,6 @@ CONVS: dict[type[nn.Module], type[_QuantizedConv]] = {
 LINEAR: dict[type[nn.Module], type[Quantized]] = {nn.Linear: QuantizedLinear}
 
 
-def convolves(layer: nn.Module) -> bool:
+def is_quantizable_conv(layer: nn.Module) -> bool:
     """Return whether a layer is a convolution with an integer form: zero padding with explicit sizes."""
     return type(layer) in CONVS and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)

@@ -23,8 +23,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from ..core.errors import ModelError, require
-from .masks import after_padding, real_places
+from ..core.errors import ModelError, check_value
+from .masks import has_inner_padding, normalize_padding_mask
 
 State = tuple[
     Tensor, ...
@@ -63,7 +63,7 @@ class Steps(Protocol):
 # --- sequences of different lengths -----------------------------------------------------------------------------------
 
 
-def lengths_of(mask: Tensor | None, steps: int) -> Tensor | None:
+def sequence_lengths(mask: Tensor | None, steps: int) -> Tensor | None:
     """Return the number of real steps of each sequence.
 
     A mask without values (on the meta device) counts as all real.
@@ -79,12 +79,12 @@ def lengths_of(mask: Tensor | None, steps: int) -> Tensor | None:
         ModelError: If the mask has another number of steps, if padding is not on the right only, or if a sequence has
             no real step.
     """
-    mask = None if mask is None else real_places(mask, (mask.shape[0], steps))
+    mask = None if mask is None else normalize_padding_mask(mask, (mask.shape[0], steps))
     if mask is None or mask.is_meta:
         return None
     if torch.compiler.is_exporting():  # values are unknown
         return mask.sum(1)
-    lengths = mask.sum(1).masked_fill(after_padding(mask), -1).cpu()  # one transfer for both checks
+    lengths = mask.sum(1).masked_fill(has_inner_padding(mask), -1).cpu()  # one transfer for both checks
     for i, length in enumerate(lengths.tolist()):
         if length < 1:
             wrong = "has no real step" if length == 0 else "has padding before a real step"
@@ -95,7 +95,7 @@ def lengths_of(mask: Tensor | None, steps: int) -> Tensor | None:
     return None if bool((lengths == steps).all()) else lengths
 
 
-class Ragged(nn.RNNBase):
+class VariableLengthRNN(nn.RNNBase):
     """Base class of `RNN`, `LSTM` and `GRU`, which adds support for padded sequences of different lengths."""
 
     def forward(self, x: Any, state: Any = None, lengths: Tensor | None = None) -> Any:
@@ -113,18 +113,18 @@ class Ragged(nn.RNNBase):
             (layers · directions, N, hidden). Without lengths the state as PyTorch returns it.
         """
         if torch.compiler.is_exporting():
-            outputs, after = scanned(self, x, lengths, None if state is None else as_state(state))
-            return outputs, as_given(after) if lengths is None else after[0]
+            outputs, after = run_scan(self, x, lengths, None if state is None else to_state_tuple(state))
+            return outputs, to_torch_state(after) if lengths is None else after[0]
         if lengths is not None and not x.is_cuda:
-            return in_rectangles(self, x, lengths)
-        with goes_back(self, x):
+            return run_bucketed(self, x, lengths)
+        with cudnn_backward_guard(self, x):
             if lengths is None:
                 return super().forward(x, state)
-            outputs, after = packed(super().forward, x, lengths)
+            outputs, after = run_packed(super().forward, x, lengths)
             return outputs, after[0]
 
 
-def goes_back(layer: nn.Module, x: Tensor) -> contextlib.AbstractContextManager[object]:
+def cudnn_backward_guard(layer: nn.Module, x: Tensor) -> contextlib.AbstractContextManager[object]:
     """Return a context in which the layer has gradients in evaluation mode on a GPU, as attributions need them.
 
     cuDNN stores what gradients need in training mode only, and is therefore disabled in evaluation mode.
@@ -141,19 +141,21 @@ def goes_back(layer: nn.Module, x: Tensor) -> contextlib.AbstractContextManager[
     return contextlib.nullcontext()
 
 
-class RNN(Ragged, nn.RNN):
+class RNN(VariableLengthRNN, nn.RNN):
     """Elman's recurrent layers: `nn.RNN` with support for lengths."""
 
 
-class LSTM(Ragged, nn.LSTM):
+class LSTM(VariableLengthRNN, nn.LSTM):
     """`nn.LSTM` with support for lengths."""
 
 
-class GRU(Ragged, nn.GRU):
+class GRU(VariableLengthRNN, nn.GRU):
     """`nn.GRU` with support for lengths."""
 
 
-def packed(layer: Callable[..., Any], x: Tensor, lengths: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+def run_packed(
+    layer: Callable[..., Any], x: Tensor, lengths: Tensor, state: State | None = None
+) -> tuple[Tensor, State]:
     """Run the fused layer on packed sequences.
 
     Args:
@@ -166,14 +168,14 @@ def packed(layer: Callable[..., Any], x: Tensor, lengths: Tensor, state: State |
         Outputs (N, T, directions · hidden), 0 beyond each length, and the final state.
     """
     if torch.compiler.is_exporting() and isinstance(layer, nn.RNNBase):
-        return scanned(layer, x, lengths, state)
+        return run_scan(layer, x, lengths, state)
     bundle = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
-    found, after = layer(bundle, as_given(state))
+    found, after = layer(bundle, to_torch_state(state))
     outputs, _ = pad_packed_sequence(found, batch_first=True, total_length=x.shape[1])
-    return outputs, as_state(after)
+    return outputs, to_state_tuple(after)
 
 
-def in_rectangles(layer: nn.RNNBase, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+def run_bucketed(layer: nn.RNNBase, x: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
     """Run the fused layer on rectangular blocks of the sequences that have not ended.
 
     Args:
@@ -192,7 +194,7 @@ def in_rectangles(layer: nn.RNNBase, x: Tensor, lengths: Tensor) -> tuple[Tensor
     order = lengths.argsort(descending=True, stable=True)
     lengths, on_device = lengths[order], order.to(x.device)
     x, steps = x.index_select(0, on_device), x.shape[1]
-    cuts = cuts_of(lengths, steps, layer.hidden_size)
+    cuts = bucket_boundaries(lengths, steps, layer.hidden_size)
 
     step, own = torch.arange(steps, device=x.device), lengths.to(x.device)[:, None]
     mask = step < own  # (N, T)
@@ -202,7 +204,9 @@ def in_rectangles(layer: nn.RNNBase, x: Tensor, lengths: Tensor) -> tuple[Tensor
     for level in range(layer.num_layers):
         found = []
         for way in range(2 if layer.bidirectional else 1):
-            outputs = _rectangles(layer, weights_of(layer, level, way), _turned(x, mirror) if way else x, lengths, cuts)
+            outputs = _rectangles(
+                layer, layer_weights(layer, level, way), _turned(x, mirror) if way else x, lengths, cuts
+            )
             last.append(outputs[rows, own[:, 0] - 1])  # (N, hidden)
             found.append(_turned(outputs, mirror) if way else outputs)
         x = torch.cat(found, dim=2) if len(found) > 1 else found[0]  # (N, T, ways · hidden)
@@ -213,7 +217,7 @@ def in_rectangles(layer: nn.RNNBase, x: Tensor, lengths: Tensor) -> tuple[Tensor
     return outputs, torch.stack(last).index_select(1, back)
 
 
-def cuts_of(lengths: Tensor, steps: int, hidden: int) -> list[int]:
+def bucket_boundaries(lengths: Tensor, steps: int, hidden: int) -> list[int]:
     """Return the steps between two blocks, at which ended sequences are dropped.
 
     About one eighth of the sequences end between two cuts.
@@ -235,7 +239,7 @@ def cuts_of(lengths: Tensor, steps: int, hidden: int) -> list[int]:
 
 def _rectangles(layer: nn.RNNBase, weights: Weights, x: Tensor, lengths: Tensor, cuts: list[int]) -> Tensor:
     """Run one layer in one direction: outputs (N, T, hidden), undefined beyond a sequence's length."""
-    state = tuple(part[0] for part in begin(layer, x))
+    state = tuple(part[0] for part in zero_state(layer, x))
     found, start = [], 0
     for cut in cuts:
         going = int((lengths > start).sum())  # number of sequences that have not ended, which come first
@@ -265,7 +269,7 @@ def _turned(x: Tensor, mirror: Tensor) -> Tensor:
     return x.gather(1, mirror[..., None].expand_as(x))
 
 
-def over_steps(
+def scan_steps(
     step: Callable[[State, Tensor], tuple[State, State]], state: State, inputs: Tensor
 ) -> tuple[Tensor, ...]:
     """Apply a step function to each step of the inputs and stack its outputs.
@@ -296,7 +300,7 @@ def over_steps(
 # --- export -----------------------------------------------------------------------------------------------------------
 
 
-def scanned(layer: nn.RNNBase, x: Tensor, lengths: Tensor | None, state: State | None = None) -> tuple[Tensor, State]:
+def run_scan(layer: nn.RNNBase, x: Tensor, lengths: Tensor | None, state: State | None = None) -> tuple[Tensor, State]:
     """Compute `packed` by a scan of single steps over time, for export.
 
     The exported graph keeps the length dynamic, whereas torch.export unrolls the fused layers at the example's length.
@@ -317,13 +321,13 @@ def scanned(layer: nn.RNNBase, x: Tensor, lengths: Tensor | None, state: State |
     real = torch.ones_like(x[..., 0], dtype=torch.bool)  # (N, T)
     if lengths is not None:
         real = real.cumsum(1) <= lengths[:, None]
-    before = begin(layer, x) if state is None else state
+    before = zero_state(layer, x) if state is None else state
     after: list[State] = []
     for level in range(layer.num_layers):
         found = []
         for way in range(2 if layer.bidirectional else 1):
             own = tuple(part[len(after)] for part in before)
-            outputs, last = _layer_scanned(layer, weights_of(layer, level, way), x, real, own, backwards=way == 1)
+            outputs, last = _layer_scanned(layer, layer_weights(layer, level, way), x, real, own, backwards=way == 1)
             found.append(outputs)
             after.append(last)
         x = torch.cat(found, dim=2) if len(found) > 1 else found[0]  # (N, T, ways · hidden)
@@ -376,7 +380,7 @@ def _step(mode: str, ours: Tensor, theirs: Tensor, state: list[Tensor]) -> list[
 # --- shared helpers ---------------------------------------------------------------------------------------------------
 
 
-def weights_of(layer: nn.RNNBase | nn.RNNCellBase, level: int = 0, way: int = 0) -> Weights:
+def layer_weights(layer: nn.RNNBase | nn.RNNCellBase, level: int = 0, way: int = 0) -> Weights:
     """Return W, U, b and b' of one layer in one direction, or of a cell.
 
     Args:
@@ -392,7 +396,7 @@ def weights_of(layer: nn.RNNBase | nn.RNNCellBase, level: int = 0, way: int = 0)
     return getattr(layer, f"weight_ih{end}"), getattr(layer, f"weight_hh{end}"), *biases
 
 
-def begin(layer: nn.RNNBase, x: Tensor) -> State:
+def zero_state(layer: nn.RNNBase, x: Tensor) -> State:
     """Return the zero state for sequences x.
 
     Args:
@@ -407,16 +411,16 @@ def begin(layer: nn.RNNBase, x: Tensor) -> State:
     return (zeros, zeros) if layer.mode == "LSTM" else (zeros,)
 
 
-def as_given(state: State | None) -> Tensor | State | None:
+def to_torch_state(state: State | None) -> Tensor | State | None:
     """Return the state in the form that PyTorch's layers accept: a tensor (layers, N, H), or two for an LSTM."""
     return state[0] if state is not None and len(state) == 1 else state
 
 
-def as_state(given: Tensor | State) -> State:
+def to_state_tuple(given: Tensor | State) -> State:
     """Return the state of PyTorch's layers, (layers, N, H) each, as a tuple."""
     return given if isinstance(given, tuple) else (given,)
 
 
 def reject_projections(layer: nn.RNNBase) -> None:
     """Raise ModelError for an LSTM with projected states, which is a different network."""
-    require(layer.proj_size == 0, "proj_size", layer.proj_size, "0: an LSTM without projections")
+    check_value(layer.proj_size == 0, "proj_size", layer.proj_size, "0: an LSTM without projections")

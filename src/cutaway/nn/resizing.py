@@ -12,12 +12,12 @@ from torch.nn.modules.conv import _ConvNd
 Shapes = Mapping[str, tuple[int, ...]]  # shapes of parameters and buffers by name, as in state_dict
 
 
-def shapes_of(model: nn.Module) -> dict[str, tuple[int, ...]]:
+def tensor_shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
     """Return the shape of each parameter and buffer."""
     return {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
 
 
-def resized_of(model: nn.Module) -> dict[str, tuple[int, ...]]:
+def resized_shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
     """Return the shapes that differ from those the network was built with, by name."""
     found: dict[str, tuple[int, ...]] = getattr(model, "resized", {})
     return found
@@ -25,7 +25,7 @@ def resized_of(model: nn.Module) -> dict[str, tuple[int, ...]]:
 
 def note_resized(model: nn.Module, shapes: Shapes) -> None:
     """Record on the model that these shapes differ from those it was built with."""
-    model.resized = {**resized_of(model), **shapes}  # type: ignore[assignment]  # no module or tensor
+    model.resized = {**resized_shapes(model), **shapes}  # type: ignore[assignment]  # no module or tensor
 
 
 def resize(model: nn.Module, shapes: Shapes) -> None:

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 
-def starts_of(sorted_or_not: Tensor, rows: int) -> Tensor:
+def row_offsets(sorted_or_not: Tensor, rows: int) -> Tensor:
     """Return the start of each row when entries are sorted by these row numbers, (rows + 1,) int32."""
     counts = torch.bincount(sorted_or_not, minlength=rows)
     return torch.cat([counts.new_zeros(1), counts.cumsum(0)]).to(torch.int32)
 
 
-class Pattern:
+class CSRPattern:
     """The sparsity pattern of a matrix (n, m) in CSR format; values are ordered row by row.
 
     `starts` (n + 1,) is the start of each row and `columns` (E,) the column of each entry, both int32. For a graph,
@@ -43,22 +43,22 @@ class Pattern:
             return numbers.repeat_interleave(self.starts.diff(), output_size=self.columns.shape[0])
 
     @functools.cached_property
-    def transposed(self) -> tuple[Pattern, Tensor]:
+    def transposed(self) -> tuple[CSRPattern, Tensor]:
         """The transpose (m, n), and the index here of each of its entries, (E,)."""
         with torch.inference_mode(False):
             order = self.columns.argsort(stable=True)
-            starts = starts_of(self.columns, self.width)
-            return Pattern(starts, self.rows[order], self.height), order.to(torch.int32)
+            starts = row_offsets(self.columns, self.width)
+            return CSRPattern(starts, self.rows[order], self.height), order.to(torch.int32)
 
     @functools.cached_property
-    def incidence(self) -> Pattern:
+    def incidence(self) -> CSRPattern:
         """The matrix (n, E) with an entry for each entry here, in its row.
 
         It sums edge features (E, F) over the edges of each node.
         """
-        return Pattern(self.starts, self.entries, self.columns.shape[0])
+        return CSRPattern(self.starts, self.entries, self.columns.shape[0])
 
-    def blocks(self, count: int) -> Pattern:
+    def blocks(self, count: int) -> CSRPattern:
         """Return the block-diagonal pattern of `count` copies: one product for several heads."""
         if count == 1:
             return self
@@ -69,7 +69,7 @@ class Pattern:
                 turned_order = torch.cat([order + head * entries for head in range(count)])
             blocks.__dict__["transposed"] = (turned, turned_order)  # the same result as sorting all entries again
             self._kept[count] = blocks
-        found: Pattern = self._kept[count]
+        found: CSRPattern = self._kept[count]
         return found
 
     def degrees(self, dtype: torch.dtype) -> Tensor:
@@ -105,14 +105,14 @@ class Pattern:
         with torch.inference_mode(False):
             return torch.stack([self.columns, self.rows]).long()
 
-    def _repeated(self, count: int) -> Pattern:
+    def _repeated(self, count: int) -> CSRPattern:
         entries = self.columns.shape[0]
         starts = [self.starts[:1], *(self.starts[1:] + head * entries for head in range(count))]
         columns = [self.columns + head * self.width for head in range(count)]
-        return Pattern(torch.cat(starts), torch.cat(columns), count * self.width)
+        return CSRPattern(torch.cat(starts), torch.cat(columns), count * self.width)
 
 
-class Listed(Pattern):
+class COOPattern(CSRPattern):
     """A sparsity pattern in COO format for export: row and column of each entry (E,) int64, in the order of the edges.
 
     Computations gather and sum by index, which every export format supports.
@@ -130,16 +130,16 @@ class Listed(Pattern):
         return self._height
 
     @property
-    def incidence(self) -> Pattern:
+    def incidence(self) -> CSRPattern:
         """The matrix (n, E) with an entry for each entry here, in its row."""
         numbers = torch.arange(self.columns.shape[0], device=self.columns.device)
-        return Listed(self.rows, numbers, self.height, self.columns.shape[0])
+        return COOPattern(self.rows, numbers, self.height, self.columns.shape[0])
 
-    def blocks(self, count: int) -> Pattern:
+    def blocks(self, count: int) -> CSRPattern:
         """Return the block-diagonal pattern of `count` copies."""
         rows = torch.cat([self.rows + head * self.height for head in range(count)])
         columns = torch.cat([self.columns + head * self.width for head in range(count)])
-        return Listed(rows, columns, count * self.height, count * self.width)
+        return COOPattern(rows, columns, count * self.height, count * self.width)
 
     def degrees(self, dtype: torch.dtype) -> Tensor:
         """Return the number of entries of each row, (n,)."""

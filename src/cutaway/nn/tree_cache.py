@@ -62,7 +62,7 @@ class TreeCache(Cache):
         return before.sum(2), self.seen[:, None], False
 
 
-def gathered(paths: Sequence[Path]) -> tuple[TreeCache, list[int], Tensor]:
+def gather_paths(paths: Sequence[Path]) -> tuple[TreeCache, list[int], Tensor]:
     """Gather texts into one cache without unused tokens.
 
     The result is the cache, the row of each text, and the mask of its tokens there, (n, length). Texts of one row stay

@@ -8,29 +8,38 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ..checkpoints.match_config import with_settings
+from ..checkpoints.match_config import settings_phrase
 from ..core.files import write_json, write_text
 from ..core.metric_names import metric
 from ..draw.description import Drawing, Page, View, table
-from ..draw.html_page import page
-from ..draw.number_format import count, duration, moment, plural, written
+from ..draw.html_page import render_page
+from ..draw.number_format import count, duration, format_value, plural, timestamp_text
 from ..inspect.example_inputs import inputs_for
 from ..inspect.layers import layer_table
 from ..runs.run import Run
-from ..views.network import drawing_of
+from ..views.network import tree_drawing
 from ..views.run.classes import confusion, per_class
 from ..views.run.detection import per_class as boxes_by_class
 from ..views.run.documents import Documents, read_documents
 from ..views.run.examples import samples, translations
 from ..views.run.forecast import forecast_views
-from ..views.run.generated_images import drawn, unlikely
+from ..views.run.generated_images import least_likely, new_images
 from ..views.run.links import links
-from ..views.run.outcome import beside_simple, figure, metrics_rows, missing_intervals, noun, result, trust, worst
-from ..views.run.reproduction import curves, data, network, repeat
+from ..views.run.outcome import (
+    baseline_drawings,
+    example_noun,
+    figure,
+    metrics_rows,
+    missing_intervals,
+    result_text,
+    trust_note,
+    worst_mistakes,
+)
+from ..views.run.reproduction import curves, data, network, reproduction
 from ..views.run.scores import calibration, discrimination, importance
 from ..views.run.segmentation import masks
 from ..views.run.speech import words
-from ..views.run.tasks import over_time
+from ..views.run.tasks import accuracy_over_time
 from ..views.run.values import residuals
 
 # Documents that can be missing, and the content that the page lacks without them.
@@ -41,23 +50,23 @@ OPTIONAL = {
 }
 
 # Model settings that the data determines, even if the user sets them.
-DECIDED = ("num_classes", "target_vocab_size", "in_features", "in_channels")
+DATA_SETTINGS = ("num_classes", "target_vocab_size", "in_features", "in_channels")
 
 
-def describe(documents: Documents) -> Page:
+def build_report(documents: Documents) -> Page:
     """Return the description of a run's whole page.
 
     If a run ended early, one view lists the documents that are missing.
     """
     run, metrics, evaluation, layers = documents.run, documents.metrics, documents.evaluation, documents.layers
-    views = [head(run, evaluation)]
+    views = [result_head(run, evaluation)]
     absent = [key for key in OPTIONAL if not getattr(documents, key)]
     if absent:
-        views.append(missing(run, absent))
+        views.append(missing_documents(run, absent))
     if metrics:
         views.append(curves(run, metrics))
     if evaluation and evaluation.get("tasks"):
-        views.append(over_time(evaluation["tasks"], evaluation["split"]))
+        views.append(accuracy_over_time(evaluation["tasks"], evaluation["split"]))
     if evaluation and evaluation.get("classes"):
         views += [confusion(evaluation["classes"]), per_class(evaluation["classes"], evaluation["split"])]
     if evaluation and evaluation.get("masks"):
@@ -76,7 +85,7 @@ def describe(documents: Documents) -> Page:
     views.append(data(run))
     if layers:
         views.append(network(layers, documents.folder, documents.inside))
-    views.append(repeat(run, layers.get("config") if layers else None))
+    views.append(reproduction(run, layers.get("config") if layers else None))
     return Page(title=views[0]["title"], views=views, colophon=_colophon(run))
 
 
@@ -95,7 +104,7 @@ def _optional_views(evaluation: dict[str, Any]) -> list[View]:
     if evaluation.get("translations"):
         views.append(translations(evaluation["translations"], split))
     if evaluation.get("drawn"):
-        views.append(drawn(evaluation["drawn"], split))
+        views.append(new_images(evaluation["drawn"], split))
     if evaluation.get("words"):
         views.append(words(evaluation["words"], evaluation["worst"], split))
     return views
@@ -104,17 +113,17 @@ def _optional_views(evaluation: dict[str, Any]) -> list[View]:
 def _worst_views(run: dict[str, Any], evaluation: dict[str, Any]) -> list[View]:
     """Return the view of the worst mistakes; for image generation, that of the least likely images, if any."""
     if run["task"] != "image generation":
-        return [worst(run, evaluation)]
-    return [unlikely(evaluation)] if evaluation["worst"] else []
+        return [worst_mistakes(run, evaluation)]
+    return [least_likely(evaluation)] if evaluation["worst"] else []
 
 
-def head(run: dict[str, Any], evaluation: dict[str, Any] | None) -> View:
+def result_head(run: dict[str, Any], evaluation: dict[str, Any] | None) -> View:
     """Return the head of the page: model, data, and the main metric."""
     drawings: list[Drawing] = []
     if evaluation:
-        says, summary = f"{_training_summary(run)} {trust(run, evaluation)}", result(run, evaluation)
+        says, summary = f"{_training_summary(run)} {trust_note(run, evaluation)}", result_text(run, evaluation)
         rows = metrics_rows(evaluation)
-        drawings += [figure(run, evaluation), *beside_simple(run, evaluation), *missing_intervals(evaluation)]
+        drawings += [figure(run, evaluation), *baseline_drawings(run, evaluation), *missing_intervals(evaluation)]
         signatures = evaluation.get("signatures", {})
         if signatures:
             sentences = [f"{metric(key)[0]} was computed by sacrebleu: {how}." for key, how in signatures.items()]
@@ -125,7 +134,7 @@ def head(run: dict[str, Any], evaluation: dict[str, Any] | None) -> View:
         best = run.get("best") or {}
         if best.get("value") is not None:
             name, format = metric(best["metric"])
-            value = written(best["value"], format)
+            value = format_value(best["value"], format)
             summary = f"The best validation {name} so far is {value}, in epoch {count(best['epoch'])}."
             rows = [[f"best validation {name}", value, "", ""]]
     findings = run["data"].get("findings") or []
@@ -137,7 +146,7 @@ def head(run: dict[str, Any], evaluation: dict[str, Any] | None) -> View:
         drawings.append({"kind": "prose", "sentences": [run["summary"]]})
     return View(
         id="result",
-        title=f"{called(run)} on {run['data']['name']}",
+        title=f"{model_title(run)} on {run['data']['name']}",
         says=says,
         summary=summary,
         table=table({"metric": "text", "value": "written", "95 % from": "written", "to": "written"}, rows),
@@ -145,16 +154,16 @@ def head(run: dict[str, Any], evaluation: dict[str, Any] | None) -> View:
     )
 
 
-def called(run: dict[str, Any]) -> str:
+def model_title(run: dict[str, Any]) -> str:
     """Return the model's preset with the settings that change the network: "gpt2 with layers=2 and dim=64".
 
     Settings that follow from the data are left out.
     """
-    own = {key: value for key, value in run["model_settings"].items() if key not in DECIDED}
-    return f"{run['model']}{with_settings(own)}"
+    own = {key: value for key, value in run["model_settings"].items() if key not in DATA_SETTINGS}
+    return f"{run['model']}{settings_phrase(own)}"
 
 
-def missing(run: dict[str, Any], absent: list[str]) -> View:
+def missing_documents(run: dict[str, Any], absent: list[str]) -> View:
     """Return a view of the missing documents and how to obtain them; `absent` contains keys of OPTIONAL."""
     names = " and ".join(OPTIONAL[key][0] for key in absent)
     state = run.get("stopped") or run.get("status") or "not finished"
@@ -172,7 +181,9 @@ def missing(run: dict[str, Any], absent: list[str]) -> View:
 def _training_summary(run: dict[str, Any]) -> str:
     """Return a summary of the training: 61 706 parameters, learned from 1 077 images in 10 epochs, 12.3 s on cpu."""
     said = f"{count(run['parameters'])} parameters, learned from "
-    learned = "caption" if run["task"] == "image captioning" else noun(run)  # an image can have several captions
+    learned = (
+        "caption" if run["task"] == "image captioning" else example_noun(run)
+    )  # an image can have several captions
     said += plural(run["data"]["splits"]["train"], learned)
     if run.get("epochs_done") is not None:
         said += f" in {plural(run['epochs_done'], 'epoch')}"
@@ -182,16 +193,16 @@ def _training_summary(run: dict[str, Any]) -> str:
 
 
 def _colophon(run: dict[str, Any]) -> str:
-    date = moment(run.get("finished") or run["started"])
+    date = timestamp_text(run.get("finished") or run["started"])
     return f"Cutaway {run['cutaway']} · {date} · This page holds all that it shows and asks no network for more."
 
 
-def report_on(run: Run) -> Path:
+def write_layers_and_report(run: Run) -> Path:
     """Write layers.json and report.html into the run's folder and return the path of the page."""
     if (run.folder / "model").is_dir():
         card = None if run.module is not None else run.preset.card.card.to_json()  # a custom module has no paper
         layers = layer_table(run.model, *inputs_for(run.model, run.spec))
-        tree = drawing_of(layers, run.model)
+        tree = tree_drawing(layers, run.model)
         write_json(
             run.folder / "layers.json",
             {**layers.to_json(), "tree": tree, "card": card, **run.preset.described(run.model)},
@@ -206,5 +217,5 @@ def write_report(run_folder: Path) -> Path:
         FileError: If a document is damaged or the page cannot be written.
     """
     path = run_folder / "report.html"
-    write_text(path, page(describe(read_documents(run_folder))))
+    write_text(path, render_page(build_report(read_documents(run_folder))))
     return path

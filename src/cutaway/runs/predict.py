@@ -12,27 +12,27 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from ..core.errors import DataError, SettingError, require
+from ..core.errors import DataError, SettingError, check_value
 from ..core.spec import Classes, Episodes, ImageSpec, Spec, Transcript
 from ..data.dataset_base import Batch, DataSet, Preprocessing, Split
 from ..data.folders import IMAGES, class_folders
 from ..data.graphs.link_pairs import LinkSplit, Pairs
 from ..data.images.segmentation import MaskPreprocessing, palette
-from ..data.problems.problem import Branches
+from ..data.problems.problem import SearchableProblem
 from ..data.text.masking import GAP, MaskedPreprocessing
 from ..data.text.problems import ProblemPreprocessing
 from ..inference.sequence_decoding import sample
 from ..inference.text import NONE
 from ..inference.thought_search import CHAINS, Method
-from ..nn.eval_mode import resting
+from ..nn.eval_mode import eval_mode
 from ..nn.links import Bilinear, DotProduct
 from ..statistics.intervals import Metric
 from ..tasks.classification import Classification
 from ..tasks.few_shot import FewShot
 from ..tasks.sequences import SequenceToSequence
 from ..tasks.task import Task
-from ..training.device import Placement
-from ..training.evaluation import at_once, batches_in_order, mirrored, results_of
+from ..training.device import DeviceContext
+from ..training.evaluation import evaluate_split, evaluation_batch_size, mirrored_outputs, sequential_batches
 
 
 def reject_beams(spec: Spec, num_beams: int | None, length_penalty: float | None) -> None:
@@ -62,7 +62,7 @@ def reject_method(preprocessing: Preprocessing, method: Method | None) -> None:
         preprocessing.in_form(method.form)
         return
     kind, forms = preprocessing.kind, preprocessing.forms
-    if not isinstance(kind, Branches) or kind.tree not in forms:
+    if not isinstance(kind, SearchableProblem) or kind.tree not in forms:
         raise SettingError(
             f"method={method.method} needs a run that was trained to propose steps and to value them, and this one "
             f"learned {kind.name} in the form {', '.join(forms)}: train with form=steps,tree on countdown or game24, "
@@ -70,11 +70,11 @@ def reject_method(preprocessing: Preprocessing, method: Method | None) -> None:
         )
 
 
-Answers = Iterable[tuple[str, Image.Image, Tensor]]  # name of an image, the image, and the answer for it
+ImageAnswers = Iterable[tuple[str, Image.Image, Tensor]]  # name of an image, the image, and the answer for it
 
 
-def answers_of(
-    model: nn.Module, task: Task, split: Split, place: Placement, flip: bool
+def predict_images(
+    model: nn.Module, task: Task, split: Split, place: DeviceContext, flip: bool
 ) -> Iterator[tuple[str, Image.Image, Tensor]]:
     """Yield the name of each image of a split, the original image, and the task's answer for it.
 
@@ -87,13 +87,13 @@ def answers_of(
             inputs = place.batch(batch)[0]
             outputs = model(*inputs)
             if flip:
-                outputs = (outputs + mirrored(model, inputs)) / 2
+                outputs = (outputs + mirrored_outputs(model, inputs)) / 2
         image = split.image(i)
         assert image is not None, "a split of images has them"
         yield split.name(i), image, answers(outputs)[0]
 
 
-def masks_of(answers: Answers, preprocessing: MaskPreprocessing) -> Iterator[tuple[str, Image.Image]]:
+def predict_masks(answers: ImageAnswers, preprocessing: MaskPreprocessing) -> Iterator[tuple[str, Image.Image]]:
     """Yield the name of each image and its predicted mask, of the size of the image and with a palette."""
     for name, image, said in answers:
         mask = Image.fromarray(preprocessing.restored(said.numpy(), (image.height, image.width)), "P")
@@ -101,7 +101,9 @@ def masks_of(answers: Answers, preprocessing: MaskPreprocessing) -> Iterator[tup
         yield name, mask
 
 
-def prepared_anew(data: DataSet, preprocessing: Preprocessing, task: Task, about: Mapping[str, Any]) -> Split:
+def prepare_other_test_split(
+    data: DataSet, preprocessing: Preprocessing, task: Task, about: Mapping[str, Any]
+) -> Split:
     """Return the test split of another data set, prepared with the preprocessing of a run.
 
     The examples are taken before the other set's own preprocessing. `about` is the content of run.json. Raises
@@ -119,11 +121,13 @@ def prepared_anew(data: DataSet, preprocessing: Preprocessing, task: Task, about
     return adopted(data.splits["test"], data.preprocessing)
 
 
-FILLED = 5  # predicted tokens for each gap
+TOP_TOKENS = 5  # predicted tokens for each gap
 
 
 @torch.no_grad()
-def filled(model: nn.Module, place: Placement, text: MaskedPreprocessing, texts: Sequence[Any]) -> list[dict[str, Any]]:
+def fill_masks(
+    model: nn.Module, place: DeviceContext, text: MaskedPreprocessing, texts: Sequence[Any]
+) -> list[dict[str, Any]]:
     """Return one row for each text, with the most likely tokens for each gap and their probabilities.
 
     The model is already on its device. Raises DataError if some texts have a gap and others have none.
@@ -137,7 +141,7 @@ def filled(model: nn.Module, place: Placement, text: MaskedPreprocessing, texts:
         tokens = ids[None].to(place.device)
         real = torch.ones_like(tokens, dtype=torch.bool)  # an exported graph requires a mask
         outputs = model(tokens, real)[0].float().cpu()  # (T, V)
-        p, best = outputs[ids == text.masking.mask].softmax(1)[:, others].topk(min(FILLED, len(others)), 1)
+        p, best = outputs[ids == text.masking.mask].softmax(1)[:, others].topk(min(TOP_TOKENS, len(others)), 1)
         gaps = [
             ", ".join(f"{text.tokenizer.tokens[others[i]]} {p:.3f}" for i, p in zip(*gap))
             for gap in zip(best.tolist(), p.tolist())
@@ -146,13 +150,13 @@ def filled(model: nn.Module, place: Placement, text: MaskedPreprocessing, texts:
     return rows
 
 
-AT_ONCE = 64  # sources in a batch
+SOURCES_PER_BATCH = 64  # sources in a batch
 
 
-def texts_of(
+def generate_texts(
     model: nn.Module,
     split: Split,
-    place: Placement,
+    place: DeviceContext,
     task: SequenceToSequence,
     samples: int,
     seed: int,
@@ -164,10 +168,10 @@ def texts_of(
     Sample k of every example uses its own generator with seed `seed` + k, so it does not depend on the rest of the
     batch. `settings` are those of `inference.sampling`. Raises SettingError for an invalid number of samples or seed.
     """
-    require(samples >= 1, "samples", samples, "at least 1", SettingError)
-    require(0 <= seed < 2**63 - samples, "seed", seed, "at least 0, and below 2**63", SettingError)
+    check_value(samples >= 1, "samples", samples, "at least 1", SettingError)
+    check_value(0 <= seed < 2**63 - samples, "seed", seed, "at least 0, and below 2**63", SettingError)
     found: list[list[str]] = [[] for _ in range(len(split))]
-    plan = batches_in_order(split, AT_ONCE)
+    plan = sequential_batches(split, SOURCES_PER_BATCH)
     for index, batch in zip(plan, split.batches(plan)):
         inputs, _ = place.batch(batch)
         source, *mask = inputs[:-1]  # the last is the target so far
@@ -184,8 +188,13 @@ def texts_of(
     return found
 
 
-def evaluated(
-    model: nn.Module, place: Placement, spec: Spec, split: Split, asked: dict[str, int], batch_size: int | None = None
+def evaluate_episodes(
+    model: nn.Module,
+    place: DeviceContext,
+    spec: Spec,
+    split: Split,
+    asked: dict[str, int],
+    batch_size: int | None = None,
 ) -> dict[str, Metric]:
     """Return metrics on episodes with other ways, shots, queries or inner_steps than in training.
 
@@ -207,12 +216,16 @@ def evaluated(
     again: Split = split.again(told)  # type: ignore[attr-defined]  # splits of episodes have it
     other: Any = replace(spec, target=told)  # type: ignore[arg-type]
     task = FewShot(told)
-    return task.metrics(*results_of(model, again, place, at_once(batch_size, other), task))
+    return task.metrics(*evaluate_split(model, again, place, evaluation_batch_size(batch_size, other), task))
 
 
 @torch.no_grad()
-def told_by(
-    model: nn.Module, place: Placement, preprocessing: Preprocessing, sources: Sequence[Any], support: str | Path | None
+def classify_by_support(
+    model: nn.Module,
+    place: DeviceContext,
+    preprocessing: Preprocessing,
+    sources: Sequence[Any],
+    support: str | Path | None,
 ) -> list[dict[str, Any]]:
     """Return one row for each image, with its class among those of the support.
 
@@ -246,7 +259,7 @@ def told_by(
     return [{"input": asked.name(i), **row} for i, row in enumerate(rows)]
 
 
-def _images(place: Placement, split: Split) -> Tensor:
+def _images(place: DeviceContext, split: Split) -> Tensor:
     """Return all images of a split, (n, C, H, W)."""
     (batch,) = split.batches([torch.arange(len(split))])
     inputs, _ = place.batch(batch)
@@ -265,23 +278,23 @@ def _reject_ways(target: Episodes, ways: int, folder: Path | None = None) -> Non
         )
 
 
-FOUND = 50  # links that are returned
-MISSING_LINKS_AT_ONCE = 1 << 22  # pairs that are scored at a time
-MOST_NODES = 100_000  # largest graph whose pairs are all scored: 5 · 10⁹ pairs
+TOP_LINKS = 50  # links that are returned
+PAIRS_PER_CHUNK = 1 << 22  # pairs that are scored at a time
+MAX_NODES = 100_000  # largest graph whose pairs are all scored: 5 · 10⁹ pairs
 
 
-def links_said(model: nn.Module, task: Task, split: LinkSplit, place: Placement) -> list[dict[str, Any]]:
+def predict_links(model: nn.Module, task: Task, split: LinkSplit, place: DeviceContext) -> list[dict[str, Any]]:
     """Return one row for each pair of nodes: the predicted link, its probability, and whether the graph has it already.
 
     If no pairs are given, the rows are the most likely pairs that are not in the graph, the most likely first.
     """
     asked = len(split) > 0
-    pairs = split.rows.numpy() if asked else likeliest(model, split, place)
+    pairs = split.rows.numpy() if asked else most_likely_links(model, split, place)
     if not asked:
         split = split.with_pairs(pairs)
     if not len(split):
         return []
-    outputs = results_of(model, split, place, MISSING_LINKS_AT_ONCE, task).outputs
+    outputs = evaluate_split(model, split, place, PAIRS_PER_CHUNK, task).outputs
     rows = zip(task.predictions(outputs), outputs[:, 0].double().sigmoid().tolist(), split.are_linked(pairs).tolist())
     said = []
     for i, (row, p, known) in enumerate(rows):
@@ -292,25 +305,25 @@ def links_said(model: nn.Module, task: Task, split: LinkSplit, place: Placement)
 
 
 @torch.no_grad()
-def likeliest(model: Any, split: LinkSplit, place: Placement, most: int = FOUND) -> Pairs:
+def most_likely_links(model: Any, split: LinkSplit, place: DeviceContext, most: int = TOP_LINKS) -> Pairs:
     """Return the pairs of nodes without an edge that the model finds most likely, the most likely first, (n, 2).
 
     Every pair is scored. The pairs of some nodes with all others are scored at a time, so that memory grows linearly
     with the number of nodes. Raises DataError for a graph with too many nodes.
     """
     nodes = len(split.x)
-    if nodes > MOST_NODES:
+    if nodes > MAX_NODES:
         raise DataError(
-            f"All pairs of {nodes:,} nodes are too many to score, {MOST_NODES:,} at most.",
+            f"All pairs of {nodes:,} nodes are too many to score, {MAX_NODES:,} at most.",
             fix="Ask for pairs: cutaway predict RUN GRAPH PAIRS.csv, a table with a source and a target in each row.",
         )
     decoder = model.head
     assert isinstance(decoder, DotProduct | Bilinear), "a model of links has a decoder"
     graph, _ = place.batch(Batch((split.x, split.edges), split.x[:0, 0]))
-    with resting(model):
+    with eval_mode(model):
         z: Tensor = model.features(*graph)
     best, where = torch.empty(0), torch.empty((0, 2), dtype=torch.int64)
-    rows = max(1, MISSING_LINKS_AT_ONCE // max(1, nodes))
+    rows = max(1, PAIRS_PER_CHUNK // max(1, nodes))
     for start in range(0, nodes, rows):
         scores = decoder.between(z[start : start + rows], z).float().cpu()  # (n, V)
         first = torch.arange(start, start + len(scores))

@@ -13,11 +13,11 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from ..checkpoints.custom import called, handed_over, preset_for
+from ..checkpoints.custom import adapt_module, copy_custom_module, preset_for
 from ..checkpoints.saving import load_model, reject_other_kind
 from ..checkpoints.word_vectors import Vectors
 from ..core import spec as specs
-from ..core.config import among, build
+from ..core.config import build, pick
 from ..core.errors import DataError, FileError, SettingError
 from ..core.files import as_path
 from ..core.spec import (
@@ -34,12 +34,12 @@ from ..core.spec import (
     Tags,
     Transcript,
 )
-from ..data.dataset_base import IN_MEMORY, DataSet, Preprocessing, Split, in_units
+from ..data.dataset_base import IN_MEMORY, DataSet, Preprocessing, Split, inverse_transform
 from ..data.datasets.registry import NAMED
 from ..data.graphs.link_pairs import LinkSplit
 from ..data.images.segmentation import MaskPreprocessing
-from ..data.in_memory.predict_inputs import is_object, new_examples, with_targets
-from ..data.in_memory.source import Given, as_source
+from ..data.in_memory.predict_inputs import is_collection, prepare_inputs, prepare_labelled
+from ..data.in_memory.source import InMemorySource, to_source
 from ..data.open_data import open_data
 from ..data.saved_transforms import read_preprocessing
 from ..data.settings import DataSettings
@@ -50,30 +50,30 @@ from ..data.text.tokenizers import KINDS
 from ..inference import image_generation
 from ..inference.language_model_thinker import think
 from ..inference.sampling import Settings as Sampled
-from ..inference.thought_search import GREEDY, Found, Method
+from ..inference.thought_search import GREEDY, Method, SearchResult
 from ..models.registry import Preset
 from ..statistics.intervals import Metric
 from ..tasks.contrastive import Contrastive
 from ..tasks.sequences import SequenceToSequence
-from ..tasks.task import Task, learned_of, task_for
+from ..tasks.task import Task, target_types, task_for
 from ..training.attacks import AttackedSplit
-from ..training.ctc_length_check import leave_out_crowded, reject_crowded
-from ..training.device import Placement, available_device, find_place
-from ..training.evaluation import Results, at_once, results_of
+from ..training.ctc_length_check import drop_too_long_transcripts, reject_too_long_transcripts
+from ..training.device import DeviceContext, available_device, select_device
+from ..training.evaluation import SplitOutputs, evaluate_split, evaluation_batch_size
 from ..training.run_folder import reject_no_run
-from ..training.schemas import read_run, source_of
-from ..training.task_schedule import over_tasks
+from ..training.schemas import data_source, read_run
+from ..training.task_schedule import evaluate_tasks
 from .predict import (
-    answers_of,
-    evaluated,
-    filled,
-    links_said,
-    masks_of,
-    prepared_anew,
+    classify_by_support,
+    evaluate_episodes,
+    fill_masks,
+    generate_texts,
+    predict_images,
+    predict_links,
+    predict_masks,
+    prepare_other_test_split,
     reject_beams,
     reject_method,
-    texts_of,
-    told_by,
 )
 
 NAMED_CLASSES = (Classes, Tags, Mask, Boxes)  # targets with one model output for each name
@@ -96,7 +96,7 @@ class Run:
         """
         self.module = module
         self.folder = as_path(folder, "A run is opened by its folder")
-        self._given: Given | None = None  # the data, if it was passed in Python
+        self._given: InMemorySource | None = None  # the data, if it was passed in Python
         reject_no_run(self.folder)
 
     def __repr__(self) -> str:
@@ -116,10 +116,12 @@ class Run:
                 f"Take it up again: cutaway train --resume {self.folder}"
             )
         self.reject_other_module()
-        own = handed_over(self.module) if self.module is not None else None
+        own = copy_custom_module(self.module) if self.module is not None else None
         model = load_model(self.folder / "model", own)[0].eval()
         self._reject_other_sizes(model)
-        return model if own is None else called(model, self.spec, bool(self.about["settings"].get("channels_last")))
+        return (
+            model if own is None else adapt_module(model, self.spec, bool(self.about["settings"].get("channels_last")))
+        )
 
     def _reject_other_sizes(self, model: nn.Module) -> None:
         """Raise FileError if the preprocessing has other classes than the model, or tokens that the model lacks."""
@@ -161,7 +163,7 @@ class Run:
         return task_for(self.spec, self.about["loss"], words=getattr(self.preprocessing, "words", None))
 
     @functools.cached_property
-    def place(self) -> Placement:
+    def place(self) -> DeviceContext:
         """Return the device and number format for inference.
 
         The device and memory format are those of the run's settings, or the fastest device if that one is not
@@ -170,7 +172,7 @@ class Run:
         settings = self.about["settings"]
         double = any(p.dtype == torch.float64 for p in self.model.parameters())
         device = available_device(settings.get("device", "auto"))
-        return find_place(device, "float64" if double else "float32", settings.get("channels_last"), self.model)
+        return select_device(device, "float64" if double else "float32", settings.get("channels_last"), self.model)
 
     def data(self) -> DataSet:
         """Read, split and prepare the data that the run was trained on.
@@ -182,12 +184,12 @@ class Run:
             DataError: If the data has changed since training.
         """
         about = self.about["data"]
-        given = self.with_own_tokenizer(among(self.about["settings"], DataSettings))
-        targets = learned_of(self.preset.targets, self.about["settings"].get("objective", "supervised"))
+        given = self.with_own_tokenizer(pick(self.about["settings"], DataSettings))
+        targets = target_types(self.preset.targets, self.about["settings"].get("objective", "supervised"))
         data = open_data(self.source, build(DataSettings, given), self.image_sizes, targets, (about["kind"],))
         self.reject_other(data, "or evaluate on the new data by naming it: cutaway evaluate RUN DATA.")
         if isinstance(data.spec.target, Transcript):
-            leave_out_crowded(self.model, data, given.get("missing", "error"))
+            drop_too_long_transcripts(self.model, data, given.get("missing", "error"))
         return data
 
     @property
@@ -203,7 +205,7 @@ class Run:
         Raises:
             DataError: If the data was passed in Python and is not available.
         """
-        return self._given or source_of(self.about["data"])
+        return self._given or data_source(self.about["data"])
 
     def hand_over(self, data: Any, val: Any = None, test: Any = None) -> Run:
         """Attach data that was passed to `train` in Python, so that the run can use it again.
@@ -221,8 +223,8 @@ class Run:
         Raises:
             SettingError: If a path or fractions are given.
         """
-        given, fractions = as_source(data, val, test)
-        if not isinstance(given, Given) or fractions or self.about["data"]["source"] != IN_MEMORY:
+        given, fractions = to_source(data, val, test)
+        if not isinstance(given, InMemorySource) or fractions or self.about["data"]["source"] != IN_MEMORY:
             raise SettingError(
                 "hand_over is for data that was given in Python, as it was given to train: a path is opened by itself, "
                 "and fractions are among the run's settings."
@@ -295,22 +297,24 @@ class Run:
             if split is None:
                 raise DataError("This run kept no test split.", fix="Name labelled data: cutaway evaluate RUN DATA.")
         elif not isinstance(source, str | os.PathLike):
-            split = with_targets(source, self.preprocessing)
+            split = prepare_labelled(source, self.preprocessing)
         elif str(source) in NAMED:
-            split = prepared_anew(open_data(str(source), DataSettings()), self.preprocessing, self.task, self.about)
+            split = prepare_other_test_split(
+                open_data(str(source), DataSettings()), self.preprocessing, self.task, self.about
+            )
         else:
             split = self.preprocessing.labelled(str(source))
             if isinstance(self.spec.target, Transcript):
-                reject_crowded(self.model, split)
+                reject_too_long_transcripts(self.model, split)
         model = self.place.model(self.model, learns=False)
         if episodes:
             size = self.about["settings"].get("eval_batch_size")
-            return evaluated(model, self.place, self.spec, split, episodes, size)
+            return evaluate_episodes(model, self.place, self.spec, split, episodes, size)
         if attack is not None:
             given = (model, self.task, self.preprocessing, self.place, attack, eps, attack_steps)
             split, tasks = AttackedSplit(split, *given), None
         results = self.results(split, True, num_beams, length_penalty, method)
-        more, _ = over_tasks(tasks, model, self.task, split, self.place, self.folder, results)
+        more, _ = evaluate_tasks(tasks, model, self.task, split, self.place, self.folder, results)
         return {**self.task.metrics(*results), **more}
 
     def predict(
@@ -344,18 +348,18 @@ class Run:
         sources = [sources] if isinstance(sources, str | os.PathLike | Mapping) else sources
         if isinstance(sources, Iterator | Set | ValuesView):  # they can be iterated only once
             sources = list(sources)
-        if is_object(sources, self.preprocessing):
-            sources = new_examples(sources, self.preprocessing)
+        if is_collection(sources, self.preprocessing):
+            sources = prepare_inputs(sources, self.preprocessing)
         if isinstance(self.spec.target, Episodes):
             model = self.place.model(self.model, learns=False)
-            return told_by(model, self.place, self.preprocessing, sources, support)
+            return classify_by_support(model, self.place, self.preprocessing, sources, support)
         if support is not None:
             raise SettingError(f"A support is for few-shot learning, and {self.folder} learned its own classes.")
         if isinstance(self.spec.target, Context):
             return self.vectors.rows(sources)
         if isinstance(self.spec.target, Masked) and any(GAP in str(source) for source in sources):
             assert isinstance(self.preprocessing, MaskedPreprocessing)
-            return filled(self.place.model(self.model, learns=False), self.place, self.preprocessing, sources)
+            return fill_masks(self.place.model(self.model, learns=False), self.place, self.preprocessing, sources)
         if isinstance(self.spec.target, Noise):
             raise DataError(
                 f"{self.about['model']} predicts noise and says nothing of an image: `cutaway generate RUN` draws new "
@@ -364,14 +368,14 @@ class Run:
         named = self._named_graph(sources)
         split = named if named is not None else self._examples(sources)
         if isinstance(split, LinkSplit):
-            return links_said(self.place.model(self.model, learns=False), self.task, split, self.place)
+            return predict_links(self.place.model(self.model, learns=False), self.task, split, self.place)
         results = None
         if len(split):
             results = self.results(split, decodes=True, num_beams=num_beams, length_penalty=length_penalty)
         if results and (rows_of := getattr(self.task, "rows", None)) is not None:
             found: list[dict[str, Any]] = rows_of(results.outputs, split, self.preprocessing)
             return found
-        rows = self.task.predictions(in_units(split, results.outputs)) if results else []
+        rows = self.task.predictions(inverse_transform(split, results.outputs)) if results else []
         for i in getattr(split, "empty", ()):
             rows[i] = dict.fromkeys(rows[i], "")
         return [{"input": split.name(i), **row} for i, row in enumerate(rows)]
@@ -410,9 +414,9 @@ class Run:
             )
         split = self._examples([sources] if isinstance(sources, str | os.PathLike) else list(sources))
         model = self.place.model(self.model, learns=False)
-        return texts_of(model, split, self.place, self.task, samples, seed, longest, settings)
+        return generate_texts(model, split, self.place, self.task, samples, seed, longest, settings)
 
-    def think(self, problems: Sequence[str], method: Method = GREEDY) -> list[Found]:
+    def think(self, problems: Sequence[str], method: Method = GREEDY) -> list[SearchResult]:
         """Search for a solution of each problem, and return the search with all its thoughts.
 
         Args:
@@ -470,7 +474,7 @@ class Run:
         guidance: float | None = None,
         eta: float | None = None,
         seed: int = 0,
-    ) -> tuple[Tensor, Tensor | None, image_generation.Asked]:
+    ) -> tuple[Tensor, Tensor | None, image_generation.DiffusionSettings]:
         """Generate images as `sample` does, and return them as tensors.
 
         Args:
@@ -489,7 +493,7 @@ class Run:
             SettingError: If a setting is invalid.
         """
         spec = self.spec
-        if not isinstance(spec, specs.ImageSpec) or not isinstance(spec.target, specs.Drawn):
+        if not isinstance(spec, specs.ImageSpec) or not isinstance(spec.target, specs.GeneratedImage):
             raise DataError(
                 f"{self.folder} draws no images: {self.about['model']} learned the {spec.target.column} of {spec.kind} "
                 "data. Runs of ddpm-unet and vae do."
@@ -498,7 +502,7 @@ class Run:
             raise SettingError(f"count={count} cannot be: it must be at least 1.")
         if not 0 <= seed < 2**63 - count:
             raise SettingError(f"seed={seed} cannot be: it must be at least 0, and below 2**63.")
-        asked = image_generation.asked_of(spec, self.model, steps, guidance, eta)
+        asked = image_generation.resolve_settings(spec, self.model, steps, guidance, eta)
         classes = image_generation.classes_for(spec, count, of_class)
         model = self.place.model(self.model, learns=False)
         return image_generation.draw(model, spec, asked, classes, count, seed, self.place.device), classes, asked
@@ -516,7 +520,7 @@ class Run:
         """
         if not isinstance(self.preprocessing, MaskPreprocessing):
             raise DataError(f"{self.folder} is a run that learned the {self.spec.target.column}, and no masks.")
-        return masks_of(self._answers(sources), self.preprocessing)
+        return predict_masks(self._answers(sources), self.preprocessing)
 
     def pictures(self, sources: Sequence[Any]) -> Iterator[tuple[str, Image.Image]]:
         """Return an iterator over the name of each image and the image with its predicted boxes or mask drawn on it.
@@ -535,7 +539,7 @@ class Run:
     def _answers(self, sources: Sequence[Any]) -> Iterator[tuple[str, Image.Image, Tensor]]:
         """Yield the name of each image, the original image, and the task's answer for it."""
         split, model = self.preprocessing.examples(sources), self.place.model(self.model, learns=False)
-        return answers_of(model, self.task, split, self.place, bool(self.about["settings"].get("tta", False)))
+        return predict_images(model, self.task, split, self.place, bool(self.about["settings"].get("tta", False)))
 
     @property
     def vectors(self) -> Vectors:
@@ -560,7 +564,7 @@ class Run:
         num_beams: int | None = None,
         length_penalty: float | None = None,
         method: Method | None = None,
-    ) -> Results:
+    ) -> SplitOutputs:
         """Run the model on a split, and return its outputs and the targets.
 
         Args:
@@ -577,7 +581,10 @@ class Run:
             DataError: If the run was trained without classes, so that its outputs cannot be evaluated.
         """
         settings, task = self.about["settings"], self.task
-        model, size = self.place.model(self.model, learns=False), at_once(settings.get("eval_batch_size"), self.spec)
+        model, size = (
+            self.place.model(self.model, learns=False),
+            evaluation_batch_size(settings.get("eval_batch_size"), self.spec),
+        )
         if isinstance(task, Contrastive) and not task.remembers:
             if len(task.target.names) < 2:
                 raise DataError(
@@ -585,8 +592,8 @@ class Run:
                     fix=f"Begin another training with its weights: cutaway train MODEL DATA weights={self.folder}",
                 )
             train = self.data().splits["train"]
-            task.remember(*results_of(model, train, self.place, size, task))
-        return results_of(
+            task.remember(*evaluate_split(model, train, self.place, size, task))
+        return evaluate_split(
             model,
             split,
             self.place,

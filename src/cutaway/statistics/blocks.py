@@ -31,7 +31,7 @@ def block_sums(values: Values, overlap: int) -> Values:
     return np.stack([block.sum(0) for block in np.array_split(values, count)])
 
 
-def of_windows(
+def window_metric(
     values: Values, overlap: int, score: Score, interval: Callable[[float, Values], Metric] = positive
 ) -> Metric:
     """Return a score of the sums over windows, with an interval by blocks.
@@ -47,11 +47,13 @@ def of_windows(
         with np.errstate(divide="ignore", invalid="ignore"):
             value = float(score(blocks.sum(0)[None])[0])
         return (
-            Metric(value, value, value) if np.isnan(value) else without_interval(value, too_few(len(values), overlap))
+            Metric(value, value, value)
+            if np.isnan(value)
+            else without_interval(value, too_few_windows(len(values), overlap))
         )
     return jackknife(blocks, score, interval, least=FEWEST)
 
 
-def too_few(count: int, overlap: int) -> str:
+def too_few_windows(count: int, overlap: int) -> str:
     """Return the note that says that `count` windows are too few for an interval."""
     return f"{count:,} windows, and {FEWEST * SPANS * overlap:,} are needed as neighbours overlap"

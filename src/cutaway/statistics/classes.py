@@ -36,7 +36,7 @@ GRID = np.linspace(0, 1, 4001)  # areas that are tested against the observed one
 def f1(right: int, of: int, said: int) -> Metric:
     """Return the F1 of a class from counts; NaN if it neither occurs nor is predicted."""
     found = proportion(right, of + said - right).map(lambda j: 2 * j / (1 + j))
-    reason = few_of(np.array([of]), None) if of + said else ""
+    reason = too_few_examples(np.array([of]), None) if of + said else ""
     return without_interval(found.value, reason) if reason else found
 
 
@@ -53,7 +53,7 @@ def balanced_accuracy(right: NDArray[Any], of: NDArray[Any], names: Sequence[str
     right, of = right[there].astype(np.float64), of[there].astype(np.float64)
     recalls = right / of
     value = float(recalls.mean()) if len(of) else math.nan
-    if reason := few_of(of, names):
+    if reason := too_few_examples(of, names):
         return without_interval(value, reason)
     ends = [proportion(r, n) for r, n in zip(right, of)]
     below = math.sqrt(sum((p.value - p.low) ** 2 for p in ends)) / len(of)
@@ -82,7 +82,7 @@ def macro_f1(
     right = np.bincount(actual, weights=counts * (actual == said), minlength=classes)
     known = of + taken > 0
     value = float((2 * right[known] / (of + taken)[known]).mean())
-    if reason := few_of(of[known], [names[int(k)] for k in np.flatnonzero(known)] if names else None):
+    if reason := too_few_examples(of[known], [names[int(k)] for k in np.flatnonzero(known)] if names else None):
         return without_interval(value, reason)
     # Variance of the mean contribution of an example, of smoothed counts: g_ij = [i = j] 2/D_i − F_i/D_i − F_j/D_j.
     size, total = int(known.sum()), float(counts.sum())
@@ -100,7 +100,7 @@ def macro_f1(
     return wilson(value, count, student(max(total - size, 1.0)))
 
 
-def few_of(counts: NDArray[Any], names: Sequence[str] | None, noun: str = "examples") -> str:
+def too_few_examples(counts: NDArray[Any], names: Sequence[str] | None, noun: str = "examples") -> str:
     """Return the note if a class has fewer than LEAST_OF_CLASS examples, otherwise an empty string."""
     if not len(counts) or counts.min() >= LEAST_OF_CLASS:
         return ""

@@ -75,10 +75,10 @@ def measure(contributions: Values, finish: Finish | None = None, seed: int = 0) 
     rows = _distinct(contributions)
     if not np.isfinite(rows).all():
         return Metric(math.nan, math.nan, math.nan)
-    return measured(rows, finish, Resamples(rows.shape[1], seed))
+    return measure_rows(rows, finish, Resamples(rows.shape[1], seed))
 
 
-def measured(rows: Values, finish: Finish | None, resamples: Resamples) -> Metric:
+def measure_rows(rows: Values, finish: Finish | None, resamples: Resamples) -> Metric:
     """Return the metric of distinct finite rows, shape (S, n), with the given resamples."""
     model = _model(rows, finish)
     if rows.shape[1] < 2:
@@ -131,7 +131,7 @@ def differences(
     found: dict[tuple[str, str], Difference] = {}
     if len(known) > 1:
         resamples = Resamples(next(iter(counts.values())), seed)
-        found = {(d.a, d.b): d for d in compared(known, higher_is_better, finish, resamples, level)}
+        found = {(d.a, d.b): d for d in compare_rows(known, higher_is_better, finish, resamples, level)}
     corrected = dict(zip(found, holm([d.p_value for d in found.values()])))
     unknown = Difference("", "", math.nan, math.nan, math.nan, math.nan, 1.0, 1.0, False)
     return [
@@ -142,7 +142,7 @@ def differences(
     ]
 
 
-def compared(
+def compare_rows(
     rows_by_name: Mapping[str, Values],
     higher_is_better: bool,
     finish: Finish | None,

@@ -193,7 +193,7 @@ def plural(noun: str) -> str:
     return f"{noun}es" if noun.endswith(("s", "x", "ch", "sh")) else f"{noun}s"
 
 
-def group_of(count: int, groups: int = MOST_UNITS) -> NDArray[np.int64]:
+def group_units(count: int, groups: int = MOST_UNITS) -> NDArray[np.int64]:
     """Return the group of each of `count` units, shape (count,), the same each time.
 
     Each unit is a group, or is in one of `groups` at random if there are more units.
@@ -208,8 +208,8 @@ def _sum_by_group(units: Values) -> Values:
     """Return the sums (G, k) of units (n, k) by group."""
     if len(units) <= MOST_UNITS:
         return units
-    order = np.argsort(group_of(len(units)), kind="stable")
-    starts = np.concatenate([[0], np.bincount(group_of(len(units))).cumsum()[:-1]])
+    order = np.argsort(group_units(len(units)), kind="stable")
+    starts = np.concatenate([[0], np.bincount(group_units(len(units))).cumsum()[:-1]])
     found: Values = np.add.reduceat(units[order], starts, axis=0)
     return found
 
@@ -278,7 +278,7 @@ def _studentised(value: float, added: Values, logarithm: bool) -> Metric:
     error = math.sqrt(float(added.var(ddof=1)) / len(added))
     if not error > TIES * abs(value):
         return without_interval(value, "all examples have the same")
-    draws = studentised(added, resamples_of(len(added)), logarithm)
+    draws = studentised(added, cached_resamples(len(added)), logarithm)
     upper, lower = np.quantile(draws, [(1 + LEVEL) / 2, (1 - LEVEL) / 2])
     if not logarithm:
         return Metric(value, min(value, value - upper * error), max(value, value - lower * error))
@@ -304,7 +304,7 @@ def studentised(added: Values, resamples: Resamples, logarithm: bool) -> Values:
 
 
 @functools.lru_cache(maxsize=8)
-def resamples_of(count: int) -> Resamples:
+def cached_resamples(count: int) -> Resamples:
     """Return the resamples of `count` units, the same each time."""
     return Resamples(count, draws=DRAWS)
 

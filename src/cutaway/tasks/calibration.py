@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..nn.losses import of_both
+from ..nn.losses import expand_binary_logits
 from ..statistics.intervals import Metric, without_interval
 
 BINS = 10
@@ -47,7 +47,7 @@ def calibration(
     With `held_out`, outputs and target of other examples, `scaled` has the same at the temperature fitted on them.
     """
     found = _document(likely, names, outputs, target)
-    temperature = fitted_temperature(*held_out) if held_out is not None else None
+    temperature = fit_temperature(*held_out) if held_out is not None else None
     if temperature is not None:
         scaled = _document(likely, names, outputs / temperature, target)
         found["scaled"] = {"temperature": temperature, **{key: scaled[key] for key in ("error", "brier", "bins")}}
@@ -65,14 +65,14 @@ def calibration_error(likely: Likely, outputs: Tensor, target: Tensor) -> Metric
     return without_interval(float(np.abs(apart).sum() / len(said)), "binned calibration error is biased upwards")
 
 
-def fitted_temperature(logits: Tensor, target: Tensor) -> float | None:
+def fit_temperature(logits: Tensor, target: Tensor) -> float | None:
     """Return the T that minimizes the cross-entropy of logits (n, K), or (n, 1) of class 1 against class 0.
 
     It returns None without a minimum: where no prediction is wrong, smaller T are always better, and where predictions
     are worse than chance, larger ones. The cross-entropy is convex in 1 / T. The root of its derivative, Σ (Σ_k p_k z_k
     − z_y), is found by bisection.
     """
-    z = of_both(logits.detach().cpu().double())  # (n, K)
+    z = expand_binary_logits(logits.detach().cpu().double())  # (n, K)
     right = z.gather(1, target.cpu()[:, None])[:, 0]  # (n,)
 
     def rises(temperature: float) -> bool:

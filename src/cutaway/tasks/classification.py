@@ -50,7 +50,7 @@ class Classification:
         """Return the number of examples in the batch, or the sum of their class weights."""
         if self.class_weights is None:
             return len(target)
-        return losses.counted(target, self.class_weights.to(target.device)).sum().item()
+        return losses.example_weights(target, self.class_weights.to(target.device)).sum().item()
 
     def losses(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Return the loss of each example, (N,)."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..statistics import classes
-from ..statistics.intervals import Metric, fraction, group_of, jackknife, proportion, share, without_interval
+from ..statistics.intervals import Metric, fraction, group_units, jackknife, proportion, share, without_interval
 
 MATRIX = 100  # largest number of classes for which the document has the matrix
 SHOWN_CELLS = 10_000  # number of cells of a larger matrix, the most frequent ones
@@ -43,7 +43,7 @@ class Confusion:
         )  # (C,), (n,), (C,)
         self.noun, self.units = noun, None
         if clusters is not None:  # (G, C): the cells of each unit, or of each group of them
-            group = group_of(int(clusters.max()) + 1)[clusters]
+            group = group_units(int(clusters.max()) + 1)[clusters]
             size = (int(group.max()) + 1, len(pairs))
             self.units = np.bincount(group * size[1] + cell, minlength=size[0] * size[1]).reshape(size).astype(float)
         self.actual, self.predicted = pairs // classes, pairs % classes  # of each cell, (C,); by actual, then predicted
@@ -84,7 +84,7 @@ class Confusion:
         of_classes = np.array([there[:, self.actual == k].any(1).sum() for k in self.known], np.float64)
         for name, which in (("balanced_accuracy", was > 0), ("macro_f1", was + said > 0)):
             of = [name for name, some in zip(known, which) if some] if known else None
-            if reason := classes.few_of(of_classes[which], of, f"{self.noun}s"):
+            if reason := classes.too_few_examples(of_classes[which], of, f"{self.noun}s"):
                 found[name] = without_interval(found[name].value, reason)
         return found
 

@@ -86,7 +86,7 @@ class Detection:
         logits, distances, middle, places = torch.split(outputs, [self.classes, 4, 1, 3], 2)
         at = places[0]  # (L, 3), the same for every image
         target = target.to(logits.dtype)
-        chosen = assigned(at, target)  # (N, L)
+        chosen = assign_boxes(at, target)  # (N, L)
         there = chosen >= 0
         own = target.gather(1, chosen.clamp(min=0)[:, :, None].expand(-1, -1, 5))  # (N, L, 5)
         wanted = torch.zeros_like(logits)  # (N, L, K)
@@ -232,7 +232,7 @@ class Detection:
             hit = bool((overlap >= MATCHED).any())
             if hit:
                 free = torch.cat([free[: int(overlap.argmax())], free[int(overlap.argmax()) + 1 :]])
-            within = bx.shared(row[:4], crowd[:, :4]) >= MATCHED * bx.area(row[:4])
+            within = bx.intersection_area(row[:4], crowd[:, :4]) >= MATCHED * bx.area(row[:4])
             kind = "right" if hit or bool(within.any()) else "wrong"
             found.append(_box(row, names, float(row[SCORE]), kind))
         return found + [_box(row, names, None, "missed") for row in free]
@@ -243,9 +243,9 @@ class Detection:
         said = [f"{n} × {name}" if n > 1 else name for name, n in zip(self.target.names, counts) if n]
         return ", ".join(said) or "nothing"
 
-    def _matched(self, kept: Tensor, target: Tensor) -> list[precision.Found]:
+    def _matched(self, kept: Tensor, target: Tensor) -> list[precision.MatchedBoxes]:
         predicted = [rows[~rows[:, SCORE].isnan(), : SCORE + 1].double().cpu().numpy() for rows in kept]
-        return precision.matched(predicted, [_actual(rows).double().cpu().numpy() for rows in target], self.classes)
+        return precision.match_boxes(predicted, [_actual(rows).double().cpu().numpy() for rows in target], self.classes)
 
     def _loss(self, kept: Tensor, rows: np.ndarray[Any, Any]) -> float:
         """Return the loss of these images as one batch."""
@@ -253,7 +253,7 @@ class Detection:
         return float(some[:, LOSS].sum() / some[:, POSITIVES].sum().clamp(min=1))
 
 
-def assigned(at: Tensor, target: Tensor) -> Tensor:
+def assign_boxes(at: Tensor, target: Tensor) -> Tensor:
     """Return the index of the box that each location learns, (N, L), or −1. `at` is (L, 3), `target` (N, M, 5).
 
     A box is a candidate if the location is inside it, within RADIUS strides of its center, and if the distance to its

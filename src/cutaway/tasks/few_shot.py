@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..core.spec import Episodes
-from ..nn.few_shot import adapted_answers, nearness, prototypes
+from ..nn.few_shot import maml_outputs, negative_squared_distances, prototypes
 from ..statistics.intervals import Metric, mean, share
 
 
@@ -52,11 +52,11 @@ class FewShot:
         told = self.target
         if told.inner_lr is not None:
             lr, steps = told.inner_lr, told.inner_steps
-            return adapted_answers(model, support, y, queries, self.inner_loss, lr, steps, first_order)
+            return maml_outputs(model, support, y, queries, self.inner_loss, lr, steps, first_order)
         together = torch.cat([support, queries], 1)  # (E, n, …)
         h: Tensor = model.features(together.flatten(0, 1))  # type: ignore[operator]
         h = h.view(*together.shape[:2], -1)  # (E, n, D)
-        return nearness(h[:, y.shape[1] :], prototypes(h[:, : y.shape[1]], y, told.ways))
+        return negative_squared_distances(h[:, y.shape[1] :], prototypes(h[:, : y.shape[1]], y, told.ways))
 
     def inner_loss(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Return the mean loss of outputs (M, K) on one episode's support set, ()."""

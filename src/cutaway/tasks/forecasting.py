@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..core.spec import Horizon
 from ..data.series.transforms import WindowSplit
-from ..statistics.blocks import of_windows
+from ..statistics.blocks import window_metric
 from ..statistics.intervals import Metric, symmetric
 from .simple_forecasts import simple_forecasts
 
@@ -153,10 +153,10 @@ class Forecasting:
         overlap = self.overlap
         square, absolute, count = np.square(error).sum((1, 2)), np.abs(error).sum((1, 2)), there.sum((1, 2))
         squares, absolutes = np.stack([square, count], 1), np.stack([absolute, count], 1)
-        mean_square = of_windows(squares, overlap, _quotient)
-        mean_absolute = of_windows(absolutes, overlap, _quotient)
+        mean_square = window_metric(squares, overlap, _quotient)
+        mean_absolute = window_metric(absolutes, overlap, _quotient)
         metrics = {
-            "rmse": of_windows(squares, overlap, lambda sums: self.unit * np.sqrt(_quotient(sums))),
+            "rmse": window_metric(squares, overlap, lambda sums: self.unit * np.sqrt(_quotient(sums))),
             "mae": mean_absolute.map(lambda x: self.unit * x),
         }
         if self.target.naive:
@@ -166,7 +166,7 @@ class Forecasting:
                 found: Values = (sums[:, :columns] / sums[:, columns:] / naive).mean(1)
                 return found
 
-            metrics["mase"] = of_windows(np.concatenate([np.abs(error).sum(1), there.sum(1)], 1), overlap, mase)
+            metrics["mase"] = window_metric(np.concatenate([np.abs(error).sum(1), there.sum(1)], 1), overlap, mase)
         return metrics | {"loss": mean_square if self.loss_name == "mse" else mean_absolute}
 
     def _difference(self, outputs: Tensor, other: Tensor, target: Tensor) -> Metric:
@@ -179,7 +179,7 @@ class Forecasting:
         def apart(sums: Values) -> Values:
             return self.unit * (np.sqrt(_quotient(sums[:, :2])) - np.sqrt(_quotient(sums[:, 2:])))
 
-        return of_windows(np.stack(sums, 1), self.overlap, apart, symmetric)
+        return window_metric(np.stack(sums, 1), self.overlap, apart, symmetric)
 
     @property
     def overlap(self) -> int:

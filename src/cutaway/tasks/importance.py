@@ -20,7 +20,7 @@ MOST_ROWS = 2000
 PASSES = 2_000_000  # largest number of rows that the model predicts
 
 
-def importance(
+def permutation_importance_report(
     answer: Callable[[Tensor], Tensor],
     score: Callable[[Tensor, Tensor], float],
     inputs: Tensor,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..core.spec import Links
-from ..data.graphs.link_pairs import LinkSplit, pairs_of
+from ..data.graphs.link_pairs import LinkSplit, links_from_edges
 from ..statistics import classes
 from ..statistics.intervals import Metric, mean, share
 from .classification import Classification
@@ -85,7 +85,7 @@ class LinkPrediction(Classification):
         }
         if len(split.x) <= DRAWN:
             asked = {tuple(pair): value for pair, value in zip(split.rows[: split.links].tolist(), p.tolist())}
-            every = pairs_of(split.known, len(split.x))
+            every = links_from_edges(split.known, len(split.x))
             rows = zip(map(tuple, every.tolist()), train.are_linked(every).tolist())
             found["graph"] = {
                 "names": split.node_names(),

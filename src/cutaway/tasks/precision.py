@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..statistics.classes import few_of
-from ..statistics.intervals import MOST_UNITS, Metric, fraction, group_of, interval_without_each, without_interval
+from ..statistics.classes import too_few_examples
+from ..statistics.intervals import MOST_UNITS, Metric, fraction, group_units, interval_without_each, without_interval
 
 Array = npt.NDArray[np.float64]
 
@@ -28,7 +28,7 @@ FEWEST, WORK = 100, 4e8  # smallest number of groups of images for intervals, an
 
 
 @dataclass(frozen=True)
-class Found:
+class MatchedBoxes:
     """The matched boxes of one class in all images, highest score first."""
 
     images: npt.NDArray[np.int64]  # (D,): image of each box
@@ -37,7 +37,7 @@ class Found:
     actual: npt.NDArray[np.int64]  # (n,): number of actual boxes in each image, without crowds
 
 
-def matched(predicted: list[Array], actual: list[Array], classes: int) -> list[Found]:
+def match_boxes(predicted: list[Array], actual: list[Array], classes: int) -> list[MatchedBoxes]:
     """Match the boxes of each class.
 
     `predicted` has for each image (m, 6): x1, y1, x2, y2, class and score. `actual` has (m, 5): x1, y1, x2, y2 and the
@@ -72,19 +72,19 @@ def _box(box: Array, number: int) -> dict[str, Any]:
     return {"id": number, "bbox": [x1, y1, x2 - x1, y2 - y1], "area": (x2 - x1) * (y2 - y1)}
 
 
-def _joined(images: list[dict[str, Any]], actual: npt.NDArray[np.int64]) -> Found:
+def _joined(images: list[dict[str, Any]], actual: npt.NDArray[np.int64]) -> MatchedBoxes:
     """Join the boxes of all images, sorted by score; ties are in the order of images, as in COCO."""
     if not images:
         none = np.zeros((len(THRESHOLDS), 0), bool)
-        return Found(np.zeros(0, np.int64), none, none, actual)
+        return MatchedBoxes(np.zeros(0, np.int64), none, none, actual)
     order = np.argsort([-score for image in images for score in image["dtScores"]], kind="stable")
     hit = np.concatenate([image["dtMatches"] for image in images], 1)[:, order] > 0
     ignored = np.concatenate([image["dtIgnore"] for image in images], 1)[:, order] > 0
     of = np.repeat([image["image_id"] for image in images], [len(image["dtScores"]) for image in images])[order]
-    return Found(of, hit & ~ignored, ~hit & ~ignored, actual)
+    return MatchedBoxes(of, hit & ~ignored, ~hit & ~ignored, actual)
 
 
-def average_precision(found: Found, times: Array | None = None) -> Array:
+def average_precision(found: MatchedBoxes, times: Array | None = None) -> Array:
     """Return the average precision for each threshold, (T,); NaN where the class does not occur.
 
     `times` (n,) is the weight of each image in a resample; 1 by default. An image of weight 2 counts as two images.
@@ -108,7 +108,7 @@ def average_precision(found: Found, times: Array | None = None) -> Array:
     return result
 
 
-def table(found: list[Found], times: Array | None = None) -> Array:
+def table(found: list[MatchedBoxes], times: Array | None = None) -> Array:
     """Return the average precision of each class at each threshold, (K, T)."""
     return np.stack([average_precision(of_class, times) for of_class in found])
 
@@ -119,7 +119,7 @@ def means(precisions: Array) -> Array:
     return np.array([there.mean(), there[:, 0].mean(), there[:, 5].mean()]) if len(there) else np.full(3, np.nan)
 
 
-def intervals(found: list[Found], names: Sequence[str]) -> dict[str, Metric]:
+def intervals(found: list[MatchedBoxes], names: Sequence[str]) -> dict[str, Metric]:
     """Return mAP@[.5:.95], mAP@.5 and mAP@.75 with their intervals, for the matched boxes of the classes `names`.
 
     The units are images, or groups of images where there are many boxes.
@@ -128,13 +128,13 @@ def intervals(found: list[Found], names: Sequence[str]) -> dict[str, Metric]:
     values = means(table(found))
     images = np.array([int((of_class.actual > 0).sum()) for of_class in found])
     occur = images > 0
-    reason = few_of(images[occur], [name for name, some in zip(names, occur) if some], "images")
+    reason = too_few_examples(images[occur], [name for name, some in zip(names, occur) if some], "images")
     if count < LEAST_IMAGES:
         reason = f"fewer than {LEAST_IMAGES} images"
     without = np.full((0, 3), np.nan)
     if not reason and occur.any():
         numbers = sum(of_class.right.size for of_class in found) + count
-        group = group_of(count, int(max(FEWEST, min(MOST_UNITS, WORK // numbers))))
+        group = group_units(count, int(max(FEWEST, min(MOST_UNITS, WORK // numbers))))
         without = np.stack([means(table(found, (group != g).astype(float))) for g in range(int(group.max()) + 1)])
     metrics = {}
     for k, name in enumerate(("map", "map_50", "map_75")):

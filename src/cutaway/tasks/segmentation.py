@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..core.spec import Mask
 from ..nn.losses import dice
-from ..statistics.classes import LEAST_OF_CLASS, few_of
+from ..statistics.classes import LEAST_OF_CLASS, too_few_examples
 from ..statistics.intervals import Metric, fraction, jackknife, mean, share, without_interval
 
 SURE, LOSS, SAID = range(3)  # stored columns of an image: mean probability, mean loss, then pixel counts
@@ -107,7 +107,7 @@ class Segmentation:
         mean_iou = jackknife(counts.reshape(len(counts), -1), self._mean_ious, fraction, "image")
         known = ~np.isnan(_iou(counts.sum(0)))
         names = [name for name, there in zip(self.target.names, known) if there]
-        if reason := few_of(images[known], names, noun="images"):
+        if reason := too_few_examples(images[known], names, noun="images"):
             mean_iou = without_interval(mean_iou.value, reason)
         loss = kept[:, LOSS].double().cpu().numpy()
         return {
@@ -125,7 +125,9 @@ class Segmentation:
             images = int((of > 0).sum())
             found = share(right, of + said - right, "image")
             if 0 < images < LEAST_OF_CLASS:
-                found = without_interval(found.value, few_of(np.array([float(images)]), [name], noun="images"))
+                found = without_interval(
+                    found.value, too_few_examples(np.array([float(images)]), [name], noun="images")
+                )
             rows.append({"name": name, "pixels": int(total[k].sum()), "images": images, "iou": found.to_json()})
         names = list(self.target.names)
         return {"masks": {"names": names, "confusion": total.astype(np.int64).tolist(), "per_class": rows}}

@@ -211,7 +211,7 @@ def _padded(sequences: Sequence[Sequence[int]], filling: int) -> tuple[NDArray[n
     return padded, lengths
 
 
-class Referenced(Protocol):
+class HasReferences(Protocol):
     """Protocol of a split with all references of each example."""
 
     def __len__(self) -> int: ...
@@ -235,7 +235,7 @@ class Captioning(SequenceToSequence):
         exact = proportion(float((kept[:, EDITS] == 0).sum()), len(kept))
         return {"exact_match": exact, **{k: found[k] for k in ("bleu", "token_error", "loss") if k in found}}
 
-    def beside(self, kept: Tensor, train: Referenced, split: Referenced) -> dict[str, Any]:
+    def beside(self, kept: Tensor, train: HasReferences, split: HasReferences) -> dict[str, Any]:
         """Return the fraction of images for which the most frequent training caption is correct."""
         del kept
         counts = Counter(tuple(ids) for i in range(len(train)) for ids in train.references(i))

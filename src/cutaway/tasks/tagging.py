@@ -43,7 +43,7 @@ class Tagging:
     def __init__(self, target: Tags, label_smoothing: float = 0.0) -> None:
         self.target = target
         self.label_smoothing = label_smoothing
-        self.spans = spans_in(target.names)
+        self.spans = has_span_tags(target.names)
         of_spans = ("span_f1", "span_precision", "span_recall") if self.spans else ()
         self.monitors: tuple[str, ...] = ("accuracy", "balanced_accuracy", "macro_f1", *of_spans, "loss")
 
@@ -173,7 +173,7 @@ class Tagging:
         return np.array(rows, np.int64).reshape(len(rows), 3)
 
 
-def spans_in(names: tuple[str, ...]) -> bool:
+def has_span_tags(names: tuple[str, ...]) -> bool:
     """Return whether tags mark spans: all are O or begin with B-, I-, E- or S-, and some with B- or I-."""
     marks = [name for name in names if name != OUTSIDE]
     return all(SPAN_TAG.fullmatch(name) for name in marks) and any(name[0] in "BI" for name in marks)

@@ -148,7 +148,7 @@ class Task(Protocol):
         ...
 
 
-def learned_of(targets: tuple[type[Target], ...], objective: str) -> tuple[type[Target], ...]:
+def target_types(targets: tuple[type[Target], ...], objective: str) -> tuple[type[Target], ...]:
     """Return the target types of the objective: its own, or else those of the model.
 
     Args:
@@ -161,7 +161,7 @@ def learned_of(targets: tuple[type[Target], ...], objective: str) -> tuple[type[
     return LEARNED_BY.get(objective, targets)
 
 
-def headline_of(task: Task) -> str:
+def headline_metric(task: Task) -> str:
     """Return the name of the task's metric of record.
 
     Args:

@@ -97,7 +97,7 @@ class SpeechRecognition:
         """Return the confusions of words, most frequent first."""
         counts: Counter[tuple[str, str]] = Counter()
         for actual, said in zip(self._transcripts(target), self._read(kept)):
-            counts.update((a, b) for a, b in aligned(actual.split(), said.split()) if a != b)
+            counts.update((a, b) for a, b in align_words(actual.split(), said.split()) if a != b)
         shown = [{"actual": a, "predicted": b, "count": n} for (a, b), n in counts.most_common(CONFUSIONS)]
         return {"words": {"mistakes": counts.total(), "confusions": shown}}
 
@@ -191,7 +191,7 @@ def character_errors(actual: Sequence[str], said: Sequence[str]) -> NDArray[np.i
     return _counted(jiwer.process_characters(list(actual), list(said))) if actual else np.zeros((0, 2), np.int64)
 
 
-def aligned(actual: Sequence[str], said: Sequence[str]) -> list[tuple[str, str]]:
+def align_words(actual: Sequence[str], said: Sequence[str]) -> list[tuple[str, str]]:
     """Return the aligned words of reference and prediction, by jiwer; ABSENT in place of a missing word."""
     import jiwer
 

@@ -8,14 +8,14 @@ from torch import Generator, Tensor, nn
 
 from ..core.errors import SettingError, UnknownName
 from ..core.spec import Classes
-from ..data.augment import by_channel
+from ..data.augment import per_channel
 from ..data.dataset_base import Batch, Preprocessing, Split
 from ..data.images.transforms import ImagePreprocessing
-from ..models.images import answers_of
+from ..models.images import as_output_tuple
 from ..nn.adversarial import Bounds, fgsm, pgd
-from ..nn.eval_mode import resting
+from ..nn.eval_mode import eval_mode
 from ..tasks.task import Task
-from .device import Placement
+from .device import DeviceContext
 
 METHODS = ("fgsm", "pgd")
 
@@ -43,13 +43,13 @@ class Attack:
 
     def __call__(self, x: Tensor, target: Tensor, generator: Generator) -> Tensor:
         """Return the attacked images. The gradient is that of the model in eval mode."""
-        mean, std = by_channel(self.mean, x), by_channel(self.std, x)
+        mean, std = per_channel(self.mean, x), per_channel(self.std, x)
         bounds = Bounds(self.eps / std, -mean / std, (1 - mean) / std)
 
         def loss(images: Tensor) -> Tensor:
-            return self.task.loss(answers_of(self.model(images))[0], target)
+            return self.task.loss(as_output_tuple(self.model(images))[0], target)
 
-        with resting(self.model):
+        with eval_mode(self.model):
             if self.method == "fgsm":
                 return fgsm(loss, x, bounds)
             return pgd(loss, x, bounds, self.steps, generator)
@@ -64,7 +64,7 @@ class AttackedSplit(Split):
         model: nn.Module,
         task: Task,
         preprocessing: Preprocessing,
-        place: Placement,
+        place: DeviceContext,
         method: str,
         eps: float,
         steps: int,

@@ -10,27 +10,27 @@ import math
 import torch
 from torch import Tensor
 
-from ..data.bucketing import bucketed, padding
+from ..data.bucketing import bucket_batches, padding_fraction
 from ..data.dataset_base import DataSet, Split
-from ..data.samplers import Batches, Plan
-from ..data.task_sequence import part_of
+from ..data.samplers import Batches, BatchPlan
+from ..data.task_sequence import subset
 from .config import TrainSettings
-from .evaluation import planned
+from .evaluation import planned_batches
 
-WORTH_SAYING = 0.01  # smallest fraction of padding that is reported
+MIN_REPORTED_PADDING = 0.01  # smallest fraction of padding that is reported
 
 
-def batches_of(split: Split, settings: TrainSettings, epoch: int, among: Tensor | None = None) -> Batches:
+def epoch_batches(split: Split, settings: TrainSettings, epoch: int, among: Tensor | None = None) -> Batches:
     """Return the example indices of each training batch of an epoch.
 
     The result depends on the arguments alone. `among` restricts the batches to those examples.
     """
     if among is not None:
-        batches = batches_of(part_of(split, among), settings, epoch)
+        batches = epoch_batches(subset(split, among), settings, epoch)
         return [among[index] for index in batches]
-    generator, size = torch.Generator().manual_seed(mix(settings.seed, epoch)), settings.batch_size or len(split)
+    generator, size = torch.Generator().manual_seed(mix_seeds(settings.seed, epoch)), settings.batch_size or len(split)
     if hasattr(split, "plan"):
-        return planned(split, size, generator, settings.batch_tokens)
+        return planned_batches(split, size, generator, settings.batch_tokens)
     if settings.sampling == "balanced":
         order = balanced_order(_cpu_target(split), generator)
     else:
@@ -42,14 +42,14 @@ def batches_of(split: Split, settings: TrainSettings, epoch: int, among: Tensor 
     return batches
 
 
-def largest_of(split: Split, settings: TrainSettings) -> Tensor:
+def largest_batch(split: Split, settings: TrainSettings) -> Tensor:
     """Return the example indices of the largest batch of the first epoch, padding included.
 
     If examples have lengths, the longest example comes first.
     """
     lengths: Tensor | None = getattr(split, "lengths", None)
-    batches = batches_of(split, settings, epoch=0)
-    if isinstance(batches, Plan):  # there may be millions, all of one size except the last
+    batches = epoch_batches(split, settings, epoch=0)
+    if isinstance(batches, BatchPlan):  # there may be millions, all of one size except the last
         return batches[0]
     if lengths is None or len(lengths) != len(split):
         return max(batches, key=len)
@@ -57,15 +57,15 @@ def largest_of(split: Split, settings: TrainSettings) -> Tensor:
     return largest[lengths[largest].argsort(descending=True)]
 
 
-def examples_of_a_batch(split: Split, settings: TrainSettings) -> int:
+def batch_examples(split: Split, settings: TrainSettings) -> int:
     """Return the number of examples in each batch but the last; with batch_tokens, the largest number in any batch."""
     if not settings.batch_tokens:
         return min(settings.batch_size or len(split), len(split))
-    batches = batches_of(split, settings, epoch=0)
-    return len(batches[0]) if isinstance(batches, Plan) else max(map(len, batches))
+    batches = epoch_batches(split, settings, epoch=0)
+    return len(batches[0]) if isinstance(batches, BatchPlan) else max(map(len, batches))
 
 
-def reach(split: Split, settings: TrainSettings, epochs: int | None = None) -> tuple[int, int]:
+def epochs_for_steps(split: Split, settings: TrainSettings, epochs: int | None = None) -> tuple[int, int]:
     """Return the number of epochs that `max_steps` takes, and the number of updates in them.
 
     There are at most `epochs` epochs, by default those of the settings. The last epoch may end early.
@@ -73,7 +73,7 @@ def reach(split: Split, settings: TrainSettings, epochs: int | None = None) -> t
     wanted, most = settings.max_steps or 1, epochs or settings.epochs
     epoch = updates = 0
     while updates < wanted and epoch < most:
-        updates += math.ceil(len(batches_of(split, settings, epoch)) / settings.accumulate)
+        updates += math.ceil(len(epoch_batches(split, settings, epoch)) / settings.accumulate)
         epoch += 1
     return epoch, min(updates, wanted)
 
@@ -112,16 +112,16 @@ def padding_notes(split: Split, settings: TrainSettings) -> list[str]:
     if lengths is None or lengths.min() == lengths.max():
         return []
     size, generator = settings.batch_size or len(split), torch.Generator().manual_seed(settings.seed)
-    batches = bucketed(lengths, size, generator, settings.batch_tokens)
+    batches = bucket_batches(lengths, size, generator, settings.batch_tokens)
     if settings.batch_tokens:
         size = max(1, len(split) // len(batches))
-    sorted_ = padding(lengths, batches)
+    sorted_ = padding_fraction(lengths, batches)
     at_random = torch.randperm(len(split), generator=torch.Generator().manual_seed(0))
-    shuffled = padding(lengths, torch.split(at_random, size))
-    if shuffled < WORTH_SAYING:
+    shuffled = padding_fraction(lengths, torch.split(at_random, size))
+    if shuffled < MIN_REPORTED_PADDING:
         return []
     said = f"Lengths go from {int(lengths.min()):,} to {int(lengths.max()):,}."
-    if shuffled - sorted_ < WORTH_SAYING:  # few batches, each with texts of every length
+    if shuffled - sorted_ < MIN_REPORTED_PADDING:  # few batches, each with texts of every length
         return [f"{said} {100 * sorted_:.1f} % of the steps of a batch are padding."]
     return [
         f"{said} Batches are of nearly equal length: {100 * sorted_:.1f} % of their steps are padding, where batches "
@@ -135,7 +135,7 @@ def _cpu_target(split: Split) -> Tensor:
     return split.target.cpu()
 
 
-def mix(*numbers: int) -> int:
+def mix_seeds(*numbers: int) -> int:
     """Combine several numbers into one seed, such that similar numbers give unrelated seeds."""
     mixed = 0
     for number in numbers:  # the multiplier and shifts are SplitMix64's

@@ -22,8 +22,8 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
 from ..core.errors import ModelError, SettingError
-from ..nn.eval_mode import resting
-from ..nn.resizing import Shapes, note_resized, shapes_of
+from ..nn.eval_mode import eval_mode
+from ..nn.resizing import Shapes, note_resized, tensor_shapes
 
 TOLERANCE = 1e-4  # of the largest output: sums of float32 in another order
 READS = "prune_in_channels"  # dependency of a layer that reads the channels
@@ -37,13 +37,13 @@ def prune_channels(model: nn.Module, inputs: tuple[Tensor, ...], fraction: float
     forward. Raises SettingError if torch-pruning is not installed, and ModelError if nothing can be removed.
     """
     pruning = _import_torch_pruning(fraction)
-    before = shapes_of(model)
-    with resting(model), torch.enable_grad():
+    before = tensor_shapes(model)
+    with eval_mode(model), torch.enable_grad():
         graph = _graph(pruning, model, inputs)
         for root, count in _groups(graph, model):
             if not _remove_channels(pruning, graph, model, inputs, root, int(fraction * count)):
                 graph = _graph(pruning, model, inputs)  # the graph is out of date after a rollback
-    after = shapes_of(model)
+    after = tensor_shapes(model)
     changed = {name: shape for name, shape in after.items() if shape != before[name]}
     if not changed:
         raise ModelError(

@@ -16,19 +16,19 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from ..checkpoints.saving import misfits, read_tensors, write_tensors
+from ..checkpoints.saving import find_mismatches, read_tensors, write_tensors
 from ..core.errors import FileError
-from ..core.schema import COUNT, NUMBER, finite, from_document, reject_unlike, schema_of
-from ..distributed.checkpoint import INDEX, Checkpoint, OneFile, complete, remove
-from ..distributed.dtensors import gathered, in_parts, like, load
-from .weight_averaging import Average
+from ..core.schema import COUNT, NUMBER, dataclass_schema, from_document, replace_nonfinite, validate_document
+from ..distributed.checkpoint import INDEX, Checkpoint, SingleFileCheckpoint, complete_checkpoints, remove
+from ..distributed.dtensors import gather_tensors, is_sharded, load, shard_like
+from .weight_averaging import MovingAverage
 
 LAST = "last"
 WHOLE = f"{LAST}.safetensors"
 
 
 @dataclass
-class State:
+class TrainingState:
     """Progress of training: everything that the loop counts."""
 
     epoch: int = 0  # finished epochs
@@ -56,27 +56,27 @@ class State:
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values, which are not changed by later rows."""
         best = {"best_score": self.best_score, "best_loss": self.best_loss}  # NaN becomes None
-        return {**vars(self), **finite(best), "history": [*self.history]}
+        return {**vars(self), **replace_nonfinite(best), "history": [*self.history]}
 
 
-STATE = {"state": schema_of(State, history=[dict], best_score=NUMBER | None, best_loss=NUMBER | None)}
+STATE = {"state": dataclass_schema(TrainingState, history=[dict], best_score=NUMBER | None, best_loss=NUMBER | None)}
 ROW = {"epoch?": NUMBER, "step?": COUNT, "seconds?": NUMBER}
 
 
-def read_state(meta: Any, path: Path) -> State:
+def read_state(meta: Any, path: Path) -> TrainingState:
     """Return the state that `to_json` wrote to the file at `path`. Raises FileError if it is not a valid state."""
-    reject_unlike(meta, STATE, path, "Resume from a copy of the run's folder, or train again.")
+    validate_document(meta, STATE, path, "Resume from a copy of the run's folder, or train again.")
     for row in meta["state"].get("history") or ():
-        reject_unlike(row, ROW, path, "Resume from a copy of the run's folder, or train again.")
-    found = from_document(State, meta["state"])
+        validate_document(row, ROW, path, "Resume from a copy of the run's folder, or train again.")
+    found = from_document(TrainingState, meta["state"])
     found.history = [*found.history]
     return found
 
 
-def contents(
+def checkpoint_tensors(
     model: nn.Module,
     optimizers: list[Optimizer],
-    average: Average | None,
+    average: MovingAverage | None,
     carried: tuple[Tensor, ...] = (),
     remembered: Mapping[str, Tensor] | None = None,
     random: Sequence[Mapping[str, Tensor]] = (),
@@ -101,20 +101,20 @@ def contents(
     return tensors
 
 
-def save_whole(folder: Path, tensors: Mapping[str, Tensor], state: State, writes: bool = True) -> None:
+def save_whole(folder: Path, tensors: Mapping[str, Tensor], state: TrainingState, writes: bool = True) -> None:
     """Write the checkpoint as one file atomically, and remove sharded checkpoints, which it replaces.
 
     All processes must call this function, but only the one with `writes` writes the file. Raises FileError if it cannot
     be written.
     """
-    tensors = gathered(tensors, keep=writes)
+    tensors = gather_tensors(tensors, keep=writes)
     if writes:
         write_tensors(folder / WHOLE, tensors, {"state": state.to_json()})
         for path in _sharded_checkpoints(folder):
             remove(path)
 
 
-def newest(folder: Path) -> Path | None:
+def latest_checkpoint(folder: Path) -> Path | None:
     """Return the newest checkpoint, a file or a folder, in a run's `checkpoints` folder, or None."""
     file = [folder / WHOLE] if (folder / WHOLE).is_file() else []
     # Both kinds exist only if the process was killed while switching from one kind to the other.
@@ -122,7 +122,7 @@ def newest(folder: Path) -> Path | None:
 
 
 def _sharded_checkpoints(folder: Path) -> list[Path]:
-    return complete(folder, LAST)
+    return complete_checkpoints(folder, LAST)
 
 
 def _modified_ns(checkpoint: Path) -> int:
@@ -130,18 +130,18 @@ def _modified_ns(checkpoint: Path) -> int:
 
 
 def load_checkpoint(
-    folder: Path, model: nn.Module, optimizers: list[Optimizer], average: Average | None, rank: int = 0
-) -> tuple[State, tuple[Tensor, ...], dict[str, Tensor]]:
+    folder: Path, model: nn.Module, optimizers: list[Optimizer], average: MovingAverage | None, rank: int = 0
+) -> tuple[TrainingState, tuple[Tensor, ...], dict[str, Tensor]]:
     """Restore everything from the newest checkpoint in the folder.
 
     The random state is that of the process with this `rank`. A process that the checkpoint does not have starts with a
     new one. Returns the state of training, the state of a recurrent model, and the state of the objective. Raises
     FileError if there is no checkpoint, or a file is missing, damaged or of another run.
     """
-    path = newest(folder)
+    path = latest_checkpoint(folder)
     if path is None:
         raise FileError(f"{folder} has no checkpoint to go on from: train anew.")
-    if path.is_dir() or any(map(in_parts, model.parameters())):
+    if path.is_dir() or any(map(is_sharded, model.parameters())):
         tensors, meta = _read_parts(path, model, optimizers, average, rank)
     else:
         tensors, meta = read_tensors(path)
@@ -171,12 +171,12 @@ def load_checkpoint(
 
 
 def _read_parts(
-    path: Path, model: nn.Module, optimizers: list[Optimizer], average: Average | None, rank: int
+    path: Path, model: nn.Module, optimizers: list[Optimizer], average: MovingAverage | None, rank: int
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read a checkpoint, with the current sharding of each tensor, without the random states of other processes."""
     from ..distributed.storage import read  # slow to import
 
-    checkpoint = Checkpoint(path) if path.is_dir() else OneFile(path)
+    checkpoint = Checkpoint(path) if path.is_dir() else SingleFileCheckpoint(path)
     _reject_other(path, model, checkpoint.tensors)
     held = {f"model.{k}": v for k, v in model.state_dict().items()}
     held |= {f"average.{k}": v for k, v in average.weights.items()} if average is not None else {}
@@ -198,7 +198,7 @@ def _read_parts(
 
 def _reject_other(path: Path, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """Raise FileError if a checkpoint is of another model."""
-    if problems := misfits(model.state_dict(), _strip_prefix("model.", tensors)):
+    if problems := find_mismatches(model.state_dict(), _strip_prefix("model.", tensors)):
         raise FileError(
             f"{path} is the checkpoint of another model: {'; '.join(problems)}. Resume with the run's own checkpoint, "
             "from a copy of its folder, or train anew."
@@ -254,6 +254,6 @@ def _load_optimizer(optimizer: Optimizer, tensors: dict[str, Tensor]) -> None:
     for weight, remembered in optimizer.state.items():
         for name, value in remembered.items():
             if isinstance(value, Tensor) and value.shape == weight.shape:
-                remembered[name] = value = like(value, weight)
+                remembered[name] = value = shard_like(value, weight)
             if isinstance(value, Tensor) and value.shape == weight.shape and value.stride() != weight.stride():
                 remembered[name] = torch.empty_like(weight, dtype=value.dtype).copy_(value)

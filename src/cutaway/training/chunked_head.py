@@ -15,21 +15,21 @@ import torch
 from torch import Tensor, nn
 
 from ..data.dataset_base import IGNORED
-from ..models.base import Advances
+from ..models.base import SupportsState
 from ..nn.losses import linear_cross_entropy
 from ..tasks.language import Language
 from ..tasks.sequences import SequenceToSequence
 from ..tasks.task import Task
 
 # From this number of logits on (16 MiB of float32) chunks are faster too, as measured on one core.
-MANY = 2**22
-AT_ONCE = 2**23  # logits in a chunk, if it then has at least FEWEST tokens
-FEWEST = 256
+MIN_CHUNKED_LOGITS = 2**22
+LOGITS_PER_CHUNK = 2**23  # logits in a chunk, if it then has at least FEWEST tokens
+MIN_CHUNK_TOKENS = 256
 ON_GPU = 8  # factor on the tokens of a chunk on a GPU; more take memory and save no time
-READ_AT_ONCE = 2**24  # logits held at once in evaluation
+MAX_EVALUATION_LOGITS = 2**24  # logits held at once in evaluation
 
 
-class Words:
+class ChunkedHead:
     """Logits of a model at each token of its texts, computed in chunks."""
 
     def __init__(
@@ -39,12 +39,14 @@ class Words:
         self.features, self.head, self.task = features, head, task
         self.vocab_size = task.target.outputs
         self.decides = chunk is None
-        self.chunk = max(FEWEST, AT_ONCE // self.vocab_size) if chunk is None else chunk  # tokens at a time
+        self.chunk = (
+            max(MIN_CHUNK_TOKENS, LOGITS_PER_CHUNK // self.vocab_size) if chunk is None else chunk
+        )  # tokens at a time
         self.gpu = False  # use the chunks of a GPU on any device, for a plan
 
     def many(self, target: Tensor) -> bool:
         """Return whether the logits for this target (N, T) are too many to hold at once."""
-        return target.numel() * self.vocab_size >= MANY if self.decides else self.chunk > 0
+        return target.numel() * self.vocab_size >= MIN_CHUNKED_LOGITS if self.decides else self.chunk > 0
 
     def loss(self, inputs: tuple[Tensor, ...], target: Tensor) -> Tensor:
         """Return the task's loss, (), for `inputs`. Without a mask every position must have a target."""
@@ -54,7 +56,7 @@ class Words:
         x = self.features(*inputs).flatten(0, 1)  # (N·T, D)
         if real is not None:
             x, target = x[real], target[real]  # (n, D), (n,): the tokens that are learned from
-        found = last_layer(self.head, x)
+        found = last_layer_inputs(self.head, x)
         if found is None:
             return self.task.loss(self.head(x)[None], target[None])
         chunk = self.chunk * ON_GPU if self.decides and (self.gpu or x.is_cuda) else self.chunk
@@ -63,26 +65,28 @@ class Words:
     def outputs(self, inputs: tuple[Tensor, ...]) -> Iterator[tuple[slice, Tensor]]:
         """Yield slices of the texts with their logits (n, T, V)."""
         seen = self.features(*inputs)  # (N, T, D)
-        texts = max(1, READ_AT_ONCE // (seen.shape[1] * self.vocab_size))
+        texts = max(1, MAX_EVALUATION_LOGITS // (seen.shape[1] * self.vocab_size))
         for start in range(0, len(seen), texts):
             rows = slice(start, start + texts)
             yield rows, self.head(seen[rows])
 
 
-def words_of(model: nn.Module, task: Task | None, chunk: int | None = None, compiled: bool = False) -> Words | None:
+def build_chunked_head(
+    model: nn.Module, task: Task | None, chunk: int | None = None, compiled: bool = False
+) -> ChunkedHead | None:
     """Return the chunked head of the model, if the task predicts tokens and the outputs are `head(features)`.
 
     The result is None for other models. Recurrent networks are among these: they apply dropout between the two, or
     carry a state.
     """
     whole = hasattr(model, "features") and isinstance(getattr(model, "head", None), nn.Module)
-    if not whole or isinstance(model, Advances) or not isinstance(task, Language | SequenceToSequence):
+    if not whole or isinstance(model, SupportsState) or not isinstance(task, Language | SequenceToSequence):
         return None
     features: Any = model.features
-    return Words(torch.compile(features) if compiled else features, model.head, task, chunk)  # type: ignore[arg-type]
+    return ChunkedHead(torch.compile(features) if compiled else features, model.head, task, chunk)  # type: ignore[arg-type]
 
 
-def last_layer(head: nn.Module, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None] | None:
+def last_layer_inputs(head: nn.Module, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None] | None:
     """Return the input (n, D) of the last layer of a head for x (n, D), and the layer's weight and bias.
 
     The head must be a linear layer, or have a method `last`. The result is None for others.

@@ -13,26 +13,26 @@ from typing import Any
 
 from torch import nn
 
-from ..core.config import as_text, short
-from ..core.errors import SettingError, listed
+from ..core.config import as_text, shorten
+from ..core.errors import SettingError, join
 from ..core.memory_budget import reject_too_large
-from ..core.spec import Boxes, Context, Drawn, ImageSpec, Transcript
+from ..core.spec import Boxes, Context, GeneratedImage, ImageSpec, Transcript
 from ..data.dataset_base import DataSet, Split
 from ..data.settings import DataSettings
-from ..models.base import contract_of
+from ..models.base import as_base_model
 from ..models.registry import Preset
 from ..tasks.task import Task
 from .attacks import Attack
-from .chunked_head import words_of
+from .chunked_head import build_chunked_head
 from .config import TrainSettings
-from .device import find_device, free_memory, sharing
-from .evaluation import carries
+from .device import find_device, free_memory, num_sharing_processes
+from .evaluation import is_stateful
 from .objectives.choice import reject_for_objective
-from .optimizers import bytes_to_learn
-from .parameter_groups import NORMS, depths, frozen
-from .processes import parts_at_most
+from .optimizers import training_bytes
+from .parameter_groups import NORMS, layer_depths, match_frozen
+from .processes import max_shards
 from .pruning import reject_for_pruning
-from .qat import reject_for_rounding
+from .qat import reject_for_qat
 from .task_schedule import reject_loss_for_tasks
 
 FOR_OPTIMIZERS = {
@@ -51,7 +51,7 @@ FOR_OBJECTIVES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("mask_ratio", "decoder_dim", "norm_pix_loss"), ("mae",)),
     **dict.fromkeys(("inner_lr", "inner_steps", "first_order"), ("maml",)),
 }
-TEMPERED = ("simclr", "star", "grpo")  # objectives with a temperature
+TEMPERATURE_OBJECTIVES = ("simclr", "star", "grpo")  # objectives with a temperature
 FOR_SCHEDULES = {
     "warmup": ("warmup-cosine", "noam", "wsd"),
     "gamma": ("step",),
@@ -60,7 +60,7 @@ FOR_SCHEDULES = {
 }
 
 
-def reject_unfit(settings: TrainSettings, split: Split) -> None:
+def reject_incompatible(settings: TrainSettings, split: Split) -> None:
     """Raise SettingError for settings that exclude one another or do not apply to this training split."""
     if settings.average_epochs and settings.ema:
         raise SettingError(
@@ -82,7 +82,7 @@ def reject_for_data(settings: TrainSettings, data: DataSet, joint_vocab: bool | 
     spec = data.spec
     reject_for_objective(settings, data)
     reject_for_pruning(settings, tasks=data.tasks is not None)
-    reject_for_rounding(settings)
+    reject_for_qat(settings)
     if settings.sampling == "balanced" and not spec.target.classes:
         raise SettingError(
             f"sampling=balanced is for classes, and {spec.target.column} is "
@@ -105,7 +105,7 @@ def reject_for_data(settings: TrainSettings, data: DataSet, joint_vocab: bool | 
         )
     if settings.tta and not isinstance(spec, ImageSpec):
         raise SettingError(f"tta mirrors images, and this is {spec.kind} data: leave it out.")
-    if settings.tta and isinstance(spec.target, Drawn):
+    if settings.tta and isinstance(spec.target, GeneratedImage):
         raise SettingError(
             "tta averages the answers to an image and to its mirror image, and images to draw have none."
         )
@@ -116,8 +116,8 @@ def reject_for_data(settings: TrainSettings, data: DataSet, joint_vocab: bool | 
         value = getattr(settings, key)
         if value != getattr(usual, key) and not spec.target.written:
             raise SettingError(
-                f"{key}={short(as_text(value))} is for pairs of sequences and captions, and this is {spec.kind} data: "
-                "leave it out."
+                f"{key}={shorten(as_text(value))} is for pairs of sequences and captions, and this is {spec.kind} data:"
+                " leave it out."
             )
     if settings.length_penalty != usual.length_penalty and type(spec.target) is Transcript:
         raise SettingError(
@@ -144,7 +144,7 @@ def reject_for_task(
     if settings.attack:
         Attack(model, task, data.preprocessing, settings.attack, settings.attack_eps, settings.attack_steps)
     reject_loss_for_tasks(settings, data, task)
-    if settings.compile and carries(model, data.splits["train"]):
+    if settings.compile and is_stateful(model, data.splits["train"]):
         raise SettingError(
             f"compile=true compiles what answers for one batch by itself, and {preset.name} carries its state from "
             "batch to batch: leave compile out, or add stateful=false."
@@ -162,20 +162,20 @@ def reject_for_task(
             f"mixup blends classes, and {preset.name} learns by loss={task.loss_name}, which takes one class an "
             "example: leave mixup out, or take loss=cross_entropy."
         )
-    if settings.loss_chunk and words_of(model, task) is None:
+    if settings.loss_chunk and build_chunked_head(model, task) is None:
         raise SettingError(
             f"loss_chunk={settings.loss_chunk} is for attention models that give each token as many outputs as there "
             f"are words, and {preset.name} on this data does not: leave it out."
         )
 
 
-def reject_too_large_to_learn(found: Preset, config: Any, settings: TrainSettings) -> None:
+def reject_too_large_to_train(found: Preset, config: Any, settings: TrainSettings) -> None:
     """Raise ModelError if a model of that config does not fit into device memory for training.
 
     The memory includes gradients and optimizer state, divided by the number of shards if processes may shard the model.
     """
-    device, parts = find_device(settings.device), parts_at_most(settings)
-    free, shared = free_memory(device), sharing(device)
+    device, parts = find_device(settings.device), max_shards(settings)
+    free, shared = free_memory(device), num_sharing_processes(device)
     what = f" to learn with optimizer={settings.optimizer} (weights, gradients, what the optimizer remembers)"
     more = "more processes hold smaller ones"
     if parts == 1:
@@ -183,7 +183,7 @@ def reject_too_large_to_learn(found: Preset, config: Any, settings: TrainSetting
     reject_too_large(
         found,
         config,
-        taken=lambda size: bytes_to_learn(size, settings) // parts,
+        taken=lambda size: training_bytes(size, settings) // parts,
         free=None if free is None else free // shared,
         fraction=settings.memory_fraction,
         what=what if parts == 1 else f"{what}, in each of {parts} parts",
@@ -199,7 +199,7 @@ def reject_without_effect(
     values: dict[str, Any] = {**vars(settings), **vars(data_settings)}
     asked = {key for key in typed if key in usual and values[key] != usual[key]}
     for key, why in _without_effect(asked, settings, data_settings, data, model):
-        raise SettingError(f"{key}={short(as_text(values[key]))} would change nothing: {why}.")
+        raise SettingError(f"{key}={shorten(as_text(values[key]))} would change nothing: {why}.")
 
 
 def _without_effect(
@@ -215,7 +215,7 @@ def _without_effect(
     for what, wanting, this in chosen:
         for key, fit in wanting.items():
             if key in asked and this not in fit:
-                those = listed(fit, "or")
+                those = join(fit, "or")
                 yield key, f"it is for {what}={those}, and this is {this}. Give one, or leave it out"
     if "class_weights" in asked and not target.classes:
         yield "class_weights", f"it weighs classes, and {target.column} is none. Leave it out"
@@ -229,7 +229,7 @@ def _without_effect(
         and not any(isinstance(m, nn.Conv2d) for m in model.modules())
     ):
         yield "channels_last", "this model has no convolutions of images. Leave it out"
-    if "layer_decay" in asked and not any(depths(model).values()):
+    if "layer_decay" in asked and not any(layer_depths(model).values()):
         yield "layer_decay", "this model has no layers before its head. Leave it out"
     if "freeze" in asked:
         yield from _frozen_in_vain(settings, model)
@@ -261,18 +261,20 @@ def _without_effect(
             yield key, "it is for low-rank adaptation, which lora=8 asks for. Give that too, or leave it out"
     if "teacher_weight" in asked and settings.teacher is None:
         yield "teacher_weight", "it is for distillation, which teacher=RUN asks for. Give that too, or leave it out"
-    if "temperature" in asked and settings.teacher is None and settings.objective not in TEMPERED:
+    if "temperature" in asked and settings.teacher is None and settings.objective not in TEMPERATURE_OBJECTIVES:
         yield (
             "temperature",
-            f"it is for distillation (teacher=RUN) and objective={listed(TEMPERED, 'or')}. Give one of them too, or "
-            "leave it out",
+            (
+                f"it is for distillation (teacher=RUN) and objective={join(TEMPERATURE_OBJECTIVES, 'or')}. Give one of"
+                " them too, or leave it out"
+            ),
         )
     if "length_penalty" in asked and settings.num_beams == 1:
         yield (
             "length_penalty",
             "it is for beam search, and num_beams=1 keeps one beginning alone. Give more beams, or leave it out",
         )
-    if (loss := settings.loss or contract_of(model).loss) and target.classes:
+    if (loss := settings.loss or as_base_model(model).loss) and target.classes:
         for key in sorted({"label_smoothing", "class_weights"} & asked if loss != "cross_entropy" else ()):
             yield key, f"it is for loss=cross_entropy, and this is {loss}. Give that, or leave it out"
 
@@ -282,8 +284,8 @@ def _frozen_in_vain(settings: TrainSettings, model: nn.Module) -> Iterator[tuple
     weights = {name for name, _ in model.named_parameters()}
     norms = {name for name, module in model.named_modules() if isinstance(module, NORMS)}
     for pattern in settings.freeze:
-        if not frozen(model, (pattern,)) & (weights | norms):
+        if not match_frozen(model, (pattern,)) & (weights | norms):
             yield (
                 "freeze",
-                f"{short(pattern)!r} has no weights of its own here, or shares those of another layer. Freeze that",
+                f"{shorten(pattern)!r} has no weights of its own here, or shares those of another layer. Freeze that",
             )

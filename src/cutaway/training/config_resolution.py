@@ -15,24 +15,24 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..checkpoints.custom import Own
+from ..checkpoints.custom import CustomPreset
 from ..checkpoints.hub import fetch, is_hub
-from ..core.config import among, as_text, build, keys, parted, short, unknown_setting
+from ..core.config import as_text, build, field_names, pick, shorten, split_model_settings, unknown_setting
 from ..core.errors import DataError, ModelError, SettingError
 from ..core.spec import Episodes, Horizon, ImageSizes
 from ..data.dataset_base import DataSet
 from ..data.modalities import KINDS
-from ..data.open_data import kind_of, read_otherwise
+from ..data.open_data import infer_kind, reading_hint
 from ..data.settings import DataSettings
 from ..data.text.tokenizer_fitting import AUTO, OF_ITS_OWN
 from ..data.text.tokenizers import KINDS as TOKENIZERS
-from ..models.base import Advances
+from ..models.base import SupportsState
 from ..models.registry import Preset
 from ..tasks.task import LEARNED_BY
 from .config import TrainSettings
 from .device import find_device, reject_without_compiler
-from .parameter_groups import frozen, heads
-from .pretrained_weights import Source, Taken, find_weights
+from .parameter_groups import match_frozen, output_layers
+from .pretrained_weights import LoadedWeights, WeightsSource, find_weights
 
 SHORT_STEPS, SHORT_BATCH = 400, 16  # for a series with few windows: least steps, largest batch
 # Card settings for classification, which do not apply to training on views, since these have no labels.
@@ -43,7 +43,7 @@ LAYER_DECAY = 0.8  # with pretrained weights, as in K. Clark et al., ELECTRA, 20
 
 
 @dataclass(frozen=True)
-class Resolved:
+class ResolvedConfig:
     """Settings of a training that are known before the data is opened."""
 
     training: TrainSettings
@@ -52,7 +52,7 @@ class Resolved:
     typed: dict[str, Any]  # model settings that the user typed
     joint_vocab: bool | None  # as typed, before the model's requirement
     sizes: ImageSizes  # image sizes that the model accepts
-    begun: Source | None  # pretrained weights, if there are any
+    begun: WeightsSource | None  # pretrained weights, if there are any
     length_typed: bool  # whether the user set the length of training or the batch size
 
     @property
@@ -62,7 +62,7 @@ class Resolved:
         return named if named in (AUTO, *TOKENIZERS) else str(Path(named).expanduser().resolve())
 
 
-def resolve(found: Preset, source: Any, given: Mapping[str, Any], resumed: bool) -> Resolved:
+def resolve_config(found: Preset, source: Any, given: Mapping[str, Any], resumed: bool) -> ResolvedConfig:
     """Resolve the settings before the data is opened: those `given` override those of the card.
 
     Model settings are given as `model.KEY`. The number of threads is set here, since preprocessing depends on it.
@@ -75,25 +75,25 @@ def resolve(found: Preset, source: Any, given: Mapping[str, Any], resumed: bool)
         torch.set_num_threads(training.threads)
     if training.compile:
         reject_without_compiler(find_device(training.device))
-    kind = kind_of(source, data, found.takes)
+    kind = infer_kind(source, data, found.takes)
     weights, vectors = training.weights, training.vectors
-    if weights and isinstance(found, Own):
+    if weights and isinstance(found, CustomPreset):
         raise SettingError(
-            f"weights={short(weights)} is for models that are named: {found.name} is a module of one's own, and begins "
-            "with the weights that it has. Put yours into it before, and leave weights out."
+            f"weights={shorten(weights)} is for models that are named: {found.name} is a module of one's own, and"
+            " begins with the weights that it has. Put yours into it before, and leave weights out."
         )
     if weights and is_hub(weights) and not resumed:
         weights = fetch(weights).pinned  # pinned to a commit, which the run records
     begun = find_weights(weights, found) if weights and not resumed else None
     like_weights = _tokenizer_of_weights(begun, given) if "tokenizer" in KINDS[kind].settings else {}
     wishes = _required_by_model(found, kind, data)
-    found.reject_kind(kind, lambda: read_otherwise(source, kind, found.takes, found.targets))
-    typed = found.parse(parted(given)[0])
+    found.reject_kind(kind, lambda: reading_hint(source, kind, found.takes, found.targets))
+    typed = found.parse(split_model_settings(given)[0])
     model = {**(begun.settings(found) if begun else {}), **typed}
     if kind == "image" and data.image_size and "image_size" in found.setting_names:
         model.setdefault("image_size", data.image_size)
-    return Resolved(
-        replace(training, weights=weights, vectors=absolute(vectors), teacher=absolute(training.teacher)),
+    return ResolvedConfig(
+        replace(training, weights=weights, vectors=absolute_path(vectors), teacher=absolute_path(training.teacher)),
         replace(data, **like_weights, **wishes),
         model,
         typed,
@@ -104,7 +104,7 @@ def resolve(found: Preset, source: Any, given: Mapping[str, Any], resumed: bool)
     )
 
 
-def absolute(path: str | None) -> str | None:
+def absolute_path(path: str | None) -> str | None:
     """Return the path as an absolute path, or None."""
     return None if path is None else str(Path(path).expanduser().resolve())
 
@@ -121,19 +121,19 @@ def _split_groups(found: Preset, given: Mapping[str, Any]) -> tuple[TrainSetting
         own.pop("patience", None)
     if given.get("objective") in LEARNED_BY:
         own = {key: value for key, value in own.items() if key not in SUPERVISED}
-    flat = {**own, **parted(given)[1]}
-    known = keys(DataSettings, TrainSettings)
+    flat = {**own, **split_model_settings(given)[1]}
+    known = field_names(DataSettings, TrainSettings)
     for key in flat:
         if key not in known:
             raise unknown_setting(key, [*known, *(f"model.{k}" for k in found.setting_names)])
-    training = build(TrainSettings, among(flat, TrainSettings))
-    data = build(DataSettings, among(flat, DataSettings))
+    training = build(TrainSettings, pick(flat, TrainSettings))
+    data = build(DataSettings, pick(flat, DataSettings))
     if data.links:
         data = replace(data, **{k: v for k, v in LINKS_HELD_OUT.items() if k not in flat})
     return training, data
 
 
-def _tokenizer_of_weights(begun: Source | None, given: Mapping[str, Any]) -> dict[str, Any]:
+def _tokenizer_of_weights(begun: WeightsSource | None, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the tokenizer settings of the weights, unless the user gave another tokenizer.
 
     The card's settings for fitting a tokenizer are then reset to their defaults.
@@ -152,7 +152,7 @@ def _required_by_model(found: Preset, kind: str, data: DataSettings) -> dict[str
     does not take edge attributes.
     """
     network, own = found.network, KINDS[kind].settings
-    advances = issubclass(network, Advances)
+    advances = issubclass(network, SupportsState)
     if "stateful" in own and data.stateful and not advances:
         raise SettingError(f"stateful=true carries a state from step to step, and {found.name} has none: leave it out.")
     if "edge_attr" in own and data.edge_attr and not network.edge_attr:
@@ -162,7 +162,7 @@ def _required_by_model(found: Preset, kind: str, data: DataSettings) -> dict[str
     return {key: True for key, wanted in wants.items() if wanted and key in own and getattr(data, key) is None}
 
 
-def model_settings(asked: Resolved, data: DataSet) -> dict[str, Any]:
+def resolve_model_settings(asked: ResolvedConfig, data: DataSet) -> dict[str, Any]:
     """Return the model settings, with the vocabulary size of the weights if it exceeds that of their tokenizer.
 
     Raises SettingError if the tokenizer does not match the weights in size.
@@ -183,8 +183,8 @@ def model_settings(asked: Resolved, data: DataSet) -> dict[str, Any]:
     )
 
 
-def settle(
-    asked: Resolved, data: DataSet, network: nn.Module, taken: Taken | None
+def finalize_config(
+    asked: ResolvedConfig, data: DataSet, network: nn.Module, taken: LoadedWeights | None
 ) -> tuple[TrainSettings, DataSettings]:
     """Return the final settings that a run records.
 
@@ -207,14 +207,18 @@ def settle(
         )
     if not any(p.requires_grad for p in network.parameters()):
         raise ModelError(f"{type(network).__name__} has no parameter that learns: none has requires_grad.")
-    still = frozen(network, settings.freeze)
+    still = match_frozen(network, settings.freeze)
     learning = {name for name, p in network.named_parameters() if p.requires_grad} - still
-    if not learning or (alone and not any(name.startswith(f"{head}.") for head in heads(network) for name in learning)):
+    if not learning or (
+        alone and not any(name.startswith(f"{head}.") for head in output_layers(network) for name in learning)
+    ):
         what = "the head" if learning else "the model"
-        raise SettingError(f"freeze={short(as_text(settings.freeze))} leaves nothing of {what} to learn: freeze less.")
+        raise SettingError(
+            f"freeze={shorten(as_text(settings.freeze))} leaves nothing of {what} to learn: freeze less."
+        )
     training = replace(
         settings,
-        weights=weights if weights is not None and is_hub(weights) else absolute(weights),
+        weights=weights if weights is not None and is_hub(weights) else absolute_path(weights),
         freeze_epochs=alone,
         layer_decay=decay if decay is not None else LAYER_DECAY if weights else 1.0,
         monitor=settings.monitor and settings.monitor.removeprefix("val_"),
@@ -223,7 +227,7 @@ def settle(
     return training, replace(asked.data, tokenizer=asked.tokenizer, joint_vocab=joint)
 
 
-def _extend_short_training(asked: Resolved, data: DataSet) -> TrainSettings:
+def _extend_short_training(asked: ResolvedConfig, data: DataSet) -> TrainSettings:
     """Return settings that train a forecast for at least 400 steps, unless the user set the length or the batch size.
 
     For a series with few windows, a number of epochs that suits a long series would be only a few steps.

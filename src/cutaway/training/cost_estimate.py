@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from ..data.dataset_base import Batch, Split
-from .memory_check import kept_by_a_step
+from .memory_check import activation_bytes
 from .progress import Progress
-from .setup import Prepared
+from .setup import TrainingSetup
 from .trainer import Trainer
 
 HERE = __name__.partition(".")[0]  # this package, whose objects are searched for tensors
@@ -44,9 +44,9 @@ class Estimate:
         return self.weights + self.learning + self.activations + self.outputs + self.data
 
 
-def estimate(ready: Prepared) -> Estimate:
+def estimate_cost(ready: TrainingSetup) -> Estimate:
     """Time up to 20 steps of real batches, fewer if they are slow. The model is modified and must not be reused."""
-    trainer = unseen(ready)
+    trainer = silent_trainer(ready)
     batches = trainer.plan = trainer.batches_of(epoch=0)
     outputs = 0
     kept: dict[int, int] = {}
@@ -83,13 +83,13 @@ def estimate(ready: Prepared) -> Estimate:
         weights=sum(parameters.values()) + buffers,
         learning=sum(parameters.values()) + remembered,
         activations=sum(size for pointer, size in kept.items() if pointer not in parameters)
-        or kept_by_a_step(ready)[0],
+        or activation_bytes(ready)[0],
         outputs=outputs,
         data=_tensor_bytes(list(ready.data.splits.values())),
     )
 
 
-def unseen(ready: Prepared) -> Trainer:
+def silent_trainer(ready: TrainingSetup) -> Trainer:
     """Return a trainer for step-by-step use, which shows no progress and writes no files unless an epoch ends."""
     return Trainer(
         ready.model,

@@ -15,13 +15,13 @@ from torch import nn
 from ..core.errors import DataError, Problem
 from ..core.spec import Transcript
 from ..data.dataset_base import IGNORED, DataSet, SequenceSplit, Split
-from ..models.base import Decodes, contract_of
+from ..models.base import SupportsDecoding, as_base_model
 from ..nn.ctc import frames_needed
 
-NAMED_AT_MOST = 3  # recordings listed in a note
+MAX_LISTED = 3  # recordings listed in a note
 
 
-def leave_out_crowded(model: nn.Module, data: DataSet, missing: str) -> None:
+def drop_too_long_transcripts(model: nn.Module, data: DataSet, missing: str) -> None:
     """Reject recordings whose transcripts are too long, by name; with `missing` drop, remove them from their splits.
 
     Removed recordings are listed in the notes of the data. The hash of the splits stays that of the data, which does
@@ -31,7 +31,7 @@ def leave_out_crowded(model: nn.Module, data: DataSet, missing: str) -> None:
         return
     named: list[Problem] = []
     for name, split in data.splits.items():
-        crowded = crowded_in(model, split)
+        crowded = too_long_transcripts(model, split)
         named += crowded.values()
         if crowded and missing == "drop":
             left = [i for i in range(len(split)) if i not in crowded]
@@ -42,29 +42,29 @@ def leave_out_crowded(model: nn.Module, data: DataSet, missing: str) -> None:
     if named and missing != "drop":
         raise _length_error(model, named, "; or missing=drop leaves out what is named")
     if named:
-        more = f"; and {len(named) - NAMED_AT_MOST:,} more" if len(named) > NAMED_AT_MOST else ""
+        more = f"; and {len(named) - MAX_LISTED:,} more" if len(named) > MAX_LISTED else ""
         count = "one recording" if len(named) == 1 else f"{len(named):,} recordings"
-        data.notes.append(f"missing=drop left out {count}: {'; '.join(map(str, named[:NAMED_AT_MOST]))}{more}.")
+        data.notes.append(f"missing=drop left out {count}: {'; '.join(map(str, named[:MAX_LISTED]))}{more}.")
 
 
-def reject_crowded(model: nn.Module, split: Split) -> None:
+def reject_too_long_transcripts(model: nn.Module, split: Split) -> None:
     """Raise DataError for labelled recordings whose transcripts are too long."""
-    if crowded := crowded_in(model, split):
+    if crowded := too_long_transcripts(model, split):
         raise _length_error(model, list(crowded.values()), "")
 
 
-def crowded_in(model: nn.Module, split: Split) -> dict[int, Problem]:
+def too_long_transcripts(model: nn.Module, split: Split) -> dict[int, Problem]:
     """Return the problem of each recording whose transcript is too long for the network, by example index."""
     assert isinstance(split, SequenceSplit), "recordings are in memory"
     assert split.target is not None, "with their transcripts"
     texts = [text[text != IGNORED] for text in split.target]
-    if isinstance(model, Decodes):
+    if isinstance(model, SupportsDecoding):
         most = int(cast(Any, model).config.context_length) - 1  # one position is the end token
         what = "its transcript has {:,} characters, and the network writes at most {:,}"
         long = {i: len(text) for i, text in enumerate(texts) if len(text) > most}
         return {i: Problem(split.name(i), what.format(n, most)) for i, n in long.items()}
     found = {}
-    for i, (frames, text) in enumerate(zip(contract_of(model).output_frames(split.lengths).tolist(), texts)):
+    for i, (frames, text) in enumerate(zip(as_base_model(model).output_frames(split.lengths).tolist(), texts)):
         if (needed := frames_needed(text)) > frames:
             what = f"its transcript needs {needed:,} frames, and the network leaves {frames:,} of it"
             found[i] = Problem(split.name(i), what)
@@ -74,7 +74,7 @@ def crowded_in(model: nn.Module, split: Split) -> dict[int, Problem]:
 def _length_error(model: nn.Module, named: list[Problem], way_out: str) -> DataError:
     count = "One transcript does" if len(named) == 1 else f"{len(named):,} transcripts do"
     look, where = "Look whether it belongs to that recording", "the recording"
-    if isinstance(model, Decodes):
+    if isinstance(model, SupportsDecoding):
         fix, where = f"{look}; a larger model.context_length takes longer ones{way_out}.", "what the network can write"
     else:
         fix = (

@@ -16,8 +16,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from ..checkpoints.custom import is_own
-from ..core.config import short
+from ..checkpoints.custom import is_adapted
+from ..core.config import shorten
 from ..core.errors import SettingError
 from ..core.memory_budget import free_memory as free_on_machine
 from ..data.dataset_base import Batch, Split, TensorSplit
@@ -30,11 +30,11 @@ from .config import TrainSettings
 LARGE_KERNEL = 400_000
 NARROW = 16  # channels of a block on processors with AVX-512; 8 on others
 T = TypeVar("T")
-HELD = 0.25  # largest fraction of a device's free memory that a resident split may take
+MAX_HELD_FRACTION = 0.25  # largest fraction of a device's free memory that a resident split may take
 
 
 @dataclass(frozen=True)
-class Placement:
+class DeviceContext:
     """Device, number format of the forward pass, and the part of the work that this process does."""
 
     device: torch.device
@@ -80,7 +80,7 @@ class Placement:
         """
         if self.device.type == "cpu" or not isinstance(split, TensorSplit):
             return split
-        if split.inputs.nbytes > HELD * (free_memory(self.device) or 0):
+        if split.inputs.nbytes > MAX_HELD_FRACTION * (free_memory(self.device) or 0):
             return split
         held = copy.copy(split)
         held.inputs = self._move(split.inputs)
@@ -122,11 +122,11 @@ class Placement:
         """Return the numbers summed over all processes, including those with the same examples."""
         if self.processes * self.tensor == 1:
             return numbers
-        return tuple(group.total(torch.tensor(numbers, dtype=torch.float64)).tolist())
+        return tuple(group.all_reduce_sum(torch.tensor(numbers, dtype=torch.float64)).tolist())
 
     def together(self, value: T) -> list[T]:
         """Gather the value of each process in rank order; of processes with the same examples, the first one's."""
-        return [value] if self.processes * self.tensor == 1 else group.from_all(value)[:: self.tensor]
+        return [value] if self.processes * self.tensor == 1 else group.all_gather_object(value)[:: self.tensor]
 
     def from_first(self, *numbers: float) -> tuple[float, ...]:
         """Return the numbers of the first process, for measurements such as time on which all must agree."""
@@ -135,7 +135,7 @@ class Placement:
     def share_buffers(self, model: nn.Module) -> None:
         """Broadcast the model's buffers, such as running means, from the first process."""
         if self.processes * self.tensor > 1:
-            group.send_from_first([*model.buffers()])
+            group.broadcast_tensors([*model.buffers()])
 
     def autocast(self) -> contextlib.AbstractContextManager[object]:
         """Return the autocast context of the forward pass."""
@@ -155,7 +155,7 @@ class Placement:
         return x.contiguous(memory_format=torch.channels_last) if self.channels_last and x.ndim == 4 else x
 
 
-def whole(parts: Sequence[Tensor]) -> Tensor:
+def merge_states(parts: Sequence[Tensor]) -> Tensor:
     """Merge the states (layers, n, hidden) of the processes' shares into (layers, N, hidden) of the batch."""
     if len(parts) == 1:
         return parts[0]
@@ -178,7 +178,9 @@ def available_device(device: str) -> str:
         return "auto"
 
 
-def find_place(device: str, precision: str, channels_last: bool | None, model: nn.Module, tensor: int = 1) -> Placement:
+def select_device(
+    device: str, precision: str, channels_last: bool | None, model: nn.Module, tensor: int = 1
+) -> DeviceContext:
     """Return the device context for these settings.
 
     `auto` selects the fastest device, bfloat16 only if the hardware supports it, and channels-last for convolutions of
@@ -196,12 +198,12 @@ def find_place(device: str, precision: str, channels_last: bool | None, model: n
         precision == "auto" and found.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
     )
     if channels_last is None:
-        channels_last = not is_own(model) and any(isinstance(m, nn.Conv2d) for m in model.modules())
-    if found.type == "cuda" and environment.launched():
+        channels_last = not is_adapted(model) and any(isinstance(m, nn.Conv2d) for m in model.modules())
+    if found.type == "cuda" and environment.is_launched():
         found = _own_gpu(found)
-    rank, processes = group.place()
+    rank, processes = group.rank_and_size()
     own = (rank // tensor, processes // tensor, tensor, rank % tensor)
-    return Placement(found, dtype, torch.bfloat16 if half else None, channels_last, *own)
+    return DeviceContext(found, dtype, torch.bfloat16 if half else None, channels_last, *own)
 
 
 def _own_gpu(asked: torch.device) -> torch.device:
@@ -223,12 +225,12 @@ def _own_gpu(asked: torch.device) -> torch.device:
     return asked if asked.index is not None else torch.device("cuda", environment.local_rank())
 
 
-def for_parts(settings: TrainSettings, place: Placement) -> Placement:
+def for_sharded_weights(settings: TrainSettings, place: DeviceContext) -> DeviceContext:
     """Return the context without channels-last if these settings shard weights, whose shards are contiguous."""
     return replace(place, channels_last=False) if settings.in_parts else place
 
 
-def alone(place: Placement, model: nn.Module, fraction: float) -> Placement:
+def single_process_context(place: DeviceContext, model: nn.Module, fraction: float) -> DeviceContext:
     """Return the device context of one process that runs the whole model in the precision of its weights.
 
     It is on the same device, or on the CPU if the weights exceed `fraction` of the device's free memory (0 disables
@@ -247,7 +249,7 @@ def free_memory(device: torch.device) -> int | None:
     return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else free_on_machine()
 
 
-def sharing(device: torch.device) -> int:
+def num_sharing_processes(device: torch.device) -> int:
     """Return the number of processes that share the device's memory: on a CPU, those of its machine."""
     return environment.local_world_size() if device.type == "cpu" else 1
 
@@ -268,8 +270,8 @@ def _validate_device(device: str) -> str:
         known = False
     if not known:
         raise SettingError(
-            f"device={short(device)} is not here. Allowed are auto, cpu, cuda, cuda:N for the GPU of that number, and "
-            f"mps; this machine has {', '.join(devices())}."
+            f"device={shorten(device)} is not here. Allowed are auto, cpu, cuda, cuda:N for the GPU of that number, and"
+            f" mps; this machine has {', '.join(list_devices())}."
         )
     return device
 
@@ -297,7 +299,7 @@ def reject_without_compiler(device: torch.device) -> None:
             )
 
 
-def devices() -> list[str]:
+def list_devices() -> list[str]:
     """Return the names of the devices of this machine."""
     gpus = [f"cuda:{n}" for n in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
     return ["cpu", *gpus, *(["mps"] if torch.backends.mps.is_available() else [])]

@@ -15,36 +15,36 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..checkpoints.custom import Own
-from ..core.config import command_of
+from ..checkpoints.custom import CustomPreset
+from ..core.config import shell_command
 from ..core.version import __version__
 from ..data.dataset_base import IN_MEMORY
 from ..data.datasets.registry import NAMED
 from ..data.modalities import KINDS
 from ..tasks.contrastive import Contrastive
 from ..tasks.separability import linearly_separable
-from ..tasks.task import headline_of
+from ..tasks.task import headline_metric
 from . import evaluation_examples
-from .checkpoint import State
-from .evaluation import Results, at_once, results_of
-from .reproducibility import instructions
-from .setup import Prepared
-from .task_schedule import over_tasks
+from .checkpoint import TrainingState
+from .evaluation import SplitOutputs, evaluate_split, evaluation_batch_size
+from .reproducibility import cpu_capability
+from .setup import TrainingSetup
+from .task_schedule import evaluate_tasks
 from .trainer import CONVERGED
 
-SEPARATED_AT_MOST = 100_000  # numbers in the training split; a linear programme on more takes minutes
+MAX_SEPARABILITY_NUMBERS = 100_000  # numbers in the training split; a linear programme on more takes minutes
 
 
-def about(ready: Prepared, given: Mapping[str, Any]) -> dict[str, Any]:
+def run_document(ready: TrainingSetup, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the content of run.json at the start of training: everything needed to repeat the run."""
     data, spec = ready.data, ready.data.spec
     return {
         "cutaway": __version__,
         "model": ready.preset.name,
-        "own": ready.preset.path if isinstance(ready.preset, Own) else None,
+        "own": ready.preset.path if isinstance(ready.preset, CustomPreset) else None,
         "data": {
             "source": data.source,
-            "path": path_of(data.source),
+            "path": absolute_source(data.source),
             "name": data.name,
             "kind": spec.kind,
             "fingerprint": data.fingerprint,
@@ -78,7 +78,7 @@ def about(ready: Prepared, given: Mapping[str, Any]) -> dict[str, Any]:
             "precision": str(ready.place.autocast_dtype or ready.place.dtype).removeprefix("torch."),
             "cpu": platform.processor() or platform.machine(),
             "cores": os.cpu_count(),
-            "instructions": instructions(),
+            "instructions": cpu_capability(),
             "threads": torch.get_num_threads(),
             "platform": platform.platform(),
         },
@@ -86,16 +86,16 @@ def about(ready: Prepared, given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def known_by(about: Mapping[str, Any]) -> str:
+def run_id(about: Mapping[str, Any]) -> str:
     """Return an id of the run for its checkpoints: the SHA-256 of the entries of run.json that never change."""
     data = [about["data"][key] for key in ("fingerprint", "split_hash")]
     kept = [about[key] for key in ("model", "model_settings", "seed", "command")]
     return hashlib.sha256(json.dumps([data, kept], sort_keys=True).encode()).hexdigest()
 
 
-def _command(ready: Prepared, given: Mapping[str, Any]) -> str:
+def _command(ready: TrainingSetup, given: Mapping[str, Any]) -> str:
     """Return the command that repeats this training, or the Python call for your own module or data from Python."""
-    own, in_memory = isinstance(ready.preset, Own), ready.data.source == IN_MEMORY
+    own, in_memory = isinstance(ready.preset, CustomPreset), ready.data.source == IN_MEMORY
     if own or in_memory:
         named = {k: v for k, v in given.items() if k.isidentifier()}
         others = {k: v for k, v in given.items() if k not in named}
@@ -103,10 +103,10 @@ def _command(ready: Prepared, given: Mapping[str, Any]) -> str:
         data = "data" if in_memory else repr(ready.data.source)
         words = [model, data, *(f"{k}={v!r}" for k, v in named.items()), *([f"**{others!r}"] if others else [])]
         return f"cutaway.train({', '.join(words)})"
-    return command_of("train", ready.preset.name, ready.data.source, given)
+    return shell_command("train", ready.preset.name, ready.data.source, given)
 
 
-def path_of(source: str) -> str | None:
+def absolute_source(source: str) -> str | None:
     """Return the absolute path of a file or folder, or of two files separated by a comma.
 
     The result is None for a named data set and for data from Python.
@@ -118,14 +118,14 @@ def path_of(source: str) -> str | None:
     return ",".join(str(Path(one).expanduser().resolve()) for one in source.split(","))
 
 
-def evaluation(ready: Prepared, name: str, folder: Path) -> dict[str, Any]:
+def evaluation_document(ready: TrainingSetup, name: str, folder: Path) -> dict[str, Any]:
     """Return the content of evaluation.json for one split: metrics, details, the worst mistakes and other examples."""
     split, task = ready.data.splits[name], ready.task
     assert split.target is not None
-    size = at_once(ready.settings.eval_batch_size, ready.data.spec)
+    size = evaluation_batch_size(ready.settings.eval_batch_size, ready.data.spec)
     if isinstance(task, Contrastive):
-        task.remember(*results_of(ready.model, ready.data.splits["train"], ready.place, size, task))
-    outputs, target = results_of(
+        task.remember(*evaluate_split(ready.model, ready.data.splits["train"], ready.place, size, task))
+    outputs, target = evaluate_split(
         ready.model,
         split,
         ready.place,
@@ -142,25 +142,25 @@ def evaluation(ready: Prepared, name: str, folder: Path) -> dict[str, Any]:
     counts = getattr(train, "target_counts", None)  # for tokens read from shards, which are never held in memory
     baseline = task.baseline(train.target, target) if counts is None else task.baseline_of(counts, target)  # type: ignore[attr-defined]
     fractions = getattr(ready.data.preprocessing, "fractions", None)
-    found = Results(outputs, target)
-    more, tasks = over_tasks(ready.data.tasks, ready.model, task, split, ready.place, folder, found)
+    found = SplitOutputs(outputs, target)
+    more, tasks = evaluate_tasks(ready.data.tasks, ready.model, task, split, ready.place, folder, found)
     return {
         "split": name,
         "count": len(split),
-        "watch": headline_of(task),
+        "watch": headline_metric(task),
         "metrics": {k: m.to_json() for k, m in {**task.metrics(outputs, target), **more}.items()},
         **task.details(outputs, target),
         **tasks,
         "baseline": baseline,
         **(task.beside(outputs, train, split) if hasattr(task, "beside") else {}),
-        **evaluation_examples.details(ready, split, outputs, target),
-        **evaluation_examples.examples(
-            split, task, outputs, target, evaluation_examples.masked(ready, split), fractions
+        **evaluation_examples.task_details(ready, split, outputs, target),
+        **evaluation_examples.select_examples(
+            split, task, outputs, target, evaluation_examples.mask_panels(ready, split), fractions
         ),
     }
 
 
-def summary(ready: Prepared, state: State) -> str | None:
+def perceptron_summary(ready: TrainingSetup, state: TrainingState) -> str | None:
     """Return the result of a perceptron's training: whether it converged, or ever can. None for other losses."""
     if ready.task.loss_name != "perceptron":
         return None
@@ -175,7 +175,7 @@ def summary(ready: Prepared, state: State) -> str | None:
     x, target = batch.inputs[0].flatten(1).double().numpy(), batch.target.numpy()
     classes = range(len(ready.data.spec.target.classes))
     one_from_rest = [target == k for k in (classes if len(classes) > 2 else [1])]
-    if x.size > SEPARATED_AT_MOST:
+    if x.size > MAX_SEPARABILITY_NUMBERS:
         return "The perceptron did not converge: its last epoch still made mistakes."
     if all(linearly_separable(x, y) for y in one_from_rest):
         return (

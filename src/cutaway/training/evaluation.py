@@ -13,20 +13,20 @@ from ..data.dataset_base import IGNORED, Split
 from ..data.samplers import Batches
 from ..data.text.problems import ProblemSplit
 from ..inference.ctc import transcribe
-from ..inference.language_model_thinker import solved
+from ..inference.language_model_thinker import solve_problems
 from ..inference.sequence_decoding import decode_likely
 from ..inference.thought_search import GREEDY, Method
-from ..models.base import Advances
-from ..nn.eval_mode import resting
+from ..models.base import SupportsState
+from ..nn.eval_mode import eval_mode
 from ..tasks.task import Task
-from .chunked_head import words_of
-from .device import Placement
+from .chunked_head import build_chunked_head
+from .device import DeviceContext
 
-AT_ONCE = 256  # examples that are evaluated together
-PIXELS = 1 << 20  # pixels in a batch, if each has an output
+EVALUATION_BATCH_SIZE = 256  # examples that are evaluated together
+MAX_BATCH_PIXELS = 1 << 20  # pixels in a batch, if each has an output
 
 
-class Results(NamedTuple):
+class SplitOutputs(NamedTuple):
     """Outputs of a model for a split, with the targets, in the order of the examples, on the CPU."""
 
     outputs: Tensor  # (n, …): raw outputs, or the task's reduction of them
@@ -34,10 +34,10 @@ class Results(NamedTuple):
 
 
 @torch.no_grad()
-def results_of(
+def evaluate_split(
     model: nn.Module,
     split: Split,
-    place: Placement,
+    place: DeviceContext,
     batch_size: int,
     task: Task | None = None,
     *,
@@ -48,7 +48,7 @@ def results_of(
     method: Method = GREEDY,
     tokens: int = 0,
     ticked: Callable[[int], None] = lambda n: None,
-) -> Results:
+) -> SplitOutputs:
     """Run the model on every example of a split, and return its outputs and the targets.
 
     Args:
@@ -76,16 +76,16 @@ def results_of(
         Outputs and targets, (n, …) each.
     """
     keep, keep_target = getattr(task, "keep", None), getattr(task, "keep_target", None)
-    words = words_of(model, task)
+    words = build_chunked_head(model, task)
     asked: Callable[..., Tensor] | None = getattr(task, "asked", None)
     answers: Callable[..., Tensor] = model.features if getattr(task, "of_features", False) else model  # type: ignore[assignment]
-    plan = batches_in_order(split, batch_size, tokens)
-    shared = place.processes > 1 and not carries(model, split)
+    plan = sequential_batches(split, batch_size, tokens)
+    shared = place.processes > 1 and not is_stateful(model, split)
     read = plan[place.rank :: place.processes] if shared else plan  # batches of this process
     if len(read) * place.processes < len(plan):
         read = [*read, plan[0]]  # sharded weights need equally many batches; the extra result is dropped
     state, outputs, targets = None, [], []
-    with resting(model):
+    with eval_mode(model):
         for index, batch in zip(read, split.batches(read)):
             inputs, target = place.batch(batch)
             with place.autocast():
@@ -93,15 +93,15 @@ def results_of(
                 own = _generate(model, inputs, split, index, task, *asked_for) if decodes else ()
                 if keep is not None and words is not None:
                     answer = _reduce_chunks(keep, words.outputs(inputs), target, own)
-                elif carries(model, split):
-                    answer, state = model.advance(*inputs, going_on(state, len(target)))  # type: ignore[operator]
+                elif is_stateful(model, split):
+                    answer, state = model.advance(*inputs, trim_state(state, len(target)))  # type: ignore[operator]
                 elif asked is not None:
                     answer = asked(model, inputs[0], target)
                 else:
                     answer = answers(*inputs)
                 answer = _to_float32(answer)
                 if flip:
-                    answer = (answer + mirrored(answers, inputs)) / 2
+                    answer = (answer + mirrored_outputs(answers, inputs)) / 2
                 if getattr(task, "transcribes", False):
                     own = _transcribe(model, inputs, answer, task, num_beams if decodes else 1, length_penalty)
                 if keep is not None and words is None:
@@ -114,49 +114,49 @@ def results_of(
         outputs = [of_each[k % count][0][k // count] for k in range(len(plan))]
         targets = [of_each[k % count][1][k // count] for k in range(len(plan))]
     places = torch.split(torch.cat([*plan]).argsort().argsort(), [len(batch) for batch in plan])
-    return Results(_joined(outputs, places, float("nan")), _joined(targets, places, IGNORED))
+    return SplitOutputs(_joined(outputs, places, float("nan")), _joined(targets, places, IGNORED))
 
 
-def mirrored(model: Callable[..., Tensor], inputs: tuple[Tensor, ...]) -> Tensor:
+def mirrored_outputs(model: Callable[..., Tensor], inputs: tuple[Tensor, ...]) -> Tensor:
     """Return the outputs for the mirror images of inputs (N, C, H, W), (N, …). Output maps are mirrored back."""
     outputs = _to_float32(model(inputs[0].flip(3), *inputs[1:]))
     return outputs.flip(3) if outputs.ndim == 4 else outputs
 
 
-def at_once(asked: int | None, spec: Spec, usual: int = AT_ONCE) -> int:
+def evaluation_batch_size(asked: int | None, spec: Spec, usual: int = EVALUATION_BATCH_SIZE) -> int:
     """Return the number of examples in an evaluation batch: the one `asked` for, else the usual one.
 
     It is smaller for large images with an output for each pixel, and for episodes, which have many examples each.
     """
     if isinstance(spec.target, Episodes) and not asked:
-        return max(1, AT_ONCE // spec.target.size)
+        return max(1, EVALUATION_BATCH_SIZE // spec.target.size)
     if asked or not isinstance(spec, ImageSpec) or not isinstance(spec.target, Mask):
         return asked or usual
-    return max(1, min(usual, PIXELS // (spec.height * spec.width)))
+    return max(1, min(usual, MAX_BATCH_PIXELS // (spec.height * spec.width)))
 
 
-def batches_in_order(split: Split, batch_size: int, tokens: int = 0) -> Batches:
+def sequential_batches(split: Split, batch_size: int, tokens: int = 0) -> Batches:
     """Return the example indices of each batch for inference: grouped by the split, else consecutive.
 
     With `tokens` > 0 it limits the tokens of a batch, padding included, in place of `batch_size`.
     """
     if hasattr(split, "plan"):
-        return planned(split, batch_size, None, tokens)
+        return planned_batches(split, batch_size, None, tokens)
     return list(torch.split(torch.arange(len(split)), batch_size))
 
 
-def planned(split: Split, batch_size: int, generator: torch.Generator | None, tokens: int = 0) -> Batches:
+def planned_batches(split: Split, batch_size: int, generator: torch.Generator | None, tokens: int = 0) -> Batches:
     """Return the example indices of each batch as grouped by the split, by number of examples or of tokens."""
     plan: Callable[..., Batches] = split.plan  # type: ignore[attr-defined]  # the caller has checked
     return plan(batch_size, generator, tokens=tokens) if tokens else plan(batch_size, generator)
 
 
-def carries(model: nn.Module, split: Split) -> bool:
+def is_stateful(model: nn.Module, split: Split) -> bool:
     """Return whether the model carries its state from batch to batch, because each batch continues the one before."""
-    return getattr(split, "carries", False) and isinstance(model, Advances)
+    return getattr(split, "carries", False) and isinstance(model, SupportsState)
 
 
-def going_on(state: tuple[Tensor, ...] | None, rows: int) -> tuple[Tensor, ...] | None:
+def trim_state(state: tuple[Tensor, ...] | None, rows: int) -> tuple[Tensor, ...] | None:
     """Return the state, each part (layers, N, hidden), of the first rows; the texts of the others have ended."""
     if not state or state[0].shape[1] == rows:
         return state or None
@@ -195,7 +195,7 @@ def _generate(
     inputs is the target so far, and the others are the source.
     """
     if isinstance(split, ProblemSplit):
-        return solved(model, split.preprocessing, [split.problem(i) for i in index.tolist()], method)
+        return solve_problems(model, split.preprocessing, [split.problem(i) for i in index.tolist()], method)
     target = getattr(task, "target", None)
     if not isinstance(target, Tokens):
         return ()

@@ -16,22 +16,22 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from ..core.spec import Drawn, ImageSpec, NextToken, Noise, Tokens
-from ..data.dataset_base import Batch, Split, TensorSplit, in_units
+from ..core.spec import GeneratedImage, ImageSpec, NextToken, Noise, Tokens
+from ..data.dataset_base import Batch, Split, TensorSplit, inverse_transform
 from ..data.tables.transforms import TablePreprocessing
-from ..data.text.corpus_transforms import Reading
+from ..data.text.corpus_transforms import StreamPreprocessing
 from ..inference import image_generation
-from ..inference.streaming_text import Pieces, as_text
-from ..inference.text import context_of, stream
-from ..nn.eval_mode import resting
+from ..inference.streaming_text import TextStreamer, as_text
+from ..inference.text import context_length, stream
+from ..nn.eval_mode import eval_mode
 from ..statistics.intervals import mean
 from ..tasks.classification import CELLS, Classification
-from ..tasks.importance import importance
+from ..tasks.importance import permutation_importance_report
 from ..tasks.regression import Regression
 from ..tasks.roc_curves import scores
-from .device import Placement
-from .evaluation import Results, at_once, results_of
-from .setup import Prepared
+from .device import DeviceContext
+from .evaluation import SplitOutputs, evaluate_split, evaluation_batch_size
+from .setup import TrainingSetup
 
 MISTAKES, RIGHT, PAIRS = 24, 12, 12
 IMAGE_SIDE = 96  # pixels of an image in the report
@@ -47,7 +47,7 @@ AT_A_TIME = 4096  # examples that are formatted or evaluated at once
 Fractions = Callable[[Tensor, tuple[int, int]], Tensor]  # maps boxes (m, 4) and (height, width) to fractions (m, 4)
 
 
-def examples(
+def select_examples(
     split: Split,
     task: Any,
     outputs: Tensor,
@@ -72,7 +72,7 @@ def examples(
         right += [i for i, row in rows if not row["wrong"]]
         worst = sorted([*worst, *wrong], key=lambda found: -found[0])[:MISTAKES]
         best = sorted([*best, *wrong], key=lambda found: found[0])[:RIGHT]
-    beside = spread(right, RIGHT)
+    beside = evenly_spaced(right, RIGHT)
     if not right and not isinstance(task, Classification) and len(target) > len(worst):
         beside = sorted(i for _, i in best)
 
@@ -84,11 +84,11 @@ def examples(
 
     found = {"worst": format_all([i for _, i in worst]), "right": format_all(beside)}
     if isinstance(getattr(task, "target", None), Tokens):
-        found["translations"] = format_all(spread(range(len(target)), PAIRS))
+        found["translations"] = format_all(evenly_spaced(range(len(target)), PAIRS))
     return found
 
 
-def details(ready: Prepared, split: Split, outputs: Tensor, target: Tensor) -> dict[str, Any]:
+def task_details(ready: TrainingSetup, split: Split, outputs: Tensor, target: Tensor) -> dict[str, Any]:
     """Return details for some tasks: ROC and calibration curves, feature importance, text samples, images."""
     found: dict[str, Any] = {}
     task, preprocessing = ready.task, ready.data.preprocessing
@@ -97,25 +97,25 @@ def details(ready: Prepared, split: Split, outputs: Tensor, target: Tensor) -> d
         found |= scores(task, outputs, target, _validation_results(ready, split) if likely else None)
     if isinstance(preprocessing, TablePreprocessing) and isinstance(split, TensorSplit):
         found |= _importance(ready, preprocessing, split)
-    if isinstance(preprocessing, Reading) and isinstance(ready.data.spec.target, NextToken):
-        found["samples"] = samples(ready.model, ready.place, preprocessing, split)
-    if isinstance(ready.data.spec.target, Drawn):
-        found["drawn"] = drawn(ready, split)
+    if isinstance(preprocessing, StreamPreprocessing) and isinstance(ready.data.spec.target, NextToken):
+        found["samples"] = text_samples(ready.model, ready.place, preprocessing, split)
+    if isinstance(ready.data.spec.target, GeneratedImage):
+        found["drawn"] = generated_images(ready, split)
     return found
 
 
-def _validation_results(ready: Prepared, split: Split) -> Results | None:
+def _validation_results(ready: TrainingSetup, split: Split) -> SplitOutputs | None:
     """Return the outputs and targets of the validation split, unless it is the split that is reported."""
     val = ready.data.splits.get("val")
     if val is None or val is split:
         return None
     settings = ready.settings
-    size = at_once(settings.eval_batch_size, ready.data.spec)
+    size = evaluation_batch_size(settings.eval_batch_size, ready.data.spec)
     tokens = settings.batch_tokens
-    return results_of(ready.model, val, ready.place, size, ready.task, flip=settings.tta, tokens=tokens)
+    return evaluate_split(ready.model, val, ready.place, size, ready.task, flip=settings.tta, tokens=tokens)
 
 
-def spread(choice: Sequence[int], most: int) -> list[int]:
+def evenly_spaced(choice: Sequence[int], most: int) -> list[int]:
     """Return an evenly spaced choice of at most `most` items."""
     at = np.unique(np.linspace(0, len(choice) - 1, min(most, len(choice))).round().astype(int))
     return [int(choice[i]) for i in at]
@@ -124,11 +124,11 @@ def spread(choice: Sequence[int], most: int) -> list[int]:
 def _format_mistake(split: Split, task: Any, i: int, outputs: Tensor, target: Tensor) -> dict[str, Any]:
     """Return the actual and predicted value of example i in its units, with its training loss."""
     own = torch.tensor([i])
-    said = task.mistakes(in_units(split, outputs, own), in_units(split, target, own))[0]
+    said = task.mistakes(inverse_transform(split, outputs, own), inverse_transform(split, target, own))[0]
     return {**said, "loss": task.losses(outputs, target).item()} if hasattr(split, "several") else said
 
 
-def masked(ready: Prepared, split: Split) -> Callable[[int], Image.Image | None] | None:
+def mask_panels(ready: TrainingSetup, split: Split) -> Callable[[int], Image.Image | None] | None:
     """Return a function that shows an example next to its predicted mask; None if there are no masks."""
     side_by_side = getattr(ready.data.preprocessing, "panels", None)
     if side_by_side is None:
@@ -136,7 +136,7 @@ def masked(ready: Prepared, split: Split) -> Callable[[int], Image.Image | None]
 
     def panels(i: int) -> Image.Image:
         batch = next(iter(split.batches([torch.tensor([i])])))
-        with resting(ready.model), torch.no_grad():
+        with eval_mode(ready.model), torch.no_grad():
             outputs = ready.model(*ready.place.batch(batch)[0])  # (1, K, H, W)
         (said,) = ready.task.answers(outputs)  # type: ignore[attr-defined]  # tasks of such examples have it
         shown: Image.Image = side_by_side(batch.inputs[0][0], batch.target[0], said)
@@ -158,13 +158,13 @@ def _format_example(
             own = fractions(torch.tensor([box["box"] for box in boxes]).view(-1, 4), (image.height, image.width))
             boxes = [box | {"box": [round(n, 4) for n in at]} for box, at in zip(boxes, own.tolist())]
         side = IMAGE_SIDE if boxes is None else BOXED_SIDE
-        source = picture(image, (side * wide, side))
+        source = image_data_url(image, (side * wide, side))
     words = {k: row[k] for k in ("actual", "predicted", "confidence", "loss")}
     shown = {"name": split.name(i), **words, "picture": source, "row": split.row(i)}
     return shown if boxes is None else shown | {"boxes": boxes}
 
 
-def picture(image: Image.Image, size: tuple[int, int] = (IMAGE_SIDE, IMAGE_SIDE)) -> str:
+def image_data_url(image: Image.Image, size: tuple[int, int] = (IMAGE_SIDE, IMAGE_SIDE)) -> str:
     """Return the image as a PNG data URL of at most that size. The image is shrunk in place."""
     image.thumbnail(size)
     buffer = io.BytesIO()
@@ -173,7 +173,7 @@ def picture(image: Image.Image, size: tuple[int, int] = (IMAGE_SIDE, IMAGE_SIDE)
 
 
 @torch.no_grad()
-def _importance(ready: Prepared, preprocessing: TablePreprocessing, split: TensorSplit) -> dict[str, Any]:
+def _importance(ready: TrainingSetup, preprocessing: TablePreprocessing, split: TensorSplit) -> dict[str, Any]:
     """Return the loss in accuracy, or the rise of RMSE, when each column of the table is shuffled."""
     task = ready.task
     assert split.target is not None
@@ -192,7 +192,7 @@ def _importance(ready: Prepared, preprocessing: TablePreprocessing, split: Tenso
     was = ready.model.training
     ready.model.eval()
     try:
-        found = importance(
+        found = permutation_importance_report(
             answer,
             lambda outputs, target: sign * task.quick(outputs, target)[metric],
             split.inputs,
@@ -204,12 +204,12 @@ def _importance(ready: Prepared, preprocessing: TablePreprocessing, split: Tenso
     return {"importance": {"metric": metric, **found}} if found else {}
 
 
-def samples(model: Any, place: Placement, text: Reading, split: Split) -> list[dict[str, Any]]:
+def text_samples(model: Any, place: DeviceContext, text: StreamPreprocessing, split: Split) -> list[dict[str, Any]]:
     """Return texts that the model generates from prompts of the split, with the actual continuation.
 
     For a large model fewer tokens are generated.
     """
-    known, context = text.tokenizer, context_of(model)
+    known, context = text.tokenizer, context_length(model)
     ends = [] if known.end is None else [known.end]
     special = (known.padding, known.unknown, known.begin, known.mask)
     never = sorted({token for token in special if token is not None} - {*ends})
@@ -219,7 +219,7 @@ def samples(model: Any, place: Placement, text: Reading, split: Split) -> list[d
     if count < 1 or given < 1:
         return []
     found = []
-    for i in spread(range(max(1, len(split) - 1)), SAMPLES):  # the last window is often short
+    for i in evenly_spaced(range(max(1, len(split) - 1)), SAMPLES):  # the last window is often short
         window = next(iter(split.batches([torch.tensor([i])])))
         tokens = window.inputs[0][0]
         if len(window.inputs) > 1 and window.inputs[1] is not None:
@@ -233,14 +233,14 @@ def samples(model: Any, place: Placement, text: Reading, split: Split) -> list[d
             {
                 "name": split.name(i),
                 "prompt": prompt,
-                "written": "".join(as_text(map(int, drawn), Pieces(text.decode, begin.tolist()))),
+                "written": "".join(as_text(map(int, drawn), TextStreamer(text.decode, begin.tolist()))),
                 "actual": text.decode([*begin.tolist(), *after.tolist()]).removeprefix(prompt),
             }
         )
     return found
 
 
-def drawn(ready: Prepared, split: Split) -> dict[str, Any]:
+def generated_images(ready: TrainingSetup, split: Split) -> dict[str, Any]:
     """Return generated images, some of them at steps of their generation.
 
     For diffusion models the variational bound of some test images, in bits per dimension, is added. The result is empty
@@ -249,12 +249,12 @@ def drawn(ready: Prepared, split: Split) -> dict[str, Any]:
     spec, model, place = ready.data.spec, ready.place.model(ready.model, learns=False), ready.place
     assert isinstance(spec, ImageSpec)
     target = spec.target
-    assert isinstance(target, Drawn)
-    asked = image_generation.asked_of(spec, model, None, None, None)
+    assert isinstance(target, GeneratedImage)
+    asked = image_generation.resolve_settings(spec, model, None, None, None)
     passes = WORK / (sum(p.numel() for p in model.parameters()) * spec.height * spec.width / 8)  # about
     if place.device.type == "cpu" and passes < 2 * asked.steps * DRAWN + TIMES * BOUNDED:
         return {}
-    with resting(model):
+    with eval_mode(model):
         found: dict[str, Any] = {}
         classes = image_generation.classes_for(spec, DRAWN, None)
         names = target.names if classes is not None else ()
@@ -266,27 +266,27 @@ def drawn(ready: Prepared, split: Split) -> dict[str, Any]:
         levels = image_generation.draw(model, spec, asked, classes, DRAWN, 0, place.device, watch)
         labels = classes.tolist() if classes is not None else []
         found["samples"] = [
-            {"picture": picture(image), "class": names[labels[k]] if labels else ""}
+            {"picture": image_data_url(image), "class": names[labels[k]] if labels else ""}
             for k, image in enumerate(image_generation.as_images(levels))
         ]
         found |= vars(asked)
         found["moments"] = [
             {
                 "t": t,
-                "noisy": [picture(i) for i in image_generation.as_images(xt)],
-                "start": [picture(i) for i in image_generation.as_images(x)],
+                "noisy": [image_data_url(i) for i in image_generation.as_images(xt)],
+                "start": [image_data_url(i) for i in image_generation.as_images(x)],
             }
-            for t, xt, x in (told[i] for i in spread(range(len(told)), MOMENTS))
+            for t, xt, x in (told[i] for i in evenly_spaced(range(len(told)), MOMENTS))
         ]
         if isinstance(target, Noise):
             found["bound"] = _bound(ready, split, target.size)
         return found
 
 
-def _bound(ready: Prepared, split: Split, size: int) -> dict[str, Any]:
+def _bound(ready: TrainingSetup, split: Split, size: int) -> dict[str, Any]:
     """Return the variational bound of an evenly spaced subset, in bits per dimension, with its confidence interval."""
-    few = torch.tensor(spread(range(len(split)), BOUNDED))
+    few = torch.tensor(evenly_spaced(range(len(split)), BOUNDED))
     (x, _, _, *classes), _ = ready.place.batch(next(iter(split.batches([few]))))
-    nats = image_generation.bound(ready.model, x, classes[0] if classes else None, TIMES)
+    nats = image_generation.variational_bound(ready.model, x, classes[0] if classes else None, TIMES)
     found = mean(nats.cpu().numpy() / (size * np.log(2)))
     return {**found.to_json(), "images": len(few), "terms": TIMES}

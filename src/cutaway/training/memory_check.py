@@ -18,23 +18,23 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ..core.errors import SettingError
-from ..core.memory_budget import in_bytes, size_of
+from ..core.memory_budget import format_bytes, model_size
 from ..core.spec import Episodes, ImageSpec, TableSpec, Tokens, Views
 from ..data.dataset_base import Batch
 from ..data.graphs.splits import NodeSplit
-from ..models.images import answers_of
-from .batches import largest_of
-from .device import Placement, free_memory
-from .optimizers import bytes_to_learn
-from .parameter_groups import blocks
-from .recompute import recomputing
-from .setup import Prepared
+from ..models.images import as_output_tuple
+from .batches import largest_batch
+from .device import DeviceContext, free_memory
+from .optimizers import training_bytes
+from .parameter_groups import find_blocks
+from .recompute import checkpointed
+from .setup import TrainingSetup
 
-WORTH_SAYING = 0.5  # part of the allowed memory from which on the estimate is reported
-TRIED = (2, 4)  # numbers of examples in the trials, if a batch has more
+MIN_REPORTED_FRACTION = 0.5  # part of the allowed memory from which on the estimate is reported
+TRIAL_EXAMPLES = (2, 4)  # numbers of examples in the trials, if a batch has more
 
 
-def reject_step_beyond_memory(ready: Prepared) -> list[str]:
+def reject_step_beyond_memory(ready: TrainingSetup) -> list[str]:
     """Return a note on the memory of training, if it is a large part of the free memory. Call it before the first step.
 
     Raises SettingError if gradients, optimizer state and activations take more than memory_fraction of the memory that
@@ -43,13 +43,13 @@ def reject_step_beyond_memory(ready: Prepared) -> list[str]:
     settings, free = ready.settings, free_memory(ready.place.device)
     if not settings.memory_fraction or free is None:
         return []
-    size = size_of(ready.preset, ready.config)
+    size = model_size(ready.preset, ready.config)
     most = settings.memory_fraction * free
-    kept, examples = kept_by_a_step(ready, most)
-    ahead = bytes_to_learn(size, settings) - size.bytes + kept
+    kept, examples = activation_bytes(ready, most)
+    ahead = training_bytes(size, settings) - size.bytes + kept
     said = (
-        f"Training takes about {in_bytes(ahead)} of memory more than now, {in_bytes(kept)} of it for the backward pass "
-        f"of a batch of {examples:,}, and {in_bytes(free)} are free"
+        f"Training takes about {format_bytes(ahead)} of memory more than now, {format_bytes(kept)} of it for the"
+        f" backward pass of a batch of {examples:,}, and {format_bytes(free)} are free"
     )
     if ahead > most:
         raise SettingError(
@@ -57,17 +57,17 @@ def reject_step_beyond_memory(ready: Prepared) -> list[str]:
             "(accumulate makes up for it), shorter or smaller examples, or a smaller model; several devices share the "
             "batch, and hold the model in parts (parallel=fsdp); memory_fraction=0 goes on all the same."
         )
-    return [f"{said}."] if ahead > WORTH_SAYING * most else []
+    return [f"{said}."] if ahead > MIN_REPORTED_FRACTION * most else []
 
 
-def kept_by_a_step(ready: Prepared, most: float = math.inf) -> tuple[int, int]:
+def activation_bytes(ready: TrainingSetup, most: float = math.inf) -> tuple[int, int]:
     """Return the bytes that the largest batch keeps for the backward pass, and its number of examples.
 
     The model and torch's random state are not changed. The trial with a few examples stops early if they exceed their
     part of `most` bytes, since it could otherwise exhaust the memory.
     """
     split, place = ready.data.splits["train"], ready.place
-    largest = largest_of(split, ready.settings)
+    largest = largest_batch(split, ready.settings)
 
     def measure(count: int) -> int:
         if isinstance(ready.data.spec, ImageSpec | TableSpec):  # all of one shape: no file has to be read
@@ -79,10 +79,10 @@ def kept_by_a_step(ready: Prepared, most: float = math.inf) -> tuple[int, int]:
         on_device, _ = place.batch(Batch(inputs, torch.zeros(0)))
         model, how = place.model(ready.model), ready.settings.recompute
         if how != "none":
-            return kept_recomputing(model, on_device, place, how)
-        return kept_for_backward(model, on_device, place, most * count / len(largest))
+            return measure_recomputed_activations(model, on_device, place, how)
+        return measure_activations(model, on_device, place, most * count / len(largest))
 
-    few, more = TRIED
+    few, more = TRIAL_EXAMPLES
     target = ready.data.spec.target  # a step may have several images for each example
     views = 2 if isinstance(target, Views) else target.size if isinstance(target, Episodes) else 1
     if isinstance(target, Episodes) and target.inner_lr is not None:
@@ -100,7 +100,9 @@ class _LimitExceededError(Exception):
     """Raised to stop a trial that exceeds its limit."""
 
 
-def kept_for_backward(model: nn.Module, inputs: tuple[Tensor, ...], place: Placement, most: float = math.inf) -> int:
+def measure_activations(
+    model: nn.Module, inputs: tuple[Tensor, ...], place: DeviceContext, most: float = math.inf
+) -> int:
     """Return the bytes that the model keeps of these inputs for the backward pass, without its parameters.
 
     The measurement stops above `most` bytes. The model and torch's random state are not changed.
@@ -125,18 +127,18 @@ def kept_for_backward(model: nn.Module, inputs: tuple[Tensor, ...], place: Place
         torch.autograd.graph.saved_tensors_hooks(weigh, lambda x: x),
         place.autocast(),
     ):
-        answers = answers_of(model(*inputs))
+        answers = as_output_tuple(model(*inputs))
         total += sum(a.untyped_storage().nbytes() for a in answers)
     return total
 
 
-def kept_recomputing(model: nn.Module, inputs: tuple[Tensor, ...], place: Placement, how: str) -> int:
+def measure_recomputed_activations(model: nn.Module, inputs: tuple[Tensor, ...], place: DeviceContext, how: str) -> int:
     """Return the bytes for the backward pass if the model's blocks are recomputed, as with `recompute=how`.
 
     The result is the memory after the forward pass plus that of the largest block, which is held while it is
     recomputed.
     """
-    parts, before = blocks(model), [0]
+    parts, before = find_blocks(model), [0]
     plain, again = _LiveMemory(model), _LiveMemory(model)
     largest = 0
 
@@ -154,7 +156,7 @@ def kept_recomputing(model: nn.Module, inputs: tuple[Tensor, ...], place: Placem
             model(*inputs)
         for hook in hooks:
             hook.remove()
-        with recomputing(parts, how), again:
+        with checkpointed(parts, how), again:
             answers = model(*inputs)
     kept = again.bytes()
     del answers  # keeps the activations alive until here

@@ -17,13 +17,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .checkpoint import State
+from .checkpoint import TrainingState
 
 POINTS = 20  # smallest number of points on a curve, if there are that many steps
 CHEAP = 2  # least training examples between two validations for each validation example
 
 
-def is_due(state: State, in_all: int, an_epoch: int, seconds: float) -> bool:
+def is_due(state: TrainingState, in_all: int, an_epoch: int, seconds: float) -> bool:
     """Return whether a row within the epoch is due after the last step.
 
     `in_all` is the number of steps of the training, `an_epoch` that of an epoch, and `seconds` the time budget, 0 for
@@ -41,7 +41,7 @@ def is_due(state: State, in_all: int, an_epoch: int, seconds: float) -> bool:
     return twentieths(state.update, state.seconds) > twentieths(last.get("step", 0), last.get("seconds", 0.0))
 
 
-def is_cheap(state: State, an_epoch: int, train: int, val: int) -> bool:
+def is_cheap(state: TrainingState, an_epoch: int, train: int, val: int) -> bool:
     """Return whether validation on `val` examples is cheap compared with training since the last validation.
 
     `train` is the number of examples in an epoch.
@@ -50,7 +50,7 @@ def is_cheap(state: State, an_epoch: int, train: int, val: int) -> bool:
     return (state.update - next(validated, 0)) / an_epoch * train >= CHEAP * val
 
 
-def add_row(state: State, scores: Mapping[str, float]) -> dict[str, Any]:
+def add_row(state: TrainingState, scores: Mapping[str, float]) -> dict[str, Any]:
     """Add a row for the current state, with the validation metrics if there are any."""
     counted = state.counted - state.row_counted
     row = {

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from ..distributed.dtensors import in_parts_of, like, part, whole
+from ..distributed.dtensors import from_local, full_tensor, local_part, shard_like
 
 A, B, C = 3.4445, -4.7750, 2.0315  # chosen by the author for the steepest rise at 0, not to end at 1 exactly
 ITERATIONS = 5
@@ -56,17 +56,17 @@ class Muon(Optimizer):
                 state = self.state[weight]
                 if not state:
                     state["momentum_buffer"] = torch.zeros_like(weight)
-                average = part(state["momentum_buffer"]).lerp_(part(weight.grad), 1 - group["momentum"])
-                ahead = part(weight.grad).lerp(average, group["momentum"])
-                matrix = whole(in_parts_of(weight, ahead)).flatten(1)  # (out, in·k·k)
+                average = local_part(state["momentum_buffer"]).lerp_(local_part(weight.grad), 1 - group["momentum"])
+                ahead = local_part(weight.grad).lerp(average, group["momentum"])
+                matrix = full_tensor(from_local(weight, ahead)).flatten(1)  # (out, in·k·k)
                 size = ADAMW_STEP * math.sqrt(max(matrix.shape))
-                own = part(weight)
+                own = local_part(weight)
                 own.mul_(1 - group["lr"] * group["weight_decay"])
-                step = like(orthogonal(matrix).view(weight.shape).to(weight.dtype), weight)
-                own.add_(part(step), alpha=-group["lr"] * size)
+                step = shard_like(orthogonalize(matrix).view(weight.shape).to(weight.dtype), weight)
+                own.add_(local_part(step), alpha=-group["lr"] * size)
 
 
-def orthogonal(matrix: Tensor) -> Tensor:
+def orthogonalize(matrix: Tensor) -> Tensor:
     """Return approximately U Vᵀ of the singular value decomposition U S Vᵀ of a matrix (m, n), in bfloat16.
 
     The singular values of the result are between about 0.7 and 1.2. It is computed by Newton–Schulz iteration, which

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..distributed.dtensors import in_parts, part
+from ..distributed.dtensors import is_sharded, local_part
 
 
 @torch.no_grad()
-def first_broken(model: nn.Module, inputs: tuple[Tensor, ...]) -> str:
+def find_nonfinite(model: nn.Module, inputs: tuple[Tensor, ...]) -> str:
     """Return where the first non-finite values are: inputs, weights, outputs in order of computation, or gradients.
 
     The result is empty if all values are finite. For sharded weights only those of this process are checked, and
@@ -18,7 +18,7 @@ def first_broken(model: nn.Module, inputs: tuple[Tensor, ...]) -> str:
     if not all(torch.isfinite(x).all() for x in inputs if x.is_floating_point()):
         return "the input"
     for name, p in model.named_parameters():
-        if not torch.isfinite(part(p)).all():
+        if not torch.isfinite(local_part(p)).all():
             return f"the weights of {name}"
     found: list[str] = []
 
@@ -31,7 +31,7 @@ def first_broken(model: nn.Module, inputs: tuple[Tensor, ...]) -> str:
 
     hooks = [m.register_forward_hook(look(n)) for n, m in model.named_modules() if n]
     try:
-        if inputs and not any(in_parts(p) for p in model.parameters()):
+        if inputs and not any(is_sharded(p) for p in model.parameters()):
             model(*inputs)
     finally:
         for hook in hooks:
@@ -39,6 +39,6 @@ def first_broken(model: nn.Module, inputs: tuple[Tensor, ...]) -> str:
     if found:
         return f"the output of {found[0]}"
     for name, p in model.named_parameters():
-        if p.grad is not None and not torch.isfinite(part(p.grad)).all():
+        if p.grad is not None and not torch.isfinite(local_part(p.grad)).all():
             return f"the gradient of {name}"
     return ""

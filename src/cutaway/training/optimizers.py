@@ -19,12 +19,12 @@ from torch.optim import SGD, Adadelta, Adagrad, Adam, AdamW, Optimizer, RMSprop
 
 from ..core.config import as_text
 from ..core.errors import SettingError
-from ..core.memory_budget import Size
-from ..distributed.dtensors import in_parts
-from ..models.base import contract_of
+from ..core.memory_budget import ModelSize
+from ..distributed.dtensors import is_sharded
+from ..models.base import as_base_model
 from .config import TrainSettings
 from .muon import Muon
-from .parameter_groups import depths, heads
+from .parameter_groups import layer_depths, output_layers
 
 # Fused kernels update in one pass over memory. On a CPU the default loop is ten times slower.
 FUSED_ON = {"cpu", "cuda", "mps"}
@@ -36,7 +36,7 @@ CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
 @dataclass(frozen=True)
-class Weight:
+class TrainableWeight:
     """A parameter with its rate scale and weight decay."""
 
     parameter: nn.Parameter
@@ -44,7 +44,7 @@ class Weight:
     decays: bool
 
 
-def bytes_to_learn(size: Size, settings: TrainSettings) -> int:
+def training_bytes(size: ModelSize, settings: TrainSettings) -> int:
     """Return the bytes of a model in training: weights, gradients, optimizer state and moving average."""
     if settings.lora:  # few parameters are trainable
         return size.bytes * (2 if settings.precision == "float64" else 1)
@@ -62,10 +62,10 @@ def build_optimizers(model: nn.Module, settings: TrainSettings) -> list[Optimize
         raise SettingError(f"betas={as_text(settings.betas)} cannot be: two decay rates, as in betas=0.9,0.95.")
     _reject_for_sparse(model, settings)
     decay = 1.0 if settings.layer_decay is None else settings.layer_decay
-    patterns = contract_of(model).decayed
+    patterns = as_base_model(model).decayed
     trainable = [
-        Weight(p, decay**depth, p.ndim >= 2 and any(fnmatchcase(name, pattern) for pattern in patterns))
-        for (name, p), depth in zip(model.named_parameters(), depths(model).values())
+        TrainableWeight(p, decay**depth, p.ndim >= 2 and any(fnmatchcase(name, pattern) for pattern in patterns))
+        for (name, p), depth in zip(model.named_parameters(), layer_depths(model).values())
         if p.requires_grad
     ]
     if settings.optimizer != "muon":
@@ -98,18 +98,18 @@ def _hidden_weights(model: nn.Module) -> list[nn.Parameter]:
     kernels = [m.weight for m in model.modules() if isinstance(m, CONVOLUTIONS)]
     grouped = [m.weight for m in model.modules() if isinstance(m, CONVOLUTIONS) and m.groups > 1]
     embeddings = [m.weight for m in model.modules() if isinstance(m, nn.Embedding)]
-    ends = [p for name in heads(model) for p in model.get_submodule(name).parameters()]
+    ends = [p for name in output_layers(model) for p in model.get_submodule(name).parameters()]
     weights = [p for p in model.parameters() if p.ndim == 2 or any(p is k for k in kernels)]
     others = {id(p) for p in [*weights[:1], *grouped, *embeddings, *ends]}
     return [p for p in weights if id(p) not in others]
 
 
-def _build(name: str, weights: list[Weight], s: TrainSettings, fused: bool = True) -> Optimizer:
+def _build(name: str, weights: list[TrainableWeight], s: TrainSettings, fused: bool = True) -> Optimizer:
     groups = _grouped(weights, s.weight_decay)
     if name == "muon":
         return Muon(groups, lr=s.lr, momentum=s.momentum, weight_decay=s.weight_decay)
     fused = fused and weights[0].parameter.device.type in FUSED_ON
-    if in_parts(weights[0].parameter):
+    if is_sharded(weights[0].parameter):
         fused = fused and name in FUSED_IN_PARTS
     eps: dict[str, Any] = {} if s.eps is None else {"eps": s.eps}
     if name in ("sgd", "momentum", "nesterov"):
@@ -127,7 +127,7 @@ def _build(name: str, weights: list[Weight], s: TrainSettings, fused: bool = Tru
     return AdamW(groups, lr=s.lr, betas=(first, second), fused=fused, **eps)
 
 
-def _grouped(weights: Iterable[Weight], weight_decay: float) -> list[dict[str, Any]]:
+def _grouped(weights: Iterable[TrainableWeight], weight_decay: float) -> list[dict[str, Any]]:
     """Return parameter groups of one scale and decay each, the head's first."""
     groups: dict[tuple[float, bool], dict[str, Any]] = {}
     for w in weights:

@@ -7,15 +7,14 @@ import inspect
 import torch
 from torch import Tensor, nn
 
-from ..checkpoints.custom import HOLDS, Own, called
-from ..core.errors import CutawayError, ModelError, listed, short
+from ..checkpoints.custom import BATCH_TENSORS, CustomPreset, adapt_module
+from ..core.errors import CutawayError, ModelError, join, shorten
 from ..core.spec import (
     Classes,
-    Drawn,
+    GeneratedImage,
     Horizon,
     Image,
     Mask,
-    OfTokens,
     PairSpec,
     SeriesSpec,
     Solution,
@@ -24,19 +23,20 @@ from ..core.spec import (
     Tags,
     TextSpec,
     Tokens,
+    TokenTarget,
     Transcript,
     Value,
 )
 from ..data.dataset_base import DataSet
-from ..models.base import DrawsImages, Extends, contract_of
-from ..nn.eval_mode import resting
-from .batches import largest_of
+from ..models.base import SupportsImageGeneration, SupportsKVCache, as_base_model
+from ..nn.eval_mode import eval_mode
+from .batches import largest_batch
 from .config import TrainSettings
 
 EXAMPLES = 2  # in the trial batch
 
 
-def reject_other_shapes(found: Own, data: DataSet, settings: TrainSettings) -> None:
+def check_outputs(found: CustomPreset, data: DataSet, settings: TrainSettings) -> None:
     """Run the module once on a batch of the training split.
 
     Lazy layers, which infer their input size from the first batch, are initialized by it; nothing else is changed.
@@ -44,29 +44,29 @@ def reject_other_shapes(found: Own, data: DataSet, settings: TrainSettings) -> N
     the wrong shape, or if it calls `view` on tensors in the channels-last format that was requested.
     """
     split, module = data.splits["train"], found.given
-    if isinstance(data.spec.target, Drawn) and not isinstance(module, DrawsImages):
+    if isinstance(data.spec.target, GeneratedImage) and not isinstance(module, SupportsImageGeneration):
         raise ModelError(
             f"{found.name} learns how images are distributed and draws none: give it draw(noise), images (N, C, H, W) "
             "of noise of that shape."
         )
-    if isinstance(data.spec.target, Solution) and not isinstance(module, Extends):
+    if isinstance(data.spec.target, Solution) and not isinstance(module, SupportsKVCache):
         raise ModelError(
             f"Solutions of problems are written with a KV cache, and {found.name} keeps none: give it extend(tokens, "
             "mask, cache), as in models/base.py, or take gpt2."
         )
-    batch = next(iter(split.batches([largest_of(split, settings)[:EXAMPLES]], seed=0)))
+    batch = next(iter(split.batches([largest_batch(split, settings)[:EXAMPLES]], seed=0)))
     inputs = tuple(_to_module(x, module) for x in batch.inputs)
     if settings.channels_last:
         inputs = tuple(x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x for x in inputs)
         for conv in module.modules():
             if isinstance(conv, nn.Conv2d) and not isinstance(conv.weight, nn.UninitializedParameter):
                 conv.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    held = listed([f"{names[0]} {_shape(x)}" for names, x in zip(HOLDS[data.spec.kind], inputs)], "and")
+    held = join([f"{names[0]} {_shape(x)}" for names, x in zip(BATCH_TENSORS[data.spec.kind], inputs)], "and")
     if isinstance(data.spec, TextSpec | PairSpec):
         held += f" (token ids are below {data.spec.vocab_size})"
     try:
-        with resting(module), torch.no_grad(), torch.random.fork_rng():
-            given = called(module, data.spec, bool(settings.channels_last))(*inputs)
+        with eval_mode(module), torch.no_grad(), torch.random.fork_rng():
+            given = adapt_module(module, data.spec, bool(settings.channels_last))(*inputs)
     except CutawayError:
         raise
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
@@ -80,7 +80,7 @@ def reject_other_shapes(found: Own, data: DataSet, settings: TrainSettings) -> N
             f"{found.name} gives a {type(given).__name__}, and what is learned from is one tensor: let its forward "
             f"return the {'logits' if data.spec.target.classes else 'values'} alone."
         )
-    needed, said = shape_needed(data.spec, batch.target, inputs, contract_of(module))
+    needed, said = required_shape(data.spec, batch.target, inputs, as_base_model(module))
     single = isinstance(data.spec.target, Classes) and data.spec.target.outputs == 2 and given.shape[1:] == (1,)
     if needed is not None and tuple(given.shape) != needed and not (single and len(given) == needed[0]):
         raise ModelError(
@@ -91,7 +91,7 @@ def reject_other_shapes(found: Own, data: DataSet, settings: TrainSettings) -> N
         raise ModelError(f"{found.name} gives {_shape(given)}, and what is learned from is logits or values.")
 
 
-def shape_needed(
+def required_shape(
     spec: Spec, target: Tensor, inputs: tuple[Tensor, ...], network: object
 ) -> tuple[tuple[int, ...] | None, str]:
     """Return the required shape of a model's output for a batch, and its description; None if any shape is valid."""
@@ -109,7 +109,7 @@ def shape_needed(
         return (n, outputs, *first.shape[2:]), f"a logit for each of {outputs} classes at each pixel"
     if isinstance(learned, Tokens):
         return (n, inputs[-1].shape[1], outputs), f"a logit for each of {outputs} tokens after each token of the target"
-    if isinstance(learned, Tags | OfTokens):
+    if isinstance(learned, Tags | TokenTarget):
         what = "tags" if isinstance(learned, Tags) else "tokens"
         return (n, first.shape[1], outputs), f"a logit for each of {outputs} {what} at each token"
     if isinstance(learned, Image):
@@ -141,4 +141,4 @@ def _shape(x: Tensor) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    return short(str(error).strip().splitlines()[0]) if str(error).strip() else "no more is said"
+    return shorten(str(error).strip().splitlines()[0]) if str(error).strip() else "no more is said"

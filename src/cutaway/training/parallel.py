@@ -13,25 +13,25 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..distributed.batch_norm import SynchronizedBatchNorm
-from ..distributed.ddp import added_up
-from .checkpoint import State, save_whole
+from ..distributed.ddp import wrap_in_ddp
+from .checkpoint import TrainingState, save_whole
 from .config import TrainSettings
-from .device import Placement
-from .parameter_groups import blocks, has_batch_norm
-from .qat import rounding_of
-from .recompute import recomputing
+from .device import DeviceContext
+from .parameter_groups import find_blocks, has_batch_norm
+from .qat import build_fake_quantization
+from .recompute import checkpointed
 
 
-class Alone:
+class SingleProcess:
     """Strategy of a single process, which holds the whole model."""
 
-    def __init__(self, model: nn.Module, place: Placement, settings: TrainSettings) -> None:
+    def __init__(self, model: nn.Module, place: DeviceContext, settings: TrainSettings) -> None:
         self.model, self.place = model, place
         self.synchronized = place.processes > 1 and settings.sync_batchnorm and has_batch_norm(model)
         self.loss: Callable[..., Any] = model  # loss of a batch
         self.recompute = settings.recompute
-        self.blocks = [] if settings.recompute == "none" else blocks(model)
-        self.rounding = rounding_of(model, settings)
+        self.blocks = [] if settings.recompute == "none" else find_blocks(model)
+        self.rounding = build_fake_quantization(model, settings)
 
     def learn(self, loss: Callable[..., Any]) -> None:
         """Set the loss, which is optimized over the parameters that currently require gradients."""
@@ -47,7 +47,7 @@ class Alone:
 
     @contextmanager
     def _in_context(self) -> Iterator[None]:
-        with self.rounded(), recomputing(self.blocks, self.recompute, self.normalizing):
+        with self.rounded(), checkpointed(self.blocks, self.recompute, self.normalizing):
             yield
 
     def rounded(self) -> AbstractContextManager[object]:
@@ -71,7 +71,7 @@ class Alone:
         """Clip the norm of the gradients to at most `most`, and return the norm before clipping."""
         return nn.utils.clip_grad_norm_(parameters, most)
 
-    def save(self, folder: Path, tensors: dict[str, Tensor], state: State) -> None:
+    def save(self, folder: Path, tensors: dict[str, Tensor], state: TrainingState) -> None:
         """Write a checkpoint to the folder. All processes must call it. Raises FileError."""
         save_whole(folder, tensors, state, self.place.writes)
 
@@ -79,10 +79,10 @@ class Alone:
         """Wait until the last checkpoint is written, if it is written in the background. Raises FileError."""
 
 
-class Replicated(Alone):
+class DataParallel(SingleProcess):
     """Distributed data parallel: each process holds the whole model, and gradients are summed over all processes."""
 
-    def __init__(self, model: nn.Module, place: Placement, settings: TrainSettings) -> None:
+    def __init__(self, model: nn.Module, place: DeviceContext, settings: TrainSettings) -> None:
         super().__init__(model, place, settings)
         self._learning: frozenset[str] = frozenset()
 
@@ -91,7 +91,7 @@ class Replicated(Alone):
         learning = frozenset(name for name, p in self.model.named_parameters() if p.requires_grad)
         if learning != self._learning:
             self.loss = loss  # release the previous wrapper first
-            self.loss, self._learning = added_up(self.model, loss), learning
+            self.loss, self._learning = wrap_in_ddp(self.model, loss), learning
 
     @contextmanager
     def batch(self, last: bool) -> Iterator[None]:

@@ -7,52 +7,52 @@ from fnmatch import fnmatchcase
 
 from torch import nn
 
-from ..core.config import as_text, short
-from ..core.errors import SettingError, nearest
-from ..models.base import contract_of
+from ..core.config import as_text, shorten
+from ..core.errors import SettingError, closest_names
+from ..models.base import as_base_model
 from ..nn.transformer import is_block
 
 LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
-LARGE = 0.02  # smallest fraction of the parameters in a layer that is its own block
+BLOCK_FRACTION = 0.02  # smallest fraction of the parameters in a layer that is its own block
 HEAD = "head"  # name of the child that is the head
 PROJECTION = "projection"  # name of the child before the head during contrastive training
-NEARLY_ALL = 0.9  # a child with more of the parameters is the whole backbone and is split
+BACKBONE_FRACTION = 0.9  # a child with more of the parameters is the whole backbone and is split
 
 
-def heads(model: nn.Module) -> list[str]:
+def output_layers(model: nn.Module) -> list[str]:
     """Return the names of the output layers.
 
     These are the child `head` if there is one, else the last linear layer or convolution, and the last layer of each
     auxiliary head, which is a child whose name begins with aux.
     """
     layers = [name for name, module in model.named_modules() if isinstance(module, LAYERS)]
-    last = {auxiliary(name): name for name in layers if name.split(".")[0] != PROJECTION}
+    last = {auxiliary_head(name): name for name in layers if name.split(".")[0] != PROJECTION}
     if isinstance(getattr(model, HEAD, None), nn.Module):
         last[""] = HEAD
     return list(last.values())
 
 
-def auxiliary(name: str) -> str:
+def auxiliary_head(name: str) -> str:
     """Return the child that is the auxiliary head containing `name`, or an empty string."""
     child = name.split(".")[0]
     return child if child.lower().startswith("aux") else ""
 
 
-def backbone(model: nn.Module) -> set[str]:
+def backbone_names(model: nn.Module) -> set[str]:
     """Return the names of all parameters and modules except the heads and what belongs only to auxiliary heads.
 
     For a model that is built on another network, these are the names within that network, since everything after it is
     the head.
     """
     names = {name for name, _ in [*model.named_parameters(), *model.named_modules()] if name}
-    if (built_on := contract_of(model).built_on) is not None:
+    if (built_on := as_base_model(model).built_on) is not None:
         return {name for name in names if built_on[0] in _enclosing_names(name)}
-    ends = set(heads(model))
-    return {name for name in names if not auxiliary(name) and ends.isdisjoint(_enclosing_names(name))}
+    ends = set(output_layers(model))
+    return {name for name in names if not auxiliary_head(name) and ends.isdisjoint(_enclosing_names(name))}
 
 
-def frozen(model: nn.Module, patterns: Sequence[str]) -> set[str]:
+def match_frozen(model: nn.Module, patterns: Sequence[str]) -> set[str]:
     """Return the names of parameters and modules that the patterns match.
 
     `conv1` is everything in that module, `layer*` all modules with such names, `*.bias` all such parameters. Raises
@@ -63,9 +63,9 @@ def frozen(model: nn.Module, patterns: Sequence[str]) -> set[str]:
     for pattern in patterns:
         meant = {name for name in names if any(fnmatchcase(part, pattern) for part in _enclosing_names(name))}
         if not meant:
-            near = nearest(pattern, names) or [name for name, _ in model.named_children()]
+            near = closest_names(pattern, names) or [name for name, _ in model.named_children()]
             raise SettingError(
-                f"freeze={short(as_text(tuple(patterns)))}: no layer has a name like {short(pattern)!r}. "
+                f"freeze={shorten(as_text(tuple(patterns)))}: no layer has a name like {shorten(pattern)!r}. "
                 f"There are {', '.join(near[:5])}; `cutaway show` lists them all."
             )
         found |= meant
@@ -77,13 +77,13 @@ def has_batch_norm(model: nn.Module) -> bool:
     return any(isinstance(module, NORMS) for module in model.modules())
 
 
-def blocks(model: nn.Module) -> list[nn.Module]:
+def find_blocks(model: nn.Module) -> list[nn.Module]:
     """Return the consecutive parts of the model that hold most of its weights.
 
     These are the blocks of a Transformer, and in other models the larger layers, or blocks of layers, of a
     `Sequential`. They are not nested.
     """
-    least = LARGE * sum(p.numel() for p in model.parameters())
+    least = BLOCK_FRACTION * sum(p.numel() for p in model.parameters())
     found: list[nn.Module] = []
     inside: set[nn.Module] = set()
     for module in model.modules():
@@ -96,7 +96,7 @@ def blocks(model: nn.Module) -> list[nn.Module]:
     return found
 
 
-def let_learn(model: nn.Module, learnable: Collection[str], still: Collection[str]) -> None:
+def set_trainable(model: nn.Module, learnable: Collection[str], still: Collection[str]) -> None:
     """Set training mode, and `requires_grad` for the `learnable` parameters except those that are `still`.
 
     A batch norm keeps its statistics if it is `still` itself, or all its parameters are.
@@ -111,16 +111,16 @@ def let_learn(model: nn.Module, learnable: Collection[str], still: Collection[st
                 module.eval()
 
 
-def depths(model: nn.Module) -> dict[str, int]:
+def layer_depths(model: nn.Module) -> dict[str, int]:
     """Return the distance of each parameter from the head in groups of layers, 0 for the heads.
 
     The groups are the model's children in order. A child with nearly all of the backbone's parameters is split into its
     own children, and so is a list of Transformer blocks. A child with vectors alone, such as a norm, belongs to the
     group before it. An auxiliary head is a head.
     """
-    rest = backbone(model)
+    rest = backbone_names(model)
     total = sum(p.numel() for name, p in model.named_parameters() if name in rest)
-    sets = [[name for name in group if name in rest] for group in _groups(model, "", NEARLY_ALL * total)]
+    sets = [[name for name in group if name in rest] for group in _groups(model, "", BACKBONE_FRACTION * total)]
     sets = [group for group in sets if group]
     found = {name: len(sets) - i for i, group in enumerate(sets) for name in group}
     return {name: found.get(name, 0) for name, _ in model.named_parameters()}
@@ -134,7 +134,7 @@ def _groups(module: nn.Module, prefix: str, large: float) -> list[list[str]]:
     groups = [[prefix + name for name, _ in module.named_parameters(recurse=False)]]
     for name, child in module.named_children():
         inside = {f"{prefix}{name}.{key}": p for key, p in child.named_parameters()}
-        if not prefix and auxiliary(name):
+        if not prefix and auxiliary_head(name):
             continue
         stack = isinstance(child, nn.ModuleList) and all(map(is_block, child))
         if (stack or sum(p.numel() for p in inside.values()) > large) and any(child.children()):

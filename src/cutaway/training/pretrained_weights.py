@@ -19,33 +19,51 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from ..checkpoints.deferred_init import with_numbers
-from ..checkpoints.hub import here, how_to_get
-from ..checkpoints.huggingface import family_of
+from ..checkpoints.deferred_init import materialized_tensors
+from ..checkpoints.hub import download_hint, resolve_path
+from ..checkpoints.huggingface import find_family
 from ..checkpoints.huggingface.loading import Folder, is_folder
 from ..checkpoints.origin import Origin, origin_from_json
-from ..checkpoints.saving import INDEX, WEIGHTS, misfits, read_weights, reject_not_finite, reject_pickle, weights_of
+from ..checkpoints.saving import (
+    INDEX,
+    WEIGHTS,
+    find_mismatches,
+    read_weights,
+    reject_not_finite,
+    reject_pickle,
+    weights_file,
+)
 from ..checkpoints.torchvision import COUNTER, likely_preset, read_checkpoint, read_state_dict
 from ..core.config import as_text
 from ..core.errors import FileError
 from ..core.files import open_regular, read_json, reject_address
-from ..core.memory_budget import shaped
-from ..core.spec import kind_now
-from ..models.base import contract_of
+from ..core.memory_budget import build_on_meta
+from ..core.spec import current_kind
+from ..models.base import as_base_model
 from ..models.registry import Preset, find, presets
 from ..nn.resizing import Shapes
-from .parameter_groups import HEAD, LAYERS, auxiliary, heads
+from .parameter_groups import HEAD, LAYERS, auxiliary_head, output_layers
 
 # Config fields that follow from the shapes of tensors.
-FITTED = ("in_channels", "in_features", "num_classes", "target_vocab_size", "image_size", "auxiliary")
+DATA_FIELDS = ("in_channels", "in_features", "num_classes", "target_vocab_size", "image_size", "auxiliary")
 # Config fields that the data determines, which are not taken from the weights.
-ASKED = ("vocab_size", "head", "pooling", "tie_weights", "horizon", "known_future", "steps", "graph_level", "output")
+TASK_FIELDS = (
+    "vocab_size",
+    "head",
+    "pooling",
+    "tie_weights",
+    "horizon",
+    "known_future",
+    "steps",
+    "graph_level",
+    "output",
+)
 UNLABELLED = ("views", "patches")  # kinds of targets without labels
 TOKENIZERS = ("tokenizer.json", "preprocessing.json")  # files next to weights that may hold a tokenizer
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
+class WeightsSource:
     """Location and metadata of the weights at weights=PATH, before any tensor is loaded."""
 
     file: Path  # file of the weights, or their index
@@ -60,13 +78,13 @@ class Source:
         """
         if self.config is None:
             return {}
-        names = [name for name in preset.setting_names if name not in (*FITTED, *ASKED)]
+        names = [name for name in preset.setting_names if name not in (*DATA_FIELDS, *TASK_FIELDS)]
         theirs = {name: getattr(self.config, name) for name in names}
         return {k: v for k, v in theirs.items() if k == "context_length" or v != getattr(preset.config, k)}
 
 
 @dataclasses.dataclass(frozen=True)
-class Taken:
+class LoadedWeights:
     """Record of the weights that a model was initialized with."""
 
     path: str  # of the file
@@ -76,7 +94,7 @@ class Taken:
     notes: tuple[str, ...]  # notes for the user
 
 
-def take_weights(model: nn.Module, preset: Preset, path: str) -> Taken:
+def load_pretrained(model: nn.Module, preset: Preset, path: str) -> LoadedWeights:
     """Load the weights at `path` into the model, and return a record of them.
 
     `path` is the folder of a run or a model, a Hugging Face folder, or a file. Raises FileError if the file cannot be
@@ -86,34 +104,38 @@ def take_weights(model: nn.Module, preset: Preset, path: str) -> Taken:
     if (base := _backbone_preset(file, preset)) is not None:
         return _take_backbone(model, preset, file, base)
     found, notes = _read(file, model, preset)
-    found = contract_of(model).adapt_state(found)
+    found = as_base_model(model).adapt_state(found)
     own = model.state_dict()
     of_text = bool(getattr(getattr(model, "config", None), "vocab_size", 0))
-    new = tuple(heads(model)) if _is_self_supervised(file) else _new_layers(own, found, heads(model), of_text)
+    new = (
+        tuple(output_layers(model))
+        if _is_self_supervised(file)
+        else _new_layers(own, found, output_layers(model), of_text)
+    )
     wanted = {key: value for key, value in own.items() if not _belongs(key, new)}
     # An auxiliary head in the file may be missing in the model, since it is used in training alone. So may
     # the head of another kind of a text model.
     offered = {
         k: v
         for k, v in found.items()
-        if not _belongs(k, new) and (k in own or not (auxiliary(k) or (of_text and _belongs(k, (HEAD,)))))
+        if not _belongs(k, new) and (k in own or not (auxiliary_head(k) or (of_text and _belongs(k, (HEAD,)))))
     }
     _reject_misfits(file, model, wanted, offered)
     reject_not_finite(offered, file)
     _copy_tensors(model, offered)
-    keep_origin(model, preset, path)
+    attach_origin(model, preset, path)
     notes = (_loaded_note(file, preset, own, wanted, found, new), *notes)
-    return Taken(str(file.absolute()), digest(file), len(wanted), new, notes)
+    return LoadedWeights(str(file.absolute()), sha256_of_weights(file), len(wanted), new, notes)
 
 
-def _take_backbone(model: nn.Module, preset: Preset, file: Path, base: Preset) -> Taken:
+def _take_backbone(model: nn.Module, preset: Preset, file: Path, base: Preset) -> LoadedWeights:
     """Load the weights of `base`, which the model is built on, into that child of the model, without the head."""
     assert preset.network.built_on is not None
     child, _ = preset.network.built_on
     body = model.get_submodule(child)
     found, notes = _read(file, body, base)
     own = body.state_dict()
-    ends = tuple(heads(shaped(base, base.config)))
+    ends = tuple(output_layers(build_on_meta(base, base.config)))
     # Frozen norms have no batch counters.
     offered = {k: v for k, v in found.items() if k in own or not (_belongs(k, ends) or k.endswith(COUNTER))}
     _reject_misfits(file, body, own, offered)
@@ -124,7 +146,7 @@ def _take_backbone(model: nn.Module, preset: Preset, file: Path, base: Preset) -
         f"The backbone of the {preset.name} begins with the weights of {file}, a {base.name}: {len(own)} of "
         f"the model's {len(model.state_dict())} tensors. New: {', '.join(new)}."
     )
-    return Taken(str(file.absolute()), digest(file), len(own), new, (said, *notes))
+    return LoadedWeights(str(file.absolute()), sha256_of_weights(file), len(own), new, (said, *notes))
 
 
 @torch.no_grad()
@@ -135,7 +157,7 @@ def _copy_tensors(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
         own[name].copy_(tensor)
 
 
-def keep_origin(model: nn.Module, preset: Preset, path: str) -> None:
+def attach_origin(model: nn.Module, preset: Preset, path: str) -> None:
     """Attach the origin stored with the weights at `path` to the model, unless the file no longer exists."""
     try:
         origin = _read_origin(_find_file(path, preset))
@@ -145,7 +167,7 @@ def keep_origin(model: nn.Module, preset: Preset, path: str) -> None:
         model.origin = origin  # type: ignore[assignment]  # a plain attribute
 
 
-def resized_at(path: str, preset: Preset) -> Shapes:
+def pruned_shapes(path: str, preset: Preset) -> Shapes:
     """Return the shapes that channel pruning gave the weights at `path`; empty if the file no longer exists."""
     try:
         return find_weights(path, preset).resized
@@ -153,7 +175,9 @@ def resized_at(path: str, preset: Preset) -> Shapes:
         return {}
 
 
-def built_like(preset: Preset, settings: Mapping[str, Any], typed: Mapping[str, Any], begun: Source) -> list[str]:
+def settings_note(
+    preset: Preset, settings: Mapping[str, Any], typed: Mapping[str, Any], begun: WeightsSource
+) -> list[str]:
     """Return a note on the model settings taken from the weights; none if they equal the preset's."""
     theirs = begun.settings(preset)
     other = {k: v for k, v in settings.items() if k in theirs and k not in typed and v != getattr(preset.config, k)}
@@ -163,7 +187,7 @@ def built_like(preset: Preset, settings: Mapping[str, Any], typed: Mapping[str, 
     return [f"The {preset.name} is built as that of the weights: {said}."]
 
 
-def find_weights(path: str, preset: Preset) -> Source:
+def find_weights(path: str, preset: Preset) -> WeightsSource:
     """Find the weights at `path`, with their config and tokenizer. No tensor is read.
 
     Raises FileError if there are none, or they are of another model; ModelError if they are of a network of
@@ -173,21 +197,21 @@ def find_weights(path: str, preset: Preset) -> Source:
     if _is_hugging_face(file):
         folder = Folder(file.parent)
         folder.preset(preset.name)
-        return Source(file, folder.config, folder.tokenizer)
+        return WeightsSource(file, folder.config, folder.tokenizer)
     if (base := _backbone_preset(file, preset)) is not None:
         written = (_read_metadata(file) or {}).get("config", {})
         theirs = {**vars(base.config), **{k: _to_tuples(v) for k, v in base.as_now(written).items()}}
         shared = {k: v for k, v in theirs.items() if k in preset.setting_names}
-        return Source(file, dataclasses.replace(preset.config, **shared))
+        return WeightsSource(file, dataclasses.replace(preset.config, **shared))
     meta = _read_metadata(file)
-    if meta is None and family_of(preset.name) is not None:
+    if meta is None and find_family(preset.name) is not None:
         reject_pickle(file)
         Folder(file.parent)  # raises an error on what the folder lacks
         raise FileError(
             f"weights={path} is a file that nothing tells the network of: give the folder that it stands in."
         )
     if meta is None:
-        return Source(file)
+        return WeightsSource(file)
     _reject_other(file, meta, preset)
     if "quantized" in meta:
         raise FileError(
@@ -196,7 +220,7 @@ def find_weights(path: str, preset: Preset) -> Source:
         )
     theirs = {k: _to_tuples(v) for k, v in preset.as_now(meta["config"]).items() if k in preset.setting_names}
     resized = {name: tuple(shape) for name, shape in meta.get("resized", {}).items()}
-    return Source(file, dataclasses.replace(preset.config, **theirs), _find_tokenizer(file), resized)
+    return WeightsSource(file, dataclasses.replace(preset.config, **theirs), _find_tokenizer(file), resized)
 
 
 def _find_file(given: str, preset: Preset) -> Path:
@@ -204,18 +228,18 @@ def _find_file(given: str, preset: Preset) -> Path:
 
     A folder on the Hugging Face Hub is downloaded.
     """
-    path = here(given)
+    path = resolve_path(given)
     if path.is_file():
         return path
     if not path.is_dir():
         reject_address(given)
         said = f"There is nothing at weights={path}: give a run's or model's folder, or a file of weights."
-        raise FileError(f"{said} {how_to_get(preset.name)}".strip())
+        raise FileError(f"{said} {download_hint(preset.name)}".strip())
     if is_folder(path):
         files = Folder(path).files
         return files[0] if len(files) == 1 else path / INDEX
     folder = path / "model" if (path / "run.json").is_file() else path
-    file = weights_of(folder)
+    file = weights_file(folder)
     if not file.is_file():
         raise FileError(
             f"weights={path} is a folder without a model: it has no {file.relative_to(path)}. Give a run whose first "
@@ -251,7 +275,7 @@ def _find_tokenizer(file: Path) -> Path | None:
         if beside.is_file():
             document = _read_json_object(beside)
             source, target = document.get("source"), document.get("target")
-            shared = kind_now(document.get("kind")) == "seq2seq" and target in (None, source)
+            shared = current_kind(document.get("kind")) == "seq2seq" and target in (None, source)
             if name == TOKENIZERS[0] or "tokenizer" in document or shared:
                 return beside
     return None
@@ -262,7 +286,7 @@ def _backbone_preset(file: Path, preset: Preset) -> Preset | None:
     if preset.network.built_on is None or _is_hugging_face(file):
         return None
     network, meta = preset.network.built_on[1], _read_metadata(file)
-    with with_numbers():
+    with materialized_tensors():
         name = likely_preset(read_state_dict(file), network) if meta is None else meta.get("preset")
     base = find(str(name))
     return base if base is not None and base.network is network else None
@@ -274,7 +298,7 @@ def _read(file: Path, model: nn.Module, preset: Preset) -> tuple[Mapping[str, Te
         shapes = {k: tuple(v.shape) for k, v in model.state_dict().items()}
         return Folder(file.parent).offered(shapes, getattr(model.config, "head", None))
     if _read_metadata(file) is None:
-        with with_numbers():
+        with materialized_tensors():
             loaded = read_checkpoint(file, preset.name)
         return loaded.model.state_dict(), loaded.notes
     tensors, meta = read_weights(file)
@@ -284,7 +308,9 @@ def _read(file: Path, model: nn.Module, preset: Preset) -> tuple[Mapping[str, Te
     changed = [
         f"{key} {as_text(_to_tuples(theirs[key]))} there, {as_text(_to_tuples(value))} here"
         for key, value in ours.items()
-        if key not in (*FITTED, "vocab_size", "head") and key in theirs and _to_tuples(theirs[key]) != _to_tuples(value)
+        if key not in (*DATA_FIELDS, "vocab_size", "head")
+        and key in theirs
+        and _to_tuples(theirs[key]) != _to_tuples(value)
     ]
     notes = (f"The model of these weights had other settings: {'; '.join(changed)}.",) if changed else ()
     return tensors, notes
@@ -331,7 +357,7 @@ def _backbone_hint(preset: Preset) -> str:
     return f" or, for its backbone, of a {network.__name__} ({', '.join(names[:3])}, …)"
 
 
-def digest(file: Path) -> str:
+def sha256_of_weights(file: Path) -> str:
     """Return the SHA-256 of the file in hexadecimal; for a Hugging Face index, that of the files it lists."""
     digest = hashlib.sha256()
     for part in Folder(file.parent).files if _is_hugging_face(file) else (file,):
@@ -362,13 +388,13 @@ def _new_layers(
             if _belongs(key, (end,))
         )
     ]
-    absent = {auxiliary(key) for key in own} - {auxiliary(key) for key in found} - {""}
+    absent = {auxiliary_head(key) for key in own} - {auxiliary_head(key) for key in found} - {""}
     return (*other_classes, *sorted(absent))
 
 
 def _reject_misfits(file: Path, model: nn.Module, wanted: Mapping[str, Tensor], offered: Mapping[str, Tensor]) -> None:
     """Raise FileError with the first missing, unexpected and misshapen tensor, or for other input channels."""
-    problems = misfits(wanted, offered)
+    problems = find_mismatches(wanted, offered)
     if not problems:
         return
     layers = [name for name, module in model.named_modules() if isinstance(module, LAYERS)]

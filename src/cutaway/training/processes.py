@@ -12,23 +12,23 @@ from torch import nn
 from ..core.config import build
 from ..core.errors import LostProcess, SettingError
 from ..core.files import read_json
-from ..core.memory_budget import free_memory, in_bytes
+from ..core.memory_budget import format_bytes, free_memory
 from ..data.dataset_base import DataSet
 from ..distributed import environment
-from ..distributed.group import place as place_in_group
-from ..models.base import Network, contract_of
-from .batches import examples_of_a_batch
-from .checkpoint import newest
+from ..distributed.group import rank_and_size as place_in_group
+from ..models.base import BaseModel, as_base_model
+from .batches import batch_examples
+from .checkpoint import latest_checkpoint
 from .config import TrainSettings
-from .device import Placement
+from .device import DeviceContext
 
 # Other objectives compare the examples of a whole batch, or keep a state.
-SHARED = ("supervised", "mae")
+DISTRIBUTED_OBJECTIVES = ("supervised", "mae")
 SETTINGS = ("processes", "max_restarts", "memory_fraction")
-EACH = 200 << 20  # bytes of a process that has imported PyTorch, without model and data
+PROCESS_BYTES = 200 << 20  # bytes of a process that has imported PyTorch, without model and data
 
 
-def asked_for(given: Mapping[str, Any], known: Mapping[str, Any]) -> TrainSettings:
+def process_settings(given: Mapping[str, Any], known: Mapping[str, Any]) -> TrainSettings:
     """Return the settings of processes from `given`, or from the `known` settings of a resumed run.
 
     Raises SettingError if torchrun has started another number of processes.
@@ -36,7 +36,7 @@ def asked_for(given: Mapping[str, Any], known: Mapping[str, Any]) -> TrainSettin
     own = {**known, **given}
     settings = build(TrainSettings, {key: own[key] for key in SETTINGS if key in own})
     there = environment.world_size()
-    if environment.launched() and "processes" in given and settings.processes not in (1, there):
+    if environment.is_launched() and "processes" in given and settings.processes not in (1, there):
         raise SettingError(
             f"processes={settings.processes}, and torchrun has started {there}: leave processes out, which torchrun "
             "decides."
@@ -47,11 +47,12 @@ def asked_for(given: Mapping[str, Any], known: Mapping[str, Any]) -> TrainSettin
 def reject_beyond_machine(settings: TrainSettings) -> None:
     """Raise SettingError if the requested processes would use up the memory of this machine before training starts."""
     free = free_memory() if settings.memory_fraction else None
-    if free is not None and settings.processes * EACH > settings.memory_fraction * free:
+    if free is not None and settings.processes * PROCESS_BYTES > settings.memory_fraction * free:
         raise SettingError(
-            f"processes={settings.processes} take about {in_bytes(settings.processes * EACH)} before any of them has a "
-            f"model, and {in_bytes(free)} are free, of which memory_fraction={settings.memory_fraction:g} may be "
-            f"taken. One for each GPU, or for each of the {os.cpu_count()} processors here, is enough."
+            f"processes={settings.processes} take about {format_bytes(settings.processes * PROCESS_BYTES)} before any"
+            f" of them has a model, and {format_bytes(free)} are free, of which"
+            f" memory_fraction={settings.memory_fraction:g} may be taken. One for each GPU, or for each of the"
+            f" {os.cpu_count()} processors here, is enough."
         )
 
 
@@ -62,8 +63,12 @@ def reject_for_processes(settings: TrainSettings, data: DataSet, model: nn.Modul
         raise SettingError(
             f"processes={settings.processes} are started by `cutaway train` alone, and here is one: leave it out."
         )
-    if there > 1 and (settings.objective not in SHARED or data.tasks is not None):
-        what = f"objective={settings.objective}" if settings.objective not in SHARED else "a sequence of tasks"
+    if there > 1 and (settings.objective not in DISTRIBUTED_OBJECTIVES or data.tasks is not None):
+        what = (
+            f"objective={settings.objective}"
+            if settings.objective not in DISTRIBUTED_OBJECTIVES
+            else "a sequence of tasks"
+        )
         raise SettingError(
             f"processes={there} each see a part of a batch, and {what} is learned from whole ones: leave processes out."
         )
@@ -78,7 +83,7 @@ def reject_for_processes(settings: TrainSettings, data: DataSet, model: nn.Modul
 
         reject_for_tensor_parallel(model, name, tensor)
     if there > 1:
-        examples = examples_of_a_batch(data.splits["train"], settings)
+        examples = batch_examples(data.splits["train"], settings)
         reject_small_batches(settings, examples, there, tensor)
 
 
@@ -106,7 +111,7 @@ def reject_small_batches(
     raise SettingError(said)
 
 
-def reject_parallel(settings: TrainSettings, model: nn.Module, place: Placement) -> None:
+def reject_parallel(settings: TrainSettings, model: nn.Module, place: DeviceContext) -> None:
     """Raise SettingError for a parallel strategy that these processes or this model do not support."""
     if settings.parallel in ("ddp", "fsdp", "hsdp") and place.processes == 1:
         there = "this is one" if place.tensor == 1 else f"tensor_parallel={place.tensor} takes all that there are"
@@ -121,7 +126,7 @@ def reject_parallel(settings: TrainSettings, model: nn.Module, place: Placement)
         )
 
 
-def may_begin_in_parts(settings: TrainSettings) -> bool:
+def may_start_sharded(settings: TrainSettings) -> bool:
     """Return whether processes may shard the model from the start, so that no process has to hold it whole."""
     may = settings.in_parts or settings.parallel == "auto"
     pruned = settings.prune_channels or settings.sparsity or settings.prune_pattern != "none"
@@ -129,23 +134,23 @@ def may_begin_in_parts(settings: TrainSettings) -> bool:
     return may and not whole and place_in_group()[1] > 1
 
 
-def parts_at_most(settings: TrainSettings) -> int:
+def max_shards(settings: TrainSettings) -> int:
     """Return the largest number of shards into which processes may divide the model."""
-    if not may_begin_in_parts(settings):
+    if not may_start_sharded(settings):
         return 1
     if settings.parallel == "hsdp":
         return environment.local_world_size()
     return settings.tensor_parallel if settings.parallel == "ddp" else place_in_group()[1]
 
 
-def whole_weights_for(settings: TrainSettings, model: nn.Module) -> str | None:
+def requires_whole_weights(settings: TrainSettings, model: nn.Module) -> str | None:
     """Return the name of a setting that requires whole weights in each process, or None."""
     found = {
         f"freeze_epochs={settings.freeze_epochs}": settings.freeze_epochs,
         "compile=true": settings.compile,
         "channels_last=true": settings.channels_last,
         "a model that is initialized from training images": (
-            type(contract_of(model)).initialize_from is not Network.initialize_from and not settings.weights
+            type(as_base_model(model)).initialize_from is not BaseModel.initialize_from and not settings.weights
         ),
         "sparse embeddings": any(isinstance(m, nn.Embedding) and m.sparse for m in model.modules()),
     }
@@ -154,7 +159,7 @@ def whole_weights_for(settings: TrainSettings, model: nn.Module) -> str | None:
 
 def _reject_for_shards(settings: TrainSettings, model: nn.Module) -> None:
     """Raise SettingError for settings that sharded weights do not support."""
-    what = whole_weights_for(settings, model)
+    what = requires_whole_weights(settings, model)
     if what is None:
         return
     cut = settings.tensor_parallel > 1
@@ -165,7 +170,7 @@ def _reject_for_shards(settings: TrainSettings, model: nn.Module) -> None:
     )
 
 
-def run_of(launch: str | None, out: str | Path | None) -> Path | None:
+def find_launched_run(launch: str | None, out: str | Path | None) -> Path | None:
     """Return the run that the processes of a launch have started, in `out` or in runs/, or None."""
     for document in [Path(out) / "run.json"] if out is not None else sorted(Path("runs").glob("*/run.json")):
         if launch is not None and document.is_file() and _launch(document) == launch:
@@ -178,9 +183,9 @@ def _launch(document: Path) -> Any:
     return found.get("launch") if isinstance(found, dict) else None
 
 
-def and_how_to_go_on(lost: LostProcess, run: Path | None) -> LostProcess:
+def add_resume_hint(lost: LostProcess, run: Path | None) -> LostProcess:
     """Return the same error, extended by how to resume the run."""
-    if run is not None and newest(run / "checkpoints") is not None:
+    if run is not None and latest_checkpoint(run / "checkpoints") is not None:
         way = f"Its checkpoint is kept, and any number of processes can go on: cutaway train --resume {run}"
     else:
         way = "There is no checkpoint yet: train anew."

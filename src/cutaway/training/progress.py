@@ -12,7 +12,7 @@ from ..core.metric_names import column_name
 if TYPE_CHECKING:
     import rich.progress
 
-    from .checkpoint import State
+    from .checkpoint import TrainingState
 
 DRAW_EVERY = 0.1  # seconds between updates of the bar
 LINES = 20  # approximate number of lines for epochs, without a bar
@@ -67,7 +67,7 @@ class Progress:
         self._offset, self._total = epoch * batches, epochs * batches
         self._is_due = (epoch + 1) * LINES // epochs > epoch * LINES // epochs
 
-    def step(self, state: State, loss: float) -> None:
+    def step(self, state: TrainingState, loss: float) -> None:
         """Report a finished step."""
         now = time.perf_counter()
         if not self.shown or now - self._said < (DRAW_EVERY if self._bar else SILENCE):

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from ..core.config import as_text, short
+from ..core.config import as_text, shorten
 from ..core.errors import SettingError
 from .config import PATTERN, TrainSettings
 
@@ -48,7 +48,7 @@ class Pruning:
         layer), after a fraction `until` of training. If `begun`, weights that are 0 count as pruned. Raises
         SettingError if the model has no layer that can be pruned.
         """
-        self.weights = [weight for weight in prunable(model).values() if weight.requires_grad]
+        self.weights = [weight for weight in prunable_weights(model).values() if weight.requires_grad]
         if not self.weights:
             raise SettingError(
                 f"sparsity={sparsity:g} prunes linear, convolutional and recurrent layers, and {type(model).__name__} "
@@ -72,7 +72,7 @@ class Pruning:
             fraction = self.sparsity * (1 - (1 - look / TIMES) ** 3)
             groups = [slice(None)] if self.scope == "global" else [slice(i, i + 1) for i in range(len(self.weights))]
             self.masks = [
-                mask for group in groups for mask in smallest_out(self.weights[group], self.masks[group], fraction)
+                mask for group in groups for mask in magnitude_masks(self.weights[group], self.masks[group], fraction)
             ]
         self._set_to_0()
 
@@ -87,7 +87,7 @@ class PatternPruning(Pruning):
     @torch.no_grad()
     def __init__(self, model: nn.Module) -> None:
         """Initialize the masks. Raises SettingError if no trainable layer has a multiple of four inputs."""
-        found = prunable(model, IN_PATTERN).values()
+        found = prunable_weights(model, IN_PATTERN).values()
         self.weights = [weight for weight in found if weight.requires_grad and weight.shape[1] % 4 == 0]
         if not self.weights:
             raise SettingError(
@@ -95,7 +95,7 @@ class PatternPruning(Pruning):
                 f"{type(model).__name__} has none that learns and has a multiple of four inputs: sparsity=0.5 prunes "
                 "single weights instead."
             )
-        self.masks = [two_of_four(weight) for weight in self.weights]
+        self.masks = [two_of_four_mask(weight) for weight in self.weights]
         self._set_to_0()
 
     @torch.no_grad()
@@ -105,7 +105,7 @@ class PatternPruning(Pruning):
         self._set_to_0()
 
 
-def pruning_of(model: nn.Module, settings: TrainSettings, begun: bool) -> Pruning | None:
+def build_pruning(model: nn.Module, settings: TrainSettings, begun: bool) -> Pruning | None:
     """Return the pruning for these settings, or None; `begun` as in `Pruning`."""
     if settings.prune_pattern == PATTERN:
         return PatternPruning(model)
@@ -114,7 +114,7 @@ def pruning_of(model: nn.Module, settings: TrainSettings, begun: bool) -> Prunin
     return Pruning(model, settings.sparsity, settings.prune_scope, settings.prune_until, begun)
 
 
-def smallest_out(weights: Sequence[Tensor], masks: Sequence[Tensor], fraction: float) -> list[Tensor]:
+def magnitude_masks(weights: Sequence[Tensor], masks: Sequence[Tensor], fraction: float) -> list[Tensor]:
     """Return masks of the same shapes that are False for a fraction of all these weights.
 
     Those that are already False come first, then the smallest by absolute value.
@@ -127,7 +127,7 @@ def smallest_out(weights: Sequence[Tensor], masks: Sequence[Tensor], fraction: f
     return [part.view_as(mask) for part, mask in zip(torch.split(keep, [mask.numel() for mask in masks]), masks)]
 
 
-def two_of_four(weight: Tensor) -> Tensor:
+def two_of_four_mask(weight: Tensor) -> Tensor:
     """Return a mask for a weight (outputs, inputs, …), False for the smaller two of each four consecutive inputs."""
     sizes = weight.abs().movedim(1, -1)  # (outputs, …, inputs)
     groups = sizes.reshape(-1, 4)
@@ -135,7 +135,7 @@ def two_of_four(weight: Tensor) -> Tensor:
     return keep.view(sizes.shape).movedim(-1, 1)
 
 
-def prunable(model: nn.Module, layers: tuple[type[nn.Module], ...] = PRUNED) -> dict[str, nn.Parameter]:
+def prunable_weights(model: nn.Module, layers: tuple[type[nn.Module], ...] = PRUNED) -> dict[str, nn.Parameter]:
     """Return the weights that magnitude pruning applies to, by name.
 
     These are matrices and kernels of linear, convolutional and recurrent `layers`, without biases, norms and weights
@@ -150,9 +150,9 @@ def prunable(model: nn.Module, layers: tuple[type[nn.Module], ...] = PRUNED) -> 
     return found
 
 
-def sparsity_of(model: nn.Module) -> float:
+def measure_sparsity(model: nn.Module) -> float:
     """Return the fraction of prunable weights that are 0."""
-    weights = prunable(model).values()
+    weights = prunable_weights(model).values()
     return sum(int((w == 0).sum()) for w in weights) / max(1, sum(w.numel() for w in weights))
 
 
@@ -171,7 +171,7 @@ def reject_for_pruning(settings: TrainSettings, tasks: bool) -> None:
     for key, why in NOT_WITH_SPARSITY.items():
         value = getattr(settings, key)
         if value and value != getattr(usual, key):
-            raise SettingError(f"{asked} and {key}={short(as_text(value))} do not go together: {why}. Leave one out.")
+            raise SettingError(f"{asked} and {key}={shorten(as_text(value))} do not go together: {why}. Leave one out.")
     if settings.in_parts:
         raise SettingError(
             f"{asked} looks for the smallest of all weights, and each process would have a part of them alone with "

@@ -21,14 +21,22 @@ from torch import Tensor, nn
 
 from ..core.errors import SettingError
 from ..nn.low_precision import layers_for, stored_bits
-from ..nn.quantized import SEEN, TINY, dequantize_groups, dequantize_rows, quantize_groups, quantize_rows, steps_of
+from ..nn.quantized import (
+    SEEN,
+    TINY,
+    dequantize_groups,
+    dequantize_rows,
+    dynamic_scales,
+    quantize_groups,
+    quantize_rows,
+)
 from .config import TrainSettings
 
 NEEDS = {"static": "static", "dynamic": "dynamic", "weight-only": "stored"}  # required kind of layer, by method
 LAYERS = {"static": "convolution", "dynamic": "linear layer", "weight-only": "layer"}
 
 
-class Rounding:
+class FakeQuantization:
     """Weights that are rounded during training, and layers whose inputs are."""
 
     def __init__(self, model: nn.Module, method: str, group: int) -> None:
@@ -73,9 +81,9 @@ class Rounding:
         return dequantize_rows(*quantize_rows(w))
 
 
-def rounding_of(model: nn.Module, settings: TrainSettings) -> Rounding | None:
+def build_fake_quantization(model: nn.Module, settings: TrainSettings) -> FakeQuantization | None:
     """Return the rounding for these settings, or None."""
-    return None if settings.qat == "none" else Rounding(model, settings.qat, settings.qat_group)
+    return None if settings.qat == "none" else FakeQuantization(model, settings.qat, settings.qat_group)
 
 
 def _round_input(how: Callable[[Tensor], Tensor], module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -96,11 +104,11 @@ def _round_static(x: Tensor) -> Tensor:
 
 def _round_dynamic(x: Tensor) -> Tensor:
     """Round as a dynamic layer rounds its inputs."""
-    step = steps_of(x)
+    step = dynamic_scales(x)
     return (x / step).round() * step
 
 
-def reject_for_rounding(settings: TrainSettings) -> None:
+def reject_for_qat(settings: TrainSettings) -> None:
     """Raise SettingError for settings that are incompatible with quantization-aware training."""
     if settings.qat == "none":
         return

@@ -24,11 +24,11 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 
 from ..core.errors import SettingError
 from .config import TrainSettings
-from .parameter_groups import NORMS, blocks
+from .parameter_groups import NORMS, find_blocks
 
 # Operations that take much time relative to their memory. Unfused attention, whose scores are quadratic in the text
 # length, consists of `bmm` and is recomputed. Communication is not repeated.
-KEPT = {
+SAVED_OPERATIONS = {
     "aten::mm",
     "aten::addmm",
     "aten::convolution",
@@ -46,7 +46,7 @@ Context = AbstractContextManager[Any]
 
 
 @contextmanager
-def recomputing(
+def checkpointed(
     recomputed: Sequence[nn.Module], how: str, within: Callable[[], Context] = nullcontext
 ) -> Iterator[None]:
     """Recompute these blocks as `how` says within this context, which spans a forward and a backward pass.
@@ -72,7 +72,7 @@ def reject_for_recompute(settings: TrainSettings, model: nn.Module, weighable: b
     asked = f"recompute={settings.recompute}"
     if settings.recompute == "none":
         return
-    if not blocks(model):
+    if not find_blocks(model):
         raise SettingError(f"{asked} computes blocks again, and {type(model).__name__} has none: leave it out.")
     if not weighable:
         raise SettingError(
@@ -96,7 +96,9 @@ def _policy(context: object, operation: Any, *args: Any, **kwargs: Any) -> Check
 
     Random operations are recomputed, since skipping one would change the random numbers of those after it.
     """
-    kept = operation.name().partition(".")[0] in KEPT and not _operation_argument("dropout_p", operation, args, kwargs)
+    kept = operation.name().partition(".")[0] in SAVED_OPERATIONS and not _operation_argument(
+        "dropout_p", operation, args, kwargs
+    )
     return CheckpointPolicy.MUST_SAVE if kept else CheckpointPolicy.PREFER_RECOMPUTE
 
 

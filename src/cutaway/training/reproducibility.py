@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from .device import Placement
+from .device import DeviceContext
 
 
-def take_threads(about: Mapping[str, Any]) -> list[str]:
+def restore_threads(about: Mapping[str, Any]) -> list[str]:
     """Set the number of CPU threads that run.json records, and return a note if this process had another."""
     then, here = about["machine"].get("threads"), torch.get_num_threads()
     if then is None or then == here:
@@ -26,12 +26,12 @@ def take_threads(about: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def differences(about: Mapping[str, Any], place: Placement) -> list[str]:
+def environment_changes(about: Mapping[str, Any], place: DeviceContext) -> list[str]:
     """Return a note on changes since the start of the run that affect the last digits of the results."""
     machine, versions = about["machine"], about["versions"]
     both = {
         "CPU threads": (machine.get("threads"), torch.get_num_threads()),
-        "CPU instructions": (machine.get("instructions"), instructions()),
+        "CPU instructions": (machine.get("instructions"), cpu_capability()),
         "the device": (machine.get("device"), str(place.device)),
         "PyTorch": (versions.get("torch"), torch.__version__),
     }
@@ -41,6 +41,6 @@ def differences(about: Mapping[str, Any], place: Placement) -> list[str]:
     return [f"The run began with {', '.join(other)}: it will not end bit for bit as if it had not stopped."]
 
 
-def instructions() -> str:
+def cpu_capability() -> str:
     """Return the CPU instruction set that PyTorch's kernels use, such as AVX2."""
     return str(torch.backends.cpu.get_cpu_capability())

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import FileError
-from ..core.files import BOARD, EXPORTED, OF_A_RUN, RUN, is_leftover, read_json, reject_address, watch_folder
+from ..core.files import BOARD, EXPORTED, OF_A_RUN, RUN, is_temp_file, read_json, reject_address, watch_folder
 
 try:
     import fcntl
@@ -27,9 +27,12 @@ except ImportError:  # this system has no such locks
 
 LOCK = ".lock"
 UNFINISHED = ".unfinished"  # marks a run that is not complete yet
-WHAT = {"search": "search", "compare": "comparison"}  # commands that train several runs, and the names of their results
+GROUP_NAMES = {
+    "search": "search",
+    "compare": "comparison",
+}  # commands that train several runs, and the names of their results
 HOLD_WEIGHTS = ("checkpoints", "model", "snapshots")
-OF_SAFETENSORS = re.compile(r"\.tmp\w{6}")  # temporary files of safetensors, written by earlier versions
+SAFETENSORS_TEMP = re.compile(r"\.tmp\w{6}")  # temporary files of safetensors, written by earlier versions
 _locks: set[int] = set()  # descriptors of this process
 
 
@@ -83,7 +86,7 @@ def reject_not_utf8(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def lock_run(folder: Path) -> Iterator[None]:
     """Lock the run's folder within this context.
 
     Raises RunInUse if another process holds it, and FileError if the folder is not writable.
@@ -147,7 +150,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_close_inherited_locks)
 
 
-def new_folder(out: str | Path | None, name: str, overwrite: bool, inputs: Iterable[str | Path]) -> Path:
+def create_run_folder(out: str | Path | None, name: str, overwrite: bool, inputs: Iterable[str | Path]) -> Path:
     """Return a folder for a new run: `out`, or the next free runs/NAME-N.
 
     With `overwrite` it may hold a run, whose files are removed once it is locked. Raises FileError if it holds anything
@@ -190,7 +193,7 @@ def _cannot_resume(folder: Path) -> bool:
 
 
 @contextlib.contextmanager
-def whole_run(out: str | Path | None, name: str) -> Iterator[Path]:
+def atomic_run(out: str | Path | None, name: str) -> Iterator[Path]:
     """Create a folder for a new run, as `new_folder` does, and lock it within this context.
 
     If the block fails, everything in the folder is removed: a run is either complete or absent. Leftovers of a killed
@@ -198,11 +201,11 @@ def whole_run(out: str | Path | None, name: str) -> Iterator[Path]:
     """
     fresh, done = out is None or not Path(out).exists(), False
     if out is not None and (Path(out) / UNFINISHED).is_file():
-        with locked(Path(out)):
+        with lock_run(Path(out)):
             _clear(Path(out))
-    folder = new_folder(out, name, overwrite=False, inputs=())
+    folder = create_run_folder(out, name, overwrite=False, inputs=())
     try:
-        with locked(folder):
+        with lock_run(folder):
             try:
                 (folder / UNFINISHED).touch()
                 yield folder
@@ -218,7 +221,9 @@ def whole_run(out: str | Path | None, name: str) -> Iterator[Path]:
                 folder.rmdir()
 
 
-def folder_of_several(out: str | Path | None, command: str, name: str, about: str, beside: Iterable[str] = ()) -> Path:
+def create_group_folder(
+    out: str | Path | None, command: str, name: str, about: str, beside: Iterable[str] = ()
+) -> Path:
     """Return the folder of a search or a comparison: `out`, or the next free runs/COMMAND-NAME-N.
 
     It may hold the same one already, identified by its file `about`, or only the files in `beside`. Raises FileError if
@@ -238,20 +243,21 @@ def folder_of_several(out: str | Path | None, command: str, name: str, about: st
         raise FileError(
             f"{folder} could not be made: {error.strerror}. Give a folder that can be written to."
         ) from error
-    there = {entry.name for entry in folder.iterdir() if not is_leftover(entry)}  # a kill before `about` was written
+    there = {entry.name for entry in folder.iterdir() if not is_temp_file(entry)}  # a kill before `about` was written
     if not (folder / about).is_file() and there - {*beside}:
         raise FileError(
-            f"{folder} exists already, is no {WHAT[command]}, and nothing in it is overwritten. Give another --out."
+            f"{folder} exists already, is no {GROUP_NAMES[command]}, and nothing in it is overwritten. Give another"
+            " --out."
         )
     return folder
 
 
-def about_several(folder: str | Path, command: str, about: str, keys: Iterable[str]) -> dict[str, Any]:
+def read_group_document(folder: str | Path, command: str, about: str, keys: Iterable[str]) -> dict[str, Any]:
     """Return the content of the file `about` in such a folder, which has at least these keys.
 
     Raises FileError if the file does not exist or is damaged.
     """
-    path, what = Path(folder) / about, WHAT[command]
+    path, what = Path(folder) / about, GROUP_NAMES[command]
     if not path.is_file():
         reject_address(folder)
         raise FileError(
@@ -293,10 +299,10 @@ def _clear(folder: Path) -> None:
 def clear_leftovers(folder: Path) -> None:
     """Remove partial files of killed processes, which can be as large as a checkpoint."""
     inside = [entry for name in HOLD_WEIGHTS for entry in (folder / name).glob(".tmp*")]
-    for entry in [entry for entry in folder.rglob(".*.part") if is_leftover(entry)]:
+    for entry in [entry for entry in folder.rglob(".*.part") if is_temp_file(entry)]:
         _remove(entry)
     for entry in inside:
-        if OF_SAFETENSORS.fullmatch(entry.name):
+        if SAFETENSORS_TEMP.fullmatch(entry.name):
             _remove(entry)
 
 
@@ -311,4 +317,4 @@ def _remove(entry: Path) -> None:
 
 
 def _is_lock_or_leftover(entry: Path) -> bool:
-    return entry.name == LOCK or is_leftover(entry)
+    return entry.name == LOCK or is_temp_file(entry)

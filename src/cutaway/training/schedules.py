@@ -10,7 +10,7 @@ import math
 from .config import TrainSettings
 
 
-def factor(settings: TrainSettings, t: float, steps: int) -> float:
+def lr_factor(settings: TrainSettings, t: float, steps: int) -> float:
     """Return the factor on the learning rate at progress `t` of a training with `steps` updates.
 
     constant       1

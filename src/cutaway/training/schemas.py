@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..core.config import among, as_now, build
+from ..core.config import build, pick, upgrade_settings
 from ..core.errors import DataError, FileError
 from ..core.files import read_json
-from ..core.schema import NUMBER, naming, reject_unlike, write_document
-from ..core.spec import TASKS_BEFORE, kind_now
+from ..core.schema import NUMBER, name_document_in_errors, validate_document, write_document
+from ..core.spec import TASKS_BEFORE, current_kind
 from ..data.dataset_base import IN_MEMORY
 from ..data.settings import DataSettings
 from ..models.registry import find
@@ -165,16 +165,19 @@ def read_layers(folder: Path) -> dict[str, Any] | None:
 def read_run(folder: Path) -> dict[str, Any]:
     """Read run.json of a run's folder. Raises FileError with file and key if it does not match the schema."""
     about = _read(folder / "run.json", RUN, "Restore it from a copy, or train again.")
-    about["data"]["kind"] = kind_now(about["data"]["kind"])
+    about["data"]["kind"] = current_kind(about["data"]["kind"])
     about["task"] = TASKS_BEFORE.get(about["task"], about["task"])
     own, found = about["model_settings"], find(about["model"])
-    with naming(folder / "run.json"):
+    with name_document_in_errors(folder / "run.json"):
         for group in (TrainSettings, DataSettings):
-            build(group, among(as_now(about["settings"]), group))
-    return about | {"settings": as_now(about["settings"]), "model_settings": found.as_now(own) if found else own}
+            build(group, pick(upgrade_settings(about["settings"]), group))
+    return about | {
+        "settings": upgrade_settings(about["settings"]),
+        "model_settings": found.as_now(own) if found else own,
+    }
 
 
-def source_of(data: Mapping[str, Any]) -> str:
+def data_source(data: Mapping[str, Any]) -> str:
     """Return the source from which the data of a run is opened again: its absolute path if there is one, else its name.
 
     `data` is that part of run.json. Raises DataError if the data was passed in Python.
@@ -191,7 +194,7 @@ def read_evaluation(folder: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     found = _read(path, EVALUATION, fix)
-    for name, *places in OF_ONE_LENGTH:
+    for name, *places in EQUAL_LENGTHS:
         part = found.get(name) or {}
         lengths = {place: len(part[place]) for place in places if part.get(place) is not None}
         if len({*lengths.values()}) > 1 or (lengths and not any(lengths.values())):
@@ -205,7 +208,7 @@ def read_evaluation(folder: Path) -> dict[str, Any] | None:
 
 
 # Lists in a part of evaluation.json that must have equal lengths.
-OF_ONE_LENGTH = (
+EQUAL_LENGTHS = (
     ("values", "actual", "predicted"),
     ("classes", "names", "per_class", "confusion"),
     ("masks", "names", "per_class", "confusion"),
@@ -228,5 +231,5 @@ def _read(path: Path, schema: dict[Any, Any], fix: str) -> dict[str, Any]:
         for one in found:
             if isinstance(one, dict) and before in one:
                 one.setdefault(now, one.pop(before))
-    reject_unlike(document, schema, path, fix)
+    validate_document(document, schema, path, fix)
     return document

@@ -10,32 +10,32 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from ..checkpoints.custom import Own, preset_for
-from ..checkpoints.deferred_init import Deferred, NeedsNumbers
-from ..checkpoints.word_vectors import Vectors, take_vectors
-from ..core.config import among, build, short
+from ..checkpoints.custom import CustomPreset, preset_for
+from ..checkpoints.deferred_init import DeferredInit, NeedsMaterialization
+from ..checkpoints.word_vectors import Vectors, load_into_embedding
+from ..core.config import build, pick, shorten
 from ..core.errors import SettingError
-from ..core.memory_budget import shaped
+from ..core.memory_budget import build_on_meta
 from ..core.spec import ImageSizes, Value
 from ..data.dataset_base import DataSet
-from ..data.open_data import open_data, open_guarded
+from ..data.open_data import open_data, open_validated
 from ..data.settings import DataSettings
-from ..models.base import contract_of
+from ..models.base import as_base_model
 from ..models.registry import Preset
 from ..nn.resizing import resize
-from ..tasks.task import Task, learned_of, task_for
+from ..tasks.task import Task, target_types, task_for
 from .batches import class_weights, padding_notes
 from .channel_pruning import prune_channels
 from .config import TrainSettings
-from .config_checks import reject_for_data, reject_for_task, reject_too_large_to_learn, reject_without_effect
-from .config_resolution import Resolved, model_settings, resolve, settle
-from .ctc_length_check import leave_out_crowded
-from .device import Placement, find_place, for_parts
-from .objectives.choice import OBJECTIVES, learning
+from .config_checks import reject_for_data, reject_for_task, reject_too_large_to_train, reject_without_effect
+from .config_resolution import ResolvedConfig, finalize_config, resolve_config, resolve_model_settings
+from .ctc_length_check import drop_too_long_transcripts
+from .device import DeviceContext, for_sharded_weights, select_device
+from .objectives.choice import OBJECTIVES, add_training_modules
 from .objectives.distillation import Teacher
-from .output_check import reject_other_shapes
-from .pretrained_weights import Taken, built_like, keep_origin, resized_at, take_weights
-from .processes import may_begin_in_parts, reject_for_processes, reject_parallel
+from .output_check import check_outputs
+from .pretrained_weights import LoadedWeights, attach_origin, load_pretrained, pruned_shapes, settings_note
+from .processes import may_start_sharded, reject_for_processes, reject_parallel
 from .recompute import reject_for_recompute
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Prepared:
+class TrainingSetup:
     """Everything that the training loop needs: data, model, task, device and settings."""
 
     preset: Preset
@@ -51,24 +51,24 @@ class Prepared:
     model: nn.Module
     config: Any  # of the model
     task: Task
-    place: Placement
+    place: DeviceContext
     settings: TrainSettings
     data_settings: DataSettings
     model_settings: dict[str, Any]
     sizes: ImageSizes  # of images, as requested from the data
     teacher: Teacher | None = None  # teacher for distillation
-    taken: Taken | None = None  # record of the pretrained weights
-    deferred: Deferred | None = None  # deferred initialization, if the model is on the meta device
+    taken: LoadedWeights | None = None  # record of the pretrained weights
+    deferred: DeferredInit | None = None  # deferred initialization, if the model is on the meta device
 
 
-def prepare(
+def setup_training(
     model: str | nn.Module,
     source: Any,
     given: Mapping[str, Any],
     resumed: bool = False,
     opened: Callable[..., DataSet] | None = None,
     shapes: bool = False,
-) -> Prepared:
+) -> TrainingSetup:
     """Open the data, fit the model's config to it, build the model from the seed, and select task and device.
 
     `given` is the flat mapping of settings, with model settings as `model.KEY`. If a run is `resumed`, its weights come
@@ -78,61 +78,67 @@ def prepare(
     fix.
     """
     found = preset_for(model)
-    asked = resolve(found, source, given, resumed)
+    asked = resolve_config(found, source, given, resumed)
 
-    opened = opened or (open_data if resumed or shapes else open_guarded)  # a resumed run has been checked already
-    data = opened(source, asked.data, asked.sizes, learned_of(found.targets, asked.training.objective), found.takes)
+    opened = opened or (open_data if resumed or shapes else open_validated)  # a resumed run has been checked already
+    data = opened(source, asked.data, asked.sizes, target_types(found.targets, asked.training.objective), found.takes)
     reject_for_data(asked.training, data, asked.joint_vocab)
     data = OBJECTIVES[asked.training.objective].learned_from(data, asked.training)
     data.notes += padding_notes(data.splits["train"], asked.training)
 
-    own = model_settings(asked, data)
+    own = resolve_model_settings(asked, data)
     config = found.configure(data.spec, own)
-    if isinstance(found, Own):
+    if isinstance(found, CustomPreset):
         config.channels_last = bool(asked.training.channels_last)
-        reject_other_shapes(found, data, asked.training)
+        check_outputs(found, data, asked.training)
     if not shapes:
-        reject_too_large_to_learn(found, config, asked.training)
+        reject_too_large_to_train(found, config, asked.training)
     torch.manual_seed(asked.training.seed)
-    deferred = Deferred() if not shapes and may_begin_in_parts(asked.training) and not isinstance(found, Own) else None
+    deferred = (
+        DeferredInit()
+        if not shapes and may_start_sharded(asked.training) and not isinstance(found, CustomPreset)
+        else None
+    )
     try:
         network, taken = _build_model(found, config, asked, data, resumed, shapes, deferred)
-    except NeedsNumbers:  # it cannot be deferred
+    except NeedsMaterialization:  # it cannot be deferred
         torch.manual_seed(asked.training.seed)
         deferred = None
         network, taken = _build_model(found, config, asked, data, resumed, shapes, None)
-    leave_out_crowded(network, data, asked.data.missing)
-    settings, data_settings = settle(asked, data, network, taken)
+    drop_too_long_transcripts(network, data, asked.data.missing)
+    settings, data_settings = finalize_config(asked, data, network, taken)
     if isinstance(data.spec.target, Value) and "label_smoothing" not in given:
         settings = replace(settings, label_smoothing=0.0)  # the card's value is for classes
     if not resumed:
         reject_without_effect(given, settings, data_settings, data, network)
-    loss = settings.loss or (contract_of(network).loss if data.spec.target.classes else None) or None
+    loss = settings.loss or (as_base_model(network).loss if data.spec.target.classes else None) or None
     words = getattr(data.preprocessing, "words", None)
     task = task_for(data.spec, loss, settings.label_smoothing, class_weights(data, settings), words)
     reject_for_task(asked.training, data_settings, data, found, network, task)
     teacher = Teacher(settings, data, task, mixed=data_settings.mixup > 0) if settings.teacher else None
     reject_for_processes(settings, data, network, found.name)
-    place = find_place(settings.device, settings.precision, settings.channels_last, network, settings.tensor_parallel)
+    place = select_device(
+        settings.device, settings.precision, settings.channels_last, network, settings.tensor_parallel
+    )
     reject_for_recompute(settings, network, OBJECTIVES[settings.objective].weighable)
     reject_parallel(settings, network, place)
-    place = for_parts(settings, place)
+    place = for_sharded_weights(settings, place)
     learns = (task, place, settings, data_settings)
-    return Prepared(found, data, network, config, *learns, own, asked.sizes, teacher, taken, deferred)
+    return TrainingSetup(found, data, network, config, *learns, own, asked.sizes, teacher, taken, deferred)
 
 
-def prepared_of(run: Run, data: DataSet) -> Prepared:
+def setup_from_run(run: Run, data: DataSet) -> TrainingSetup:
     """Return the setup of a finished run with its trained model, for evaluation on its data."""
     settings = run.about["settings"]
-    return Prepared(
+    return TrainingSetup(
         run.preset,
         data,
         run.place.model(run.model, learns=False),
         getattr(run.model, "config", None),
         run.task,
         run.place,
-        build(TrainSettings, among(settings, TrainSettings)),
-        build(DataSettings, among(settings, DataSettings)),
+        build(TrainSettings, pick(settings, TrainSettings)),
+        build(DataSettings, pick(settings, DataSettings)),
         run.about["model_settings"],
         run.image_sizes,
     )
@@ -141,38 +147,38 @@ def prepared_of(run: Run, data: DataSet) -> Prepared:
 def _build_model(
     found: Preset,
     config: Any,
-    asked: Resolved,
+    asked: ResolvedConfig,
     data: DataSet,
     resumed: bool,
     shapes: bool,
-    deferred: Deferred | None,
-) -> tuple[nn.Module, Taken | None]:
+    deferred: DeferredInit | None,
+) -> tuple[nn.Module, LoadedWeights | None]:
     """Build the model with its initial weights and training modules, and return it with a record of the weights.
 
     Raises NeedsNumbers if initialization cannot be `deferred`.
     """
     with deferred or nullcontext():
         fraction = 0 if deferred else asked.training.memory_fraction
-        network = shaped(found, config) if shapes else found.build(config, fraction)
+        network = build_on_meta(found, config) if shapes else found.build(config, fraction)
         taken = _load_initial_weights(network, found, asked, data, resumed)
         if asked.training.prune_channels:
             data.notes.append(_prune_channels(network, data, asked.training))
-        data.notes += learning(network, data.spec, asked.training)
+        data.notes += add_training_modules(network, data.spec, asked.training)
     return network, taken
 
 
 def _load_initial_weights(
-    network: nn.Module, found: Preset, asked: Resolved, data: DataSet, resumed: bool
-) -> Taken | None:
+    network: nn.Module, found: Preset, asked: ResolvedConfig, data: DataSet, resumed: bool
+) -> LoadedWeights | None:
     """Load pretrained weights and word vectors into the model as requested, and return a record of the weights."""
     taken, path = None, asked.training.weights
     if path:
-        resize(network, asked.begun.resized if asked.begun else resized_at(path, found))
+        resize(network, asked.begun.resized if asked.begun else pruned_shapes(path, found))
     if asked.begun and path:
-        taken = take_weights(network, found, path)
-        taken = replace(taken, notes=(*built_like(found, asked.model, asked.typed, asked.begun), *taken.notes))
+        taken = load_pretrained(network, found, path)
+        taken = replace(taken, notes=(*settings_note(found, asked.model, asked.typed, asked.begun), *taken.notes))
     elif path:
-        keep_origin(network, found, path)
+        attach_origin(network, found, path)
     if asked.training.vectors and not resumed:
         data.notes.append(_take_vectors(network, data, asked.training.vectors, asked.training.seed))
     return taken
@@ -199,9 +205,9 @@ def _take_vectors(model: nn.Module, data: DataSet, path: str, seed: int) -> str:
     """
     embedding, tokenizer = getattr(model, "embedding", None), getattr(data.preprocessing, "tokenizer", None)
     if not isinstance(embedding, nn.Embedding) or tokenizer is None:
-        raise SettingError(f"vectors={short(path)} is for the words of text: leave it out.")
+        raise SettingError(f"vectors={shorten(path)} is for the words of text: leave it out.")
     with torch.no_grad():
-        said = take_vectors(embedding, tokenizer.tokens, Vectors.load(path), torch.Generator().manual_seed(seed))
+        said = load_into_embedding(embedding, tokenizer.tokens, Vectors.load(path), torch.Generator().manual_seed(seed))
         second = getattr(model, "static_embedding", None)
         if isinstance(second, nn.Embedding):  # a second channel, which stays frozen
             second.load_state_dict(embedding.state_dict())

@@ -10,19 +10,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..checkpoints.deferred_init import Deferred, take_memory, tensors_of, without_numbers
-from ..distributed.dtensors import TENSOR, fill, norm_of, part
-from ..distributed.fsdp import collect_gradients, mesh_of, shard
+from ..checkpoints.deferred_init import DeferredInit, copy_to_meta, move_parameters_to_meta, named_tensors
+from ..distributed.dtensors import TENSOR, global_norm, load_full_tensors, local_part
+from ..distributed.fsdp import build_mesh, set_gradient_sync, shard
 from ..distributed.storage import Saver
 from ..distributed.tensor_parallel import parallelize
-from .checkpoint import LAST, State
+from .checkpoint import LAST, TrainingState
 from .config import TrainSettings
-from .device import Placement
-from .parallel import Alone
-from .parameter_groups import blocks
+from .device import DeviceContext
+from .parallel import SingleProcess
+from .parameter_groups import find_blocks
 
 
-class Sharded(Alone):
+class ShardedDataParallel(SingleProcess):
     """Strategy in which each process holds a shard of every weight.
 
     Training uses a copy of the model, which is sharded before its weights are initialized. The model itself keeps only
@@ -30,16 +30,16 @@ class Sharded(Alone):
     """
 
     def __init__(
-        self, model: nn.Module, place: Placement, settings: TrainSettings, deferred: Deferred | None = None
+        self, model: nn.Module, place: DeviceContext, settings: TrainSettings, deferred: DeferredInit | None = None
     ) -> None:
-        super().__init__(without_numbers(model).to(place.dtype), place, settings)
-        mesh = mesh_of(place.device, place.processes, settings.parallel, place.tensor)
+        super().__init__(copy_to_meta(model).to(place.dtype), place, settings)
+        mesh = build_mesh(place.device, place.processes, settings.parallel, place.tensor)
         if place.tensor > 1:
             parallelize(self.model, mesh[TENSOR])
-        self.root: Any = shard(self.model, mesh, blocks(self.model), place.autocast_dtype)
+        self.root: Any = shard(self.model, mesh, find_blocks(self.model), place.autocast_dtype)
         self.root.to_empty(device=place.device)
-        fill(self.model, deferred.numbers(model) if deferred else tensors_of(model))
-        take_memory(model.to(place.dtype))
+        load_full_tensors(self.model, deferred.numbers(model) if deferred else named_tensors(model))
+        move_parameters_to_meta(model.to(place.dtype))
         for own, of_all in zip(model.buffers(), self.model.buffers()):
             own.copy_(of_all)
         self.loss = self.root
@@ -55,7 +55,7 @@ class Sharded(Alone):
 
         Before the last batch of an update, whole gradients are accumulated in each process.
         """
-        collect_gradients(self.root, last)
+        set_gradient_sync(self.root, last)
         with super().batch(last), self.normalizing():
             yield
 
@@ -71,11 +71,11 @@ class Sharded(Alone):
     def clip(self, parameters: list[nn.Parameter], most: float) -> float | Tensor:
         """Clip the gradients by the norm of the whole gradient over all shards, and return that norm."""
         gradients = [p.grad for p in parameters if p.grad is not None]
-        norm = norm_of(gradients)
-        torch._foreach_mul_([part(gradient) for gradient in gradients], (most / (norm + 1e-6)).clamp(max=1.0))
+        norm = global_norm(gradients)
+        torch._foreach_mul_([local_part(gradient) for gradient in gradients], (most / (norm + 1e-6)).clamp(max=1.0))
         return norm
 
-    def save(self, folder: Path, tensors: dict[str, Tensor], state: State) -> None:
+    def save(self, folder: Path, tensors: dict[str, Tensor], state: TrainingState) -> None:
         """Write the shards of each process in the background."""
         self.saver.save(folder, LAST, tensors, {"state": state.to_json()})
 

@@ -13,7 +13,7 @@ from .checkpoint import save_weights
 FOLDER = "snapshots"  # in the run's folder
 
 
-def moments(updates: int, count: int) -> frozenset[int]:
+def snapshot_updates(updates: int, count: int) -> frozenset[int]:
     """Return the updates after which snapshots are written.
 
     There are `count` of them from 0 to the last of `updates`, denser at the start, where most changes happen: the k-th
@@ -39,7 +39,7 @@ class Snapshots:
                 save_weights(self.folder / f"step-{update}.safetensors", found)
 
 
-def kept(run_folder: Path) -> dict[int, Path]:
+def list_snapshots(run_folder: Path) -> dict[int, Path]:
     """Return the snapshot files by update, in order."""
     found = {}
     for path in (run_folder / FOLDER).glob("step-*.safetensors"):

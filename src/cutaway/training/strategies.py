@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from torch import nn
 
-from ..checkpoints.deferred_init import Deferred
+from ..checkpoints.deferred_init import DeferredInit
 from .config import TrainSettings
-from .device import Placement
-from .parallel import Alone, Replicated
+from .device import DeviceContext
+from .parallel import DataParallel, SingleProcess
 
 
-def strategy(model: nn.Module, place: Placement, settings: TrainSettings, deferred: Deferred | None = None) -> Alone:
+def select_strategy(
+    model: nn.Module, place: DeviceContext, settings: TrainSettings, deferred: DeferredInit | None = None
+) -> SingleProcess:
     """Return the parallel strategy for this model, whose initialization may be `deferred`."""
     if place.processes * place.tensor == 1:
-        return Alone(place.model(model), place, settings)
+        return SingleProcess(place.model(model), place, settings)
     if not settings.in_parts:
-        return Replicated(place.model(model), place, settings)
-    from .sharded_strategy import Sharded  # slow to import
+        return DataParallel(place.model(model), place, settings)
+    from .sharded_strategy import ShardedDataParallel  # slow to import
 
-    return Sharded(model, place, settings, deferred)
+    return ShardedDataParallel(model, place, settings, deferred)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..core.config import as_text, short
+from ..core.config import as_text, shorten
 from ..core.errors import SettingError
 from ..data.dataset_base import DataSet, Split, Tasks
 from ..data.samplers import Batches
@@ -21,18 +21,18 @@ from ..statistics.intervals import Metric
 from ..tasks import continual
 from ..tasks.classification import Classification
 from ..tasks.task import Task
-from .batches import batches_of
+from .batches import epoch_batches
 from .checkpoint import load_weights, save_weights
 from .config import TrainSettings
-from .device import Placement
-from .evaluation import AT_ONCE, Results, results_of
-from .weight_averaging import lent
+from .device import DeviceContext
+from .evaluation import EVALUATION_BATCH_SIZE, SplitOutputs, evaluate_split
+from .weight_averaging import swap_weights
 
 # Settings that would end the sequence early, or keep other weights than the last.
 NOT_WITH_TASKS = ("max_steps", "minutes", "patience", "average_epochs", "ema", "freeze_epochs", "monitor", "lora")
 
 
-class Sequence:
+class TaskSequence:
     """Sequence of the tasks of a training split."""
 
     def __init__(self, tasks: Tasks | None, train: Split, epochs: int, at_once: bool = False) -> None:
@@ -61,8 +61,8 @@ class Sequence:
     def batches(self, train: Split, settings: TrainSettings, epoch: int) -> Batches:
         """Return the example indices of each batch of an epoch, all of its task."""
         if self.of is None:
-            return batches_of(train, settings, epoch)
-        return batches_of(train, settings, epoch, (self.of == self.task(epoch)).nonzero()[:, 0])
+            return epoch_batches(train, settings, epoch)
+        return epoch_batches(train, settings, epoch, (self.of == self.task(epoch)).nonzero()[:, 0])
 
     def seen(self, split: Split, epoch: int) -> Split:
         """Return the part of a split whose tasks have been learned by that epoch, including the current task."""
@@ -82,7 +82,7 @@ def reject_for_tasks(settings: TrainSettings, data: DataSet) -> None:
         value = getattr(settings, key)
         if value and value != getattr(usual, key):
             raise SettingError(
-                f"{key}={short(as_text(value))} cannot be with tasks: each task has its epochs, and what is kept are "
+                f"{key}={shorten(as_text(value))} cannot be with tasks: each task has its epochs, and what is kept are "
                 "the weights after the last one. Leave it out."
             )
 
@@ -110,14 +110,14 @@ def reject_other_epochs(settings: TrainSettings, data: DataSet, before: Mapping[
         )
 
 
-def over_tasks(
+def evaluate_tasks(
     tasks: Tasks | None,
     model: nn.Module,
     task: Task,
     split: Split,
-    place: Placement,
+    place: DeviceContext,
     run: Path,
-    results: Results,
+    results: SplitOutputs,
 ) -> tuple[dict[str, Metric], dict[str, Any]]:
     """Return metrics of each task after each task was learned, and details for the report; both empty without tasks.
 
@@ -131,8 +131,8 @@ def over_tasks(
     answers = []
     if all(path.is_file() for path in kept):
         for path in kept:
-            with lent(model, load_weights(path)):
-                answers.append(results_of(model, split, place, AT_ONCE, task))
+            with swap_weights(model, load_weights(path)):
+                answers.append(evaluate_split(model, split, place, EVALUATION_BATCH_SIZE, task))
     right = torch.stack([task.decide(found.outputs) == found.target for found in (*answers, results)])  # (times, n)
     of, original = tasks.of(split), tasks.original(split)
     return continual.metrics(right, of, original), continual.details(right, of, tasks.names)

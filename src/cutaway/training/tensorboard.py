@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import FileError
-from ..core.files import cause, is_unmoved
+from ..core.files import error_reason, is_unmoved
 
 
-class Board:
+class TensorBoardWriter:
     """Writer of TensorBoard's event file, which does nothing if it is not `wanted`."""
 
     def __init__(self, folder: Path, wanted: bool) -> None:
@@ -25,7 +25,7 @@ class Board:
 
             self._new = SummaryWriter
 
-    def __enter__(self) -> Board:
+    def __enter__(self) -> TensorBoardWriter:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -57,6 +57,6 @@ class Board:
 
     def _unwritten(self, failed: OSError) -> FileError:
         return FileError(
-            f"TensorBoard's file in {self.folder} could not be written: {cause(failed)}. Free some space, "
+            f"TensorBoard's file in {self.folder} could not be written: {error_reason(failed)}. Free some space, "
             "or leave that file out (tensorboard=false)."
         )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 SECONDS, TURNS = 2.0, 50  # limits for all calls together
 
 
-def in_turns(calls: Sequence[Callable[[], object]]) -> list[float]:
+def time_calls(calls: Sequence[Callable[[], object]]) -> list[float]:
     """Return the median milliseconds of each call."""
     for call in calls:
         call()  # warm-up

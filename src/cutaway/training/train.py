@@ -16,53 +16,53 @@ import torch
 from torch import nn
 
 from ..checkpoints.custom import preset_for
-from ..checkpoints.deferred_init import give_memory
+from ..checkpoints.deferred_init import allocate_meta_tensors
 from ..checkpoints.huggingface.adapters import write_adapter
 from ..checkpoints.saving import save_model
 from ..core.config import as_text
-from ..core.errors import FileError, LostProcess, SettingError, visible
+from ..core.errors import FileError, LostProcess, SettingError, printable
 from ..core.files import RUN, is_unmoved, write_csv, write_json
 from ..core.spec import Unlabelled
 from ..data.dataset_base import IN_MEMORY
-from ..data.in_memory.source import Given, as_source
+from ..data.in_memory.source import InMemorySource, to_source
 from ..data.text.tokenizer_fitting import AUTO
 from ..data.text.tokenizers import KINDS
 from ..distributed import environment
-from ..distributed.group import by_first, joined
-from ..distributed.group import place as group_place
-from ..distributed.launch import Stopped, launch
+from ..distributed.group import process_group, rank_zero_only
+from ..distributed.group import rank_and_size as group_place
+from ..distributed.launch import LaunchInterrupted, launch
 from ..runs.run import Run
 from . import documents
-from .batches import reach
-from .checkpoint import State, load_weights, newest
-from .config_checks import reject_unfit
-from .config_resolution import resolve
-from .device import alone
+from .batches import epochs_for_steps
+from .checkpoint import TrainingState, latest_checkpoint, load_weights
+from .config_checks import reject_incompatible
+from .config_resolution import resolve_config
+from .device import single_process_context
 from .interruption import Interrupted
-from .memory.choice import reject_beyond_memory, settle_parallel
-from .objectives.choice import learned
-from .processes import and_how_to_go_on, asked_for, reject_beyond_machine, reject_small_batches, run_of
+from .memory.choice import reject_beyond_memory, resolve_parallel
+from .objectives.choice import remove_training_modules
+from .processes import add_resume_hint, find_launched_run, process_settings, reject_beyond_machine, reject_small_batches
 from .progress import Progress
-from .reproducibility import differences, take_threads
-from .run_folder import LOCK, clear_leftovers, clear_run, locked, new_folder
-from .schemas import source_of, write_evaluation
-from .setup import Prepared, prepare
+from .reproducibility import environment_changes, restore_threads
+from .run_folder import LOCK, clear_leftovers, clear_run, create_run_folder, lock_run
+from .schemas import data_source, write_evaluation
+from .setup import TrainingSetup, setup_training
 from .task_schedule import reject_other_epochs
-from .tensorboard import Board
-from .trainer import SAVE_EVERY, Mean, Trainer
+from .tensorboard import TensorBoardWriter
+from .trainer import SAVE_EVERY, AverageRecord, Trainer
 
 # A finished run continues if one of these is changed.
-HOW_LONG = ("epochs", "max_steps", "minutes", "patience")
+LENGTH_SETTINGS = ("epochs", "max_steps", "minutes", "patience")
 ADAPTER = "adapter"  # folder next to the model with the LoRA weights alone
 MAY_CHANGE = (
-    *HOW_LONG, "save_minutes", "workers", "threads", "processes", "parallel", "tensor_parallel", "recompute",
+    *LENGTH_SETTINGS, "save_minutes", "workers", "threads", "processes", "parallel", "tensor_parallel", "recompute",
     "max_restarts", "device", "tensorboard", "memory_fraction",
 )  # fmt: skip
 WORKER = "cutaway.training.worker"
 UNNAMED = "A model and data are needed: cutaway train MODEL DATA. `cutaway list` shows the models."
 
 
-def fit(
+def train_model(
     model: str | nn.Module | None,
     source: Any,
     given: Mapping[str, Any],
@@ -83,15 +83,19 @@ def fit(
     """
     if model is not None and not isinstance(model, str):
         model = preset_for(model).given  # type: ignore[attr-defined]  # it is an Own, since others are rejected
-    source = as_source(source)[0]
-    several = asked_for(given, Run(resume).about["settings"] if resume is not None else {})
-    if not environment.launched() and several.processes == 1:
+    source = to_source(source)[0]
+    several = process_settings(given, Run(resume).about["settings"] if resume is not None else {})
+    if not environment.is_launched() and several.processes == 1:
         return _train_in_process(model, source, given, out, resume, progress, overwrite, judged)
     name = environment.launch_id() or uuid.uuid4().hex
     try:
-        if environment.launched():
-            with joined():
-                begun = by_first(lambda: run_of(name, out)) if environment.restarts() and resume is None else None
+        if environment.is_launched():
+            with process_group():
+                begun = (
+                    rank_zero_only(lambda: find_launched_run(name, out))
+                    if environment.restart_count() and resume is None
+                    else None
+                )
                 if begun is not None:  # before the restart
                     own = None if isinstance(model, str) else model
                     return _train_in_process(own, None, {}, None, begun, progress, overwrite=False)
@@ -100,7 +104,7 @@ def fit(
         if resume is None:  # report invalid settings before processes are started
             if model is None or source is None:
                 raise SettingError(UNNAMED)
-            asked_of = resolve(preset_for(model), source, given, resumed=False).training
+            asked_of = resolve_config(preset_for(model), source, given, resumed=False).training
             if asked_of.batch_size and not asked_of.batch_tokens:
                 reject_small_batches(asked_of, asked_of.batch_size, several.processes, asked_of.tensor_parallel)
         if isinstance(model, nn.Module):
@@ -119,8 +123,8 @@ def fit(
         }
         return Run(launch(WORKER, asked, name, several.processes, several.max_restarts))
     except LostProcess as lost:
-        raise and_how_to_go_on(lost, Path(resume) if resume is not None else run_of(name, out)) from None
-    except Stopped as stopped:
+        raise add_resume_hint(lost, Path(resume) if resume is not None else find_launched_run(name, out)) from None
+    except LaunchInterrupted as stopped:
         raise Interrupted(Path(str(stopped))) from None
 
 
@@ -136,7 +140,7 @@ def _train_in_process(
 ) -> Run:
     """Train in this process, which may be one of several: all run the same code, and only the first writes files."""
     rank, processes = group_place()
-    if processes > 1 or "processes" in given or environment.launched():
+    if processes > 1 or "processes" in given or environment.is_launched():
         given = {**given, "processes": processes}
     typed = given
     own = model if isinstance(model, nn.Module) else None
@@ -150,45 +154,45 @@ def _train_in_process(
         notes: list[str] = []
         if earlier:
             _reject_folder(earlier.folder, out, overwrite)
-            by_first(lambda: held.enter_context(locked(earlier.folder)))
-            before = by_first(lambda: earlier.about)
+            rank_zero_only(lambda: held.enter_context(lock_run(earlier.folder)))
+            before = rank_zero_only(lambda: earlier.about)
             earlier.reject_other_module()
             as_many = before["settings"].get("processes", 1) == processes
             model, source, given = _resume_arguments(before, model, source, given)
             given = earlier.with_own_tokenizer(given)
             if not as_many and "parallel" not in typed:
                 given["parallel"] = "auto"
-            notes = [] if given.get("threads") or not as_many else take_threads(before)
+            notes = [] if given.get("threads") or not as_many else restore_threads(before)
         if model is None or source is None:
             raise SettingError(UNNAMED)
-        goes_on = earlier is not None and newest(earlier.folder / "checkpoints") is not None
-        ready = prepare(model, source, given, resumed=goes_on)
-        reject_unfit(ready.settings, ready.data.splits["train"])
+        goes_on = earlier is not None and latest_checkpoint(earlier.folder / "checkpoints") is not None
+        ready = setup_training(model, source, given, resumed=goes_on)
+        reject_incompatible(ready.settings, ready.data.splits["train"])
         if not earlier or "max_steps" in typed:
-            settle_length(ready, typed, cut=before.get("resumed", 0) + 1 if earlier else 0)
-        settle_parallel(ready)
+            set_epochs_from_steps(ready, typed, cut=before.get("resumed", 0) + 1 if earlier else 0)
+        resolve_parallel(ready)
         notes += reject_beyond_memory(ready)
         if earlier:
             earlier.reject_other(ready.data, "or train anew.")
             reject_other_epochs(ready.settings, ready.data, before)
             _reject_other_files(before, ready)
-            notes += differences(before, ready.place)
+            notes += environment_changes(before, ready.place)
             folder = earlier.folder
         else:
             name = f"{ready.preset.file_name}-{ready.data.name}"
 
             def create_folder() -> Path:
-                folder = new_folder(out, name, overwrite, _input_paths(ready))
-                held.enter_context(locked(folder))
+                folder = create_run_folder(out, name, overwrite, _input_paths(ready))
+                held.enter_context(lock_run(folder))
                 clear_run(folder)
                 for sentence in (
                     ready.data.findings if progress is None or progress.shown else ()
                 ):  # before training starts
-                    print(visible(f"Found in the data: {sentence}"), file=sys.stderr, flush=True)
+                    print(printable(f"Found in the data: {sentence}"), file=sys.stderr, flush=True)
                 return folder
 
-            folder = by_first(create_folder)
-        by_first(lambda: clear_leftovers(folder))
+            folder = rank_zero_only(create_folder)
+        rank_zero_only(lambda: clear_leftovers(folder))
         bar = progress or Progress(shown=rank == 0)
         try:
             _train_in_folder(folder, ready, before, given, goes_on, notes, bar, judged)
@@ -206,12 +210,12 @@ def _train_in_process(
         if own is not None:
             own.eval().to(home)
         run = Run(folder, own)
-        return run.hand_over(source) if isinstance(source, Given) else run
+        return run.hand_over(source) if isinstance(source, InMemorySource) else run
 
 
 def _train_in_folder(
     folder: Path,
-    ready: Prepared,
+    ready: TrainingSetup,
     before: Mapping[str, Any],
     given: Mapping[str, Any],
     goes_on: bool,
@@ -224,22 +228,22 @@ def _train_in_folder(
     `before` is run.json of earlier sessions, and `notes` are the notes on this one.
     """
     settings = {**asdict(ready.data_settings), **asdict(ready.settings)}
-    about = {**(before or documents.about(ready, given)), "settings": settings, "status": "running"}
+    about = {**(before or documents.run_document(ready, given)), "settings": settings, "status": "running"}
     about["launch"] = environment.launch_id()
     if before:
         about["machine"] = {**before["machine"], "threads": torch.get_num_threads()}
         about["notes"] = [*before.get("notes", ()), *notes]
-    writes, known = ready.place.writes, documents.known_by(about)
+    writes, known = ready.place.writes, documents.run_id(about)
     if writes and not goes_on:
         write_json(folder / "run.json", about)
 
-    with progress as bar, Board(folder, ready.settings.tensorboard and writes) as board:
+    with progress as bar, TensorBoardWriter(folder, ready.settings.tensorboard and writes) as board:
         for sentence in notes:
             bar.note(sentence)
 
         written = -math.inf  # seconds of training when metrics.csv was last written
 
-        def on_row(state: State) -> None:
+        def on_row(state: TrainingState) -> None:
             nonlocal written
             if writes:
                 board.write(state.history[-1])
@@ -257,13 +261,14 @@ def _train_in_folder(
             trainer.resume()
             if trainer.state.run not in ("", known):
                 raise FileError(
-                    f"{newest(folder / 'checkpoints')} is the checkpoint of another run, of other data or with other "
-                    "settings. Resume with the run's own checkpoint, from a copy of its folder, or train anew."
+                    f"{latest_checkpoint(folder / 'checkpoints')} is the checkpoint of another run, of other data or"
+                    " with other settings. Resume with the run's own checkpoint, from a copy of its folder, or train"
+                    " anew."
                 )
             if writes:  # the checkpoint has been loaded
                 write_json(folder / "run.json", about)
             trainer.state.resumed += 1
-            if any(before["settings"].get(key) != settings[key] for key in HOW_LONG):
+            if any(before["settings"].get(key) != settings[key] for key in LENGTH_SETTINGS):
                 trainer.state.stopped = ""
             if trainer.state.history and writes:
                 write_csv(folder / "metrics.csv", trainer.state.history)
@@ -272,34 +277,34 @@ def _train_in_folder(
             state = trainer.fit()
         except Interrupted:
             if writes:
-                finish(folder, about, ready, trainer.state, "interrupted")
+                save_run(folder, about, ready, trainer.state, "interrupted")
             raise
         finally:
             if trainer.state.history and writes:
                 write_csv(folder / "metrics.csv", trainer.state.history)
     if writes:  # evaluates without the other processes
-        ready.place = alone(ready.place, ready.model, ready.settings.memory_fraction)
-        finish(folder, about, ready, state, "finished", trainer.mean, judged)
+        ready.place = single_process_context(ready.place, ready.model, ready.settings.memory_fraction)
+        save_run(folder, about, ready, state, "finished", trainer.mean, judged)
 
 
-def settle_length(ready: Prepared, typed: Mapping[str, Any], cut: int = 0) -> None:
+def set_epochs_from_steps(ready: TrainingSetup, typed: Mapping[str, Any], cut: int = 0) -> None:
     """Set the number of epochs to what `max_steps` takes, if that is set and the user has not set epochs.
 
     `cut` is the number of epochs that may have ended early.
     """
     split, settings = ready.data.splits["train"], ready.settings
     if settings.max_steps and "epochs" not in typed:
-        epochs = reach(split, settings, epochs=settings.max_steps)[0]  # an epoch has at least one
+        epochs = epochs_for_steps(split, settings, epochs=settings.max_steps)[0]  # an epoch has at least one
         ready.settings = replace(settings, epochs=max(epochs + cut, settings.freeze_epochs or 0))
 
 
-def finish(
+def save_run(
     folder: Path,
     about: dict[str, Any],
-    ready: Prepared,
-    state: State,
+    ready: TrainingSetup,
+    state: TrainingState,
     status: str,
-    mean: Mean | None = None,
+    mean: AverageRecord | None = None,
     judged: bool = True,
 ) -> None:
     """Save the best weights, or the mean of the last ones, as the run's model, and write run.json.
@@ -308,11 +313,11 @@ def finish(
     """
     kept = folder / "checkpoints" / ("average.safetensors" if mean else "best.safetensors")
     if kept.exists():
-        give_memory(ready.model)
+        allocate_meta_tensors(ready.model)
         ready.model.load_state_dict(load_weights(kept, ready.model))
         if ready.settings.lora and ready.settings.weights:
             write_adapter(ready.model, ready.preset.name, folder / "model" / ADAPTER, ready.settings.weights)
-        learned(ready.place.model(ready.model), ready.settings)
+        remove_training_modules(ready.place.model(ready.model), ready.settings)
         save_model(ready.model, folder / "model", ready.preset)
         write_json(folder / "model" / "preprocessing.json", ready.data.preprocessing.to_json())
     about |= {
@@ -331,12 +336,12 @@ def finish(
         "summary": None,
     }
     if status == "finished" and judged:
-        about["summary"] = documents.summary(ready, state)
-        judge(ready, folder)
+        about["summary"] = documents.perceptron_summary(ready, state)
+        write_run_evaluation(ready, folder)
     write_json(folder / "run.json", about)
 
 
-def judge(ready: Prepared, folder: Path) -> None:
+def write_run_evaluation(ready: TrainingSetup, folder: Path) -> None:
     """Write evaluation.json of a run for the test split, or the validation or training split otherwise.
 
     A model that was trained without classes cannot be evaluated, and no file is written.
@@ -345,7 +350,7 @@ def judge(ready: Prepared, folder: Path) -> None:
     if isinstance(target, Unlabelled) and len(target.names) < 2:
         return
     name = next(one for one in ("test", "val", "train") if one in splits)
-    write_evaluation(folder, documents.evaluation(ready, name, folder))
+    write_evaluation(folder, documents.evaluation_document(ready, name, folder))
 
 
 def _finite(score: float | None) -> float | None:
@@ -353,9 +358,9 @@ def _finite(score: float | None) -> float | None:
     return score if score is not None and math.isfinite(score) else None
 
 
-def _input_paths(ready: Prepared) -> list[str]:
+def _input_paths(ready: TrainingSetup) -> list[str]:
     """Return the paths that the run reads: data, weights, vectors and tokenizer."""
-    settings, source = ready.settings, documents.path_of(ready.data.source)
+    settings, source = ready.settings, documents.absolute_source(ready.data.source)
     tokenizer = ready.data_settings.tokenizer
     named = [settings.weights, settings.vectors, tokenizer if tokenizer not in (AUTO, *KINDS) else None]
     return [one for one in (*(source.split(",") if source else ()), *named) if one is not None]
@@ -372,7 +377,7 @@ def _reject_folder(folder: Path, out: str | Path | None, overwrite: bool) -> Non
         raise SettingError("--resume goes on with a run and --overwrite replaces one: give one of them.")
 
 
-def _reject_other_files(about: Mapping[str, Any], ready: Prepared) -> None:
+def _reject_other_files(about: Mapping[str, Any], ready: TrainingSetup) -> None:
     """Raise FileError if the teacher of a resumed run has changed.
 
     The same holds for the initial weights of a run that was stopped before its first checkpoint.
@@ -404,13 +409,13 @@ def _resume_arguments(
     model = None if own is not None else model
     then = about["data"]["source"]
     if then == IN_MEMORY:
-        if not isinstance(source, Given):
+        if not isinstance(source, InMemorySource):
             raise SettingError("This run's data was given in Python: give it again, as train(data=DATA, resume=RUN).")
         source, given_again = IN_MEMORY, source
-    elif isinstance(source, Given):
+    elif isinstance(source, InMemorySource):
         raise SettingError(f"This run's data is {then}, which is opened by itself: leave data out.")
     else:
-        given_again = source_of(about["data"])
+        given_again = data_source(about["data"])
     for what, now, before in (("model", model, about["model"]), ("data", source, then)):
         if now is not None and now != before:
             raise SettingError(f"This run's {what} is {before}, not {now}. Leave MODEL and DATA out with --resume.")

@@ -18,34 +18,41 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from ..checkpoints.deferred_init import Deferred
+from ..checkpoints.deferred_init import DeferredInit
 from ..core.errors import TrainingError
 from ..core.metric_names import metric
 from ..data.dataset_base import Augment, Batch, DataSet, Split
 from ..data.samplers import Batches
-from ..distributed.dtensors import gathered, part
-from ..models.base import Network, contract_of
+from ..distributed.dtensors import gather_tensors, local_part
+from ..models.base import BaseModel, as_base_model
 from ..tasks.classification import Classification
 from ..tasks.task import HIGHER_IS_BETTER, Task
-from .batches import mix, reach
-from .checkpoint import State, contents, load_checkpoint, newest, random_state, save_weights
+from .batches import epochs_for_steps, mix_seeds
+from .checkpoint import (
+    TrainingState,
+    checkpoint_tensors,
+    latest_checkpoint,
+    load_checkpoint,
+    random_state,
+    save_weights,
+)
 from .config import TrainSettings
-from .config_checks import reject_unfit
-from .device import Placement, whole
-from .evaluation import AT_ONCE, at_once, results_of
+from .config_checks import reject_incompatible
+from .device import DeviceContext, merge_states
+from .evaluation import EVALUATION_BATCH_SIZE, evaluate_split, evaluation_batch_size
 from .interruption import Interrupted, Stop
 from .metrics_log import add_row, is_cheap, is_due
-from .nan_check import first_broken
-from .objectives.choice import objective_for
+from .nan_check import find_nonfinite
+from .objectives.choice import build_objective
 from .objectives.distillation import Teacher
 from .optimizers import build_optimizers
-from .parameter_groups import backbone, frozen, let_learn
+from .parameter_groups import backbone_names, match_frozen, set_trainable
 from .progress import Progress
-from .pruning import Pruning, pruning_of
-from .schedules import factor
-from .snapshots import Snapshots, moments
-from .strategies import strategy
-from .weight_averaging import Average, LastEpochs, lent
+from .pruning import Pruning, build_pruning
+from .schedules import lr_factor
+from .snapshots import Snapshots, snapshot_updates
+from .strategies import select_strategy
+from .weight_averaging import LastEpochs, MovingAverage, swap_weights
 
 LOOK_EVERY = 50  # steps between reading losses, if reading them synchronizes the device
 SAVE_EVERY = 1.0  # least seconds of training between checkpoints at ends of epochs
@@ -62,15 +69,15 @@ class Trainer:
         data: DataSet,
         task: Task,
         settings: TrainSettings,
-        place: Placement,
+        place: DeviceContext,
         checkpoints: Path,
         progress: Progress,
-        on_row: Callable[[State], None] = lambda state: None,
+        on_row: Callable[[TrainingState], None] = lambda state: None,
         teacher: Teacher | None = None,
-        deferred: Deferred | None = None,
+        deferred: DeferredInit | None = None,
     ) -> None:
-        reject_unfit(settings, data.splits["train"])
-        self.strategy = strategy(model, place, settings, deferred)
+        reject_incompatible(settings, data.splits["train"])
+        self.strategy = select_strategy(model, place, settings, deferred)
         self.model = self.strategy.model
         self.train = place.hold(data.splits["train"])
         self.val = place.hold(data.splits["val"]) if "val" in data.splits else None
@@ -79,23 +86,23 @@ class Trainer:
         self.checkpoints, self.progress, self.on_row = checkpoints, progress, on_row
         self.monitor = settings.monitor or task.watch  # validation metric that selects the best weights
         self.higher_is_better = self.monitor in HIGHER_IS_BETTER
-        self.network = contract_of(self.model)
+        self.network = as_base_model(self.model)
         self._learnable = {name for name, p in self.model.named_parameters() if p.requires_grad}
-        self._frozen = frozen(self.model, settings.freeze)
-        let_learn(self.model, self._learnable, self._frozen)
+        self._frozen = match_frozen(self.model, settings.freeze)
+        set_trainable(self.model, self._learnable, self._frozen)
         self._parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.optimizers = build_optimizers(self.model, settings)
-        self.average = Average(self.model, settings.ema) if settings.ema else None
+        self.average = MovingAverage(self.model, settings.ema) if settings.ema else None
         self.last_epochs = LastEpochs(checkpoints, settings.average_epochs) if settings.average_epochs else None
         self.pruning: Pruning | None = None  # set once the weights are loaded
-        self.mean: Mean | None = None  # record of the averaged weights, at the end
-        self.objective = objective_for(self.model, data, task, settings, self.train, place, teacher)
+        self.mean: AverageRecord | None = None  # record of the averaged weights, at the end
+        self.objective = build_objective(self.model, data, task, settings, self.train, place, teacher)
         self.strategy.learn(self.objective.loss)
         self.sequence = self.objective.sequence
-        self.updates = reach(self.train, settings)[1] if settings.max_steps else math.inf  # last update
-        at = moments(self._total_updates()[0], settings.snapshots) if settings.snapshots else frozenset()
+        self.updates = epochs_for_steps(self.train, settings)[1] if settings.max_steps else math.inf  # last update
+        at = snapshot_updates(self._total_updates()[0], settings.snapshots) if settings.snapshots else frozenset()
         self.snapshots = Snapshots(checkpoints.parent, at, place.writes)
-        self.state = State()
+        self.state = TrainingState()
         self.plan: Batches = []  # example indices of each batch of the epoch, for all processes
         self._losses: list[Tensor] = []  # of the steps since they were last read, still on the device
         self._inputs: tuple[Tensor, ...] = ()  # of the current step, to find a layer with non-finite values
@@ -111,9 +118,9 @@ class Trainer:
         augmentation, unless it has pretrained weights. From here on each process draws its own random numbers.
         """
         if self.place.rank:
-            torch.manual_seed(mix(self.settings.seed, self.place.rank))
-        self.pruning = pruning_of(self.model, self.settings, begun=self.settings.weights is not None)
-        if type(self.network).initialize_from is Network.initialize_from or self.settings.weights:
+            torch.manual_seed(mix_seeds(self.settings.seed, self.place.rank))
+        self.pruning = build_pruning(self.model, self.settings, begun=self.settings.weights is not None)
+        if type(self.network).initialize_from is BaseModel.initialize_from or self.settings.weights:
             return
         (batch,) = self.train.batches([torch.cat([*self.batches_of(0)])[:FIRST_IMAGES]])
         (images, *_), _ = self.place.batch(batch)
@@ -122,7 +129,7 @@ class Trainer:
         if self.average:
             self.average.load(self.model.state_dict())
 
-    def fit(self) -> State:
+    def fit(self) -> TrainingState:
         """Train from `self.state` until the epochs, updates, minutes or patience are used up.
 
         Raises Interrupted (after writing a checkpoint) when stopped, and TrainingError if a loss is not finite.
@@ -173,7 +180,7 @@ class Trainer:
         self.progress.epoch(state.epoch, self.sequence.epochs, len(batches), state.batch)
         self.plan = batches
         own = (self.place.share(index, self.objective.carries) for index in batches[state.batch :])
-        remaining = self.train.batches(own, seed=mix(settings.seed, state.epoch))
+        remaining = self.train.batches(own, seed=mix_seeds(settings.seed, state.epoch))
         for group in _batch_groups(remaining, settings.accumulate):
             self.step(group, steps)
             self.snapshots.keep(state.update, self.weights)
@@ -207,7 +214,9 @@ class Trainer:
         if state.batch == 0 and (state.epoch == alone or self.sequence.begins(state.epoch)):
             state.phase_update, state.phase_seconds = state.update, state.seconds
         heads_only = state.epoch < alone
-        let_learn(self.model, self._learnable, self._frozen | backbone(self.model) if heads_only else self._frozen)
+        set_trainable(
+            self.model, self._learnable, self._frozen | backbone_names(self.model) if heads_only else self._frozen
+        )
         self.strategy.learn(self.objective.loss)
         if not heads_only and self.updates < math.inf:
             return int(self.updates) - state.phase_update
@@ -219,7 +228,7 @@ class Trainer:
         The batches are this process's share. `steps` is the number of updates of the current phase.
         """
         state, settings, task, place = self.state, self.settings, self.task, self.place
-        state.lr = settings.lr * factor(settings, self._progress(steps), steps)
+        state.lr = settings.lr * lr_factor(settings, self._progress(steps), steps)
         for optimizer in self.optimizers:
             for parameters in optimizer.param_groups:
                 parameters["lr"] = state.lr * parameters["scale"]
@@ -234,7 +243,7 @@ class Trainer:
             inputs, target = place.batch(group.pop(0).bare)  # popped, so that no second copy is kept
             index = place.share(self.plan[state.batch], self.objective.carries) if self.plan else None
             own = (place.rank,) if place.processes > 1 else ()
-            self._random.manual_seed(mix(settings.seed, state.epoch, state.batch, *own))
+            self._random.manual_seed(mix_seeds(settings.seed, state.epoch, state.batch, *own))
             if self.augment:
                 varied, target = self.augment(inputs[0], target, self._random)
                 inputs = (varied, *inputs[1:])
@@ -281,7 +290,7 @@ class Trainer:
             if self.place.writes:
                 save_weights(self.checkpoints / "best.safetensors", weights)
         if self.last_epochs:
-            self.last_epochs.keep(state.epoch, gathered(self.model.state_dict(), self.place.writes))
+            self.last_epochs.keep(state.epoch, gather_tensors(self.model.state_dict(), self.place.writes))
         if converged:
             state.stopped = state.stopped or CONVERGED
         elif settings.patience and state.epoch - state.best_epoch >= settings.patience:
@@ -334,10 +343,12 @@ class Trainer:
                 return self.objective.scores(split, self.place)
         self.strategy.share_statistics()
         split = self.sequence.seen(split, self.state.epoch)
-        size = at_once(settings.eval_batch_size, self.spec, max(AT_ONCE, settings.batch_size))
+        size = evaluation_batch_size(
+            settings.eval_batch_size, self.spec, max(EVALUATION_BATCH_SIZE, settings.batch_size)
+        )
         tokens = 0 if settings.eval_batch_size else settings.batch_tokens
         with self.average.applied() if self.average else nullcontext(), self.strategy.answering():
-            outputs, target = results_of(
+            outputs, target = evaluate_split(
                 self.model, split, self.place, size, self.task, flip=settings.tta, tokens=tokens
             )
         target = target.to(outputs.dtype) if target.is_floating_point() else target
@@ -348,19 +359,19 @@ class Trainer:
             metrics[self.monitor] = self.task.metrics(outputs, target)[self.monitor].value
         return metrics
 
-    def _save_mean(self, last: LastEpochs) -> Mean:
+    def _save_mean(self, last: LastEpochs) -> AverageRecord:
         """Write the mean of the weights after the last epochs, which is read from their files, and evaluate it."""
         self.place.together(None)  # barrier: the first process has written the last file
         weights, first = last.mean(self.state.epoch)
         if self.place.writes:
             save_weights(self.checkpoints / "average.safetensors", weights)
-        with lent(self.model, weights):
+        with swap_weights(self.model, weights):
             score = self.validate(self.val)[self.monitor] if self.val is not None else None
-        return Mean(first, self.state.epoch, score)
+        return AverageRecord(first, self.state.epoch, score)
 
     def weights(self) -> dict[str, Tensor]:
         """Return the weights to save, averaged if there is an average. Only the process that writes gets them."""
-        return gathered(self.average.weights if self.average else self.model.state_dict(), self.place.writes)
+        return gather_tensors(self.average.weights if self.average else self.model.state_dict(), self.place.writes)
 
     @property
     def train_loss(self) -> float:
@@ -399,7 +410,7 @@ class Trainer:
         self.state, carried, remembered = parts
         self.objective.carried = tuple(self.place.share(part, carries=True, dim=1) for part in carried)
         self.objective.remember(remembered)
-        self.pruning = pruning_of(self.model, self.settings, begun=True)
+        self.pruning = build_pruning(self.model, self.settings, begun=True)
 
     def checkpoint_now(self) -> None:
         """Write a checkpoint. Non-finite values are rejected first, so that the previous one remains valid."""
@@ -407,9 +418,9 @@ class Trainer:
         self._reject_broken_weights()
         self.strategy.share_statistics()
         of_each = self.place.together((self.objective.carried, random_state()))
-        carried = tuple(whole(parts) for parts in zip(*(carried for carried, _ in of_each)))
+        carried = tuple(merge_states(parts) for parts in zip(*(carried for carried, _ in of_each)))
         learned = carried, self.objective.remembered(), [random for _, random in of_each]
-        tensors = contents(self.model, self.optimizers, self.average, *learned)
+        tensors = checkpoint_tensors(self.model, self.optimizers, self.average, *learned)
         self.strategy.save(self.checkpoints, tensors, self.state)
         self._saved = self.state.seconds, self.state.epoch
 
@@ -426,20 +437,20 @@ class Trainer:
 
     def _reject_broken_weights(self) -> None:
         """Reject non-finite weights, which follow a non-finite gradient by one update, so that they are never saved."""
-        broken = any(not torch.isfinite(part(p)).all() for p in self._parameters)
+        broken = any(not torch.isfinite(local_part(p)).all() for p in self._parameters)
         if self.place.total_of_all(float(broken))[0]:
             self._reject("a weight")
 
     def _reject(self, what: str) -> None:
         """Raise TrainingError with the update, the layer, the last good checkpoint, and what to try."""
-        state, where = self.state, first_broken(self.model, self._inputs)
+        state, where = self.state, find_nonfinite(self.model, self._inputs)
         if where.startswith("the weights"):
             said = f"after update {state.update}, in epoch {state.epoch + 1}: its gradient broke {where}"
         else:
             said = f"at update {state.update + 1}, in epoch {state.epoch + 1}: {what} is not finite"
             said += f", and the first values that are not stand in {where}" if where else ""
         self.strategy.saved()
-        last = newest(self.checkpoints)
+        last = latest_checkpoint(self.checkpoints)
         kept = f"The last good checkpoint is {last}." if last else "There is no checkpoint yet."
         raise TrainingError(
             f"Training stopped {said}. {kept} Try a smaller rate (lr={self.settings.lr / 10:g}) or grad_clip=1; "
@@ -448,7 +459,7 @@ class Trainer:
 
 
 @dataclass(frozen=True)
-class Mean:
+class AverageRecord:
     """Record of the mean of the weights after the last epochs, which replaces the best weights if it was requested."""
 
     first: int  # epoch, counted from 1

@@ -21,10 +21,10 @@ import torch
 from torch import Tensor, nn
 
 from ..checkpoints.saving import read_tensors, write_tensors
-from ..distributed.dtensors import like, load
+from ..distributed.dtensors import load, shard_like
 
 
-class Average:
+class MovingAverage:
     """Exponential moving average of a model's weights."""
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -45,13 +45,13 @@ class Average:
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:
         """Use the averaged weights within this context."""
-        with lent(self.model, self.weights):
+        with swap_weights(self.model, self.weights):
             yield
 
     def load(self, weights: dict[str, Tensor]) -> None:
         """Load a saved average."""
         for key, value in weights.items():
-            self.weights[key].copy_(like(value, self.weights[key]))
+            self.weights[key].copy_(shard_like(value, self.weights[key]))
 
 
 class LastEpochs:
@@ -91,7 +91,7 @@ class LastEpochs:
 
 
 @contextlib.contextmanager
-def lent(model: nn.Module, weights: dict[str, Tensor]) -> Iterator[None]:
+def swap_weights(model: nn.Module, weights: dict[str, Tensor]) -> Iterator[None]:
     """Use these weights in the model within this context, and restore its own on exit."""
     live = {k: v.detach().clone() for k, v in model.state_dict().items()}
     load(model, weights)

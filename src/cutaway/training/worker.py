@@ -12,27 +12,27 @@ from pathlib import Path
 
 from ..core.errors import CutawayError
 from ..distributed.environment import rank
-from ..distributed.launch import AGENT, FOUND, STOPPED, failed, tell
-from .train import fit
+from ..distributed.launch import AGENT, FOUND, STOPPED, write_failure, write_message
+from .train import train_model
 
 
 def main(folder: Path) -> int:
     """Train as the folder specifies, and write the run's folder or the error there. Returns the exit status."""
     try:
-        run = fit(**json.loads((folder / "asked.json").read_text()))
+        run = train_model(**json.loads((folder / "asked.json").read_text()))
     except CutawayError as error:
-        failed(folder, error)
+        write_failure(folder, error)
         return 2
     except KeyboardInterrupt as error:
         if rank() == 0 and error.args:
-            tell(folder, STOPPED, error.args[0])
+            write_message(folder, STOPPED, error.args[0])
         return 130
     if rank() == 0:
-        tell(folder, FOUND, run.folder)
+        write_message(folder, FOUND, run.folder)
     return 0
 
 
-def stop_without(parent: int) -> None:
+def stop_after_parent(parent: int) -> None:
     """Send SIGTERM to this process once its parent has ended.
 
     A parent that was killed cannot stop its children, which would keep on training unnoticed.
@@ -47,5 +47,5 @@ def stop_without(parent: int) -> None:
 
 
 if __name__ == "__main__":
-    stop_without(int((Path(sys.argv[1]) / AGENT).read_text()))
+    stop_after_parent(int((Path(sys.argv[1]) / AGENT).read_text()))
     sys.exit(main(Path(sys.argv[1])))

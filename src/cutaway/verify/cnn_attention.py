@@ -9,7 +9,7 @@ from ..models.cnn_attention import CNNAttention, Config
 from . import Oracle, images
 
 
-class ByHand(nn.Module):
+class SequentialCNNAttention(nn.Module):
     """Sequence of layers up to the feature map, followed by `nn.MultiheadAttention` with tokens first."""
 
     def __init__(self, config: Config) -> None:
@@ -35,7 +35,7 @@ class ByHand(nn.Module):
         return logits
 
 
-def by_hand(config: Config) -> Oracle:
+def sequential_cnn_attention(config: Config) -> Oracle:
     """Build the network and the key map from our weights."""
     with torch.device("meta"):
         names = list(CNNAttention(config).state_dict())
@@ -50,7 +50,7 @@ def by_hand(config: Config) -> Oracle:
         if part in ("convs", "bns"):
             i, _, tensor = rest.partition(".")
             key_map[name] = f"map.{4 * int(i) + (part == 'bns')}.{tensor}"  # conv, BN, ReLU, pool; conv, …
-    return Oracle(ByHand(config), images(2, config.in_channels, 17, 20), key_map)
+    return Oracle(SequentialCNNAttention(config), images(2, config.in_channels, 17, 20), key_map)
 
 
-ORACLES = {"cnn-attention": by_hand}
+ORACLES = {"cnn-attention": sequential_cnn_attention}

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..models.images import answers_of
+from ..models.images import as_output_tuple
 from . import Oracle
 from .dropping import fixed_dropout
 
@@ -60,12 +60,12 @@ def compare(model: nn.Module, oracle: Oracle, generator: torch.Generator) -> Com
             module.train(training).zero_grad()
             with torch.random.fork_rng(devices=[]), fixed_dropout():
                 torch.manual_seed(0)
-                given = answers_of(module(*inputs))
+                given = as_output_tuple(module(*inputs))
             if oracle.compared is not None:
                 given = tuple(oracle.compared(inputs, answer) for answer in given)
             upstream = upstream or [torch.randn(y.shape, generator=generator, dtype=y.dtype) for y in given]
             torch.autograd.backward(given, upstream)
-            results.append((tuple(y.detach() for y in given), gradients_of(module)))
+            results.append((tuple(y.detach() for y in given), named_gradients(module)))
         (answers, grads), (expected, expected_grads) = results
         if len(answers) != len(expected):
             raise ValueError(f"{len(answers)} outputs are compared with {len(expected)}")
@@ -93,7 +93,7 @@ def give_weights(
     return lambda tensors: {key_map[key]: tensor for key, tensor in tensors.items()}
 
 
-def gradients_of(module: nn.Module) -> dict[str, Tensor | None]:
+def named_gradients(module: nn.Module) -> dict[str, Tensor | None]:
     """Return the gradient of each parameter by name."""
     return {name: _dense(parameter.grad) for name, parameter in module.named_parameters()}
 

@@ -15,7 +15,7 @@ from .recurrent import Stack
 LENGTHS = (7, 3, 12, 1)  # frames of the compared recordings
 
 
-class Alone(nn.Module):
+class PerRecording(nn.Module):
     """Network over recordings that are cut to their lengths.
 
     Dropout is drawn for the whole batch first, in the order of the model. Between layers it is not used.
@@ -57,7 +57,7 @@ class Alone(nn.Module):
 
 def one_at_a_time(config: Config) -> Oracle:
     """Build the network and the key map from our weights."""
-    module = Alone(config)
+    module = PerRecording(config)
     key_map = {name: name for name, _ in module.named_parameters() if not name.startswith("reader")}
     for i in range(len(module.reader.cells)):
         level, way = divmod(i, 2)

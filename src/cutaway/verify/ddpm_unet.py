@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..checkpoints.diffusers import SCHEDULES, renamed
+from ..checkpoints.diffusers import SCHEDULES, to_diffusers_names
 from ..models.ddpm_unet import PRESETS, Config
 from . import Oracle, OracleMissing
 from .operators import make_torchvision_importable
@@ -95,7 +95,7 @@ def diffusers_unet(config: Config) -> Oracle:
 
 
 def _renamed(tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    return {f"unet.{name}": tensor for name, tensor in renamed(tensors).items()}
+    return {f"unet.{name}": tensor for name, tensor in to_diffusers_names(tensors).items()}
 
 
 ORACLES = dict.fromkeys(PRESETS, diffusers_unet)

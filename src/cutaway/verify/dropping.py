@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..nn.attention import attention_weights
-from ..nn.masks import causal_mask, combined
+from ..nn.masks import causal_mask, merge_masks
 
 
 def factors(x: Tensor, p: float) -> Tensor:
@@ -51,7 +51,7 @@ def _attention(
     if enable_gqa:
         k, v = (part.repeat_interleave(q.shape[-3] // part.shape[-3], dim=-3) for part in (k, v))
     own = causal_mask(q.shape[-2], k.shape[-2], q.device) if is_causal else None
-    return _dropout(attention_weights(q, k, combined(attn_mask, own), scale=scale), dropout_p) @ v
+    return _dropout(attention_weights(q, k, merge_masks(attn_mask, own), scale=scale), dropout_p) @ v
 
 
 @contextlib.contextmanager

@@ -42,7 +42,7 @@ def torchvision_detector(config: Config) -> Any:
     block = resnet.BasicBlock if config.block == "basic" else resnet.Bottleneck
     layers = [*config.layers, *[1] * (4 - len(config.layers))]
     norm = frozen if config.norm == "frozen" else nn.BatchNorm2d
-    body = body_of(resnet, block, layers, norm, config)
+    body = torchvision_body(resnet, block, layers, norm, config)
     stages = list(range(config.first_stage, len(config.layers) + 1))
     channels = [config.width * block.expansion * 2 ** (stage - 1) for stage in stages]
     extra = fcos.LastLevelP6P7(config.dim, config.dim) if config.extra_levels else nothing_above()
@@ -59,7 +59,7 @@ def torchvision_detector(config: Config) -> Any:
     return fcos.FCOS(backbone, config.num_classes, anchor_generator=generator, head=head)
 
 
-def body_of(resnet: Any, block: Any, layers: list[int], norm: Any, config: Config) -> Any:
+def torchvision_body(resnet: Any, block: Any, layers: list[int], norm: Any, config: Config) -> Any:
     """Build torchvision's ResNet in our width. Its builder supports 64 channels only."""
 
     class OfWidth(resnet.ResNet):  # type: ignore[misc]  # torchvision has no types

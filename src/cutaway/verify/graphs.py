@@ -33,7 +33,7 @@ def _library() -> ModuleType:
     return library
 
 
-def graph_of(
+def draw_graphs(
     features: int, edge_features: int = 0, pairs: bool = False
 ) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
     """Return a function that draws a batch of directed graphs with edge features.
@@ -298,7 +298,9 @@ def geometric_gcn(config: gcn.Config) -> Oracle:
     keys = ["lin.weight", *(["bias"] if config.bias else [])]
     key_map = {f"layers.{n}.{key}": f"convs.{n}.{key}" for n in range(config.layers) for key in keys}
     net = _Net(convs, _head(config, config.hidden_dim), config, "relu")
-    return Oracle(net, graph_of(config.in_features, pairs=links), key_map | _head_keys(config) | _decoder_keys(config))
+    return Oracle(
+        net, draw_graphs(config.in_features, pairs=links), key_map | _head_keys(config) | _decoder_keys(config)
+    )
 
 
 def geometric_gae(config: gae.Config) -> Oracle:
@@ -307,7 +309,7 @@ def geometric_gae(config: gae.Config) -> Oracle:
     convs = [_library().GCNConv(i, o, bias=False) for i, o in pairwise(widths)]
     key_map = {f"layers.{n}.lin.weight": f"convs.{n}.lin.weight" for n in range(config.layers)}
     return Oracle(
-        _Net(convs, None, config, "relu"), graph_of(config.in_features, pairs=True), key_map | _decoder_keys(config)
+        _Net(convs, None, config, "relu"), draw_graphs(config.in_features, pairs=True), key_map | _decoder_keys(config)
     )
 
 
@@ -320,7 +322,7 @@ def geometric_graphsage(config: graphsage.Config) -> Oracle:
     key_map = {f"layers.{n}.{ours}": f"convs.{n}.{its}" for n in range(config.layers) for ours, its in keys.items()}
     head = None if links else nn.Linear(config.hidden_dim, config.num_classes)
     rest = _decoder_keys(config) if links else {f"head.{key}": f"head.{key}" for key in ("weight", "bias")}
-    return Oracle(_SAGENet(convs, head, config, "relu"), graph_of(config.in_features, pairs=links), key_map | rest)
+    return Oracle(_SAGENet(convs, head, config, "relu"), draw_graphs(config.in_features, pairs=links), key_map | rest)
 
 
 def geometric_gat(config: gat.Config) -> Oracle:
@@ -337,7 +339,9 @@ def geometric_gat(config: gat.Config) -> Oracle:
     keys = ("lin.weight", "att_src", "att_dst", "bias")
     key_map = {f"layers.{n}.{key}": f"convs.{n}.{key}" for n in range(config.layers) for key in keys}
     net = _GATNet(convs, _head(config, width), config, "elu")
-    return Oracle(net, graph_of(config.in_features, pairs=links), key_map | _head_keys(config) | _decoder_keys(config))
+    return Oracle(
+        net, draw_graphs(config.in_features, pairs=links), key_map | _head_keys(config) | _decoder_keys(config)
+    )
 
 
 def geometric_graphconv(config: graphconv.Config) -> Oracle:
@@ -349,7 +353,7 @@ def geometric_graphconv(config: graphconv.Config) -> Oracle:
     keys |= {"bias": "lin_rel.bias"} if config.bias else {}
     key_map = {f"layers.{n}.{ours}": f"convs.{n}.{its}" for n in range(config.layers) for ours, its in keys.items()}
     net = _GraphConvNet(convs, _head(config, config.hidden_dim), config, "relu")
-    return Oracle(net, graph_of(config.in_features), key_map | _head_keys(config))
+    return Oracle(net, draw_graphs(config.in_features), key_map | _head_keys(config))
 
 
 def geometric_gin(config: gin.Config) -> Oracle:
@@ -363,7 +367,7 @@ def geometric_gin(config: gin.Config) -> Oracle:
         kept = ("bias", "running_mean", "running_var", "num_batches_tracked") if "norm" in ours else ()
         key_map |= {f"{ours}.{key}": f"{its}.{key}" for key in ("weight", *kept)}
     key_map |= {"head.weight": "head.weight", "head.bias": "head.bias"}
-    return Oracle(net, graph_of(config.in_features), key_map)
+    return Oracle(net, draw_graphs(config.in_features), key_map)
 
 
 def geometric_gine(config: gine.Config) -> Oracle:
@@ -377,7 +381,7 @@ def geometric_gine(config: gine.Config) -> Oracle:
         key_map[f"layers.{n}.eps"] = f"convs.{n}.eps"
         for key in ("weight", "bias", "running_mean", "running_var", "num_batches_tracked"):
             key_map[f"norms.{n}.{key}"] = f"norms.{n}.module.{key}"
-    return Oracle(net, graph_of(config.in_features, config.edge_features), key_map)
+    return Oracle(net, draw_graphs(config.in_features, config.edge_features), key_map)
 
 
 def geometric_mpnn(config: mpnn.Config) -> Oracle:
@@ -393,7 +397,7 @@ def geometric_mpnn(config: mpnn.Config) -> Oracle:
         own = {f"step.gru.{key}": f"gru.{key}_l0" for key in gates}
         for ours, its in (("fc1", "nn.0"), ("fc2", "nn.2")):
             own |= {f"step.network.{ours}.{key}": f"conv.{its}.{key}" for key in ("weight", "bias")}
-    return Oracle(_MPNNNet(config), graph_of(config.in_features, config.edge_features), rest | own)
+    return Oracle(_MPNNNet(config), draw_graphs(config.in_features, config.edge_features), rest | own)
 
 
 ORACLES = {

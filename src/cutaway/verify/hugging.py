@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..checkpoints.huggingface import Family, renamed
+from ..checkpoints.huggingface import Family, to_transformers_names
 from ..models.registry import preset
 from . import Oracle, OracleMissing
 from .operators import make_torchvision_importable
@@ -62,7 +62,7 @@ def transformers_oracle(
         _with_one_table(module, family)
 
     def converted(tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        return {f"model.{key}": tensor for key, tensor in renamed(family, tensors).items()}
+        return {f"model.{key}": tensor for key, tensor in to_transformers_names(family, tensors).items()}
 
     drawn = inputs or ragged_tokens(config.vocab_size)
     return Oracle(Answering(module), drawn, converted=converted, compared=where_real)

@@ -18,14 +18,14 @@ SURE = 6.0  # maximum deviation of a standard deviation, in standard errors
 LEAST = 48  # minimum values for a test of the standard deviation
 
 
-class Drawn(NamedTuple):
+class InitialLaw(NamedTuple):
     """Distribution of an initial tensor."""
 
     mean: float
     std: float  # its standard deviation
 
 
-Law = Callable[[Tensor, Any], Drawn]  # from a tensor and the config of its model
+Law = Callable[[Tensor, Any], InitialLaw]  # from a tensor and the config of its model
 Laws = tuple[tuple[str, Law], ...]
 
 
@@ -41,12 +41,12 @@ def fan_out(weight: Tensor) -> int:
 
 def constant(mean: float) -> Law:
     """Return the law of a constant."""
-    return lambda weight, config: Drawn(mean, 0.0)
+    return lambda weight, config: InitialLaw(mean, 0.0)
 
 
 def std(of: float | Callable[[Tensor, Any], float]) -> Law:
     """Return the law with mean 0 and that standard deviation."""
-    return lambda weight, config: Drawn(0.0, of(weight, config) if callable(of) else of)
+    return lambda weight, config: InitialLaw(0.0, of(weight, config) if callable(of) else of)
 
 
 def uniform(bound: Callable[[Tensor, Any], float]) -> Law:
@@ -65,17 +65,17 @@ def _truncated_std(times: float) -> float:
     return math.sqrt(1 - 2 * times * density / math.erf(times / math.sqrt(2)))
 
 
-def _airbench(weight: Tensor, config: Any) -> Drawn:
+def _airbench(weight: Tensor, config: Any) -> InitialLaw:
     """Return the law of the first filters, which pass one channel each; the others have PyTorch's default."""
     ones = min(weight.shape[:2])
     square = (ones + (len(weight) - ones) / 3) / weight.numel()
     mean = ones / weight.numel()
-    return Drawn(mean, math.sqrt(square - mean**2))
+    return InitialLaw(mean, math.sqrt(square - mean**2))
 
 
-def _t5_qkv(weight: Tensor, config: Any) -> Drawn:
+def _t5_qkv(weight: Tensor, config: Any) -> InitialLaw:
     """Return the law of T5: queries include the factor 1/√d, keys and values do not."""
-    return Drawn(0.0, math.sqrt((1 / config.head_dim + 2) / 3 / config.dim))
+    return InitialLaw(0.0, math.sqrt((1 / config.head_dim + 2) / 3 / config.dim))
 
 
 KEPT = std(lambda weight, config: math.sqrt(2 / fan_out(weight)))  # K. He et al., 2015, counting outputs
@@ -113,20 +113,20 @@ def _forget_bias(mean: float | None) -> Law:
     Its second quarter, for the forget gate, is a constant, by default the config's.
     """
 
-    def law(bias: Tensor, config: Any) -> Drawn:
+    def law(bias: Tensor, config: Any) -> InitialLaw:
         one = config.forget_bias if mean is None else mean
         square = (3 / config.hidden_dim / 3 + one**2) / 4
-        return Drawn(one / 4, math.sqrt(square - (one / 4) ** 2))
+        return InitialLaw(one / 4, math.sqrt(square - (one / 4) ** 2))
 
     return law
 
 
-def by_form(field: str, form: str, law: Law) -> Law:
+def law_if(field: str, form: str, law: Law) -> Law:
     """Return the given law if the config's field has that value, otherwise PyTorch's default."""
     return lambda weight, config: law(weight, config) if getattr(config, field) == form else USUAL
 
 
-USUAL = Drawn(math.nan, math.nan)  # placeholder for PyTorch's default, which needs the layer
+USUAL = InitialLaw(math.nan, math.nan)  # placeholder for PyTorch's default, which needs the layer
 LAWS: Mapping[str, Laws] = {
     "perceptron": ((r".*", NONE),),
     "lenet5": (
@@ -138,9 +138,9 @@ LAWS: Mapping[str, Laws] = {
         (r"f6\..*", uniform(lambda w, config: 2.4 / 120)),
     ),
     "alexnet": (
-        (r"(conv[245]|fc[67])\.bias", by_form("form", "2012", constant(1.0))),
-        (r".*bias", by_form("form", "2012", NONE)),
-        (r".*", by_form("form", "2012", std(0.01))),
+        (r"(conv[245]|fc[67])\.bias", law_if("form", "2012", constant(1.0))),
+        (r".*bias", law_if("form", "2012", NONE)),
+        (r".*", law_if("form", "2012", std(0.01))),
     ),
     "ddpm_unet": ((r"(.*conv2|head|(.*attention.*)\.out)\.(weight|bias)", NONE),),
     "vae": ((r"log_var", NONE),),
@@ -149,7 +149,7 @@ LAWS: Mapping[str, Laws] = {
     "googlenet": (
         (r".*conv\.bias", NONE),
         (r".*conv\.weight", lambda w, config: (std(0.01) if config.norm == "batch" else RECTIFIED)(w, config)),
-        (r".*fc\d?\.weight", by_form("norm", "batch", std(0.01))),
+        (r".*fc\d?\.weight", law_if("norm", "batch", std(0.01))),
     ),
     "inception_v3": (
         (r"AuxLogits\.conv1\.conv\.weight", std(0.01)),
@@ -164,12 +164,16 @@ LAWS: Mapping[str, Laws] = {
         (r"head\.bias", constant(-math.log(99))),
         *BIASES,
         (r"body\..*", KEPT),
-        (r".*tower\.\d+\.weight", lambda w, config: Drawn(1.0, 0.0) if w.ndim == 1 else Drawn(0.0, 0.01)),
+        (r".*tower\.\d+\.weight", lambda w, config: InitialLaw(1.0, 0.0) if w.ndim == 1 else InitialLaw(0.0, 0.01)),
         (r"pyramid\..*", uniform(lambda w, config: math.sqrt(3 / fan_in(w)))),
         (r".*", std(0.01)),
     ),
     "densenet": ((r"classifier\.bias", NONE), (r"(?!classifier).*", RECTIFIED)),
-    "convnext": ((r".*layer_scale", lambda w, config: Drawn(config.layer_scale, 0.0)), *BIASES, (r".*", std(0.02))),
+    "convnext": (
+        (r".*layer_scale", lambda w, config: InitialLaw(config.layer_scale, 0.0)),
+        *BIASES,
+        (r".*", std(0.02)),
+    ),
     "patchtst": ((r"positions", uniform(lambda w, config: 0.02)), *LOOKS, (r".*attention.*bias", NONE)),
     "transformer_forecast": (*LOOKS, ZERO_LOOKS),
     "vit": (
@@ -272,10 +276,10 @@ def unlike_law(family: str, model: nn.Module) -> list[str]:
     return found
 
 
-def _law(family: str, name: str, own: str, module: nn.Module, tensor: Tensor, config: Any) -> Drawn | None:
+def _law(family: str, name: str, own: str, module: nn.Module, tensor: Tensor, config: Any) -> InitialLaw | None:
     """Return the distribution of a tensor; None if none is known."""
     if isinstance(module, nn.LayerNorm | nn.GroupNorm | nn.RMSNorm | nn.modules.batchnorm._BatchNorm):
-        return Drawn(float(own == "weight"), 0.0)
+        return InitialLaw(float(own == "weight"), 0.0)
     law = next((law for pattern, law in LAWS.get(family, ()) if re.fullmatch(pattern, name)), None)
     try:
         drawn = law(tensor, config) if law is not None else USUAL
@@ -284,12 +288,12 @@ def _law(family: str, name: str, own: str, module: nn.Module, tensor: Tensor, co
     if drawn is not USUAL:
         return drawn
     if isinstance(module, nn.Embedding):
-        return Drawn(0.0, 1.0)
+        return InitialLaw(0.0, 1.0)
     weight = getattr(module, "weight", None)
-    return Drawn(0.0, (3 * fan_in(weight)) ** -0.5) if isinstance(weight, Tensor) and weight.ndim > 1 else None
+    return InitialLaw(0.0, (3 * fan_in(weight)) ** -0.5) if isinstance(weight, Tensor) and weight.ndim > 1 else None
 
 
-def _deviation(tensor: Tensor, law: Drawn) -> str:
+def _deviation(tensor: Tensor, law: InitialLaw) -> str:
     """Return how a tensor deviates from a law; empty if the deviation is not significant for its size."""
     count = tensor.numel()
     if not law.std:

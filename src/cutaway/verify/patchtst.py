@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from ..checkpoints.huggingface import renamed
+from ..checkpoints.huggingface import to_transformers_names
 from ..checkpoints.huggingface.patchtst import FAMILY, settings
 from ..models.patchtst import PRESETS, Config
 from . import Oracle, images
@@ -64,7 +64,9 @@ def transformers_patchtst(config: Config) -> Oracle:
         module = Padded(whole.model, whole.head, modeling.PatchTSTStdScaler(theirs), config)
 
     def converted(tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        return {("" if padded else "model.") + key: tensor for key, tensor in renamed(family, tensors).items()}
+        return {
+            ("" if padded else "model.") + key: tensor for key, tensor in to_transformers_names(family, tensors).items()
+        }
 
     return Oracle(module, images(2, config.steps, config.in_features), converted=converted)
 

@@ -389,7 +389,7 @@ def resolved(config: Any) -> dict[str, Any]:
     return {name: open_for.get(name) if value is None else value for name, value in found.items()}
 
 
-def differing(name: str, config: Any) -> list[str]:
+def published_differences(name: str, config: Any) -> list[str]:
     """Return the settings of a preset's config that differ from the published ones.
 
     Each is one clause: "heads=6, published 12".

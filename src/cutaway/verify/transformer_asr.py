@@ -34,7 +34,7 @@ class Table(nn.Module):
         return self.weight[places]
 
 
-class Alone(nn.Module):
+class PerRecording(nn.Module):
     """Network of transformers on one recording at a time, cut to its length.
 
     That network supports only one length, which is set for each recording.
@@ -65,7 +65,7 @@ def transformers_whisper(name: str, config: Config) -> Oracle:
     The padding id (1) is never drawn, because its embedding has no gradient.
     """
     oracle = transformers_oracle(FAMILY, name, config, inputs=recordings(config), pad_token_id=1)
-    return dataclasses.replace(oracle, module=Alone(oracle.module.model))
+    return dataclasses.replace(oracle, module=PerRecording(oracle.module.model))
 
 
 def recordings(config: Config) -> Callable[[torch.Generator], tuple[Tensor, ...]]:

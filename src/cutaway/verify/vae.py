@@ -12,7 +12,7 @@ from ..models.vae import PRESETS, Config
 from . import Oracle
 
 
-class ByHand(nn.Module):
+class PlainVAE(nn.Module):
     """Same network, with levels as differences of the normal distribution function."""
 
     def __init__(self, config: Config) -> None:
@@ -47,9 +47,9 @@ class ByHand(nn.Module):
         return torch.stack([-level.flatten(1).sum(1), divergence.sum(1)], dim=1)
 
 
-def by_hand(config: Config) -> Oracle:
+def plain_vae(config: Config) -> Oracle:
     """Build the network for a config with hidden layers and levels; no other options are supported."""
-    theirs = ByHand(config)
+    theirs = PlainVAE(config)
 
     def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
         shape = (3, config.in_channels, *config.sides)
@@ -63,4 +63,4 @@ def by_hand(config: Config) -> Oracle:
     return Oracle(theirs, draw, converted=converted)
 
 
-ORACLES = dict.fromkeys(PRESETS, by_hand)
+ORACLES = dict.fromkeys(PRESETS, plain_vae)

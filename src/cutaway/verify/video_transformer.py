@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from ..checkpoints.huggingface import renamed
+from ..checkpoints.huggingface import to_transformers_names
 from ..checkpoints.huggingface.timesformer import FAMILY, settings
 from ..models.video_transformer import PRESETS, Config
 from . import Oracle
@@ -52,7 +52,7 @@ def transformers_timesformer(config: Config) -> Oracle:
         return x, torch.arange(config.frames) < lengths[:, None]
 
     def converted(tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        return {f"model.{key}": tensor for key, tensor in renamed(FAMILY, tensors).items()}
+        return {f"model.{key}": tensor for key, tensor in to_transformers_names(FAMILY, tensors).items()}
 
     return Oracle(OneByOne(module), videos, converted=converted)
 

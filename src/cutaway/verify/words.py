@@ -28,7 +28,7 @@ def sentences(vocab_size: int) -> Callable[[torch.Generator], tuple[Tensor, ...]
     return draw
 
 
-class BySentence(nn.Module):
+class PerSentence(nn.Module):
     """Base class that applies `one` to the real words of each sentence and stacks the outputs."""
 
     def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
@@ -45,7 +45,7 @@ class BySentence(nn.Module):
         return torch.stack(answers)
 
 
-class SummedTextCNN(BySentence):
+class SummedTextCNN(PerSentence):
     """Kim's network, with each filter applied to each window by a sum of products."""
 
     def __init__(self, c: TextCNNConfig) -> None:
@@ -89,7 +89,7 @@ def summed_textcnn(config: TextCNNConfig) -> Oracle:
     return Oracle(SummedTextCNN(config), sentences(config.vocab_size), key_map)
 
 
-class SummedDCNN(BySentence):
+class SummedDCNN(PerSentence):
     """Kalchbrenner's network, with each row and map convolved separately."""
 
     def __init__(self, c: DCNNConfig) -> None:
@@ -142,7 +142,7 @@ def summed_dcnn(config: DCNNConfig) -> Oracle:
     return Oracle(SummedDCNN(config), sentences(config.vocab_size), key_map)
 
 
-class WindowByWindow(BySentence):
+class WindowByWindow(PerSentence):
     """Collobert's networks, with the concatenated vectors of each window as in the paper."""
 
     def __init__(self, c: CollobertConfig) -> None:

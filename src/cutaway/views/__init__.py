@@ -53,7 +53,7 @@ VIEWS = (
 )
 
 
-def module_of(name: str) -> ModuleType:
+def view_module(name: str) -> ModuleType:
     """Return the module of a view.
 
     Raises:
@@ -64,6 +64,6 @@ def module_of(name: str) -> ModuleType:
     return import_module(f"{__package__}.{name}")
 
 
-def suitable(subject: Subject) -> list[str]:
+def suitable_views(subject: Subject) -> list[str]:
     """Return the names of the views that apply to the subject."""
-    return [name for name in VIEWS if module_of(name).suits(subject)]
+    return [name for name in VIEWS if view_module(name).suits(subject)]

@@ -16,11 +16,11 @@ from ..draw import charts
 from ..draw.description import Drawing, View, table
 from ..draw.number_format import number, percent
 from ..inference.image_generation import as_images
-from ..models.images import answers_of
+from ..models.images import as_output_tuple
 from ..nn.adversarial import Bounds, fgsm, pgd
-from ..nn.eval_mode import resting
+from ..nn.eval_mode import eval_mode
 from ..tasks.classification import Classification
-from .common import whole
+from .common import parse_index
 from .json_values import image_url
 from .subject import Subject
 
@@ -53,7 +53,7 @@ METHODS = {"fgsm": "FGSM", "pgd": "PGD"}
 
 
 @dataclass(frozen=True)
-class Attacked:
+class AttackResult:
     """One image, changed by one attack at every ε."""
 
     pixels: Tensor  # (E, C, H, W) in 0…1
@@ -89,14 +89,14 @@ def view(subject: Subject) -> View:
     given, task = subject.preprocessing, subject.task
     assert isinstance(given, ImagePreprocessing), "as it suits"
     assert isinstance(task, Classification), "as it suits"
-    i = whole(subject.options, "example", 0, subject.count)
-    steps = whole(subject.options, "steps", STEPS, MOST_STEPS + 1)
+    i = parse_index(subject.options, "example", 0, subject.count)
+    steps = parse_index(subject.options, "steps", STEPS, MOST_STEPS + 1)
     if not steps:
         raise SettingError("steps=0 cannot be: PGD takes at least one step.")
     grid = torch.linspace(0, _max_eps(subject.options, GREY if given.spec.channels == 1 else COLOURS), POINTS)
     x = subject.inputs[0][i : i + 1]  # (1, C, H, W)
     with torch.no_grad():
-        first = int(task.decide(answers_of(subject.model(x))[0])[0])
+        first = int(task.decide(as_output_tuple(subject.model(x))[0])[0])
     actual = int(subject.target[i]) if subject.target is not None else first
     found = _attack(subject, given, task, x, actual, grid, steps)
     names = task.target.names
@@ -140,31 +140,31 @@ def _attack(
     actual: int,
     grid: Tensor,
     steps: int,
-) -> dict[str, Attacked]:
+) -> dict[str, AttackResult]:
     """Attack the image (1, C, H, W) with each method, all ε of the grid in one batch."""
     mean, std = (torch.tensor(v, dtype=x.dtype).view(1, -1, 1, 1) for v in (given.mean, given.std))
     many, target = x.expand(len(grid), -1, -1, -1), torch.full((len(grid),), actual)
     bounds = Bounds(grid.to(x.dtype).view(-1, 1, 1, 1) / std, -mean / std, (1 - mean) / std)
 
     def loss(images: Tensor) -> Tensor:
-        return task.loss(answers_of(subject.model(images))[0], target)
+        return task.loss(as_output_tuple(subject.model(images))[0], target)
 
-    with resting(subject.model):
+    with eval_mode(subject.model):
         changed = {
             "fgsm": fgsm(loss, many, bounds),
             "pgd": pgd(loss, many, bounds, steps, Generator().manual_seed(0)),
         }
         with torch.no_grad():
-            outputs = {how: answers_of(subject.model(images))[0] for how, images in changed.items()}
+            outputs = {how: as_output_tuple(subject.model(images))[0] for how, images in changed.items()}
     found = {}
     for how, images in changed.items():
         p = task.probabilities(outputs[how])
         assert p is not None, "as it suits"
-        found[how] = Attacked((images * std + mean).clamp(0, 1), p)
+        found[how] = AttackResult((images * std + mean).clamp(0, 1), p)
     return found
 
 
-def _slider(found: dict[str, Attacked], names: tuple[str, ...], actual: int, grid: Tensor) -> Drawing:
+def _slider(found: dict[str, AttackResult], names: tuple[str, ...], actual: int, grid: Tensor) -> Drawing:
     """Return the image, the perturbation, and their sum at each ε, starting where PGD first succeeds."""
     options = []
     for e, eps in enumerate(grid.tolist()):
@@ -190,7 +190,7 @@ def _slider(found: dict[str, Attacked], names: tuple[str, ...], actual: int, gri
     )  # fmt: skip
 
 
-def _answer(one: Attacked, names: tuple[str, ...], e: int) -> str:
+def _answer(one: AttackResult, names: tuple[str, ...], e: int) -> str:
     said = one.predicted[e]
     return f"{names[said]}, {percent(float(one.p[e, said]))}"
 
@@ -200,7 +200,7 @@ def _tile(group: str, label: str, pixels: Tensor) -> dict[str, Any]:
     return {"label": label, "image": image_url(as_images(levels)[0]), "group": group, "tip": [group, label]}
 
 
-def _curves(called: str, one: Attacked, names: tuple[str, ...], classes: list[int], grid: Tensor) -> Drawing:
+def _curves(called: str, one: AttackResult, names: tuple[str, ...], classes: list[int], grid: Tensor) -> Drawing:
     """Return the probabilities of these classes over ε, marked where the model first errs."""
     at = one.errs_at(classes[0])
     mark = {"x": float(grid[at]), "label": f"says {names[one.predicted[at]]}"} if at else None
@@ -216,7 +216,7 @@ def _curves(called: str, one: Attacked, names: tuple[str, ...], classes: list[in
     )
 
 
-def _table(found: dict[str, Attacked], names: tuple[str, ...], actual: int, grid: Tensor) -> Any:
+def _table(found: dict[str, AttackResult], names: tuple[str, ...], actual: int, grid: Tensor) -> Any:
     columns = {"ε": "number"}
     for called in METHODS.values():
         columns |= {
@@ -234,7 +234,7 @@ def _table(found: dict[str, Attacked], names: tuple[str, ...], actual: int, grid
     return table(columns, rows)
 
 
-def _summary(found: dict[str, Attacked], names: tuple[str, ...], actual: int, grid: Tensor, *, known: bool) -> str:
+def _summary(found: dict[str, AttackResult], names: tuple[str, ...], actual: int, grid: Tensor, *, known: bool) -> str:
     plain = found["fgsm"]
     words = [f"As it is, the model says {_answer(plain, names, 0)}."]
     if known and plain.predicted[0] != actual:

@@ -14,10 +14,10 @@ from ..draw.description import Drawing, View, table
 from ..draw.number_format import number, percent, plural
 from ..inference.ctc import best_path
 from ..nn.ctc import BLANK, occupancies
-from ..nn.eval_mode import resting
-from ..nn.recurrent import lengths_of
-from .common import whole
-from .json_values import averaged, plain
+from ..nn.eval_mode import eval_mode
+from ..nn.recurrent import sequence_lengths
+from .common import parse_index
+from .json_values import downsample, to_lists
 from .subject import Subject
 from .token_labels import FRAME_SECONDS
 
@@ -40,12 +40,12 @@ OPTIONS = {"example": "which example, counted from 0"}
 FRAMES = 160  # frames that are drawn
 ROWS = 40  # most characters in a map
 BANDS = 64  # bands of the spectrogram that are drawn
-HEARD = 0.05  # a character is shown if its probability reaches this in some frame
+MIN_PROBABILITY = 0.05  # a character is shown if its probability reaches this in some frame
 SPACE = "␣"  # the sign drawn for a space between words
 
 
 @dataclass(frozen=True)
-class Heard:
+class CTCOutput:
     """The network's output for one recording."""
 
     frames: Tensor  # (T, F), spectrogram
@@ -66,8 +66,8 @@ def suits(subject: Subject) -> bool:
 
 def view(subject: Subject) -> View:
     """Return the characters of one recording over time."""
-    example = whole(subject.options, "example", 0, len(subject.inputs[0]))
-    heard = hear(subject, example)
+    example = parse_index(subject.options, "example", 0, len(subject.inputs[0]))
+    heard = transcribe(subject, example)
     spoken = _path(heard)
     text = "".join(heard.names[k] for k, _ in spoken).replace(SPACE, " ")
     rows = [[heard.names[k], heard.seconds(t), float(heard.log_probs[t, k].exp())] for k, t in spoken]
@@ -82,17 +82,17 @@ def view(subject: Subject) -> View:
     )
 
 
-def hear(subject: Subject, example: int) -> Heard:
+def transcribe(subject: Subject, example: int) -> CTCOutput:
     """Return the network's output for one example on its own."""
     inputs = [x[example : example + 1] for x in subject.inputs]
-    lengths = lengths_of(inputs[1], inputs[0].shape[1]) if len(inputs) > 1 else None
+    lengths = sequence_lengths(inputs[1], inputs[0].shape[1]) if len(inputs) > 1 else None
     count = inputs[0].shape[1] if lengths is None else int(lengths)
-    with resting(subject.model), torch.no_grad():
+    with eval_mode(subject.model), torch.no_grad():
         outputs = subject.model(inputs[0][:, :count])[0]  # (T', K)
     known = subject.spec.target if subject.spec is not None else None
     characters = known.alphabet if isinstance(known, Transcript) else [f"[{k}]" for k in range(1, outputs.shape[1])]
     target = None if subject.target is None else subject.target[example]
-    return Heard(
+    return CTCOutput(
         inputs[0][0, :count],
         outputs.double().log_softmax(1),
         ["blank", *(SPACE if c == " " else c for c in characters)],
@@ -101,7 +101,7 @@ def hear(subject: Subject, example: int) -> Heard:
     )
 
 
-def _path(heard: Heard) -> list[tuple[int, int]]:
+def _path(heard: CTCOutput) -> list[tuple[int, int]]:
     """Return the characters of the best path, each with the index of its first frame."""
     path = heard.log_probs.argmax(1).tolist()
     found = [(k, t) for t, k in enumerate(path) if k != BLANK and (t == 0 or path[t - 1] != k)]
@@ -109,15 +109,15 @@ def _path(heard: Heard) -> list[tuple[int, int]]:
     return found
 
 
-def _drawings(heard: Heard) -> list[Drawing]:
+def _drawings(heard: CTCOutput) -> list[Drawing]:
     shown = slice(0, FRAMES)
     times = [heard.seconds(t) for t in range(len(heard.log_probs[shown]))]
     likely = heard.log_probs[shown].exp()  # (t, K)
-    rows = [k for k in range(likely.shape[1]) if k == BLANK or float(likely[:, k].max()) >= HEARD][:ROWS]
+    rows = [k for k in range(likely.shape[1]) if k == BLANK or float(likely[:, k].max()) >= MIN_PROBABILITY][:ROWS]
     drawings = [
         charts.matrix(
             "Probability of each character",
-            plain(likely[:, rows].T),
+            to_lists(likely[:, rows].T),
             ("character", [heard.names[k] for k in rows]),
             ("time", times),
             scale="amount",
@@ -127,22 +127,22 @@ def _drawings(heard: Heard) -> list[Drawing]:
     if heard.target is not None and len(heard.target):
         drawings.append(_reference_alignment(heard, times))
     last = round(len(times) * heard.stride)
-    bands = averaged(heard.frames[:last].T[None], max(len(times), BANDS))[0]  # (bands, t)
+    bands = downsample(heard.frames[:last].T[None], max(len(times), BANDS))[0]  # (bands, t)
     if bands.shape[1] > len(times):
         bands = torch.nn.functional.adaptive_avg_pool2d(bands[None], (bands.shape[0], len(times)))[0]
     names = [f"band {b}" for b in range(len(bands), 0, -1)]
-    drawings.append(charts.matrix("What was given", plain(bands.flip(0)), ("mel band", names), ("time", times)))
+    drawings.append(charts.matrix("What was given", to_lists(bands.flip(0)), ("mel band", names), ("time", times)))
     return drawings
 
 
-def _reference_alignment(heard: Heard, times: list[str]) -> Drawing:
+def _reference_alignment(heard: CTCOutput, times: list[str]) -> Drawing:
     """Return the position of each character of the reference text, given that it was spoken."""
     assert heard.target is not None, "the right text is known"
     where = occupancies(heard.log_probs, heard.target)[: len(times), 1::2]  # (t, S): without the blanks between
     shown = heard.target[:ROWS].tolist()
     return charts.matrix(
         "Where each character of the right text is spoken",
-        plain(where[:, : len(shown)].T),
+        to_lists(where[:, : len(shown)].T),
         ("character", [f"{i + 1}: {heard.names[k]}" for i, k in enumerate(shown)]),
         ("time", times),
         scale="amount",
@@ -150,7 +150,7 @@ def _reference_alignment(heard: Heard, times: list[str]) -> Drawing:
     )
 
 
-def _summary(heard: Heard, text: str, spoken: list[tuple[int, int]]) -> str:
+def _summary(heard: CTCOutput, text: str, spoken: list[tuple[int, int]]) -> str:
     """Return a summary in words."""
     likely = heard.log_probs.exp()
     blank = float((likely.argmax(1) == BLANK).double().mean())

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from ..core.errors import ModelError
 from ..draw.description import Drawing, View, table
-from ..draw.number_format import by, count, number, plural
-from .common import Convolution, chosen, convolutions, run, seeing, whole
-from .json_values import plain
+from ..draw.number_format import count, number, plural, shape_text
+from .common import Convolution, convolutions, hook_outputs, parse_choice, parse_index, run_example
+from .json_values import to_lists
 from .subject import Subject
 
 SAYS = "Convolution arithmetic: the window slides over the layer's input, and the products sum to the number shown"
@@ -73,12 +73,12 @@ def suits(subject: Subject) -> bool:
 
 def view(subject: Subject) -> View:
     """Return the window over one input channel, with products and sums for a part of one output channel."""
-    i = whole(subject.options, "example", 0, subject.count)
+    i = parse_index(subject.options, "example", 0, subject.count)
     layers: dict[str, Convolution | Pool] = {**_flat(subject), **_pools(subject.model)}
-    name = chosen(subject.options, "layer", list(layers), "layer with a window") or _first(subject, layers)
+    name = parse_choice(subject.options, "layer", list(layers), "layer with a window") or _first(subject, layers)
     layer = layers[name]
     seen = _see(subject, i, name)
-    channel = whole(subject.options, "channel", _strongest(seen.y), len(seen.y))
+    channel = parse_index(subject.options, "channel", _strongest(seen.y), len(seen.y))
     crops = [_crop(seen, layer, channel, axis) for axis in range(seen.y.ndim - 1)]
     if isinstance(layer, Pool):
         drawing, parts = _pooling(subject, i, layer, seen, channel, crops)
@@ -94,8 +94,8 @@ def view(subject: Subject) -> View:
         title="Convolution arithmetic" if isinstance(layer, Convolution) else "Pooling arithmetic",
         says=f"How {name} makes the numbers of its channel {channel} from {subject.name(i)}: slide the window.",
         summary=(
-            f"{name} has a window of {by(layer.kernel)}, stride {by(layer.stride)}, padding {by(layer.padding)}. "
-            f"Its output at {at} is {number(cell)}: {how[drawing['what']]}."
+            f"{name} has a window of {shape_text(layer.kernel)}, stride {shape_text(layer.stride)}, padding"
+            f" {shape_text(layer.padding)}. Its output at {at} is {number(cell)}: {how[drawing['what']]}."
         ),
         table=_table(drawing, parts, crops),
         drawings=[drawing],
@@ -147,8 +147,8 @@ def _see(subject: Subject, i: int, name: str) -> InputOutput:
         if not found and isinstance(output, Tensor) and len(output):
             found.append(InputOutput(_copy_first(args[0]), _copy_first(output)))
 
-    with seeing(subject.model, see, [name]):
-        run(subject, i)
+    with hook_outputs(subject.model, see, [name]):
+        run_example(subject, i)
     if not found:
         raise ModelError(f"{name} is not called for {subject.name(i)}: choose another layer.")
     return found[0]
@@ -273,7 +273,7 @@ def _drawing(
     if len(crops) == 1:
         begins, sizes = [0, *begins], [1, *sizes]
     firsts = [crop.first for crop in crops]
-    whole_ = " of ".join(("a part", by(seen.y.shape[1:]))) if list(y.shape) != list(seen.y.shape[1:]) else "all"
+    whole_ = " of ".join(("a part", shape_text(seen.y.shape[1:]))) if list(y.shape) != list(seen.y.shape[1:]) else "all"
     return {
         "kind": "convolve",
         "title": f"{layer.name}, channel {channel} of {count(len(seen.y))}: {whole_}",
@@ -293,7 +293,7 @@ def _two(sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 def _grid(x: Tensor) -> list[list[float | None]]:
     """Return values as rows; a single axis becomes one row."""
-    grid: list[list[float | None]] = plain(x if x.ndim == 2 else x[None])
+    grid: list[list[float | None]] = to_lists(x if x.ndim == 2 else x[None])
     return grid
 
 

@@ -9,12 +9,12 @@ from ..core.spec import OF_TOKENS
 from ..draw import charts
 from ..draw.description import Drawing, Table, View, table
 from ..draw.number_format import number, plural
-from ..models.base import contract_of
-from .attention_capture import AttentionLook, alone, attentions, names_of, watch
-from .common import chosen, spread_over, whole
-from .heads import Head, drawings_of, image_for, layer_of
+from ..models.base import as_base_model
+from .attention_capture import AttentionCapture, attention_modules, capture_attention, num_heads_by_name, single_example
+from .common import evenly_spaced, parse_choice, parse_index
+from .heads import Head, image_for, layer_drawings, summarize_layer
 from .subject import Subject
-from .token_labels import Side, sides
+from .token_labels import TokenPositions, token_positions
 
 SAYS = "attention per layer and head, over tokens or patches, down to the arithmetic of one query"
 READ = (
@@ -72,8 +72,8 @@ def suits(subject: Subject) -> bool:
 
     The view "graph" shows attention over edges.
     """
-    in_patches = contract_of(subject.model).series_patches() is not None
-    return subject.kind in UNITS and (in_patches or subject.kind != "series") and bool(attentions(subject.model))
+    in_patches = as_base_model(subject.model).series_patches() is not None
+    return subject.kind in UNITS and (in_patches or subject.kind != "series") and bool(attention_modules(subject.model))
 
 
 def view(subject: Subject) -> View:
@@ -83,33 +83,33 @@ def view(subject: Subject) -> View:
         UnknownName: If a named option has an unknown value.
         SettingError: If an option is invalid.
     """
-    i = whole(subject.options, "example", 0, len(subject.inputs[0]))
-    both = sides(subject, i)
-    known = names_of(subject.model)
+    i = parse_index(subject.options, "example", 0, len(subject.inputs[0]))
+    both = token_positions(subject, i)
+    known = num_heads_by_name(subject.model)
     names = list(known)
-    wanted = chosen(subject.options, "layer", names, "layer with attention")
-    shown = spread_over(names, LAYERS)
+    wanted = parse_choice(subject.options, "layer", names, "layer with attention")
+    shown = evenly_spaced(names, LAYERS)
     if wanted is not None and wanted not in shown:
         shown = sorted([*shown[1:], wanted], key=names.index)
-    head = whole(subject.options, "head", 0, max(known.values()))
+    head = parse_index(subject.options, "head", 0, max(known.values()))
     longest = max(len(side.labels) for side in both)
-    asked = whole(subject.options, "query", 0, longest) if "query" in subject.options else None
+    asked = parse_index(subject.options, "query", 0, longest) if "query" in subject.options else None
 
-    patches = contract_of(subject.model).series_patches()
+    patches = as_base_model(subject.model).series_patches()
     variables = patches.variables if patches else 1
-    variable = whole(subject.options, "variable", 0, variables)
+    variable = parse_index(subject.options, "variable", 0, variables)
     frame, patch = _frame_and_patch(subject, both) if subject.kind == "video" else (None, 0)
     image = image_for(subject, i, len(shown), frame) if subject.kind in ("image", "video") else None
     unit, said = UNITS[subject.kind], subject.name(i)
     if patches and all(first == last for first, last in patches.spans):
         unit = "steps"
 
-    def see(look: AttentionLook) -> AttentionSummary:
-        layer = layer_of(look, both)
+    def see(look: AttentionCapture) -> AttentionSummary:
+        layer = summarize_layer(look, both)
         over = "the source" if look.cross_attends else "what stands before" if look.causal else "itself"
         if subject.kind == "video":
             over = f"patch {patch} in all frames" if look.over_frames else f"frame {frame}"
-        drawn = drawings_of(layer, head, asked, len(shown), image) if look.name in shown else None
+        drawn = layer_drawings(layer, head, asked, len(shown), image) if look.name in shown else None
         apart = FRAMES if look.over_frames else unit
         if subject.kind == "audio" and layer.keys is both[1]:
             apart = "tokens"
@@ -118,9 +118,9 @@ def view(subject: Subject) -> View:
     def row(name: str) -> int:
         if frame is None:
             return variable
-        return patch if contract_of(subject.model).attends_over_frames(name) else frame
+        return patch if as_base_model(subject.model).attends_over_frames(name) else frame
 
-    found = watch(subject.model, alone(subject.inputs, i), see, row)
+    found = capture_attention(subject.model, single_example(subject.inputs, i), see, row)
     if variables > 1:
         said += f", variable {variable}"
     if frame is not None:
@@ -143,12 +143,12 @@ def view(subject: Subject) -> View:
     )
 
 
-def _frame_and_patch(subject: Subject, both: tuple[Side, Side]) -> tuple[int, int]:
+def _frame_and_patch(subject: Subject, both: tuple[TokenPositions, TokenPositions]) -> tuple[int, int]:
     """Return the frame and the patch of a video to show: the selected ones, or those in the middle."""
     patches, frames = both
     rows, columns = patches.grid or (1, 1)
-    frame = whole(subject.options, "frame", len(frames.labels) // 2, len(frames.labels))
-    patch = whole(subject.options, "patch", rows // 2 * columns + columns // 2, rows * columns)
+    frame = parse_index(subject.options, "frame", len(frames.labels) // 2, len(frames.labels))
+    patch = parse_index(subject.options, "patch", rows // 2 * columns + columns // 2, rows * columns)
     return int(frames.real[frame]), patch
 
 

@@ -11,13 +11,13 @@ from torch import Tensor
 
 from ..draw.description import Drawing
 from ..draw.number_format import count, number, percent, plural
-from .attention_capture import AttentionLook
-from .json_values import plain
+from .attention_capture import AttentionCapture
+from .json_values import to_lists
 
 KEYS, NUMBERS = 12, 8  # most keys, and most numbers of a vector, that are shown
 
 
-def arithmetic(look: AttentionLook, head: int, query: int, asks: str, keys: Sequence[str]) -> list[Drawing]:
+def arithmetic(look: AttentionCapture, head: int, query: int, asks: str, keys: Sequence[str]) -> list[Drawing]:
     """Return the attention of the query at position `query` as equations.
 
     `asks` is the name of the query, `keys` are the names of the keys. Of more than 12 keys, the ones with the largest
@@ -66,7 +66,7 @@ def arithmetic(look: AttentionLook, head: int, query: int, asks: str, keys: Sequ
 
 
 def _products(
-    look: AttentionLook, head: int, query: int, asks: str, shown: Tensor, labels: list[str], d: int
+    look: AttentionCapture, head: int, query: int, asks: str, shown: Tensor, labels: list[str], d: int
 ) -> list[Drawing]:
     """Return q Kᵀ, then scale and mask applied to it."""
     q, k = look.q[head][query], look.k[head]  # (d,), (S, d)
@@ -118,7 +118,7 @@ def _products(
 
 
 def _additive(
-    look: AttentionLook, head: int, query: int, asks: str, shown: Tensor, labels: list[str], d: int
+    look: AttentionCapture, head: int, query: int, asks: str, shown: Tensor, labels: list[str], d: int
 ) -> list[Drawing]:
     """Return vᵀ tanh(W s + U h): a small network compares state and source (Bahdanau et al. 2014)."""
     assert look.compared is not None, "the score is additive"
@@ -152,7 +152,7 @@ def _additive(
     ]
 
 
-def _scores(look: AttentionLook, head: int, query: int) -> Tensor:
+def _scores(look: AttentionCapture, head: int, query: int) -> Tensor:
     """Return the scores that enter the softmax, (S,): −∞ for masked keys."""
     scaled = look.products(head)[query] * look.scale
     mask = look.mask_of(head)
@@ -173,7 +173,7 @@ def _largest(weights: Tensor, most: int) -> Tensor:
     return torch.sort(weights.topk(most).indices).values
 
 
-def _hidden_note(look: AttentionLook, weights: Tensor, shown: Tensor, keys: int) -> str | None:
+def _hidden_note(look: AttentionCapture, weights: Tensor, shown: Tensor, keys: int) -> str | None:
     """Return a note on the keys that are not shown, or None."""
     if len(shown) == keys:
         return None
@@ -204,7 +204,7 @@ def _part(
     scale: str = "signed",
     note: str | None = None,
 ) -> dict[str, Any]:
-    part: dict[str, Any] = {"name": name, "values": plain(values), "scale": scale}
+    part: dict[str, Any] = {"name": name, "values": to_lists(values), "scale": scale}
     return part | {k: v for k, v in (("rows", rows), ("columns", columns), ("note", note)) if v is not None}
 
 

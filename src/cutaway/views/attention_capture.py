@@ -15,16 +15,16 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from ..models.base import ComparesByAddition, contract_of
+from ..models.base import SupportsAdditiveScores, as_base_model
 from ..nn.attention import MultiHeadAttention, dot
-from ..nn.eval_mode import resting
-from ..nn.masks import causal_mask, combined, masked_softmax
+from ..nn.eval_mode import eval_mode
+from ..nn.masks import causal_mask, masked_softmax, merge_masks
 
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class AttentionLook:
+class AttentionCapture:
     """One attention layer on one example: h heads, T queries, S keys."""
 
     name: str  # of its module; a later call has its number: blocks.0.attention#2
@@ -66,28 +66,28 @@ class AttentionLook:
         return torch.stack([self.weights(head) @ self.v[head] for head in range(self.heads)])
 
 
-def attentions(model: nn.Module) -> dict[str, nn.Module]:
+def attention_modules(model: nn.Module) -> dict[str, nn.Module]:
     """Return the attention modules by name."""
     return {name: module for name, module in model.named_modules() if _attends(module)}
 
 
 def _attends(module: nn.Module) -> bool:
-    return isinstance(module, MultiHeadAttention | ComparesByAddition)
+    return isinstance(module, MultiHeadAttention | SupportsAdditiveScores)
 
 
-def names_of(model: nn.Module) -> dict[str, int]:
+def num_heads_by_name(model: nn.Module) -> dict[str, int]:
     """Return the attention calls of one example by name, each with its number of heads, in model order."""
     found: dict[str, int] = {}
-    for name, module in attentions(model).items():
+    for name, module in attention_modules(model).items():
         heads, passes = max(1, int(getattr(module, "heads", 1))), _num_passes(model, name)
         found |= {_call_name(name, k): heads for k in range(1, passes + 1)}
     return found
 
 
-def watch(
+def capture_attention(
     model: nn.Module,
     inputs: tuple[Any, ...],
-    see: Callable[[AttentionLook], Result],
+    see: Callable[[AttentionCapture], Result],
     row: Callable[[str], int] | None = None,
 ) -> list[Result]:
     """Run the model on one example, (1, …), and return `see(record)` of every attention call in order of computation.
@@ -104,12 +104,12 @@ def watch(
             times[name] += 1
             said = _call_name(name, times[name])
             look = _record(said, module, args, kwargs, output, row(name) if row is not None else 0)
-            found.append(see(replace(look, over_frames=contract_of(model).attends_over_frames(name))))
+            found.append(see(replace(look, over_frames=as_base_model(model).attends_over_frames(name))))
 
         return hook
 
     def additive(name: str) -> Any:
-        def hook(module: ComparesByAddition, args: Any, kwargs: Any, output: tuple[Tensor, Tensor]) -> None:
+        def hook(module: SupportsAdditiveScores, args: Any, kwargs: Any, output: tuple[Tensor, Tensor]) -> None:
             *operands, compared = module.compared(*args)
             steps.setdefault(name, []).append((*(x[0] for x in operands), output[0][0], compared))
 
@@ -119,10 +119,10 @@ def watch(
         module.register_forward_hook(
             many_headed(name) if isinstance(module, MultiHeadAttention) else additive(name), with_kwargs=True
         )
-        for name, module in attentions(model).items()
+        for name, module in attention_modules(model).items()
     ]
     try:
-        with torch.no_grad(), resting(model):
+        with torch.no_grad(), eval_mode(model):
             model(*inputs)
             for name, taken in steps.items():
                 found.append(see(_merge_steps(name, model.get_submodule(name), taken)))
@@ -132,7 +132,7 @@ def watch(
     return found
 
 
-def alone(inputs: tuple[Tensor, ...], i: int) -> tuple[Tensor, ...]:
+def single_example(inputs: tuple[Tensor, ...], i: int) -> tuple[Tensor, ...]:
     """Return the inputs of example i, (1, …)."""
     return tuple(x[i : i + 1] for x in inputs)
 
@@ -142,19 +142,21 @@ def _call_name(name: str, k: int) -> str:
     return name if k == 1 else f"{name}#{k}"
 
 
-def _record(name: str, module: MultiHeadAttention, args: Any, kwargs: Any, output: Tensor, row: int) -> AttentionLook:
+def _record(
+    name: str, module: MultiHeadAttention, args: Any, kwargs: Any, output: Tensor, row: int
+) -> AttentionCapture:
     given = inspect.signature(module.forward).bind(*args, **kwargs).arguments
     q, k, v = module.split(given["x"], given.get("source"), None, given.get("positions"))
     causal = bool(given.get("causal", False))
     own = causal_mask(q.shape[2], k.shape[2], q.device) if causal else None
-    mask = combined(given.get("mask"), own)
+    mask = merge_masks(given.get("mask"), own)
     if mask is not None:
         # (rows or 1, heads or 1, T or 1, S), or without the leading axes
         mask = mask[min(row, len(mask) - 1)] if mask.ndim == 4 else mask.expand(1, *mask.shape[-2:])
         mask = mask.expand(len(mask), q.shape[2], k.shape[2])  # (1 or h, T, S)
         causal = causal or _is_causal(mask)
     shared = module.heads // module.kv_heads
-    return AttentionLook(
+    return AttentionCapture(
         name,
         module,
         q[row],
@@ -168,10 +170,10 @@ def _record(name: str, module: MultiHeadAttention, args: Any, kwargs: Any, outpu
     )
 
 
-def _merge_steps(name: str, module: nn.Module, taken: list[tuple[Tensor, ...]]) -> AttentionLook:
+def _merge_steps(name: str, module: nn.Module, taken: list[tuple[Tensor, ...]]) -> AttentionCapture:
     """Return the additive attention of all target steps as one record with one head."""
     queries, keys, h, mask, contexts, compared = zip(*taken)
-    return AttentionLook(
+    return AttentionCapture(
         name,
         module,
         torch.stack(queries)[None],
@@ -187,7 +189,7 @@ def _merge_steps(name: str, module: nn.Module, taken: list[tuple[Tensor, ...]]) 
 
 def _num_passes(model: nn.Module, name: str) -> int:
     """Return the number of times that the model runs the module: ALBERT's one block is all of its blocks."""
-    return contract_of(model).block_passes if name.startswith("blocks.") else 1
+    return as_base_model(model).block_passes if name.startswith("blocks.") else 1
 
 
 def _is_causal(mask: Tensor) -> bool:

@@ -19,8 +19,8 @@ from ..inspect.attribution.budget import plan, seconds
 from ..inspect.attribution.groups import reach
 from ..inspect.concepts import Concept, concept
 from ..nn.attention import MultiHeadAttention
-from .common import patch_blocks, whole
-from .maps import NAMES, columns_of, drawn, node_names
+from .common import parse_index, patch_blocks
+from .maps import NAMES, attribution_drawings, column_names, node_names
 from .subject import Subject, with_examples
 
 SAYS = "Attribution: which parts of an example made the output what it is, and whether each map can be believed"
@@ -62,12 +62,12 @@ def suits(subject: Subject) -> bool:
 
 def view(subject: Subject) -> View:
     """Return the attribution maps of one example with their checks, and TCAV with concept=."""
-    i = whole(subject.options, "example", 0, subject.count)
-    one, place = alone(subject, i)
+    i = parse_index(subject.options, "example", 0, subject.count)
+    one, place = single_example(subject, i)
     asked = _target(one, place)
     left: list[str] = []
     found = _maps(one, asked, left)
-    drawings = drawn(one, 0 if subject.kind != "graph" else i, found)
+    drawings = attribution_drawings(one, 0 if subject.kind != "graph" else i, found)
     drawings += [d for d in (_cascade(found),) if d]
     drawings.append(_checks(one, found))
     words = [_answer(one, found[0]), *_untrained(one), _strongest(one, found[0]), *_verdicts(one, found), *left]
@@ -86,7 +86,7 @@ def view(subject: Subject) -> View:
     )
 
 
-def alone(subject: Subject, i: int) -> tuple[Subject, int | None]:
+def single_example(subject: Subject, i: int) -> tuple[Subject, int | None]:
     """Return example i alone without padding, and the position to explain if the model does not imply one.
 
     The position is the node or graph of a graph, or the masked token of a text.
@@ -289,7 +289,7 @@ def _parts(one: Subject, result: Attribution) -> list[tuple[str, float]]:
     """Return the parts of the example with their values: columns, tokens, steps, nodes, or regions of an image."""
     values = result.values if one.kind == "graph" else result.values[0]
     if result.kind == "table":
-        return list(zip(columns_of(one, len(values)), values.tolist()))
+        return list(zip(column_names(one, len(values)), values.tolist()))
     if result.kind == "graph":
         if values.ndim == 1:
             return [(f"edge {k}", v) for k, v in enumerate(values.tolist())]

@@ -14,10 +14,10 @@ from ..draw.description import Drawing, View, table
 from ..draw.number_format import number
 from ..models.base import Dense
 from ..nn.activations import formula, softmax
-from ..nn.eval_mode import resting
-from ..nn.textbook.backprop import Layer, backward, forward, slope
-from .common import dense_layers_of, linear_of, target_of, whole
-from .json_values import plain
+from ..nn.eval_mode import eval_mode
+from ..nn.textbook.backprop import Layer, backward, batch_norm_slope, forward
+from .common import find_dense_layers, find_linear, get_target, parse_index
+from .json_values import to_lists
 from .plane import features
 from .subject import Subject
 
@@ -39,7 +39,7 @@ OPTIONS = {"example": "the example, counted from 0"}
 SHOWN = 8  # most neurons of a layer that are shown
 
 
-class Numbers(NamedTuple):
+class LayerTrace(NamedTuple):
     """The numbers of one layer for one example; for the output layer, a is z and `back` is None."""
 
     name: str  # name of its linear module
@@ -63,12 +63,12 @@ class Numbers(NamedTuple):
 
 def suits(subject: Subject) -> bool:
     """Return whether the model is a network of dense layers."""
-    return bool(dense_layers_of(subject.model))
+    return bool(find_dense_layers(subject.model))
 
 
 def view(subject: Subject) -> View:
     """Return the neurons with their numbers for one example, forward and backward."""
-    i = whole(subject.options, "example", 0, subject.count)
+    i = parse_index(subject.options, "example", 0, subject.count)
     one = _to_float64(_single_example(subject, i))
     layers, loss = propagate(one)
     kept = [_select_neurons(layers[0].x.abs()), *(_select_neurons(layer.delta.abs()) for layer in layers)]
@@ -76,7 +76,7 @@ def view(subject: Subject) -> View:
     rows = [
         [layer.title, j + 1, z, a, d]
         for layer, js in zip(layers, kept[1:], strict=True)
-        for j, z, a, d in zip(js, plain(layer.z[js]), plain(layer.a[js]), plain(layer.delta[js]), strict=True)
+        for j, z, a, d in zip(js, to_lists(layer.z[js]), to_lists(layer.a[js]), to_lists(layer.delta[js]), strict=True)
     ]
     largest = max(rows, key=lambda row: abs(row[4]))
     drawing: Drawing = {
@@ -127,19 +127,19 @@ def _to_float64(one: Subject) -> Subject:
     )
 
 
-def propagate(one: Subject) -> tuple[list[Numbers], float]:
+def propagate(one: Subject) -> tuple[list[LayerTrace], float]:
     """Return the numbers of every layer for the subject's one example, and the loss.
 
     They are computed by `nn/textbook/backprop.py`.
     """
-    found = dense_layers_of(one.model)
+    found = find_dense_layers(one.model)
     layers = [_to_layer(one.model, dense) for dense in found.values()]
-    with resting(one.model), torch.no_grad():
+    with eval_mode(one.model), torch.no_grad():
         trace = forward(layers, one.inputs[0].flatten(1))
         delta, loss = _output_gradient(one, trace.a[-1][0])
         gradients = backward(layers, trace, delta[None])
         return [
-            Numbers(
+            LayerTrace(
                 dense.linear, title, layer.activation, layer.weight, layer.bias, trace.a[i][0], trace.z[i][0],
                 None if layer.norm is None else trace.u[i][0], trace.a[i + 1][0],
                 None if step.back is None else step.back[0], _slope(layer, trace.u[i][0]), step.delta[0],
@@ -152,12 +152,12 @@ def _slope(layer: Layer, u: Tensor) -> Tensor | None:
     """Return ∂a/∂z of each neuron, or None if neurons share normalization statistics."""
     inner = formula(layer.activation).derivative(u)
     if isinstance(layer.norm, nn.BatchNorm1d):
-        return inner * slope(layer.norm)
+        return inner * batch_norm_slope(layer.norm)
     return inner if layer.norm is None else None
 
 
 def _to_layer(model: nn.Module, dense: Dense) -> Layer:
-    linear, norm = linear_of(model, dense), model.get_submodule(dense.norm) if dense.norm else None
+    linear, norm = find_linear(model, dense), model.get_submodule(dense.norm) if dense.norm else None
     return Layer(linear.weight.detach(), None if linear.bias is None else linear.bias.detach(), dense.activation, norm)
 
 
@@ -182,7 +182,7 @@ def _output_gradient(one: Subject, z: Tensor) -> tuple[Tensor, float]:
     return delta[0] + 0.0, float(loss.detach())  # no −0
 
 
-def _delta_formula(one: Subject, last: Numbers) -> tuple[str, list[str]]:
+def _delta_formula(one: Subject, last: LayerTrace) -> tuple[str, list[str]]:
     """Return the formula of δ at the outputs in words and, for each output, in numbers if it is a usual formula."""
     z, delta = last.z.double(), last.delta.double()
     k, width = _class(one), len(z)
@@ -191,7 +191,7 @@ def _delta_formula(one: Subject, last: Numbers) -> tuple[str, list[str]]:
         hot[k] = 1
         p = softmax(z)
         if torch.allclose(p - hot, delta, atol=1e-5):
-            return "softmax(z) − t", [f"{number(a)} − {b:.0f}" for a, b in zip(plain(p), hot.tolist(), strict=True)]
+            return "softmax(z) − t", [f"{number(a)} − {b:.0f}" for a, b in zip(to_lists(p), hot.tolist(), strict=True)]
     if k is not None and width == 1:
         q = float(z.sigmoid())
         if abs(q - k - float(delta)) < 1e-5:
@@ -219,17 +219,17 @@ def _select_neurons(size: Tensor) -> list[int]:
     return found
 
 
-def _inputs(subject: Subject, first: Numbers, kept: list[int]) -> dict[str, Any]:
+def _inputs(subject: Subject, first: LayerTrace, kept: list[int]) -> dict[str, Any]:
     names = {f.place: f.name for f in features(subject)} if subject.kind == "table" else {}
     columns = getattr(subject.spec, "columns", ())
     said = [names.get(i) or (columns[i] if i < len(columns) else f"x{i + 1}") for i in kept]
-    values = plain(first.x[kept])
+    values = to_lists(first.x[kept])
     neurons = [{"name": name, "a": value} for name, value in zip(said, values, strict=True)]
     return {"title": "inputs", "of": len(first.x), "neurons": neurons}
 
 
 def _layer(
-    one: Subject, layers: list[Numbers], k: int, kept: list[list[int]], how: tuple[str, list[str]]
+    one: Subject, layers: list[LayerTrace], k: int, kept: list[list[int]], how: tuple[str, list[str]]
 ) -> dict[str, Any]:
     """Return a layer's shown neurons, with weights and gradients from the shown neurons of the previous layer."""
     layer, js, sources = layers[k], kept[k + 1], kept[k]
@@ -241,23 +241,23 @@ def _layer(
         neuron = {
             "name": _neuron_name(one, layer, j),
             "index": j,
-            "z": plain(layer.z[j]),
-            "a": plain(layer.a[j]),
-            "delta": plain(layer.delta[j]),
-            "bias": None if layer.bias is None else plain(layer.bias[j]),
-            "rest": plain(rest[n]) if len(sources) < len(layer.x) else None,
+            "z": to_lists(layer.z[j]),
+            "a": to_lists(layer.a[j]),
+            "delta": to_lists(layer.delta[j]),
+            "bias": None if layer.bias is None else to_lists(layer.bias[j]),
+            "rest": to_lists(rest[n]) if len(sources) < len(layer.x) else None,
         }
         if layer.u is not None:
-            neuron["normalized"] = plain(layer.u[j])
+            neuron["normalized"] = to_lists(layer.u[j])
         if last:
             neuron["how"] = how[1][j]
         else:
             after = layers[k + 1]
             assert layer.back is not None
-            neuron["back"] = plain(layer.back[j])
-            neuron["slope"] = None if layer.slope is None else plain(layer.slope[j])
+            neuron["back"] = to_lists(layer.back[j])
+            neuron["slope"] = None if layer.slope is None else to_lists(layer.slope[j])
             there = after.weight[kept[k + 2], j] @ after.delta[kept[k + 2]]
-            neuron["back_rest"] = plain(layer.back[j] - there) if len(kept[k + 2]) < len(after.delta) else None
+            neuron["back_rest"] = to_lists(layer.back[j] - there) if len(kept[k + 2]) < len(after.delta) else None
         neurons.append(neuron)
     return {
         "title": layer.title,
@@ -265,15 +265,15 @@ def _layer(
         "name": layer.name,
         "activation": layer.activation.replace("_", " "),
         "sources": sources,
-        "weights": plain(shown),
-        "gradients": plain(layer.weight_gradient[js][:, sources]),
+        "weights": to_lists(shown),
+        "gradients": to_lists(layer.weight_gradient[js][:, sources]),
         "hidden_inputs": len(layer.x) - len(sources),
         "neurons": neurons,
     }
 
 
-def _neuron_name(one: Subject, layer: Numbers, j: int) -> str:
-    target = target_of(one)
+def _neuron_name(one: Subject, layer: LayerTrace, j: int) -> str:
+    target = get_target(one)
     if layer.title != "output":
         return f"neuron {j + 1}"
     if isinstance(target, Classes):
@@ -283,7 +283,7 @@ def _neuron_name(one: Subject, layer: Numbers, j: int) -> str:
 
 def _target_note(one: Subject) -> str:
     """Return the target of the example, in words."""
-    target, k = target_of(one), _class(one)
+    target, k = get_target(one), _class(one)
     if isinstance(target, Classes) and k is not None:
         return f"; the example is {target.names[k]}"
     if isinstance(target, Value) and one.target is not None:
@@ -291,4 +291,4 @@ def _target_note(one: Subject) -> str:
     return ", against a target drawn at random"
 
 
-__all__ = ["MISLEADS", "OPTIONS", "READ", "SAYS", "Numbers", "propagate", "suits", "view"]
+__all__ = ["MISLEADS", "OPTIONS", "READ", "SAYS", "LayerTrace", "propagate", "suits", "view"]

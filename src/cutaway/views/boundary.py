@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from ..core.spec import Classes, Value
 from ..draw.description import Drawing, View, table
 from ..draw.number_format import number, percent, plural
-from ..models.base import contract_of
-from ..nn.eval_mode import resting
-from .common import dense_layers_of, linear_of, seeing, target_of
+from ..models.base import as_base_model
+from ..nn.eval_mode import eval_mode
+from .common import find_dense_layers, find_linear, get_target, hook_outputs
 from .plane import Plane, features, plane
 from .subject import Subject
 
@@ -44,7 +44,7 @@ def suits(subject: Subject) -> bool:
         subject.kind == "table"
         and subject.inputs[0].ndim == 2
         and len(features(subject)) >= 2
-        and bool(dense_layers_of(subject.model))
+        and bool(find_dense_layers(subject.model))
     )
 
 
@@ -88,9 +88,9 @@ def _evaluate(subject: Subject, on: Plane, size: int) -> tuple[dict[str, Tensor]
     def see(name: str, module: nn.Module, args: Any, output: Any) -> None:
         found[name] = output.detach()[:, :NEURONS].clone()
 
-    layers = dense_layers_of(model).values() if size == SMALL else ()
+    layers = find_dense_layers(model).values() if size == SMALL else ()
     wanted = [name for layer in layers for name in (layer.gives, layer.sums)]
-    with resting(model), torch.no_grad(), seeing(model, see, wanted):
+    with eval_mode(model), torch.no_grad(), hook_outputs(model, see, wanted):
         outputs = model(on.grid(size).to(dtype))
     return found, outputs
 
@@ -100,7 +100,7 @@ def _evaluate(subject: Subject, on: Plane, size: int) -> tuple[dict[str, Tensor]
 
 def _answer(subject: Subject, outputs: Tensor, on: Plane) -> dict[str, Any]:
     """Return the large map of outputs (n, K): a score for two classes, the predicted class for more, or a value."""
-    target = target_of(subject)
+    target = get_target(subject)
     outputs = outputs.double()
     if isinstance(target, Value):
         values = outputs[:, 0] * target.scale + target.mean
@@ -158,7 +158,7 @@ def _probabilities(subject: Subject, outputs: Tensor) -> Tensor | None:
     if task is not None and hasattr(task, "probabilities"):
         given: Tensor | None = task.probabilities(outputs)
         return given
-    if contract_of(subject.model).loss:  # its loss is not the logarithm of a probability
+    if as_base_model(subject.model).loss:  # its loss is not the logarithm of a probability
         return None
     if outputs.shape[1] == 1:
         p = outputs[:, 0].sigmoid()
@@ -187,8 +187,8 @@ def _columns(subject: Subject, on: Plane, maps: dict[str, Tensor]) -> list[dict[
         }
     ]
     sources = [f.place for f in on.axes]
-    for title, layer in dense_layers_of(subject.model).items():
-        linear = linear_of(subject.model, layer)
+    for title, layer in find_dense_layers(subject.model).items():
+        linear = find_linear(subject.model, layer)
         neurons = []
         for j in range(min(NEURONS, linear.out_features)):
             neuron: dict[str, Any] = {
@@ -218,7 +218,7 @@ def _neuron_name(subject: Subject, title: str, j: int, width: int) -> str:
     """Return the name of a neuron; an output neuron has the name of its class."""
     if title != "output":
         return f"{title}, neuron {j + 1}"
-    target = target_of(subject)
+    target = get_target(subject)
     if isinstance(target, Classes):
         return target.names[j if width > 1 else -1]
     return target.column if isinstance(target, Value) else "output" if width == 1 else f"class {j}"
@@ -229,7 +229,7 @@ def _neuron_name(subject: Subject, title: str, j: int, width: int) -> str:
 
 def _points(subject: Subject, on: Plane) -> list[dict[str, Any]]:
     """Return the coordinates and targets of the examples of each split."""
-    target = target_of(subject)
+    target = get_target(subject)
     found = []
     for split, (at, was) in on.points.items():
         if isinstance(target, Value) and was is not None:
@@ -283,8 +283,8 @@ def _accuracy(subject: Subject) -> str:
 def _weights(model: nn.Module) -> Any:
     """Return every weight shown, as rows of a table."""
     rows = []
-    for title, layer in dense_layers_of(model).items():
-        linear = linear_of(model, layer)
+    for title, layer in find_dense_layers(model).items():
+        linear = find_linear(model, layer)
         for j in range(min(NEURONS, linear.out_features)):
             if linear.bias is not None:
                 rows.append([title, j + 1, "bias", _short(float(linear.bias.detach()[j]))])

@@ -14,10 +14,10 @@ from ..draw import charts
 from ..draw.description import Drawing, Table, View, table
 from ..draw.number_format import number, percent, plural
 from ..inference.sequence_decoding import decode
-from ..models.base import Decodes
-from ..nn.eval_mode import resting
-from .attention_capture import AttentionLook, attentions, watch
-from .common import chosen, patches_of, spread_over, target_of, whole
+from ..models.base import SupportsDecoding
+from ..nn.eval_mode import eval_mode
+from .attention_capture import AttentionCapture, attention_modules, capture_attention
+from .common import evenly_spaced, find_token_grid, get_target, parse_choice, parse_index
 from .heads import image_for
 from .json_values import thousandths
 from .subject import Subject
@@ -41,7 +41,7 @@ WORDS, LAYERS = 40, 6  # most words and layers that are drawn
 
 
 @dataclass(frozen=True)
-class Looked:
+class CaptionAttention:
     """The attention maps of one layer."""
 
     name: str
@@ -51,8 +51,8 @@ class Looked:
 
 def suits(subject: Subject) -> bool:
     """Return whether the model writes captions of images with attention over image positions."""
-    writes = subject.kind == "image" and isinstance(subject.model, Decodes)
-    return writes and any(_attends_to_image(name, module) for name, module in attentions(subject.model).items())
+    writes = subject.kind == "image" and isinstance(subject.model, SupportsDecoding)
+    return writes and any(_attends_to_image(name, module) for name, module in attention_modules(subject.model).items())
 
 
 def view(subject: Subject) -> View:
@@ -62,25 +62,25 @@ def view(subject: Subject) -> View:
         UnknownName: If there is no such layer.
         SettingError: If an option is invalid.
     """
-    i = whole(subject.options, "example", 0, len(subject.inputs[0]))
-    names = [name for name, module in attentions(subject.model).items() if _attends_to_image(name, module)]
-    wanted = chosen(subject.options, "layer", names, "layer with cross-attention")
-    shown = spread_over(names, LAYERS)
+    i = parse_index(subject.options, "example", 0, len(subject.inputs[0]))
+    names = [name for name, module in attention_modules(subject.model).items() if _attends_to_image(name, module)]
+    wanted = parse_choice(subject.options, "layer", names, "layer with cross-attention")
+    shown = evenly_spaced(names, LAYERS)
     if wanted is not None and wanted not in shown:
         shown = sorted([*shown[1:], wanted], key=names.index)
     inputs, words = _generate_caption(subject, i)
-    grid = patches_of(subject)
+    grid = find_token_grid(subject)
     assert grid is not None, "a caption's words look at places of an image"
 
-    def see(look: AttentionLook) -> Looked | None:
+    def see(look: AttentionCapture) -> CaptionAttention | None:
         if look.name not in names:
             return None
         weights = torch.stack([look.weights(h) for h in range(look.heads)]).mean(0)[: len(words)]  # (words, S)
         bits = -(weights * weights.clamp(min=torch.finfo(weights.dtype).tiny).log2()).sum(1)
         maps = weights[:, grid.before :].reshape(len(words), grid.rows, grid.columns)
-        return Looked(look.name, maps, bits.tolist())
+        return CaptionAttention(look.name, maps, bits.tolist())
 
-    found = [one for one in watch(subject.model, inputs, see) if one is not None]
+    found = [one for one in capture_attention(subject.model, inputs, see) if one is not None]
     drawn = [one for one in found if one.name in shown]
     image = image_for(subject, i, len(drawn))
     options: list[dict[str, Any]] = [
@@ -133,18 +133,18 @@ def _generate_caption(subject: Subject, i: int) -> tuple[tuple[Tensor, ...], lis
 
     Without a vocabulary, the inputs have the caption of the example.
     """
-    images, target = subject.inputs[0][i : i + 1], target_of(subject)
+    images, target = subject.inputs[0][i : i + 1], get_target(subject)
     if not isinstance(target, Tokens):
         so_far = subject.inputs[1][i : i + 1]
         return (images, so_far), [f"token {k}" for k in [*so_far[0, 1:].tolist(), "?"]][:WORDS]
-    with torch.no_grad(), resting(subject.model):
+    with torch.no_grad(), eval_mode(subject.model):
         said = decode(subject.model, images, None, target)[0].tolist()[: WORDS - 1]
     so_far = torch.tensor([[target.begin, *said]])
     written = subject.vocabulary(1)
     return (images, so_far), [*(written[k] if k < len(written) else f"token {k}" for k in said), "(end)"]
 
 
-def _summary(subject: Subject, i: int, words: list[str], last: Looked, places: int) -> str:
+def _summary(subject: Subject, i: int, words: list[str], last: CaptionAttention, places: int) -> str:
     """Return a summary of the caption and of its words with the sharpest and the broadest attention."""
     sharp = min(range(len(words)), key=lambda k: last.entropy[k])
     broad = max(range(len(words)), key=lambda k: last.entropy[k])
@@ -158,7 +158,7 @@ def _summary(subject: Subject, i: int, words: list[str], last: Looked, places: i
     )
 
 
-def _numbers(words: list[str], found: list[Looked]) -> Table:
+def _numbers(words: list[str], found: list[CaptionAttention]) -> Table:
     columns = {
         "layer": "text",
         "word": "text",

@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from ..checkpoints.custom import Own
+from ..checkpoints.custom import CustomPreset
 from ..core.errors import SettingError, UnknownName
 from ..core.spec import Target
 from ..draw.number_format import count, plural
-from ..models.base import Convolves, Dense, TokenGrid, contract_of
-from ..nn.eval_mode import resting
+from ..models.base import Dense, SupportsDenseKernel, TokenGrid, as_base_model
+from ..nn.eval_mode import eval_mode
 from .subject import Subject
 
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
@@ -24,11 +24,11 @@ ACTIVATION_OF: dict[type[nn.Module], str] = {  # names of nn/activations.py for 
     nn.ReLU: "relu", nn.Tanh: "tanh", nn.Sigmoid: "sigmoid", nn.SiLU: "silu", nn.Identity: "identity",
 }  # fmt: skip
 Item = TypeVar("Item")
-Seeing = Callable[[str, nn.Module, tuple[Any, ...], Any], None]
+OutputHook = Callable[[str, nn.Module, tuple[Any, ...], Any], None]
 
 
 @contextmanager
-def seeing(model: nn.Module, see: Seeing, names: Sequence[str] | None = None) -> Iterator[None]:
+def hook_outputs(model: nn.Module, see: OutputHook, names: Sequence[str] | None = None) -> Iterator[None]:
     """Call `see(name, module, inputs, output)` after each submodule inside the block.
 
     With `names`, only these modules call it; "" is the model itself. `see` must copy the tensors that it keeps, because
@@ -47,29 +47,29 @@ def seeing(model: nn.Module, see: Seeing, names: Sequence[str] | None = None) ->
             handle.remove()
 
 
-def examples_said(subject: Subject) -> str:
+def examples_text(subject: Subject) -> str:
     """Return the opened examples in words: 8 examples, a graph of 34 nodes, 8 graphs of 165 nodes."""
     if subject.kind != "graph":
         return plural(subject.count, "example" if subject.given or subject.split is not None else "random example")
     nodes = plural(len(subject.inputs[0]), "node")
-    batch = batch_of(subject.inputs)
+    batch = graph_index(subject.inputs)
     graphs = int(batch.max()) + 1 if batch is not None and len(batch) else 1
     return f"a graph of {nodes}" if graphs == 1 else f"{count(graphs)} graphs of {nodes} together"
 
 
-def batch_of(inputs: Sequence[Tensor]) -> Tensor | None:
+def graph_index(inputs: Sequence[Tensor]) -> Tensor | None:
     """Return the graph index of each node, (V,), if the inputs are whole graphs; else None."""
     return inputs[3] if len(inputs) > 3 and len(inputs[3]) else None
 
 
-def nodes_called(subject: Subject) -> list[str]:
+def node_labels(subject: Subject) -> list[str]:
     """Return the names of the nodes of batched graphs, such as atoms; an empty list if they have no names."""
     called = getattr(subject.split, "node_names", None)
     names: list[str] = called(subject.rows) if called is not None and subject.rows else []
     return names if len(names) == len(subject.inputs[0]) else []
 
 
-def run(subject: Subject, i: int) -> None:
+def run_example(subject: Subject, i: int) -> None:
     """Run the model on example i alone, in evaluation mode and without gradients.
 
     The padding of a text or a video is removed.
@@ -78,7 +78,7 @@ def run(subject: Subject, i: int) -> None:
     if subject.kind in ("text", "video") and len(inputs) > 1 and inputs[1].dtype == torch.bool:
         last = int(inputs[1][0].nonzero().max()) + 1 if inputs[1].any() else 1
         inputs = [x[:, :last] for x in inputs]
-    with resting(subject.model), torch.no_grad():
+    with eval_mode(subject.model), torch.no_grad():
         subject.model(*inputs)
 
 
@@ -114,7 +114,7 @@ def convolutions(model: nn.Module) -> dict[str, Convolution]:
 def _convolution(name: str, module: nn.Module) -> Convolution | None:
     bias = getattr(module, "bias", None)
     bias = bias.detach() if isinstance(bias, Tensor) else None
-    if isinstance(module, Convolves):
+    if isinstance(module, SupportsDenseKernel):
         return Convolution(name, module.dense_kernel().detach(), bias, (1, 1), (0, 0), (1, 1))
     if not isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d):
         return None
@@ -126,9 +126,9 @@ def _convolution(name: str, module: nn.Module) -> Convolution | None:
     return Convolution(name, module.weight.detach(), bias, module.stride, padding, module.dilation, module.groups)
 
 
-def dense_layers_of(model: nn.Module) -> dict[str, Dense]:
+def find_dense_layers(model: nn.Module) -> dict[str, Dense]:
     """Return the layers of a fully connected network by their titles, first to last; empty for other networks."""
-    layers = contract_of(model).dense_layers() or _sequential_layers(model)
+    layers = as_base_model(model).dense_layers() or _sequential_layers(model)
     return {f"hidden {i}" if i < len(layers) else "output": layer for i, layer in enumerate(layers, 1)}
 
 
@@ -148,7 +148,7 @@ def _sequential_layers(model: nn.Module) -> list[Dense]:
     return layers
 
 
-def linear_of(model: nn.Module, layer: Dense) -> nn.Linear:
+def find_linear(model: nn.Module, layer: Dense) -> nn.Linear:
     """Return the linear module of a layer."""
     linear = model.get_submodule(layer.linear)
     assert isinstance(linear, nn.Linear), "a layer of a fully connected network is linear"
@@ -157,24 +157,24 @@ def linear_of(model: nn.Module, layer: Dense) -> nn.Linear:
 
 def patch_blocks(subject: Subject) -> list[str]:
     """Return the names of the blocks that give a token for each patch of an image; an empty list for other models."""
-    if subject.inputs[0].ndim != 4 or patches_of(subject) is None:
+    if subject.inputs[0].ndim != 4 or find_token_grid(subject) is None:
         return []
     return [name for name, _ in subject.model.named_modules() if name.startswith("blocks.") and name.count(".") == 1]
 
 
-def patches_of(subject: Subject) -> TokenGrid | None:
+def find_token_grid(subject: Subject) -> TokenGrid | None:
     """Return the layout of the tokens of an image, or None if the model does not make tokens of images."""
     height, width = subject.inputs[0].shape[-2:]
-    return contract_of(subject.model).token_grid(int(height), int(width))
+    return as_base_model(subject.model).token_grid(int(height), int(width))
 
 
-def seen_by_head(subject: Subject) -> Callable[..., Tensor] | None:
+def head_input_function(subject: Subject) -> Callable[..., Tensor] | None:
     """Return a function from the arguments of `forward` to the input of the head, or None for a model without a head.
 
     It is the model's `features`. For a custom module, it records the input of the last linear layer.
     """
     model = subject.model
-    if not isinstance(subject.preset, Own):
+    if not isinstance(subject.preset, CustomPreset):
         return getattr(model, "features", None)
     last = [module for module in model.modules() if isinstance(module, nn.Linear)]
     if not last:
@@ -192,12 +192,12 @@ def seen_by_head(subject: Subject) -> Callable[..., Tensor] | None:
     return features
 
 
-def target_of(subject: Subject) -> Target | None:
+def get_target(subject: Subject) -> Target | None:
     """Return the target that the model was trained to predict, or None for a model without data."""
     return subject.spec.target if subject.spec is not None else None
 
 
-def chosen(options: Mapping[str, str], key: str, known: Sequence[str], kind: str) -> str | None:
+def parse_choice(options: Mapping[str, str], key: str, known: Sequence[str], kind: str) -> str | None:
     """Return the option `key`, one of `known`, or None without the option.
 
     Raises:
@@ -209,7 +209,7 @@ def chosen(options: Mapping[str, str], key: str, known: Sequence[str], kind: str
     return value
 
 
-def whole(options: Mapping[str, str], key: str, default: int, below: int) -> int:
+def parse_index(options: Mapping[str, str], key: str, default: int, below: int) -> int:
     """Return the option `key` as an integer from 0 to `below` − 1.
 
     Raises:
@@ -224,7 +224,7 @@ def whole(options: Mapping[str, str], key: str, default: int, below: int) -> int
     return number
 
 
-def spread_over(those: Sequence[Item], most: int) -> list[Item]:
+def evenly_spaced(those: Sequence[Item], most: int) -> list[Item]:
     """Return at most `most` items, evenly spaced, including the first and the last."""
     if len(those) <= most:
         return list(those)
@@ -232,7 +232,7 @@ def spread_over(those: Sequence[Item], most: int) -> list[Item]:
 
 
 @contextmanager
-def of_these_examples(model: nn.Module, of_the_batch: bool = True) -> Iterator[None]:
+def batch_norm_mode(model: nn.Module, of_the_batch: bool = True) -> Iterator[None]:
     """Set batch normalization to training mode if `of_the_batch`, and all other layers to eval mode, inside the block.
 
     Buffers and modes are restored at the end.

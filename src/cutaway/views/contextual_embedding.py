@@ -16,8 +16,8 @@ from ..draw import charts
 from ..draw.description import Drawing
 from ..draw.number_format import number, percent, plural
 from ..inspect.projection import pca
-from ..nn.eval_mode import resting
-from .common import seeing
+from ..nn.eval_mode import eval_mode
+from .common import hook_outputs
 from .subject import Subject
 
 MOST = 4  # most occurrences of the word that are compared
@@ -35,7 +35,7 @@ class Occurrence:
     after: list[str]
 
 
-def blocks_of(model: nn.Module) -> list[nn.Module]:
+def text_blocks(model: nn.Module) -> list[nn.Module]:
     """Return the blocks that a text passes through, in order; for an encoder–decoder, those of the encoder."""
     found: Any = getattr(model, "blocks", None) or getattr(model, "encoder", None)
     if not isinstance(found, nn.ModuleList):
@@ -43,7 +43,7 @@ def blocks_of(model: nn.Module) -> list[nn.Module]:
     return list(found)
 
 
-def bare(token: str) -> str:
+def strip_space_marks(token: str) -> str:
     """Return a token in lower case, without the signs that some tokenizers add for spaces."""
     return token.strip().strip("Ġ▁").removeprefix("##").removesuffix("</w>").lower()
 
@@ -63,9 +63,9 @@ def occurrences(subject: Subject) -> list[Occurrence]:
     for i, text in enumerate(texts):
         real = mask[i].nonzero()[:, 0].tolist()
         for k, token in enumerate(text):
-            places.setdefault(bare(token), []).append((i, k, real[k]))
+            places.setdefault(strip_space_marks(token), []).append((i, k, real[k]))
     if asked is not None:
-        found = places.get(bare(asked), [])
+        found = places.get(strip_space_marks(asked), [])
         if len(found) < 2:
             twice = [word for word, stands in places.items() if len(stands) > 1 and word]
             known = f" These do: {', '.join(twice[:12])}." if twice else " None does."
@@ -94,30 +94,30 @@ def _diversify(found: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, in
 
 
 @torch.no_grad()
-def through(subject: Subject, found: Sequence[Occurrence]) -> Tensor:
+def word_vectors(subject: Subject, found: Sequence[Occurrence]) -> Tensor:
     """Return the word's vectors before the first block and after each block, (layers + 1, occurrences, dim)."""
     rows = sorted({one.example for one in found})
     at = torch.tensor([rows.index(one.example) for one in found])
     places = torch.tensor([one.place for one in found])
     kept: list[Tensor] = []
-    blocks = [name for name, module in subject.model.named_modules() if module in blocks_of(subject.model)]
+    blocks = [name for name, module in subject.model.named_modules() if module in text_blocks(subject.model)]
 
     def see(name: str, block: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
         for x in (output,) if kept else (args[0], output):
             kept.append(x[at, places].clone())
 
-    with resting(subject.model), seeing(subject.model, see, blocks):
+    with eval_mode(subject.model), hook_outputs(subject.model, see, blocks):
         subject.model(*(x[rows] for x in subject.inputs))
     return torch.stack(kept).double()
 
 
-def drawings(subject: Subject) -> tuple[list[Drawing], str, list[list[Any]]]:
+def word_drawings(subject: Subject) -> tuple[list[Drawing], str, list[list[Any]]]:
     """Return the drawings of one word, a summary, and its table rows; all are empty if no word occurs twice."""
     found = occurrences(subject)
     if not found:
         return [], "", []
-    vectors = through(subject, found)  # (layers + 1, occurrences, dim)
-    word = bare(found[0].word) or found[0].word
+    vectors = word_vectors(subject, found)  # (layers + 1, occurrences, dim)
+    word = strip_space_marks(found[0].word) or found[0].word
     layers, count, _ = vectors.shape
     pairs = list(combinations(range(count), 2))
     cosines = {(a, b): F.cosine_similarity(vectors[:, a], vectors[:, b], dim=1).tolist() for a, b in pairs}
@@ -158,7 +158,7 @@ def drawings(subject: Subject) -> tuple[list[Drawing], str, list[list[Any]]]:
             "title": f"The way of “{word}” through the blocks",
             "points": points,
             "groups": [f"{k + 1}: {_context(one)}" for k, one in enumerate(found)],
-            "places": [{"name": "PCA", **axes(plane.explained), "at": at}],
+            "places": [{"name": "PCA", **axis_labels(plane.explained), "at": at}],
             "measures": [],
             "labels": True,
             "paths": [[layer * count + k for layer in range(layers)] for k in range(count)],
@@ -179,7 +179,7 @@ def drawings(subject: Subject) -> tuple[list[Drawing], str, list[list[Any]]]:
     return drawn, said, rows
 
 
-def axes(explained: tuple[float, float] | None) -> dict[str, str]:
+def axis_labels(explained: tuple[float, float] | None) -> dict[str, str]:
     """Return the labels of the axes of a plane."""
     if explained is None:
         return {"x": "", "y": ""}

@@ -15,11 +15,11 @@ from ..core.spec import ImageSpec, Noise
 from ..draw import charts
 from ..draw.description import Drawing, View, table
 from ..draw.number_format import count, number, plural
-from ..inference.image_generation import Asked, as_images, as_levels, asked_of, classes_for, draw
-from ..models.base import DrawsImages
-from ..nn.diffusion import times_of
-from ..nn.eval_mode import resting
-from .common import spread_over, whole
+from ..inference.image_generation import DiffusionSettings, as_images, as_levels, classes_for, draw, resolve_settings
+from ..models.base import SupportsImageGeneration
+from ..nn.diffusion import sampling_timesteps
+from ..nn.eval_mode import eval_mode
+from .common import evenly_spaced, parse_index
 from .json_values import image_url
 from .subject import Subject
 
@@ -62,7 +62,7 @@ class Moment:
 
 def suits(subject: Subject) -> bool:
     """Return whether the model generates images by denoising."""
-    return isinstance(subject.model, DrawsImages) and Noise in getattr(type(subject.model), "targets", ())
+    return isinstance(subject.model, SupportsImageGeneration) and Noise in getattr(type(subject.model), "targets", ())
 
 
 def view(subject: Subject) -> View:
@@ -72,15 +72,15 @@ def view(subject: Subject) -> View:
         SettingError: If an option is invalid.
     """
     spec, options = _spec(subject), subject.options
-    steps = whole(options, "steps", 0, subject.config.timesteps + 1) if "steps" in options else None
-    asked = asked_of(spec, subject.model, steps, _scale(options), None)
-    seed = whole(options, "seed", 0, SEEDS)
+    steps = parse_index(options, "steps", 0, subject.config.timesteps + 1) if "steps" in options else None
+    asked = resolve_settings(spec, subject.model, steps, _scale(options), None)
+    seed = parse_index(options, "seed", 0, SEEDS)
     classes = classes_for(spec, IMAGES, options.get("class"))
     assert isinstance(spec.target, Noise), "as it suits"
     names = [f"image {k + 1}" for k in range(IMAGES)]
     if classes is not None:
         names = [f"image {k + 1}, {spec.target.names[c]}" for k, c in enumerate(classes.tolist())]
-    with resting(subject.model):
+    with eval_mode(subject.model):
         moments = _sample_steps(subject.model, spec, asked, classes, seed)
         drawings = [_denoising_tiles(name, moments, k) for k, name in enumerate(names)]
         if classes is not None:
@@ -118,7 +118,9 @@ def _scale(options: Mapping[str, str]) -> float | None:
         raise SettingError(f"guidance={value} cannot be: it must be a number, such as 2.") from None
 
 
-def _sample_steps(model: nn.Module, spec: ImageSpec, asked: Asked, classes: Tensor | None, seed: int) -> list[Moment]:
+def _sample_steps(
+    model: nn.Module, spec: ImageSpec, asked: DiffusionSettings, classes: Tensor | None, seed: int
+) -> list[Moment]:
     """Return some of the sampling steps, including the first and the last."""
     told: list[Moment] = []
 
@@ -126,7 +128,7 @@ def _sample_steps(model: nn.Module, spec: ImageSpec, asked: Asked, classes: Tens
         told.append(Moment(t, as_levels(xt), as_levels(start)))
 
     draw(model, spec, asked, classes, IMAGES, seed, watch=watch)
-    return spread_over(told, MOMENTS)
+    return evenly_spaced(told, MOMENTS)
 
 
 def _denoising_tiles(name: str, moments: Sequence[Moment], k: int) -> Drawing:
@@ -141,7 +143,7 @@ def _denoising_tiles(name: str, moments: Sequence[Moment], k: int) -> Drawing:
 
 
 def _guidance(
-    model: nn.Module, spec: ImageSpec, asked: Asked, classes: Tensor, names: Sequence[str], seed: int
+    model: nn.Module, spec: ImageSpec, asked: DiffusionSettings, classes: Tensor, names: Sequence[str], seed: int
 ) -> Drawing:
     """Return images from the same noise with several guidance scales."""
     found: list[dict[str, Any]] = []
@@ -169,7 +171,7 @@ def _losses(subject: Subject) -> dict[int, float]:
     generator = torch.Generator().manual_seed(0)
     noise = torch.randn(x0.shape, generator=generator).to(x0)
     found: dict[int, float] = {}
-    for t in reversed(times_of(subject.config.timesteps, min(TIMES, subject.config.timesteps))):
+    for t in reversed(sampling_timesteps(subject.config.timesteps, min(TIMES, subject.config.timesteps))):
         at = torch.full((len(x0),), t, dtype=torch.int64)
         found[t] = float((subject.model(x0, at, noise, classes) - noise).square().mean())
     return found
@@ -177,7 +179,7 @@ def _losses(subject: Subject) -> dict[int, float]:
 
 def _schedule(signal: Tensor) -> list[Drawing]:
     """Return charts of the coefficients of x_t and of the signal-to-noise ratio."""
-    times = spread_over(range(len(signal)), CURVE)
+    times = evenly_spaced(range(len(signal)), CURVE)
 
     def points(values: Tensor) -> list[list[float]]:
         return [[t, float(values[t])] for t in times]

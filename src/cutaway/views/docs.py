@@ -20,7 +20,7 @@ NAMES = ("SAYS", "READ", "MISLEADS", "OPTIONS")
 
 
 @functools.cache
-def sayings(name: str) -> dict[str, Any]:
+def view_docs(name: str) -> dict[str, Any]:
     """Return SAYS, READ, MISLEADS and OPTIONS of a view, by these names.
 
     Raises:
@@ -37,10 +37,10 @@ def sayings(name: str) -> dict[str, Any]:
     return said
 
 
-def options_of(names: Iterable[str]) -> dict[str, list[str]]:
+def view_options(names: Iterable[str]) -> dict[str, list[str]]:
     """Return every option of these views, with the names of the views that have it."""
     found: dict[str, list[str]] = {}
     for name in names:
-        for option in sayings(name)["OPTIONS"]:
+        for option in view_docs(name)["OPTIONS"]:
             found.setdefault(option, []).append(name)
     return found

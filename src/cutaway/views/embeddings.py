@@ -15,10 +15,10 @@ from ..data.graphs.link_pairs import LinkSplit
 from ..draw.description import Drawing, Table, View, table
 from ..draw.number_format import count, number, percent, plural
 from ..inspect.layers import layer_table
-from ..inspect.projection import MEASURES, neighbours, pca, tsne, umap
-from ..nn.eval_mode import resting
+from ..inspect.projection import MEASURES, nearest_neighbors, pca, tsne, umap
+from ..nn.eval_mode import eval_mode
 from . import contextual_embedding
-from .common import batch_of, chosen, seen_by_head, spread_over
+from .common import evenly_spaced, graph_index, head_input_function, parse_choice
 from .json_values import image_url
 from .subject import Subject
 
@@ -51,7 +51,7 @@ CHUNK = 32  # examples in one pass
 NEAR = 5  # neighbours
 NAMED = 100  # nodes up to which all names are shown
 SMALL, IMAGES = 28, 700_000  # pixels of an example's image, and most characters of all images
-NOBODY = {"<pad>", "<unk>", "(padding)", "(unknown)", "(begin)", "(end)", "[PAD]", "[UNK]", ""}
+SPECIAL_TOKENS = {"<pad>", "<unk>", "(padding)", "(unknown)", "(begin)", "(end)", "[PAD]", "[UNK]", ""}
 BLANKS = "\u0120\u2581"  # signs for a space before a word, in GPT-2's bytes and in SentencePiece
 
 
@@ -60,7 +60,7 @@ def suits(subject: Subject) -> bool:
     if _embedding_table(subject.model) is not None:
         return True
     known = subject.run is not None or subject.whole is not None
-    return seen_by_head(subject) is not None and (known or _has_enough_examples(subject))
+    return head_input_function(subject) is not None and (known or _has_enough_examples(subject))
 
 
 def view(subject: Subject) -> View:
@@ -100,7 +100,7 @@ def _embedding_table(model: nn.Module) -> nn.Embedding | None:
 
 def _has_enough_examples(subject: Subject) -> bool:
     """Return whether there are at least three examples; in a single graph the examples are its nodes."""
-    if subject.preset.card.card.family == "words" or seen_by_head(subject) is None:
+    if subject.preset.card.card.family == "words" or head_input_function(subject) is None:
         return False
     return len(subject.inputs[0]) >= 3
 
@@ -113,7 +113,7 @@ def _words(subject: Subject) -> Part | None:
     if found is None or subject.kind not in OF_TOKENS:
         return None
     written = subject.vocabulary(0)
-    ids = _worth(subject, written, found.num_embeddings)
+    ids = _rank_tokens(subject, written, found.num_embeddings)
     shown = ids[:WORDS]
     vectors = found.weight.detach()[shown]
     labels = [written[i] if i < len(written) else f"token {i}" for i in shown]
@@ -123,7 +123,7 @@ def _words(subject: Subject) -> Part | None:
     return _part(subject, f"Words{more}", points, [], vectors, labels=True, what="word")
 
 
-def _worth(subject: Subject, written: list[str], size: int) -> list[int]:
+def _rank_tokens(subject: Subject, written: list[str], size: int) -> list[int]:
     """Return the tokens to show, in order.
 
     The tokens of the opened examples come first, then the vocabulary in its own order, which in nearly all vocabularies
@@ -141,7 +141,7 @@ def _worth(subject: Subject, written: list[str], size: int) -> list[int]:
 
 
 def _is_special_token(token: str) -> bool:
-    return token in NOBODY or re.fullmatch(r"\[[A-Za-z]+\d*\]|<[/a-z|]+\d*\|?>", token) is not None
+    return token in SPECIAL_TOKENS or re.fullmatch(r"\[[A-Za-z]+\d*\]|<[/a-z|]+\d*\|?>", token) is not None
 
 
 # --- examples -----------------------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ def _is_special_token(token: str) -> bool:
 
 def _examples(subject: Subject) -> Part | None:
     """Return the input of the head for each example, coloured by class."""
-    if subject.preset.card.card.family == "words" or seen_by_head(subject) is None:
+    if subject.preset.card.card.family == "words" or head_input_function(subject) is None:
         return None
     if isinstance(subject.split, LinkSplit):
         return _nodes(subject, subject.split)
@@ -169,7 +169,7 @@ def _examples(subject: Subject) -> Part | None:
     for i in which:
         point: dict[str, Any] = {"label": _name(many, i), "group": group_of[i]}
         points.append(point | ({"image": images[i]} if i in images else {}))
-    what = "node" if many.kind == "graph" and batch_of(many.inputs) is None else "example"
+    what = "node" if many.kind == "graph" and graph_index(many.inputs) is None else "example"
     title = f"{plural(len(points), what)} as the head sees them"
     valued = isinstance(getattr(many.spec, "target", None), Value)
     alike = "in the same third of the values" if valued else "of the same class"
@@ -179,9 +179,9 @@ def _examples(subject: Subject) -> Part | None:
 def _nodes(subject: Subject, split: LinkSplit) -> Part:
     """Return the embeddings of nodes for link prediction; an even subset if there are many."""
     model: Any = subject.model
-    with resting(model), torch.no_grad():
+    with eval_mode(model), torch.no_grad():
         z: Tensor = model.features(*subject.inputs[:2])
-    shown = spread_over(range(len(z)), EXAMPLES)
+    shown = evenly_spaced(range(len(z)), EXAMPLES)
     names = split.node_names()
     points = [{"label": names[i], "group": None} for i in shown]
     some = f"{plural(len(shown), 'node')}{f' of {count(len(z))}' if len(shown) < len(z) else ''}"
@@ -200,9 +200,9 @@ def _affordable(subject: Subject) -> int:
 @torch.no_grad()
 def _features(subject: Subject) -> Tensor:
     """Return the input of the head, (n, dim); the mean over real positions if it has a vector for each."""
-    features, inputs = seen_by_head(subject), subject.inputs
+    features, inputs = head_input_function(subject), subject.inputs
     assert features is not None, "suits() asks for it"
-    with resting(subject.model):
+    with eval_mode(subject.model):
         if subject.kind == "graph":
             found = [features(*inputs)]
         else:
@@ -290,17 +290,17 @@ def _part(
     """Return a drawing of vectors (n, dim) with the neighbours of each, a summary, and the table rows."""
     flat = pca(vectors)
     found = {"PCA": flat, "t-SNE": tsne(vectors)}
-    if chosen(subject.options, "plane", ["umap"], "plane"):
+    if parse_choice(subject.options, "plane", ["umap"], "plane"):
         found["UMAP"] = umap(vectors)
     planes = {name: plane for name, plane in found.items() if plane is not None}
-    near = {name: neighbours(vectors, name, NEAR) for name in MEASURES}
+    near = {name: nearest_neighbors(vectors, name, NEAR) for name in MEASURES}
     drawing: Drawing = {
         "kind": "scatter",
         "title": title,
         "points": points,
         "groups": groups,
         "places": [
-            {"name": name, **contextual_embedding.axes(plane.explained), "at": _rounded(plane.places)}
+            {"name": name, **contextual_embedding.axis_labels(plane.explained), "at": _rounded(plane.places)}
             | ({"note": BETWEEN} if plane.explained is None else {})
             for name, plane in planes.items()
         ],
@@ -350,7 +350,7 @@ def _one_word(subject: Subject) -> Part | None:
     if (
         subject.family != "transformer"
         or subject.kind not in OF_TOKENS
-        or not contextual_embedding.blocks_of(subject.model)
+        or not contextual_embedding.text_blocks(subject.model)
     ):
         return None
-    return contextual_embedding.drawings(subject)
+    return contextual_embedding.word_drawings(subject)

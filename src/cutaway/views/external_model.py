@@ -15,7 +15,7 @@ from ..data.images.transforms import ImagePreprocessing
 from ..data.saved_transforms import read_preprocessing
 from ..data.text.tokenizer_files import open_tokenizer
 from ..data.text.transforms import TextPreprocessing
-from ..inspect.example_inputs import example_shape, kind_taken
+from ..inspect.example_inputs import example_shape, input_modality
 from ..models.registry import Preset
 
 PREPROCESSING, TOKENIZER = "preprocessing.json", "tokenizer.json"
@@ -24,7 +24,7 @@ LENGTH = 512  # most tokens that are read, if the model has no limit
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
-def preprocessing_beside(preset: Preset, config: Any, folder: Path | None) -> tuple[Preprocessing, str]:
+def find_preprocessing(preset: Preset, config: Any, folder: Path | None) -> tuple[Preprocessing, str]:
     """Return the preprocessing for a model without a run, and a sentence on its origin.
 
     A folder of Cutaway may contain its own preprocessing, and a folder of Hugging Face a tokenizer. Vision models get
@@ -35,7 +35,7 @@ def preprocessing_beside(preset: Preset, config: Any, folder: Path | None) -> tu
     """
     if folder is not None and (folder / PREPROCESSING).is_file():
         return read_preprocessing(folder / PREPROCESSING), ""
-    kind = kind_taken(preset, config)
+    kind = input_modality(preset, config)
     if kind == "image":
         return _images(preset, config)
     if kind == "text" and folder is not None and (folder / TOKENIZER).is_file():

@@ -9,10 +9,19 @@ from torch import Tensor, nn
 
 from ..draw import charts
 from ..draw.description import Drawing, View, table
-from ..draw.number_format import by, count, number, percent, plural
+from ..draw.number_format import count, number, percent, plural, shape_text
 from ..models.base import TokenGrid
-from .common import chosen, convolutions, patch_blocks, patches_of, run, seeing, spread_over, whole
-from .json_values import averaged, image_url, pixels_of, plain
+from .common import (
+    convolutions,
+    evenly_spaced,
+    find_token_grid,
+    hook_outputs,
+    parse_choice,
+    parse_index,
+    patch_blocks,
+    run_example,
+)
+from .json_values import downsample, image_url, tensor_url, to_lists
 from .subject import Subject
 
 SAYS = "Feature maps: what each channel of a layer makes of one example"
@@ -39,7 +48,7 @@ OPTIONS = {
 MAPS = 20  # most maps of a layer that are shown
 LAYERS = 12  # most layers to choose from
 PIXELS = 28  # most pixels per side of a map
-GIVEN = 112  # most pixels per side of the input image
+INPUT_PIXELS = 112  # most pixels per side of the input image
 STEPS = 160  # most steps of a signal
 VARIABLES = 4  # most variables of a series that are drawn
 COMPONENTS = 6  # most principal components of tokens
@@ -73,13 +82,13 @@ def suits(subject: Subject) -> bool:
 
 def view(subject: Subject) -> View:
     """Return one example's strongest maps in up to twelve layers, or in the selected layer."""
-    i = whole(subject.options, "example", 0, subject.count)
+    i = parse_index(subject.options, "example", 0, subject.count)
     frame = _frame(subject, i)
     names = _layers(subject, i)
-    asked = chosen(subject.options, "layer", names, "layer with maps")
-    some = [asked] if asked else spread_over(_main(names), LAYERS)
+    asked = parse_choice(subject.options, "layer", names, "layer with maps")
+    some = [asked] if asked else evenly_spaced(_main(names), LAYERS)
     seen = _capture_maps(subject, i, some, frame)
-    rows: list[list[Any]] = [[name, by(s.size), s.strength[0], s.silent] for name, s in seen.items()]
+    rows: list[list[Any]] = [[name, shape_text(s.size), s.strength[0], s.silent] for name, s in seen.items()]
     options: list[dict[str, Any]] = [
         {"name": name, "drawings": _drawings(subject, i, name, s, frame)} for name, s in seen.items()
     ]
@@ -121,7 +130,7 @@ def _frame(subject: Subject, i: int) -> Frame | None:
     if subject.kind != "video":
         return None
     frames = int(subject.inputs[1][i].sum()) if len(subject.inputs) > 1 else subject.inputs[0].shape[1]
-    return Frame(whole(subject.options, "frame", frames // 2, frames), frames)
+    return Frame(parse_index(subject.options, "frame", frames // 2, frames), frames)
 
 
 def _source(subject: Subject, i: int, frame: Frame | None) -> str:
@@ -152,8 +161,8 @@ def _layers(subject: Subject, i: int) -> list[str]:
         if name in blocks or _extract_maps(module, output) is not None:
             found.setdefault(name)
 
-    with seeing(subject.model, see):
-        run(subject, i)
+    with hook_outputs(subject.model, see):
+        run_example(subject, i)
     return list(found)
 
 
@@ -171,7 +180,7 @@ def _main(names: list[str]) -> list[str]:
 def _capture_maps(subject: Subject, i: int, names: list[str], frame: Frame | None) -> dict[str, LayerMaps]:
     """Return the maps of the layers, each reduced when its layer has run."""
     found: dict[str, LayerMaps] = {}
-    grid, blocks = patches_of(subject), patch_blocks(subject)
+    grid, blocks = find_token_grid(subject), patch_blocks(subject)
 
     def see(name: str, module: nn.Module, args: Any, output: Any) -> None:
         if grid is not None and name in blocks:
@@ -179,8 +188,8 @@ def _capture_maps(subject: Subject, i: int, names: list[str], frame: Frame | Non
         elif (y := _extract_maps(module, output, frame)) is not None:
             found.setdefault(name, _strongest(y.float().cpu()))
 
-    with seeing(subject.model, see, names):
-        run(subject, i)
+    with hook_outputs(subject.model, see, names):
+        run_example(subject, i)
     return found
 
 
@@ -191,11 +200,11 @@ def _strongest(y: Tensor) -> LayerMaps:
     kept = strength.argsort(descending=True)[:MAPS]
     maps = y[kept].clone()
     if maps.ndim == 3:
-        maps = averaged(maps, PIXELS)
+        maps = downsample(maps, PIXELS)
     elif maps.shape[1] > STEPS:
         maps = torch.nn.functional.adaptive_avg_pool1d(maps, STEPS)
     silent = float((y.flatten(1) == 0).all(1).double().mean())
-    return LayerMaps(kept.tolist(), maps, tuple(y.shape), plain(strength[kept]), silent)
+    return LayerMaps(kept.tolist(), maps, tuple(y.shape), to_lists(strength[kept]), silent)
 
 
 def _tokens(grid: TokenGrid, z: Tensor) -> LayerMaps:
@@ -212,7 +221,7 @@ def _tokens(grid: TokenGrid, z: Tensor) -> LayerMaps:
         [-1, *range(most)],
         torch.cat([lengths, maps]),
         (z.shape[1], height, width),
-        plain(torch.cat([lengths.mean()[None], parts])),
+        to_lists(torch.cat([lengths.mean()[None], parts])),
         0.0,
     )
 
@@ -228,7 +237,7 @@ def _drawings(subject: Subject, i: int, name: str, seen: LayerMaps, frame: Frame
     tiles = [
         {
             "label": str(k),
-            "values": plain(values),
+            "values": to_lists(values),
             "tip": [
                 f"channel {k}",
                 f"mean size {number(s)}",
@@ -242,7 +251,7 @@ def _drawings(subject: Subject, i: int, name: str, seen: LayerMaps, frame: Frame
         if len(tiles) < seen.size[0]
         else plural(len(tiles), "channel")
     )
-    title = f"{name}: {some}, {by(seen.size[1:])} places each"
+    title = f"{name}: {some}, {shape_text(seen.size[1:])} places each"
     return [charts.tiles(title, [*given, *tiles])]
 
 
@@ -253,7 +262,7 @@ def _input_tile(subject: Subject, i: int, frame: Frame | None = None) -> list[di
         image, x = None, x[frame.number]
     if image is None and x.ndim != 3:
         return []
-    url = image_url(image, GIVEN) if image is not None else pixels_of(averaged(x.float(), GIVEN))
+    url = image_url(image, INPUT_PIXELS) if image is not None else tensor_url(downsample(x.float(), INPUT_PIXELS))
     return [{"label": "input", "image": url, "tip": ["input", subject.name(i)]}]
 
 
@@ -263,25 +272,25 @@ def _signal(subject: Subject, i: int) -> list[Drawing]:
     if subject.kind != "series" or x.ndim != 2:
         return []
     series = [
-        {"name": f"variable {v + 1}", "split": "", "points": [[t + 1, y] for t, y in enumerate(plain(x[:, v]))]}
+        {"name": f"variable {v + 1}", "split": "", "points": [[t + 1, y] for t, y in enumerate(to_lists(x[:, v]))]}
         for v in range(min(VARIABLES, x.shape[1]))
     ]
     return [charts.lines(f"Input: {subject.name(i)}", "step", series, zero=False)]
 
 
 def _token_drawings(subject: Subject, i: int, name: str, seen: LayerMaps) -> list[Drawing]:
-    places = by(seen.size[1:])
+    places = shape_text(seen.size[1:])
     first = [
         {
             "label": "length",
-            "values": plain(seen.maps[0]),
+            "values": to_lists(seen.maps[0]),
             "tip": ["length of each token", f"mean {number(seen.strength[0])}"],
         }
     ]
     components = [
         {
             "label": f"component {k + 1}",
-            "values": plain(values),
+            "values": to_lists(values),
             "tip": [f"principal component {k + 1}", f"{percent(part)} of the tokens' variance"],
         }
         for k, part, values in zip(seen.kept[1:], seen.strength[1:], seen.maps[1:], strict=True)
@@ -303,7 +312,7 @@ def _over_steps(subject: Subject, i: int, name: str, seen: LayerMaps) -> Drawing
     fewer = f", means over {number(seen.size[1] / steps)} steps each" if steps < seen.size[1] else ""
     return charts.matrix(
         f"{name}: {some}, {seen.size[1]} steps{fewer}",
-        plain(seen.maps),
+        to_lists(seen.maps),
         ("channel", [f"channel {k}" for k in seen.kept]),
         ("step", _steps(subject, i, name, steps)),
     )

@@ -8,16 +8,16 @@ import torch
 from PIL import Image, ImageDraw
 from torch import Tensor, nn
 
-from ..checkpoints.custom import Own
+from ..checkpoints.custom import CustomPreset
 from ..core.errors import ModelError
 from ..draw import charts
 from ..draw.description import Drawing, View, table
 from ..draw.number_format import count, number, percent, plural
 from ..inspect.effective_receptive_field import ORANGE
-from ..inspect.layers import LayerTable, layer_table, table_of
-from ..nn.eval_mode import resting
-from .common import chosen, convolutions, patch_blocks, patches_of, seeing, spread_over, whole
-from .json_values import averaged, image_url, plain
+from ..inspect.layers import LayerTable, layer_table, preset_layer_table
+from ..nn.eval_mode import eval_mode
+from .common import convolutions, evenly_spaced, find_token_grid, hook_outputs, parse_choice, parse_index, patch_blocks
+from .json_values import downsample, image_url, to_lists
 from .subject import Subject
 
 SAYS = "Receptive field of each layer on the image: how far it can see, and where a change would matter"
@@ -39,7 +39,7 @@ LAYERS = 6
 DEAR = 4  # most layers, if one example alone exceeds WORK
 EXAMPLES = 8  # most examples that gradients are averaged over
 WORK = 6e9  # most MACs of the view
-HELD = 0.95  # fraction of the gradient inside the effective field
+COVERED = 0.95  # fraction of the gradient inside the effective field
 SIDE = 256  # most pixels per side of the image with the frame
 CELLS = 56  # most cells per side of the map
 
@@ -60,13 +60,13 @@ def suits(subject: Subject) -> bool:
 
 def view(subject: Subject) -> View:
     """Return the receptive fields of up to six layers on one example's image."""
-    i = whole(subject.options, "example", 0, subject.count)
+    i = parse_index(subject.options, "example", 0, subject.count)
     layers = _table(subject)
     known = _fields(subject, layers)
-    asked = chosen(subject.options, "layer", list(known), "layer with a receptive field")
+    asked = parse_choice(subject.options, "layer", list(known), "layer with a receptive field")
     names = [asked] if asked else _growing(known)
     if layers.multiply_adds > WORK:
-        names = spread_over(names, DEAR)
+        names = evenly_spaced(names, DEAR)
     n = _affordable(subject, layers, len(names))
     order = [i, *(k for k in range(subject.count) if k != i)][:n]
     maps = _gradients(subject, tuple(part[order] for part in subject.inputs), names)
@@ -103,10 +103,10 @@ def view(subject: Subject) -> View:
 
 def _table(subject: Subject) -> LayerTable:
     shape = tuple(subject.inputs[0].shape[1:])
-    if isinstance(subject.preset, Own):
+    if isinstance(subject.preset, CustomPreset):
         return layer_table(subject.model, subject.inputs[0][:1])
     try:
-        return table_of(subject.preset, subject.config, shape)
+        return preset_layer_table(subject.preset, subject.config, shape)
     except ModelError:
         return layer_table(subject.model, subject.inputs[0][:1])
 
@@ -132,7 +132,7 @@ def _growing(known: dict[str, int]) -> list[str]:
             first[size] = name
     names = list(first.values()) or list(known)[:1]
     last = list(known)[-1]
-    return spread_over(names if last in names else [*names, last], LAYERS)
+    return evenly_spaced(names if last in names else [*names, last], LAYERS)
 
 
 def _affordable(subject: Subject, layers: LayerTable, names: int) -> int:
@@ -150,7 +150,7 @@ def _gradients(subject: Subject, inputs: tuple[Tensor, ...], names: list[str]) -
     Layers without a gradient are left out. It takes one forward pass and one backward pass per layer.
     """
     middles: dict[str, Tensor] = {}
-    grid = patches_of(subject)
+    grid = find_token_grid(subject)
 
     def see(name: str, module: nn.Module, args: Any, output: Any) -> None:
         y = output[0] if isinstance(output, tuple) else output
@@ -163,7 +163,7 @@ def _gradients(subject: Subject, inputs: tuple[Tensor, ...], names: list[str]) -
 
     x, *others = inputs
     x = x.detach().clone().requires_grad_()
-    with resting(subject.model), torch.enable_grad(), seeing(subject.model, see, names):
+    with eval_mode(subject.model), torch.enable_grad(), hook_outputs(subject.model, see, names):
         subject.model(x.clone(), *others)  # a copy, because a first layer may write over x in place
     found = {}
     for k, (name, middle) in enumerate(middles.items()):
@@ -183,7 +183,7 @@ def _field(theoretical: int, spread: Tensor) -> Field:
     y, x = float((spread.sum(1) * rows).sum()), float((spread.sum(0) * columns).sum())
     far = torch.maximum((rows - y).abs()[:, None], (columns - x).abs()[None])  # (H, W), from the gradient's middle
     order = far.flatten().argsort()
-    enough = int((spread.flatten()[order].cumsum(0) < HELD).sum())
+    enough = int((spread.flatten()[order].cumsum(0) < COVERED).sum())
     radius = float(far.flatten()[order[min(enough, len(order) - 1)]])
     effective = min(theoretical, round(2 * radius) + 1, max(height, width))
     return Field(theoretical, spread, effective, frame)
@@ -211,7 +211,7 @@ def _inside(f: Field) -> float:
     rows, columns = torch.arange(f.map.shape[0]) + 0.5, torch.arange(f.map.shape[1]) + 0.5
     down = (rows > top + quarter) & (rows < bottom - quarter)
     across = (columns > left + quarter) & (columns < right - quarter)
-    return float(plain(f.map[down][:, across].sum()))
+    return float(to_lists(f.map[down][:, across].sum()))
 
 
 # --- drawing --------------------------------------------------------------------------------------------------
@@ -227,12 +227,12 @@ def _overlay(subject: Subject, i: int, found: dict[str, Field]) -> Drawing:
             f"95\u202f% of the gradient within {count(f.effective)}",
             f"{percent(_inside(f))} of it in the middle quarter of the frame's area",
         ]
-        values = averaged(f.map.float()[None], CELLS)[0]
+        values = downsample(f.map.float()[None], CELLS)[0]
         items.append(
             {
                 "label": name,
                 "image": _framed(x, f.frame),
-                "values": plain(values / values.max()),
+                "values": to_lists(values / values.max()),
                 "tip": tip,
                 "warning": None,
             }

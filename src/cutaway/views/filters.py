@@ -12,9 +12,18 @@ from torch import Tensor, nn
 from ..core.errors import SettingError
 from ..draw import charts
 from ..draw.description import Drawing, View, table
-from ..draw.number_format import by, count, number, plural
-from .common import Convolution, chosen, convolutions, dense_layers_of, linear_of, spread_over, target_of, whole
-from .json_values import averaged, image_url, plain
+from ..draw.number_format import count, number, plural, shape_text
+from .common import (
+    Convolution,
+    convolutions,
+    evenly_spaced,
+    find_dense_layers,
+    find_linear,
+    get_target,
+    parse_choice,
+    parse_index,
+)
+from .json_values import downsample, image_url, to_lists
 from .subject import Subject
 
 SAYS = "Filters of convolutions, patch embeddings and first dense layers, as images of their weights"
@@ -56,14 +65,14 @@ def view(subject: Subject) -> View:
     found = convolutions(subject.model)
     dense = _dense(subject)
     names = [*found, *([dense[0]] if dense else [])]
-    asked = chosen(subject.options, "layer", names, "layer with filters")
+    asked = parse_choice(subject.options, "layer", names, "layer with filters")
     wide = [name for name, c in found.items() if max(c.kernel) > 1] or list(found)
     names = (
         [asked]
         if asked
         else [names[0]]
         if "filter" in subject.options
-        else spread_over([*wide, *names[len(found) :]], LAYERS)
+        else evenly_spaced([*wide, *names[len(found) :]], LAYERS)
     )
     options: list[dict[str, Any]] = []
     rows: list[list[Any]] = []
@@ -112,12 +121,12 @@ def _tiles(subject: Subject, layer: Convolution, range_: str, first: bool) -> tu
     """Return the filters of one convolution, and a sentence that describes them."""
     weight = layer.weight.detach().float().cpu()  # (O, C, *kernel)
     if "filter" in subject.options:
-        k = whole(subject.options, "filter", 0, len(weight))
+        k = parse_index(subject.options, "filter", 0, len(weight))
         return _slices(layer, weight[k], k, range_)
     norms = weight.flatten(1).norm(dim=1)  # (O,)
     kept = range(min(MOST, len(weight)))
     some = f"{len(kept)} of {count(len(weight))} filters" if len(weight) > len(kept) else f"all {len(weight)} filters"
-    what = f"{layer.name}: {some}, {by(layer.weight.shape[1:])} weights each."
+    what = f"{layer.name}: {some}, {shape_text(layer.weight.shape[1:])} weights each."
     words = _words(subject, layer, weight, kept)
     tiles = []
     weight = _strip(weight)  # (O, C, *kernel) with at most two kernel axes
@@ -126,16 +135,16 @@ def _tiles(subject: Subject, layer: Convolution, range_: str, first: bool) -> tu
     for k in kept:
         w = weight[k]  # (C, *kernel)
         tip = [f"filter {k}", f"norm {number(float(norms[k]))}", *words.get(k, [])]
-        tile = {"label": str(k), "tip": tip, "norm": float(plain(norms[k]))}
+        tile = {"label": str(k), "tip": tip, "norm": float(to_lists(norms[k]))}
         if colour:
             tiles.append(tile | {"image": _coloured(w, largest)})
         elif w.ndim == 2:
-            tiles.append(tile | {"values": plain(w.T[:, :CHANNELS] if len(w) > STEEP * w.shape[1] else w)})
+            tiles.append(tile | {"values": to_lists(w.T[:, :CHANNELS] if len(w) > STEEP * w.shape[1] else w)})
         else:
             strongest = int(w.flatten(1).norm(dim=1).argmax())
             if len(w) > 1:
                 tip.append(f"its strongest slice, of input channel {strongest}")
-            tiles.append(tile | {"values": plain(averaged(w[strongest], PIXELS))})
+            tiles.append(tile | {"values": to_lists(downsample(w[strongest], PIXELS))})
     return _drawing(layer.name, tiles, range_), f"{what} {_how(layer, weight, colour, bool(words), first)}".strip()
 
 
@@ -166,9 +175,9 @@ def _slices(layer: Convolution, w: Tensor, k: int, range_: str) -> tuple[Drawing
     tiles = [
         {
             "label": f"{k} ← {c}",
-            "values": plain(averaged(w[c], PIXELS)) if w.ndim == 3 else [plain(w[c])],
+            "values": to_lists(downsample(w[c], PIXELS)) if w.ndim == 3 else [to_lists(w[c])],
             "tip": [f"filter {k}, input channel {c}", f"norm {number(float(norms[c]))}"],
-            "norm": float(plain(norms[c])),
+            "norm": float(to_lists(norms[c])),
         }
         for c in range(min(MOST, len(w)))
     ]
@@ -189,7 +198,7 @@ def _strip(weight: Tensor) -> Tensor:
 def _coloured(w: Tensor, largest: float) -> str:
     """Return an RGB filter (3, H, W) as an image, with 0 as grey."""
     most = largest or float(w.abs().max()) or 1.0
-    values = averaged(w / most, PIXELS).clamp(-1, 1)
+    values = downsample(w / most, PIXELS).clamp(-1, 1)
     bytes_ = ((values + 1) / 2 * 255).round().to(torch.uint8)
     return image_url(Image.fromarray(bytes_.movedim(0, -1).contiguous().numpy()))
 
@@ -217,16 +226,16 @@ def _drawing(title: str, tiles: list[dict[str, Any]], range_: str) -> Drawing:
 
 def _dense(subject: Subject) -> tuple[str, Tensor, tuple[int, ...]] | None:
     """Return the name, weights (O, F) and input shape of a first dense layer over an image or a signal."""
-    layers = list(dense_layers_of(subject.model).values())
+    layers = list(find_dense_layers(subject.model).values())
     if not layers or subject.kind not in ("image", "series") or subject.inputs[0].ndim < 3:
         return None
-    return layers[0].linear, linear_of(subject.model, layers[0]).weight.detach(), tuple(subject.inputs[0].shape[1:])
+    return layers[0].linear, find_linear(subject.model, layers[0]).weight.detach(), tuple(subject.inputs[0].shape[1:])
 
 
 def _templates(subject: Subject, name: str, weight: Tensor, shape: tuple[int, ...], range_: str) -> tuple[Drawing, str]:
     """Return the rows of a dense layer as images in the shape of its input."""
     rows = weight.float().cpu().view(-1, *shape)  # (O, C, H, W) or (O, T, F)
-    target = target_of(subject)
+    target = get_target(subject)
     names = getattr(target, "names", None) if name == "head" else None
     if names is not None and len(rows) == 1:
         names = names[1:]
@@ -239,9 +248,9 @@ def _templates(subject: Subject, name: str, weight: Tensor, shape: tuple[int, ..
         if row.ndim == 3 and len(row) == 3:
             tiles.append(tile | {"image": _coloured(row, largest)})
         elif row.ndim == 3:
-            tiles.append(tile | {"values": plain(averaged(row[0], PIXELS))})
+            tiles.append(tile | {"values": to_lists(downsample(row[0], PIXELS))})
         else:
-            tiles.append(tile | {"values": plain(row.T[:CHANNELS])})  # variables by steps
+            tiles.append(tile | {"values": to_lists(row.T[:CHANNELS])})  # variables by steps
     some = f"{len(tiles)} of {len(rows)}" if len(tiles) < len(rows) else f"all {len(rows)}"
     what = (
         "classes, each with the image that it looks for"

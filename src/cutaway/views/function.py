@@ -18,8 +18,8 @@ from ..draw import charts
 from ..draw.description import Drawing, View, table
 from ..draw.number_format import number, plural
 from ..models.base import Dense
-from ..nn.eval_mode import resting
-from .common import dense_layers_of, linear_of, seeing, target_of
+from ..nn.eval_mode import eval_mode
+from .common import find_dense_layers, find_linear, get_target, hook_outputs
 from .plane import Line, features, line
 from .subject import Subject
 
@@ -46,14 +46,14 @@ def suits(subject: Subject) -> bool:
     return (
         subject.kind == "table"
         and subject.inputs[0].ndim == 2
-        and isinstance(target_of(subject), Value)
+        and isinstance(get_target(subject), Value)
         and bool(features(subject))
     )
 
 
 def view(subject: Subject) -> View:
     """Return the curve with the examples, and the neurons of a single hidden layer."""
-    target, on = target_of(subject), line(subject)
+    target, on = get_target(subject), line(subject)
     assert isinstance(target, Value)
     x, said, neurons = _evaluate(subject, on)
     curve = said * target.scale + target.mean
@@ -89,17 +89,17 @@ def _evaluate(subject: Subject, on: Line) -> tuple[Tensor, Tensor, Tensor | None
 
     hidden = _only_hidden(subject)
     dtype = next(model.parameters()).dtype
-    with resting(model), torch.no_grad(), seeing(model, see, [hidden[0].gives] if hidden else []):
+    with eval_mode(model), torch.no_grad(), hook_outputs(model, see, [hidden[0].gives] if hidden else []):
         said = model(inputs.to(dtype))[:, 0].double()
     if hidden is None:
         return x, said, None
-    weight = linear_of(model, hidden[1]).weight.detach().double()[0]  # (width,)
+    weight = find_linear(model, hidden[1]).weight.detach().double()[0]  # (width,)
     return x, said, found[hidden[0].gives].double() * weight
 
 
 def _only_hidden(subject: Subject) -> tuple[Dense, Dense] | None:
     """Return the hidden layer and the head of a network with one hidden layer, or None."""
-    layers = list(dense_layers_of(subject.model).values())
+    layers = list(find_dense_layers(subject.model).values())
     return (layers[0], layers[1]) if len(layers) == 2 else None
 
 

@@ -9,18 +9,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..checkpoints.custom import Own
+from ..checkpoints.custom import CustomPreset
 from ..core.errors import UnknownName
 from ..core.spec import OF_TOKENS
 from ..draw import charts
 from ..draw.description import Drawing, View, table
 from ..draw.number_format import count, number, percent, plural
-from ..inspect.gates import replay, state_of, step_of
-from ..inspect.recurrent_memory import PROBES, by_lag, plain_network, readings, steps_of
-from ..nn.eval_mode import resting
-from ..nn.recurrent import State, weights_of
-from .common import whole
-from .json_values import plain
+from ..inspect.gates import replay, step_function, step_state
+from ..inspect.recurrent_memory import PROBES, gradient_by_lag, layer_inputs, plain_network, record_recurrent_calls
+from ..nn.eval_mode import eval_mode
+from ..nn.recurrent import State, layer_weights
+from .common import parse_index
+from .json_values import to_lists
 from .subject import Subject
 
 SAYS = "the gates, cell and state of a recurrent network step by step, and how far back it remembers"
@@ -55,7 +55,7 @@ MOST_WORK = 2_000_000_000  # most multiplications when a layer is traced back in
 OPEN, SHUT = 0.9, 0.1
 FAR = 30  # ratio of values above which a scale is logarithmic
 GATES = ("input", "forget", "output", "reset", "update")  # values between 0 and 1
-HELD = ("cell", "state", "candidate")  # signed values
+SIGNED_STATES = ("cell", "state", "candidate")  # signed values
 
 
 @dataclass(frozen=True)
@@ -96,8 +96,8 @@ def suits(subject: Subject) -> bool:
 
 def view(subject: Subject) -> View:
     """Return the gates over time for one example, by layer, and the gradient by time lag."""
-    example = whole(subject.options, "example", 0, len(subject.inputs[0]))
-    layers = look(subject, example)
+    example = parse_index(subject.options, "example", 0, len(subject.inputs[0]))
+    layers = capture_gates(subject, example)
     asked = subject.options.get("layer")
     if asked is not None and asked not in {layer.name for layer in layers}:
         raise UnknownName("recurrent layer", asked, [layer.name for layer in layers])
@@ -137,10 +137,10 @@ def _modules(model: nn.Module) -> dict[str, nn.Module]:
     return {name: m for name, m in found.items() if not getattr(m, "proj_size", 0)}
 
 
-def look(subject: Subject, example: int) -> list[GatedLayer]:
+def capture_gates(subject: Subject, example: int) -> list[GatedLayer]:
     """Return every layer and direction for one example without padding."""
     alone = dataclasses.replace(subject, inputs=tuple(x[example : example + 1] for x in subject.inputs))
-    with resting(alone.model), torch.no_grad(), readings(alone.model) as seen:
+    with eval_mode(alone.model), torch.no_grad(), record_recurrent_calls(alone.model) as seen:
         alone.model(*alone.inputs)
     layers = []
     for name, module in _modules(subject.model).items():
@@ -148,14 +148,14 @@ def look(subject: Subject, example: int) -> list[GatedLayer]:
             continue
         reading = seen[name][0]  # the first call of a layer that is called again
         if isinstance(module, nn.RNNCellBase):
-            x, first = steps_of(module, reading, 0)
+            x, first = layer_inputs(module, reading, 0)
             layers.append(GatedLayer(f"{name}.l0", module, 0, 0, _cell_gates(module, x, first), x, first))
             continue
         assert isinstance(module, nn.RNNBase)
         gates = replay(module, reading)
         for level in range(module.num_layers):
             for way in range(2 if module.bidirectional else 1):
-                x, first = steps_of(module, reading, 0, level, way)
+                x, first = layer_inputs(module, reading, 0, level, way)
                 key = f"l{level}{'_reverse' * way}"
                 own = {k.removeprefix(f"{key}."): g[0, : len(x)] for k, g in gates.items() if k.startswith(f"{key}.")}
                 layers.append(GatedLayer(f"{name}.{key}", module, level, way, own, x, first))
@@ -168,8 +168,8 @@ def _cell_gates(cell: nn.RNNCellBase, x: Tensor, first: State) -> dict[str, Tens
     found: list[dict[str, Tensor]] = []
     with torch.no_grad():
         for row in x:
-            gates = step_of(cell)(row[None], state, weights_of(cell))
-            state = state_of(gates)
+            gates = step_function(cell)(row[None], state, layer_weights(cell))
+            state = step_state(gates)
             found.append(gates)
     return {name: torch.cat([gates[name] for gates in found]) for name in found[0]}
 
@@ -182,13 +182,13 @@ def _drawings(subject: Subject, layer: GatedLayer, example: int, layers: int) ->
     drawn = min(layer.steps, STEPS)
     gates = {name: gate[:drawn] for name, gate in layer.gates.items()}
     sized = [name for name in GATES if name in gates]
-    held = [name for name in HELD if name in gates]
+    held = [name for name in SIGNED_STATES if name in gates]
     cut = f", the first {drawn} of {count(layer.steps)} steps" if drawn < layer.steps else ""
     words = _words(subject, layer, example)
     found: list[Drawing] = []
     if words is not None and sized:
         means = torch.stack([gates[name].mean(1) for name in sized])
-        title, values = "Gates, mean over the units, by token", plain(means)
+        title, values = "Gates, mean over the units, by token", to_lists(means)
         found.append(charts.matrix(title, values, ("gate", sized), ("token", words), scale="amount", low=0, high=1))
     elif sized:
         found.append(_lines(f"Gates, mean over the units{cut}", {n: gates[n].mean(1) for n in sized}))
@@ -224,7 +224,7 @@ def _maps(title: str, gates: dict[str, Tensor], scale: str, most: int) -> Drawin
             f"{of}, one a row; {plural(len(gate), 'step')}, one a column",
             f"mean {number(float(gate.mean()))}",
         ]
-        tiles.append({"label": name, "group": "", "values": plain(rows), "tip": tip})
+        tiles.append({"label": name, "group": "", "values": to_lists(rows), "tip": tip})
     return charts.tiles(title, tiles, scale=scale, range="global")
 
 
@@ -234,12 +234,12 @@ def _units(subject: Subject, layer: GatedLayer, gates: dict[str, Tensor], most: 
     moves = (state.diff(dim=0) if layer.steps > 1 else state).abs().sum(0)  # (hidden,)
     shown = sorted(moves.argsort(descending=True, stable=True)[:most].tolist())
     if "unit" in subject.options:
-        first = whole(subject.options, "unit", 0, layer.hidden)
+        first = parse_index(subject.options, "unit", 0, layer.hidden)
         shown = [first, *(unit for unit in shown if unit != first)]
     options = []
     for unit in shown:
         sized = {name: gates[name][:, unit] for name in GATES if name in gates}
-        held = {name: gates[name][:, unit] for name in HELD if name in gates}
+        held = {name: gates[name][:, unit] for name in SIGNED_STATES if name in gates}
         drawings = [_lines(f"Gates of unit {unit}", sized)] if sized else []
         options.append({"name": f"unit {unit}", "drawings": [*drawings, _lines(f"What unit {unit} holds", held)]})
     of = f"{len(shown)} of {count(layer.hidden)}, those that move most" if len(shown) < layer.hidden else "each of them"
@@ -248,11 +248,11 @@ def _units(subject: Subject, layer: GatedLayer, gates: dict[str, Tensor], most: 
 
 def _lines(title: str, curves: dict[str, Tensor]) -> Drawing:
     series = [{"name": name, "points": _points(values)} for name, values in curves.items()]
-    return charts.lines(title, "step", series, zero=not any(name in curves for name in HELD))
+    return charts.lines(title, "step", series, zero=not any(name in curves for name in SIGNED_STATES))
 
 
 def _points(values: Tensor, start: int = 1) -> list[list[Any]]:
-    return [[i + start, value] for i, value in enumerate(plain(values))]
+    return [[i + start, value] for i, value in enumerate(to_lists(values))]
 
 
 # --- memory ----------------------------------------------------------------------------------------
@@ -273,15 +273,19 @@ def _memory_by_lag(subject: Subject, layer: GatedLayer) -> dict[str, Tensor]:
         held = [layer.gates[name] for name in ("state", "cell") if name in layer.gates]
         first = tuple((gate.flip(0) if layer.way else gate)[before - 1] for gate in held)
     what = "cell" if layer.kind == "LSTM" else "state"
-    found = {f"the {what} of this {layer.kind}": by_lag(layer.module, x, first, layer.level, layer.way)}
-    if subject.run is not None and not isinstance(subject.preset, Own):  # a custom module has no known initial weights
+    found = {f"the {what} of this {layer.kind}": gradient_by_lag(layer.module, x, first, layer.level, layer.way)}
+    if subject.run is not None and not isinstance(
+        subject.preset, CustomPreset
+    ):  # a custom module has no known initial weights
         with torch.random.fork_rng([]):
             torch.manual_seed(0)
             fresh = subject.preset.build(subject.config).to(x.dtype)
         own = fresh.get_submodule(layer.name.rpartition(".")[0])
-        found["the same before training"] = by_lag(own, x, first, layer.level, layer.way)
+        found["the same before training"] = gradient_by_lag(own, x, first, layer.level, layer.way)
     if layer.kind != "RNN":
-        found["a plain RNN as it begins"] = by_lag(plain_network(inputs, hidden, x), x, (torch.zeros_like(first[0]),))
+        found["a plain RNN as it begins"] = gradient_by_lag(
+            plain_network(inputs, hidden, x), x, (torch.zeros_like(first[0]),)
+        )
     return found
 
 
@@ -301,10 +305,10 @@ def _mask_tiny(values: Tensor) -> Tensor:
 
 def _rows(layer: GatedLayer) -> list[list[Any]]:
     rows: list[list[Any]] = []
-    for name in (*GATES, *HELD):
+    for name in (*GATES, *SIGNED_STATES):
         if name in layer.gates:
             gate = layer.gates[name].double()
-            low, high, mean = plain(torch.stack([gate.min(), gate.max(), gate.mean()]))
+            low, high, mean = to_lists(torch.stack([gate.min(), gate.max(), gate.mean()]))
             opens = [float((gate > OPEN).double().mean()), float((gate < SHUT).double().mean())]
             rows.append([layer.name, name, mean, *(opens if name in GATES else [None, None]), low, high])
     return rows

@@ -14,15 +14,15 @@ import torch
 from torch import Tensor, nn
 
 from ..draw.description import Drawing
-from ..nn.eval_mode import resting
-from .attention_capture import AttentionLook, watch
+from ..nn.eval_mode import eval_mode
+from .attention_capture import AttentionCapture, capture_attention
 from .json_values import thousandths
 
 LIKELIEST, LEAST = 8, 0.001  # most next tokens at each position, and the least probability of one
 
 
 @dataclass(frozen=True)
-class Written:
+class GenerationTrace:
     """A trace of L generated tokens after S − L + 1 other tokens."""
 
     before: list[int]
@@ -35,9 +35,9 @@ class Written:
         return self.log_p.gather(1, torch.tensor(self.tokens)[:, None])[:, 0]
 
 
-def as_written(
+def trace_text(
     model: nn.Module, before: list[int], tokens: list[int], never: Sequence[int], *, looks: bool = True
-) -> Written:
+) -> GenerationTrace:
     """Trace the text in one forward pass, which equals generating it token by token.
 
     Tokens of `never` have probability 0.
@@ -47,16 +47,18 @@ def as_written(
     inputs = (ids, torch.ones_like(ids, dtype=torch.bool))
     rows = slice(len(before) - 1, None)
 
-    def see(look: AttentionLook) -> tuple[str, Tensor]:
+    def see(look: AttentionCapture) -> tuple[str, Tensor]:
         return look.name, torch.stack([look.weights(h)[rows] for h in range(look.heads)]).cpu()  # (h, L, S)
 
-    with torch.no_grad(), resting(model):
+    with torch.no_grad(), eval_mode(model):
         logits = model(*inputs)[0, rows].double().cpu()  # (L, V)
     logits[:, never] = -torch.inf
-    return Written(before, tokens, logits.log_softmax(1), dict(watch(model, inputs, see)) if looks else {})
+    return GenerationTrace(
+        before, tokens, logits.log_softmax(1), dict(capture_attention(model, inputs, see)) if looks else {}
+    )
 
 
-def drawing_of(written: Written, names: Sequence[str], maps: Sequence[str], title: str) -> Drawing:
+def trace_drawing(written: GenerationTrace, names: Sequence[str], maps: Sequence[str], title: str) -> Drawing:
     """Return the tokens of a trace, shaded by their probability, with attention maps and the most probable next tokens.
 
     `names` are the names of all tokens. `maps` are the layers whose heads are shown separately; the other layers show
@@ -82,12 +84,12 @@ def drawing_of(written: Written, names: Sequence[str], maps: Sequence[str], titl
     }
 
 
-def numbers_of(written: Written, maps: Sequence[str]) -> int:
+def num_weights(written: GenerationTrace, maps: Sequence[str]) -> int:
     """Return the number of attention weights in the drawing."""
     return sum(weights.numel() for _, weights in _maps(written, maps))
 
 
-def _maps(written: Written, whole: Sequence[str]) -> list[tuple[str, Tensor]]:
+def _maps(written: GenerationTrace, whole: Sequence[str]) -> list[tuple[str, Tensor]]:
     """Return weights (L, S) by name: the mean of all heads, and for each layer its heads or their mean."""
     if not written.looks:
         return []

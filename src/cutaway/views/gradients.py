@@ -18,13 +18,13 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ..draw import charts
 from ..draw.description import Drawing, View, table
-from ..draw.number_format import number, percent, plural, written
-from ..inspect.outputs import carriers
-from .common import examples_said, of_these_examples
-from .network import layers_of
-from .plain_networks import beside_plain
+from ..draw.number_format import format_value, number, percent, plural
+from ..inspect.outputs import output_carriers
+from .common import batch_norm_mode, examples_text
+from .network import subject_layers
+from .plain_networks import compare_with_plain
 from .run.reproduction import LOG_FROM
-from .shortcuts import parted
+from .shortcuts import compare_paths
 from .subject import Subject, with_first
 
 SAYS = "how strong gradients are in every layer, what a step moves, dead units, and gradients back through time"
@@ -68,15 +68,15 @@ def suits(subject: Subject) -> bool:
 
 def view(subject: Subject) -> View:
     """Return the gradient flow by layer, by step of a recurrent network, and compared with a plain network."""
-    flow = gradient_flow(looked_at := affordable(subject))
-    optimizer, lr = rate(subject)
+    flow = gradient_flow(looked_at := limit_examples(subject))
+    optimizer, lr = optimizer_and_lr(subject)
     rows = [layer.row(optimizer, lr) for layer in flow.layers]
     drawn = [layer for layer in flow.layers if layer.matrix and not layer.own] or flow.layers
     drawings = _layer_charts(drawn, optimizer, lr)
     drawings += [_dead(flow.layers)] if any(layer.dead for layer in flow.layers) else []
     drawings += [_step_chart(name, norms) for name, norms in flow.steps.items()]
     said = _findings(flow, optimizer, lr)
-    for compared in (parted(looked_at), beside_plain(subject)):
+    for compared in (compare_paths(looked_at), compare_with_plain(subject)):
         if compared is not None:
             drawings += compared.drawings
             said += f" {compared.said}"
@@ -141,18 +141,18 @@ class LayerGradients:
 
 
 @dataclass
-class Flow:
+class GradientFlow:
     """The result of one backward pass."""
 
     layers: list[LayerGradients]
     steps: dict[str, list[float]] = field(default_factory=dict)  # recurrent layer → the gradient norm at each step
 
 
-def affordable(subject: Subject) -> Subject:
+def limit_examples(subject: Subject) -> Subject:
     """Return the subject with the first examples that cost at most MOST MACs, at least one."""
     if subject.kind == "graph" or subject.count == 1:
         return subject
-    most = max(1, int(MOST // max(1, layers_of(subject).multiply_adds)))
+    most = max(1, int(MOST // max(1, subject_layers(subject).multiply_adds)))
     if most >= subject.count:
         return subject
     return with_first(subject, most)
@@ -160,10 +160,10 @@ def affordable(subject: Subject) -> Subject:
 
 def _examples(subject: Subject) -> str:
     targets = "" if subject.task is not None and subject.target is not None else ", with targets drawn at random"
-    return examples_said(subject) + targets
+    return examples_text(subject) + targets
 
 
-def gradient_flow(subject: Subject) -> Flow:
+def gradient_flow(subject: Subject) -> GradientFlow:
     """Run one forward and backward pass over the subject's examples and return the gradient norms.
 
     Gradients, buffers and mode of the model are left unchanged. Batch normalization uses the statistics of these
@@ -177,14 +177,14 @@ def gradient_flow(subject: Subject) -> Flow:
         return _backward(subject, of_the_batch=False)
 
 
-def _backward(subject: Subject, of_the_batch: bool) -> Flow:
+def _backward(subject: Subject, of_the_batch: bool) -> GradientFlow:
     model = subject.model
     layers = {
         name: LayerGradients(name)
         for name, module in model.named_modules()
         if any(p.requires_grad for p in module.parameters(recurse=False))
     }
-    adadelta = rate(subject)[0] == "adadelta"
+    adadelta = optimizer_and_lr(subject)[0] == "adadelta"
     steps: dict[str, _Steps] = {}
     used: dict[str, None] = {}
     with contextlib.ExitStack() as undo:
@@ -197,7 +197,7 @@ def _backward(subject: Subject, of_the_batch: bool) -> Flow:
             if isinstance(module, nn.RNNBase | nn.RNNCellBase):
                 steps[name] = _Steps()
                 undo.callback(module.register_forward_pre_hook(steps[name].look).remove)
-        undo.enter_context(of_these_examples(model, of_the_batch))
+        undo.enter_context(batch_norm_mode(model, of_the_batch))
         own = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
         given = [x for x in subject.inputs if x.requires_grad]  # so that the input's gradient hooks are called
         found = torch.autograd.grad(subject.loss(), [*(p for _, p in own), *given], allow_unused=True)
@@ -217,7 +217,7 @@ def _backward(subject: Subject, of_the_batch: bool) -> Flow:
     if "" in layers:
         layers[""].name, layers[""].own = _own_parameters(model), True
     order = [*([""] if "" in layers else []), *used, *(name for name in layers if name and name not in used)]
-    return Flow([layers[name] for name in order], {name: s.norms() for name, s in steps.items() if s.norms()})
+    return GradientFlow([layers[name] for name in order], {name: s.norms() for name, s in steps.items() if s.norms()})
 
 
 def _own_parameters(model: nn.Module) -> str:
@@ -247,7 +247,7 @@ def _output_hook(layer: LayerGradients, used: dict[str, None]) -> Any:
                 reached = gradient.movedim(along, 0).flatten(1).ne(0).any(1)
                 layer.dead = 1 - float(reached.float().mean())
 
-        for part, whole in carriers(module, args, kwargs, output):
+        for part, whole in output_carriers(module, args, kwargs, output):
             if part.requires_grad:
                 part.register_hook(lambda g, whole=whole: backward(whole(g)))  # type: ignore[no-untyped-call]
 
@@ -300,7 +300,7 @@ def _finite(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else float(f"{value:.4g}")
 
 
-def rate(subject: Subject) -> tuple[str, float]:
+def optimizer_and_lr(subject: Subject) -> tuple[str, float]:
     """Return the optimizer and the learning rate of the run, or the defaults of the preset."""
     said = {**USUAL, **subject.preset.card.settings, **(subject.run.about["settings"] if subject.run else {})}
     return str(said["optimizer"]), float(said["lr"])
@@ -335,7 +335,7 @@ def bars(title: str, labels: list[str], columns: dict[str, list[float]], format:
         {
             "label": label,
             "cells": [{"value": _finite(column[i])} for column in columns.values()],
-            "tip": [label, *(f"{name} {written(column[i], format)}" for name, column in columns.items())],
+            "tip": [label, *(f"{name} {format_value(column[i], format)}" for name, column in columns.items())],
         }
         for i, label in enumerate(labels)
     ]
@@ -367,7 +367,7 @@ def _step_chart(name: str, norms: list[float]) -> Drawing:
     return lines(f"Gradient that reaches the steps of {name}", "step", {"": points(norms)})
 
 
-def _findings(flow: Flow, optimizer: str, lr: float) -> str:
+def _findings(flow: GradientFlow, optimizer: str, lr: float) -> str:
     """Return the findings in words, with numbers."""
     known = [layer for layer in flow.layers if layer.gradient > LEAST]
     known = [layer for layer in known if not layer.own] or known

@@ -18,10 +18,20 @@ from ..draw import charts
 from ..draw.description import Drawing, View, table
 from ..draw.number_format import count, number, percent, plural
 from ..inspect.probes import OF, capture
-from ..nn.eval_mode import resting
-from .common import batch_of, nodes_called, target_of, whole
-from .graph_diffusion import HOPS, Alike, Net, Reach, hops_to, links_among, placed, reach, rounded
-from .graph_diffusion import alike as likeness
+from ..nn.eval_mode import eval_mode
+from .common import get_target, graph_index, node_labels, parse_index
+from .graph_diffusion import (
+    HOPS,
+    IndexedGraph,
+    NodeSimilarity,
+    Reach,
+    compute_reach,
+    hop_distances,
+    layout_nodes,
+    links_between,
+    to_rounded,
+)
+from .graph_diffusion import node_similarity as likeness
 from .subject import Subject
 
 SAYS = "the graph: messages along edges by layer and head, how far a node sees, how alike nodes become"
@@ -52,7 +62,7 @@ TYPES = 20  # most kinds of nodes that are distinguished by colour
 
 
 @dataclass(frozen=True)
-class Travel:
+class LayerMessages:
     """The messages of one layer along the edges of the graph."""
 
     layer: str
@@ -68,12 +78,12 @@ def suits(subject: Subject) -> bool:
 
 def view(subject: Subject) -> View:
     """Return the graph with its messages, the reach of its nodes, and their similarity after each layer."""
-    net, travels = look(subject)
+    net, travels = capture_messages(subject)
     node = _central_node(subject, net)
-    hops = hops_to(net, node)
+    hops = hop_distances(net, node)
     shown = _select_nodes(net, node, hops)
     similar = [likeness("input", net.x, net.edges), *(likeness(t.layer, t.output, net.edges) for t in travels)]
-    reached = reach(net, node, hops, depth=len(travels))
+    reached = compute_reach(net, node, hops, depth=len(travels))
     drawings = [
         _graph(subject, net, travels, node, hops, shown),
         _reach(net, node, reached, len(travels)),
@@ -105,15 +115,15 @@ def _layers(subject: Subject) -> list[str]:
     return [name for name, module in subject.model.named_modules() if name and isinstance(module, OF["messages"])]
 
 
-def look(subject: Subject) -> tuple[Net, list[Travel]]:
+def capture_messages(subject: Subject) -> tuple[IndexedGraph, list[LayerMessages]]:
     """Return the selected graph, and the messages of each layer along its edges."""
     x, edges = subject.inputs[:2]
-    batch, beside = batch_of(subject.inputs), subject.inputs[4:]  # edge features, if any
+    batch, beside = graph_index(subject.inputs), subject.inputs[4:]  # edge features, if any
     capturing = capture(subject.model, ("messages", "features"), *_layers(subject))
-    with resting(subject.model), torch.no_grad(), capturing as seen:
+    with eval_mode(subject.model), torch.no_grad(), capturing as seen:
         outputs = subject.model(x, edges, None, batch, *beside)
     graphs = int(batch.max()) + 1 if batch is not None and len(batch) else 1
-    which = whole(subject.options, "example", 0, graphs)
+    which = parse_index(subject.options, "example", 0, graphs)
     inside = torch.ones(len(x), dtype=torch.bool) if batch is None else batch == which
     nodes = inside.nonzero()[:, 0]
     place = torch.full((len(x),), -1)
@@ -127,15 +137,15 @@ def look(subject: Subject) -> tuple[Net, list[Travel]]:
         pairs = seen["edges"][name]
         own = within(pairs)
         output = seen["features"][name][nodes]
-        travels.append(Travel(name, place[pairs[:, own]], seen["messages"][name][own], output))
+        travels.append(LayerMessages(name, place[pairs[:, own]], seen["messages"][name][own], output))
     if batch is None:
         names, classes = _known(subject, nodes)
     else:
-        of_nodes = nodes_called(subject)
+        of_nodes = node_labels(subject)
         names, classes = {i: of_nodes[v] for i, v in enumerate(nodes.tolist())} if of_nodes else {}, None
-    classed = isinstance(target_of(subject), Classes) and batch is None and outputs.shape[1] > 1
+    classed = isinstance(get_target(subject), Classes) and batch is None and outputs.shape[1] > 1
     return (
-        Net(
+        IndexedGraph(
             x[nodes],
             place[edges[:, within(edges)].long()],
             nodes,
@@ -152,7 +162,7 @@ def _known(subject: Subject, nodes: Tensor) -> tuple[dict[int, str], Tensor | No
     names: dict[int, str] = {}
     classes = torch.full((len(nodes),), -1)
     parts = list(subject.data.splits.values()) if subject.data is not None else []
-    if called := nodes_called(subject):  # for link prediction
+    if called := node_labels(subject):  # for link prediction
         return dict(enumerate(called)), None
     for split in (*parts, subject.split):
         if not isinstance(split, NodeSplit) or split.neighbours or len(split.x) != len(nodes):
@@ -164,7 +174,7 @@ def _known(subject: Subject, nodes: Tensor) -> tuple[dict[int, str], Tensor | No
     return names, classes if bool((classes >= 0).any()) else None
 
 
-def _central_node(subject: Subject, net: Net) -> int:
+def _central_node(subject: Subject, net: IndexedGraph) -> int:
     """Return the selected node, or else the first node of the examples, or else the node with the most edges."""
     asked = subject.options.get("node")
     if asked is not None:
@@ -185,17 +195,19 @@ def _central_node(subject: Subject, net: Net) -> int:
 # --- drawing --------------------------------------------------------------------------------------------------
 
 
-def _select_nodes(net: Net, node: int, hops: Tensor) -> list[int]:
+def _select_nodes(net: IndexedGraph, node: int, hops: Tensor) -> list[int]:
     """Return the nodes to draw: all, or those nearest to the central one."""
-    near = hops_to(net, node, undirected=True)
+    near = hop_distances(net, node, undirected=True)
     order = torch.where(near < 0, len(net), near).argsort(stable=True)
     many = min(len(net), SHOWN)
-    while many > 2 and links_among(net, order[:many]).shape[1] > LINKS:
+    while many > 2 and links_between(net, order[:many]).shape[1] > LINKS:
         many = int(many * 0.8)
     return order[:many].tolist()
 
 
-def _graph(subject: Subject, net: Net, travels: list[Travel], node: int, hops: Tensor, shown: list[int]) -> Drawing:
+def _graph(
+    subject: Subject, net: IndexedGraph, travels: list[LayerMessages], node: int, hops: Tensor, shown: list[int]
+) -> Drawing:
     place = {v: i for i, v in enumerate(shown)}
     sent = _pair_weights(travels, place)
     pairs = sorted({(min(a, b), max(a, b)) for weights in sent.values() for a, b in weights})
@@ -211,7 +223,7 @@ def _graph(subject: Subject, net: Net, travels: list[Travel], node: int, hops: T
             "tip": [f"{plural(int(degree[v]), 'edge')} lead to it", _far(int(hops[v]), net.name(node))],
             "key": str(v),
         }
-        for v, at in zip(shown, placed(pairs, len(shown)))
+        for v, at in zip(shown, layout_nodes(pairs, len(shown)))
     ]
     note = f"{count(len(shown))} of {count(len(net))} nodes: those nearest to {net.name(node)}"
     drawing: Drawing = {
@@ -237,7 +249,7 @@ def _far(hops: int, middle: str) -> str:
     )
 
 
-def _pair_weights(travels: list[Travel], place: dict[int, int]) -> dict[str, dict[tuple[int, int], float]]:
+def _pair_weights(travels: list[LayerMessages], place: dict[int, int]) -> dict[str, dict[tuple[int, int], float]]:
     """Return the weight from one shown node to another, by layer and head; duplicate edges are summed."""
     found: dict[str, dict[tuple[int, int], float]] = {}
     for travel in travels:
@@ -261,13 +273,13 @@ def _pair_weights(travels: list[Travel], place: dict[int, int]) -> dict[str, dic
 
 
 def _one(value: float | None) -> float | None:
-    return None if value is None else rounded(torch.tensor(value, dtype=torch.float64))
+    return None if value is None else to_rounded(torch.tensor(value, dtype=torch.float64))
 
 
-def _colours(subject: Subject, net: Net, node: int, hops: Tensor, shown: list[int]) -> list[dict[str, Any]]:
+def _colours(subject: Subject, net: IndexedGraph, node: int, hops: Tensor, shown: list[int]) -> list[dict[str, Any]]:
     """Return the ways to colour the nodes: class, prediction, one-hot feature, and distance."""
     found: list[dict[str, Any]] = []
-    target = target_of(subject)
+    target = get_target(subject)
     names = list(target.names) if isinstance(target, Classes) else []
     for title, of in (("class", net.classes), ("said by the model", net.predicted)):
         if of is not None and names:
@@ -283,7 +295,7 @@ def _colours(subject: Subject, net: Net, node: int, hops: Tensor, shown: list[in
     return [*found, {"name": "hops away", "groups": groups, "of": far, "ordered": True}]
 
 
-def _reach(net: Net, node: int, reached: Reach, depth: int) -> Drawing:
+def _reach(net: IndexedGraph, node: int, reached: Reach, depth: int) -> Drawing:
     of_all = f"mean of {count(reached.starts)} nodes" if reached.starts < len(net) else "mean of all nodes"
     series = [
         {"name": name, "points": [[hop, _one(value)] for hop, value in enumerate(values)]}
@@ -293,7 +305,7 @@ def _reach(net: Net, node: int, reached: Reach, depth: int) -> Drawing:
     return charts.lines("Fraction of the graph within so many hops", "hops", series, format="fraction", mark=mark)
 
 
-def _similarity_charts(similar: list[Alike]) -> list[Drawing]:
+def _similarity_charts(similar: list[NodeSimilarity]) -> list[Drawing]:
     """Return curves over the layers of the measured quantities."""
     drawings: list[Drawing] = []
     cosines = {"linked nodes": [a.linked for a in similar], "all pairs": [a.every for a in similar]}
@@ -311,8 +323,15 @@ def _similarity_charts(similar: list[Alike]) -> list[Drawing]:
     return drawings
 
 
-def _summary(net: Net, travels: list[Travel], node: int, shown: list[int], similar: list[Alike], reached: Reach) -> str:
-    links = links_among(net, torch.arange(len(net)))
+def _summary(
+    net: IndexedGraph,
+    travels: list[LayerMessages],
+    node: int,
+    shown: list[int],
+    similar: list[NodeSimilarity],
+    reached: Reach,
+) -> str:
+    links = links_between(net, torch.arange(len(net)))
     pairs = int((links[0] != links[1]).sum())
     words = [f"{plural(len(net), 'node')} and {plural(pairs, 'link')} between them."]
     if len(shown) < len(net):

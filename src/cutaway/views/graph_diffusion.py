@@ -18,16 +18,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .json_values import plain
+from .json_values import to_lists
 
 STARTS = 64  # nodes whose reach is measured
 SAMPLED = 50_000  # most edges whose ends are compared
 HOPS = 8  # least number of hops, if the graph has as many
-EDGES_LOOKED_AT = 20_000_000  # most edges visited when reach is measured
+MAX_EDGE_VISITS = 20_000_000  # most edges visited when reach is measured
 
 
 @dataclass(frozen=True)
-class Net:
+class IndexedGraph:
     """One graph of a batch, with its nodes numbered from 0."""
 
     x: Tensor  # (V, F)
@@ -45,7 +45,7 @@ class Net:
         return len(self.x)
 
 
-def links_among(net: Net, nodes: Tensor) -> Tensor:
+def links_between(net: IndexedGraph, nodes: Tensor) -> Tensor:
     """Return the undirected links among those nodes, (2, L), with the smaller number first."""
     inside = torch.zeros(len(net), dtype=torch.bool)
     inside[nodes] = True
@@ -54,7 +54,7 @@ def links_among(net: Net, nodes: Tensor) -> Tensor:
     return pairs
 
 
-def placed(pairs: list[tuple[int, int]], nodes: int) -> list[list[float]]:
+def layout_nodes(pairs: list[tuple[int, int]], nodes: int) -> list[list[float]]:
     """Return the position of each node by a spring layout (T. Fruchterman, E. Reingold, 1991), with a fixed seed."""
     import networkx  # imported here because the import is slow
 
@@ -62,7 +62,7 @@ def placed(pairs: list[tuple[int, int]], nodes: int) -> list[list[float]]:
     net.add_nodes_from(range(nodes))
     net.add_edges_from((a, b) for a, b in pairs if a != b)
     at = networkx.spring_layout(net, seed=0, iterations=100)
-    return [plain(torch.tensor([float(v) for v in at[i]])) for i in range(nodes)]
+    return [to_lists(torch.tensor([float(v) for v in at[i]])) for i in range(nodes)]
 
 
 # --- reach ----------------------------------------------------------------------------------------------
@@ -77,7 +77,7 @@ class Reach:
     starts: int  # number of nodes in the mean
 
 
-def hops_to(net: Net, node: int, undirected: bool = False) -> Tensor:
+def hop_distances(net: IndexedGraph, node: int, undirected: bool = False) -> Tensor:
     """Return the number of hops from each node to `node` along messages, (V,); −1 for unreachable nodes."""
     sources, targets = (torch.cat([net.edges, net.edges.flip(0)], 1) if undirected else net.edges).long()
     hops = torch.full((len(net),), -1)
@@ -90,16 +90,16 @@ def hops_to(net: Net, node: int, undirected: bool = False) -> Tensor:
     return hops
 
 
-def reach(net: Net, node: int, hops: Tensor, depth: int) -> Reach:
+def compute_reach(net: IndexedGraph, node: int, hops: Tensor, depth: int) -> Reach:
     """Return the fraction of nodes within each number of hops of the node, and the average over other nodes."""
     most = max(depth, min(HOPS, int(hops.max())))
-    starts = max(1, min(STARTS, len(net), EDGES_LOOKED_AT // max(1, net.edges.shape[1] * HOPS)))
+    starts = max(1, min(STARTS, len(net), MAX_EDGE_VISITS // max(1, net.edges.shape[1] * HOPS)))
     chosen = torch.randperm(len(net), generator=torch.Generator().manual_seed(0))[:starts].tolist()
 
     def within(found: Tensor) -> list[float]:
         return [float(((found >= 0) & (found <= hop)).double().mean()) for hop in range(most + 1)]
 
-    every = [within(hops_to(net, start)) for start in chosen]
+    every = [within(hop_distances(net, start)) for start in chosen]
     return Reach(within(hops), [sum(at) / len(every) for at in zip(*every)], len(every))
 
 
@@ -107,7 +107,7 @@ def reach(net: Net, node: int, hops: Tensor, depth: int) -> Reach:
 
 
 @dataclass(frozen=True)
-class Alike:
+class NodeSimilarity:
     """The similarity of the nodes after a layer; values are None if there are no such pairs."""
 
     name: str
@@ -116,7 +116,7 @@ class Alike:
     energy: float | None  # Σ ‖x_i − x_j‖² / Σ (‖x_i‖² + ‖x_j‖²) over the edges
 
 
-def alike(name: str, x: Tensor, edges: Tensor) -> Alike:
+def node_similarity(name: str, x: Tensor, edges: Tensor) -> NodeSimilarity:
     """Compute the similarity of nodes x (V, F) after the layer `name`, with edges (2, E)."""
     x = x.double()
     apart = edges[:, edges[0] != edges[1]]
@@ -130,11 +130,13 @@ def alike(name: str, x: Tensor, edges: Tensor) -> Alike:
     every = (unit.sum(0).square().sum() - unit.square().sum()) / (nodes * (nodes - 1)) if nodes > 1 else None
     size = x[apart].square().sum()
     energy = (x[apart[0]] - x[apart[1]]).square().sum() / size if size > 0 else None
-    return Alike(name, rounded(linked.mean()) if len(linked) else None, rounded(every), rounded(energy))
+    return NodeSimilarity(
+        name, to_rounded(linked.mean()) if len(linked) else None, to_rounded(every), to_rounded(energy)
+    )
 
 
-def rounded(value: Tensor | None) -> float | None:
+def to_rounded(value: Tensor | None) -> float | None:
     """Return a one-element tensor as a number with the digits of a description."""
-    found = None if value is None else plain(value)
+    found = None if value is None else to_lists(value)
     assert found is None or isinstance(found, float)
     return found

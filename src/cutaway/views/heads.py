@@ -15,10 +15,10 @@ from ..draw import charts
 from ..draw.description import Drawing
 from ..draw.number_format import count, number, plural
 from .attention_arithmetic import arithmetic
-from .attention_capture import AttentionLook
-from .json_values import averaged, image_url, pixels_of, thousandths
+from .attention_capture import AttentionCapture
+from .json_values import downsample, image_url, tensor_url, thousandths
 from .subject import Subject
-from .token_labels import Side, of
+from .token_labels import TokenPositions, query_key_positions
 
 TILES, MAPS = 50_000, 130_000  # most numbers in the small maps and in the full maps of all layers
 IMAGES = 600_000  # most characters of images
@@ -41,14 +41,14 @@ class Head:
 class AttentionLayer:
     """One attention record without padding, with the statistics of its heads."""
 
-    look: AttentionLook
-    queries: Side
-    keys: Side
+    look: AttentionCapture
+    queries: TokenPositions
+    keys: TokenPositions
     heads: list[Head]
 
 
 @dataclass(frozen=True)
-class Room:
+class DrawingLimits:
     """The sizes at which one layer is drawn."""
 
     tile: int  # pixels of a small map's side
@@ -57,9 +57,9 @@ class Room:
     wide: int  # tokens in a matrix
 
 
-def layer_of(look: AttentionLook, both: tuple[Side, Side]) -> AttentionLayer:
+def summarize_layer(look: AttentionCapture, both: tuple[TokenPositions, TokenPositions]) -> AttentionLayer:
     """Return the record without padding, with the statistics of its heads."""
-    queries, keys = of(look, both)
+    queries, keys = query_key_positions(look, both)
     t, s = queries.real, keys.real
     mask = None if look.mask is None else look.mask[:, t][:, :, s]
     bare = dataclasses.replace(look, q=look.q[:, t], k=look.k[:, s], v=look.v[:, s], mask=mask, output=look.output[t])
@@ -69,7 +69,7 @@ def layer_of(look: AttentionLook, both: tuple[Side, Side]) -> AttentionLayer:
     return AttentionLayer(bare, queries, keys, heads)
 
 
-def _visible(look: AttentionLook) -> float:
+def _visible(look: AttentionCapture) -> float:
     """Return the entropy in bits of uniform attention over the visible keys, averaged over the queries."""
     mask = look.mask_of(0)
     if mask is None:
@@ -92,7 +92,9 @@ def _head(weights: Tensor, distances: Tensor | None, most: float) -> Head:
     return Head(float(bits.mean()), most, distance, own, float(weights[:, 0].mean()))
 
 
-def drawings_of(layer: AttentionLayer, head: int, asked: int | None, layers: int, image: str | None) -> list[Drawing]:
+def layer_drawings(
+    layer: AttentionLayer, head: int, asked: int | None, layers: int, image: str | None
+) -> list[Drawing]:
     """Return all heads of a layer as small maps, then some in full, each with the arithmetic of one query."""
     look = layer.look
     room = _room(len(layer.queries.labels), len(layer.keys.labels), look.heads, layers)
@@ -109,7 +111,7 @@ def drawings_of(layer: AttentionLayer, head: int, asked: int | None, layers: int
             {
                 "label": f"head {h}",
                 "group": look.name,
-                "values": thousandths(averaged(maps[h][None], room.tile)[0]),
+                "values": thousandths(downsample(maps[h][None], room.tile)[0]),
                 "tip": _tip(layer, h),
             }
             for h in range(look.heads)
@@ -123,16 +125,16 @@ def drawings_of(layer: AttentionLayer, head: int, asked: int | None, layers: int
     return [*seen, small, chosen_head]
 
 
-def _room(queries: int, keys: int, heads: int, layers: int) -> Room:
+def _room(queries: int, keys: int, heads: int, layers: int) -> DrawingLimits:
     tile = max(6, min(32, math.isqrt(TILES // (layers * heads))))
     long = min(LONG, math.isqrt(MAPS // layers))
     t, s = min(queries, long), min(keys, long)
     wide = min(WIDE, long)
     each = t * s + min(t, wide) * min(s, wide) + 1000
-    return Room(tile, max(1, min(heads, MAPS // (layers * each))), long, wide)
+    return DrawingLimits(tile, max(1, min(heads, MAPS // (layers * each))), long, wide)
 
 
-def _full_head(layer: AttentionLayer, h: int, weights: Tensor, query: int, room: Room) -> list[Drawing]:
+def _full_head(layer: AttentionLayer, h: int, weights: Tensor, query: int, room: DrawingLimits) -> list[Drawing]:
     """Return one head: its tokens, its matrix, and the arithmetic of the query."""
     look, queries, keys = layer.look, layer.queries, layer.keys
     found: list[Drawing] = []
@@ -221,13 +223,13 @@ def image_for(subject: Subject, i: int, layers: int, frame: int | None = None) -
     x = x if frame is None else x[frame]
     url = ""
     for side in (224, 160, 112, 80, 56, 40):
-        url = pixels_of(averaged(x, side)) if given is None else image_url(given, side)
+        url = tensor_url(downsample(x, side)) if given is None else image_url(given, side)
         if len(url) <= most:
             break
     return url
 
 
-def _position_name(side: Side, q: int) -> str:
+def _position_name(side: TokenPositions, q: int) -> str:
     """Return the name of a position of an image."""
     if side.grid is None or q < side.before:
         return f"the {side.labels[q]}"

@@ -9,26 +9,26 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checkpoints.custom import Own
+from ..checkpoints.custom import CustomPreset
 from ..core.errors import ModelError, UnknownName
 from ..core.version import __version__
-from ..data.dataset_base import in_units
+from ..data.dataset_base import inverse_transform
 from ..draw.description import Drawing, Page, View, table
-from ..draw.number_format import by, count, number
-from . import VIEWS, module_of, suitable
-from .common import examples_said
-from .docs import options_of, sayings
-from .network import layers_of
+from ..draw.number_format import count, number, shape_text
+from . import VIEWS, suitable_views, view_module
+from .common import examples_text
+from .docs import view_docs, view_options
+from .network import subject_layers
 from .subject import Subject
 
 # Approximate number of model runs of the expensive views.
 PASSES = {"attribution": 40, "field": 8, "denoising": 90, "thoughts": 8}
 WORK = 60e9  # most MACs of a view that was not selected by name
 SHOWN = 40  # most examples in the head
-SAID = 120  # most characters of a prediction
+MAX_CHARS = 120  # most characters of a prediction
 
 
-def describe(subject: Subject, names: Sequence[str] = ()) -> Page:
+def build_page(subject: Subject, names: Sequence[str] = ()) -> Page:
     """Return the page of these views, or of all suitable ones, with its head.
 
     `subject.options` are passed to the views that have them: `layer=conv1` to each view with a layer,
@@ -41,49 +41,49 @@ def describe(subject: Subject, names: Sequence[str] = ()) -> Page:
     """
     chosen, costly = list(dict.fromkeys(names)), list[str]()
     for name in chosen:
-        if not module_of(name).suits(subject):
+        if not view_module(name).suits(subject):
             raise ModelError(
-                f"The view {name} ({sayings(name)['SAYS'].rstrip('.')}) has nothing to show of {subject.preset.name}"
-                f"{' with these examples' if subject.split else ''}. These have: {', '.join(suitable(subject))}."
+                f"The view {name} ({view_docs(name)['SAYS'].rstrip('.')}) has nothing to show of {subject.preset.name}"
+                f"{' with these examples' if subject.split else ''}. These have: {', '.join(suitable_views(subject))}."
             )
     if not names:
-        suit = suitable(subject)
-        costly = too_long(subject, suit)
+        suit = suitable_views(subject)
+        costly = costly_views(subject, suit)
         chosen = [name for name in suit if name not in costly]
-    asked = options_for(chosen, subject.options)
-    views = [described(name, dataclasses.replace(subject, options=asked[name])) for name in chosen]
+    asked = split_options(chosen, subject.options)
+    views = [describe_view(name, dataclasses.replace(subject, options=asked[name])) for name in chosen]
     return Page(
         title=_title(subject),
-        views=[head(subject, costly), *views],
+        views=[page_head(subject, costly), *views],
         colophon=f"Cutaway {__version__} · This page holds all that it shows and asks no network for more.",
     )
 
 
-def too_long(subject: Subject, names: Sequence[str]) -> list[str]:
+def costly_views(subject: Subject, names: Sequence[str]) -> list[str]:
     """Return the views that would take too long for this model size and number of examples."""
     if not set(names) & set(PASSES):
         return []
-    work = layers_of(subject).multiply_adds * (1 if subject.kind == "graph" else subject.count)
+    work = subject_layers(subject).multiply_adds * (1 if subject.kind == "graph" else subject.count)
     return [name for name in names if work * PASSES.get(name, 0) > WORK]
 
 
-def described(name: str, subject: Subject) -> View:
+def describe_view(name: str, subject: Subject) -> View:
     """Return one view with its reading instructions and limitations."""
-    module = module_of(name)
+    module = view_module(name)
     view: View = module.view(subject)
     return {**view, "read": module.READ, "misleads": module.MISLEADS}
 
 
-def options_for(names: Sequence[str], given: Mapping[str, str]) -> dict[str, dict[str, str]]:
+def split_options(names: Sequence[str], given: Mapping[str, str]) -> dict[str, dict[str, str]]:
     """Return the options of each view by its name.
 
     Raises:
         UnknownName: If none of the views has an option.
     """
-    known = options_of(names)
+    known = view_options(names)
     inner = given.get("of", given.get("time.of", ""))
     if "time" in names and inner in VIEWS:  # the view inside `time` has options too
-        for option in options_of([inner]):
+        for option in view_options([inner]):
             known.setdefault(option, []).append("time")
     found: dict[str, dict[str, str]] = {name: {} for name in names}
     for key, value in given.items():
@@ -91,7 +91,7 @@ def options_for(names: Sequence[str], given: Mapping[str, str]) -> dict[str, dic
         of = [view] if dot and view in known.get(option, ()) else [] if dot else known.get(key, [])
         if not of:
             shown = "this page" if len(names) != 1 else f"the view {names[0]}"
-            elsewhere = [name for name in options_of(VIEWS).get(key, []) if name not in names]
+            elsewhere = [name for name in view_options(VIEWS).get(key, []) if name not in names]
             has = "has" if len(elsewhere) == 1 else "have"
             hint = (
                 f"Of the views, {' and '.join(elsewhere)} {has} one." if elsewhere else "See `cutaway inspect --help`."
@@ -102,7 +102,7 @@ def options_for(names: Sequence[str], given: Mapping[str, str]) -> dict[str, dic
     return found
 
 
-def head(subject: Subject, left_out: Sequence[str] = ()) -> View:
+def page_head(subject: Subject, left_out: Sequence[str] = ()) -> View:
     """Return the head of the page: the model, the examples, and the views that were left out."""
     parameters = sum(p.numel() for p in subject.model.parameters())
     about = [f"{count(parameters)} parameters"]
@@ -111,8 +111,10 @@ def head(subject: Subject, left_out: Sequence[str] = ()) -> View:
     return View(
         id="opened",
         title=_title(subject),
-        says=f"{', '.join(about)}; opened with {examples_said(subject)}.",
-        summary=f"{_card(subject)} It takes {subject.kind} data, here of shape {by(subject.inputs[0].shape[1:])}.",
+        says=f"{', '.join(about)}; opened with {examples_text(subject)}.",
+        summary=(
+            f"{_card(subject)} It takes {subject.kind} data, here of shape {shape_text(subject.inputs[0].shape[1:])}."
+        ),
         table=table({"example": "text", "the model says": "text"}, _rows(subject)),
         drawings=_notes(subject, left_out),
     )
@@ -125,7 +127,7 @@ def _title(subject: Subject) -> str:
 
 def _card(subject: Subject) -> str:
     card = subject.preset.card.card
-    if isinstance(subject.preset, Own):
+    if isinstance(subject.preset, CustomPreset):
         return f"{card.title.partition(',')[0]}, a module of one's own."
     return f"{card.title}, {card.authors}, {card.year}."
 
@@ -151,7 +153,7 @@ def predictions(subject: Subject) -> list[str]:
     outputs = subject.outputs()
     outputs = outputs[list(subject.rows)] if _selects_nodes(subject, outputs) else outputs
     if subject.split is not None and subject.rows:
-        outputs = in_units(subject.split, outputs, torch.tensor(subject.rows))
+        outputs = inverse_transform(subject.split, outputs, torch.tensor(subject.rows))
     rows = subject.task.predictions(outputs)
     return [_shortened(", ".join(map(_to_text, row.values()))) for row in rows]
 
@@ -166,4 +168,4 @@ def _to_text(value: Any) -> str:
 
 
 def _shortened(text: str) -> str:
-    return text if len(text) <= SAID else f"{text[: SAID - 1]}…"
+    return text if len(text) <= MAX_CHARS else f"{text[: MAX_CHARS - 1]}…"

@@ -13,7 +13,7 @@ from torch import Tensor
 DIGITS = 4  # significant digits in a description, more than are visible
 
 
-def plain(x: Tensor) -> Any:
+def to_lists(x: Tensor) -> Any:
     """Return a tensor as nested lists of numbers with four significant digits; nonfinite values become None."""
     x = x.detach().cpu().double()
     return _rounded(x.tolist())
@@ -30,7 +30,7 @@ def thousandths(x: Tensor) -> list[list[float]]:
     return [[round(value, 3) for value in row] for row in x.double().tolist()]
 
 
-def averaged(x: Tensor, most: int) -> Tensor:
+def downsample(x: Tensor, most: int) -> Tensor:
     """Reduce maps (…, H, W) to sides of at most `most` by average pooling."""
     height, width = x.shape[-2:]
     if max(height, width) <= most:
@@ -48,7 +48,7 @@ def image_url(image: Image.Image, most: int = 448) -> str:
     return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
-def pixels_of(x: Tensor) -> str:
+def tensor_url(x: Tensor) -> str:
     """Return an image tensor (C, H, W) as a `data:` URL, scaled to the full range."""
     x = x.detach().float().cpu()
     x = (x - x.min()) / (x.max() - x.min()).clamp(min=1e-12)

@@ -12,10 +12,10 @@ from ..draw import charts
 from ..draw.description import View, table
 from ..draw.number_format import count, number, plural
 from ..inference.image_generation import as_images, as_levels
-from ..models.base import Encodes
-from ..nn.eval_mode import resting
+from ..models.base import SupportsEncoding
+from ..nn.eval_mode import eval_mode
 from ..nn.gaussians import normal_kl
-from .common import whole
+from .common import parse_index
 from .json_values import image_url
 from .subject import Subject
 
@@ -42,7 +42,7 @@ USED = 0.01  # nats, from which a dimension counts as used
 def suits(subject: Subject) -> bool:
     """Return whether the model encodes images."""
     learns = getattr(type(subject.model), "targets", ())
-    return subject.kind == "image" and isinstance(subject.model, Encodes) and Image in learns
+    return subject.kind == "image" and isinstance(subject.model, SupportsEncoding) and Image in learns
 
 
 @torch.no_grad()
@@ -53,9 +53,9 @@ def view(subject: Subject) -> View:
         SettingError: If an option is invalid.
     """
     images, model = subject.inputs[0], subject.model
-    i = whole(subject.options, "example", 0, len(images))
-    assert isinstance(model, Encodes), "as it suits"
-    with resting(subject.model):
+    i = parse_index(subject.options, "example", 0, len(images))
+    assert isinstance(model, SupportsEncoding), "as it suits"
+    with eval_mode(subject.model):
         many = (subject.others(EXAMPLES) or subject).inputs[0]
         mean, log_var = model.encode(many)  # (n, d) each
         zero = torch.zeros_like(mean)

@@ -13,9 +13,9 @@ from ..draw import charts
 from ..draw.description import Drawing
 from ..draw.number_format import count, number, plural
 from ..inspect.attribution import Attribution
-from .common import batch_of, nodes_called, spread_over
-from .graph_diffusion import placed
-from .json_values import averaged, image_url, pixels_of, plain
+from .common import evenly_spaced, graph_index, node_labels
+from .graph_diffusion import layout_nodes
+from .json_values import downsample, image_url, tensor_url, to_lists
 from .subject import Subject
 
 NAMES = {
@@ -31,7 +31,7 @@ NAMES = {
 }
 PIXELS = 64  # most pixels per side of a map
 ROWS = 24  # most columns, nodes or edges
-DRAWN = 80  # most nodes of a graph that is drawn
+MAX_NODES = 80  # most nodes of a graph that is drawn
 COUNTING = (-0.5, -0.1, 0.1, 0.5)  # fractions of the largest attribution that separate the colours
 TOKENS = 400  # most tokens of a text
 STEPS = 240  # most steps of a series
@@ -40,7 +40,7 @@ FRAMES = 6  # most frames of a video
 UNSIGNED = ("grad_cam", "rollout")
 
 
-def drawn(subject: Subject, i: int, found: Sequence[Attribution]) -> list[Drawing]:
+def attribution_drawings(subject: Subject, i: int, found: Sequence[Attribution]) -> list[Drawing]:
     """Return the attribution maps of one example, drawn according to the kind of data."""
     draw = {"image": _over_image, "video": _over_frames, "series": _along_time, "graph": _over_nodes}
     if found[0].kind in OF_TOKENS:
@@ -50,7 +50,7 @@ def drawn(subject: Subject, i: int, found: Sequence[Attribution]) -> list[Drawin
     return draw[found[0].kind](subject, i, found)
 
 
-def short(result: Attribution) -> str | None:
+def check_warning(result: Attribution) -> str | None:
     """Return a warning that fits on an image, or None if all checks passed."""
     failed = [type(check).__name__ for check in result.checks if check.passed is False]
     words = {"Completeness": "does not add up to the output", "Randomisation": "the same with random weights"}
@@ -66,14 +66,14 @@ def _scale(found: Sequence[Attribution]) -> str:
 
 def _over_image(subject: Subject, i: int, found: Sequence[Attribution]) -> list[Drawing]:
     own = subject.image(i)
-    image = image_url(own) if own is not None else pixels_of(subject.inputs[0][i])
+    image = image_url(own) if own is not None else tensor_url(subject.inputs[0][i])
     items = [
         {
             "label": NAMES[one.method],
             "image": None,
-            "values": plain(averaged(one.values, PIXELS)[0]),
+            "values": to_lists(downsample(one.values, PIXELS)[0]),
             "tip": [_titled(one)],
-            "warning": short(one),
+            "warning": check_warning(one),
         }
         for one in found
     ]
@@ -89,14 +89,14 @@ def _over_frames(subject: Subject, i: int, found: Sequence[Attribution]) -> list
     places = sorted({round(k * (real - 1) / max(1, FRAMES - 1)) for k in range(FRAMES)})
     drawings: list[Drawing] = []
     for one in found:
-        maps = averaged(one.values, PIXELS)[0]
+        maps = downsample(one.values, PIXELS)[0]
         items = [
             {
                 "label": f"frame {t + 1} of {real}",
-                "image": pixels_of(frames[t]),
-                "values": plain(maps[t]),
+                "image": tensor_url(frames[t]),
+                "values": to_lists(maps[t]),
                 "tip": [_titled(one), f"frame {t + 1}"],
-                "warning": short(one) if t == 0 else None,
+                "warning": check_warning(one) if t == 0 else None,
             }
             for t in places
         ]
@@ -123,8 +123,8 @@ def _over_words(subject: Subject, i: int, one: Attribution) -> Drawing:
         first = _first_token(one, len(tokens))
         shown = tokens[first : first + TOKENS]
         said = f"{label}: {count(len(shown))} of {plural(len(tokens), 'token')}" if len(shown) < len(tokens) else label
-        warning = short(one) if not items else None
-        part = plain(values[first : first + len(shown)])
+        warning = check_warning(one) if not items else None
+        part = to_lists(values[first : first + len(shown)])
         items.append({"label": said.lstrip(": "), "tokens": shown, "values": part, "warning": warning})
     signed = "amount" if one.method in (*UNSIGNED, "gradient") else "signed"
     return {"kind": "tokens", "title": _titled(one), "scale": signed, "items": items, "range": "global"}
@@ -139,14 +139,14 @@ def _first_token(one: Attribution, length: int) -> int:
 # --- columns, steps, nodes ------------------------------------------------------------------------------------------
 
 
-def columns_of(subject: Subject, features: int) -> list[str]:
+def column_names(subject: Subject, features: int) -> list[str]:
     """Return the names of a table's columns."""
     known = list(getattr(subject.spec, "columns", ()))
     return known if len(known) == features else [f"column {k + 1}" for k in range(features)]
 
 
 def _beside_columns(subject: Subject, found: Sequence[Attribution]) -> Drawing:
-    names = columns_of(subject, found[0].values.shape[1])
+    names = column_names(subject, found[0].values.shape[1])
     values = [one.values[0] for one in found]
     order = values[0].abs().argsort(descending=True, stable=True)[:ROWS].tolist()
     title = "What counts, by column"
@@ -174,11 +174,11 @@ def _along_time(subject: Subject, i: int, found: Sequence[Attribution]) -> list[
     x = subject.inputs[0][i]  # (T, F)
     real = _frames(subject, i)
     x = x[:real]
-    steps = spread_over(range(real), STEPS)
+    steps = evenly_spaced(range(real), STEPS)
     drawings: list[Drawing] = []
     if x.shape[1] <= 6:
         series = [
-            {"name": name, "points": [[t, v] for t, v in zip(steps, plain(x[steps, f]))]}
+            {"name": name, "points": [[t, v] for t, v in zip(steps, to_lists(x[steps, f]))]}
             for f, name in enumerate(_variables(subject, x.shape[1]))
         ]
         drawings.append(charts.lines(f"What goes in: {subject.name(i)}", "step", series, zero=False))
@@ -186,15 +186,15 @@ def _along_time(subject: Subject, i: int, found: Sequence[Attribution]) -> list[
         curves = [one.values[0, :real, 0] / one.values[0, :real].abs().max().clamp(min=1e-12) for one in found]
         names = [NAMES[one.method] + (" · fails its check" if not one.passed else "") for one in found]
         series = [
-            {"name": name, "points": [[t, v] for t, v in zip(steps, plain(curve[steps]))]}
+            {"name": name, "points": [[t, v] for t, v in zip(steps, to_lists(curve[steps]))]}
             for name, curve in zip(names, curves)
         ]
         return [*drawings, charts.lines("What counts, by step: 1 is the strongest of each method", "step", series)]
     variables = _variables(subject, x.shape[1])
-    kept = spread_over(range(len(variables)), VARIABLES)
+    kept = evenly_spaced(range(len(variables)), VARIABLES)
     for one in found:
         title = _titled(one) + ("" if one.passed else " · fails its check")
-        values = plain(one.values[0, :real][steps][:, kept].T)  # (F, T)
+        values = to_lists(one.values[0, :real][steps][:, kept].T)  # (F, T)
         named = [variables[f] for f in kept]
         drawings.append(charts.matrix(title, values, ("variable", named), ("step", [str(t) for t in steps])))
     return drawings
@@ -248,9 +248,9 @@ def _over_nodes(subject: Subject, i: int, found: Sequence[Attribution]) -> list[
 
 def _graph(subject: Subject, i: int, one: Attribution, names: Sequence[str]) -> list[Drawing]:
     """Return graph i of a batch, with its nodes (the atoms of a molecule) coloured by attribution."""
-    batch = batch_of(subject.inputs)
+    batch = graph_index(subject.inputs)
     own = [] if batch is None else (batch == i).nonzero()[:, 0].tolist()
-    if not 1 < len(own) <= DRAWN:
+    if not 1 < len(own) <= MAX_NODES:
         return []
     place = {v: k for k, v in enumerate(own)}
     ends = [(place[a], place[b]) for a, b in subject.inputs[1].t().tolist() if a in place]
@@ -259,7 +259,7 @@ def _graph(subject: Subject, i: int, one: Attribution, names: Sequence[str]) -> 
     steps = torch.bucketize(sums / sums.abs().max().clamp(min=1e-12), torch.tensor(COUNTING, dtype=sums.dtype))
     nodes = [
         {"label": names[v], "at": at, "tip": [f"{_titled(one)}: {number(float(value))}"], "key": str(v)}
-        for v, at, value in zip(own, placed(links, len(own)), sums)
+        for v, at, value in zip(own, layout_nodes(links, len(own)), sums)
     ]
     found: Drawing = {
         "kind": "graph",
@@ -283,10 +283,10 @@ def _graph(subject: Subject, i: int, one: Attribution, names: Sequence[str]) -> 
 
 def node_names(subject: Subject) -> list[str]:
     """Return the names of the nodes from the data, or else their numbers."""
-    if called := nodes_called(subject):
+    if called := node_labels(subject):
         return called
     names = [f"node {v}" for v in range(len(subject.inputs[0]))]
-    whole = subject.data is not None and batch_of(subject.inputs) is None  # a single whole graph
+    whole = subject.data is not None and graph_index(subject.inputs) is None  # a single whole graph
     for split in subject.data.splits.values() if whole and subject.data is not None else ():
         rows = getattr(split, "rows", None)
         if isinstance(rows, Tensor) and len(getattr(split, "x", ())) == len(names):

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..checkpoints.custom import Own
+from ..checkpoints.custom import CustomPreset
 from ..draw.description import Drawing, Table, View, table
-from ..draw.number_format import by, count, percent, plural
+from ..draw.number_format import count, percent, plural, shape_text
 from ..inspect.layers import LayerTable, Row, layer_table, on_meta
 from ..models.registry import preset
 from .subject import Subject
@@ -45,24 +45,28 @@ def suits(subject: Subject) -> bool:
 
 def view(subject: Subject) -> View:
     """Return the layers of the model, for one example of the size of the subject's first."""
-    layers = layers_of(subject)
-    drawing = drawing_of(layers, subject.model)
+    layers = subject_layers(subject)
+    drawing = tree_drawing(layers, subject.model)
     nodes = subject.kind == "graph"
-    of = f"a graph of shape {by(layers.input)}" if nodes else f"one example of shape {by(layers.input[1:])}"
+    of = (
+        f"a graph of shape {shape_text(layers.input)}"
+        if nodes
+        else f"one example of shape {shape_text(layers.input[1:])}"
+    )
     return View(
         id="network",
         title="Network",
         says=f"Block by block, for {of}: what each gives, has and costs; a click opens a block, down to its products.",
         summary=summary(layers),
-        table=numbers(layers, element_size(subject.model)),
+        table=layers_as_table(layers, element_size(subject.model)),
         drawings=[drawing],
     )
 
 
-def layers_of(subject: Subject) -> LayerTable:
+def subject_layers(subject: Subject) -> LayerTable:
     """Return the layer table for the first example, on the meta device if the model allows it."""
     inputs = subject.inputs if subject.kind == "graph" else tuple(x[:1] for x in subject.inputs)
-    if isinstance(subject.preset, Own):
+    if isinstance(subject.preset, CustomPreset):
         return layer_table(subject.model, *inputs)
     try:
         return _meta_layer_table(subject.preset.name, subject.config, tuple((tuple(x.shape), x.dtype) for x in inputs))
@@ -94,7 +98,7 @@ def summary(layers: LayerTable) -> str:
     return said
 
 
-def numbers(layers: LayerTable, element: int) -> Table:
+def layers_as_table(layers: LayerTable, element: int) -> Table:
     """Return every layer as a row of a table; `element` is the size of a number in bytes."""
     rows = [[row.name, row.type, _output_shape(row), *_cells(row, element)] for row in layers.rows]
     return table({"layer": "text", "type": "text", "gives": "text"} | COLUMNS, rows)
@@ -103,7 +107,7 @@ def numbers(layers: LayerTable, element: int) -> Table:
 # --- the drawing ----------------------------------------------------------------------------------------------
 
 
-def drawing_of(layers: LayerTable, model: nn.Module) -> Drawing:
+def tree_drawing(layers: LayerTable, model: nn.Module) -> Drawing:
     """Return the layers as a tree.
 
     Each line has a name, its type and output shape, a number for each column, and either child lines or the text of its
@@ -241,7 +245,7 @@ def _output_shape(row: Row) -> str:
     """Return the output shape without the batch; for a matrix product, the first axis has its heads."""
     if not row.shape:
         return "not called"
-    return by(row.shape if row.name.rpartition(".")[2].startswith("bmm()") else row.shape[1:])
+    return shape_text(row.shape if row.name.rpartition(".")[2].startswith("bmm()") else row.shape[1:])
 
 
 # --- arithmetic -----------------------------------------------------------------------------------------------

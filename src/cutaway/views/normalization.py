@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from ..draw import charts
 from ..draw.description import Drawing, View, table
-from ..draw.number_format import by, count, number, plural
-from ..nn.eval_mode import resting
-from .common import chosen, seeing, spread_over
-from .json_values import plain
+from ..draw.number_format import count, number, plural, shape_text
+from ..nn.eval_mode import eval_mode
+from .common import evenly_spaced, hook_outputs, parse_choice
+from .json_values import to_lists
 from .subject import FEW, Subject
 
 SAYS = "Normalization: which values share a mean, and what it does to the means and standard deviations"
@@ -81,8 +81,8 @@ def suits(subject: Subject) -> bool:
 def view(subject: Subject) -> View:
     """Return up to twelve normalization layers to choose from, or the selected one."""
     names = layers(subject.model)
-    asked = chosen(subject.options, "layer", list(names), "normalization")
-    some = [asked] if asked else spread_over(list(names), LAYERS)
+    asked = parse_choice(subject.options, "layer", list(names), "normalization")
+    some = [asked] if asked else evenly_spaced(list(names), LAYERS)
     seen = _capture_statistics(subject, {name: names[name] for name in some})
     drawings = {name: _drawings(name, one) for name, one in seen.items()}
     options = [{"name": name, "drawings": inside} for name, inside in drawings.items()]
@@ -119,14 +119,14 @@ def _capture_statistics(subject: Subject, names: dict[str, str]) -> dict[str, No
 
     def see(name: str, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         if name not in found:
-            found[name] = _seen(names[name], module, args[0].detach(), output.detach(), mask)
+            found[name] = _measure_sets(names[name], module, args[0].detach(), output.detach(), mask)
 
-    with resting(subject.model), torch.no_grad(), seeing(subject.model, see, list(names)):
+    with eval_mode(subject.model), torch.no_grad(), hook_outputs(subject.model, see, list(names)):
         subject.model(*inputs)
     return {name: found[name] for name in names if name in found}
 
 
-def _seen(kind: str, module: nn.Module, x: Tensor, y: Tensor, mask: Tensor | None) -> NormalizedSets:
+def _measure_sets(kind: str, module: nn.Module, x: Tensor, y: Tensor, mask: Tensor | None) -> NormalizedSets:
     sets, name = _sets(kind, module, x)
     after, _ = _sets(kind, module, y)
     if name == "token" and mask is not None and mask.shape == x.shape[:2]:  # leave out padding
@@ -185,7 +185,7 @@ def _histograms(x: Tensor, y: Tensor) -> tuple[list[list[float]], list[list[floa
     def fractions(values: Tensor) -> list[list[float]]:
         bins = ((values.flatten() - low) / (high - low) * BINS).long().clamp(0, BINS - 1)
         part = torch.bincount(bins, minlength=BINS).double() / values.numel()
-        return [[float(f"{m:.4g}"), p] for m, p in zip(middles, plain(part))]
+        return [[float(f"{m:.4g}"), p] for m, p in zip(middles, to_lists(part))]
 
     return fractions(x), fractions(y)
 
@@ -247,7 +247,7 @@ def _tiles(name: str, one: NormalizedSets) -> Drawing:
     shown = f" ({', '.join(cut)} shown)" if cut else ""
     tip = [f"Dark: {one.shared}", f"rows are channels, columns places{shown}"]
     names = [f"example {k + 1}" for k in range(n)]
-    blocks = [plain(part) for part in one.block]
+    blocks = [to_lists(part) for part in one.block]
     tiles = [{"label": x, "group": "the block", "values": v, "tip": [x, *tip]} for x, v in zip(names, blocks)]
     title = f"{one.kind[0].upper()}{one.kind[1:]} normalization, {name}: what shares its statistics{shown}"
     return charts.tiles(title, tiles, scale="amount", range="global", pixel=9)
@@ -257,10 +257,10 @@ _WHAT = ("example", "channel", "place")
 
 
 def _lines(title: str, one: NormalizedSets, values: tuple[Tensor, Tensor], running: Tensor | None) -> Drawing:
-    before, after = (plain(v) for v in values)
+    before, after = (to_lists(v) for v in values)
     series = [("before", before), ("after", after)]
     if running is not None:
-        series.append(("running", plain(running)))
+        series.append(("running", to_lists(running)))
     title += "" if one.total <= SETS else f": the first {SETS} of {count(one.total)}"
     return charts.lines(
         title, one.sets, [{"name": name, "points": [[k, v] for k, v in enumerate(vs)]} for name, vs in series]
@@ -272,7 +272,7 @@ def _summary(names: dict[str, str], seen: dict[str, NormalizedSets]) -> str:
     said = ", ".join(f"{plural(n, f'{kind} normalization')}" for kind, n in kinds.items() if n)
     words = [f"The model has {said}."]
     for name, one in list(seen.items())[:1]:
-        words.append(f"In {name}, values of shape {by(one.shape)} share their statistics with {one.shared}.")
+        words.append(f"In {name}, values of shape {shape_text(one.shape)} share their statistics with {one.shared}.")
     worst = max(seen, key=lambda name: float(seen[name].centre[0].abs().max() / _typical(seen[name])), default=None)
     if worst is not None:
         one = seen[worst]
@@ -299,7 +299,7 @@ def _table(seen: dict[str, NormalizedSets]) -> Any:
     rows = []
     for name, one in seen.items():
         ranges = [_range(v) for pair in (one.centre, one.spread) for v in pair]
-        rows.append([name, one.kind, by(one.shape), one.total, *ranges])
+        rows.append([name, one.kind, shape_text(one.shape), one.total, *ranges])
     return table(columns, rows)
 
 

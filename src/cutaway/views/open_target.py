@@ -11,16 +11,16 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..checkpoints.convert import open_model as read_model
-from ..checkpoints.hub import here
+from ..checkpoints.hub import resolve_path
 from ..checkpoints.huggingface.folders import read_folder
 from ..checkpoints.huggingface.loading import is_folder
 from ..checkpoints.saving import CONFIG
-from ..core.config import parted
+from ..core.config import split_model_settings
 from ..core.errors import DataError, FileError, SettingError, UnknownName
 from ..core.files import reject_address
 from ..models.registry import presets
 from ..runs.run import Run
-from .external_model import preprocessing_beside
+from .external_model import find_preprocessing
 from .subject import Subject, open_model, open_preset, open_run, with_examples, with_first
 
 HEAD_ALONE = "head"  # the untrained part of a model from a folder without a head
@@ -42,7 +42,7 @@ def open_subject(
         CutawayError: If the user can fix the problem.
     """
     given = dict(options or {})
-    settings, others = parted(given)
+    settings, others = split_model_settings(given)
     asked = {key: str(value) for key, value in others.items()}
     if isinstance(what, nn.Module):
         _reject_settings(settings, "a model at hand")
@@ -54,7 +54,7 @@ def open_subject(
         raise FileError(
             f"What is looked into is a run, a model, or the path or name of one, and this is a {type(what).__name__}."
         )
-    path = here(what)
+    path = resolve_path(what)
     if path.exists():
         _reject_settings(settings, "a model with weights")
         if (path / "run.json").is_file():
@@ -113,7 +113,7 @@ def _from_files(path: Path, inputs: Sequence[Any], asked: Mapping[str, str], nam
 
 def _with_files(subject: Subject, inputs: Sequence[Any], folder: Path | None, notes: Sequence[str] = ()) -> Subject:
     """Return the subject with the user's own files as examples."""
-    way, told = preprocessing_beside(subject.preset, subject.config, folder)
+    way, told = find_preprocessing(subject.preset, subject.config, folder)
     split = way.examples([str(x) if isinstance(x, os.PathLike) else x for x in inputs])
     subject = dataclasses.replace(subject, preprocessing=way, notes=(*notes, *((told,) if told else ())))
     return with_examples(subject, split, range(len(split)))

@@ -19,7 +19,7 @@ from ..draw import charts
 from ..draw.description import Drawing
 from ..draw.number_format import SUPERSCRIPT, number
 from ..inspect.probes import capture
-from ..models.base import Residual
+from ..models.base import SupportsResidualBlocks
 from ..models.resnet import NoShortcut
 from .subject import Subject
 
@@ -29,17 +29,17 @@ MOST = 27  # most blocks
 
 
 @dataclass(frozen=True)
-class Compared:
+class GradientComparison:
     """The drawings and the summary of a comparison."""
 
     drawings: list[Drawing]
     said: str
 
 
-def beside_plain(subject: Subject) -> Compared | None:
+def compare_with_plain(subject: Subject) -> GradientComparison | None:
     """Compare gradients with and without shortcuts in small networks of the same blocks; None without shortcuts."""
     model = subject.model
-    if not isinstance(model, Residual):
+    if not isinstance(model, SupportsResidualBlocks):
         return None
     most = min(1.0, MOST / len(model.residual_blocks()))
     both = [[block_norms(model, part * most, shortcuts) for shortcuts in (True, False)] for part in PARTS]
@@ -65,7 +65,7 @@ def beside_plain(subject: Subject) -> Compared | None:
         f"As it begins, a small version of {depth} layers has a gradient {_ratio(ratios[0])} times as strong at its "
         f"first block as at its last; without shortcuts, from the same seed, {_ratio(ratios[1])} times."
     )
-    return Compared(drawings, said)
+    return GradientComparison(drawings, said)
 
 
 def _norms_by_depth(found: list[tuple[int, list[float], list[float]]]) -> list[list[tuple[int, list[float]]]]:
@@ -73,7 +73,7 @@ def _norms_by_depth(found: list[tuple[int, list[float], list[float]]]) -> list[l
     return [[(depth, residual) for depth, residual, _ in found], [(depth, plain) for depth, _, plain in found]]
 
 
-def block_norms(model: Residual, fraction: float, shortcuts: bool) -> tuple[int, list[float]]:
+def block_norms(model: SupportsResidualBlocks, fraction: float, shortcuts: bool) -> tuple[int, list[float]]:
     """Return the depth of the reduced network of seed 0, and ‖∂L/∂output‖ of each block for random images and classes.
 
     The depth is the number of layers with weights from input to output. The blocks are in order, first to last.

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..core.errors import SettingError, UnknownName
 from ..data.dataset_base import Split
-from ..data.tables.column_types import show
+from ..data.tables.column_types import format_cell
 from ..data.tables.encoders import Category, Encoder, Numeric
 from ..data.tables.transforms import TablePreprocessing
 from ..draw.number_format import number
@@ -20,10 +20,10 @@ from .subject import Subject
 
 MARGIN = 0.08  # margin of the plane, as a fraction of the points' range
 POINTS = 200  # most points of each split
-HELD = 1000  # training examples that the constants are computed from
+MAX_TRAINING = 1000  # training examples that the constants are computed from
 
 
-Shown = dict[str, tuple[Tensor, Tensor | None]]  # split → coordinates (n, 2) in the data's units, targets (n,)
+SplitPoints = dict[str, tuple[Tensor, Tensor | None]]  # split → coordinates (n, 2) in the data's units, targets (n,)
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Plane:
     base: Tensor  # (F,) constant values of the inputs
     held: tuple[str, ...]  # the other columns, each with its value in words
     bounds: tuple[tuple[float, float], tuple[float, float]]  # bounds of x and y
-    points: Shown
+    points: SplitPoints
 
     def grid(self, size: int) -> Tensor:
         """Return inputs (size², F) at the centres of size × size cells, row by row from the largest y."""
@@ -76,7 +76,7 @@ class Line:
     base: Tensor  # (F,) constant values of the inputs
     held: tuple[str, ...]  # the other columns, each with its value in words
     bounds: tuple[float, float]
-    points: Shown  # split → coordinates (n, 1), targets (n,)
+    points: SplitPoints  # split → coordinates (n, 1), targets (n,)
 
     def grid(self, size: int) -> tuple[Tensor, Tensor]:
         """Return evenly spaced values (size,) in the data's units, and the inputs (size, F) there."""
@@ -122,13 +122,13 @@ def line(subject: Subject) -> Line:
     return Line(axis, base, held, (low, high) if high > low else (low - 1, high + 1), shown)
 
 
-def _load_points(subject: Subject, axes: tuple[Feature, ...]) -> tuple[Tensor, Shown]:
+def _load_points(subject: Subject, axes: tuple[Feature, ...]) -> tuple[Tensor, SplitPoints]:
     """Return the inputs that the constants are computed from, (n, F), and the examples to show."""
     parts = subject.data.splits if subject.data is not None else {}
     if not parts:
         target = subject.target if subject.task is not None else None
         return subject.inputs[0], {"examples": (_coordinates(subject.inputs[0], axes), target)}
-    training = _inputs(parts.get("train", next(iter(parts.values()))), HELD)
+    training = _inputs(parts.get("train", next(iter(parts.values()))), MAX_TRAINING)
     return training, {name: _split_points(parts[name], axes) for name in ("train", "test") if name in parts}
 
 
@@ -181,7 +181,7 @@ def _constants(subject: Subject, training: Tensor, free: set[int]) -> tuple[Tens
 
 def _cell(encoder: Numeric, value: float) -> str:
     """Return a value as text: a number, a date, or one of two words."""
-    return number(value) if encoder.kind == "number" else show(round(value), encoder.type)
+    return number(value) if encoder.kind == "number" else format_cell(round(value), encoder.type)
 
 
 def _unscaled(encoder: Numeric, inputs: np.ndarray) -> np.ndarray:

@@ -14,12 +14,12 @@ from torch import Tensor, nn
 from ..draw import charts
 from ..draw.description import Drawing, Table, View, table
 from ..draw.number_format import count, number, plural
-from ..models.base import contract_of
+from ..models.base import as_base_model
 from ..nn.attention import MultiHeadAttention
 from ..nn.position import RelativeBias, distance_buckets, rotary
-from .attention_capture import alone, watch
-from .common import spread_over
-from .json_values import plain, thousandths
+from .attention_capture import capture_attention, single_example
+from .common import evenly_spaced
+from .json_values import thousandths, to_lists
 from .subject import Subject
 
 SAYS = "how the model knows places: sinusoids, learned tables, rotations or distances"
@@ -59,12 +59,14 @@ class Positions:
 
 def suits(subject: Subject) -> bool:
     """Return whether the model encodes positions."""
-    return bool(tables_of(subject) or biases_of(subject.model) or rotating_of(subject.model))
+    return bool(
+        find_position_tables(subject) or find_relative_biases(subject.model) or find_rotary_attention(subject.model)
+    )
 
 
-def tables_of(subject: Subject) -> list[Positions]:
+def find_position_tables(subject: Subject) -> list[Positions]:
     """Return the model's position tables, learned or fixed; those of an image have a square grid."""
-    tables = contract_of(subject.model).position_tables(CURVE)
+    tables = as_base_model(subject.model).position_tables(CURVE)
     weights = {name.removesuffix(".weight") for name, _ in subject.model.named_parameters()}
     sides = {name: math.isqrt(len(rows)) for name, rows in tables.items()}
     return [
@@ -73,12 +75,12 @@ def tables_of(subject: Subject) -> list[Positions]:
     ]
 
 
-def biases_of(model: nn.Module) -> dict[str, RelativeBias]:
+def find_relative_biases(model: nn.Module) -> dict[str, RelativeBias]:
     """Return the relative position biases by the name of their module."""
     return {name: module for name, module in model.named_modules() if isinstance(module, RelativeBias)}
 
 
-def rotating_of(model: nn.Module) -> dict[str, MultiHeadAttention]:
+def find_rotary_attention(model: nn.Module) -> dict[str, MultiHeadAttention]:
     """Return the attention modules with rotary position embeddings by name."""
     found = {k: m for k, m in model.named_modules() if isinstance(m, MultiHeadAttention)}
     return {name: module for name, module in found.items() if module.rotates}
@@ -89,23 +91,23 @@ def view(subject: Subject) -> View:
     drawings: list[Drawing] = []
     words: list[str] = []
     rows: list[list[Any]] = []
-    for found in tables_of(subject):
+    for found in find_position_tables(subject):
         drawn, said, numbers = _table_drawings(found)
         drawings += drawn
         words.append(said)
         rows += numbers
-    if biases_of(subject.model):
-        for name, bias in biases_of(subject.model).items():
+    if find_relative_biases(subject.model):
+        for name, bias in find_relative_biases(subject.model).items():
             drawn, said, numbers = _bias_drawings(name, bias)
             drawings += drawn
             words.append(said)
             rows += numbers
-    if rotating_of(subject.model):
+    if find_rotary_attention(subject.model):
         drawn, said, numbers = _rotation_drawings(subject)
         drawings += drawn
         words.append(said)
         rows += numbers
-    if subject.preprocessing is None and any(found.learned for found in tables_of(subject)):
+    if subject.preprocessing is None and any(found.learned for found in find_position_tables(subject)):
         words.append("Unless these weights were trained, a learned table is noise.")
     return View(
         id="positions",
@@ -139,7 +141,7 @@ def _table_drawings(found: Positions) -> tuple[list[Drawing], str, list[list[Any
     said += _outlier_note(found)
     numbers = [
         [found.name, _place(found, i), "cosine with the first place", float(alike[0, i])]
-        for i in spread_over(range(places), 32)
+        for i in evenly_spaced(range(places), 32)
     ]
     if found.grid is not None:
         return [_patches(found, alike), _values(found)], said, numbers
@@ -162,7 +164,7 @@ def _values(found: Positions) -> Drawing:
     places, dim = found.rows.shape
     rows, columns = list(range(min(places, ROWS))), list(range(dim))
     if dim > COLUMNS:  # pairs, to keep each sine with its cosine
-        columns = [i for pair in spread_over(range(dim // 2), COLUMNS // 2) for i in (2 * pair, 2 * pair + 1)]
+        columns = [i for pair in evenly_spaced(range(dim // 2), COLUMNS // 2) for i in (2 * pair, 2 * pair + 1)]
     cut = [
         f"the first {len(rows)} of {count(places)} places" if len(rows) < places else "",
         f"{len(columns)} of {count(dim)} numbers" if len(columns) < dim else "",
@@ -173,7 +175,7 @@ def _values(found: Positions) -> Drawing:
     bounds: dict[str, Any] = {} if end is None else {"low": -end, "high": end}
     return charts.matrix(
         f"{found.name.capitalize() if not found.learned else found.name}{': ' + more if more else ''}",
-        plain(shown),
+        to_lists(shown),
         ("place", [_place(found, i) if found.grid else str(i) for i in rows]),
         ("number", [str(i) for i in columns]),
         **bounds,
@@ -206,10 +208,10 @@ def _outlier_note(found: Positions) -> str:
 
 
 def _alike(found: Positions, alike: Tensor) -> Drawing:
-    which = spread_over(range(len(alike)), ROWS)
+    which = evenly_spaced(range(len(alike)), ROWS)
     return charts.matrix(
         "How alike two places are",
-        plain(alike[which][:, which]),
+        to_lists(alike[which][:, which]),
         ("place", [str(i) for i in which]),
         ("place", [str(i) for i in which]),
         low=-1,
@@ -222,9 +224,9 @@ def _likeness(found: Positions, alike: Tensor) -> list[Drawing]:
     places = len(alike)
     if places < 3:
         return []
-    which = spread_over(range(places), CURVE)
+    which = evenly_spaced(range(places), CURVE)
     fixed = list(dict.fromkeys([0, places // 2, places - 1]))
-    series = [{"name": f"place {p}", "points": [[i, plain(alike[p, i])] for i in which]} for p in fixed]
+    series = [{"name": f"place {p}", "points": [[i, to_lists(alike[p, i])] for i in which]} for p in fixed]
     return [charts.lines(f"How alike the others are to these, {found.name}", "place", series)]
 
 
@@ -233,7 +235,7 @@ def _patches(found: Positions, alike: Tensor) -> Drawing:
     assert found.grid is not None, "patches stand in a grid"
     rows, columns = found.grid
     side = math.isqrt(PATCHES)
-    which = [r * columns + c for r in spread_over(range(rows), side) for c in spread_over(range(columns), side)]
+    which = [r * columns + c for r in evenly_spaced(range(rows), side) for c in evenly_spaced(range(columns), side)]
     return charts.tiles(
         "How alike each patch's place is to all"
         + (f", {len(which)} of {count(len(alike))} patches" if len(which) < len(alike) else ""),
@@ -260,7 +262,7 @@ def _bias_drawings(name: str, bias: RelativeBias) -> tuple[list[Drawing], str, l
     series = [
         {
             "name": f"head {h}",
-            "points": [[d, plain(v)] for d, v in zip(distances.tolist(), values[:, h])],
+            "points": [[d, to_lists(v)] for d, v in zip(distances.tolist(), values[:, h])],
         }
         for h in range(heads)
     ]
@@ -274,25 +276,25 @@ def _bias_drawings(name: str, bias: RelativeBias) -> tuple[list[Drawing], str, l
     numbers = [
         [name, f"distance {distances[i]}", f"bias of head {h}", float(values[i, h])]
         for h in range(heads)
-        for i in spread_over(range(len(distances)), 9)
+        for i in evenly_spaced(range(len(distances)), 9)
     ]
     return [drawn], said, numbers
 
 
 def _rotation_drawings(subject: Subject) -> tuple[list[Drawing], str, list[list[Any]]]:
     """Return the rotation of each pair of dimensions, and scores by distance."""
-    name, module = next(iter(rotating_of(subject.model).items()))
+    name, module = next(iter(find_rotary_attention(subject.model).items()))
     d = module.key_dim
     rates = 10000 ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)  # radians a token, (d/2,)
     lengths = 2 * math.pi / rates
     context = int(getattr(subject.config, "context_length", CURVE))
     reach = min(context, CURVE)
     places = torch.arange(reach)
-    pairs = spread_over(range(d // 2), 4)
+    pairs = evenly_spaced(range(d // 2), 4)
     turns = [
         {
             "name": f"pair {i}",
-            "points": [[p, plain(torch.cos(p * rates[i]))] for p in range(min(reach, DISTANCE))],
+            "points": [[p, to_lists(torch.cos(p * rates[i]))] for p in range(min(reach, DISTANCE))],
         }
         for i in pairs
     ]
@@ -300,8 +302,8 @@ def _rotation_drawings(subject: Subject) -> tuple[list[Drawing], str, list[list[
     alike = _scores_by_distance(ones, ones, places)
     q, k = _real_pair(subject, name)
     real = _scores_by_distance(q, k, places) * module.scale
-    series = [{"name": "", "split": "all", "points": [[p, plain(alike[p])] for p in places.tolist()]}]
-    own = [{"name": "", "split": "all", "points": [[p, plain(real[p])] for p in places.tolist()]}]
+    series = [{"name": "", "split": "all", "points": [[p, to_lists(alike[p])] for p in places.tolist()]}]
+    own = [{"name": "", "split": "all", "points": [[p, to_lists(real[p])] for p in places.tolist()]}]
     zero = next((p for p in places.tolist() if alike[p] < 0.5), None)
     fallen = f" falls below half at distance {zero}" if zero is not None else " stays above half"
     said = (
@@ -315,7 +317,7 @@ def _rotation_drawings(subject: Subject) -> tuple[list[Drawing], str, list[list[
         charts.lines("Score of a real query and its key, moved apart", "distance, tokens", own),
     ]
     wave = [[name, f"pair {i}", "tokens of one turn", float(length)] for i, length in enumerate(lengths)]
-    apart = [[name, f"distance {p}", "product of ones", float(alike[p])] for p in spread_over(range(reach), 17)]
+    apart = [[name, f"distance {p}", "product of ones", float(alike[p])] for p in evenly_spaced(range(reach), 17)]
     return drawn, said, [*wave, *apart]
 
 
@@ -330,9 +332,9 @@ def _scores_by_distance(q: Tensor, k: Tensor, places: Tensor) -> Tensor:
 
 def _real_pair(subject: Subject, name: str) -> tuple[Tensor, Tensor]:
     """Return the unrotated query and key of the last token of the first example in head 0, (1, 1, 1, d) each."""
-    found = watch(
+    found = capture_attention(
         subject.model,
-        alone(subject.inputs, 0),
+        single_example(subject.inputs, 0),
         lambda look: (look.name, look.q[:1, -1:], look.k[:1, -1:], look.q.shape[1]),
     )
     _, q, k, length = next(entry for entry in found if entry[0] == name)

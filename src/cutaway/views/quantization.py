@@ -12,10 +12,17 @@ from torch import nn
 from ..draw import charts
 from ..draw.description import Drawing, View, table
 from ..draw.number_format import number, percent, plural
-from ..nn.low_precision import integers_of, matrices, scheme_of
-from .common import chosen, examples_said, spread_over
-from .json_values import plain
-from .quantization_error import Compared, LayerErrors, compare, float_of, ratio, weight_of
+from ..nn.low_precision import matrices, quantization_scheme, quantized_integers
+from .common import evenly_spaced, examples_text, parse_choice
+from .json_values import to_lists
+from .quantization_error import (
+    LayerErrors,
+    QuantizationComparison,
+    compare_layers,
+    dequantized_weight,
+    load_float_model,
+    relative_error,
+)
 from .subject import Subject
 
 SAYS = "Quantization: the error of each layer beside the float network, weights before and after, and which layer hurts"
@@ -46,22 +53,22 @@ BINS = 48
 
 def suits(subject: Subject) -> bool:
     """Return whether the subject is a run that `cutaway quantize` wrote."""
-    return subject.run is not None and scheme_of(subject.model) is not None
+    return subject.run is not None and quantization_scheme(subject.model) is not None
 
 
 def view(subject: Subject) -> View:
     """Return errors and costs by layer, and the weights of up to twelve layers or of the selected one."""
-    scheme = scheme_of(subject.model)
+    scheme = quantization_scheme(subject.model)
     assert scheme is not None
     names = [*scheme["layers"]]
-    asked = chosen(subject.options, "layer", names, "quantized layer")
-    before, why = float_of(subject)
-    some = [asked] if asked else spread_over(names, LAYERS)
+    asked = parse_choice(subject.options, "layer", names, "quantized layer")
+    before, why = load_float_model(subject)
+    some = [asked] if asked else evenly_spaced(names, LAYERS)
     if before is None:
         drawings = {name: _weights(subject.model, None, name, scheme) for name in some}
         columns, rows = {"layer": "text", "kind": "text"}, [[name, scheme["layers"][name]] for name in names]
         return _view(why, table(columns, rows), [], drawings)
-    found = compare(subject, before)
+    found = compare_layers(subject, before)
     drawings = {name: _weights(subject.model, before, name, scheme) for name in some}
     return _view(_summary(found), _table(found), [_errors(found), *_costs(found)], drawings)
 
@@ -93,11 +100,11 @@ def _decibels(error: float) -> str:
     return f"{-20 * math.log10(error):.1f} dB" if 0 < error < math.inf else "∞ dB" if error == 0 else "unknown"
 
 
-def _errors(found: Compared) -> Drawing:
+def _errors(found: QuantizationComparison) -> Drawing:
     """Return a chart of the error of each layer, on its own and accumulated."""
     series = {
-        "its own": [ratio(layer.own) for layer in found.layers],
-        "accumulated": [ratio(layer.after) for layer in found.layers],
+        "its own": [relative_error(layer.own) for layer in found.layers],
+        "accumulated": [relative_error(layer.after) for layer in found.layers],
     }
     title = "Relative error of what each layer gives"
     if len(found.layers) > ROWS:
@@ -122,7 +129,7 @@ def _points(values: list[float]) -> list[list[Any]]:
     return [[i + 1, _finite(value)] for i, value in enumerate(values)]
 
 
-def _costs(found: Compared) -> list[Drawing]:
+def _costs(found: QuantizationComparison) -> list[Drawing]:
     """Return charts of the cost of each layer alone and without it; if there are many layers, the most costly ones."""
     layers = found.layers
     if len(layers) > ROWS:
@@ -156,10 +163,12 @@ def _written(value: float, column: dict[str, Any]) -> str:
 def _weights(model: nn.Module, before: nn.Module | None, name: str, scheme: Any) -> list[Drawing]:
     """Return the distribution of a layer's weights before and after, and of the stored integers."""
     keys = [*matrices((before if before is not None else model).get_submodule(name))] or ["weight"]
-    after = torch.cat([weight_of(model, name, key).float().flatten() for key in keys])
+    after = torch.cat([dequantized_weight(model, name, key).float().flatten() for key in keys])
     series = [("after", after)]
     if before is not None:
-        series.insert(0, ("before", torch.cat([weight_of(before, name, key).float().flatten() for key in keys])))
+        series.insert(
+            0, ("before", torch.cat([dequantized_weight(before, name, key).float().flatten() for key in keys]))
+        )
     every = torch.cat([values for _, values in series])
     low, high = float(every.min()), float(every.max())
     high = high if high > low else low + 1e-6 * max(1.0, abs(low))
@@ -167,10 +176,10 @@ def _weights(model: nn.Module, before: nn.Module | None, name: str, scheme: Any)
     lines = []
     for label, values in series:
         part = torch.histc(values, BINS, low, high) / len(values)
-        middles = plain((edges[1:] + edges[:-1]) / 2)
-        lines.append({"name": label, "points": [[x, y] for x, y in zip(middles, plain(part))]})
+        middles = to_lists((edges[1:] + edges[:-1]) / 2)
+        lines.append({"name": label, "points": [[x, y] for x, y in zip(middles, to_lists(part))]})
     drawn = [charts.lines(f"Weights of {name}", "weight", lines, format="fraction")]
-    integers = [q for key in keys if (q := integers_of(model, name, key)) is not None]
+    integers = [q for key in keys if (q := quantized_integers(model, name, key)) is not None]
     if not integers:
         return drawn
     q = torch.cat([x.flatten() for x in integers])
@@ -187,9 +196,9 @@ def _weights(model: nn.Module, before: nn.Module | None, name: str, scheme: Any)
     }]  # fmt: skip
 
 
-def _summary(found: Compared) -> str:
+def _summary(found: QuantizationComparison) -> str:
     known = found.layers
-    where = examples_said(found.examples)
+    where = examples_text(found.examples)
     words = [f"On {where} the quantized network's output is off by {percent(found.small.error)}"]
     words[0] += f" ({_decibels(found.small.error)})."
     if found.whole.loss is not None and found.small.loss is not None:
@@ -212,7 +221,7 @@ def _costs_alone(layer: LayerErrors) -> float:
     return layer.alone.error if layer.alone is not None else 0.0
 
 
-def _table(found: Compared) -> Any:
+def _table(found: QuantizationComparison) -> Any:
     fractions = ("weights off by", "own error", "accumulated", "output, this alone", "output, all but this")
     columns = {"layer": "text", "kind": "text", "weights": "count", **dict.fromkeys(fractions, "fraction")}
     columns |= {"signal to noise": "text", "loss, this alone": "number", "loss, all but this": "number"}
@@ -220,7 +229,7 @@ def _table(found: Compared) -> Any:
     for layer in found.layers:
         assert layer.alone is not None
         assert layer.without is not None
-        own, after = ratio(layer.own), ratio(layer.after)
+        own, after = relative_error(layer.own), relative_error(layer.after)
         errors = (layer.weight, own, after, layer.alone.error, layer.without.error)
         losses = (layer.alone.loss, layer.without.loss)
         rows.append([

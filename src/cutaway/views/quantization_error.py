@@ -17,13 +17,13 @@ from torch.nn.utils.rnn import PackedSequence
 from torch.utils._pytree import tree_leaves
 
 from ..core.errors import FileError
-from ..models.images import answers_of
-from ..nn.eval_mode import resting
-from ..nn.low_precision import matrices, scheme_of
+from ..models.images import as_output_tuple
+from ..nn.eval_mode import eval_mode
+from ..nn.low_precision import matrices, quantization_scheme
 from ..nn.textbook.folding import fold_batch_norm
 from ..runs.run import Run
-from .common import seeing
-from .network import layers_of
+from .common import hook_outputs
+from .network import subject_layers
 from .subject import Subject, with_first
 
 MANY = 256  # most examples that are compared
@@ -54,7 +54,7 @@ class Costs:
 
 
 @dataclass(frozen=True)
-class Compared:
+class QuantizationComparison:
     """The comparison of the float network and the quantized one."""
 
     examples: Subject
@@ -66,13 +66,13 @@ class Compared:
 # --- the float network --------------------------------------------------------------------------------------------
 
 
-def float_of(subject: Subject) -> tuple[nn.Module | None, str]:
+def load_float_model(subject: Subject) -> tuple[nn.Module | None, str]:
     """Return the float network with the same batch-norm folding, or None and the reason why it is unavailable.
 
     Raises:
         FileError: If the option `before` is not a run.
     """
-    scheme, run = scheme_of(subject.model), subject.run
+    scheme, run = quantization_scheme(subject.model), subject.run
     assert run is not None
     assert scheme is not None
     folder = Path(subject.options.get("before") or run.about["quantized"]["from"])
@@ -88,28 +88,31 @@ def float_of(subject: Subject) -> tuple[nn.Module | None, str]:
     inputs = with_first(subject, 1).inputs
     with torch.no_grad():
         before = fold_batch_norm(model, *inputs) if scheme["folded"] else copy.deepcopy(model).eval()
-    if not fits(before, subject.model):
+    if not is_same_model(before, subject.model):
         return None, f"{folder} is another model than the one that was quantized: before=PATH says where that is."
     return before, ""
 
 
-def fits(before: nn.Module, model: nn.Module) -> bool:
+def is_same_model(before: nn.Module, model: nn.Module) -> bool:
     """Return whether the quantized layers exist in the float network, with weights within half of their norm."""
     try:
-        pairs = [(weight_of(before, *key), weight_of(model, *key)) for key in keys_of(before, scheme_of(model))]
+        pairs = [
+            (dequantized_weight(before, *key), dequantized_weight(model, *key))
+            for key in quantized_weights(before, quantization_scheme(model))
+        ]
     except AttributeError:  # no such layer
         return False
     return all(a.shape == b.shape and float((a - b).norm()) <= 0.5 * float(a.norm()) for a, b in pairs)
 
 
-def keys_of(model: nn.Module, scheme: Any) -> Iterator[tuple[str, str]]:
+def quantized_weights(model: nn.Module, scheme: Any) -> Iterator[tuple[str, str]]:
     """Yield the names of the quantized layers, each with the name of one of its weights."""
     for name in scheme["layers"]:
         for key in matrices(model.get_submodule(name)):
             yield name, key
 
 
-def weight_of(model: nn.Module, name: str, key: str) -> Tensor:
+def dequantized_weight(model: nn.Module, name: str, key: str) -> Tensor:
     """Return a dequantized weight of the layer `name`, without gradients."""
     found = getattr(model.get_submodule(name), key)
     assert isinstance(found, Tensor)
@@ -119,23 +122,23 @@ def weight_of(model: nn.Module, name: str, key: str) -> Tensor:
 # --- comparison ------------------------------------------------------------------------------------------------------
 
 
-def compare(subject: Subject, before: nn.Module) -> Compared:
+def compare_layers(subject: Subject, before: nn.Module) -> QuantizationComparison:
     """Return the errors and the cost of every layer, on up to 256 of the available examples."""
-    scheme = scheme_of(subject.model)
+    scheme = quantization_scheme(subject.model)
     assert scheme is not None
     small = copy.deepcopy(subject.model)
     examples = _examples(subject, len(scheme["layers"]))
     layers = {name: LayerErrors(name, kind, 0, 0.0) for name, kind in scheme["layers"].items()}
     sums: dict[str, list[float]] = {name: [0.0, 0.0] for name in layers}
-    for name, key in keys_of(before, scheme):
-        w, rounded = weight_of(before, name, key).double(), weight_of(small, name, key).double()
+    for name, key in quantized_weights(before, scheme):
+        w, rounded = dequantized_weight(before, name, key).double(), dequantized_weight(small, name, key).double()
         layers[name].count += w.numel()
         _add(sums[name], rounded - w, w)
     for name, pair in sums.items():
-        layers[name].weight = ratio(pair)
-    with resting(before), resting(small), torch.no_grad():
+        layers[name].weight = relative_error(pair)
+    with eval_mode(before), eval_mode(small), torch.no_grad():
         batches = _batches(examples)
-        expected = [answers_of(before(*inputs))[0] for inputs, _ in batches]
+        expected = [as_output_tuple(before(*inputs))[0] for inputs, _ in batches]
         costs = _measure_costs(examples, before, batches, expected)
         for inputs, _ in batches:
             _layer_errors(before, small, inputs, layers)
@@ -144,14 +147,14 @@ def compare(subject: Subject, before: nn.Module) -> Compared:
             with _swap_layers(before, small, name, layer.kind):
                 layer.alone = _measure_costs(examples, before, batches, expected)
                 layer.without = _measure_costs(examples, small, batches, expected)
-    return Compared(examples, [*layers.values()], costs, rounded_costs)
+    return QuantizationComparison(examples, [*layers.values()], costs, rounded_costs)
 
 
 def _examples(subject: Subject, layers: int) -> Subject:
     """Return the examples to compare: more of the same split, up to the budget of MACs."""
     if subject.kind == "graph":
         return subject
-    a_pass = max(1, layers_of(subject).multiply_adds)
+    a_pass = max(1, subject_layers(subject).multiply_adds)
     most = max(1, min(MANY, int(WORK / (2 * (layers + 2) * a_pass))))
     of_data = subject.data is not None and subject.split in subject.data.splits.values()
     found = subject.others(most) if of_data else with_first(subject, most)
@@ -174,12 +177,12 @@ def _measure_costs(subject: Subject, model: nn.Module, batches: Batches, expecte
     """Return the error of the output and the mean loss of a model; the loss is None without targets."""
     pair, loss, counted = [0.0, 0.0], 0.0, 0.0
     for (inputs, target), right in zip(batches, expected):
-        outputs = answers_of(model(*inputs))[0]
+        outputs = as_output_tuple(model(*inputs))[0]
         _add(pair, outputs.double() - right.double(), right.double())
         if subject.task is not None and target is not None:
             loss += float(subject.task.loss(outputs, target))
             counted += float(subject.task.count(target))
-    return Costs(ratio(pair), loss / counted if counted else None)
+    return Costs(relative_error(pair), loss / counted if counted else None)
 
 
 def _layer_errors(
@@ -211,7 +214,7 @@ def _layer_errors(
     finally:
         for handle in handles:
             handle.remove()
-    with seeing(small, against, [*layers]):
+    with hook_outputs(small, against, [*layers]):
         small(*inputs)
 
 
@@ -227,7 +230,7 @@ def _add(pair: list[float], difference: Tensor, of: Tensor) -> None:
     pair[1] += float(of.square().sum())
 
 
-def ratio(pair: Sequence[float]) -> float:
+def relative_error(pair: Sequence[float]) -> float:
     """Return the relative error: 0 for 0 / 0, and infinity if only the reference is 0."""
     return math.sqrt(pair[0] / pair[1]) if pair[1] else 0.0 if not pair[0] else math.inf
 

@@ -7,12 +7,12 @@ from .run.classes import confusion, per_class
 from .run.detection import per_class as boxes_by_class
 from .run.documents import read_documents
 from .run.forecast import forecast_views
-from .run.generated_images import drawn, unlikely
+from .run.generated_images import least_likely, new_images
 from .run.links import links
-from .run.outcome import metrics_rows, result, worst
+from .run.outcome import metrics_rows, result_text, worst_mistakes
 from .run.segmentation import masks
 from .run.speech import words
-from .run.tasks import over_time
+from .run.tasks import accuracy_over_time
 from .run.values import residuals
 from .subject import Subject
 
@@ -44,7 +44,7 @@ def view(subject: Subject) -> View:
     assert evaluation is not None, "a run that suits has been tested"
     parts: list[View] = []
     if evaluation.get("tasks"):
-        parts.append(over_time(evaluation["tasks"], evaluation["split"]))
+        parts.append(accuracy_over_time(evaluation["tasks"], evaluation["split"]))
     if evaluation.get("classes"):
         parts += [confusion(evaluation["classes"]), per_class(evaluation["classes"], evaluation["split"])]
     if evaluation.get("masks"):
@@ -60,17 +60,17 @@ def view(subject: Subject) -> View:
     if evaluation.get("words"):
         parts.append(words(evaluation["words"], evaluation["worst"], evaluation["split"]))
     if evaluation.get("drawn"):
-        parts.append(drawn(evaluation["drawn"], evaluation["split"]))
+        parts.append(new_images(evaluation["drawn"], evaluation["split"]))
     if documents.run["task"] != "image generation":
-        parts.append(worst(documents.run, evaluation))
+        parts.append(worst_mistakes(documents.run, evaluation))
     elif evaluation["worst"]:
-        parts.append(unlikely(evaluation))
+        parts.append(least_likely(evaluation))
     drawings: list[Drawing] = [drawing for part in parts for drawing in part["drawings"]]
     return View(
         id="results",
         title="Right and wrong",
         says=parts[0]["says"],
-        summary=" ".join([result(documents.run, evaluation), *(part["summary"] for part in parts)]),
+        summary=" ".join([result_text(documents.run, evaluation), *(part["summary"] for part in parts)]),
         table=table(
             {"metric": "text", "value": "written", "95 % from": "written", "to": "written"}, metrics_rows(evaluation)
         ),

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..data.problems.problem import Branches
+from ..data.problems.problem import SearchableProblem
 from ..data.text.problems import END, ProblemPreprocessing
 from ..draw.description import Drawing
 from ..draw.number_format import plural
-from ..inference.language_model_thinker import LINE, tokens_of
-from ..inference.thought_search import CHAINS, Found, Method, Thought
+from ..inference.language_model_thinker import LINE, thought_tokens
+from ..inference.thought_search import CHAINS, Method, SearchResult, Thought
 
 CHAINS_SHOWN = 24
 SAYS_OF = {  # the possible states of a step, each with a sign in the drawing
@@ -64,7 +64,7 @@ class Step:
         return f"{self.number}: {self.text or '(the end)'}"
 
 
-def steps_of(found: Found, preprocessing: ProblemPreprocessing, method: Method) -> list[Step]:
+def search_steps(found: SearchResult, preprocessing: ProblemPreprocessing, method: Method) -> list[Step]:
     """Return all proposed steps with their correctness, in the order of the search."""
     asked = preprocessing.encode(preprocessing.kind.ask(found.root.text, preprocessing.form))
     grown = _chain_steps if method.method in CHAINS else _tree_steps
@@ -78,26 +78,28 @@ def steps_of(found: Found, preprocessing: ProblemPreprocessing, method: Method) 
     return steps
 
 
-def _tree_steps(found: Found, preprocessing: ProblemPreprocessing, asked: list[int]) -> list[Step]:
+def _tree_steps(found: SearchResult, preprocessing: ProblemPreprocessing, asked: list[int]) -> list[Step]:
     """Return the steps of a tree, one for each thought."""
     steps: dict[int, Step] = {}
     answer = found.best.path() if found.best is not None else []
     for thought in found.thoughts:
         parent = steps.get(id(thought.parent))
         before = asked if parent is None else [*parent.before, *parent.tokens]
-        step = Step(len(steps) + 1, thought.text.strip(), parent, before, tokens_of(thought, preprocessing), thought, 1)
+        step = Step(
+            len(steps) + 1, thought.text.strip(), parent, before, thought_tokens(thought, preprocessing), thought, 1
+        )
         step.born, step.log_p, step.path = step.depth, thought.log_p, any(thought is one for one in answer)
         steps[id(thought)] = step
     return list(steps.values())
 
 
-def _chain_steps(found: Found, preprocessing: ProblemPreprocessing, asked: list[int]) -> list[Step]:
+def _chain_steps(found: SearchResult, preprocessing: ProblemPreprocessing, asked: list[int]) -> list[Step]:
     """Return the steps of chains, the selected chain first, then those sampled most often."""
     chains = sorted(found.thoughts, key=lambda t: (t is not found.best, -t.held.count, -t.log_p))[:CHAINS_SHOWN]
     steps: list[Step] = []
     end = preprocessing.ids.get(LINE)
     for chain in chains:
-        tokens, parent, before = tokens_of(chain, preprocessing), None, asked
+        tokens, parent, before = thought_tokens(chain, preprocessing), None, asked
         cuts = [k + 1 for k, token in enumerate(tokens) if token == end]
         for start, stop in zip([0, *cuts], [*cuts, len(tokens)]):
             if own := tokens[start:stop]:
@@ -112,7 +114,7 @@ def _judge(step: Step, problem: str, preprocessing: ProblemPreprocessing) -> Non
     """Set the correctness of a step: of the step itself if it can be judged alone, or of its whole solution."""
     kind = preprocessing.kind
     written = preprocessing.words([*step.before, *step.tokens][_question_length(step) :])
-    if isinstance(kind, Branches) and preprocessing.form in kind.stepwise:
+    if isinstance(kind, SearchableProblem) and preprocessing.form in kind.stepwise:
         last = step.tokens[-1] == END or (preprocessing.form == kind.tree and kind.ended(step.text))
         if not step.text and not last:
             step.truth, step.why = "wrong", "an empty line is no step"
@@ -133,8 +135,8 @@ def _question_length(step: Step) -> int:
     return len(step.before)
 
 
-def drawing(
-    found: Found, steps: Sequence[Step], method: Method, options: Sequence[Step] = (), first: Step | None = None
+def steps_drawing(
+    found: SearchResult, steps: Sequence[Step], method: Method, options: Sequence[Step] = (), first: Step | None = None
 ) -> Drawing:
     """Return the steps in columns by depth.
 

@@ -19,16 +19,16 @@ from torch import Tensor, nn
 from ..draw import charts
 from ..draw.number_format import percent
 from ..inspect.probes import capture
-from ..models.base import Residual
+from ..models.base import SupportsResidualBlocks
 from ..models.resnet import NoShortcut
-from .common import of_these_examples
-from .plain_networks import Compared
+from .common import batch_norm_mode
+from .plain_networks import GradientComparison
 from .subject import Subject
 
 
-def parted(subject: Subject) -> Compared | None:
+def compare_paths(subject: Subject) -> GradientComparison | None:
     """Compare both parts at the input of each block but the first; None without shortcuts or for a single block."""
-    norms = parts(subject)
+    norms = path_norms(subject)
     if not norms:
         return None
     named = {name: [x[i] for x in norms] for i, name in enumerate(("through the shortcut", "through the layers"))}
@@ -46,16 +46,18 @@ def parted(subject: Subject) -> Compared | None:
         f"At {direct} of the inputs of {len(norms)} blocks the part of the gradient that comes straight through the "
         f"shortcut is the larger one ({percent(direct / len(norms))})."
     )
-    return Compared([charts.lines("The gradient at a block's input", "block", series, log=True, zero=False)], said)
+    return GradientComparison(
+        [charts.lines("The gradient at a block's input", "block", series, log=True, zero=False)], said
+    )
 
 
-def parts(subject: Subject) -> list[tuple[float, float]]:
+def path_norms(subject: Subject) -> list[tuple[float, float]]:
     """Return ‖W_sᵀ g‖ and ‖(∂F/∂x)ᵀ g‖ at the input of each block but the first; an empty list without shortcuts.
 
     Batch normalization uses the statistics of these examples, as in training.
     """
     model = subject.model
-    if not isinstance(model, Residual) or len(blocks := model.residual_blocks()) < 2:
+    if not isinstance(model, SupportsResidualBlocks) or len(blocks := model.residual_blocks()) < 2:
         return []
     if isinstance(blocks[0].get_submodule("downsample"), NoShortcut):
         return []
@@ -69,7 +71,7 @@ def parts(subject: Subject) -> list[tuple[float, float]]:
 
 def _parts(subject: Subject, blocks: list[nn.Module], of_the_batch: bool) -> list[tuple[float, float]]:
     names = {module: name for name, module in subject.model.named_modules()}
-    with torch.enable_grad(), torch.random.fork_rng([]), of_these_examples(subject.model, of_the_batch):
+    with torch.enable_grad(), torch.random.fork_rng([]), batch_norm_mode(subject.model, of_the_batch):
         torch.manual_seed(0)
         with capture(subject.model, ("features", "gradients"), *(names[block] for block in blocks)) as seen:
             torch.autograd.grad(subject.loss(), [x for x in subject.inputs if x.requires_grad])

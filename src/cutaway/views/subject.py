@@ -13,18 +13,18 @@ import torch.nn.functional as F
 from PIL.Image import Image
 from torch import Tensor, nn
 
-from ..checkpoints.custom import Own
-from ..checkpoints.match_config import differing, nearest, with_settings
+from ..checkpoints.custom import CustomPreset
+from ..checkpoints.match_config import closest_preset, diff, settings_phrase
 from ..core.errors import DataError, FileError, ModelError
 from ..core.spec import OF_TOKENS, Masked, Spec, Transcript
 from ..data.dataset_base import DataSet, Preprocessing, Split
-from ..data.in_memory.predict_inputs import holds_examples, new_examples
+from ..data.in_memory.predict_inputs import is_batch, prepare_inputs
 from ..data.text.problems import ProblemPreprocessing
 from ..data.text.tokenizers import PRETRAINED
-from ..inspect.attribution.target import kind_of
-from ..inspect.example_inputs import example_inputs, example_shape, kind_taken
-from ..models.base import Decodes
-from ..models.images import answers_of
+from ..inspect.attribution.target import input_kind
+from ..inspect.example_inputs import example_inputs, example_shape, input_modality
+from ..models.base import SupportsDecoding
+from ..models.images import as_output_tuple
 from ..models.registry import Preset, preset, presets
 from ..runs.run import Run
 from ..tasks.task import Task
@@ -58,7 +58,7 @@ class Subject:
     @property
     def config(self) -> Any:
         """Return the model's configuration; that of a custom module is the one of its `Own` preset."""
-        return self.preset.config if isinstance(self.preset, Own) else self.model.config
+        return self.preset.config if isinstance(self.preset, CustomPreset) else self.model.config
 
     @property
     def called(self) -> str:
@@ -66,11 +66,13 @@ class Subject:
 
         Settings that the data of a run determines, such as the number of classes, do not count.
         """
-        if isinstance(self.preset, Own):
+        if isinstance(self.preset, CustomPreset):
             return self.preset.name
         plain = self.preset.configure(self.run.spec) if self.run is not None else self.preset.config
-        other = differing(self.config, plain) if self.config != plain else {}
-        return f"{type(self.model).__name__} ({self.preset.name}{with_settings(other)})" if other else self.preset.name
+        other = diff(self.config, plain) if self.config != plain else {}
+        return (
+            f"{type(self.model).__name__} ({self.preset.name}{settings_phrase(other)})" if other else self.preset.name
+        )
 
     @property
     def family(self) -> str:
@@ -80,9 +82,9 @@ class Subject:
     @property
     def kind(self) -> str:
         """Return the kind of data that the model takes: table, image, text, …"""
-        if self.spec is None and isinstance(self.preset, Own):
-            return kind_of(self.inputs)
-        return self.spec.kind if self.spec else kind_taken(self.preset, self.config)
+        if self.spec is None and isinstance(self.preset, CustomPreset):
+            return input_kind(self.inputs)
+        return self.spec.kind if self.spec else input_modality(self.preset, self.config)
 
     @property
     def spec(self) -> Spec | None:
@@ -123,7 +125,7 @@ class Subject:
         Raises:
             ModelError: If the examples have no tokens.
         """
-        if self.kind not in OF_TOKENS and not (side == 1 and isinstance(self.model, Decodes)):
+        if self.kind not in OF_TOKENS and not (side == 1 and isinstance(self.model, SupportsDecoding)):
             raise ModelError(f"{self.preset.name} was opened with {self.kind} data, which has no tokens.")
         ids, mask = (self.inputs[0], self.inputs[1]) if side == 0 else (self.inputs[-1], None)
         real = ids[i] if mask is None else ids[i][mask[i]]
@@ -159,14 +161,14 @@ class Subject:
     def outputs(self) -> Tensor:
         """Return the outputs of the model for the examples, without gradients."""
         with torch.no_grad():
-            return answers_of(self.model(*self.inputs))[0]
+            return as_output_tuple(self.model(*self.inputs))[0]
 
     def loss(self) -> Tensor:
         """Return the mean loss of the examples, with gradients.
 
         Without a target, the loss uses random targets from a fixed seed; that is enough to measure gradient flow.
         """
-        outputs = answers_of(self.model(*self.inputs))[0]
+        outputs = as_output_tuple(self.model(*self.inputs))[0]
         if self.task is not None and self.target is not None:
             return self.task.loss(outputs, self.target) / self.task.count(self.target)
         outputs = outputs.movedim(1, -1) if outputs.ndim == 4 else outputs  # (N, H, W, K)
@@ -233,8 +235,8 @@ def open_run(run: Run, sources: Sequence[Any] = (), options: Mapping[str, str] |
         run=run,
         options=dict(options or {}),
     )
-    if len(sources) == 1 and holds_examples(sources[0], run.preprocessing):
-        split = run.preprocessing.examples(new_examples(sources[0], run.preprocessing))
+    if len(sources) == 1 and is_batch(sources[0], run.preprocessing):
+        split = run.preprocessing.examples(prepare_inputs(sources[0], run.preprocessing))
         first = (f"These are the first {FEW} of {len(split):,} examples.",) if len(split) > FEW else ()
         return dataclasses.replace(with_examples(bare, split, range(min(len(split), FEW))), notes=first)
     if sources:
@@ -272,14 +274,14 @@ def open_model(model: nn.Module, *inputs: Tensor, options: Mapping[str, str] | N
     """
     of_kind = [p for p in presets().values() if type(model) is p.module.Model]
     if not of_kind:
-        own = Own(model)
+        own = CustomPreset(model)
         if not inputs:
             raise ModelError(
                 f"What {own.name} takes nobody knows here: give an example of it, as in cutaway.look(model, x), with "
                 "the batch first."
             )
         return Subject(model.eval(), own, inputs, options=dict(options or {}), given=True)
-    found = nearest(model.config, of_kind)
+    found = closest_preset(model.config, of_kind)
     given, notes = (inputs, ()) if inputs else _random(found, model, count)
     return Subject(model.eval(), found, given, notes=notes, options=dict(options or {}), given=bool(inputs))
 
@@ -288,7 +290,7 @@ def _random(found: Preset, model: nn.Module, count: int) -> tuple[tuple[Tensor, 
     """Return random examples for the model from a fixed seed, and a note on them."""
     generator = torch.Generator().manual_seed(0)
     shape = example_shape(found, model.config)
-    shape = (min(TOKENS, *shape),) if kind_taken(found, model.config) in OF_TOKENS else shape
+    shape = (min(TOKENS, *shape),) if input_modality(found, model.config) in OF_TOKENS else shape
     inputs = example_inputs(found, model.config, shape, count=count, generator=generator)
     return inputs, ("Nothing was learned from data here: the examples are random numbers.",)
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, brief
-from ..draw.number_format import UNKNOWN, by, count
-from ..inspect.attribution.target import kind_of
+from ..core.errors import ModelError, shorten_repr
+from ..draw.number_format import UNKNOWN, count, shape_text
+from ..inspect.attribution.target import input_kind
 from ..inspect.interventions import as_tuple
-from ..inspect.layers import LayerTable, Row, alike, layer_table, names_of
+from ..inspect.layers import LayerTable, Row, block_range_name, group_equal_blocks, layer_table
 
 ROWS = 60  # most rows of the layer table; deeper layers are merged into their blocks beyond that
 TITLES = ("layer", "type", "output", "parameters", "MACs", "sees")
@@ -23,7 +23,7 @@ WIDTH = 80  # characters per line of the sentences below
 
 
 @dataclass(frozen=True)
-class Words:
+class LayerTableText:
     """A layer table as text: its columns, a line for each layer and one for the total, and sentences below."""
 
     titles: tuple[str, ...]
@@ -31,7 +31,7 @@ class Words:
     below: list[str]
 
 
-def in_words(layers: LayerTable, example: str) -> Words:
+def format_table(layers: LayerTable, example: str) -> LayerTableText:
     """Return the table as text, in at most 60 lines if merging blocks can achieve it.
 
     `example` describes one example. The column of receptive fields is omitted if no layer has one.
@@ -47,19 +47,19 @@ def in_words(layers: LayerTable, example: str) -> Words:
     seen = f"; sees: receptive field in {'frames×' if frames else ''}pixels" if fields else ""
     below = [f"for {example}; MACs (multiply-adds) of convolutions and matrix products{seen}"]
     below += [f"{row.name}: the MACs of {', '.join(row.unknown)} are unknown" for row in rows if row.unknown]
-    return Words(TITLES[:shown], [line[:shown] for line in (*lines, total)], below)
+    return LayerTableText(TITLES[:shown], [line[:shown] for line in (*lines, total)], below)
 
 
 def _lines(rows: Sequence[Row]) -> list[tuple[str, ...]]:
     """Return the rows as text; of consecutive equal blocks, the first is shown with the number of the others."""
     lines: list[tuple[str, ...]] = []
-    for (_, first), *others in alike(rows):
+    for (_, first), *others in group_equal_blocks(rows):
         lines += map(_line, first)
         if others:
             inside = [row for _, of_one in others for row in of_one]
             cost = sum(row.multiply_adds or 0 for row in inside)
             parameters = sum(row.parameters for row in inside)
-            lines.append((names_of(others), "the same", "", count(parameters), count(cost), ""))
+            lines.append((block_range_name(others), "the same", "", count(parameters), count(cost), ""))
     return lines
 
 
@@ -70,10 +70,10 @@ def _line(row: Row) -> tuple[str, ...]:
     return (
         row.name,
         row.type,
-        by(row.shape[1:]) if called else "not called",
+        shape_text(row.shape[1:]) if called else "not called",
         count(row.parameters) if row.parameters else "",
         cost if row.multiply_adds != 0 else "",
-        by([n for n in (row.frames, row.receptive_field) if n]) if row.receptive_field else "",
+        shape_text([n for n in (row.frames, row.receptive_field) if n]) if row.receptive_field else "",
     )
 
 
@@ -85,7 +85,7 @@ class Description:
 
     def __init__(self, name: str, layers: LayerTable, example: str) -> None:
         self.name, self.layers = name, layers
-        self._words = in_words(layers, example)
+        self._words = format_table(layers, example)
 
     @property
     def parameters(self) -> int:
@@ -150,10 +150,10 @@ def describe(model: nn.Module, example: Tensor | Sequence[Tensor]) -> Descriptio
         )
     inputs = as_tuple(example)
     if strange := next((x for x in inputs if not isinstance(x, Tensor)), None):
-        raise ModelError(f"An example is what forward takes, tensors, and {brief(strange)} is none.")
-    name, graph = type(model).__name__, kind_of(inputs) == "graph"
+        raise ModelError(f"An example is what forward takes, tensors, and {shorten_repr(strange)} is none.")
+    name, graph = type(model).__name__, input_kind(inputs) == "graph"
     one: tuple[Any, ...] = inputs if graph else tuple(x[:1] for x in inputs)
-    shape = by(one[0].shape if graph else one[0].shape[1:])
+    shape = shape_text(one[0].shape if graph else one[0].shape[1:])
     try:
         layers = layer_table(model, *one)
     except (RuntimeError, TypeError, ValueError, IndexError) as error:

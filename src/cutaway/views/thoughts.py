@@ -15,14 +15,14 @@ from ..data.text.problems import ProblemPreprocessing, ProblemSplit
 from ..draw import charts
 from ..draw.description import Drawing, Table, View, table
 from ..draw.number_format import count, number, plural
-from ..inference.language_model_thinker import form_of, think
-from ..inference.thought_search import Found, Method
-from ..models.base import Extends
+from ..inference.language_model_thinker import solution_form, think
+from ..inference.thought_search import Method, SearchResult
+from ..models.base import SupportsKVCache
 from ..runs.predict import reject_method
-from .attention_capture import names_of
-from .common import chosen, whole
-from .generation_trace import Written, as_written, drawing_of, numbers_of
-from .search_tree import SAYS_OF, THOUGHT, Step, drawing, steps_of
+from .attention_capture import num_heads_by_name
+from .common import parse_choice, parse_index
+from .generation_trace import GenerationTrace, num_weights, trace_drawing, trace_text
+from .search_tree import SAYS_OF, THOUGHT, Step, search_steps, steps_drawing
 from .subject import Subject
 
 SAYS = "a problem solved in writing: the tree or the chains of thoughts, and what the network saw as it wrote each"
@@ -66,14 +66,14 @@ class _OpenedSteps:
     """The steps that can be opened, and the reason if some cannot."""
 
     steps: list[Step]
-    written: list[Written]
+    written: list[GenerationTrace]
     maps: list[str]  # layers whose heads are shown separately
     why: str
 
 
 def suits(subject: Subject) -> bool:
     """Return whether the model solves problems in writing and has a cache that thoughts can share."""
-    return isinstance(subject.preprocessing, ProblemPreprocessing) and isinstance(subject.model, Extends)
+    return isinstance(subject.preprocessing, ProblemPreprocessing) and isinstance(subject.model, SupportsKVCache)
 
 
 def view(subject: Subject) -> View:
@@ -86,17 +86,17 @@ def view(subject: Subject) -> View:
     preprocessing = subject.preprocessing
     assert isinstance(preprocessing, ProblemPreprocessing), "suits() asks for problems"
     assert isinstance(subject.split, ProblemSplit), "problems are always at hand, as they are made"
-    problem = subject.split.problem(subject.rows[whole(subject.options, "example", 0, subject.count)])
+    problem = subject.split.problem(subject.rows[parse_index(subject.options, "example", 0, subject.count)])
     method = _method(subject, preprocessing)
-    layers = list(names_of(subject.model))
-    layer = chosen(subject.options, "layer", layers, "layer with attention")
+    layers = list(num_heads_by_name(subject.model))
+    layer = parse_choice(subject.options, "layer", layers, "layer with attention")
     (found,) = think(subject.model, preprocessing, [problem], method)
-    preprocessing = preprocessing.in_form(form_of(preprocessing, method))
-    steps = steps_of(found, preprocessing, method)
-    start = whole(subject.options, "thought", 0, len(steps) + 1) or None
+    preprocessing = preprocessing.in_form(solution_form(preprocessing, method))
+    steps = search_steps(found, preprocessing, method)
+    start = parse_index(subject.options, "thought", 0, len(steps) + 1) or None
     opened = _select_steps(subject, steps, start, [layer] if layer else layers)
     options = [
-        {"name": step.name, "drawings": [drawing_of(one, preprocessing.names, opened.maps, f"Step {step.number}")]}
+        {"name": step.name, "drawings": [trace_drawing(one, preprocessing.names, opened.maps, f"Step {step.number}")]}
         for step, one in zip(opened.steps, opened.written)
     ]
     first = next((k for k, step in enumerate(opened.steps) if step.number == start), 0)
@@ -110,31 +110,33 @@ def view(subject: Subject) -> View:
         summary=f"{_summary(found, steps, preprocessing, method)} {opened.why}",
         table=_numbers(steps),
         drawings=[
-            drawing(found, steps, method, opened.steps, opened.steps[first] if options else None),
+            steps_drawing(found, steps, method, opened.steps, opened.steps[first] if options else None),
             *([charts.choice("One step as it was written", THOUGHT, options, start=first)] if options else []),
         ],
     )
 
 
-def searched(model: nn.Module, preprocessing: ProblemPreprocessing, problem: str) -> tuple[Found, list[Step], Drawing]:
+def search_problem(
+    model: nn.Module, preprocessing: ProblemPreprocessing, problem: str
+) -> tuple[SearchResult, list[Step], Drawing]:
     """Return the default search for a solution of one problem, its steps, and their drawing.
 
     Raises:
         ModelError: If the model has no cache.
     """
-    method = usual(preprocessing)
+    method = default_method(preprocessing)
     (found,) = think(model, preprocessing, [problem], method)
-    preprocessing = preprocessing.in_form(form_of(preprocessing, method))
-    steps = steps_of(found, preprocessing, method)
+    preprocessing = preprocessing.in_form(solution_form(preprocessing, method))
+    steps = search_steps(found, preprocessing, method)
     for step in steps:
         if step.log_p is None:
             step.log_p = float(
-                as_written(model, step.before, step.tokens, preprocessing.never, looks=False).own().sum()
+                trace_text(model, step.before, step.tokens, preprocessing.never, looks=False).own().sum()
             )
-    return found, steps, drawing(found, steps, method)
+    return found, steps, steps_drawing(found, steps, method)
 
 
-def usual(preprocessing: ProblemPreprocessing) -> Method:
+def default_method(preprocessing: ProblemPreprocessing) -> Method:
     """Return the default method: a tree if the run supports it, or else the most probable chain.
 
     The tree is narrower than that of a search for the best result.
@@ -151,7 +153,7 @@ def _method(subject: Subject, preprocessing: ProblemPreprocessing) -> Method:
     """Return the method with the options of the view."""
     hints = typing.get_type_hints(Method)
     asked = {key: parse(key, value, hints[key]) for key, value in subject.options.items() if key in hints}
-    method = dataclasses.replace(usual(preprocessing), **asked)
+    method = dataclasses.replace(default_method(preprocessing), **asked)
     reject_method(preprocessing, method)
     return method
 
@@ -164,17 +166,17 @@ def _select_steps(subject: Subject, steps: list[Step], start: int | None, layers
     wanted = sorted(
         steps, key=lambda s: (s.number != start, not s.path, not s.kept, -(s.thought.value or 0.0), s.number)
     )
-    heads = sum(count for name, count in names_of(subject.model).items() if name in layers)
+    heads = sum(count for name, count in num_heads_by_name(subject.model).items() if name in layers)
     asked = "layer" in subject.options
     maps = list(layers) if heads <= HEADS or asked else []
-    shown: list[tuple[Step, Written]] = []
+    shown: list[tuple[Step, GenerationTrace]] = []
     assert isinstance(subject.preprocessing, ProblemPreprocessing)
     room, never = NUMBERS, subject.preprocessing.never
     for step in wanted:
-        written = as_written(subject.model, step.before, step.tokens, never, looks=room > 0)
+        written = trace_text(subject.model, step.before, step.tokens, never, looks=room > 0)
         if step.log_p is None:
             step.log_p = float(written.own().sum())
-        room -= numbers_of(written, maps)
+        room -= num_weights(written, maps)
         if not shown or room > 0:
             shown.append((step, written))
     shown.sort(key=lambda pair: (not pair[0].path, pair[0].number))
@@ -189,7 +191,7 @@ def _select_steps(subject: Subject, steps: list[Step], start: int | None, layers
     return _OpenedSteps([step for step, _ in shown], [one for _, one in shown], maps, why)
 
 
-def _summary(found: Found, steps: list[Step], preprocessing: ProblemPreprocessing, method: Method) -> str:
+def _summary(found: SearchResult, steps: list[Step], preprocessing: ProblemPreprocessing, method: Method) -> str:
     """Return a summary of the search, its cost and result, and the mean values of right and wrong steps."""
     cost = f"for {plural(found.root.held.spent.tokens, 'token')}"
     how = {"tree": "A tree", "depth-first": "Depth first"}.get(method.method)
@@ -198,7 +200,7 @@ def _summary(found: Found, steps: list[Step], preprocessing: ProblemPreprocessin
     else:
         chains = f"{plural(len(found.thoughts), 'chain')} by method={method.method}"
         words = [f"{chains}, with {plural(len(steps), 'step')}, {cost}."]
-    words.append(told(found, preprocessing))
+    words.append(verdict_text(found, preprocessing))
     wrong = sum(step.truth == "wrong" for step in steps)
     if wrong:
         words.append(f"{count(wrong)} of {plural(len(steps), 'step')} {'is' if wrong == 1 else 'are'} wrong.")
@@ -212,7 +214,7 @@ def _summary(found: Found, steps: list[Step], preprocessing: ProblemPreprocessin
     return " ".join(words)
 
 
-def told(found: Found, preprocessing: ProblemPreprocessing) -> str:
+def verdict_text(found: SearchResult, preprocessing: ProblemPreprocessing) -> str:
     """Return whether a solution was found and, if it is wrong, the first wrong step and the reason."""
     if found.best is None:
         return "No solution was finished."

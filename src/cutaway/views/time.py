@@ -18,9 +18,9 @@ from ..draw import charts
 from ..draw.description import Drawing, View, table
 from ..draw.number_format import count, number, percent
 from ..training.checkpoint import load_weights
-from ..training.snapshots import kept
-from . import VIEWS, module_of
-from .common import spread_over
+from ..training.snapshots import list_snapshots
+from . import VIEWS, view_module
+from .common import evenly_spaced
 from .run.documents import read_metrics
 from .subject import Subject
 
@@ -69,14 +69,14 @@ class Moment:
 
 def suits(subject: Subject) -> bool:
     """Return whether the subject is a run with weights of two or more moments, and a view can show them."""
-    return subject.run is not None and len(moments_of(subject)) > 1 and bool(_views(subject))
+    return subject.run is not None and len(saved_moments(subject)) > 1 and bool(_views(subject))
 
 
 def view(subject: Subject) -> View:
     """Return the drawings of another view for each moment."""
     of, most = _selected(subject)
-    every = moments_of(subject)
-    moments = spread_over(every, most)
+    every = saved_moments(subject)
+    moments = evenly_spaced(every, most)
     model = copy.deepcopy(subject.model)
     own = {k: v for k, v in subject.options.items() if k not in OPTIONS}
     then = dataclasses.replace(subject, model=model, whole=subject.data, options=own)
@@ -84,10 +84,10 @@ def view(subject: Subject) -> View:
     while moments:
         moment, *moments = moments
         _load_moment(model, moment)
-        found.append((moment, _truncate(module_of(of).view(then), most)))
+        found.append((moment, _truncate(view_module(of).view(then), most)))
         if len(found) == 1:
             size = len(json.dumps(found[0][1]["drawings"]))
-            moments = spread_over([moment, *moments], max(2, min(most, MOST // max(1, size))))[1:]
+            moments = evenly_spaced([moment, *moments], max(2, min(most, MOST // max(1, size))))[1:]
     rows = [_row(then, model, moment, found[0][0]) for moment, _ in found]
     shown = found[-1][1]
     return View(
@@ -100,12 +100,12 @@ def view(subject: Subject) -> View:
     )
 
 
-def moments_of(subject: Subject) -> list[Moment]:
+def saved_moments(subject: Subject) -> list[Moment]:
     """Return all saved weights of a run in order: its snapshots, and the best and the last checkpoints."""
     if subject.run is None:
         return []
     folder, about = subject.run.folder, subject.run.about
-    found = {update: Moment(f"update {count(update)}", path) for update, path in kept(folder).items()}
+    found = {update: Moment(f"update {count(update)}", path) for update, path in list_snapshots(folder).items()}
     steps = {row.get("epoch"): row.get("step") for row in read_metrics(folder / "metrics.csv")}
     for name, epoch in (("last", about.get("epochs_done")), ("best", (about.get("best") or {}).get("epoch"))):
         path, step = folder / "checkpoints" / f"{name}.safetensors", steps.get(epoch)
@@ -118,7 +118,7 @@ def _views(subject: Subject) -> list[str]:
     """Return the views that can be shown at each moment, the default first."""
     first = FIRST.get(subject.family, ())
     names = [*first, *(name for name in VIEWS if name not in first)]
-    return [name for name in names if name in VIEWS and name not in NOT_OF and module_of(name).suits(subject)]
+    return [name for name in names if name in VIEWS and name not in NOT_OF and view_module(name).suits(subject)]
 
 
 def _selected(subject: Subject) -> tuple[str, int]:

@@ -9,16 +9,16 @@ import torch
 from torch import Tensor
 
 from ..data.dataset_base import IGNORED
-from ..models.base import Decodes, contract_of
-from .attention_capture import AttentionLook
-from .common import patches_of
+from ..models.base import SupportsDecoding, as_base_model
+from .attention_capture import AttentionCapture
+from .common import find_token_grid
 from .subject import Subject
 
 FRAME_SECONDS = 0.010  # seconds per frame of a spectrogram
 
 
 @dataclass(frozen=True)
-class Side:
+class TokenPositions:
     """The positions of one side of an attention layer."""
 
     labels: list[str]
@@ -43,30 +43,32 @@ class Side:
         return apart
 
 
-def sides(subject: Subject, i: int) -> tuple[Side, Side]:
+def token_positions(subject: Subject, i: int) -> tuple[TokenPositions, TokenPositions]:
     """Return the positions of example i: those of the input and those of the output sequence.
 
     Both are the same if there is only one sequence. For a video, they are the patches of a frame, and its frames.
     """
     if subject.kind == "image":
         found = _patches(subject)
-        return found, _tokens(subject, i, 1) if isinstance(subject.model, Decodes) else found
+        return found, _tokens(subject, i, 1) if isinstance(subject.model, SupportsDecoding) else found
     if subject.kind == "video":
         frames = torch.arange(subject.inputs[0].shape[1])
         real = subject.inputs[1][i].bool().nonzero()[:, 0] if len(subject.inputs) > 1 else frames
-        return _patches(subject), Side([f"frame {t}" for t in real.tolist()], real)
+        return _patches(subject), TokenPositions([f"frame {t}" for t in real.tolist()], real)
     if subject.kind == "audio":
         return _times(subject, i), _tokens(subject, i, 1)
-    patches = contract_of(subject.model).series_patches()
+    patches = as_base_model(subject.model).series_patches()
     if subject.kind == "series" and patches is not None:
         labels = [_span(first, last, patches.seen) for first, last in patches.spans]
-        steps = Side(labels, torch.arange(len(labels)))
+        steps = TokenPositions(labels, torch.arange(len(labels)))
         return steps, steps
     source = _tokens(subject, i, 0)
     return source, _tokens(subject, i, 1) if subject.kind == "seq2seq" else source
 
 
-def of(look: AttentionLook, both: tuple[Side, Side]) -> tuple[Side, Side]:
+def query_key_positions(
+    look: AttentionCapture, both: tuple[TokenPositions, TokenPositions]
+) -> tuple[TokenPositions, TokenPositions]:
     """Return the positions of the queries of an attention layer, and those of its keys."""
     source, target = both
     if look.cross_attends:
@@ -75,7 +77,7 @@ def of(look: AttentionLook, both: tuple[Side, Side]) -> tuple[Side, Side]:
     return own, own
 
 
-def _tokens(subject: Subject, i: int, side: int) -> Side:
+def _tokens(subject: Subject, i: int, side: int) -> TokenPositions:
     ids = subject.inputs[0 if side == 0 else -1][i]
     if side == 0:
         mask = subject.inputs[1][i] if len(subject.inputs) > 1 else torch.ones_like(ids, dtype=torch.bool)
@@ -83,15 +85,15 @@ def _tokens(subject: Subject, i: int, side: int) -> Side:
     else:
         real = torch.arange(_target_length(subject, ids, i))
     labels = subject.tokens(i, side)
-    return Side(labels[: len(real)] if side else labels, real)
+    return TokenPositions(labels[: len(real)] if side else labels, real)
 
 
-def _times(subject: Subject, i: int) -> Side:
+def _times(subject: Subject, i: int) -> TokenPositions:
     """Return the output positions of a network for a recording, labelled by their start time."""
     frames = subject.inputs[1][i].sum()[None]
-    places = int(contract_of(subject.model).output_frames(frames))
+    places = int(as_base_model(subject.model).output_frames(frames))
     each = int(frames) / places * FRAME_SECONDS
-    return Side([f"{t * each:.2f} s" for t in range(places)], torch.arange(places))
+    return TokenPositions([f"{t * each:.2f} s" for t in range(places)], torch.arange(places))
 
 
 def _span(first: int, last: int, seen: int | None) -> str:
@@ -109,9 +111,11 @@ def _target_length(subject: Subject, ids: Tensor, i: int) -> int:
     return len(ids)
 
 
-def _patches(subject: Subject) -> Side:
-    grid = patches_of(subject)
+def _patches(subject: Subject) -> TokenPositions:
+    grid = find_token_grid(subject)
     assert grid is not None, "attention in an image or a frame is over its patches or places"
     rows, columns, before = grid
     labels = ["class token"] * before + [f"r{r} c{c}" for r in range(rows) for c in range(columns)]  # as cells
-    return Side(labels, torch.arange(len(labels)), (rows, columns), before, subject.inputs[0].shape[-2] // rows)
+    return TokenPositions(
+        labels, torch.arange(len(labels)), (rows, columns), before, subject.inputs[0].shape[-2] // rows
+    )

@@ -12,7 +12,7 @@ import torch
 
 from cutaway.core.errors import DataError
 from cutaway.core.spec import AudioSpec, Classes
-from cutaway.data.audio.audio_files import commonest
+from cutaway.data.audio.audio_files import most_frequent_rate
 from cutaway.data.audio.dataset import open_audio
 from cutaway.data.audio.transforms import AudioPreprocessing
 from cutaway.data.dataset_base import DataSet, SequenceSplit
@@ -144,8 +144,8 @@ def test_a_rate_that_is_asked_for(sounds: Path) -> None:
 
 
 def test_the_commonest_rate() -> None:
-    assert commonest([8000, 16000, 16000]) == 16000
-    assert commonest([44100, 8000, 44100, 8000]) == 8000
+    assert most_frequent_rate([8000, 16000, 16000]) == 16000
+    assert most_frequent_rate([44100, 8000, 44100, 8000]) == 8000
 
 
 def test_limit_thins_out_training_alone(sounds: Path) -> None:

@@ -11,7 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cutaway.core.errors import DataError, Problem
-from cutaway.data.audio.audio_files import Look, Samples, data_bytes, look_at, read_samples, sound_files
+from cutaway.data.audio.audio_files import (
+    AudioFileInfo,
+    Samples,
+    inspect_recording,
+    list_audio_files,
+    read_samples,
+    wav_data_sizes,
+)
 
 WAVE = (0.5 * np.sin(np.arange(800) / 5)).astype(np.float32)
 
@@ -39,8 +46,8 @@ def samples_of(path: Path, rate: int | None = None, seconds: float | None = None
 )
 def test_samples_of_every_width(tmp_path: Path, subtype: str, error: float) -> None:
     path = write(tmp_path / "a.wav", subtype=subtype)
-    look = look_at(path)
-    assert isinstance(look, Look)
+    look = inspect_recording(path)
+    assert isinstance(look, AudioFileInfo)
     assert (look.rate, look.channels, look.samples) == (8000, 1, 800)
     found = samples_of(path)
     assert found.dtype == np.float32
@@ -50,16 +57,16 @@ def test_samples_of_every_width(tmp_path: Path, subtype: str, error: float) -> N
 def test_the_other_order_of_bytes(tmp_path: Path) -> None:
     path = write(tmp_path / "a.wav", endian="BIG", subtype="PCM_16")
     assert path.read_bytes()[:4] == b"RIFX"
-    assert isinstance(look_at(path), Look)
+    assert isinstance(inspect_recording(path), AudioFileInfo)
     assert np.abs(samples_of(path) - WAVE).max() <= 2**-15
     path.write_bytes(path.read_bytes()[:-2])
-    assert "cut short" in what(look_at(path))
+    assert "cut short" in what(inspect_recording(path))
 
 
 def test_channels_are_averaged(tmp_path: Path) -> None:
     path = write(tmp_path / "a.wav", np.stack([WAVE, np.zeros_like(WAVE)], 1), subtype="FLOAT")
-    look = look_at(path)
-    assert isinstance(look, Look)
+    look = inspect_recording(path)
+    assert isinstance(look, AudioFileInfo)
     assert look.channels == 2
     np.testing.assert_allclose(samples_of(path), WAVE / 2)
 
@@ -81,13 +88,16 @@ def test_no_beginning_of_a_file_passes_for_the_whole(
     path = write(tmp_path_factory.mktemp("cut") / "a.wav", subtype=subtype)
     data = path.read_bytes()
     path.write_bytes(data[: int(fraction * len(data))])
-    assert isinstance(look_at(path), Problem)
+    assert isinstance(inspect_recording(path), Problem)
 
 
 def test_what_is_missing_is_counted(tmp_path: Path) -> None:
     path = write(tmp_path / "a.wav", subtype="PCM_16")
     path.write_bytes(path.read_bytes()[:-600])
-    assert what(look_at(path)) == "it is cut short: its head promises 1,600 bytes of samples, and 1,000 are there"
+    assert (
+        what(inspect_recording(path))
+        == "it is cut short: its head promises 1,600 bytes of samples, and 1,000 are there"
+    )
 
 
 def test_a_head_that_could_not_know_its_length_is_believed_nothing(tmp_path: Path) -> None:
@@ -96,28 +106,28 @@ def test_a_head_that_could_not_know_its_length_is_believed_nothing(tmp_path: Pat
     at = data.index(b"data") + 4
     data[4:8] = data[at : at + 4] = b"\xff\xff\xff\xff"
     path.write_bytes(data)
-    assert isinstance(look_at(path), Look)
+    assert isinstance(inspect_recording(path), AudioFileInfo)
     assert np.abs(samples_of(path) - WAVE).max() <= 2**-15
 
 
 def test_only_the_chunk_of_samples_counts() -> None:
     chunk = b"LIST" + (3).to_bytes(4, "little") + b"abc\0"  # chunks begin at even places
     head = b"RIFF" + b"\0\0\0\0" + b"WAVE" + chunk
-    assert data_bytes(head + b"data" + (10).to_bytes(4, "little") + b"12345678") == (10, 8)
-    assert data_bytes(head + b"data" + (8).to_bytes(4, "little") + b"12345678" + chunk) == (8, 8 + len(chunk))
-    assert data_bytes(b"fLaC" + head) == (0, 0)
+    assert wav_data_sizes(head + b"data" + (10).to_bytes(4, "little") + b"12345678") == (10, 8)
+    assert wav_data_sizes(head + b"data" + (8).to_bytes(4, "little") + b"12345678" + chunk) == (8, 8 + len(chunk))
+    assert wav_data_sizes(b"fLaC" + head) == (0, 0)
 
 
 def test_files_that_are_no_sounds_are_named(tmp_path: Path) -> None:
     empty, text = tmp_path / "empty.wav", tmp_path / "text.wav"
     empty.touch()
     text.write_text("This is no sound.\n" * 20)
-    assert look_at(empty) == Problem(str(empty), "it is empty (0 bytes)")
-    assert "no audio that can be read, whatever its name says (Format not recognised)" in what(look_at(text))
-    assert "cannot be read (No such file" in what(look_at(tmp_path / "none.wav"))
-    assert "it holds no samples" in what(look_at(write(tmp_path / "none.wav", WAVE[:0])))
+    assert inspect_recording(empty) == Problem(str(empty), "it is empty (0 bytes)")
+    assert "no audio that can be read, whatever its name says (Format not recognised)" in what(inspect_recording(text))
+    assert "cannot be read (No such file" in what(inspect_recording(tmp_path / "none.wav"))
+    assert "it holds no samples" in what(inspect_recording(write(tmp_path / "none.wav", WAVE[:0])))
     slow = write(tmp_path / "slow.wav", rate=300)
-    assert what(look_at(slow)) == "its head says 300 samples a second, and 1,000 to 192,000 are read"
+    assert what(inspect_recording(slow)) == "its head says 300 samples a second, and 1,000 to 192,000 are read"
     assert "damaged or cannot be read" in what(read_samples(text))
 
 
@@ -141,12 +151,12 @@ def test_samples_beyond_all_measure_are_named(tmp_path: Path) -> None:
 def test_the_files_of_a_folder(tmp_path: Path) -> None:
     second, first = write(tmp_path / "b.wav"), write(tmp_path / "a.WAV", format="WAV")
     (tmp_path / "notes.txt").touch()
-    assert sound_files(tmp_path) == [first, second]
-    assert sound_files(first) == [first]
+    assert list_audio_files(tmp_path) == [first, second]
+    assert list_audio_files(first) == [first]
     with pytest.raises(DataError, match="There is no audio file"):
-        sound_files(tmp_path / "c.wav")
+        list_audio_files(tmp_path / "c.wav")
     with pytest.raises(DataError, match=r"notes.txt is not an audio file: those end in .wav"):
-        sound_files(tmp_path / "notes.txt")
+        list_audio_files(tmp_path / "notes.txt")
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="a folder without audio files"):
-        sound_files(tmp_path / "empty")
+        list_audio_files(tmp_path / "empty")

@@ -14,7 +14,7 @@ from cutaway.core.spec import Spelled, Transcript
 from cutaway.data.audio.dataset import open_audio
 from cutaway.data.audio.transforms import AudioPreprocessing
 from cutaway.data.dataset_base import IGNORED, DataSet, SequenceSplit
-from cutaway.data.open_data import kind_of
+from cutaway.data.open_data import infer_kind
 from cutaway.data.saved_transforms import preprocessing_from_json
 from cutaway.data.settings import DataSettings
 
@@ -58,7 +58,7 @@ def rewrite(calls: Path, before: str, after: str) -> None:
 @pytest.mark.parametrize("header", [True, False])
 def test_a_folder_with_transcripts_is_speech(tmp_path: Path, header: bool) -> None:
     calls = written(tmp_path / "calls", header=header)
-    assert kind_of(calls, DataSettings()) == "audio"
+    assert infer_kind(calls, DataSettings()) == "audio"
     data = opened(calls, n_mels=20)
     assert data.spec.target == Transcript(tuple(" ehnortw"))
     assert {name: len(s) for name, s in data.splits.items()} == {"train": 7, "val": 2, "test": 1}
@@ -77,7 +77,7 @@ def test_the_layout_of_lj_speech(tmp_path: Path) -> None:
         lines.append(f"LJ-{i}|{i} written|{text}")
     (tmp_path / "lj" / "metadata.csv").write_text("\n".join(lines), encoding="utf-8")
     data = opened(tmp_path / "lj")
-    assert kind_of(tmp_path / "lj", DataSettings()) == "audio"
+    assert infer_kind(tmp_path / "lj", DataSettings()) == "audio"
     assert names(data, "test")[0].startswith("wavs/LJ-")
     assert text_of(data, "test", 0) == TEXTS[int(names(data, "test")[0][8])]
 
@@ -201,7 +201,7 @@ def test_settings_and_folders_that_cannot_be(calls: Path, tmp_path: Path) -> Non
         opened(calls, missing="drop")
     (calls / "transcripts.tsv").unlink()
     with pytest.raises(DataError, match=r"write transcripts\.tsv: file, tab, transcript"):
-        kind_of(calls, DataSettings())
+        infer_kind(calls, DataSettings())
 
 
 def test_spelled_transcripts_stand_between_two_ends(calls: Path) -> None:

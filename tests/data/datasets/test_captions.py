@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cutaway.data.datasets.captions import SMALL, captions_of, described, relations, scikit_learn_digits
+from cutaway.data.datasets.captions import SMALL, compose_described, relations, scikit_learn_digits, true_captions
 from cutaway.data.datasets.scenes import Placed
 from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
@@ -44,7 +44,7 @@ def test_what_is_said_is_true_and_all_that_is_true_is_said(boxes: list[tuple[int
     digits = placed(boxes)
     if not all(apart(a, b) for a, b in permutations(digits, 2)):
         return
-    captions = captions_of(digits)
+    captions = true_captions(digits)
     assert len(captions) == len(set(captions))
     found = set()
     for caption in captions:
@@ -69,15 +69,15 @@ def test_what_is_said_is_true_and_all_that_is_true_is_said(boxes: list[tuple[int
 
 def test_an_article_fits_its_digit_and_a_relation_its_opposite() -> None:
     a, b = Placed(8, 0, 0, 0, 3, 3), Placed(7, 1, 5, 6, 9, 9)
-    assert captions_of([a, b]) == ["an 8 left of a 7", "an 8 above a 7", "a 7 right of an 8", "a 7 below an 8"]
+    assert true_captions([a, b]) == ["an 8 left of a 7", "an 8 above a 7", "a 7 right of an 8", "a 7 below an 8"]
     assert relations(b, a) == ["right of", "below"]
 
 
 def test_of_three_digits_no_two_are_alike() -> None:
     digits, labels = scikit_learn_digits()
-    pixels, texts = described(digits, labels, 60, SMALL, seed=3)
+    pixels, texts = compose_described(digits, labels, 60, SMALL, seed=3)
     assert pixels.shape == (60, 24, 24)
-    again, same = described(digits, labels, 60, SMALL, seed=3)
+    again, same = compose_described(digits, labels, 60, SMALL, seed=3)
     assert np.array_equal(pixels, again)
     assert texts == same
     for of_scene in texts:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from cutaway.core.errors import DataError, FileError
-from cutaway.data.datasets.download import Remote, cache, fetch, obtain, roots, sha256_of
+from cutaway.data.datasets.download import Remote, cache, data_roots, download_file, download_missing, file_sha256
 
 CONTENT = gzip.compress(bytes(range(256)) * 4096, mtime=0)
 SUM = hashlib.sha256(CONTENT).hexdigest()
@@ -75,7 +75,7 @@ def good(server: Server) -> Remote:
 
 def test_a_whole_file_is_kept(server: Server, tmp_path: Path) -> None:
     counts: list[int] = []
-    fetch(good(server), tmp_path / "new", counts.append)
+    download_file(good(server), tmp_path / "new", counts.append)
     assert (tmp_path / "new" / "good.gz").read_bytes() == CONTENT
     assert sum(counts) == len(CONTENT)
     assert [p.name for p in (tmp_path / "new").iterdir()] == ["good.gz"]
@@ -85,7 +85,7 @@ def test_a_file_that_breaks_off_is_not_kept(server: Server, tmp_path: Path) -> N
     server.cut = 1000
     (tmp_path / "good.gz").write_text("what was there before")
     with pytest.raises(FileError, match=rf"broke off after 1,000 of {len(CONTENT):,} bytes"):
-        fetch(good(server), tmp_path)
+        download_file(good(server), tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["good.gz"]
     assert (tmp_path / "good.gz").read_text() == "what was there before"
 
@@ -93,7 +93,7 @@ def test_a_file_that_breaks_off_is_not_kept(server: Server, tmp_path: Path) -> N
 def test_a_file_with_another_sum_is_not_kept(server: Server, tmp_path: Path) -> None:
     server.files["/good.gz"] = CONTENT[:-1] + b"x"
     with pytest.raises(FileError, match="not the published file: its sha256 is") as caught:
-        fetch(good(server), tmp_path)
+        download_file(good(server), tmp_path)
     assert SUM in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 
@@ -101,14 +101,14 @@ def test_a_file_with_another_sum_is_not_kept(server: Server, tmp_path: Path) -> 
 def test_a_file_that_is_gone_is_told(server: Server, tmp_path: Path) -> None:
     server.files.clear()
     with pytest.raises(FileError, match="the server answers 404 Not Found"):
-        fetch(good(server), tmp_path)
+        download_file(good(server), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_no_network_is_told_with_the_place_to_put_the_file(server: Server, own_cache: Path) -> None:
     gone = replace(good(server), url="http://127.0.0.1:1/good.gz")  # nothing listens there
     with pytest.raises(FileError, match=r"could not be downloaded: .*Is there a network") as caught:
-        obtain([gone, replace(gone, name="other.gz")], "little")
+        download_missing([gone, replace(gone, name="other.gz")], "little")
     assert "place in its little/: good.gz, other.gz." in str(caught.value)
     assert not list(own_cache.rglob("*.gz"))
 
@@ -118,17 +118,17 @@ def test_a_cache_that_cannot_be_written_is_told(
 ) -> None:
     own_cache.write_text("a file where the folder belongs")
     with pytest.raises(FileError, match="could not be written"):
-        obtain([good(server)], "little")
+        download_missing([good(server)], "little")
 
 
 def test_only_what_is_missing_is_fetched(server: Server, own_cache: Path) -> None:
     server.files["/more.gz"] = CONTENT
     remotes = [good(server), replace(good(server), name="more.gz", url=f"{server.home}/more.gz")]
-    place = obtain(remotes[:1], "little")
+    place = download_missing(remotes[:1], "little")
     assert place == own_cache / "little"
     assert server.asked == ["/good.gz"]
-    obtain(remotes, "little")
-    obtain(remotes, "little")
+    download_missing(remotes, "little")
+    download_missing(remotes, "little")
     assert server.asked == ["/good.gz", "/more.gz"]
 
 
@@ -154,10 +154,10 @@ def test_an_archive_gives_the_files_wanted_and_no_others(server: Server, own_cac
         batches__one_dot_bin=b"1", batches__readme_dot_html=b"no", _dot__dot___evil=b"no", two_dot_bin=b"2"
     )
     remote = archived(server, content, "batches/one.bin", "two.bin")
-    place = obtain([remote], "little")
+    place = download_missing([remote], "little")
     found = {str(p.relative_to(own_cache)): p.read_bytes() for p in own_cache.rglob("*") if p.is_file()}
     assert found == {"little/batches/one.bin": b"1", "little/two.bin": b"2"}
-    assert obtain([remote], "little") == place
+    assert download_missing([remote], "little") == place
     assert server.asked == ["/all.tar.gz"]
 
 
@@ -172,7 +172,7 @@ def test_an_archive_gives_a_folder_whole_and_nothing_beside_it(server: Server, o
     )
     remote = archived(server, content, "recordings/a.wav", "recordings/c.wav")
     place = own_cache / "sounds"
-    fetch(replace(remote, whole="set1/recordings"), place)
+    download_file(replace(remote, whole="set1/recordings"), place)
     assert sorted(p.relative_to(place).as_posix() for p in place.rglob("*") if p.is_file()) == [
         "recordings/a.wav",
         "recordings/b.wav",
@@ -180,20 +180,20 @@ def test_an_archive_gives_a_folder_whole_and_nothing_beside_it(server: Server, o
     ]
     assert not (own_cache.parent / "evil").exists()
     with pytest.raises(DataError, match=r"has no file recordings/z\.wav"):
-        fetch(replace(archived(server, content, "recordings/z.wav"), whole="set1/recordings"), place)
+        download_file(replace(archived(server, content, "recordings/z.wav"), whole="set1/recordings"), place)
 
 
 def test_an_archive_without_a_file_is_told(server: Server, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"has no file absent\.bin"):
-        fetch(archived(server, packed(one_dot_bin=b"1"), "one.bin", "absent.bin"), tmp_path)
+        download_file(archived(server, packed(one_dot_bin=b"1"), "one.bin", "absent.bin"), tmp_path)
 
 
 def test_where_data_sets_are_looked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CUTAWAY_DATA", str(tmp_path / "mine"))
     monkeypatch.setenv("CUTAWAY_CACHE", str(tmp_path / "cache"))
-    assert roots() == [tmp_path / "mine", tmp_path / "cache"]
+    assert data_roots() == [tmp_path / "mine", tmp_path / "cache"]
     monkeypatch.delenv("CUTAWAY_DATA")
-    assert roots() == [tmp_path / "cache"]
+    assert data_roots() == [tmp_path / "cache"]
     monkeypatch.delenv("CUTAWAY_CACHE")
     monkeypatch.setattr("sys.platform", "linux")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -206,4 +206,4 @@ def test_where_data_sets_are_looked_for(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 def test_sums_are_of_the_bytes(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(CONTENT)
-    assert sha256_of(tmp_path / "x") == SUM
+    assert file_sha256(tmp_path / "x") == SUM

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from cutaway.core.errors import SettingError
-from cutaway.data.datasets.builtin import TOY_NOISE, TOY_POINTS, TOYS, drawn_with
+from cutaway.data.datasets.builtin import TOY_NOISE, TOY_POINTS, TOYS, toy_parameters
 from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
 
@@ -42,7 +42,7 @@ def test_noise_moves_points_by_its_deviation(name: str) -> None:
 
 
 def test_xor_is_its_truth_table_unless_points_are_asked_for() -> None:
-    assert drawn_with("xor", DataSettings()) == (0.0, 4)
+    assert toy_parameters("xor", DataSettings()) == (0.0, 4)
     assert len(inputs("xor")) == 3 * 4  # every split holds all rows
     corners = inputs("xor", noise=0.0, count=40)
     assert {tuple(point) for point in corners.tolist()} == {(0, 0), (0, 1), (1, 0), (1, 1)}

@@ -14,7 +14,7 @@ from PIL import Image
 from cutaway.core.errors import DataError
 from cutaway.core.spec import Episodes
 from cutaway.data.dataset_base import DataSet
-from cutaway.data.datasets.omniglot import PART, WHOLE, read_drawings, turned
+from cutaway.data.datasets.omniglot import PART, WHOLE, add_rotations, read_drawings
 from cutaway.data.episodes import EpisodeSplit
 from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
@@ -81,7 +81,7 @@ def test_no_test_character_is_seen_in_training_turned_or_not(place: Path) -> Non
 
 def test_turns_are_counter_clockwise_and_have_classes_of_their_own() -> None:
     pixels = np.arange(3 * 4, dtype=np.uint8).reshape(3, 1, 2, 2)
-    images, labels, names, train = turned(pixels, np.array([0, 1, 2]), ["a", "b", "c"], np.array([0, 2]))
+    images, labels, names, train = add_rotations(pixels, np.array([0, 1, 2]), ["a", "b", "c"], np.array([0, 2]))
     assert names[3:] == ["a at 90°", "c at 90°", "a at 180°", "c at 180°", "a at 270°", "c at 270°"]
     assert labels.tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 8]
     assert train.tolist() == [0, 2, 3, 4, 5, 6, 7, 8]

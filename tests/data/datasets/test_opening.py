@@ -64,7 +64,7 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     monkeypatch.setenv("CUTAWAY_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("CUTAWAY_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(named_module, "obtain", reject)
+    monkeypatch.setattr(named_module, "download_missing", reject)
     return tmp_path / "data"
 
 
@@ -360,7 +360,7 @@ def test_asking_again_finds_what_was_fetched(nowhere: Path, tmp_path: Path, monk
         little_mnist(tmp_path / "cache" / folder)
         return tmp_path / "cache" / folder
 
-    monkeypatch.setattr(named_module, "obtain", fetch)
+    monkeypatch.setattr(named_module, "download_missing", fetch)
     first, second = opened("mnist"), opened("mnist")
     assert fetched == ["mnist"]
     assert first.fingerprint == second.fingerprint

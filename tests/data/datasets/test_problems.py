@@ -11,9 +11,9 @@ import torch
 from cutaway.core.errors import SettingError
 from cutaway.core.spec import NextToken
 from cutaway.data.dataset_base import IGNORED
-from cutaway.data.datasets.problems import SUMS, held_out, sums
+from cutaway.data.datasets.problems import SUMS, evaluation_multisets, generate_sums
 from cutaway.data.datasets.registry import open_named
-from cutaway.data.problems.countdown import parsed
+from cutaway.data.problems.countdown import parse_problem
 from cutaway.data.settings import DataSettings
 from cutaway.data.text.problems import END, ProblemPreprocessing, ProblemSplit
 
@@ -26,13 +26,13 @@ def opened(name: str, **settings: object) -> dict[str, ProblemSplit]:
 @pytest.mark.parametrize("name", ["countdown", "game24"])
 def test_no_numbers_of_a_test_are_trained_on(name: str) -> None:
     splits = opened(name)
-    held = {state for of_split in held_out().values() for state in of_split}
+    held = {state for of_split in evaluation_multisets().values() for state in of_split}
     assert len(held) == 200
-    trained = {parsed(problem)[0] for problem in splits["train"].problems}
+    trained = {parse_problem(problem)[0] for problem in splits["train"].problems}
     assert not trained & held
     assert all(len(state) == 4 for state in trained)  # so that no test stands within a larger one
     for split in ("val", "test"):
-        assert {parsed(problem)[0] for problem in splits[split].problems} <= set(held_out()[split])
+        assert {parse_problem(problem)[0] for problem in splits[split].problems} <= set(evaluation_multisets()[split])
     for i in range(600):  # whatever the form and what is drawn
         asked, _ = splits["train"].example(i, seed=i)
         assert tuple(map(int, asked.split("=>")[0].split()[1:])) in trained
@@ -42,11 +42,11 @@ def test_the_test_of_the_game_of_24_is_the_published_one(shared_data: Path) -> N
     with (shared_data / "game24" / "24.csv").open() as file:
         rows = list(csv.DictReader(file))
     published = [tuple(sorted(map(int, row["Puzzles"].split()))) for row in rows if 901 <= int(row["Rank"]) <= 1000]
-    assert held_out()["test"] == published
+    assert evaluation_multisets()["test"] == published
 
 
 def test_sums_are_different_ones_in_each_split() -> None:
-    found = sums()
+    found = generate_sums()
     assert {split: len(of_split) for split, of_split in found.items()} == SUMS
     assert len({problem for of_split in found.values() for problem in of_split}) == sum(SUMS.values())
 

@@ -109,7 +109,7 @@ def test_the_whole_of_wikitext2_is_taken_where_it_is(own_data: Path) -> None:
 def test_a_book_without_its_marks_is_rejected(own_data: Path) -> None:
     body = "Chapter 1\nIt was a dark night.\n" * 20
     marks = "*** START OF THIS PROJECT GUTENBERG EBOOK X ***\n{}*** END OF THIS PROJECT GUTENBERG EBOOK X ***\nlicence"
-    assert corpora.body_of(f"head\n{marks.format(body)}", Path("x.txt")) == body
+    assert corpora.extract_book(f"head\n{marks.format(body)}", Path("x.txt")) == body
     whole = f"head\n{marks.format(body)}"
     put(own_data / "gutenberg", **{"135": whole, "2600": whole, "2701": whole})
     data = opened("gutenberg", length=4, test=0.0)
@@ -156,6 +156,6 @@ def test_documents_are_speeches_articles_and_books() -> None:
 
 def test_articles_begin_with_their_titles() -> None:
     text = " \n = First <unk> = \n \n = = History = = \n a b \n = Second ( song ) = \n c = d = e \n"
-    found = corpora.articles_of(text)
+    found = corpora.split_articles(text)
     assert [read.name for read in found] == ["First <unk>", "Second ( song )"]
     assert "".join(read.text for read in found) == text[2:]

@@ -13,7 +13,7 @@ from cutaway.core.spec import Episodes, Value
 from cutaway.data.datasets.sinusoids import SinusoidSplit
 from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
-from cutaway.training.batches import mix
+from cutaway.training.batches import mix_seeds
 
 
 def test_an_episode_is_points_of_one_sinusoid() -> None:
@@ -39,7 +39,7 @@ def test_splits_and_epochs_have_others_and_an_evaluation_the_same() -> None:
         (batch,) = data.splits[name].batches([torch.tensor([3, 5])], seed)
         return batch.target.flatten().tolist()
 
-    first, second = mix(0, 1), mix(0, 2)  # as the loop seeds an epoch
+    first, second = mix_seeds(0, 1), mix_seeds(0, 2)  # as the loop seeds an epoch
     kinds = [seen("train", first), seen("train", second), seen("train", None), seen("val", None), seen("test", None)]
     assert len({tuple(kind) for kind in kinds}) == 5
     assert seen("test", None) == seen("test", None)

@@ -92,7 +92,7 @@ def test_strings_are_the_same_every_time(place: Path) -> None:
 
 def test_a_string_has_gaps_and_a_little_noise() -> None:
     rng, part = np.random.default_rng(0), 0.5 * np.ones(800, np.float32)
-    whole = spoken.joined([part, part], 8000, rng)
+    whole = spoken.join_recordings([part, part], 8000, rng)
     loud = np.abs(whole - 0.5) < 0.2
     assert 1400 < loud.sum() <= 1700
     quiet = whole[np.abs(whole) < 0.2]
@@ -103,7 +103,7 @@ def test_a_string_has_gaps_and_a_little_noise() -> None:
 
 def test_every_take_is_used_before_one_comes_again(place: Path) -> None:
     files = [spoken.Take(d, "ann", t, place) for d in range(10) for t in range(2)]
-    drawn = [take for string in spoken.strings(files, 8, np.random.default_rng(0)) for take in string]
+    drawn = [take for string in spoken.generate_strings(files, 8, np.random.default_rng(0)) for take in string]
     assert len(set(drawn[:20])) == 20
 
 

@@ -10,7 +10,7 @@ from sklearn import datasets
 
 from cutaway.core.spec import Classes, VideoSpec
 from cutaway.data.datasets.registry import open_named
-from cutaway.data.datasets.videos import DIRECTIONS, FRAMES, SIDE, directions_of, moving
+from cutaway.data.datasets.videos import DIRECTIONS, FRAMES, SIDE, assign_directions, move_digits
 from cutaway.data.settings import DataSettings
 from cutaway.data.video.transforms import VideoSplit
 
@@ -19,8 +19,8 @@ STEPS = list(DIRECTIONS.values())
 
 
 def test_a_digit_moves_by_a_step_a_frame() -> None:
-    labels = directions_of(len(DIGITS))
-    videos = moving(DIGITS, labels)
+    labels = assign_directions(len(DIGITS))
+    videos = move_digits(DIGITS, labels)
     assert videos.shape == (80, FRAMES, SIDE, SIDE)
     for video, label in zip(videos, labels):
         for before, after in itertools.pairwise(video):
@@ -28,7 +28,7 @@ def test_a_digit_moves_by_a_step_a_frame() -> None:
 
 
 def test_it_is_the_digit_that_moves() -> None:
-    videos = moving(DIGITS, directions_of(len(DIGITS)))
+    videos = move_digits(DIGITS, assign_directions(len(DIGITS)))
     padded = np.zeros((80, SIDE, SIDE), np.uint8)
     padded[:, :8, :8] = DIGITS
     for video, digit in zip(videos, padded):
@@ -41,14 +41,14 @@ def test_directions_are_eight_and_equally_frequent() -> None:
     assert all(
         (-r, -c) in STEPS for r, c in STEPS
     )  # each with its opposite, whose frames are the same in another order
-    counts = np.bincount(directions_of(1797), minlength=8)
+    counts = np.bincount(assign_directions(1797), minlength=8)
     assert counts.max() - counts.min() <= 1
 
 
 def test_every_place_is_as_likely_whatever_the_direction() -> None:
     labels = np.repeat(np.arange(8), 3000)
     point = np.ones((len(labels), 1, 1), np.uint8)
-    videos = moving(point, labels)
+    videos = move_digits(point, labels)
     for label in range(8):
         for frame in (0, FRAMES - 1):
             fraction = videos[labels == label, frame].mean(0) * SIDE**2

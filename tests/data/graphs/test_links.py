@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from cutaway.core.errors import DataError, SettingError
 from cutaway.core.spec import Links
-from cutaway.data.build import Origin
+from cutaway.data.build import DataSource
 from cutaway.data.dataset_base import Batch, DataSet
-from cutaway.data.graphs.link_pairs import LinkSplit, absent_pairs, codes, pairs_of
+from cutaway.data.graphs.link_pairs import LinkSplit, encode_pairs, links_from_edges, sample_absent_links
 from cutaway.data.graphs.links import link_dataset
 from cutaway.data.graphs.raw import RawGraphs
 from cutaway.data.graphs.transforms import GraphPreprocessing
@@ -36,7 +36,7 @@ def drawn(seed: int, nodes: int = 40, edges: int = 160) -> RawGraphs:
 
 
 def opened(graphs: RawGraphs, **changes: object) -> DataSet:
-    return link_dataset(graphs, Origin("drawn", "drawn", "0"), dataclasses.replace(LINKS, **changes))  # type: ignore[arg-type]
+    return link_dataset(graphs, DataSource("drawn", "drawn", "0"), dataclasses.replace(LINKS, **changes))  # type: ignore[arg-type]
 
 
 def batch(split: LinkSplit, seed: int | None = None) -> Batch:
@@ -53,7 +53,7 @@ def test_no_held_out_link_is_in_the_message_graph(seed: int) -> None:
     graphs = drawn(seed)
     data = opened(graphs, split_seed=seed)
     edges = {(int(a), int(b)) for a, b in graphs.edges.T}
-    every, seen = both_ways(torch.from_numpy(pairs_of(graphs.edges, graphs.nodes))), set()
+    every, seen = both_ways(torch.from_numpy(links_from_edges(graphs.edges, graphs.nodes))), set()
     for name, split in data.splits.items():
         assert isinstance(split, LinkSplit)
         for draw in (None, 1, 2) if name == "train" else (None, 1):
@@ -83,7 +83,7 @@ def test_absent_links_are_drawn_anew_in_training_alone() -> None:
     assert torch.equal(first[: train.links], second[: train.links])
     assert not torch.equal(first, second)
     assert torch.equal(batch(test, 1).inputs[2], batch(test, 2).inputs[2])
-    assert len(data.splits["test"]) == 2 * round(0.1 * len(pairs_of(drawn(0).edges, 40)))
+    assert len(data.splits["test"]) == 2 * round(0.1 * len(links_from_edges(drawn(0).edges, 40)))
     other = opened(drawn(0), split_seed=1).splits["test"]
     assert not torch.equal(test.rows, other.rows)  # type: ignore[attr-defined]
 
@@ -101,10 +101,10 @@ def test_features_that_tell_of_held_out_links_are_of_the_message_graph() -> None
 @given(seed=st.integers(0, 1000), nodes=st.integers(2, 60), count=st.integers(0, 500), listed=st.booleans())
 def test_absent_pairs_are_absent_and_different(seed: int, nodes: int, count: int, listed: bool) -> None:
     rng = np.random.default_rng(seed)
-    linked = codes(pairs_of(rng.integers(0, nodes, (2, nodes)), nodes), nodes)
+    linked = encode_pairs(links_from_edges(rng.integers(0, nodes, (2, nodes)), nodes), nodes)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("cutaway.data.graphs.link_pairs.LISTED", 10**6 if listed else 0)
-        found = codes(absent_pairs(linked, nodes, count, rng), nodes)
+        found = encode_pairs(sample_absent_links(linked, nodes, count, rng), nodes)
     assert len(np.unique(found)) == len(found) == min(count, nodes * (nodes - 1) // 2 - len(linked))
     assert not np.isin(found, linked).any()
     assert (found // nodes < found % nodes).all()

@@ -14,7 +14,7 @@ import torch
 
 from cutaway.core.errors import DataError, SettingError, UnknownName
 from cutaway.core.spec import Classes, Value
-from cutaway.data.build import Origin
+from cutaway.data.build import DataSource
 from cutaway.data.dataset_base import Batch, DataSet
 from cutaway.data.graphs.dataset import graph_dataset, open_graph
 from cutaway.data.graphs.raw import RawGraphs
@@ -111,9 +111,9 @@ def test_settings_that_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="leave nothing to train on"):
         open_graph(folder, DataSettings(target="side", val=0.6, test=0.6))
     with pytest.raises(SettingError, match="inductive=true hides nodes of one graph"):
-        graph_dataset(molecules(), Origin("m", "m", ""), DataSettings(inductive=True))
+        graph_dataset(molecules(), DataSource("m", "m", ""), DataSettings(inductive=True))
     with pytest.raises(SettingError, match="is for one large graph"):
-        graph_dataset(molecules(), Origin("m", "m", ""), DataSettings(num_neighbors=(2,)))
+        graph_dataset(molecules(), DataSource("m", "m", ""), DataSettings(num_neighbors=(2,)))
 
 
 def test_preprocessing_goes_out_and_in_and_prepares_new_graphs_alike(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def molecules(features: bool = True) -> RawGraphs:
 
 def test_many_graphs_stand_side_by_side() -> None:
     graphs = molecules()
-    data = graph_dataset(graphs, Origin("m", "m", ""), DataSettings(val=0.25, test=0.25))
+    data = graph_dataset(graphs, DataSource("m", "m", ""), DataSettings(val=0.25, test=0.25))
     assert data.spec.graph_level  # type: ignore[union-attr]
     assert sum(len(p) for p in data.splits.values()) == 12
     split = data.splits["train"]
@@ -218,7 +218,7 @@ def test_many_graphs_stand_side_by_side() -> None:
 
 
 def test_graphs_without_features_have_their_degrees() -> None:
-    data = graph_dataset(molecules(features=False), Origin("m", "m", ""), DataSettings())
+    data = graph_dataset(molecules(features=False), DataSource("m", "m", ""), DataSettings())
     split = data.splits["train"]
     (x, edges, _, of), _ = next(iter(split.batches([torch.arange(len(split))])))
     degrees = torch.bincount(edges[1], minlength=len(of)).float()
@@ -251,7 +251,7 @@ def test_an_object_of_the_graph_library(tmp_path: Path) -> None:
 
 def test_features_by_rows_leave_empty_nodes_empty() -> None:
     graphs = dataclasses.replace(molecules(), scaled="rows")
-    data = graph_dataset(graphs, Origin("m", "m", ""), DataSettings())
+    data = graph_dataset(graphs, DataSource("m", "m", ""), DataSettings())
     split = data.splits["train"]
     x = next(iter(split.batches([torch.arange(len(split))]))).inputs[0]
     torch.testing.assert_close(x.sum(1), torch.ones(len(x)))

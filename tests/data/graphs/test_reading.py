@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from cutaway.core.errors import DataError
 from cutaway.data.graphs.graph_files import read_graphs
-from cutaway.data.graphs.raw import both_ways, side_by_side
+from cutaway.data.graphs.raw import add_reverse_edges, merge_graphs
 
 
 def write(folder: Path, **files: str) -> Path:
@@ -116,14 +116,14 @@ def test_many_graphs_in_tables(tmp_path: Path) -> None:
 @given(listed=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=12))
 def test_both_ways_adds_what_is_missing_and_no_more(listed: list[tuple[int, int]]) -> None:
     edges = np.array(listed, np.int64).reshape(-1, 2).T
-    found, origin = both_ways(edges)
+    found, origin = add_reverse_edges(edges)
     assert np.array_equal(edges[:, origin], found[::-1, len(listed) :])
     assert len(set(origin)) == len(origin) == found.shape[1] - edges.shape[1]
     got = pairs(found)
     for pair in set(got) | set(listed):
         back = pair[::-1]
         assert got.count(pair) == max(listed.count(pair), listed.count(back))
-    again, more = both_ways(found)
+    again, more = add_reverse_edges(found)
     assert len(more) == 0
     assert pairs(again) == got
 
@@ -274,13 +274,13 @@ def test_an_object_in_memory(tmp_path: Path) -> None:
 def test_several_graphs_side_by_side(tmp_path: Path) -> None:
     folder = write(tmp_path / "g", nodes__csv=NODES, edges__csv="source,target\na,b\n")
     one = read_graphs(folder, "side")
-    both = side_by_side([one, one])
+    both = merge_graphs([one, one])
     assert pairs(both.edges) == [(0, 1), (1, 0), (3, 4), (4, 3)]
     assert both.nodes == 6
     assert both.table is not None
     assert both.table.frame["kind"].to_list() == ["x", "y", "x"] * 2
     with pytest.raises(DataError, match="of different forms"):
-        side_by_side([one, read_graphs(tu(tmp_path / "tu"))])
+        merge_graphs([one, read_graphs(tu(tmp_path / "tu"))])
 
 
 def test_what_holds_no_graph_is_rejected(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from cutaway.data.graphs.sampling import Around
+from cutaway.data.graphs.sampling import NeighborSampler
 from cutaway.data.graphs.splits import NodeSplit
 from tests.small import GRAPHS
 
@@ -43,7 +43,7 @@ def test_all_neighbours_give_what_the_whole_graph_gives(family: object, training
 def test_no_node_has_more_neighbours_than_drawn(seed: int, count: int) -> None:
     nodes = 15
     edges = graph(nodes, 90, seed).numpy()
-    around = Around(edges, nodes)
+    around = NeighborSampler(edges, nodes)
     rows = np.array([3, 7])
     found, drawn = around.draw(rows, (count, count), np.random.default_rng(seed))
     assert (found[:2] == rows).all()
@@ -61,7 +61,7 @@ def test_no_node_has_more_neighbours_than_drawn(seed: int, count: int) -> None:
 def test_neighbours_are_drawn_alike_often() -> None:
     """Node 0 has ten neighbours, of which three are drawn: each three times in ten."""
     edges = np.stack([np.arange(1, 11), np.zeros(10, np.int64)])
-    around = Around(edges, 11)
+    around = NeighborSampler(edges, 11)
     rng = np.random.default_rng(0)
     counts = np.zeros(11)
     for _ in range(2000):

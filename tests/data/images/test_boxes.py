@@ -18,8 +18,8 @@ from cutaway.core.errors import DataError, SettingError
 from cutaway.core.spec import Boxes, ImageSpec
 from cutaway.data.augment import mirror_boxes, shift_boxes
 from cutaway.data.dataset_base import IGNORED, DataSet
-from cutaway.data.images.detection import BoxPreprocessing, find, is_boxes, yaml_names
-from cutaway.data.open_data import kind_of, open_data
+from cutaway.data.images.detection import BoxPreprocessing, is_box_folder, parse_yaml_names, read_annotations
+from cutaway.data.open_data import infer_kind, open_data
 from cutaway.data.saved_transforms import preprocessing_from_json
 from cutaway.data.settings import DataSettings
 
@@ -98,7 +98,7 @@ def test_both_forms_say_the_same(form: Any, tmp_path: Path) -> None:
     form(tmp_path)
     if form is yolo:
         (tmp_path / "classes.txt").write_text("cat\ndog\n")
-    assert kind_of(tmp_path, DataSettings()) == "image"
+    assert infer_kind(tmp_path, DataSettings()) == "image"
     data = opened(tmp_path)
     assert data.spec == ImageSpec(1, 20, 30, Boxes(("cat", "dog"), 2))
     assert {k: len(s) for k, s in data.splits.items()} == {"train": 7, "val": 3, "test": 2}
@@ -123,7 +123,7 @@ def test_splits_of_every_layout(tmp_path: Path) -> None:
     yolo(tmp_path / "d", BOXES[:3], homes=("images/val", "labels/val"), first=30)
     for folder in ("c", "d"):
         (tmp_path / folder / "data.yaml").write_text("nc: 2\nnames: ['cat', \"dog\"]\n")
-    sizes = {f: {k: len(v) for k, v in (find(tmp_path / f).splits or {}).items()} for f in "abcd"}
+    sizes = {f: {k: len(v) for k, v in (read_annotations(tmp_path / f).splits or {}).items()} for f in "abcd"}
     assert sizes == {
         "a": {"train": 12, "val": 2},
         "b": {"train": 4, "val": 2},
@@ -144,14 +144,14 @@ def test_splits_of_every_layout(tmp_path: Path) -> None:
     ],
 )
 def test_names_stand_in_yaml_in_every_form(text: str) -> None:
-    assert yaml_names(text) == ["a", "b c"]
-    assert yaml_names("nc: 3") == []
+    assert parse_yaml_names(text) == ["a", "b c"]
+    assert parse_yaml_names("nc: 3") == []
 
 
 def test_class_folders_and_other_folders_are_none(tmp_path: Path) -> None:
     images(tmp_path / "cats", 2)
     images(tmp_path / "images", 2)
-    assert not is_boxes(tmp_path)
+    assert not is_box_folder(tmp_path)
 
 
 # --- what cannot be used --------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from cutaway.core.spec import ImageSpec, Tokens
 from cutaway.data.dataset_base import IGNORED
 from cutaway.data.images import captioning
 from cutaway.data.images.captioning import CaptionPreprocessing
-from cutaway.data.open_data import kind_of, open_data
+from cutaway.data.open_data import infer_kind, open_data
 from cutaway.data.saved_transforms import preprocessing_from_json
 from cutaway.data.settings import DataSettings
 
@@ -43,7 +43,7 @@ def add(root: Path, text: str) -> None:
 
 def test_a_folder_is_told_from_its_captions_and_split_by_image(tmp_path: Path) -> None:
     root = folder(tmp_path / "photos")
-    assert kind_of(root, DataSettings()) == "image"
+    assert infer_kind(root, DataSettings()) == "image"
     data = open_data(root, DataSettings())
     assert isinstance(data.spec, ImageSpec)
     assert isinstance(data.spec.target, Tokens)

@@ -11,10 +11,10 @@ from PIL import Image
 
 from cutaway.core.errors import DataError, SettingError
 from cutaway.core.spec import ImageSizes
-from cutaway.data.build import Origin
+from cutaway.data.build import DataSource
 from cutaway.data.dataset_base import DataSet, TensorSplit
 from cutaway.data.images import build as images_module
-from cutaway.data.images.build import PixelSplit, image_dataset, in_colour
+from cutaway.data.images.build import PixelSplit, convert_color, image_dataset
 from cutaway.data.images.image_files import as_image, as_pixels, read_image
 from cutaway.data.images.transforms import ImagePreprocessing
 from cutaway.data.settings import DataSettings
@@ -32,7 +32,7 @@ def opened(values: np.ndarray, image_size: int | None = None, splits: Any = None
         values,
         LABELS,
         ["a", "b", "c"],
-        Origin("little", "little", "f"),
+        DataSource("little", "little", "f"),
         DataSettings(**settings),
         ImageSizes(only=image_size),
         splits=splits,
@@ -138,13 +138,13 @@ def test_a_picture_is_the_original() -> None:
 
 def test_grey_is_what_reading_a_file_in_grey_gives() -> None:
     values = pixels()
-    grey = in_colour(torch.from_numpy(values), "gray")
+    grey = convert_color(torch.from_numpy(values), "gray")
     assert grey.shape == (120, 1, 8, 8)
     for i in range(5):
         read = read_image(as_image(values[i].transpose(1, 2, 0)), "read", 1)
         assert np.array_equal(as_pixels(read)[:, :, 0], grey[i, 0].numpy())
-    assert in_colour(grey, "rgb").shape == (120, 3, 8, 8)
-    assert in_colour(grey, "auto") is grey
+    assert convert_color(grey, "rgb").shape == (120, 3, 8, 8)
+    assert convert_color(grey, "auto") is grey
 
 
 @pytest.mark.parametrize("color", ["rgb", "gray"])
@@ -181,7 +181,7 @@ def test_image_size_of_the_settings_wins_over_the_models() -> None:
         pixels(),
         LABELS,
         ["a", "b", "c"],
-        Origin("little", "little", "f"),
+        DataSource("little", "little", "f"),
         DataSettings(image_size=12),
         ImageSizes(only=20),
     )

@@ -15,7 +15,7 @@ from PIL import Image
 
 from cutaway.core.errors import DataError
 from cutaway.core.spec import Classes, ImageSpec
-from cutaway.data.images.transforms import HANDFUL, FileSplit, ImagePreprocessing, cores, in_threads
+from cutaway.data.images.transforms import HANDFUL, FileSplit, ImagePreprocessing, map_in_threads, num_cpus
 
 SPEC = ImageSpec(3, 6, 6, Classes(("a", "b")))
 PREPROCESSING = ImagePreprocessing(SPEC, (0.5,) * 3, (0.2,) * 3, "crop", (6, 6), (0, 0, 0))
@@ -87,11 +87,11 @@ def test_the_order_may_fail_for_reasons_of_its_own(files: list[Path]) -> None:
 
 def test_a_handful_of_files_starts_no_processes(files: list[Path]) -> None:
     assert FileSplit(files, None, PREPROCESSING)._workers == 0
-    assert FileSplit(files * (1 + HANDFUL // 12), None, PREPROCESSING)._workers == min(4, cores())
+    assert FileSplit(files * (1 + HANDFUL // 12), None, PREPROCESSING)._workers == min(4, num_cpus())
 
 
 def test_threads_keep_the_order() -> None:
-    assert list(in_threads(lambda i: i * i, list(range(200)))) == [i * i for i in range(200)]
+    assert list(map_in_threads(lambda i: i * i, list(range(200)))) == [i * i for i in range(200)]
 
 
 def test_a_picture_is_whole_and_in_its_own_size(files: list[Path]) -> None:

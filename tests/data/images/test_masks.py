@@ -15,8 +15,15 @@ from PIL import Image
 from cutaway.core.errors import DataError, SettingError
 from cutaway.core.spec import ImageSizes, Mask
 from cutaway.data.dataset_base import DataSet
-from cutaway.data.images.segmentation import MaskPreprocessing, MaskSplit, Outlines, are_masks, palette, read_mask
-from cutaway.data.open_data import kind_of, open_data
+from cutaway.data.images.segmentation import (
+    MaskPreprocessing,
+    MaskSplit,
+    PolygonMask,
+    is_mask_folder,
+    palette,
+    read_mask,
+)
+from cutaway.data.open_data import infer_kind, open_data
 from cutaway.data.saved_transforms import preprocessing_from_json
 from cutaway.data.settings import DataSettings
 from cutaway.models.registry import preset
@@ -67,7 +74,7 @@ def batch(data: DataSet, split: str = "train") -> tuple[torch.Tensor, torch.Tens
 
 
 def test_a_folder_of_images_and_masks_is_read_as_such(own: Path) -> None:
-    assert kind_of(str(own), DataSettings()) == "image"
+    assert infer_kind(str(own), DataSettings()) == "image"
     data = opened(own)
     assert data.spec.target == Mask(("ground", "class 1", "class 2"))
     inputs, target = batch(data)
@@ -225,8 +232,8 @@ def write_polygons(folder: Path, count: int = 10) -> dict[str, Any]:
 def test_polygons_are_drawn(tmp_path: Path) -> None:
     folder = tmp_path / "coco"
     write_polygons(folder)
-    assert are_masks(folder, (Mask,))
-    assert not are_masks(folder)
+    assert is_mask_folder(folder, (Mask,))
+    assert not is_mask_folder(folder)
     data = open_data(str(folder), DataSettings(test=0.2, val=0.2), ImageSizes(), (Mask,))
     assert isinstance(data.spec.target, Mask)
     assert data.spec.target.names == ("ground", "cat", "dog")
@@ -244,7 +251,7 @@ def test_polygons_are_drawn(tmp_path: Path) -> None:
 
 def test_a_polygon_holds_the_pixels_whose_middle_it_holds() -> None:
     corners = [(1.0, 2.0), (40.0, 6.0), (20.0, 45.0)]
-    mask = read_mask(Outlines((48, 48), ((1, [[x for corner in corners for x in corner]]),)))
+    mask = read_mask(PolygonMask((48, 48), ((1, [[x for corner in corners for x in corner]]),)))
     y, x = np.mgrid[:48, :48] + 0.5
     within = np.ones((48, 48), bool)
     for (x1, y1), (x2, y2) in zip(corners, [*corners[1:], corners[0]]):

@@ -14,8 +14,8 @@ from PIL import Image
 from cutaway.core.errors import DataError
 from cutaway.core.spec import ImageSizes
 from cutaway.data.dataset_base import DataSet, TensorSplit
-from cutaway.data.folders import IMAGES, find, holds
-from cutaway.data.images.dataset import open_folder, verify
+from cutaway.data.folders import IMAGES, dominant_kind, find_examples
+from cutaway.data.images.dataset import find_damaged, open_folder
 from cutaway.data.images.transforms import FileSplit, ImagePreprocessing
 from cutaway.data.settings import DataSettings
 
@@ -60,15 +60,15 @@ def everything(data: DataSet, split: str) -> torch.Tensor:
 
 
 def test_what_is_a_folder_of_images(photos: Path, parted: Path, tmp_path: Path) -> None:
-    assert holds(photos) == "image"
-    assert holds(parted) == "image"
-    assert holds(photos / "cat") is None
+    assert dominant_kind(photos) == "image"
+    assert dominant_kind(parted) == "image"
+    assert dominant_kind(photos / "cat") is None
     (tmp_path / "notes" / "a").mkdir(parents=True)
     (tmp_path / "notes" / "a" / "1.md").write_text("hello")
-    assert holds(tmp_path / "notes") is None
+    assert dominant_kind(tmp_path / "notes") is None
     (tmp_path / "notes" / "a" / "1.txt").write_text("hello")
-    assert holds(tmp_path / "notes") == "text"
-    assert holds(tmp_path / "notes" / "a") == "text"
+    assert dominant_kind(tmp_path / "notes") == "text"
+    assert dominant_kind(tmp_path / "notes" / "a") == "text"
 
 
 def test_class_folders_are_split_here(photos: Path) -> None:
@@ -226,8 +226,8 @@ def test_a_file_that_breaks_off_is_named(photos: Path, memory: int) -> None:
 def test_a_file_that_breaks_off_is_named_while_streaming_and_by_verify(photos: Path, workers: int) -> None:
     data = opened(photos, 8, memory=0, workers=workers)
     split = data.splits["test"]
-    assert verify(split) == []
-    assert verify(opened(photos, 8).splits["test"]) == []  # in memory: decoded already
+    assert find_damaged(split) == []
+    assert find_damaged(opened(photos, 8).splits["test"]) == []  # in memory: decoded already
     victim = photos / names(data, "test")[1]
     save(victim, 3, (60, 60))
     victim.write_bytes(victim.read_bytes()[: victim.stat().st_size // 2])
@@ -235,7 +235,7 @@ def test_a_file_that_breaks_off_is_named_while_streaming_and_by_verify(photos: P
         list(split.batches([torch.tensor([0]), torch.tensor([1, 2])]))
     assert [p.where for p in caught.value.problems] == [str(victim)]
     seen: list[tuple[int, int]] = []
-    problems = verify(split, lambda done, total: seen.append((done, total)))
+    problems = find_damaged(split, lambda done, total: seen.append((done, total)))
     assert [p.where for p in problems] == [str(victim)]
     assert seen == [(1, 3), (2, 3), (3, 3)]
 
@@ -304,13 +304,13 @@ def test_a_class_may_be_called_train(tmp_path: Path) -> None:
     for i in range(10):
         for k, name in enumerate(("train", "plane")):
             save(tmp_path / "ways" / name / f"{i}.png", 100 * k + i)
-    assert find(tmp_path / "ways", IMAGES).classes == ("plane", "train")
+    assert find_examples(tmp_path / "ways", IMAGES).classes == ("plane", "train")
 
 
 def test_classes_are_sorted_as_people_do(tmp_path: Path) -> None:
     for name in ("10", "2", "1"):
         save(tmp_path / name / "1.png", int(name))
-    assert find(tmp_path, IMAGES).classes == ("1", "2", "10")
+    assert find_examples(tmp_path, IMAGES).classes == ("1", "2", "10")
 
 
 def test_links_that_lead_back_or_nowhere_are_named(photos: Path, tmp_path: Path) -> None:
@@ -329,7 +329,7 @@ def test_links_that_lead_back_or_nowhere_are_named(photos: Path, tmp_path: Path)
     for i in range(10):
         save(tmp_path / "kinds" / "fox" / f"{i}.png", 200 + i)
     os.symlink(photos / "cat", tmp_path / "kinds" / "cat")
-    assert find(tmp_path / "kinds", IMAGES).classes == ("cat", "fox")
+    assert find_examples(tmp_path / "kinds", IMAGES).classes == ("cat", "fox")
 
 
 def test_preprocessing_is_of_images(photos: Path) -> None:

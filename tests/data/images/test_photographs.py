@@ -16,7 +16,7 @@ from PIL import Image
 from cutaway.apps.cli import main
 from cutaway.core.errors import DataError
 from cutaway.data.images.dataset import open_folder
-from cutaway.data.images.image_files import facts, read_image
+from cutaway.data.images.image_files import read_header, read_image
 from cutaway.data.settings import DataSettings
 from cutaway.data.synthetic import photographs
 
@@ -25,7 +25,7 @@ from cutaway.data.synthetic import photographs
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two drawn images in every form."""
     path = tmp_path_factory.mktemp("drawn") / "photographs"
-    photographs.write(path, photographs.photographs())
+    photographs.write_folder(path, photographs.photographs())
     return path
 
 
@@ -42,7 +42,7 @@ def assert_seen_as_by_a_person(photo: Image.Image, file: Path) -> None:
         read = read_image(file, file.name)
     assert (read.mode, read.size) == (seen.mode, seen.size)
     assert difference(read, seen) <= form.error
-    known = facts(file.read_bytes(), file.name)
+    known = read_header(file.read_bytes(), file.name)
     assert (known.size, known.grey) == (seen.size[::-1], seen.mode == "L")
     assert known.moving == (file.name == "moving.gif")
 
@@ -56,7 +56,7 @@ def test_every_form_of_a_drawn_picture_is_read_as_a_person_sees_it(form: str, fo
 def test_every_form_of_real_photographs_is_read_as_a_person_sees_it(shared_data: Path, tmp_path: Path) -> None:
     found = photographs.photographs(shared_data / "photos")
     photos = {subject: found[subject] for subject in ("chelsea", "coffee")}
-    photographs.write(tmp_path, photos)
+    photographs.write_folder(tmp_path, photos)
     for subject, photo in photos.items():
         for form in photographs.FORMS:
             assert_seen_as_by_a_person(photo, tmp_path / subject / form)
@@ -92,7 +92,7 @@ def test_the_forms_are_what_they_say(folder: Path) -> None:
 @pytest.mark.parametrize("suffix", ["png", "tiff", "webp", "jpg"])
 def test_turned_files_of_one_size_keep_their_proportions(suffix: str, tmp_path: Path) -> None:
     """All have one size, which is the upright one: nothing of them is cropped away."""
-    write = photographs.turned(6)
+    write = photographs.orientation_writer(6)
     for i in range(8):
         path = tmp_path / ("high" if i % 2 else "low") / f"{i}.{suffix}"
         path.parent.mkdir(exist_ok=True)
@@ -106,7 +106,7 @@ def test_turned_files_of_one_size_keep_their_proportions(suffix: str, tmp_path: 
 def test_a_file_cut_short_is_named(form: str, folder: Path, tmp_path: Path) -> None:
     path = tmp_path / form
     path.write_bytes((folder / "meadow" / form).read_bytes())
-    photographs.cut_short(path)
+    photographs.truncate_file(path)
     with pytest.raises(DataError, match="damaged, cut short") as caught:
         read_image(path, str(path))
     assert caught.value.problems[0].where == str(path)
@@ -132,9 +132,9 @@ def test_check_names_what_is_damaged(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    photographs.write(tmp_path / "damaged", photographs.photographs())
+    photographs.write_folder(tmp_path / "damaged", photographs.photographs())
     for name in ("progressive.jpg", "plain.png"):
-        photographs.cut_short(tmp_path / "damaged" / "sunset" / name)
+        photographs.truncate_file(tmp_path / "damaged" / "sunset" / name)
     for command in ("check", "train"):
         assert main([command, "resnet18", "damaged", "image_size=32"]) == 2
         said = " ".join(capsys.readouterr().err.split())

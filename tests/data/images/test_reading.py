@@ -19,13 +19,13 @@ from cutaway.core.errors import DataError
 from cutaway.data.images.image_files import (
     as_image,
     as_pixels,
-    covering,
     crop_to,
-    facts,
-    inside,
     pad_to,
+    read_header,
     read_image,
-    resized,
+    resize,
+    size_covering,
+    size_within,
 )
 
 
@@ -93,7 +93,7 @@ def test_pictures_are_read_upright(tmp_path: Path, orientation: int, suffix: str
     assert read.size == (40, 60)
     assert np.abs(np.asarray(read).astype(int) - np.asarray(scene())).mean() < 3
     if suffix == "jpg":
-        assert facts(path.read_bytes(), "turned").size == (60, 40)
+        assert read_header(path.read_bytes(), "turned").size == (60, 40)
         smaller = read_image(path, "turned", drawn_at=lambda size: (size[0] // 2, size[1] // 2))
         assert smaller.size == (20, 30)  # the decoder did the halving, and knew which side is which
 
@@ -109,17 +109,17 @@ def test_grey_stays_grey_unless_colours_are_asked_for(tmp_path: Path) -> None:
     path = saved(scene().convert("L"), tmp_path / "grey.png")
     assert read_image(path, "grey").mode == "L"
     assert read_image(path, "grey", 3).mode == "RGB"
-    assert facts(path.read_bytes(), "grey").grey
+    assert read_header(path.read_bytes(), "grey").grey
     colours = saved(scene(), tmp_path / "colour.png")
     assert read_image(colours, "colour", 1).mode == "L"
-    assert not facts(colours.read_bytes(), "colour").grey
+    assert not read_header(colours.read_bytes(), "colour").grey
 
 
 def test_a_moving_picture_is_noticed_and_a_still_one_is_not(tmp_path: Path) -> None:
     frames = [scene(), scene().rotate(90)]
     path = saved(frames[0].convert("P"), tmp_path / "moving.gif", save_all=True, append_images=[frames[1].convert("P")])
-    assert facts(path.read_bytes(), "moving").moving
-    assert not facts(saved(frames[0], tmp_path / "still.jpg").read_bytes(), "still").moving
+    assert read_header(path.read_bytes(), "moving").moving
+    assert not read_header(saved(frames[0], tmp_path / "still.jpg").read_bytes(), "still").moving
 
 
 def png(width: int, height: int) -> bytes:
@@ -143,7 +143,7 @@ def png(width: int, height: int) -> bytes:
 @pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
 def test_a_head_that_is_unusable_is_named(data: bytes, cause: str) -> None:
     with pytest.raises(DataError, match=cause) as caught:
-        facts(data, "cats/tom.png")
+        read_header(data, "cats/tom.png")
     assert caught.value.problems[0].where == "cats/tom.png"
 
 
@@ -187,11 +187,11 @@ sides = st.integers(1, 40)
 def test_every_fit_gives_the_size_asked_for(height: int, width: int, box: tuple[int, int], grey: bool) -> None:
     image = Image.new("L" if grey else "RGB", (width, height))
     background = (9,) if grey else (9, 8, 7)
-    for fitted in (resized(image, box), crop_to(image, box), pad_to(image, box, box, background)):
+    for fitted in (resize(image, box), crop_to(image, box), pad_to(image, box, box, background)):
         assert fitted.size == box[::-1]
         assert fitted.mode == image.mode
-    assert all(a <= b for a, b in zip(inside((height, width), box), box))
-    assert all(a >= b for a, b in zip(covering((height, width), box), box))
+    assert all(a <= b for a, b in zip(size_within((height, width), box), box))
+    assert all(a >= b for a, b in zip(size_covering((height, width), box), box))
 
 
 def test_crop_takes_the_middle_and_keeps_proportions() -> None:

@@ -9,9 +9,15 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from cutaway.data.augment import grey
+from cutaway.data.augment import to_gray
 from cutaway.data.images import contrastive_augmentation
-from cutaway.data.images.contrastive_augmentation import ImageViews, blur, color_change, resized_crop, turned
+from cutaway.data.images.contrastive_augmentation import (
+    ImageViews,
+    jitter_color,
+    random_gaussian_blur,
+    random_resized_crop,
+    rotate_hue,
+)
 
 
 def seeded(seed: int = 0) -> Generator:
@@ -43,7 +49,7 @@ def test_the_whole_image_is_a_part_of_itself(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(contrastive_augmentation, "AREA", (1.0, 1.0))
     monkeypatch.setattr(contrastive_augmentation, "RATIO", (1.0, 1.0))
     x = images()
-    assert torch.allclose(resized_crop(x, seeded()), x, rtol=0, atol=1e-12)
+    assert torch.allclose(random_resized_crop(x, seeded()), x, rtol=0, atol=1e-12)
 
 
 def test_a_part_lies_within_the_image_and_is_as_large_as_it_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,7 +57,7 @@ def test_a_part_lies_within_the_image_and_is_as_large_as_it_is_drawn(monkeypatch
     monkeypatch.setattr(contrastive_augmentation, "RATIO", (1.0, 1.0))
     place = torch.linspace(-1, 1, 40, dtype=torch.float64)
     x = torch.stack(torch.meshgrid(place, place, indexing="ij")).expand(8, 2, 40, 40)  # where each pixel stands
-    part = resized_crop(x, seeded())
+    part = random_resized_crop(x, seeded())
     spread = (part.amax((2, 3)) - part.amin((2, 3))) / 2  # of the whole: 1
     assert torch.allclose(spread, torch.full_like(spread, 0.5), atol=0.05)
     assert part.abs().max() <= 1
@@ -59,20 +65,20 @@ def test_a_part_lies_within_the_image_and_is_as_large_as_it_is_drawn(monkeypatch
 
 def test_colours_are_changed_and_grey_stays_grey() -> None:
     x = images()
-    changed = color_change(x, 0.5, seeded())
+    changed = jitter_color(x, 0.5, seeded())
     assert changed.shape == x.shape
     assert not torch.allclose(changed, x, atol=0.01)
-    same = grey(x).expand(-1, 3, -1, -1)
-    without = color_change(same, 0.5, seeded())
+    same = to_gray(x).expand(-1, 3, -1, -1)
+    without = jitter_color(same, 0.5, seeded())
     assert torch.allclose(without, without.mean(1, keepdim=True).expand_as(without), atol=1e-12)
-    assert torch.allclose(color_change(x, 0.0, seeded()), x, atol=1e-12)
+    assert torch.allclose(jitter_color(x, 0.0, seeded()), x, atol=1e-12)
 
 
 def test_a_third_of_the_circle_moves_red_to_green_to_blue() -> None:
     x = images()
     angle = torch.full((len(x), 1, 1, 1), 2 * math.pi / 3, dtype=x.dtype)
-    assert torch.allclose(turned(x, angle), x.roll(1, 1), atol=1e-12)
-    assert torch.allclose(turned(turned(x, angle), -angle), x, atol=1e-12)
+    assert torch.allclose(rotate_hue(x, angle), x.roll(1, 1), atol=1e-12)
+    assert torch.allclose(rotate_hue(rotate_hue(x, angle), -angle), x, atol=1e-12)
 
 
 def test_each_image_is_blurred_by_a_gaussian_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,8 +88,8 @@ def test_each_image_is_blurred_by_a_gaussian_of_its_own(monkeypatch: pytest.Monk
     kernel = (-(place[:, None] ** 2 + place**2) / (2 * 1.5**2)).exp()
     kernel = (kernel / kernel.sum()).expand(3, 1, 5, 5)
     expected = F.conv2d(F.pad(x, (2,) * 4, mode="reflect"), kernel, groups=3)
-    assert torch.allclose(blur(x, seeded()), expected, atol=1e-12)
+    assert torch.allclose(random_gaussian_blur(x, seeded()), expected, atol=1e-12)
     monkeypatch.setattr(contrastive_augmentation, "SIGMA", (0.1, 2.0))
     twice = x[:1].expand(2, -1, -1, -1)
-    one, other = blur(twice, seeded())
+    one, other = random_gaussian_blur(twice, seeded())
     assert not torch.allclose(one, other)

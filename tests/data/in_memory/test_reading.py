@@ -18,9 +18,9 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 import cutaway
 from cutaway.core.errors import CutawayError, DataError
 from cutaway.data.in_memory.container import Numbers
-from cutaway.data.in_memory.from_arrays import targets_of
-from cutaway.data.in_memory.from_images import as_bytes, images_first
-from cutaway.data.in_memory.source import Given, held_of, kind_of_array
+from cutaway.data.in_memory.from_arrays import parse_targets
+from cutaway.data.in_memory.from_images import to_channels_first, to_uint8
+from cutaway.data.in_memory.source import InMemorySource, kind_of_array, parse_object
 
 X = np.arange(60.0).reshape(20, 3)
 y = np.arange(20) % 2
@@ -31,30 +31,30 @@ PIXELS = arrays(np.uint8, array_shapes(min_dims=4, max_dims=4, max_side=4))
 def test_bytes_are_found_again_and_nothing_else_is_taken_for_them(pixels: Any, dtype: Any) -> None:
     pixels = np.repeat(pixels[:, :1], 3, axis=1)
     divided = pixels.astype(dtype) / dtype(255)
-    found = as_bytes(divided)
+    found = to_uint8(divided)
     assert found is not None
     assert np.array_equal(found, pixels)
-    assert np.array_equal(as_bytes(torch.from_numpy(pixels).div(255).numpy()), pixels)  # type: ignore[arg-type]
-    assert as_bytes(divided * dtype(0.999) + dtype(0.0005)) is None
-    assert as_bytes(divided - 2) is None
-    assert as_bytes(np.repeat(pixels, 2, axis=1)) is None  # of six channels
+    assert np.array_equal(to_uint8(torch.from_numpy(pixels).div(255).numpy()), pixels)  # type: ignore[arg-type]
+    assert to_uint8(divided * dtype(0.999) + dtype(0.0005)) is None
+    assert to_uint8(divided - 2) is None
+    assert to_uint8(np.repeat(pixels, 2, axis=1)) is None  # of six channels
 
 
 @given(PIXELS.filter(lambda images: images.shape[1] in (1, 3) and images.shape[3] not in (1, 3)))
 def test_channels_are_where_they_can_be(images: Any) -> None:
     first, last = Numbers(name="a", values=images), Numbers(name="a", values=images.transpose(0, 2, 3, 1))
-    assert np.array_equal(images_first(first), images)
+    assert np.array_equal(to_channels_first(first), images)
     if images.shape[2] not in (1, 3):
-        assert np.array_equal(images_first(last), images)
+        assert np.array_equal(to_channels_first(last), images)
 
 
 @given(st.lists(st.integers(-(2**40), 2**40), min_size=1, max_size=30))
 def test_targets_are_the_same_in_every_form(values: list[int]) -> None:
     forms = (values, tuple(values), np.array(values), torch.tensor(values), pl.Series(values), np.array([values]).T)
-    found = [targets_of(form, len(values)) for form in forms]
+    found = [parse_targets(form, len(values)) for form in forms]
     assert all(series.to_list() == values for series in found)
-    assert targets_of(np.array(values, float), len(values)).to_list() == values
-    assert targets_of([torch.tensor(v) for v in values], len(values)).to_list() == values
+    assert parse_targets(np.array(values, float), len(values)).to_list() == values
+    assert parse_targets([torch.tensor(v) for v in values], len(values)).to_list() == values
 
 
 @pytest.mark.parametrize(
@@ -178,20 +178,20 @@ def test_an_index_of_pandas_is_no_column_and_gaps_are_gaps() -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"a": [1.5, None, 2.0], "b": ["x", None, "z"], 3: [True, False, True]})
     frame.index = pandas.Index([7, 8, 9], name="id")
-    held = held_of(frame)
+    held = parse_object(frame)
     assert held.frame.to_dicts() == [  # type: ignore[attr-defined]
         {"a": 1.5, "b": "x", "3": True},
         {"a": None, "b": None, "3": False},
         {"a": 2.0, "b": "z", "3": True},
     ]
     with pytest.raises(DataError, match="Two columns of the data frame are named 'a'"):
-        held_of(pandas.DataFrame([[1, 2]], columns=["a", "a"]))
+        parse_object(pandas.DataFrame([[1, 2]], columns=["a", "a"]))
 
 
 def test_columns_are_texts_and_targets() -> None:
     pandas = pytest.importorskip("pandas")
     for make in (pandas.Series, pl.Series):
-        held = held_of((make(["good", "bad"] * 3), make([1, 0] * 3)))
+        held = parse_object((make(["good", "bad"] * 3), make([1, 0] * 3)))
         assert held.texts == ("good", "bad") * 3  # type: ignore[attr-defined]
         assert held.target is not None
         assert held.target.to_list() == [1, 0] * 3
@@ -212,7 +212,7 @@ def test_a_dataset_of_one_graph_is_that_graph() -> None:
             y = torch.tensor([0, 1, 0]) if self.graphs == 1 else torch.tensor([i])
             return data.Data(x=torch.eye(3), edge_index=edges, y=y, pos=torch.zeros(3, 2))
 
-    one, many = held_of(One(1)), held_of(One(4))
+    one, many = parse_object(One(1)), parse_object(One(4))
     assert not one.graphs.many  # type: ignore[attr-defined]
     assert many.graphs.many  # type: ignore[attr-defined]
     assert len(many) == 4
@@ -220,7 +220,7 @@ def test_a_dataset_of_one_graph_is_that_graph() -> None:
 
 
 def test_one_object_is_read_once_and_two_are_two() -> None:
-    first, same, other = Given((X, y)), Given((X.copy(), list(y))), Given((X, 1 - y))
+    first, same, other = InMemorySource((X, y)), InMemorySource((X.copy(), list(y))), InMemorySource((X, 1 - y))
     assert first.fingerprint == same.fingerprint != other.fingerprint
     assert first != same
     assert first.splits is first.splits

@@ -19,7 +19,7 @@ from torch_geometric.data import Data
 import cutaway
 from cutaway.core.errors import SettingError
 from cutaway.data.in_memory.from_dataframe import as_frame
-from cutaway.data.in_memory.source import as_source
+from cutaway.data.in_memory.source import to_source
 from cutaway.data.tables.table_files import frame_table
 
 N = 6
@@ -145,7 +145,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
 def test_it_is_refused_with_a_sentence(name: str) -> None:
     make, sentence = REFUSED[name]
     with pytest.raises(cutaway.CutawayError, match=sentence) as error:
-        as_source(make())
+        to_source(make())
     assert len(str(error.value)) < 500
 
 
@@ -195,7 +195,7 @@ def test_an_object_as_a_setting_is_refused(value: Any) -> None:
 def test_durations_are_seconds_and_times_that_are_missing_are_missing() -> None:
     spans = [datetime.timedelta(minutes=1, microseconds=250_000 * i) for i in range(3)]
     for read in (pl.DataFrame({"a": spans}), pd.DataFrame({"a": pd.to_timedelta(spans)})):
-        source, _ = as_source(read)
+        source, _ = to_source(read)
         assert len(source.fingerprint) == 64
         assert frame_table(source.train.frame).frame["a"].to_list() == ["60.0", "60.25", "60.5"]
     absent = as_frame(pd.DataFrame({"a": pd.to_datetime([None, None]), "b": [1, 2]}))
@@ -206,7 +206,7 @@ def test_durations_are_seconds_and_times_that_are_missing_are_missing() -> None:
 def test_tensors_of_every_type_of_number_are_read() -> None:
     conjugate = torch.complex(X, X).conj()
     for x in (X.bfloat16(), X.half(), X.to(torch.float8_e5m2), conjugate.imag, X.requires_grad_()):
-        source, _ = as_source((x, Y))
+        source, _ = to_source((x, Y))
         assert source.train.values.tolist() == x.detach().float().tolist()
         X.requires_grad_(False)
 

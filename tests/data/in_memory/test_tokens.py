@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 import cutaway
 from cutaway.data.in_memory.container import Texts
-from cutaway.data.in_memory.source import held_of
+from cutaway.data.in_memory.source import parse_object
 from cutaway.data.settings import DataSettings
-from cutaway.data.text.token_ids import Ids, fit_ids, written
+from cutaway.data.text.token_ids import Ids, fit_ids, format_ids
 from cutaway.data.text.tokenizer_files import tokenizer_from_json
 
 QUICK: dict[str, Any] = {"epochs": 4, "lr": 0.05, "batch_size": 16, "threads": 1, "tensorboard": False}
@@ -59,8 +59,8 @@ class Mean(nn.Module):
 @given(st.lists(st.lists(st.integers(0, 99), max_size=6), min_size=1, max_size=5))
 def test_ids_come_back_as_they_were(examples: list[list[int]]) -> None:
     tokenizer = tokenizer_from_json(Ids(100).to_json())
-    assert tokenizer.encode_many([written(ids) for ids in examples]) == examples
-    assert tokenizer.decode(examples[0]) == written(examples[0])
+    assert tokenizer.encode_many([format_ids(ids) for ids in examples]) == examples
+    assert tokenizer.decode(examples[0]) == format_ids(examples[0])
 
 
 @pytest.mark.parametrize(
@@ -77,10 +77,10 @@ def test_every_form_holds_the_same_ids() -> None:
     arrays = np.empty(120, object)
     arrays[:] = RAGGED
     forms: list[Any] = [RAGGED, arrays, [np.array(ids) for ids in RAGGED], [torch.tensor(ids) for ids in RAGGED]]
-    held = held_of((RAGGED, Y))
+    held = parse_object((RAGGED, Y))
     assert isinstance(held, Texts)
-    assert {held_of((form, Y)).digest for form in forms} == {held.digest}
-    assert held.digest != held_of((list(held.texts), Y)).digest  # of the same letters as text
+    assert {parse_object((form, Y)).digest for form in forms} == {held.digest}
+    assert held.digest != parse_object((list(held.texts), Y)).digest  # of the same letters as text
 
 
 def test_padded_and_ragged_ids_are_learned_alike(tmp_path: Path) -> None:

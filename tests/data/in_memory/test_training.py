@@ -17,7 +17,7 @@ import cutaway
 from cutaway.core.errors import DataError, SettingError
 from cutaway.core.spec import Classes, ImageSpec, SeriesSpec, Value
 from cutaway.data.dataset_base import IN_MEMORY
-from cutaway.data.in_memory.source import Given
+from cutaway.data.in_memory.source import InMemorySource
 from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
 
@@ -60,7 +60,7 @@ def test_columns_of_numbers_are_what_their_text_would_be(tmp_path: Path) -> None
     frame.write_csv(tmp_path / "t.csv")
     for more in ({}, {"types": ("whole:category", "id:number")}, {"scale": "quantile"}):
         settings = DataSettings(target="y", **more)  # type: ignore[arg-type]
-        of_file, given = open_data(tmp_path / "t.csv", settings), open_data(Given(frame), settings)
+        of_file, given = open_data(tmp_path / "t.csv", settings), open_data(InMemorySource(frame), settings)
         assert given.preprocessing.to_json() | {"read": {}} == of_file.preprocessing.to_json() | {"read": {}}
         assert given.columns == of_file.columns
         assert given.notes == of_file.notes
@@ -76,7 +76,7 @@ def test_every_library_s_table_is_the_same_data() -> None:
     columns = FRAME.with_columns(pl.Series("grown in", ["Asti", None, "Alba"] * 59 + ["Asti"]))
     settings = DataSettings(target="cultivar")
     found = [
-        open_data(Given(table), settings)
+        open_data(InMemorySource(table), settings)
         for table in (
             columns,
             columns.to_arrow(),
@@ -105,7 +105,9 @@ def test_splits_of_ones_own_are_kept_and_the_others_are_drawn(tmp_path: Path) ->
 
 def test_what_is_fitted_is_fitted_on_the_training_split_alone() -> None:
     first, again = (
-        open_data(Given((X[::2], y[::2]), val=(X[1::2] * k, y[1::2]), test=(X[1::2] + k, y[1::2])), DataSettings())
+        open_data(
+            InMemorySource((X[::2], y[::2]), val=(X[1::2] * k, y[1::2]), test=(X[1::2] + k, y[1::2])), DataSettings()
+        )
         for k in (1.0, 3.0)
     )
     assert first.preprocessing.to_json() == again.preprocessing.to_json()
@@ -139,7 +141,7 @@ def test_images_of_bytes_are_images_as_files_are(form: str) -> None:
     takes = ("image",)
     named, data = (
         open_data("digits", DataSettings()),
-        open_data(Given((images, DIGITS.target)), DataSettings(), takes=takes),
+        open_data(InMemorySource((images, DIGITS.target)), DataSettings(), takes=takes),
     )
     assert data.spec == named.spec
     assert data.preprocessing == named.preprocessing
@@ -149,7 +151,7 @@ def test_images_of_bytes_are_images_as_files_are(form: str) -> None:
 def test_other_numbers_are_not_rounded(tmp_path: Path) -> None:
     images = np.random.default_rng(0).normal(size=(120, 5, 9, 9))  # of five channels
     labels = (images.mean((1, 2, 3)) > 0).astype(int)
-    data = open_data(Given((images, labels)), DataSettings())
+    data = open_data(InMemorySource((images, labels)), DataSettings())
     assert isinstance(data.spec, ImageSpec)
     assert data.spec.shape == (5, 9, 9)
     inputs = data.splits["train"].inputs  # type: ignore[attr-defined]
@@ -266,7 +268,7 @@ def test_classes_of_hugging_face_have_their_names(tmp_path: Path) -> None:
     pixels = [Image.fromarray(image) for image in PIXELS[:60]]
     of_images = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(num_classes=10)})
     images = datasets.Dataset.from_dict({"image": pixels, "label": DIGITS.target[:60]}, features=of_images)
-    seen = open_data(Given(images), DataSettings(val=0.0, test=0.0))
+    seen = open_data(InMemorySource(images), DataSettings(val=0.0, test=0.0))
     assert seen.spec.shape == (1, 8, 8)
 
 
@@ -296,14 +298,14 @@ def test_plan_and_search_take_objects(tmp_path: Path) -> None:
 
 def test_ids_of_many_digits_in_a_data_frame_stay_apart() -> None:
     ids = np.resize(np.array([2**60 + 1, 2**60 + 3, 2**60 + 5]), len(X))  # equal as 64-bit floats
-    data = open_data(Given(FRAME.with_columns(pl.Series("owner", ids))), DataSettings(target="cultivar"))
+    data = open_data(InMemorySource(FRAME.with_columns(pl.Series("owner", ids))), DataSettings(target="cultivar"))
     assert [c["type"] for c in data.columns if c["name"] == "owner"] == ["category"]
     assert sum(name.startswith("owner=") for name in data.spec.columns) == 4  # type: ignore[union-attr]
     small = open_data(
-        Given(FRAME.with_columns(pl.Series("owner", np.resize([1, 2, 3], len(X)), dtype=pl.Int8))),
+        InMemorySource(FRAME.with_columns(pl.Series("owner", np.resize([1, 2, 3], len(X)), dtype=pl.Int8))),
         DataSettings(target="cultivar"),
     )
     assert [c["type"] for c in small.columns if c["name"] == "owner"] == ["number"]
     days = np.resize(np.array([20240213, 20231231]), len(X))
-    data = open_data(Given(FRAME.with_columns(pl.Series("owner", days))), DataSettings(target="cultivar"))
+    data = open_data(InMemorySource(FRAME.with_columns(pl.Series("owner", days))), DataSettings(target="cultivar"))
     assert [c["type"] for c in data.columns if c["name"] == "owner"] == ["date"]

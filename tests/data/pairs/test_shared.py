@@ -17,7 +17,7 @@ from cutaway.core.errors import DataError, FileError, SettingError
 from cutaway.core.spec import PairSpec, Tokens
 from cutaway.data.dataset_base import IGNORED, DataSet
 from cutaway.data.open_data import open_data
-from cutaway.data.pairs.transforms import BEGIN, END, SHIFT, PairPreprocessing, PairsSplit, joined
+from cutaway.data.pairs.transforms import BEGIN, END, SHIFT, PairPreprocessing, PairsSplit, detokenize
 from cutaway.data.settings import DataSettings
 from cutaway.data.text.tokenizer_files import open_tokenizer
 from cutaway.data.text.tokenizers import train_tokenizer
@@ -121,8 +121,8 @@ def test_sentences_of_words_are_joined_as_they_are_written(tmp_path: Path) -> No
         tokenizer = train_tokenizer("words", [text, text], 100)
         made = PairPreprocessing(spec, prepared.source_tokenizer, tokenizer)
         assert made.words(made.targets([text])[0].tolist()) == text
-    assert joined("a , b") == "a, b"
-    assert joined("nothing to do") == "nothing to do"
+    assert detokenize("a , b") == "a, b"
+    assert detokenize("nothing to do") == "nothing to do"
 
 
 # --- made elsewhere -----------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cutaway.core.errors import DataError
-from cutaway.data.bucketing import padding
+from cutaway.data.bucketing import padding_fraction
 from cutaway.data.pairs.transforms import PairsSplit
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), min_size=1, max_size=60)
@@ -41,8 +41,8 @@ def test_both_sides_of_a_batch_are_of_nearly_one_length() -> None:
     split = split_of(list(zip(source.tolist(), target.tolist())))
     plan = split.plan(64, draw, 1000)
     for lengths in (source, target):
-        assert padding(lengths, plan) < 0.12
-        assert padding(lengths, torch.split(torch.randperm(2000, generator=draw), 60)) > 0.3
+        assert padding_fraction(lengths, plan) < 0.12
+        assert padding_fraction(lengths, torch.split(torch.randperm(2000, generator=draw), 60)) > 0.3
     assert split.lengths.tolist() == torch.maximum(source, target).tolist()
 
 

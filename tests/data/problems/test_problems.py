@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from cutaway.core.errors import DataError
 from cutaway.data.problems.addition import Addition
-from cutaway.data.problems.arithmetic import MOST, reached, solvable, steps
-from cutaway.data.problems.countdown import Countdown, parsed, problem_of
+from cutaway.data.problems.arithmetic import MOST, is_solvable, possible_steps, reachable_numbers
+from cutaway.data.problems.countdown import Countdown, format_problem, parse_problem
 from cutaway.data.problems.kinds import PROBLEMS
-from cutaway.data.problems.problem import Branches
+from cutaway.data.problems.problem import SearchableProblem
 
 HANDS = list(combinations_with_replacement(range(1, 14), 4))
 COUNTDOWN, ADDITION = Countdown(), Addition()
@@ -25,20 +25,20 @@ states = st.lists(st.integers(1, 13), min_size=2, max_size=4).map(lambda n: tupl
 
 def test_the_solver_finds_exactly_the_published_number_of_hands() -> None:
     assert len(HANDS) == 1820
-    assert sum(solvable(hand) for hand in HANDS) == 1362
+    assert sum(is_solvable(hand) for hand in HANDS) == 1362
 
 
 def test_the_solvable_hands_are_those_of_the_list(shared_data: Path) -> None:
     with (shared_data / "game24" / "24.csv").open() as file:
         listed = {tuple(sorted(map(int, row["Puzzles"].split()))) for row in csv.DictReader(file)}
-    assert listed == {hand for hand in HANDS if solvable(hand)}
+    assert listed == {hand for hand in HANDS if is_solvable(hand)}
 
 
 @settings(max_examples=60, deadline=None)
 @given(states)
 def test_whole_numbers_reach_nothing_that_fractions_do_not(state: tuple[int, ...]) -> None:
-    assert all(solvable(state, target) for target in list(reached(state))[:20])
-    for step in steps(state):
+    assert all(is_solvable(state, target) for target in list(reachable_numbers(state))[:20])
+    for step in possible_steps(state):
         assert len(step.left) == len(state) - 1
         assert all(0 <= n <= MOST for n in step.left)
 
@@ -47,7 +47,7 @@ def test_whole_numbers_reach_nothing_that_fractions_do_not(state: tuple[int, ...
 @given(states, st.integers(0, 1 << 30))
 def test_every_solution_that_is_given_is_right(state: tuple[int, ...], seed: int) -> None:
     random = Random(seed)
-    problem = problem_of(state, random.choice(sorted(reached(state) - {0}) or [0]))
+    problem = format_problem(state, random.choice(sorted(reachable_numbers(state) - {0}) or [0]))
     for form in ("steps", "answer"):
         asked, solution = COUNTDOWN.example(problem, form, random)
         assert asked == COUNTDOWN.ask(problem, form)
@@ -60,8 +60,8 @@ def test_every_solution_that_is_given_is_right(state: tuple[int, ...], seed: int
 @given(states, st.integers(0, 1 << 30))
 def test_a_tree_has_steps_of_all_kinds_and_says_what_they_are_worth(state: tuple[int, ...], seed: int) -> None:
     random = Random(seed)
-    target = random.choice(sorted(reached(state) - {0}) or [0])
-    problem = problem_of(state, target)
+    target = random.choice(sorted(reachable_numbers(state) - {0}) or [0])
+    problem = format_problem(state, target)
     asked, solution = COUNTDOWN.example(problem, "tree", random)
     assert asked.startswith(COUNTDOWN.ask(problem, "tree"))
     assert set(COUNTDOWN.cut(asked + solution)) <= {*COUNTDOWN.vocabulary}
@@ -70,12 +70,12 @@ def test_a_tree_has_steps_of_all_kinds_and_says_what_they_are_worth(state: tuple
     last, answer = last.split(" ? ")
     left: tuple[int, ...] = state
     for line in lines:
-        left = {str(step): step.left for step in steps(left)}[line]
-    able = {str(step): step.left for step in steps(left)}
-    assert (answer == "sure") is (last in able and target in reached(able[last]))
+        left = {str(step): step.left for step in possible_steps(left)}[line]
+    able = {str(step): step.left for step in possible_steps(left)}
+    assert (answer == "sure") is (last in able and target in reachable_numbers(able[last]))
     if last not in able:  # a temptation, which is not learned to be written
         assert solution == "impossible"
-        why = COUNTDOWN.judge(problem_of(left, target), "tree", last).why
+        why = COUNTDOWN.judge(format_problem(left, target), "tree", last).why
         assert why
         assert not why.startswith("ends with") or last.split(" (")[0] not in {one.split(" (")[0] for one in able}
 
@@ -146,7 +146,7 @@ def test_what_is_no_problem_is_told_so(text: str) -> None:
 def test_an_unsolvable_hand_is_refused_because_all_ways_were_tried() -> None:
     with pytest.raises(DataError, match="24 cannot be made of 1 1 1 1: all ways were tried"):
         COUNTDOWN.read("1 1 1 1")
-    assert parsed(COUNTDOWN.read("13, 4, 10, 9")) == ((4, 9, 10, 13), 24)
+    assert parse_problem(COUNTDOWN.read("13, 4, 10, 9")) == ((4, 9, 10, 13), 24)
 
 
 @pytest.mark.parametrize("text", ["12", "1000+1", "a+b", "1+2+3", "-1+2"])
@@ -156,8 +156,8 @@ def test_what_is_no_sum_is_told_so(text: str) -> None:
 
 
 def test_steps_of_countdown_can_be_searched_and_digits_of_a_sum_cannot() -> None:
-    assert isinstance(COUNTDOWN, Branches)
-    assert not isinstance(ADDITION, Branches)
+    assert isinstance(COUNTDOWN, SearchableProblem)
+    assert not isinstance(ADDITION, SearchableProblem)
 
 
 def test_kinds_are_known_by_their_names() -> None:
@@ -168,16 +168,16 @@ def test_kinds_are_known_by_their_names() -> None:
 @given(states, st.integers(0, 1 << 30))
 def test_steps_so_far_are_judged_one_by_one(state: tuple[int, ...], seed: int) -> None:
     random = Random(seed)
-    target = random.choice(sorted(reached(state)))
-    problem = problem_of(state, target)
+    target = random.choice(sorted(reachable_numbers(state)))
+    problem = format_problem(state, target)
     lines, left = [], state
     while len(left) > 1:
-        step = random.choice(steps(left))
+        step = random.choice(possible_steps(left))
         lines.append(str(step))
         left = step.left
         found = COUNTDOWN.so_far(problem, "\n".join(lines))
         assert (found.wrong, found.why, found.last) == (None, "", "")
-        assert found.leads is (target in reached(left))
+        assert found.leads is (target in reachable_numbers(left))
     assert found.leads is COUNTDOWN.judge(problem, "steps", "\n".join(lines)).solved
     place = random.randrange(len(lines))
     whole = lines[place].replace("= ", "= 9")

@@ -9,8 +9,8 @@ import torch
 from scipy.stats import ks_2samp
 from sklearn.datasets import load_diabetes, load_wine
 
-from cutaway.data.in_memory.source import Given
-from cutaway.data.open_data import open_guarded
+from cutaway.data.in_memory.source import InMemorySource
+from cutaway.data.open_data import open_validated
 from cutaway.data.quality.drift import _inputs
 from cutaway.data.settings import DataSettings
 
@@ -22,7 +22,7 @@ NUMBERS = pl.DataFrame(DIABETES.data, schema=[f"x{k}" for k in range(10)]).with_
 
 
 def findings(train: pl.DataFrame, test: pl.DataFrame | None = None) -> list[str]:
-    return open_guarded(Given(train, test=test), DataSettings(target="y")).findings
+    return open_validated(InMemorySource(train, test=test), DataSettings(target="y")).findings
 
 
 @pytest.mark.parametrize(

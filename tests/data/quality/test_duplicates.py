@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from cutaway.data.quality.duplicates import straddle_note, straddling
+from cutaway.data.quality.duplicates import cross_split_duplicates, duplicate_warning
 
 PARTED = {"train": np.array([0, 1, 2]), "val": np.array([3, 4]), "test": np.array([5, 6])}
 
@@ -20,31 +20,31 @@ def test_duplicates_in_different_parts_are_found(kind: str) -> None:
         "int": [ord(w) for w in words],
         "uint64": np.array([2**63 + ord(w) for w in words], np.uint64),
     }[kind]
-    found = straddling(keys, PARTED)
+    found = cross_split_duplicates(keys, PARTED)
     assert [rows for _, rows in found] == [{"train": [1], "val": [4], "test": [5]}]  # both a are in training
     assert found[0][0] == keys[1]
 
 
 def test_an_example_that_two_parts_share_is_no_duplicate() -> None:
     same = {"train": np.array([0, 1]), "val": np.array([0, 1])}
-    assert straddling(["a", "b"], same) == []
-    assert straddle_note(["a", "b"], same, str) is None
+    assert cross_split_duplicates(["a", "b"], same) == []
+    assert duplicate_warning(["a", "b"], same, str) is None
 
 
 def test_the_note_counts_duplicates_and_names_examples() -> None:
-    note = straddle_note(["a", "b", "a", "c", "b", "b", "c"], PARTED, lambda i: f"row {i}", "rows")
+    note = duplicate_warning(["a", "b", "a", "c", "b", "b", "c"], PARTED, lambda i: f"row {i}", "rows")
     assert note is not None
     assert "1 of 2 rows in val and 2 of 2 rows in test" in note
     assert "row 4 (val) = row 1 (train)" in note
     assert "row 6 (test) = row 3 (val)" in note
-    assert straddle_note(list("abcdefg"), PARTED, str) is None
+    assert duplicate_warning(list("abcdefg"), PARTED, str) is None
 
 
 def test_duplicates_that_differ_in_what_is_no_input_are_told() -> None:
     keys = ["a", "b", "a", "c", "b", "b", "c"]  # pairs 4 and 1, 5 and 1, 6 and 3
 
     def told(**columns: list[str | None]) -> str:
-        note = straddle_note(keys, PARTED, str, aside=pl.DataFrame(columns))
+        note = duplicate_warning(keys, PARTED, str, aside=pl.DataFrame(columns))
         assert note is not None
         return str(note)
 

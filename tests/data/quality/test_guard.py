@@ -14,9 +14,9 @@ from sklearn.datasets import load_breast_cancer
 
 from cutaway.apps.cli import main
 from cutaway.data.dataset_base import DataSet
-from cutaway.data.open_data import open_data, open_guarded
+from cutaway.data.open_data import open_data, open_validated
 from cutaway.data.quality import near_duplicates
-from cutaway.data.quality.validation import guard
+from cutaway.data.quality.validation import validate_dataset
 from cutaway.data.settings import DataSettings
 
 RAW = load_breast_cancer()
@@ -28,7 +28,7 @@ RNG = np.random.default_rng(0)
 
 def findings(frame: pl.DataFrame, path: Path) -> list[str]:
     frame.write_csv(path / "t.csv")
-    return open_guarded(str(path / "t.csv"), DataSettings(target="y", missing="fill")).findings
+    return open_validated(str(path / "t.csv"), DataSettings(target="y", missing="fill")).findings
 
 
 def test_a_clean_table_raises_no_alarm(tmp_path: Path) -> None:
@@ -109,13 +109,13 @@ def changed(data: DataSet) -> DataSet:
 
 
 def test_digits_raise_no_alarm_and_their_copies_do(digits: DataSet) -> None:
-    assert guard(digits) == []
+    assert validate_dataset(digits) == []
     data = changed(digits)
     train, test = data.splits["train"], data.splits["test"]
     x = train.inputs[:20]  # type: ignore[attr-defined]
     test.inputs = test.inputs.clone()  # type: ignore[attr-defined]
     test.inputs[:20] = 0.8 * x + 0.02 * x.std() * torch.randn(x.shape, generator=torch.Generator().manual_seed(0))  # type: ignore[attr-defined]
-    (finding,) = guard(data)
+    (finding,) = validate_dataset(data)
     assert {a for a, _ in finding.examples} == {f"{test.name(i)} (test)" for i in range(20)}
 
 
@@ -126,7 +126,7 @@ def test_shuffled_labels_are_found(digits: DataSet) -> None:
         flips = torch.from_numpy(np.random.default_rng(len(name)).random(len(split)) < 0.1)
         split.target = torch.where(flips, (split.target + 3) % 10, split.target)
         wrong |= {split.name(int(i)) for i in flips.nonzero()[:, 0]}
-    (finding,) = guard(data)
+    (finding,) = validate_dataset(data)
     told = [where for where, _, _ in finding.examples]
     assert finding.startswith("Labels are probably wrong")
     assert np.mean([name in wrong for name in told]) > 0.9  # nearly all that are named are wrong
@@ -139,7 +139,7 @@ def test_texts_but_for_a_word(tmp_path: Path) -> None:
     texts += [" ".join([*text.split()[:-1], "changed"]) for text in texts[:40]]
     frame = pl.DataFrame({"text": texts, "y": [str(i % 2) for i in range(340)]})
     frame.write_csv(tmp_path / "t.csv")
-    data = open_guarded(str(tmp_path / "t.csv"), DataSettings(target="y", text="text"))
+    data = open_validated(str(tmp_path / "t.csv"), DataSettings(target="y", text="text"))
     (finding,) = data.findings
     pairs = [[int(name.split()[1]) for name in pair] for pair in finding.examples]  # type: ignore[attr-defined]
     assert len(pairs) >= 10

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutaway.data.quality.labels import confident, mistaken
+from cutaway.data.quality.labels import confident_classes, has_label_errors
 
 
 def labelled(n: int, classes: int, seed: int, noise: float = 0.15) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -28,7 +28,7 @@ def test_the_same_examples_count_as_other_classes_as_with_cleanlab(n: int, class
     cleanlab = pytest.importorskip("cleanlab.count")
     p, y, _ = labelled(n, classes, seed)
     joint, wrong = cleanlab.compute_confident_joint(y, p, calibrate=False, return_indices_of_off_diagonals=True)
-    counted = confident(p, y)
+    counted = confident_classes(p, y)
     ours = np.zeros((classes, classes), int)
     np.add.at(ours, (y, counted), 1)
     assert np.flatnonzero(counted != y).tolist() == sorted(wrong)
@@ -39,14 +39,14 @@ def test_the_same_examples_count_as_other_classes_as_with_cleanlab(n: int, class
 def test_counting_is_as_the_paper_does_by_hand() -> None:
     p = np.array([[0.9, 0.1], [0.8, 0.2], [0.1, 0.9], [0.3, 0.7], [0.95, 0.05]])
     y = np.array([0, 0, 1, 1, 1])  # thresholds 0.85 and (0.9 + 0.7 + 0.05) / 3 = 0.55
-    assert confident(p, y).tolist() == [0, 0, 1, 1, 0]
+    assert confident_classes(p, y).tolist() == [0, 0, 1, 1, 0]
 
 
 def test_labels_that_are_wrong_by_chance_are_told_from_examples_that_are_hard() -> None:
     p, y, wrong = labelled(1000, 3, 0, noise=0.1)
-    assert mistaken(p, y)
+    assert has_label_errors(p, y)
     drawn = np.random.default_rng(1)
     hard = np.array([drawn.choice(3, p=own) for own in p])  # as often of another class as the model says
     assert (p.argmax(1) != hard).mean() > 0.1
-    assert not mistaken(p, hard)
-    assert not mistaken(p, np.where(wrong, p.argmax(1), y))
+    assert not has_label_errors(p, hard)
+    assert not has_label_errors(p, np.where(wrong, p.argmax(1), y))

@@ -18,7 +18,7 @@ from cutaway.core.errors import DataError, SettingError, UnknownName
 from cutaway.data.dataset_base import DataSet
 from cutaway.data.saved_transforms import preprocessing_from_json
 from cutaway.data.series.dataset import open_series
-from cutaway.data.series.times import FORMATS, Clock, Step, circles
+from cutaway.data.series.times import FORMATS, Clock, Step, calendar_features
 from cutaway.data.series.transforms import ForecastPreprocessing, WindowSplit
 from cutaway.data.settings import DataSettings
 
@@ -41,7 +41,7 @@ def opened(path: Path, **settings: Any) -> DataSet:
 def test_parts_are_those_of_pythons_calendar(when: datetime.datetime) -> None:
     first = round((when - datetime.datetime(1970, 1, 1)) / datetime.timedelta(microseconds=1))
     clock = Clock(first, Step("span", HOUR), next(iter(FORMATS)))
-    found = circles(clock, np.array([0, 5]), ("hour", "weekday", "month"))
+    found = calendar_features(clock, np.array([0, 5]), ("hour", "weekday", "month"))
     for step, row in zip((0, 5), found):
         then = when + datetime.timedelta(hours=step)
         day = datetime.timedelta(

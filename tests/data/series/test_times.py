@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cutaway.core.errors import DataError
-from cutaway.data.series.times import COMPACT, DAY, NUMBER, Clock, Step, format_of, moments, step_of
+from cutaway.data.series.times import COMPACT, DAY, NUMBER, Clock, Step, detect_format, infer_step, parse_times
 
 
 def cells(*written: str) -> pl.Series:
@@ -19,10 +19,10 @@ def cells(*written: str) -> pl.Series:
 
 
 def clock_of(name: str, *written: str) -> Clock:
-    found = format_of(name, cells(*written))
+    found = detect_format(name, cells(*written))
     assert found is not None
-    times = moments(cells(*written), found)
-    return Clock(float(times[0]), step_of(times, found), found)
+    times = parse_times(cells(*written), found)
+    return Clock(float(times[0]), infer_step(times, found), found)
 
 
 @pytest.mark.parametrize(
@@ -62,48 +62,48 @@ def test_working_days_have_no_weekends() -> None:
     clock = clock_of("date", *days)
     assert (clock.step.words, clock.step.season) == ("1 working day", 5)
     assert clock.label(len(days)) == "2024-02-05"  # the Monday after
-    positions, astray = clock.step.positions(moments(cells(*days), clock.written))
+    positions, astray = clock.step.positions(parse_times(cells(*days), clock.written))
     assert positions.tolist() == list(range(len(days)))
     assert not astray.any()
 
 
 def test_what_is_no_time() -> None:
-    assert format_of("value", cells("1949", "1950")) is None  # a number, unless the column says that it is a time
-    assert format_of("year", cells("1949", "1950")) == NUMBER
-    assert format_of("value", cells("20160630", "20160701")) is None
-    assert format_of("value", cells("201606", "201607")) is None
-    assert format_of("month", cells("1", "2", "3")) is None
-    assert format_of("date", cells("2015-W54", "2015-W99")) is None
-    assert format_of("date", cells("1980Q5", "1980Q0")) is None
-    assert format_of("date", cells("20160630", "20160701")) in COMPACT
-    assert format_of("date", cells("30/06/16", "01/07/16")) is None  # of which century?
-    assert format_of("date", cells("Monday", "Tuesday")) is None
-    assert format_of("date", pl.Series([None, None], dtype=pl.String)) is None
+    assert detect_format("value", cells("1949", "1950")) is None  # a number, unless the column says that it is a time
+    assert detect_format("year", cells("1949", "1950")) == NUMBER
+    assert detect_format("value", cells("20160630", "20160701")) is None
+    assert detect_format("value", cells("201606", "201607")) is None
+    assert detect_format("month", cells("1", "2", "3")) is None
+    assert detect_format("date", cells("2015-W54", "2015-W99")) is None
+    assert detect_format("date", cells("1980Q5", "1980Q0")) is None
+    assert detect_format("date", cells("20160630", "20160701")) in COMPACT
+    assert detect_format("date", cells("30/06/16", "01/07/16")) is None  # of which century?
+    assert detect_format("date", cells("Monday", "Tuesday")) is None
+    assert detect_format("date", pl.Series([None, None], dtype=pl.String)) is None
 
 
 def test_a_few_bad_cells_do_not_hide_the_others() -> None:
     written = [f"2016-07-{d:02}" for d in range(1, 21)]
     written[4] = "2016-07-32"
-    found = format_of("date", cells(*written))
+    found = detect_format("date", cells(*written))
     assert found == "%Y-%m-%d"
-    assert np.flatnonzero(np.isnan(moments(cells(*written), found))).tolist() == [4]
+    assert np.flatnonzero(np.isnan(parse_times(cells(*written), found))).tolist() == [4]
 
 
 def test_day_and_month_that_could_each_be_the_other_are_rejected() -> None:
     with pytest.raises(DataError, match=r"'02/01/2016' may be 2016-02-01 .* or 2016-01-02") as caught:
-        format_of("date", cells("01/01/2016", "02/01/2016", "03/01/2016"))
+        detect_format("date", cells("01/01/2016", "02/01/2016", "03/01/2016"))
     assert "Write them as 2020-12-31" in str(caught.value)
-    assert format_of("date", cells("01/01/2016", "02/02/2016")) is not None  # either reading is the same
+    assert detect_format("date", cells("01/01/2016", "02/02/2016")) is not None  # either reading is the same
 
 
 def test_times_between_two_steps_are_seen() -> None:
-    times = moments(
+    times = parse_times(
         cells("2016-07-01 00:00", "2016-07-01 01:00", "2016-07-01 02:30", "2016-07-01 03:00"), "%Y-%m-%d %H:%M"
     )
-    positions, astray = step_of(times[:2], "%Y-%m-%d %H:%M").positions(times)
+    positions, astray = infer_step(times[:2], "%Y-%m-%d %H:%M").positions(times)
     assert positions.tolist() == [0, 1, 2, 3]
     assert astray.tolist() == [False, False, True, False]
-    months = moments(cells("2020-01-15", "2020-02-15", "2020-03-16"), "%Y-%m-%d")
+    months = parse_times(cells("2020-01-15", "2020-02-15", "2020-03-16"), "%Y-%m-%d")
     assert Step("month", 1).positions(months)[1].tolist() == [False, False, True]
 
 

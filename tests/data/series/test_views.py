@@ -7,7 +7,7 @@ import torch
 from torch import Generator, Tensor
 
 from cutaway.data.series import contrastive_augmentation
-from cutaway.data.series.contrastive_augmentation import SeriesViews, jittered, resized_part, scaled
+from cutaway.data.series.contrastive_augmentation import SeriesViews, add_jitter, random_resized_part, scale_variables
 
 
 def seeded(seed: int = 0) -> Generator:
@@ -31,7 +31,7 @@ def test_two_views_of_each_series_come_from_the_generator_alone() -> None:
 
 def test_a_part_of_a_straight_line_is_a_straight_line_within_it(monkeypatch: pytest.MonkeyPatch) -> None:
     line = torch.linspace(0, 1, 41, dtype=torch.float64).view(1, 41, 1).expand(50, 41, 2)
-    part = resized_part(line, seeded())
+    part = random_resized_part(line, seeded())
     steps = part.diff(dim=1)
     assert torch.allclose(steps, steps[:, :1].expand_as(steps), rtol=0, atol=1e-12)
     length = part[:, -1, 0] - part[:, 0, 0]
@@ -40,19 +40,19 @@ def test_a_part_of_a_straight_line_is_a_straight_line_within_it(monkeypatch: pyt
     assert part.min() >= 0
     assert part.max() <= 1
     monkeypatch.setattr(contrastive_augmentation, "PART", (1.0, 1.0))
-    assert torch.allclose(resized_part(series(), seeded()), series(), rtol=0, atol=1e-12)
+    assert torch.allclose(random_resized_part(series(), seeded()), series(), rtol=0, atol=1e-12)
 
 
 def test_each_variable_has_a_scale_of_its_own_and_noise_is_as_large_as_it_is_said() -> None:
     x = series(200)
-    factor = scaled(x, seeded()) / x
+    factor = scale_variables(x, seeded()) / x
     assert torch.allclose(factor, factor[:, :1].expand_as(factor))
     assert 0.8 <= factor.min() < 0.82
     assert 1.23 < factor.max() <= 1.25
     assert factor[0, 0].unique().numel() == 3
-    assert float((jittered(x, seeded()) - x).std()) == pytest.approx(contrastive_augmentation.JITTER, rel=0.02)
+    assert float((add_jitter(x, seeded()) - x).std()) == pytest.approx(contrastive_augmentation.JITTER, rel=0.02)
 
 
 def test_one_step_is_a_series() -> None:
     x = torch.ones(2, 1, 1)
-    assert torch.equal(resized_part(x, seeded()), x)
+    assert torch.equal(random_resized_part(x, seeded()), x)

@@ -12,17 +12,23 @@ from hypothesis import strategies as st
 
 from cutaway.core.errors import DataError, SettingError
 from cutaway.data.dataset_base import Batch
-from cutaway.data.series.column_roles import Columns
+from cutaway.data.series.column_roles import ColumnRoles
 from cutaway.data.series.series_files import Series
 from cutaway.data.series.times import ROW, Clock, Step
-from cutaway.data.series.transforms import ForecastPreprocessing, WindowSplit, covered, split_by_time, window_starts
+from cutaway.data.series.transforms import (
+    ForecastPreprocessing,
+    WindowSplit,
+    covered_steps,
+    split_by_time,
+    window_starts,
+)
 from cutaway.data.settings import DataSettings
 from cutaway.data.splits import Rows
 
 
 def series(length: int, seed: int = 0, missing: float = 0.0, known: bool = True) -> Series:
     """Two columns to forecast, one that is measured and one that is known in advance: every value tells its place."""
-    columns = Columns(None, ROW, ("a", "b"), ("c",), ("d",) if known else ())
+    columns = ColumnRoles(None, ROW, ("a", "b"), ("c",), ("d",) if known else ())
     values = np.arange(length)[:, None] + 10_000.0 * np.arange(len(columns.names))
     observed: np.ndarray = np.array(np.random.default_rng(seed).random(values.shape) >= missing)
     observed[[0, -1]] = True
@@ -41,7 +47,7 @@ def targets(split: WindowSplit) -> torch.Tensor:
 
 def splits_of(found: Series, starts: dict[str, Rows], history: int, horizon: int) -> dict[str, WindowSplit]:
     fitted = ForecastPreprocessing.fitted(
-        found, covered(starts["train"], history, horizon), history, horizon, 1, "fill"
+        found, covered_steps(starts["train"], history, horizon), history, horizon, 1, "fill"
     )
     return fitted.splits(found, starts)
 
@@ -137,7 +143,9 @@ def test_limit_keeps_the_last_training_windows() -> None:
     limited = split_by_time(series(200), 10, 5, DataSettings(max_samples=7))
     assert limited["train"].tolist() == all_of_it["train"][-7:].tolist()
     assert limited["test"].tolist() == all_of_it["test"].tolist()
-    assert covered(limited["train"], 10, 5).tolist() == list(range(limited["train"][0] - 10, limited["train"][-1] + 5))
+    assert covered_steps(limited["train"], 10, 5).tolist() == list(
+        range(limited["train"][0] - 10, limited["train"][-1] + 5)
+    )
 
 
 def test_too_little_is_rejected_with_what_is_needed() -> None:

@@ -38,9 +38,9 @@ def old(path: Path) -> None:
 def read_anew(path: Path, monkeypatch: pytest.MonkeyPatch, **settings: object) -> tuple[DataSet, int]:
     """The data, and how many files were looked at to open it."""
     looked: list[object] = []
-    whole = image_files.look
+    whole = image_files.inspect_image
     with monkeypatch.context() as patch:
-        patch.setattr(image_files, "look", lambda source: looked.append(source) or whole(source))
+        patch.setattr(image_files, "inspect_image", lambda source: looked.append(source) or whole(source))
         return opened(path, **{**SETTINGS, **settings}), len(looked)
 
 

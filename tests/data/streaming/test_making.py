@@ -13,8 +13,17 @@ from typing import Any
 import pytest
 
 from cutaway.core.errors import DataError, FileError
-from cutaway.data.streaming.manifest import Manifest, damaged, is_prepared, read_manifest
-from cutaway.data.streaming.writer import Begun, Job, Made, begin, end, keep, make, reject_full
+from cutaway.data.streaming.manifest import Manifest, find_damaged, is_prepared, read_manifest
+from cutaway.data.streaming.writer import (
+    Job,
+    PreparationState,
+    ShardWriteResult,
+    begin_preparation,
+    finish_preparation,
+    require_disk_space,
+    save_plan,
+    write_shards,
+)
 
 ASKED = {"data": "abc", "settings": {"tokenizer": "characters"}}
 
@@ -48,10 +57,12 @@ def jobs_in(folder: Path, letters: str = "abcde", **fails: Exception) -> list[Re
 
 
 def whole(out: Path, jobs: Sequence[Job], workers: int = 0) -> Manifest:
-    begin(out, ASKED)
-    keep(out, ASKED, {"units": 5})
-    made = [*make(out, jobs, workers)]
-    return end(out, Manifest("text", "book", "book.txt", "f" * 64, {"train": [m.shard for m in made]}, {}, ASKED))
+    begin_preparation(out, ASKED)
+    save_plan(out, ASKED, {"units": 5})
+    made = [*write_shards(out, jobs, workers)]
+    return finish_preparation(
+        out, Manifest("text", "book", "book.txt", "f" * 64, {"train": [m.shard for m in made]}, {}, ASKED)
+    )
 
 
 def log_of(folder: Path) -> list[list[str]]:
@@ -61,9 +72,9 @@ def log_of(folder: Path) -> list[list[str]]:
 @pytest.mark.parametrize("workers", [0, 2])
 def test_what_is_made_is_made_in_order_and_once(tmp_path: Path, workers: int) -> None:
     out = tmp_path / "out"
-    begin(out, ASKED)
+    begin_preparation(out, ASKED)
     told: list[tuple[int, int]] = []
-    made = [*make(out, jobs_in(tmp_path), workers, lambda done, of: told.append((done, of)))]
+    made = [*write_shards(out, jobs_in(tmp_path), workers, lambda done, of: told.append((done, of)))]
     assert [(m.shard.name, m.shard.count, m.found) for m in made] == [
         (f"{x}.bin", 10 * k, x) for k, x in enumerate("abcde", 1)
     ]
@@ -76,9 +87,9 @@ def test_what_is_made_is_made_in_order_and_once(tmp_path: Path, workers: int) ->
 
 def test_it_goes_on_where_it_was_killed(tmp_path: Path) -> None:
     out, jobs = tmp_path / "out", jobs_in(tmp_path)
-    begin(out, ASKED)
-    keep(out, ASKED, {"units": 5})
-    some = make(out, jobs, 0)
+    begin_preparation(out, ASKED)
+    save_plan(out, ASKED, {"units": 5})
+    some = write_shards(out, jobs, 0)
     assert [next(some).shard.name, next(some).shard.name] == ["a.bin", "b.bin"]
     half = out / f".c.bin.{os.getpid()}.part"  # what a kill leaves
     half.mkdir()
@@ -86,15 +97,15 @@ def test_it_goes_on_where_it_was_killed(tmp_path: Path) -> None:
     assert is_prepared(out)
     with pytest.raises(DataError, match=r"not whole.*again, and it goes on"):
         read_manifest(out)
-    assert begin(out, ASKED) == Begun(plan={"units": 5})
+    assert begin_preparation(out, ASKED) == PreparationState(plan={"units": 5})
     assert not half.exists()
     manifest = whole(out, jobs, workers=2)
     assert [letter for letter, _ in log_of(tmp_path)][:2] == ["a", "b"]
     assert sorted(letter for letter, _ in log_of(tmp_path)) == [*"abcde"]  # nothing twice
-    assert read_manifest(out) == begin(out, ASKED).manifest
+    assert read_manifest(out) == begin_preparation(out, ASKED).manifest
     assert manifest.count("train") == 150
     assert sorted(p.name for p in out.iterdir()) == ["a.bin", "b.bin", "c.bin", "d.bin", "e.bin", "manifest.json"]
-    assert damaged(out, read_manifest(out)) == []
+    assert find_damaged(out, read_manifest(out)) == []
 
 
 def test_shards_that_are_missing_cut_short_or_changed_are_named(tmp_path: Path) -> None:
@@ -102,7 +113,7 @@ def test_shards_that_are_missing_cut_short_or_changed_are_named(tmp_path: Path) 
     whole(out, jobs_in(tmp_path))
     (out / "c.bin").write_text("c" * 29 + "x")
     manifest = read_manifest(out)  # sizes alone
-    (found,) = damaged(out, manifest)
+    (found,) = find_damaged(out, manifest)
     assert found.where == str(out / "c.bin")
     assert "sha256" in found.what
     assert "damaged" in found.what
@@ -135,32 +146,32 @@ def test_a_manifest_of_others_or_of_the_future_is_rejected(tmp_path: Path) -> No
 def test_a_folder_that_is_not_ours_is_left_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(FileError, match=r"is not empty.*notes\.txt is there"):
-        begin(tmp_path, ASKED)
+        begin_preparation(tmp_path, ASKED)
     with pytest.raises(FileError, match="is a file"):
-        begin(tmp_path / "notes.txt", ASKED)
+        begin_preparation(tmp_path / "notes.txt", ASKED)
     out = tmp_path / "out"
     whole(out, jobs_in(tmp_path))
     with pytest.raises(FileError, match=r"other data or with other settings \(data\)"):
-        begin(out, {**ASKED, "data": "abd"})
+        begin_preparation(out, {**ASKED, "data": "abd"})
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_what_a_person_can_fix_is_told_in_its_own_words(tmp_path: Path, workers: int) -> None:
     out = tmp_path / "out"
-    begin(out, ASKED)
+    begin_preparation(out, ASKED)
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    made: list[Made] = []
+    made: list[ShardWriteResult] = []
     with pytest.raises(FileError, match=r"d\.bin could not be written: the disk is full.*is kept"):
-        made.extend(make(out, jobs_in(tmp_path, d=full), workers))
+        made.extend(write_shards(out, jobs_in(tmp_path, d=full), workers))
     assert {"a.bin", "b.bin", "c.bin"} <= {p.name for p in out.iterdir()}
     with pytest.raises(DataError, match=r"^book\.txt is bad$"):
-        made.extend(make(out, jobs_in(tmp_path, d=DataError("book.txt is bad")), workers))
+        made.extend(write_shards(out, jobs_in(tmp_path, d=DataError("book.txt is bad")), workers))
     assert not (out / "d.bin").exists()
 
 
 def test_room_on_the_disk_is_asked_for_before(tmp_path: Path) -> None:
     jobs = jobs_in(tmp_path)
-    reject_full(tmp_path, jobs, 150)
+    require_disk_space(tmp_path, jobs, 150)
     with pytest.raises(FileError, match=r"GiB of free space, and the shards take about 1048576\.06 GiB more"):
-        reject_full(tmp_path, jobs, 2**50)
+        require_disk_space(tmp_path, jobs, 2**50)

@@ -94,7 +94,7 @@ def test_the_number_of_processes_and_a_kill_change_no_byte(
     assert contents(tmp_path / "two") == contents(out)
 
     written: list[str] = []
-    write = cutaway.data.streaming.media.Tarred.write  # type: ignore[attr-defined]
+    write = cutaway.data.streaming.media.TarShardJob.write  # type: ignore[attr-defined]
 
     def killed(self: object, path: Path) -> None:
         if len(written) == 3:
@@ -102,7 +102,7 @@ def test_the_number_of_processes_and_a_kill_change_no_byte(
         written.append(path.name)
         write(self, path)
 
-    monkeypatch.setattr("cutaway.data.streaming.media.Tarred.write", killed)
+    monkeypatch.setattr("cutaway.data.streaming.media.TarShardJob.write", killed)
     with pytest.raises(KeyboardInterrupt):
         cutaway.prepare(folder, tmp_path / "again", workers=0, shard_size=1)
     assert (tmp_path / "again" / PLAN).is_file()
@@ -125,7 +125,7 @@ def test_files_that_changed_meanwhile_are_not_mixed(
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("cutaway.data.streaming.media.Tarred.write", killed)
+    monkeypatch.setattr("cutaway.data.streaming.media.TarShardJob.write", killed)
     with pytest.raises(KeyboardInterrupt):
         cutaway.prepare(folder, tmp_path / "out", workers=0)
     next(folder.rglob("*.png")).unlink()

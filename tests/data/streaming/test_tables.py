@@ -16,7 +16,7 @@ from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
 from cutaway.data.streaming import parquet_shards
 from cutaway.data.streaming.media import damaged_shards
-from cutaway.data.streaming.parquet_shards import Shuffled
+from cutaway.data.streaming.parquet_shards import ShuffleJob
 
 ROWS, CLASSES = 6000, 10
 
@@ -80,16 +80,16 @@ def test_a_kill_changes_no_byte_and_damage_is_named(
 ) -> None:
     cutaway.prepare(sorted_table, tmp_path / "whole", shard_size=1)
     written: list[str] = []
-    write = Shuffled.write
+    write = ShuffleJob.write
 
-    def killed(self: Shuffled, path: Path) -> None:
+    def killed(self: ShuffleJob, path: Path) -> None:
         if len(written) == 2:
             raise KeyboardInterrupt
         written.append(self.name)
         write(self, path)
 
     with monkeypatch.context() as once:
-        once.setattr(Shuffled, "write", killed)
+        once.setattr(ShuffleJob, "write", killed)
         with pytest.raises(KeyboardInterrupt):
             cutaway.prepare(sorted_table, tmp_path / "out", shard_size=1)
     with pytest.raises(DataError, match="is not whole"):

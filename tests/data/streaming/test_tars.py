@@ -17,9 +17,9 @@ from sklearn.datasets import load_digits
 
 from cutaway.core.errors import DataError
 from cutaway.data.dataset_base import DataSet
-from cutaway.data.images.dataset import open_folder, verify
+from cutaway.data.images.dataset import find_damaged, open_folder
 from cutaway.data.images.transforms import FileSplit
-from cutaway.data.open_data import kind_of, open_data
+from cutaway.data.open_data import infer_kind, open_data
 from cutaway.data.settings import DataSettings
 from cutaway.data.streaming.tars import members
 
@@ -95,7 +95,7 @@ def everything(data: DataSet) -> dict[str, tuple[bytes, int]]:
 
 @pytest.mark.parametrize("how", [STREAMED, {}, {"memory": 0, "workers": 2}])
 def test_shards_hold_the_examples_of_the_folder(shards: Path, folder: Path, how: dict[str, int]) -> None:
-    assert kind_of(shards, DataSettings()) == "image"
+    assert infer_kind(shards, DataSettings()) == "image"
     both = [opened(path, val=0, test=0, **how) for path in (shards, folder)]
     assert both[0].spec == both[1].spec
     ours, theirs = map(everything, both)
@@ -108,7 +108,7 @@ def test_the_index_is_made_once_and_kept(shards: Path, monkeypatch: pytest.Monke
     first = opened(shards, **STREAMED)
     assert any("had no index" in note for note in first.notes)
     looked: list[object] = []
-    monkeypatch.setattr("cutaway.data.images.image_files.facts", lambda *_: looked.append(0))
+    monkeypatch.setattr("cutaway.data.images.image_files.read_header", lambda *_: looked.append(0))
     second = opened(shards, **STREAMED)
     assert not looked
     assert (second.fingerprint, second.split_hash) == (first.fingerprint, first.split_hash)
@@ -202,7 +202,7 @@ def test_a_byte_that_changed_is_named_when_it_is_read(shards: Path) -> None:
     os.utime(shard, ns=(when, when))
     again = opened(shards, **STREAMED)  # sizes and times are as they were
     assert again.fingerprint == data.fingerprint
-    found = [problem for split in again.splits.values() for problem in verify(split)]
+    found = [problem for split in again.splits.values() for problem in find_damaged(split)]
     assert [str(problem).split(": ")[0] for problem in found] == [f"000040.png in {shard}"]
     assert "sha256" in found[0].what
     with pytest.raises(DataError, match=r"000040\.png"):
@@ -276,7 +276,7 @@ def test_recordings_in_shards_are_those_of_the_folder(
         for name, data in ((path.name, path.read_bytes()), (f"{path.stem}.cls", path.name[0].encode()))
     ]
     shard = write(tmp_path / "recordings.tar", files)
-    assert kind_of(shard, DataSettings()) == "audio"
+    assert infer_kind(shard, DataSettings()) == "audio"
 
     def frames(path: Path, **settings: int) -> dict[str, tuple[bytes, int]]:
         split = open_data(path, DataSettings(val=0, test=0, **settings)).splits["train"]  # type: ignore[arg-type]

@@ -28,7 +28,7 @@ from cutaway.data.streaming import corpus as reading
 from cutaway.data.streaming import corpus_stats
 from cutaway.data.streaming import text as shards
 from cutaway.data.streaming.corpus import Corpus, Place
-from cutaway.data.streaming.corpus_stats import Looked
+from cutaway.data.streaming.corpus_stats import CorpusIndex
 from cutaway.data.text import corpus_files
 
 POEM = "Tiger, tiger, burning bright\r\nIn the forests of the night,\nWhat immortal hand or eye — ΑΣ Σ\n\n" * 40
@@ -208,8 +208,8 @@ def test_a_place_is_found_by_its_characters(tmp_path: Path) -> None:
     for k, text in enumerate(texts):
         (tmp_path / f"{k}.txt").write_bytes(("\ufeff" * (k == 0) + text).encode())
     corpus = Corpus.of(corpus_files.find_texts(tmp_path)["train"])
-    whole = corpus_files.joined([corpus_files.read_text(path).text for path in corpus.files])
-    looked = Looked.at(corpus, lower=False, workers=0)
+    whole = corpus_files.join_texts([corpus_files.read_text(path).text for path in corpus.files])
+    looked = CorpusIndex.at(corpus, lower=False, workers=0)
     assert looked.characters == len(whole)
     for k in range(len(whole) + 1):
         for end in range(k, len(whole) + 1):

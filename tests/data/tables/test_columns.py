@@ -10,18 +10,18 @@ from cutaway.core.errors import SettingError
 from cutaway.data.tables.column_types import (
     DATES,
     ColumnType,
-    asked_for,
     decode,
-    explain,
-    infer,
-    meaning,
+    explain_unreadable,
+    format_cell,
+    infer_type,
     natural_order,
-    show,
+    requested_type,
+    strip_missing,
 )
 
 
 def column(*cells: str | None) -> pl.Series:
-    return meaning(pl.Series(list(cells), dtype=pl.String))
+    return strip_missing(pl.Series(list(cells), dtype=pl.String))
 
 
 def test_marks_of_missing_cells_in_any_case_and_spaces_around() -> None:
@@ -62,11 +62,11 @@ def test_marks_of_missing_cells_in_any_case_and_spaces_around() -> None:
     ],
 )
 def test_types_are_inferred(cells: list[str], kind: str) -> None:
-    assert infer("c", column(*cells), rows=len(cells)).kind == kind
+    assert infer_type("c", column(*cells), rows=len(cells)).kind == kind
 
 
 def test_in_a_few_rows_small_whole_numbers_are_no_keys() -> None:
-    assert infer("c", column(*"0123456789"), rows=12).kind == "number"
+    assert infer_type("c", column(*"0123456789"), rows=12).kind == "number"
 
 
 @pytest.mark.parametrize(
@@ -84,12 +84,12 @@ def test_in_a_few_rows_small_whole_numbers_are_no_keys() -> None:
 )
 def test_numbers_are_keys_when_they_count_rows_or_are_named_so(name: str, values: range, kind: str) -> None:
     shuffled = np.random.default_rng(0).permutation([str(v) for v in values])
-    assert infer(name, column(*shuffled), rows=40).kind == kind
+    assert infer_type(name, column(*shuffled), rows=40).kind == kind
 
 
 @pytest.mark.parametrize(("written", "example"), DATES.items())
 def test_every_date_format_is_read(written: str, example: str) -> None:
-    type = infer("day", column(example, example.replace("2020", "2021")), rows=2)
+    type = infer_type("day", column(example, example.replace("2020", "2021")), rows=2)
     assert type.kind == "date"
     days = decode(column(example), type)[0]
     midnight = np.datetime64("2020-12-31").astype("datetime64[D]").astype(int)
@@ -113,7 +113,7 @@ def test_every_date_format_is_read(written: str, example: str) -> None:
     ],
 )
 def test_digits_that_are_codes_or_dates_are_no_numbers(cells: list[str], kind: str, words: str) -> None:
-    found = infer("c", column(*cells), rows=len(cells))
+    found = infer_type("c", column(*cells), rows=len(cells))
     assert found.kind == kind
     assert words in found.doubt
     assert bool(found.doubt) == (bool(words) or kind == "date")
@@ -121,8 +121,8 @@ def test_digits_that_are_codes_or_dates_are_no_numbers(cells: list[str], kind: s
 
 def test_days_that_a_spreadsheet_counts_are_told_by_the_column_s_name() -> None:
     days = column("45291", "45300", "45291")
-    assert infer("price", days, rows=3) == ColumnType("number")
-    told = infer("Order Date", days, rows=3)
+    assert infer_type("price", days, rows=3) == ColumnType("number")
+    told = infer_type("Order Date", days, rows=3)
     assert told.kind == "number"
     assert "45291 may be a date as spreadsheets count days (2023-12-31)" in told.doubt
 
@@ -133,15 +133,15 @@ def test_compact_dates_are_days() -> None:
         column("2020-12-31"), ColumnType("date", "%Y-%m-%d")
     )
     assert np.isnan(decode(column("20201232", "2020123", "x", ""), type)).all()
-    assert "no date written like 20201231" in explain("2020-12-31", type)
-    assert asked_for("day", "date", column("20201231", "20210101")).written == "%Y%m%d"
+    assert "no date written like 20201231" in explain_unreadable("2020-12-31", type)
+    assert requested_type("day", "date", column("20201231", "20210101")).written == "%Y%m%d"
 
 
 def test_a_date_that_two_formats_fit_is_told() -> None:
-    both = infer("day", column("03/04/2020", "05/06/2020"), rows=2)
+    both = infer_type("day", column("03/04/2020", "05/06/2020"), rows=2)
     assert both.written == "%m/%d/%Y"
     assert "03/04/2020 could be day/month/year" in both.doubt
-    one = infer("day", column("03/04/2020", "25/06/2020"), rows=2)
+    one = infer_type("day", column("03/04/2020", "25/06/2020"), rows=2)
     assert (one.written, one.doubt) == ("%d/%m/%Y", "")
 
 
@@ -169,19 +169,19 @@ def test_numbers_that_cells_stand_for() -> None:
 )
 def test_unreadable_cells_are_explained(cell: str, type: ColumnType, words: str) -> None:
     assert np.isnan(decode(column(cell), type)[0])
-    assert words in explain(cell, type)
+    assert words in explain_unreadable(cell, type)
 
 
 def test_types_that_were_asked_for() -> None:
-    assert asked_for("zip", "category", column("10115", "20095")).kind == "category"
-    assert asked_for("id", "number", column("1", "2")).kind == "number"
-    assert asked_for("flag", "yes/no", column("1", "0", "1")) == ColumnType("yes/no", "1/0")
-    assert asked_for("day", "date", column("31.12.2020", "1.1.2021")).written == "%d.%m.%Y"
-    assert asked_for("same", "number", column("1", "1")).kind == "constant"
-    assert asked_for("none", "number", column("", "?")).kind == "empty"
+    assert requested_type("zip", "category", column("10115", "20095")).kind == "category"
+    assert requested_type("id", "number", column("1", "2")).kind == "number"
+    assert requested_type("flag", "yes/no", column("1", "0", "1")) == ColumnType("yes/no", "1/0")
+    assert requested_type("day", "date", column("31.12.2020", "1.1.2021")).written == "%d.%m.%Y"
+    assert requested_type("same", "number", column("1", "1")).kind == "constant"
+    assert requested_type("none", "number", column("", "?")).kind == "empty"
     for kind in ("date", "yes/no"):
         with pytest.raises(SettingError, match=f"types=color:{kind} cannot be: its cells, such as 'red'"):
-            asked_for("color", kind, column("red", "blue"))
+            requested_type("color", kind, column("red", "blue"))
 
 
 def test_names_are_sorted_as_people_do() -> None:
@@ -191,7 +191,7 @@ def test_names_are_sorted_as_people_do() -> None:
 
 
 def test_numbers_are_shown_as_cells() -> None:
-    assert show(2.5, ColumnType("number")) == "2.5"
-    assert show(1.0, ColumnType("yes/no", "on/off")) == "on"
-    assert show(18627.0, ColumnType("date", "%Y-%m-%d")) == "2020-12-31"
-    assert show(18627.5, ColumnType("date", "%Y-%m-%d")) == "2020-12-31T12:00:00"
+    assert format_cell(2.5, ColumnType("number")) == "2.5"
+    assert format_cell(1.0, ColumnType("yes/no", "on/off")) == "on"
+    assert format_cell(18627.0, ColumnType("date", "%Y-%m-%d")) == "2020-12-31"
+    assert format_cell(18627.5, ColumnType("date", "%Y-%m-%d")) == "2020-12-31T12:00:00"

@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from cutaway.data.tables.column_types import ColumnType, meaning
+from cutaway.data.tables.column_types import ColumnType, strip_missing
 from cutaway.data.tables.encoders import MOST_CATEGORIES, Category, Encoder, Numeric, encoder_from_json, fit_encoder
 
 NUMBER, CATEGORY = ColumnType("number"), ColumnType("category")
 
 
 def column(*cells: object) -> pl.Series:
-    return meaning(pl.Series("c", [None if c is None else str(c) for c in cells], dtype=pl.String))
+    return strip_missing(pl.Series("c", [None if c is None else str(c) for c in cells], dtype=pl.String))
 
 
 def fitted(type: ColumnType, *cells: object, scale: str = "standard") -> Encoder:

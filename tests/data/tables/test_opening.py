@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from cutaway.core.errors import CutawayError, DataError, SettingError
 from cutaway.core.spec import Classes, TableSpec, Value
-from cutaway.data.build import Origin
+from cutaway.data.build import DataSource
 from cutaway.data.dataset_base import DataSet
 from cutaway.data.settings import DataSettings
 from cutaway.data.tables.dataset import open_table, table_dataset
@@ -279,7 +279,7 @@ def test_straddling_duplicates_are_told_with_their_lines(tmp_path: Path) -> None
     lines[rows["val"][0] + 1] = lines[rows["val"][1] + 1]  # and one within the validation split
     splits = {name: np.array(r) for name, r in rows.items()}
     frame = pl.read_csv("\n".join(lines).encode())
-    data = table_dataset(frame_table(frame, "n"), Origin("n", "n", "0"), DataSettings(target="sold"), given=splits)
+    data = table_dataset(frame_table(frame, "n"), DataSource("n", "n", "0"), DataSettings(target="sold"), given=splits)
     (note,) = (note for note in data.notes if "Duplicates" in note)
     assert "1 of 9 rows in test" in note
     assert "in val" not in note
@@ -338,7 +338,7 @@ def test_fixed_parts_may_overlap() -> None:
     rows = np.arange(4)
     data = table_dataset(
         frame_table(frame, "xor"),
-        Origin("xor", "xor", "0", ["said by the set"]),
+        DataSource("xor", "xor", "0", ["said by the set"]),
         DataSettings(target="xor"),
         given={"train": rows, "val": rows, "test": rows},
     )

@@ -15,18 +15,18 @@ import torch
 import cutaway
 from cutaway.core.errors import DataError, SettingError
 from cutaway.data.dataset_base import DataSet, Split
-from cutaway.data.images.dataset import verify
-from cutaway.data.open_data import kind_of, open_data
+from cutaway.data.images.dataset import find_damaged
+from cutaway.data.open_data import infer_kind, open_data
 from cutaway.data.settings import DataSettings
 from cutaway.data.tables import dataset, parquet, streamed_dataset
 from cutaway.data.tables.dialect import Form
 from cutaway.data.tables.encoders import Numeric
 from cutaway.data.tables.parquet import row_groups
-from cutaway.data.tables.quantiles import at_ranks
+from cutaway.data.tables.quantiles import select_ranks
 from cutaway.data.tables.streamed_dataset import BlockOrder, RowGroupSplit
-from cutaway.training.batches import batches_of
+from cutaway.training.batches import epoch_batches
 from cutaway.training.config import TrainSettings
-from cutaway.training.device import Placement
+from cutaway.training.device import DeviceContext
 
 ROWS, GROUP = 3000, 170
 
@@ -122,7 +122,7 @@ def test_a_folder_of_files_is_one_table(table: Path, tmp_path: Path) -> None:
     folder.mkdir()
     for k in range(3):
         frame()[1000 * k : 1000 * (k + 1)].write_parquet(folder / f"part-{k}.parquet", row_group_size=GROUP)
-    assert kind_of(folder, DataSettings()) == "table"
+    assert infer_kind(folder, DataSettings()) == "table"
     whole = opened(table)
     for data in (opened(folder), opened(folder, memory=0)):
         assert data.split_hash == whole.split_hash
@@ -178,8 +178,8 @@ def test_what_came_before_is_not_read(table: Path, monkeypatch: pytest.MonkeyPat
 def test_two_processes_read_what_one_reads(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streamed_dataset, "_window", lambda *_: 3)
     split = opened(table, memory=0).splits["train"]
-    plan = batches_of(split, TrainSettings(batch_size=50), epoch=1)
-    places = [Placement(torch.device("cpu"), torch.float32, None, False, rank, 2) for rank in (0, 1)]
+    plan = epoch_batches(split, TrainSettings(batch_size=50), epoch=1)
+    places = [DeviceContext(torch.device("cpu"), torch.float32, None, False, rank, 2) for rank in (0, 1)]
     shares = [list(split.batches([place.share(index) for index in plan])) for place in places]
     for whole, first, second in zip(split.batches(plan), *shares):
         assert torch.equal(whole.inputs[0][::2], first.inputs[0])
@@ -251,7 +251,7 @@ def test_order_statistics_are_exact(numbers: int, monkeypatch: pytest.MonkeyPatc
     rng = np.random.default_rng(numbers)
     values = np.concatenate([rng.normal(size=numbers), rng.integers(-3, 3, numbers), [0.0, -0.0, 1e300, -5e-324]])
     ranks = np.unique(rng.integers(0, len(values), 40))
-    found = at_ranks(lambda: np.array_split(values, 7), ranks)
+    found = select_ranks(lambda: np.array_split(values, 7), ranks)
     assert np.array_equal(found, np.sort(values)[ranks])
 
 
@@ -308,13 +308,13 @@ def test_rows_that_are_damaged_are_named_when_they_are_read(table: Path) -> None
     table.write_bytes(content)
     with pytest.raises(DataError, match=r"table\.parquet: it is not a whole Parquet file"):
         inputs(data.splits["train"])
-    assert all("table.parquet" in problem.where for problem in verify(data.splits["train"]))
-    assert verify(data.splits["train"])
+    assert all("table.parquet" in problem.where for problem in find_damaged(data.splits["train"]))
+    assert find_damaged(data.splits["train"])
 
 
 def in_memory(path: Path) -> int:
     """The bytes of the table that is read in memory: 16 of each cell, and the text beside them."""
-    held = parquet.table_at(path, Form()).frame
+    held = parquet.read_table_or_folder(path, Form()).frame
     return held.height * held.width * 16 + held.estimated_size()
 
 

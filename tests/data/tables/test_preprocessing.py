@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cutaway.core.errors import DataError
-from cutaway.data.build import Origin
+from cutaway.data.build import DataSource
 from cutaway.data.dataset_base import DataSet
 from cutaway.data.settings import DataSettings
 from cutaway.data.tables.dataset import table_dataset
@@ -40,7 +40,7 @@ def made(**settings: Any) -> DataSet:
         columns[column][rng.choice(ROWS, 8, replace=False)] = "NA"
     frame = pl.DataFrame({name: cells.tolist() for name, cells in columns.items()})
     return table_dataset(
-        frame_table(frame, "homes"), Origin("homes", "homes", "0"), DataSettings(target="price", **settings)
+        frame_table(frame, "homes"), DataSource("homes", "homes", "0"), DataSettings(target="price", **settings)
     )
 
 

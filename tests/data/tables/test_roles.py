@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from cutaway.core.config import build, exact
+from cutaway.core.config import build, exact_text
 from cutaway.core.errors import CutawayError, DataError, SettingError, UnknownName
 from cutaway.data.settings import DataSettings
 from cutaway.data.tables.roles import choose_roles
@@ -58,7 +58,7 @@ def test_a_list_names_columns_with_commas_and_other_signs(
     settings = build(DataSettings, {"target": "y", **typed})
     roles = choose_roles(table, settings)
     assert (roles.ignored, roles.types) == (ignored, types)
-    again = build(DataSettings, {key: exact(getattr(settings, key)) for key in ("target", *typed)})
+    again = build(DataSettings, {key: exact_text(getattr(settings, key)) for key in ("target", *typed)})
     assert again == settings
 
 

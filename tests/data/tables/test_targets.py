@@ -10,7 +10,7 @@ import torch
 from cutaway.core.errors import DataError
 from cutaway.core.spec import Classes, Value
 from cutaway.data.tables.table_files import Table
-from cutaway.data.tables.targets import check_learnable, check_taught, complete_rows, read_labels
+from cutaway.data.tables.targets import check_learnable, check_trained_classes, complete_rows, read_labels
 
 
 def table_of(*targets: object, **more: list[str]) -> Table:
@@ -109,10 +109,10 @@ def test_classes_that_training_never_sees_are_rejected() -> None:
     labels = read_labels(table_of(*"aabbcc"), "y", None)
     splits = {"train": np.array([0, 1, 2]), "val": np.array([3, 4]), "test": np.array([5])}
     with pytest.raises(DataError, match="found in val and test and not in training: 'c'"):
-        check_taught(labels, labels.fit(splits["train"]), splits)
+        check_trained_classes(labels, labels.fit(splits["train"]), splits)
     alone = {"train": np.array([0, 1]), "val": np.array([0])}
     with pytest.raises(DataError, match="one class only, 'a'"):
-        check_taught(labels, labels.fit(alone["train"]), alone)
+        check_trained_classes(labels, labels.fit(alone["train"]), alone)
 
 
 def test_classes_that_a_trained_model_does_not_know_are_problems() -> None:

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from cutaway.core.errors import DataError
-from cutaway.data.in_memory.source import Given
+from cutaway.data.in_memory.source import InMemorySource
 from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
 from cutaway.data.tables.table_files import frame_table, read_table
@@ -79,7 +79,9 @@ def rows(price: list[str], count: int = 60) -> pl.DataFrame:
 
 def opened(frame: pl.DataFrame, tmp_path: Path, of: str, **settings: Any) -> Any:
     frame.write_csv(tmp_path / "t.csv")
-    return open_data(tmp_path / "t.csv" if of == "file" else Given(frame), DataSettings(target="y", **settings))
+    return open_data(
+        tmp_path / "t.csv" if of == "file" else InMemorySource(frame), DataSettings(target="y", **settings)
+    )
 
 
 @pytest.mark.parametrize("of", ["file", "frame"])
@@ -129,4 +131,4 @@ def test_new_tables_are_read_in_the_units_of_training(tmp_path: Path, of: str) -
 def test_splits_of_ones_own_have_the_units_of_train() -> None:
     train, val = rows(["$5", "$7.5", "$9"]), rows(["€5", "€7.5", "€9"])
     with pytest.raises(DataError, match="its unit is '€'"):
-        open_data(Given(train, val), DataSettings(target="y"))
+        open_data(InMemorySource(train, val), DataSettings(target="y"))

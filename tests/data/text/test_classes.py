@@ -13,7 +13,7 @@ import torch
 
 from cutaway.core.errors import DataError, FileError, SettingError, UnknownName
 from cutaway.core.spec import Classes, TextSpec, Value
-from cutaway.data.build import Origin
+from cutaway.data.build import DataSource
 from cutaway.data.dataset_base import DataSet, SequenceSplit
 from cutaway.data.settings import DataSettings
 from cutaway.data.text.classification import text_dataset
@@ -383,7 +383,7 @@ def test_a_set_in_memory_with_its_own_split() -> None:
         mixed,
         np.array([1, 0] * 20),
         ("bad", "good"),
-        Origin("films", "films", "0"),
+        DataSource("films", "films", "0"),
         DataSettings(max_samples=10),
         splits=splits,
         blanks=True,

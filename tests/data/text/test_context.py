@@ -14,7 +14,7 @@ from torch import Tensor
 
 from cutaway.core.errors import DataError, FileError, SettingError
 from cutaway.core.spec import ANY_SIZE, Context, TextSpec, from_json, to_json
-from cutaway.data.build import Origin
+from cutaway.data.build import DataSource
 from cutaway.data.dataset_base import DataSet
 from cutaway.data.datasets.registry import open_named, where
 from cutaway.data.settings import DataSettings
@@ -23,13 +23,13 @@ from cutaway.data.text.word2vec_dataset import (
     STRETCH,
     ContextPreprocessing,
     ContextSplit,
-    Draws,
-    alias,
+    Word2VecSampler,
+    build_alias_table,
     context_dataset,
-    known,
     open_context,
     paragraphs,
-    within,
+    select_known,
+    words_around,
 )
 
 TALE = "The king met the queen. The queen met the king!\n\nA dog saw the cat; the cat saw a dog.\n\n" * 40
@@ -38,7 +38,7 @@ ONCE = " ".join(f"w{i}" for i in range(200))
 
 
 def dataset(text: str = TALE, **given_: Any) -> DataSet:
-    return context_dataset([text], Origin("tale", "tale.txt", ""), DataSettings(**given_))
+    return context_dataset([text], DataSource("tale", "tale.txt", ""), DataSettings(**given_))
 
 
 def split_of(data: DataSet, split: str = "train") -> ContextSplit:
@@ -68,7 +68,7 @@ def test_windows_are_what_a_loop_over_the_kept_words_gives(
     counts[:2] = 0
     counts[2 : 2 + total : 3] = 50
     split = ContextSplit(
-        ids, torch.tensor(lengths), Draws(counts, window, subsample), [str(i) for i in range(2 + total)]
+        ids, torch.tensor(lengths), Word2VecSampler(counts, window, subsample), [str(i) for i in range(2 + total)]
     )
     paragraph = np.repeat(np.arange(len(lengths)), lengths)
     seen: list[int] = []
@@ -92,14 +92,14 @@ def test_windows_are_what_a_loop_over_the_kept_words_gives(
 
 
 def test_how_many_words_stand_before_and_behind_in_a_paragraph() -> None:
-    before, after = within(torch.tensor([4, 4, 4, 7, 9, 9]))
+    before, after = words_around(torch.tensor([4, 4, 4, 7, 9, 9]))
     assert before.tolist() == [0, 1, 2, 0, 0, 1]
     assert after.tolist() == [2, 1, 0, 0, 1, 0]
 
 
 def test_words_are_kept_as_often_as_the_formula_says() -> None:
     counts = torch.tensor([0, 0, 900_000, 99_000, 1_000])
-    draws = Draws(counts, subsample=1e-3)
+    draws = Word2VecSampler(counts, subsample=1e-3)
     f = np.array([0.9, 0.099, 0.001])
     powers = (1e6 * f) ** 0.75
     np.testing.assert_allclose(draws.keep[2:], np.minimum(1, (np.sqrt(f / 1e-3) + 1) * 1e-3 / f), rtol=1e-12)
@@ -116,7 +116,9 @@ def test_words_are_kept_as_often_as_the_formula_says() -> None:
 
 def test_noise_is_drawn_as_the_formula_says() -> None:
     counts = torch.tensor([0, 0, 1, 16, 81])
-    split = ContextSplit(torch.full((80_000,), 4), torch.tensor([80_000]), Draws(counts, subsample=0.0), list("__abc"))
+    split = ContextSplit(
+        torch.full((80_000,), 4), torch.tensor([80_000]), Word2VecSampler(counts, subsample=0.0), list("__abc")
+    )
     noise = torch.cat([noise for *_, noise, _ in drawn(split, 3)])
     fraction = noise.flatten().bincount(minlength=5) / noise.numel()
     torch.testing.assert_close(fraction, torch.tensor([0, 0, 1, 8, 27]) / 36, atol=0.006, rtol=0)
@@ -126,7 +128,7 @@ def test_noise_is_drawn_as_the_formula_says() -> None:
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=40).filter(any))
 def test_the_table_of_noise_holds_its_probabilities(weights: list[int]) -> None:
     probabilities = torch.tensor(weights, dtype=torch.float64) / sum(weights)
-    cut, rest = alias(probabilities)
+    cut, rest = build_alias_table(probabilities)
     held = cut.clone().index_add_(0, rest, 1 - cut) / len(weights)
     torch.testing.assert_close(held, probabilities, atol=1e-12, rtol=1e-9)
 
@@ -149,7 +151,7 @@ def test_a_plan_has_every_stretch_once_and_smaller_batches_where_a_word_is_frequ
     assert split.shrink == pytest.approx(0.025 / float(split.draws.noise.max()))
     assert max(map(len, plan)) == max(1, int(40 * split.shrink)) < 40
     assert [len(b) for b in split.plan(8, None)][:-1] == [8] * (len(split) // 8)
-    even = Draws(torch.tensor([0, 0, *[9] * 100]))
+    even = Word2VecSampler(torch.tensor([0, 0, *[9] * 100]))
     assert ContextSplit(torch.arange(2, 102), torch.tensor([100]), even, []).shrink == 1.0
 
 
@@ -181,7 +183,7 @@ def test_contexts_end_at_lines_where_there_are_no_blank_lines() -> None:
 
 
 def test_known_words_keep_their_paragraphs() -> None:
-    ids, lengths = known(np.array([1, 1, 5, 1, 6, 7, 1]), np.array([2, 2, 0, 3]))
+    ids, lengths = select_known(np.array([1, 1, 5, 1, 6, 7, 1]), np.array([2, 2, 0, 3]))
     assert (ids.tolist(), lengths.tolist()) == ([5, 6, 7], [1, 2])
 
 

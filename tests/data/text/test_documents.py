@@ -14,7 +14,7 @@ from cutaway.core.errors import DataError, SettingError
 from cutaway.data.dataset_base import DataSet
 from cutaway.data.settings import DataSettings
 from cutaway.data.text.corpus import RunningPreprocessing, open_running
-from cutaway.data.text.corpus_files import Read, documents_of, split_documents
+from cutaway.data.text.corpus_files import TextFile, split_documents, to_documents
 from cutaway.data.text.stream import StreamSplit
 
 
@@ -74,7 +74,7 @@ def test_blank_lines_part_a_single_file(tmp_path: Path) -> None:
     test=st.floats(0.05, 0.45),
 )
 def test_a_split_loses_no_document_and_leaves_some_to_each_part(sizes: list[int], val: float, test: float) -> None:
-    whole = [Read(str(i), "x" * size) for i, size in enumerate(sizes)]
+    whole = [TextFile(str(i), "x" * size) for i, size in enumerate(sizes)]
     splits, notes = split_documents({"train": whole}, DataSettings(val=val, test=test))
     assert [read for split in ("train", "val", "test") for read in splits[split]] == whole
     assert all(splits.values())
@@ -124,7 +124,7 @@ def test_what_cannot_be(tmp_path: Path) -> None:
 
 
 def test_what_documents_are() -> None:
-    first, second = Read("a.txt", "x\n\ny"), Read("b.txt", "z")
-    found, _ = documents_of({"train": [first, second], "test": [Read("t.txt", "p\n\nq")]})
+    first, second = TextFile("a.txt", "x\n\ny"), TextFile("b.txt", "z")
+    found, _ = to_documents({"train": [first, second], "test": [TextFile("t.txt", "p\n\nq")]})
     assert found["train"] == [first, second]
     assert len(found["test"]) == 1  # where files are documents they are so in every split

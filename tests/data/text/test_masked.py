@@ -18,7 +18,7 @@ from cutaway.data.open_data import open_data
 from cutaway.data.saved_transforms import preprocessing_from_json
 from cutaway.data.settings import DataSettings
 from cutaway.data.text.masking import MaskedPreprocessing, MaskedSplit, Masking
-from cutaway.data.text.tokenizer_fitting import Frame
+from cutaway.data.text.tokenizer_fitting import SpecialTokens
 
 from .tokenizer_files import bert_like, gpt2_like
 
@@ -31,7 +31,7 @@ def split_of(streams: list[int], length: int, frame: bool = True, fraction: floa
     """Streams whose tokens all differ: 0, 1, 2, …"""
     whole = torch.arange(sum(streams))
     masking = Masking(MASK, whole.numpy(), fraction)
-    around = Frame(BEGIN, END) if frame else None
+    around = SpecialTokens(BEGIN, END) if frame else None
     names = [f"text {k}" for k in range(len(streams))]
     return MaskedSplit(torch.split(whole, streams), length, masking, str, names, frame=around, padding=PADDING)
 

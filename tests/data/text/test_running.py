@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from cutaway.core.errors import CutawayError, DataError, SettingError
 from cutaway.core.spec import NextToken, TextSpec
-from cutaway.data.build import Origin
+from cutaway.data.build import DataSource
 from cutaway.data.dataset_base import DataSet
 from cutaway.data.settings import DataSettings
 from cutaway.data.splits import split_by_position
 from cutaway.data.text.corpus import RunningPreprocessing, open_running, running_dataset
-from cutaway.data.text.corpus_transforms import pieces_of
+from cutaway.data.text.corpus_transforms import split_pieces
 from cutaway.data.text.stream import StreamSplit
 from cutaway.data.text.tokenizers import UNKNOWN
 
@@ -195,7 +195,7 @@ def test_a_part_that_gets_nothing_is_named() -> None:
     with pytest.raises(DataError, match="The val split gets no text"):
         split_by_position({"train": "abc"}, DataSettings(val=0.1, test=0.3), whole_words=False)
     with pytest.raises(DataError, match="its val split has 1 tokens"):
-        running_dataset({"train": POEM, "val": "T"}, Origin("p", "p", ""), DataSettings())
+        running_dataset({"train": POEM, "val": "T"}, DataSource("p", "p", ""), DataSettings())
 
 
 # --- the preprocessing --------------------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ def test_nothing_to_score_is_rejected(prepared: RunningPreprocessing) -> None:
 
 def test_a_word_for_the_end_of_a_line() -> None:
     text = "= A title =\n\nthe <unk> word\nthe word\n" * 10
-    origin, given = Origin("w", "w", ""), DataSettings(length=4)
+    origin, given = DataSource("w", "w", ""), DataSettings(length=4)
     data = running_dataset({"train": text}, origin, given, tokenizer="words", blanks=True, line_end="<eos>")
     preprocessing = RunningPreprocessing.from_json(data.preprocessing.to_json())
     ids = preprocessing.encode("the <unk> word\n")
@@ -287,7 +287,7 @@ def test_a_word_for_the_end_of_a_line() -> None:
 def test_text_begins_behind_a_line_or_a_full_stop(prepared: RunningPreprocessing) -> None:
     assert prepared.decode(prepared.beginning().tolist()) == "\n"
     for text, wanted in (("a b. c d. ", "."), ("a b c d ", None)):
-        data = running_dataset({"train": text * 20}, Origin("w", "w", ""), DataSettings(tokenizer="words"))
+        data = running_dataset({"train": text * 20}, DataSource("w", "w", ""), DataSettings(tokenizer="words"))
         assert isinstance(data.preprocessing, RunningPreprocessing)
         (first,) = data.preprocessing.beginning().tolist()
         assert data.preprocessing.tokenizer.tokens[first] == (wanted or data.preprocessing.tokenizer.tokens[2])
@@ -296,9 +296,9 @@ def test_text_begins_behind_a_line_or_a_full_stop(prepared: RunningPreprocessing
 @settings(max_examples=30, deadline=None)
 @given(st.text("ab\n .", max_size=400), st.sampled_from(["words", "bpe", "wordpiece", "characters"]))
 def test_text_in_pieces_is_cut_as_the_whole_is(text: str, kind: str) -> None:
-    data = running_dataset({"train": POEM + "ab. "}, Origin("p", "p", ""), DataSettings(tokenizer=kind, length=4))
+    data = running_dataset({"train": POEM + "ab. "}, DataSource("p", "p", ""), DataSettings(tokenizer=kind, length=4))
     assert isinstance(data.preprocessing, RunningPreprocessing)
     tokenizer = data.preprocessing.tokenizer
-    pieces = pieces_of(text, 20)
+    pieces = split_pieces(text, 20)
     assert "".join(pieces) == text
     assert [i for ids in tokenizer.encode_many(pieces) for i in ids] == tokenizer.encode(text)

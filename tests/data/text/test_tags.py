@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from cutaway.core.errors import DataError, SettingError
 from cutaway.core.spec import Tags, TextSpec
-from cutaway.data.build import Origin
+from cutaway.data.build import DataSource
 from cutaway.data.dataset_base import IGNORED, DataSet, SequenceSplit
 from cutaway.data.settings import DataSettings
 from cutaway.data.text.dataset import open_text
 from cutaway.data.text.tagging import TagPreprocessing, tagged_dataset
 from cutaway.data.text.text_files import Tagged, read_tagged
-from cutaway.data.text.transforms import cut
+from cutaway.data.text.transforms import truncate
 
 from .tokenizer_files import bert_like, gpt2_like
 
@@ -192,7 +192,7 @@ def test_long_sentences_are_cut_with_their_tags(tmp_path: Path) -> None:
 
 def test_sentences_of_one_token_have_a_row_of_targets() -> None:
     tagged = Tagged([[word] for word in "abcdefgh"], [[tag] for tag in "xyxyxyxy"], list("abcdefgh"))
-    data = tagged_dataset(tagged, Origin("t", "t", "0"), DataSettings())
+    data = tagged_dataset(tagged, DataSource("t", "t", "0"), DataSettings())
     (batch,) = split(data, "train").batches([torch.tensor([0, 1])])
     assert batch.target.shape == (2, 1)
 
@@ -201,7 +201,7 @@ def test_sentences_of_one_token_have_a_row_of_targets() -> None:
 @given(whole=st.lists(st.integers(0, 9), max_size=8), most=st.integers(1, 9))
 def test_cutting_keeps_the_beginning_of_each(whole: list[int], most: int) -> None:
     steps = [(i, t) for i, length in enumerate(whole) for t in range(length)]
-    place, lengths = cut(np.array(whole, np.int64), most)
+    place, lengths = truncate(np.array(whole, np.int64), most)
     assert lengths.tolist() == [max(1, min(length, most)) for length in whole]
     left = [steps[p] if p >= 0 else None for p in place.tolist()]
     expected = [(i, t) if t < length else None for i, length in enumerate(whole) for t in range(lengths[i])]

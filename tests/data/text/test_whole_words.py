@@ -9,7 +9,7 @@ import pytest
 
 from cutaway.data.text.tokenizer_files import open_tokenizer
 from cutaway.data.text.tokenizers import Tokenizer, train_tokenizer
-from cutaway.data.text.whole_words import continuing, marks_blanks
+from cutaway.data.text.whole_words import continues_word, marks_blanks
 
 from .tokenizer_files import bert_like, gpt2_like
 
@@ -20,7 +20,7 @@ WORDS = ["the", "unbelievable", "dog", ",", "dogs", "'", "naïve", "run", "-", "
 def words(tokenizer: Tokenizer, text: str) -> list[str]:
     ids = np.array(tokenizer.encode(text), np.int64)
     found: list[list[int]] = []
-    for i, goes_on in zip(ids.tolist(), continuing(tokenizer, ids).tolist()):
+    for i, goes_on in zip(ids.tolist(), continues_word(tokenizer, ids).tolist()):
         if goes_on:
             found[-1].append(i)
         else:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from cutaway.core.errors import DataError
 from cutaway.core.spec import Classes, ImageSizes, VideoSpec
-from cutaway.data.bucketing import padding
+from cutaway.data.bucketing import padding_fraction
 from cutaway.data.dataset_base import DataSet
 from cutaway.data.settings import DataSettings
 from cutaway.data.video.dataset import open_videos
@@ -91,7 +91,7 @@ def test_batches_hold_videos_of_nearly_one_length(videos: Path) -> None:
     train = split(opened(videos), "train")
     plan = train.plan(3, torch.Generator().manual_seed(0))
     assert sorted(i for batch in plan for i in batch.tolist()) == list(range(11))
-    assert padding(train.lengths, plan) < padding(train.lengths, [torch.arange(11)]) / 2
+    assert padding_fraction(train.lengths, plan) < padding_fraction(train.lengths, [torch.arange(11)]) / 2
     assert train.target is not None
     for order, batch in zip(plan, train.batches(plan)):
         assert batch.inputs[1].sum(1).tolist() == train.lengths[order].tolist()

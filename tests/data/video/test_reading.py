@@ -15,11 +15,11 @@ from cutaway.data.images.image_files import Pixels, as_pixels
 from cutaway.data.video.video_files import (
     Video,
     as_video,
-    chosen,
-    look_at,
-    look_at_all,
+    inspect_video,
+    inspect_videos,
     missing_bytes,
     read_frames,
+    sampled_frame_indices,
     video_paths,
 )
 
@@ -38,7 +38,7 @@ def all_of(video: Video, count: int, wanted: int = 1000, channels: int = 3) -> F
 def rejected(video: Path) -> str:
     """Why a video cannot be used, at a look or when it is read."""
     with pytest.raises(DataError) as error:
-        all_of(video, look_at(video).frames)
+        all_of(video, inspect_video(video).frames)
     (problem,) = error.value.problems
     assert problem.where.startswith(str(video))
     return problem.what
@@ -48,7 +48,7 @@ def rejected(video: Path) -> str:
 def test_a_file_gives_back_its_frames(tmp_path: Path, suffix: str) -> None:
     frames = moving_bar()
     path = write_video(tmp_path / f"a.{suffix}", frames)
-    look = look_at(path)
+    look = inspect_video(path)
     assert (look.frames, look.size, look.grey) == (12, (32, 48), False)
     found = all_of(path, look.frames)
     assert found.shape == frames.shape
@@ -61,7 +61,7 @@ def test_a_file_gives_back_its_frames(tmp_path: Path, suffix: str) -> None:
 
 
 def test_grey_files_are_known(tmp_path: Path) -> None:
-    assert look_at(write_video(tmp_path / "a.avi", moving_bar(), "ffv1")).grey
+    assert inspect_video(write_video(tmp_path / "a.avi", moving_bar(), "ffv1")).grey
 
 
 def test_a_folder_gives_back_its_frames_in_the_order_of_their_numbers(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_folder_gives_back_its_frames_in_the_order_of_their_numbers(tmp_path: 
     folder = write_frames(tmp_path / "a", frames)
     (folder / "notes.txt").touch()
     (folder / ".hidden.png").touch()
-    look = look_at(folder)
+    look = inspect_video(folder)
     assert (look.frames, look.size, look.grey) == (12, (32, 48), False)
     assert look.left == (str(folder / "notes.txt"),)
     np.testing.assert_array_equal(all_of(folder, 12), frames)
@@ -78,8 +78,8 @@ def test_a_folder_gives_back_its_frames_in_the_order_of_their_numbers(tmp_path: 
 
 def test_an_array_gives_back_its_frames() -> None:
     frames = moving_bar()
-    assert (look_at(frames).frames, look_at(frames).grey) == (12, False)
-    assert look_at(frames[..., 0]).grey
+    assert (inspect_video(frames).frames, inspect_video(frames).grey) == (12, False)
+    assert inspect_video(frames[..., 0]).grey
     np.testing.assert_array_equal(all_of(frames, 12), frames)
     np.testing.assert_array_equal(all_of(frames[..., 0], 12, channels=1), frames[..., :1])
     for bad in (frames[0, 0], frames.astype(float), frames[:0], frames[..., :2]):
@@ -90,13 +90,13 @@ def test_an_array_gives_back_its_frames() -> None:
 def test_the_content_alone_tells_videos_apart(tmp_path: Path) -> None:
     one, same = (write_frames(tmp_path / name, moving_bar()) for name in "ab")
     other = write_frames(tmp_path / "c", moving_bar(start=1))
-    assert look_at(one).digest == look_at(same).digest != look_at(other).digest
+    assert inspect_video(one).digest == inspect_video(same).digest != inspect_video(other).digest
 
 
 @settings(max_examples=40, deadline=None)
 @given(count=st.integers(1, 400), wanted=st.integers(1, 60))
 def test_frames_are_chosen_evenly(count: int, wanted: int) -> None:
-    found = chosen(count, wanted)
+    found = sampled_frame_indices(count, wanted)
     assert len(found) == min(count, wanted)
     assert all(0 <= i < count for i in found)
     gaps = np.diff(found)
@@ -117,7 +117,7 @@ def test_a_video_is_turned_upright(tmp_path: Path) -> None:
     path = write_video(tmp_path / "a.mp4", frames)
     plain = all_of(path, 12)
     turn(path)
-    assert look_at(path).size == (48, 32)
+    assert inspect_video(path).size == (48, 32)
     np.testing.assert_array_equal(all_of(path, 12), np.rot90(plain, -1, axes=(1, 2)))  # clockwise
 
 
@@ -204,7 +204,7 @@ def test_every_bad_video_is_named_at_once(tmp_path: Path) -> None:
     whole = (damaged / "3.png").read_bytes()
     (damaged / "3.png").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(DataError, match=r"^2 of 3 videos cannot be used: .* Repair") as error:
-        look_at_all([good, empty, damaged])
+        inspect_videos([good, empty, damaged])
     assert [p.where for p in error.value.problems] == [str(empty), str(damaged / "3.png")]
 
 

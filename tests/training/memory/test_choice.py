@@ -11,10 +11,10 @@ import pytest
 import cutaway
 from cutaway.core.errors import SettingError
 from cutaway.experiments.plan import planner
-from cutaway.training.device import Placement
+from cutaway.training.device import DeviceContext
 from cutaway.training.memory import choice
-from cutaway.training.memory.choice import held_by_each, settle_parallel
-from cutaway.training.setup import Prepared, prepare
+from cutaway.training.memory.choice import memory_per_process, resolve_parallel
+from cutaway.training.setup import TrainingSetup, setup_training
 
 GIVEN: dict[str, Any] = {
     "model.layers": 3, "model.dim": 64, "model.heads": 2, "length": 64, "batch_size": 16, "memory_fraction": 0.5,
@@ -25,14 +25,14 @@ GIVEN: dict[str, Any] = {
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A text to learn from; this process stands for two, whose memory is asked about in this one."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(Placement, "together", lambda place, value: [value])
+    monkeypatch.setattr(DeviceContext, "together", lambda place, value: [value])
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     Path("text.txt").write_text("Return the sum of all that is given, or zero where nothing is.\n" * 1000)
 
 
-def ready(**given: Any) -> Prepared:
+def ready(**given: Any) -> TrainingSetup:
     """The training of the first of two processes."""
-    found = prepare("gpt2", "text.txt", {**GIVEN, **given})
+    found = setup_training("gpt2", "text.txt", {**GIVEN, **given})
     found.place = replace(found.place, processes=2)
     return found
 
@@ -42,25 +42,25 @@ def ready(**given: Any) -> Prepared:
 def test_auto_is_what_plan_says_fits(given: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     planned = cutaway.plan("gpt2", "text.txt", processes=2, **GIVEN, **given)["ddp"].memory.total
     first = ready(**given)
-    assert held_by_each(first, "ddp").total == planned
+    assert memory_per_process(first, "ddp").total == planned
     weights = sum(x.nbytes for x in (*first.model.parameters(), *first.model.buffers()))
     for more, expected in ((1.001, "ddp"), (0.999, "fsdp")):
         # Half of what is free and of the weights, which are there, is for two processes.
         free = int(4 * planned * more - weights)
         monkeypatch.setattr(choice, "free_memory", lambda device, free=free: free)
         again = ready(**given)
-        settle_parallel(again)
+        resolve_parallel(again)
         assert again.settings.parallel == expected
         fits = cutaway.plan("gpt2", "text.txt", processes=2, **GIVEN, **given)["ddp"].fits
         assert fits == (expected == "ddp")
-        assert planner.room_here is choice.room_here
+        assert planner.available_bytes is choice.available_bytes
 
 
 def test_what_is_asked_for_stays_and_what_cannot_be_in_parts_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice, "free_memory", lambda device: 1000)
     asked = ready()
     asked.settings = replace(asked.settings, parallel="ddp")
-    settle_parallel(asked)
+    resolve_parallel(asked)
     assert asked.settings.parallel == "ddp"
     with pytest.raises(SettingError, match="parallel=fsdp holds weights in parts, which compile=true does not know"):
-        settle_parallel(ready(compile=True))
+        resolve_parallel(ready(compile=True))

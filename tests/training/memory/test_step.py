@@ -9,8 +9,8 @@ import torch
 from benchmarks.formulas import flops_per_token
 from benchmarks.plan import allocated, counted, given_by, tracked
 
-from cutaway.training.memory.fake_step import step_of, without_numbers
-from cutaway.training.setup import Prepared, prepare
+from cutaway.training.memory.fake_step import simulate_step, to_fake
+from cutaway.training.setup import TrainingSetup, setup_training
 
 SMALL = "gpt2 text.txt model.layers=2 model.dim=64 model.heads=2 length=64"
 
@@ -22,9 +22,9 @@ def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("text.txt").write_text("Return the sum of all that is given, or zero where nothing is.\n" * 1000)
 
 
-def ready(case: str, shapes: bool = False) -> Prepared:
+def ready(case: str, shapes: bool = False) -> TrainingSetup:
     """The training that is typed."""
-    return prepare(*given_by(case), shapes=shapes)
+    return setup_training(*given_by(case), shapes=shapes)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def ready(case: str, shapes: bool = False) -> Prepared:
     ],
 )
 def test_the_peak_is_that_of_the_allocator(case: str, second: str) -> None:
-    planned = step_of(ready(case))
+    planned = simulate_step(ready(case))
     truth, steps = allocated(ready(case))
     assert planned.imagined
     assert planned.total == pytest.approx(truth, rel=0.10)
@@ -53,18 +53,18 @@ def test_a_model_without_numbers_takes_the_same_and_keeps_nothing() -> None:
     assert all(p.is_meta for p in shapes.model.parameters())
     before = {name: x.clone() for name, x in there.model.state_dict().items()}
     state = torch.random.get_rng_state()
-    assert step_of(there) == step_of(shapes)
+    assert simulate_step(there) == simulate_step(shapes)
     assert torch.equal(torch.random.get_rng_state(), state)
     assert all(torch.equal(x, before[name]) for name, x in there.model.state_dict().items())
     assert all(p.grad is None for p in there.model.parameters())
-    copied = without_numbers(there.model, there.place)
+    copied = to_fake(there.model, there.place)
     ties = {len(list(model.parameters())) for model in (there.model, copied)}
     assert len(ties) == 1  # the embedding is the output matrix still
 
 
 def test_operations_are_those_of_the_formula() -> None:
     found = ready(SMALL)
-    config, step = found.model.config, step_of(found)
+    config, step = found.model.config, simulate_step(found)
     positions = config.context_length * config.dim
     n = sum(p.numel() for p in found.model.parameters()) - positions  # which are looked up; the embedding is used twice
     length = step.tokens // step.examples
@@ -75,12 +75,12 @@ def test_operations_are_those_of_the_formula() -> None:
 
 def test_parts_of_a_batch_and_what_a_gpu_keeps_of_attention() -> None:
     found = ready(SMALL)
-    whole, half = step_of(found), step_of(found, parts=2)
+    whole, half = simulate_step(found), simulate_step(found, parts=2)
     assert half.examples * 2 == whole.examples
     assert half.flops * 2 == whole.flops
     assert half.peak["weights"] == whole.peak["weights"]
     assert half.of_batch["activations"] * 2 == pytest.approx(whole.of_batch["activations"], rel=0.05)
-    kept = step_of(found, gpu=True)  # attention with dropout keeps its weights on a CPU
+    kept = simulate_step(found, gpu=True)  # attention with dropout keeps its weights on a CPU
     assert found.model.config.dropout > 0
     assert kept.of_batch["activations"] < whole.of_batch["activations"]
     assert kept.flops == whole.flops
@@ -88,6 +88,6 @@ def test_parts_of_a_batch_and_what_a_gpu_keeps_of_attention() -> None:
 
 def test_a_model_that_asks_for_numbers_is_given_them() -> None:
     case = "gat karate"
-    planned, (truth, _) = step_of(ready(case)), allocated(ready(case))
+    planned, (truth, _) = simulate_step(ready(case)), allocated(ready(case))
     assert not planned.imagined
     assert planned.total == pytest.approx(truth, rel=0.15)

@@ -11,7 +11,7 @@ import torch
 import cutaway
 from cutaway.core.errors import SettingError, UnknownName
 from cutaway.runs.run import Run
-from cutaway.training.setup import prepare
+from cutaway.training.setup import setup_training
 
 from ..conftest import stopping
 
@@ -49,8 +49,8 @@ def test_what_cannot_be_attacked_is_rejected(natural: Run) -> None:
     with pytest.raises(UnknownName, match=r"attack 'pdg'.*pgd"):
         natural.evaluate(attack="pdg")
     with pytest.raises(SettingError, match=r"attack=pgd changes the pixels of images .* this is table data"):
-        prepare("mlp", "moons", {"attack": "pgd"})
+        setup_training("mlp", "moons", {"attack": "pgd"})
     with pytest.raises(SettingError, match="attack=pgd and mixup are not learned by together"):
-        prepare("simplecnn", "digits", {"attack": "pgd", "mixup": 0.2})
+        setup_training("simplecnn", "digits", {"attack": "pgd", "mixup": 0.2})
     with pytest.raises(SettingError, match=r"attack_eps=0\.1 would change nothing"):
-        prepare("simplecnn", "digits", {"attack_eps": 0.1})
+        setup_training("simplecnn", "digits", {"attack_eps": 0.1})

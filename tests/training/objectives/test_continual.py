@@ -16,11 +16,11 @@ from cutaway.core.errors import SettingError
 from cutaway.data.task_sequence import PermutedSplit
 from cutaway.runs.run import Run
 from cutaway.training.checkpoint import load_weights
-from cutaway.training.objectives.choice import epochs_of
+from cutaway.training.objectives.choice import total_epochs
 from cutaway.training.objectives.ewc import EWC
 from cutaway.training.objectives.rehearsal import Rehearsal
 from cutaway.training.progress import Progress
-from cutaway.training.setup import prepare
+from cutaway.training.setup import setup_training
 from cutaway.training.trainer import Trainer
 
 from ..conftest import stopping
@@ -46,7 +46,7 @@ def learn(out: Path, objective: str, model: str = "mlp", **given: Any) -> Run:
 
 def trainer_of(folder: Path, objective: str, **given: Any) -> Trainer:
     """A trainer of a short sequence, before it has begun."""
-    ready = prepare("mlp", "digits", settings(objective, **given))
+    ready = setup_training("mlp", "digits", settings(objective, **given))
     torch.manual_seed(0)
     return Trainer(
         ready.model, ready.data, ready.task, ready.settings, ready.place, folder / "checkpoints", Progress(False)
@@ -69,7 +69,7 @@ def test_an_epoch_is_of_one_task_and_each_task_has_its_schedule(tmp_path: Path, 
     of = trainer.sequence.of
     assert of is not None
     count = int(of.max()) + 1
-    assert trainer.sequence.epochs == 2 * count == epochs_of(trainer.settings, trainer.objective.data)
+    assert trainer.sequence.epochs == 2 * count == total_epochs(trainer.settings, trainer.objective.data)
     for epoch in range(2 * count):
         rows = torch.cat(trainer.batches_of(epoch))
         assert sorted(rows.tolist()) == (of == epoch // 2).nonzero()[:, 0].tolist()
@@ -183,7 +183,7 @@ def test_rehearsal_stores_so_many_of_each_class_and_draws_them_alike(tmp_path: P
 def test_a_buffer_of_everything_learns_every_example_of_all_tasks(tmp_path: Path) -> None:
     """Nothing but the tasks before is stored, and all of it: with tasks of one size each is drawn exactly once."""
     ready = trainer_of(tmp_path, "joint", tasks="permuted:2", max_samples=200)
-    assert epochs_of(ready.settings, ready.objective.data) == ready.sequence.epochs == 2  # not 4
+    assert total_epochs(ready.settings, ready.objective.data) == ready.sequence.epochs == 2  # not 4
     assert isinstance(ready.train, PermutedSplit)
     most = int(ready.train.base.target.bincount().max())  # type: ignore[union-attr]
     trainer = trainer_of(tmp_path, "rehearsal", tasks="permuted:2", max_samples=200, buffer=most)
@@ -292,14 +292,14 @@ def test_what_cannot_be_is_rejected(objective: str, given: dict[str, Any], said:
     if objective == "simclr":
         flat.pop("model.hidden_dims")
     with pytest.raises(SettingError) as rejection:
-        prepare("simplecnn" if objective == "simclr" else "mlp", "digits", flat)
+        setup_training("simplecnn" if objective == "simclr" else "mlp", "digits", flat)
     assert said in str(rejection.value)
 
 
 def test_settings_of_other_objectives_would_change_nothing() -> None:
     for key, value in (("ewc_lambda", 5.0), ("fisher_samples", 7), ("buffer", 3)):
         with pytest.raises(SettingError, match=f"{key}={value:g} would change nothing"):
-            prepare("mlp", "digits", {"tasks": "classes:2", key: value})
+            setup_training("mlp", "digits", {"tasks": "classes:2", key: value})
 
 
 def test_epochs_cannot_change_when_tasks_are_resumed(tmp_path: Path) -> None:

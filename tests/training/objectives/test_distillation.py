@@ -12,7 +12,7 @@ from torch import Tensor
 import cutaway
 from cutaway.core.errors import FileError, SettingError
 from cutaway.nn.losses import distillation
-from cutaway.training.setup import prepare
+from cutaway.training.setup import setup_training
 
 from ..conftest import stopping
 
@@ -75,7 +75,7 @@ def test_without_weight_the_teacher_changes_nothing(tmp_path: Path, teacher: str
 
 @pytest.mark.parametrize("scale", ["standard", "quantile"])
 def test_a_teacher_is_asked_about_the_very_examples_in_its_own_form(teacher: str, scale: str) -> None:
-    ready = prepare("mlp", "moons", {**QUIET, "teacher": teacher, "scale": scale})
+    ready = setup_training("mlp", "moons", {**QUIET, "teacher": teacher, "scale": scale})
     asked = ready.teacher
     assert asked is not None
     assert asked.like_ours == (scale == "standard")
@@ -118,16 +118,16 @@ def test_a_run_with_a_teacher_that_was_stopped_ends_as_one_that_was_not(tmp_path
 def test_a_run_that_cannot_teach_is_rejected(teacher: str, model: str, data: str, given: Any, said: str) -> None:
     usual = {"count": 60} if data in ("moons", "xor") else {}
     with pytest.raises(SettingError, match=said):
-        prepare(model, data, {"teacher": teacher, **usual, **given})
+        setup_training(model, data, {"teacher": teacher, **usual, **given})
 
 
 def test_what_is_no_class_has_no_teacher(teacher: str, tmp_path: Path) -> None:
     numbers = tmp_path / "numbers.csv"
     numbers.write_text("x,y\n" + "".join(f"{k % 9},{2.5 * (k % 9) + k / 100}\n" for k in range(40)))
     with pytest.raises(SettingError, match="what is learned here is the y by loss=mse"):
-        prepare("linear", numbers, {"target": "y", "teacher": teacher})
+        setup_training("linear", numbers, {"target": "y", "teacher": teacher})
 
 
 def test_settings_of_distillation_want_a_teacher() -> None:
     with pytest.raises(SettingError, match=r"temperature=3 would change nothing: .*teacher=RUN"):
-        prepare("mlp", "moons", {"temperature": 3})
+        setup_training("mlp", "moons", {"temperature": 3})

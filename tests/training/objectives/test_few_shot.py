@@ -21,9 +21,9 @@ from cutaway.data.episodes import COUNTS
 from cutaway.models.registry import preset
 from cutaway.runs.run import Run
 from cutaway.tasks.few_shot import FewShot
-from cutaway.training.cost_estimate import estimate
-from cutaway.training.parameter_groups import auxiliary, heads
-from cutaway.training.setup import prepare
+from cutaway.training.cost_estimate import estimate_cost
+from cutaway.training.parameter_groups import auxiliary_head, output_layers
+from cutaway.training.setup import setup_training
 
 from ..conftest import stopping
 
@@ -224,8 +224,8 @@ def test_sinusoids_are_learned_from_ten_points(tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_is_checked_and_looked_into(runs: dict[str, Run], shapes: Path, kind: str) -> None:
-    ready = prepare("conv4-strided", str(shapes), {**GIVEN, "objective": kind})
-    cost = estimate(ready)
+    ready = setup_training("conv4-strided", str(shapes), {**GIVEN, "objective": kind})
+    cost = estimate_cost(ready)
     assert cost.activations > 0
     assert cost.seconds_per_step > 0
     look = cutaway.look(runs[kind])
@@ -255,7 +255,7 @@ def test_it_is_checked_and_looked_into(runs: dict[str, Run], shapes: Path, kind:
 )  # fmt: skip
 def test_what_cannot_be_is_rejected(model: str, data: str, given: dict[str, Any], error: Any, said: str) -> None:
     with pytest.raises(error, match=said):
-        prepare(model, data, given)
+        setup_training(model, data, given)
 
 
 @pytest.mark.usefixtures("few")
@@ -280,7 +280,7 @@ def test_it_goes_on_from_weights_of_another_training(
     run = trained(shapes, tmp_path / "run", kind, weights=str(first.folder), max_steps=2, epochs=2)
     assert run.about["weights"]["new"] == ["head"]
     assert run.about["settings"]["freeze_epochs"] == 0
-    tuned = prepare("conv4-strided", str(shapes), {"weights": str(runs[kind].folder), "model.width": 8})
+    tuned = setup_training("conv4-strided", str(shapes), {"weights": str(runs[kind].folder), "model.width": 8})
     assert tuned.taken is not None
     assert tuned.taken.new == ("head",)
 
@@ -298,7 +298,7 @@ def test_attention_and_auxiliary_heads_are_learned_through(name: str) -> None:
     model = found.build(found.configure(ImageSpec(1, side, side, told))).train()
     task, target = FewShot(told), torch.tensor([[0, 1, 0, 1]])
     task.loss(task.asked(model, torch.randn(4, 1, side, side), target), target).backward()  # type: ignore[no-untyped-call]
-    head = model.get_submodule(next(name for name in heads(model) if not auxiliary(name)))
+    head = model.get_submodule(next(name for name in output_layers(model) if not auxiliary_head(name)))
     slopes = [p.grad for p in head.parameters()]
     assert slopes
     assert all(slope is not None and slope.isfinite().all() for slope in slopes)

@@ -16,9 +16,9 @@ from cutaway.core.errors import CutawayError, DataError, ModelError, SettingErro
 from cutaway.core.spec import ImageSpec, Patches
 from cutaway.models.vit import Config, ViT
 from cutaway.runs.run import Run
-from cutaway.training.objectives.mae import DECODER, MAE, Decoder, normalized, parted, patches_of
+from cutaway.training.objectives.mae import DECODER, MAE, Decoder, normalize_patches, patchify, random_masking
 from cutaway.training.progress import Progress
-from cutaway.training.setup import prepare
+from cutaway.training.setup import setup_training
 from cutaway.training.trainer import Trainer
 
 from ..conftest import stopping
@@ -53,7 +53,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def test_patches_are_cut_row_by_row() -> None:
     x = torch.arange(2 * 3 * 4 * 6).reshape(2, 3, 4, 6)
-    found = patches_of(x, 2, 3)
+    found = patchify(x, 2, 3)
     for t in range(6):
         down, across = divmod(t, 3)
         patch = x[:, :, 2 * down : 2 * down + 2, 2 * across : 2 * across + 2]  # (2, 3, 2, 2)
@@ -63,7 +63,7 @@ def test_patches_are_cut_row_by_row() -> None:
 @settings(max_examples=50, deadline=None)
 @given(count=st.integers(2, 40), ratio=st.floats(0.01, 0.99), seed=st.integers(0, 10**6))
 def test_each_patch_is_kept_or_masked(count: int, ratio: float, seed: int) -> None:
-    kept, masked = parted(torch.rand(3, count, generator=torch.Generator().manual_seed(seed)), ratio)
+    kept, masked = random_masking(torch.rand(3, count, generator=torch.Generator().manual_seed(seed)), ratio)
     assert torch.equal(torch.cat([kept, masked], 1).sort(1).values, torch.arange(count).expand(3, -1))
     assert 1 <= kept.shape[1] <= max(1, (1 - ratio) * count)
     assert masked.shape[1] >= 1
@@ -71,7 +71,7 @@ def test_each_patch_is_kept_or_masked(count: int, ratio: float, seed: int) -> No
 
 def test_which_patches_are_masked_is_chance() -> None:
     noise = torch.rand(4000, 16, generator=torch.Generator().manual_seed(0))
-    kept, _ = parted(noise, 0.75)
+    kept, _ = random_masking(noise, 0.75)
     counts = torch.bincount(kept.flatten(), minlength=16)  # binomial: mean 1000, standard deviation 27
     assert kept.shape == (4000, 4)
     assert (counts - 1000).abs().max() < 6 * 27
@@ -79,11 +79,11 @@ def test_which_patches_are_masked_is_chance() -> None:
 
 def test_normalized_patches_know_neither_brightness_nor_contrast() -> None:
     x = torch.randn(5, 12, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    found = normalized(x)
+    found = normalize_patches(x)
     torch.testing.assert_close(found.mean(1), torch.zeros(5, dtype=torch.float64), rtol=0, atol=1e-12)
     torch.testing.assert_close(found.std(1), torch.ones(5, dtype=torch.float64), rtol=1e-5, atol=0)
-    torch.testing.assert_close(normalized(50 * x + 7), found, rtol=0, atol=1e-4)
-    assert not normalized(torch.full((1, 12), 3.0)).any()
+    torch.testing.assert_close(normalize_patches(50 * x + 7), found, rtol=0, atol=1e-4)
+    assert not normalize_patches(torch.full((1, 12), 3.0)).any()
 
 
 # --- what the networks are given ----------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ def test_the_encoder_sees_the_patches_that_are_kept_alone(pooling: str) -> None:
     vit.encode_patches(x, kept).square().sum().backward()
     assert lengths == [5 + vit.config.tokens_before] * 2
     assert x.grad is not None
-    seen = patches_of(x.grad, 4, 4).abs().sum(2) > 0  # (3, 16)
+    seen = patchify(x.grad, 4, 4).abs().sum(2) > 0  # (3, 16)
     assert torch.equal(seen, torch.zeros(3, 16, dtype=torch.bool).scatter(1, kept, True))
 
 
@@ -159,7 +159,7 @@ def test_patches_that_others_tell_are_learned() -> None:
 def test_labels_are_not_looked_at_and_everything_learns(tmp_path: Path) -> None:
     ends = []
     for k in range(2):
-        ready = prepare("vit-tiny/16", "digits", GIVEN)
+        ready = setup_training("vit-tiny/16", "digits", GIVEN)
         before = {key: value.clone() for key, value in ready.model.state_dict().items()}
         train = ready.data.splits["train"]
         assert train.target is not None
@@ -182,13 +182,13 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path: Path, run: Ru
 
 def test_the_decoder_is_thrown_away_and_the_head_is_new(run: Run) -> None:
     assert not any(key.startswith(DECODER) for key in run.model.state_dict())
-    tuned = prepare("vit-tiny/16", "digits", {"weights": str(run.folder)})
+    tuned = setup_training("vit-tiny/16", "digits", {"weights": str(run.folder)})
     assert tuned.taken is not None
     assert tuned.taken.new == ("head",)
     assert tuned.settings.freeze_epochs == 1
     ours, theirs = tuned.model.state_dict(), run.model.state_dict()
     assert all(torch.equal(ours[key], theirs[key]) for key in theirs if not key.startswith("head."))
-    again = prepare("vit-tiny/16", "digits", {**GIVEN, "weights": str(run.folder)})  # learned further
+    again = setup_training("vit-tiny/16", "digits", {**GIVEN, "weights": str(run.folder)})  # learned further
     assert torch.equal(again.model.get_parameter("positions"), run.model.get_parameter("positions"))
 
 
@@ -233,11 +233,11 @@ def test_its_decoder_is_of_the_patches_of_the_data() -> None:
 )
 def test_what_cannot_be_is_rejected(model: str, data: str, given: Any, error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):
-        prepare(model, data, {"objective": "mae", **given})
+        setup_training(model, data, {"objective": "mae", **given})
 
 
 def test_text_has_no_patches(tmp_path: Path) -> None:
     text = tmp_path / "text.csv"
     text.write_text("words,kind\n" + "\n".join(f"some word {i % 3},{'ab'[i % 2]}" for i in range(40)))
     with pytest.raises(CutawayError, match="objective=mae"):
-        prepare("textcnn", text, {"objective": "mae", "text": "words", "target": "kind"})
+        setup_training("textcnn", text, {"objective": "mae", "text": "words", "target": "kind"})

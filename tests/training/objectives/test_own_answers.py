@@ -17,9 +17,9 @@ from cutaway.data.dataset_base import IGNORED
 from cutaway.data.text.problems import END
 from cutaway.runs.run import Run
 from cutaway.training.objectives.grpo import GRPO, advantages
-from cutaway.training.objectives.sampled_solutions import OwnAnswers, Tries
+from cutaway.training.objectives.sampled_solutions import Attempts, SelfTraining
 from cutaway.training.objectives.star import ExpertIteration
-from cutaway.training.setup import prepare
+from cutaway.training.setup import setup_training
 
 from ..conftest import stopping
 
@@ -44,10 +44,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return found
 
 
-def objective_of(run: Run, kind: type[OwnAnswers], **settings: Any) -> tuple[OwnAnswers, tuple[Tensor, ...], Tensor]:
+def objective_of(
+    run: Run, kind: type[SelfTraining], **settings: Any
+) -> tuple[SelfTraining, tuple[Tensor, ...], Tensor]:
     """The objective, on the run's network in float64, and a batch."""
     name = "grpo" if kind is GRPO else "star"
-    ready = prepare("gpt2", "addition", {**OWN, "weights": str(run.folder), "objective": name, **settings})
+    ready = setup_training("gpt2", "addition", {**OWN, "weights": str(run.folder), "objective": name, **settings})
     train = ready.data.splits["train"]
     found = kind(ready.model.double(), ready.task, ready.settings, train, ready.data)
     (batch,) = train.batches([torch.arange(16)])
@@ -103,7 +105,7 @@ def test_where_no_try_is_right_nothing_is_learned(run: Run, monkeypatch: pytest.
     objective, inputs, target = objective_of(run, ExpertIteration)
     once = objective.tries
 
-    def none_right(index: Tensor, random: Generator) -> Tries:
+    def none_right(index: Tensor, random: Generator) -> Attempts:
         return once(index, random)._replace(reward=torch.zeros(1))
 
     tries = once(torch.arange(16), Generator().manual_seed(1))
@@ -146,7 +148,7 @@ def test_the_gradient_is_that_of_the_equation_written_out(run: Run, beta: float)
 def test_groups_that_are_all_right_or_all_wrong_have_no_advantage() -> None:
     problem = torch.tensor([0, 0, 1, 1, 2])
     count, reward = torch.tensor([3.0, 1.0, 2.0, 2.0, 4.0]), torch.tensor([1.0, 0.0, 0.0, 0.0, 1.0])
-    found = advantages(Tries(*(torch.empty(0),) * 3, problem, count, reward))
+    found = advantages(Attempts(*(torch.empty(0),) * 3, problem, count, reward))
     assert found[2:].tolist() == [0, 0, 0]
     assert found[0].item() == pytest.approx(0.25 / statistics.stdev([1, 1, 1, 0]))
     assert found[1].item() == pytest.approx(-0.75 / statistics.stdev([1, 1, 1, 0]))
@@ -175,4 +177,4 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path: Path, run: Ru
 def test_what_cannot_be_is_refused(run: Run, model: str, data: str, given: dict[str, Any], named: str) -> None:
     given = {key: str(run.folder) if value == "RUN" else value for key, value in given.items()}
     with pytest.raises((SettingError, ModelError), match=named):
-        prepare(model, data, {"objective": "star", **given})
+        setup_training(model, data, {"objective": "star", **given})

@@ -18,9 +18,9 @@ from cutaway.core.errors import DataError, ModelError, SettingError
 from cutaway.core.spec import Views
 from cutaway.runs.run import Run
 from cutaway.tasks.contrastive import TEMPERATURE, Contrastive
-from cutaway.training.objectives.simclr import head_of
+from cutaway.training.objectives.simclr import linear_head
 from cutaway.training.progress import Progress
-from cutaway.training.setup import prepare
+from cutaway.training.setup import setup_training
 from cutaway.training.trainer import Trainer
 
 from ..conftest import stopping
@@ -50,7 +50,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def test_labels_are_not_looked_at(tmp_path: Path) -> None:
     ends = []
     for k in range(2):
-        ready = prepare("simplecnn", "digits", GIVEN)
+        ready = setup_training("simplecnn", "digits", GIVEN)
         train = ready.data.splits["train"]
         assert train.target is not None
         train.target = (train.target + k) % 10
@@ -71,7 +71,7 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path: Path, run: Ru
 
 def test_the_projection_is_thrown_away_and_the_head_is_new(tmp_path: Path, run: Run) -> None:
     assert not any(key.startswith("projection") for key in run.model.state_dict())
-    tuned = prepare("simplecnn", "digits", {"weights": str(run.folder)})
+    tuned = setup_training("simplecnn", "digits", {"weights": str(run.folder)})
     assert tuned.taken is not None
     assert tuned.taken.new == ("head",)
     assert tuned.settings.freeze_epochs == 1
@@ -82,7 +82,7 @@ def test_the_projection_is_thrown_away_and_the_head_is_new(tmp_path: Path, run: 
         (many / f"{k:03}").mkdir(parents=True)
         for i in range(3):
             Image.fromarray(np.full((8, 8), (k + 40 * i) % 256, np.uint8)).save(many / f"{k:03}" / f"{i}.png")
-    own = prepare("simplecnn", many, {"weights": str(run.folder), "image_size": 16, "val": 0, "test": 0})
+    own = setup_training("simplecnn", many, {"weights": str(run.folder), "image_size": 16, "val": 0, "test": 0})
     assert own.taken is not None
     assert own.taken.new == ("head",)
     assert not torch.equal(own.model.get_submodule("head").weight, run.model.get_submodule("head").weight)  # type: ignore[arg-type]
@@ -96,7 +96,7 @@ def test_series_are_pre_trained_too(tmp_path: Path) -> None:
     with stopping(3):
         cutaway.train("cnn1d", "mnist1d", **{**given, "out": tmp_path / "again"})
     assert same(run.model.state_dict(), cutaway.train(resume=tmp_path / "again").model.state_dict())
-    tuned = prepare("cnn1d", "mnist1d", {"weights": str(run.folder)})
+    tuned = setup_training("cnn1d", "mnist1d", {"weights": str(run.folder)})
     assert tuned.taken is not None
     assert len(tuned.taken.new) == 1
     line = tmp_path / "series.txt"
@@ -106,8 +106,8 @@ def test_series_are_pre_trained_too(tmp_path: Path) -> None:
 
 def test_views_are_compared_by_the_networks_own_head() -> None:
     for name in ("simplecnn", "resnet20"):
-        ready = prepare(name, "digits", {"objective": "simclr"})
-        head = head_of(ready.model)
+        ready = setup_training(name, "digits", {"objective": "simclr"})
+        head = linear_head(ready.model)
         assert head.out_features == 128
         assert head is not ready.model.get_submodule("projection.0")
         assert ready.model.get_submodule("projection.0").in_features == head.in_features
@@ -163,4 +163,4 @@ def test_images_without_classes(tmp_path: Path, capsys: pytest.CaptureFixture[st
 )
 def test_what_cannot_be_is_rejected(model: str, data: str, given: Any, error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):
-        prepare(model, data, {"objective": "simclr", **given})
+        setup_training(model, data, {"objective": "simclr", **given})

@@ -17,10 +17,10 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from ...core.config import RENAMED
-from ...core.errors import CutawayError, SettingError, UnknownName, memory_message, nearest, short, visible
+from ...core.errors import CutawayError, SettingError, UnknownName, closest_names, memory_message, printable, shorten
 from ...core.files import address_limit
 from ...core.version import __version__
-from ...distributed.environment import launched, rank
+from ...distributed.environment import is_launched, rank
 
 COMMANDS = (
     "examples", "list", "show", "data", "prepare", "check", "plan", "train", "compare", "search", "evaluate", "predict",
@@ -80,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _remove_cwd_from_path()
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout = Output(sys.stdout.buffer, sys.stdout.encoding, line_buffering=sys.stdout.line_buffering)
-    if launched():
+    if is_launched():
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # hides notices that each process would print
     # Not list(...): in this package, once it is imported, that name is the command's module.
     words = [*(sys.argv[1:] if argv is None else argv)]
@@ -132,7 +132,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 2
         if isinstance(error, OSError) and error.filename is not None:
             # An error about a path (too long, no permission, a loop of links) is for the user to fix.
-            path = short(error.filename, 110)
+            path = shorten(error.filename, 110)
             print(_paragraph(f"cutaway: {path}: {error.strerror}. Check this path."), file=sys.stderr)
             return 2
         return _fault()
@@ -186,18 +186,20 @@ class Parser(argparse.ArgumentParser):
         new = f"--{RENAMED[key].replace('_', '-')}" if key in RENAMED else ""
         if new in self._option_string_actions:
             return f"has no option {option}: it is now {new}."
-        close = nearest(option, self._option_string_actions, 1)
+        close = closest_names(option, self._option_string_actions, 1)
         if close:
-            return f"has no option {short(option)}. Similar: {close[0]}."
+            return f"has no option {shorten(option)}. Similar: {close[0]}."
         if self.prog.removeprefix("cutaway ") in WITH_SETTINGS and option.startswith("-") and key:
             value = value or (words[1] if len(words) > 1 else "VALUE")
-            return f"has no option {short(option)}. Settings are typed without dashes: {short(key)}={short(value)}."
-        return f"does not take {short(words[0])!r}."
+            return (
+                f"has no option {shorten(option)}. Settings are typed without dashes: {shorten(key)}={shorten(value)}."
+            )
+        return f"does not take {shorten(words[0])!r}."
 
 
 def _fault() -> int:
     """Print the traceback of an internal error and how to report it."""
-    print(visible(traceback.format_exc()), file=sys.stderr)
+    print(printable(traceback.format_exc()), file=sys.stderr)
     print(
         "\nInternal error. Please report it in the issue tracker of Cutaway, with the lines above, the command and the "
         f"versions: Cutaway {__version__}, Python {platform.python_version()}, {platform.system()}.",
@@ -272,7 +274,7 @@ def usage() -> str:
 
 def _paragraph(text: str) -> str:
     """Wrap a message between words, but not within a command, so that commands can be copied."""
-    whole = COMMAND.sub(lambda found: found[0].replace(" ", UNBROKEN), visible(text))
+    whole = COMMAND.sub(lambda found: found[0].replace(" ", UNBROKEN), printable(text))
     return textwrap.fill(
         whole,
         width=min(shutil.get_terminal_size().columns, 100),

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import FileError, SettingError, short
+from ...core.errors import FileError, SettingError, shorten
 from ...core.files import exists, read_bytes
 from ...inference.thought_search import METHODS, Method
 
@@ -22,12 +22,14 @@ NO_SETTINGS = {  # options, and how they are typed
 }  # fmt: skip
 
 
-def add_words(parser: argparse.ArgumentParser, model: str = "MODEL", said: str = "a preset, data, settings") -> None:
+def add_positionals(
+    parser: argparse.ArgumentParser, model: str = "MODEL", said: str = "a preset, data, settings"
+) -> None:
     """Add the positional arguments."""
     parser.add_argument("words", nargs="*", metavar=f"{model} DATA [key=value ...]", help=said)
 
 
-def add_folder(parser: argparse.ArgumentParser, folder: str, default: str, resume: tuple[str, str]) -> None:
+def add_output_options(parser: argparse.ArgumentParser, folder: str, default: str, resume: tuple[str, str]) -> None:
     """Add --out, --resume, --open and --json.
 
     `folder` and `default` describe --out; `resume` holds the metavar and the help of --resume.
@@ -38,7 +40,7 @@ def add_folder(parser: argparse.ArgumentParser, folder: str, default: str, resum
     parser.add_argument("--json", action="store_true", help="print the result as one JSON document")
 
 
-def described(*groups: tuple[type, str]) -> list[str]:
+def format_settings(*groups: tuple[type, str]) -> list[str]:
     """Return the help text of groups of settings, each with its title."""
     from ...core.config import describe
 
@@ -57,24 +59,24 @@ def _wrapped(left: str, right: str) -> list[str]:
     return [first + rows[0], *(gap + row for row in rows[1:])]
 
 
-def typed(
+def parse_args(
     words: Sequence[str], options: Collection[str] = NO_SETTINGS
 ) -> tuple[str | None, str | None, dict[str, Any]]:
     """Return the model, the data and the settings. Raises SettingError if one of the command's `options` is typed as a
     setting."""
-    names, given = sort_words(words, names=2)
+    names, given = parse_words(words, names=2)
     for key, value in given.items():
         if key in options:
-            raise SettingError(f"{key}={short(value)} is not a setting but an option: type {NO_SETTINGS[key]}.")
+            raise SettingError(f"{key}={shorten(value)} is not a setting but an option: type {NO_SETTINGS[key]}.")
         if key in ("model", "data"):
-            raise SettingError(f"{key}={short(value)} is not a setting: the two names come first, as in MODEL DATA.")
+            raise SettingError(f"{key}={shorten(value)} is not a setting: the two names come first, as in MODEL DATA.")
     model, data = [*names, None, None][:2]
     return model, data, given
 
 
-def typed_both(command: str, words: Sequence[str]) -> tuple[str, str, dict[str, Any]]:
+def parse_required_args(command: str, words: Sequence[str]) -> tuple[str, str, dict[str, Any]]:
     """Return the model, the data and the settings of a command that needs a model and data. Raises SettingError."""
-    model, data, given = typed(words, options=("json",))
+    model, data, given = parse_args(words, options=("json",))
     if model is None or data is None:
         raise SettingError(
             f"A model and data are needed: cutaway {command} MODEL DATA. `cutaway list` shows the models."
@@ -82,7 +84,7 @@ def typed_both(command: str, words: Sequence[str]) -> tuple[str, str, dict[str, 
     return model, data, given
 
 
-def beam_search(parser: argparse.ArgumentParser) -> None:
+def add_beam_search_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of beam search; by default the values of training."""
     parser.add_argument(
         "--num-beams",
@@ -102,7 +104,7 @@ THINKING = ("method", "form", "breadth", "proposals", "depth", "threshold", "bud
 DRAWING = ("samples", "temperature", "seed")  # of problems too
 
 
-def thinking(parser: argparse.ArgumentParser) -> None:
+def add_thinking_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of solving problems; the defaults are in `inference.thought_search.Method`."""
     parser.add_argument(
         "--method",
@@ -125,7 +127,7 @@ def thinking(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{key}", metavar="N" if kind is int else "V", type=kind, help=what)
 
 
-def method_of(args: argparse.Namespace) -> Method | None:
+def selected_method(args: argparse.Namespace) -> Method | None:
     """Return the method that the options select, or None without such options."""
     asked = {key: getattr(args, key) for key in (*THINKING, *DRAWING) if getattr(args, key) is not None}
     return Method(**asked) if asked else None
@@ -135,7 +137,7 @@ SETTINGS_AT_MOST = 1 << 14  # bytes of a settings file: tomllib takes a minute f
 PAIR = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*=")
 
 
-def sort_words(words: Sequence[str], names: int) -> tuple[list[str], dict[str, Any]]:
+def parse_words(words: Sequence[str], names: int) -> tuple[list[str], dict[str, Any]]:
     """Split words into names (at most `names`) and settings. A later setting overrides an earlier one.
 
     A word that looks like `key=value` is a name if it is an existing file or folder.
@@ -151,7 +153,7 @@ def sort_words(words: Sequence[str], names: int) -> tuple[list[str], dict[str, A
         elif len(found) < names:
             found.append(word)
         else:
-            raise SettingError(f"{short(word)!r} is not a setting: settings are key=value, as in epochs=50.")
+            raise SettingError(f"{shorten(word)!r} is not a setting: settings are key=value, as in epochs=50.")
     return found, settings
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from .arguments import add_words, typed_both
+from .arguments import add_positionals, parse_required_args
 
 if TYPE_CHECKING:
     from ...inspect.layers import LayerTable
-    from ...training.setup import Prepared
+    from ...training.setup import TrainingSetup
 
 SUMMARY = "read the data, name what is bad, trace a batch, estimate the cost"
 
@@ -21,7 +21,7 @@ SHARED = ("processes", "parallel")  # settings of training with several processe
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.usage = "cutaway check MODEL DATA [key=value ...] [--json]"
-    add_words(parser, said="as for `cutaway train`")
+    add_positionals(parser, said="as for `cutaway train`")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.epilog = "Trains nothing that is kept, edits nothing, writes nothing."
 
@@ -29,9 +29,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Check the data, trace a batch, estimate the cost and print the results. Exit status 2 if the data has bad rows or
     files."""
-    from .output import patience
+    from .output import note_if_slow
 
-    with patience("Still at work: the data is read, the model is built and a few steps of training are timed."):
+    with note_if_slow("Still at work: the data is read, the model is built and a few steps of training are timed."):
         return _run(args)
 
 
@@ -40,7 +40,7 @@ def _run(args: argparse.Namespace) -> int:
     from ...experiments.plan.check import check
     from .output import emit_json, note
 
-    model, data, given = typed_both("check", args.words)
+    model, data, given = parse_required_args("check", args.words)
     of_several = [f"{key}={given.pop(key)}" for key in SHARED if key in given]
     if of_several:
         note(
@@ -60,13 +60,13 @@ def _run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _print(ready: Prepared, found: dict[str, Any], layers: LayerTable) -> None:
+def _print(ready: TrainingSetup, found: dict[str, Any], layers: LayerTable) -> None:
     from rich.markup import escape
     from rich.table import Table
 
     from ...draw.number_format import plural
-    from ...inspect.layers import alike, names_of
-    from ...training.objectives.choice import epochs_of
+    from ...inspect.layers import block_range_name, group_equal_blocks
+    from ...training.objectives.choice import total_epochs
     from .output import console
 
     out, data, cost = console(), found["data"], found["cost"]
@@ -88,15 +88,15 @@ def _print(ready: Prepared, found: dict[str, Any], layers: LayerTable) -> None:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for title, justify in (("layer", "left"), ("type", "left"), ("output", "left"), ("parameters", "right")):
         table.add_column(title, justify=justify, overflow="fold")  # type: ignore[arg-type]
-    for (_, first), *others in alike(layers.rows):
+    for (_, first), *others in group_equal_blocks(layers.rows):
         for row in first:
             shape = "×".join(map(str, row.shape[1:]))
             table.add_row(row.name, row.type, shape, f"{row.parameters:,}" if row.parameters else "")
         if others:  # of consecutive identical blocks, only the first is shown in full
             parameters = sum(row.parameters for _, inside in others for row in inside)
-            table.add_row(names_of(others), "the same", "", f"{parameters:,}")
+            table.add_row(block_range_name(others), "the same", "", f"{parameters:,}")
     out.print(table)
-    epochs, updates = epochs_of(ready.settings, ready.data), ready.settings.max_steps
+    epochs, updates = total_epochs(ready.settings, ready.data), ready.settings.max_steps
     total_updates = epochs * cost["steps"] if updates is None else min(updates, epochs * cost["steps"])
     asked = plural(epochs, "epoch") if updates is None else plural(total_updates, "update")
     out.print(
@@ -121,7 +121,7 @@ def _print_findings(findings: list[str], examples: int) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from ...core.errors import visible
+    from ...core.errors import printable
     from ...draw.number_format import plural
     from .output import console
 
@@ -131,7 +131,7 @@ def _print_findings(findings: list[str], examples: int) -> None:
         if not out.is_terminal:
             out.print(f"  {sentence}", markup=False)
             continue
-        title, colon, rest = visible(sentence).partition(": ")
+        title, colon, rest = printable(sentence).partition(": ")
         row = Table.grid(padding=(0, 2, 0, 0))
         row.add_row(Text(f"{number}", "yellow"), Text.assemble((title + colon, "bold"), rest))
         out.print()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from .arguments import add_folder, add_words, described, typed
-from .train import figure
+from .arguments import add_output_options, add_positionals, format_settings, parse_args
+from .train import format_metric
 
 if TYPE_CHECKING:
     from ...experiments.compare.result import Comparison
@@ -36,8 +36,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "                       [--out DIR] [--open] [--json]\n"
         "       cutaway compare --resume DIR [seeds=N] [--open] [--json]"
     )
-    add_words(parser, "MODEL,...", "presets, data, settings")
-    add_folder(
+    add_positionals(parser, "MODEL,...", "presets, data, settings")
+    add_output_options(
         parser,
         "the comparison's folder",
         "compare-MODELS-DATA",
@@ -49,7 +49,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def _settings() -> list[str]:
     from ...experiments.compare.config import CompareSettings
 
-    return described((CompareSettings, "comparison"))
+    return format_settings((CompareSettings, "comparison"))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     from ...api import compare
     from .output import console, emit_json, open_page
 
-    models, data, given = typed(args.words, options=("out", "resume", "open", "json"))
+    models, data, given = parse_args(args.words, options=("out", "resume", "open", "json"))
     found = compare(models or "", data or "", out=args.out, resume=args.resume, **given)
     if args.open:
         open_page(found.report)
@@ -93,8 +93,10 @@ def _print(found: Comparison, result: dict[str, Any]) -> None:
     rows = [
         (
             f"{row['name']}{' (simple)' if row['simple'] else ''}",
-            figure(key, row["value"]),
-            "not known" if row["low"] is None else f"{figure(key, row['low'])} to {figure(key, row['high'])}",
+            format_metric(key, row["value"]),
+            "not known"
+            if row["low"] is None
+            else f"{format_metric(key, row['low'])} to {format_metric(key, row['high'])}",
             "*" if row["name"] in equals else "",
             f"{row['seconds']:.1f}",
             "" if row["milliseconds"] is None else f"{row['milliseconds']:.2f}",

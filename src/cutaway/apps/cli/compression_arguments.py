@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import SettingError
-from .arguments import sort_words
+from .arguments import parse_words
 
 if TYPE_CHECKING:
-    from ...deploy.measurement import Measured
+    from ...deploy.measurement import ModelMeasurement
     from ...runs.run import Run
 
 
@@ -20,40 +20,42 @@ def add_run_and_out(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
-def typed_run(example: str, words: Sequence[str]) -> tuple[str, str, dict[str, Any]]:
+def parse_run_args(example: str, words: Sequence[str]) -> tuple[str, str, dict[str, Any]]:
     """Return the run, the new folder and the settings. Raises SettingError, with an `example`, if one of the first two
     is missing."""
-    names, given = sort_words(words, names=2)
+    names, given = parse_words(words, names=2)
     if len(names) < 2:
         raise SettingError(f"A run and a new folder are needed: {example}.")
     return names[0], names[1], given
 
 
-def measured(runs: Sequence[Run]) -> list[Measured]:
+def measure_runs(runs: Sequence[Run]) -> list[ModelMeasurement]:
     """Measure score, size and time of runs. Returns an empty list, with a note, if their data is missing or has no
     labels."""
     from ...core.errors import DataError
-    from ...deploy.measurement import beside
+    from ...deploy.measurement import compare_runs
     from .output import note
 
     try:
-        return beside(runs)
+        return compare_runs(runs)
     except DataError as error:
         note(f"note: neither score nor time is measured. {error}")
         return []
 
 
-def in_json(both: Sequence[Measured]) -> dict[str, Any]:
+def measurements_to_json(both: Sequence[ModelMeasurement]) -> dict[str, Any]:
     """Return the measurements before and after as a JSON document, with null if there are none."""
     return {name: both[i].to_json() if both else None for i, name in enumerate(("before", "after"))}
 
 
-def print_beside(models: Sequence[Measured], more: Mapping[str, Callable[[Measured], str]] | None = None) -> None:
+def print_comparison(
+    models: Sequence[ModelMeasurement], more: Mapping[str, Callable[[ModelMeasurement], str]] | None = None
+) -> None:
     """Print score and cost of each model, one row each; `more` holds extra columns after the score."""
-    from ...core.memory_budget import in_bytes
+    from ...core.memory_budget import format_bytes
     from ...core.metric_names import metric
     from .output import print_table
-    from .train import figure
+    from .train import format_metric
 
     watch, more = models[0].metric, more or {}
     sizes = [f"batch {size}" for size in models[0].milliseconds]
@@ -61,9 +63,9 @@ def print_beside(models: Sequence[Measured], more: Mapping[str, Callable[[Measur
     rows = [
         (
             m.run,
-            figure(watch, m.score.value),
+            format_metric(watch, m.score.value),
             *(cell(m) for cell in more.values()),
-            in_bytes(m.bytes),
+            format_bytes(m.bytes),
             *(f"{ms:.2f} ms" for ms in m.milliseconds.values()),
         )
         for m in models

@@ -87,12 +87,12 @@ def _exercises(asked: Chapter, as_json: bool) -> int:
 
 
 def _start(asked: Chapter, path: Path, as_json: bool) -> int:
-    from ...core.errors import FileError, short
+    from ...core.errors import FileError, shorten
     from ...core.files import exists, write_text
     from .output import emit_json, say
 
     if exists(path):
-        raise FileError(f"{short(path)} is there already, and is left as it is. Name another file.")
+        raise FileError(f"{shorten(path)} is there already, and is left as it is. Name another file.")
     head = HEAD.format(number=asked.number, title=asked.title, name=path.name)
     stubs = [STUB.format(signature=one.signature, gives=_docstring(one.gives)) for one in asked.exercises]
     write_text(path, head + "\n".join(stubs))
@@ -109,9 +109,9 @@ def _docstring(text: str) -> str:
 
 def _check(asked: Chapter, path: Path, as_json: bool) -> int:
     from ..course.answer_check import check_file
-    from .output import emit_json, patience
+    from .output import emit_json, note_if_slow
 
-    with patience(f"Running {path} …"):
+    with note_if_slow(f"Running {path} …"):
         found = check_file(asked.number, path)
     right = sum(one.right for one in found)
     if as_json:

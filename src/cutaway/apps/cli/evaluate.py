@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from .arguments import beam_search, method_of, thinking
+from .arguments import add_beam_search_options, add_thinking_options, selected_method
 
 SUMMARY = "a run's metrics with 95 % intervals, on its test split or other data"
 
@@ -13,7 +13,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("run", metavar="RUN", help="a run's folder, or what `cutaway export` wrote as .onnx")
     parser.add_argument("data", metavar="DATA", nargs="?", help="other labelled data of the same kind")
-    beam_search(parser)
+    add_beam_search_options(parser)
     parser.add_argument(
         "--attack", choices=("fgsm", "pgd"), help="adversarial examples: change each image so that the model errs"
     )
@@ -28,7 +28,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         ("inner-steps", "steps of gradient descent on the support, of objective=maml"),
     ):
         parser.add_argument(f"--{key}", metavar="N", type=int, help=f"few-shot learning: {what}, unless as in training")
-    thinking(parser)
+    add_thinking_options(parser)
     parser.add_argument(
         "--samples", metavar="N", type=int, help="problems: chains of each that are drawn; 1 unless given"
     )
@@ -40,26 +40,29 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Evaluate a run and print its metrics."""
     from ...core.metric_names import metric
-    from ...deploy.runtime import run_at
+    from ...deploy.runtime import open_run
     from .output import emit_json, note, print_table
-    from .train import figure
+    from .train import format_metric
 
     asked = {key: getattr(args, key) for key in ("ways", "shots", "queries", "inner_steps")}
-    metrics = run_at(args.run).evaluate(
+    metrics = open_run(args.run).evaluate(
         args.data,
         num_beams=args.num_beams,
         length_penalty=args.length_penalty,
         attack=args.attack,
         eps=args.eps,
         attack_steps=args.attack_steps,
-        method=method_of(args),
+        method=selected_method(args),
         **{key: value for key, value in asked.items() if value is not None},
     )
     if args.json:
         emit_json({name: m.to_json() for name, m in metrics.items()})
         return 0
     found = {name: m.to_json() for name, m in metrics.items()}
-    rows = [(metric(name)[0], *(figure(name, m[end]) for end in ("value", "low", "high"))) for name, m in found.items()]
+    rows = [
+        (metric(name)[0], *(format_metric(name, m[end]) for end in ("value", "low", "high")))
+        for name, m in found.items()
+    ]
     print_table(("", "value", "low", "high"), rows, right=("value", "low", "high"))
     notes: dict[str, list[str]] = {}
     for name, m in found.items():

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import CutawayError, DataError, Problem, SettingError
-from .arguments import THINKING, beam_search, method_of, thinking
+from .arguments import THINKING, add_beam_search_options, add_thinking_options, selected_method
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
     from ...data.text.corpus import RunningPreprocessing
-    from ...inference.streaming_text import Pieces
-    from ...inference.thought_search import Found, Thought
+    from ...inference.streaming_text import TextStreamer
+    from ...inference.thought_search import SearchResult, Thought
     from ...runs.run import Run
 
 SUMMARY = "text, sequences or images out of a trained model"
@@ -89,27 +89,27 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "0 unless given",
     )
     parser.add_argument("--samples", metavar="N", type=int, help="how many texts of each prompt; 1 unless given")
-    beam_search(parser)
-    thinking(parser)
-    arguments_images(parser)
+    add_beam_search_options(parser)
+    add_thinking_options(parser)
+    add_image_options(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(args: argparse.Namespace) -> int:
     """Generate text, translations, images or solutions, depending on the run's target."""
-    from ...core.spec import Drawn, NextToken, Solution, Tokens
+    from ...core.spec import GeneratedImage, NextToken, Solution, Tokens
     from ...data.text.corpus import RunningPreprocessing
     from ...runs.run import Run
 
     opened = Run(args.run)
-    if isinstance(opened.spec.target, Drawn):
-        return draw(opened, args, TEXT)
+    if isinstance(opened.spec.target, GeneratedImage):
+        return generate_images(opened, args, TEXT)
     if given := [key for key in (*OPTIONS, OVERWRITE) if getattr(args, key) is not None]:
-        raise SettingError(f"{flag(given[0])} is for images, and this run draws none: leave it out.")
+        raise SettingError(f"{option_name(given[0])} is for images, and this run draws none: leave it out.")
     if isinstance(opened.spec.target, Solution):
-        return think(opened, args)
+        return solve_problem(opened, args)
     if given := [key for key in THINKING if getattr(args, key) is not None]:
-        raise SettingError(f"{flag(given[0])} is for problems, and this run solves none: leave it out.")
+        raise SettingError(f"{option_name(given[0])} is for problems, and this run solves none: leave it out.")
     if isinstance(opened.spec.target, Tokens):
         return _transduce(opened, args)
     text = opened.preprocessing
@@ -168,11 +168,13 @@ def _write(run: Run, text: RunningPreprocessing, args: argparse.Namespace) -> in
 
 def _parse_options(run: Run, text: RunningPreprocessing, args: argparse.Namespace) -> _GenerationOptions:
     """Return the generation options. Raises SettingError for invalid ones."""
-    from ...inference.prompts import bounds_of
+    from ...inference.prompts import token_bounds
 
     for key in PAIRS:
         if getattr(args, key) is not None:
-            raise SettingError(f"{flag(key)} is for pairs of sequences, and this run learned a corpus: leave it out.")
+            raise SettingError(
+                f"{option_name(key)} is for pairs of sequences, and this run learned a corpus: leave it out."
+            )
     samples, seed = _samples_and_seed(args)
     return _GenerationOptions(
         COUNT if args.count is None else args.count,
@@ -180,7 +182,7 @@ def _parse_options(run: Run, text: RunningPreprocessing, args: argparse.Namespac
         samples,
         args.stop or [],
         _sampling(args),
-        {**bounds_of(run.model, text)._asdict(), "window": bool(args.window)},
+        {**token_bounds(run.model, text)._asdict(), "window": bool(args.window)},
     )
 
 
@@ -262,11 +264,11 @@ def _make_generator(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def _pieces(text: RunningPreprocessing, prompt: str, ids: Tensor, asked: _GenerationOptions) -> Pieces:
+def _pieces(text: RunningPreprocessing, prompt: str, ids: Tensor, asked: _GenerationOptions) -> TextStreamer:
     """Return the decoder of the tokens after a prompt."""
-    from ...inference.streaming_text import Pieces
+    from ...inference.streaming_text import TextStreamer
 
-    return Pieces(text.decode, ids.tolist() if prompt else [], asked.stop)
+    return TextStreamer(text.decode, ids.tolist() if prompt else [], asked.stop)
 
 
 def _lines(args: argparse.Namespace) -> list[str]:
@@ -282,9 +284,9 @@ def _lines(args: argparse.Namespace) -> list[str]:
 
 def _reject_long(model: torch.nn.Module, encoded: list[Tensor], asked: _GenerationOptions, file: str) -> None:
     """Raise DataError, with the lines, if prompts are longer than the model's context."""
-    from ...inference.text import context_of
+    from ...inference.text import context_length
 
-    most = context_of(model)
+    most = context_length(model)
     if most is None or asked.more["window"]:
         return
     problems = [
@@ -302,10 +304,10 @@ def _reject_long(model: torch.nn.Module, encoded: list[Tensor], asked: _Generati
 
 def _prompt(text: RunningPreprocessing, prompt: str) -> Tensor:
     """Encode a prompt to token ids, shape (T,). Raises DataError if the model knows none of its tokens."""
-    from ...inference.prompts import prompt_of
+    from ...inference.prompts import encode_prompt
     from .output import note
 
-    ids, said = prompt_of(text, prompt)
+    ids, said = encode_prompt(text, prompt)
     if said:
         note(f"note: {said}")
     return ids
@@ -329,7 +331,7 @@ def _transduce(run: Run, args: argparse.Namespace) -> int:
                 "FILE` says what each line of a file becomes" if pairs else "FOLDER` says what is on each image of it"
             )
             way_out = f"`cutaway predict RUN {what}"
-        raise SettingError(f"{flag(key)} is for running text, and this run learned {learned}: {way_out}.")
+        raise SettingError(f"{option_name(key)} is for running text, and this run learned {learned}: {way_out}.")
     if not args.prompt:
         what = "a sequence becomes" if pairs else "is on an image"
         raise SettingError(f"A run that learned {learned} writes what {what}: give it with --prompt.")
@@ -337,7 +339,7 @@ def _transduce(run: Run, args: argparse.Namespace) -> int:
     beams = [key for key in PAIRS if getattr(args, key) is not None]
     if drawing and beams:
         raise SettingError(
-            f"{flag(beams[0])} and {flag(drawing[0])} cannot both be: beam search looks for the "
+            f"{option_name(beams[0])} and {option_name(drawing[0])} cannot both be: beam search looks for the "
             "likeliest answer and draws nothing. Leave one of them out."
         )
     samples, seed = _samples_and_seed(args)
@@ -362,7 +364,7 @@ OPTIONS = ("out", "of_class", "steps", "guidance", "eta")  # options for images 
 OVERWRITE = "overwrite"
 
 
-def arguments_images(parser: argparse.ArgumentParser) -> None:
+def add_image_options(parser: argparse.ArgumentParser) -> None:
     """Add the options for images."""
     parser.add_argument("--out", metavar="FILE", help=f"images: the picture to write, a .png; {OUT} unless given")
     parser.add_argument(
@@ -389,21 +391,21 @@ def arguments_images(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def flag(key: str) -> str:
+def option_name(key: str) -> str:
     """Return the command-line option of an argument."""
     return "--class" if key == "of_class" else f"--{key.replace('_', '-')}"
 
 
-def draw(run: Run, args: argparse.Namespace, for_text: tuple[str, ...]) -> int:
+def generate_images(run: Run, args: argparse.Namespace, for_text: tuple[str, ...]) -> int:
     """Generate images, write them as one picture and print its path. Raises SettingError for invalid options and for
     options in `for_text`."""
-    from ...core.files import reject_overwriting, replacing
-    from ...inference.image_generation import columns_for, picture
+    from ...core.files import atomic_write, reject_overwriting
+    from ...inference.image_generation import columns_for, image_grid
     from .output import emit_json, note
 
     for key in for_text:
         if getattr(args, key) not in (None, ""):
-            raise SettingError(f"{flag(key)} is for text, and this run learned images: leave it out.")
+            raise SettingError(f"{option_name(key)} is for text, and this run learned images: leave it out.")
     out = args.out or OUT
     if not out.lower().endswith(".png"):
         raise SettingError(f"--out {out} cannot be: a picture is written as PNG. End its name in .png.")
@@ -412,8 +414,8 @@ def draw(run: Run, args: argparse.Namespace, for_text: tuple[str, ...]) -> int:
     given = {"steps": args.steps, "guidance": args.guidance, "eta": args.eta}
     levels, classes, asked = run.drawn(count, args.of_class, seed=seed, **given)
     names = run.spec.target.names if classes is not None else ()  # type: ignore[union-attr]  # it draws images
-    whole = picture(levels, columns_for(count, len(names) if args.of_class is None else 0))
-    with replacing(out) as temporary:
+    whole = image_grid(levels, columns_for(count, len(names) if args.of_class is None else 0))
+    with atomic_write(out) as temporary:
         whole.save(temporary, format="PNG")
     how = "" if classes is None and asked.steps == 1 else f", {asked.steps} steps"
     how += f", guidance {asked.guidance:g}" if asked.guidance is not None else ""
@@ -428,22 +430,22 @@ OTHERS = ("prompts", "count", "stop", "window", "top_k", "top_p", "min_p", "repe
 SHOWN = 12  # thoughts of each depth of a tree
 
 
-def think(run: Run, args: argparse.Namespace) -> int:
+def solve_problem(run: Run, args: argparse.Namespace) -> int:
     """Search for a solution of a problem and print it, with the tree of thoughts and its cost."""
     from ...data.text.problems import ProblemPreprocessing
-    from ...inference.language_model_thinker import form_of
+    from ...inference.language_model_thinker import solution_form
     from ...inference.thought_search import CHAINS, GREEDY
     from .output import emit_json, write
 
     for key in OTHERS:
         if getattr(args, key) is not None:
-            raise SettingError(f"{flag(key)} is not for problems, which this run solves: leave it out.")
+            raise SettingError(f"{option_name(key)} is not for problems, which this run solves: leave it out.")
     if not args.prompt:
         raise SettingError("This run solves problems: give one with --prompt, as 4 9 10 13 or 128+367.")
-    method = method_of(args) or GREEDY
+    method = selected_method(args) or GREEDY
     (found,) = run.think([args.prompt], method)
     assert isinstance(run.preprocessing, ProblemPreprocessing)
-    preprocessing = run.preprocessing.in_form(form_of(run.preprocessing, method))
+    preprocessing = run.preprocessing.in_form(solution_form(run.preprocessing, method))
     verdict = preprocessing.kind.judge(found.root.text, preprocessing.form, found.solution)
     spent = found.root.held.spent
     if args.json:
@@ -486,7 +488,7 @@ def _documents(thoughts: list[Thought]) -> list[dict[str, Any]]:
     ]
 
 
-def _tree(found: Found) -> list[str]:
+def _tree(found: SearchResult) -> list[str]:
     """Return one line for each thought, below its parent, with the kept ones first."""
     children: dict[int, list[Thought]] = {}
     for thought in found.thoughts:

@@ -55,11 +55,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def _views() -> list[str]:
     """Return the help text of all views and their options."""
     from ...views import VIEWS
-    from ...views.docs import sayings
+    from ...views.docs import view_docs
 
     lines = ["\nviews and their options (layer=c1: all that have it, filters.layer=c1: one)"]
     for name in VIEWS:
-        docs = sayings(name)
+        docs = view_docs(name)
         lines += _wrapped(f"  {name}", docs["SAYS"][:1].lower() + docs["SAYS"][1:], 16)
         for option, what in docs["OPTIONS"].items():
             lines += _wrapped(f"    {option}=", what, 16)

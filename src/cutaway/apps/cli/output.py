@@ -20,7 +20,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import visible
+from ...core.errors import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,7 +38,7 @@ def console() -> Console:
         """A console on which a person's own words (labels, names of files) steer nothing."""
 
         def render_str(self, text: str, **how: Any) -> Text:
-            return super().render_str(visible(text), **how)
+            return super().render_str(printable(text), **how)
 
     return Plain(highlight=False, soft_wrap=not sys.stdout.isatty())
 
@@ -54,7 +54,7 @@ def say(text: str, indent: int = 0) -> None:
 
 def note(text: str) -> None:
     """Print one line on standard error, wrapped between words on a terminal."""
-    text = visible(text)
+    text = printable(text)
     if sys.stderr.isatty():
         text = "\n".join(_rows(text, shutil.get_terminal_size().columns, 2))
     print(text, file=sys.stderr, flush=True)
@@ -72,7 +72,7 @@ def _rows(text: str, width: int, indent: int) -> list[str]:
 
 
 @contextmanager
-def patience(text: str, seconds: float = 5.0) -> Iterator[None]:
+def note_if_slow(text: str, seconds: float = 5.0) -> Iterator[None]:
     """Print `text` if the block takes longer than `seconds`."""
     timer = threading.Timer(seconds, note, [text])
     timer.daemon = True  # so that a second Ctrl-C does not wait for it
@@ -85,7 +85,7 @@ def patience(text: str, seconds: float = 5.0) -> Iterator[None]:
 
 def write(text: str) -> None:
     """Write text unchanged to standard output and flush, for example the text of a model."""
-    sys.stdout.write(visible(text))
+    sys.stdout.write(printable(text))
     sys.stdout.flush()
 
 

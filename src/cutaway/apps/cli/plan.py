@@ -8,10 +8,10 @@ from collections.abc import Callable
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from .arguments import add_words, described, typed_both
+from .arguments import add_positionals, format_settings, parse_required_args
 
 if TYPE_CHECKING:
-    from ...distributed.dry_run import DryRun, HeldWeight, Share
+    from ...distributed.dry_run import DryRun, ProcessMemory, ShardedWeight
     from ...experiments.plan.result import Plan, Strategy
 
 SUMMARY = "memory, time and cost of a training, here or on GPUs elsewhere"
@@ -48,7 +48,7 @@ what each device holds of each weight, and what a step sends.
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.usage = "cutaway plan MODEL DATA [gpu=NAME gpus=N price=P] [key=value ...] [--json]"
-    add_words(parser)
+    add_positionals(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.epilog = EXAMPLES + "\n".join(_settings())
 
@@ -56,16 +56,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def _settings() -> list[str]:
     from ...experiments.plan.config import PlanSettings
 
-    return described((PlanSettings, "plan"))
+    return format_settings((PlanSettings, "plan"))
 
 
 def run(args: argparse.Namespace) -> int:
     """Compute the plan and print it."""
     from ...api import plan
-    from .output import emit_json, patience
+    from .output import emit_json, note_if_slow
 
-    model, data, given = typed_both("plan", args.words)
-    with patience("Still at work: the data is read, and a step of training is gone through."):
+    model, data, given = parse_required_args("plan", args.words)
+    with note_if_slow("Still at work: the data is read, and a step of training is gone through."):
         found = plan(model, data, **given)
     if args.json:
         emit_json(found.to_json())
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
 def _print(plan: Plan) -> None:
     from rich.table import Table
 
-    from ...core.memory_budget import in_bytes
+    from ...core.memory_budget import format_bytes
     from ...draw.number_format import duration, plural
     from .output import console, say
 
@@ -92,14 +92,14 @@ def _print(plan: Plan) -> None:
     for field, title in ROWS:
         sizes = [getattr(strategy.memory, field) for strategy in plan.strategies]
         if any(sizes):
-            table.add_row(f"  {title}", *(in_bytes(size) if size else "" for size in sizes))
-    table.add_row(*_row(plan, "on each device", lambda s: in_bytes(s.memory.total)), style="bold")
+            table.add_row(f"  {title}", *(format_bytes(size) if size else "" for size in sizes))
+    table.add_row(*_row(plan, "on each device", lambda s: format_bytes(s.memory.total)), style="bold")
     room = plan.strategies[0].room
     if room is not None:
-        table.add_row(*_row(plan, f"fits into {in_bytes(room)}", lambda s: "yes" if s.fits else "no"))
+        table.add_row(*_row(plan, f"fits into {format_bytes(room)}", lambda s: "yes" if s.fits else "no"))
     if plan.strategies[0].seconds_per_step is not None:
         table.add_row()
-        table.add_row(*_row(plan, "a step", lambda s: short_time(s.seconds_per_step or 0)))
+        table.add_row(*_row(plan, "a step", lambda s: format_step_time(s.seconds_per_step or 0)))
         if plan.strategies[0].bound:
             table.add_row(*_row(plan, "which waits for", lambda s: s.bound))
         table.add_row(
@@ -126,7 +126,7 @@ def _row(plan: Plan, title: str, cell: Callable[[Strategy], str]) -> list[str]:
     return [title, *(cell(strategy) for strategy in plan.strategies)]
 
 
-def short_time(seconds: float) -> str:
+def format_step_time(seconds: float) -> str:
     """Format the time of a step: 5.4 ms, 1.2 s."""
     return f"{1000 * seconds:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
 
@@ -138,7 +138,7 @@ def print_dry_run(strategy: str, run: DryRun) -> None:
     """Print the dry run of a strategy."""
     from rich.table import Table
 
-    from ...core.memory_budget import in_bytes
+    from ...core.memory_budget import format_bytes
     from ...draw.number_format import plural
     from .output import console, say
 
@@ -148,27 +148,27 @@ def print_dry_run(strategy: str, run: DryRun) -> None:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for title in ("devices", *KINDS, "each"):
         table.add_column(title, justify="left" if title == "devices" else "right")
-    for devices, share in alike_in(run.shares):
-        table.add_row(devices, *(in_bytes(getattr(share, kind)) for kind in KINDS), in_bytes(share.bytes))
+    for devices, share in group_shares(run.shares):
+        table.add_row(devices, *(format_bytes(getattr(share, kind)) for kind in KINDS), format_bytes(share.bytes))
     out.print(table)
     out.print()
     table = Table(box=None, pad_edge=False, header_style="dim")
     for title in ("weight", "shape", "each holds"):
         table.add_column(title, overflow="fold")
-    for name, weight in alike_weights(run.weights):
-        table.add_row(name, as_shape(weight.shape), as_shape(weight.held(0)))
+    for name, weight in group_weights(run.weights):
+        table.add_row(name, format_shape(weight.shape), format_shape(weight.held(0)))
     out.print(table)
     out.print()
     table = Table(box=None, pad_edge=False, header_style="dim")
     for title in ("sent in a step", "among", "times", "bytes", "largest"):
         table.add_column(title, justify="left" if title == "sent in a step" else "right")
     for one in run.collectives:
-        sizes = (in_bytes(one.bytes), in_bytes(one.largest))
+        sizes = (format_bytes(one.bytes), format_bytes(one.largest))
         table.add_row(one.kind, f"{one.processes:,}", f"{one.count:,}", *sizes)
     out.print(table)
 
 
-def alike_in(shares: tuple[Share, ...]) -> list[tuple[str, Share]]:
+def group_shares(shares: tuple[ProcessMemory, ...]) -> list[tuple[str, ProcessMemory]]:
     """Group consecutive devices with equal shares, labelled by their ranks: `0–7`."""
     found, first = [], 0
     for share, group in groupby(shares):
@@ -178,19 +178,19 @@ def alike_in(shares: tuple[Share, ...]) -> list[tuple[str, Share]]:
     return found
 
 
-def alike_weights(weights: tuple[HeldWeight, ...]) -> list[tuple[str, HeldWeight]]:
+def group_weights(weights: tuple[ShardedWeight, ...]) -> list[tuple[str, ShardedWeight]]:
     """Group weights of one shape whose names differ only in the number of the block: `blocks.0–47.mlp.fc1.weight`."""
-    found: dict[tuple[str, tuple[int, ...]], list[HeldWeight]] = {}
+    found: dict[tuple[str, tuple[int, ...]], list[ShardedWeight]] = {}
     for weight in weights:
         found.setdefault((re.sub(r"\d+", "#", weight.name, count=1), weight.shape), []).append(weight)
     return [(_range_name(name, same), same[0]) for (name, _), same in found.items()]
 
 
-def _range_name(name: str, same: list[HeldWeight]) -> str:
+def _range_name(name: str, same: list[ShardedWeight]) -> str:
     numbers = [match[0] for weight in same if (match := re.search(r"\d+", weight.name))]
     return name.replace("#", numbers[0] if len(numbers) == 1 else f"{numbers[0]}–{numbers[-1]}") if numbers else name
 
 
-def as_shape(shape: tuple[int, ...]) -> str:
+def format_shape(shape: tuple[int, ...]) -> str:
     """Format a shape: 6400×1600."""
     return "×".join(map(str, shape)) or "one number"

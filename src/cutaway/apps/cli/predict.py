@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import FileError, SettingError
-from .arguments import beam_search
+from .arguments import add_beam_search_options
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -44,7 +44,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--support", metavar="FOLDER", help="few-shot learning: class folders with a few images of each class"
     )
     parser.add_argument("--overwrite", action="store_true", help="let --out replace a file that exists")
-    beam_search(parser)
+    add_beam_search_options(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -54,11 +54,11 @@ def run(args: argparse.Namespace) -> int:
 
     from ...core.files import reject_overwriting, write_csv, write_text
     from ...core.spec import PairSpec
-    from ...deploy.runtime import run_at
+    from ...deploy.runtime import open_run
     from ...draw.number_format import plural
     from .output import emit_json, note, say
 
-    opened = run_at(args.run)
+    opened = open_run(args.run)
     lines = args.out is not None and args.out.lower().endswith(".txt")
     if lines and not isinstance(opened.spec, PairSpec):
         raise SettingError(
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
         note(f"note: {warning.message}")
     if args.out:
         if lines:
-            write_text(args.out, "".join(f"{plain_line(row)}\n" for row in rows))
+            write_text(args.out, "".join(f"{to_single_line(row)}\n" for row in rows))
         else:
             changed = write_csv(args.out, rows)
             if changed:
@@ -116,7 +116,7 @@ def _folders(opened: Run, args: argparse.Namespace) -> dict[str, Path]:
 
 def _write_images(named: Iterable[tuple[str, Image]], folder: Path) -> int:
     """Write images as PNG files under their names, with a number added to duplicate names."""
-    from ...core.files import replacing
+    from ...core.files import atomic_write
 
     folder.mkdir(parents=True, exist_ok=True)
     taken: set[str] = set()
@@ -126,12 +126,12 @@ def _write_images(named: Iterable[tuple[str, Image]], folder: Path) -> int:
             own for own in itertools.chain((stem,), (f"{stem}-{k}" for k in itertools.count(2))) if own not in taken
         )
         taken.add(own)
-        with replacing(folder / f"{own}.png") as temporary:
+        with atomic_write(folder / f"{own}.png") as temporary:
             image.save(temporary, format="PNG")
     return len(taken)
 
 
-def plain_line(row: dict[str, Any]) -> str:
+def to_single_line(row: dict[str, Any]) -> str:
     """Return the prediction for one example as a single line, with line ends replaced by spaces."""
     (said,) = (value for key, value in row.items() if key != "input")
     return LINE_ENDS.sub(" ", said)

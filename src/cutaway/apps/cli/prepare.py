@@ -6,7 +6,7 @@ import argparse
 import time
 from typing import TYPE_CHECKING, Any
 
-from .arguments import sort_words
+from .arguments import parse_words
 
 if TYPE_CHECKING:
     from ...data.streaming.manifest import Manifest
@@ -18,7 +18,7 @@ EVERY = 5.0  # seconds between progress notes
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     from ...data.streaming.settings import ShardSettings
-    from .arguments import described
+    from .arguments import format_settings
 
     parser.usage = "cutaway prepare DATA OUT [key=value ...] [--json]"
     parser.add_argument("words", nargs="*", metavar="DATA OUT [key=value ...]", help="data, a folder for the shards")
@@ -29,7 +29,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "  cutaway prepare sorted.parquet shuffled/         the rows of a table in a random order\n\n"
         "Stopped or killed, the same command goes on: shards that are finished are kept. `cutaway check MODEL OUT`\n"
         "compares their checksums.\n"
-        + "\n".join(described((ShardSettings, "shards")))
+        + "\n".join(format_settings((ShardSettings, "shards")))
         + "\n\n  Settings of the data that are settled here (tokenizer, vocab_size, val, …) are those of\n"
         "  `cutaway train --help`."
     )
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     from ...core.errors import SettingError
     from .output import console, emit_json, note
 
-    names, given = sort_words(args.words, names=2)
+    names, given = parse_words(args.words, names=2)
     if len(names) < 2:
         raise SettingError("Data and a folder for its shards are needed: cutaway prepare DATA OUT.")
     last_note = time.monotonic()

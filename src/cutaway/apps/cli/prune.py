@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from .compression_arguments import add_run_and_out, in_json, measured, print_beside, typed_run
+from .compression_arguments import add_run_and_out, measure_runs, measurements_to_json, parse_run_args, print_comparison
 
 SUMMARY = "take weights or channels out of a run's model while it learns on"
 
@@ -45,23 +45,23 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prune a run, then compare both models."""
     from ...deploy.prune import prune
-    from ...reports.run_report import report_on
+    from ...reports.run_report import write_layers_and_report
     from ...runs.run import Run
     from .output import emit_json, note
 
-    run_folder, out, given = typed_run("cutaway prune RUN OUT sparsity=0.8", args.words)
+    run_folder, out, given = parse_run_args("cutaway prune RUN OUT sparsity=0.8", args.words)
     before = Run(run_folder)
     after = prune(before, out, given)
-    report_on(after)
-    both = measured([before, after])
+    write_layers_and_report(after)
+    both = measure_runs([before, after])
     if args.json:
-        emit_json(in_json(both))
+        emit_json(measurements_to_json(both))
         return 0
     for sentence in after.about["data"]["notes"]:
         if sentence.startswith("Channels pruned"):
             note(f"note: {sentence}")
     if both:
-        print_beside(
+        print_comparison(
             both, {"parameters": lambda m: f"{m.parameters:,}", "zeros": lambda m: f"{100 * m.sparsity:.0f} %"}
         )
     return 0

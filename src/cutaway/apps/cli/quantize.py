@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from .compression_arguments import add_run_and_out, in_json, measured, print_beside, typed_run
+from .compression_arguments import add_run_and_out, measure_runs, measurements_to_json, parse_run_args, print_comparison
 
 if TYPE_CHECKING:
-    from ...deploy.measurement import Measured
+    from ...deploy.measurement import ModelMeasurement
     from ...runs.run import Run
 
 SUMMARY = "make a run's weights integers of 8 or 4 bits, or floats of 16"
@@ -38,36 +38,36 @@ not.
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     from ...deploy.quantize import QuantizeSettings
-    from .arguments import described
+    from .arguments import format_settings
 
     parser.usage = "cutaway quantize RUN OUT [method=static] [bits=8] [key=value ...] [--json]"
     add_run_and_out(parser)
-    parser.epilog = NOTES + "\n".join(described((QuantizeSettings, "settings")))
+    parser.epilog = NOTES + "\n".join(format_settings((QuantizeSettings, "settings")))
 
 
 def run(args: argparse.Namespace) -> int:
     """Quantize a run, then compare both models."""
     from ...deploy.quantize import quantize
-    from ...reports.run_report import report_on
+    from ...reports.run_report import write_layers_and_report
     from ...runs.run import Run
     from .output import emit_json, note
 
-    run_folder, out, given = typed_run("cutaway quantize RUN OUT", args.words)
+    run_folder, out, given = parse_run_args("cutaway quantize RUN OUT", args.words)
     before = Run(run_folder)
     after = quantize(before, out, given)
-    report_on(after)
+    write_layers_and_report(after)
     note(f"note: {after.about['notes'][-1]}")
-    both = measured([before, after])
+    both = measure_runs([before, after])
     if args.json:
-        emit_json(in_json(both))
+        emit_json(measurements_to_json(both))
     elif both:
-        print_beside(both)
-        for sentence in sentences(both, after):
+        print_comparison(both)
+        for sentence in comparison_sentences(both, after):
             note(sentence)
     return 0
 
 
-def sentences(models: list[Measured], after: Run) -> list[str]:
+def comparison_sentences(models: list[ModelMeasurement], after: Run) -> list[str]:
     """Return sentences on the relative size, and on batch sizes at which the quantized model is faster or slower."""
     from ...nn.mixed_precision import HALVES, has_half
     from ...nn.quantized import exact_kernels

@@ -16,10 +16,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the page and print its path."""
-    from ...experiments.compare.baseline_check import hold_against_simple
-    from ...reports.run_report import report_on
+    from ...experiments.compare.baseline_check import check_baselines
+    from ...reports.run_report import write_layers_and_report
     from ...runs.run import Run
-    from ...training.run_folder import RunInUse, clear_leftovers, locked
+    from ...training.run_folder import RunInUse, clear_leftovers, lock_run
     from .output import console, note, open_page
 
     if (Path(args.run) / "search.json").is_file():
@@ -30,12 +30,12 @@ def run(args: argparse.Namespace) -> int:
         return 0
     run = Run(args.run)
     try:
-        with locked(run.folder):
+        with lock_run(run.folder):
             clear_leftovers(run.folder)
-            hold_against_simple(run)
+            check_baselines(run)
     except RunInUse as error:
         note(f"note: {error.holder} works on this run: the page shows it as it stands now.")
-    path = report_on(run)
+    path = write_layers_and_report(run)
     console().print(str(path), markup=False)
     if args.open:
         open_page(path)
@@ -45,9 +45,9 @@ def run(args: argparse.Namespace) -> int:
 def _write_search_page(folder: str) -> Path:
     """Write the page of a search, with the trials so far. Raises FileError if no trial has ended."""
     from ...core.errors import FileError
-    from ...experiments.search.optuna_import import need_optuna
+    from ...experiments.search.optuna_import import require_optuna
 
-    need_optuna()
+    require_optuna()
     from ...experiments.search.result import Search
     from ...experiments.search.search_page import write_search_report
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import SettingError, short
-from .arguments import add_folder, add_words, described, typed
-from .train import figure
+from ...core.errors import SettingError, shorten
+from .arguments import add_output_options, add_positionals, format_settings, parse_args
+from .train import format_metric
 
 if TYPE_CHECKING:
     from ...experiments.search.result import Row, Search
@@ -38,8 +38,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "                      [--out DIR] [--open] [--json]\n"
         "       cutaway search --resume DIR [trials=N] [--open] [--json]"
     )
-    add_words(parser)
-    add_folder(
+    add_positionals(parser)
+    add_output_options(
         parser,
         "the search's folder",
         "search-MODEL-DATA",
@@ -51,7 +51,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def _settings() -> list[str]:
     from ...experiments.search.config import SearchSettings
 
-    return described((SearchSettings, "search"))
+    return format_settings((SearchSettings, "search"))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     from .output import emit_json, open_page
 
     _reject_repeated_settings(args.words)
-    model, data, given = typed(args.words, options=("out", "resume", "open", "json"))
+    model, data, given = parse_args(args.words, options=("out", "resume", "open", "json"))
     found = search(model, data, out=args.out, resume=args.resume, **given)
     if args.open:
         open_page(found.report)
@@ -79,7 +79,7 @@ def _reject_repeated_settings(words: list[str]) -> None:
         if not equals or word.startswith("@"):
             continue
         if key in values and values[key] != value:
-            both = f"{key}={short(values[key])} and {key}={short(value)}"
+            both = f"{key}={shorten(values[key])} and {key}={shorten(value)}"
             raise SettingError(
                 f"{key} is given twice, {both}: what is searched is not fixed as well. Give one of them."
             )
@@ -113,10 +113,10 @@ def _print(found: Search) -> None:
     from ...core.metric_names import metric
     from ...draw.number_format import plural
     from .output import console
-    from .train import lines
+    from .train import result_lines
 
     out, name = console(), found.metric
-    rows = ranked(found)
+    rows = rank_trials(found)
     states = [row["state"] for row in found.trials]
     counted = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
     out.print(f"{plural(len(states), 'trial')}: {counted}. The best, on the validation split:")
@@ -132,18 +132,18 @@ def _print(found: Search) -> None:
         mark = "*" if row["trial"] in front else ""
         macs = "" if row["macs"] is None else f"{row['macs']:,}{mark}"
         cells = [escape(_format_value(row[key])) for key in keys]
-        table.add_row(str(row["trial"]), figure(name, row[name]), macs, *cells)
+        table.add_row(str(row["trial"]), format_metric(name, row[name]), macs, *cells)
     out.print(table)
     if front:
         out.print("* none has a better metric with as few MACs", markup=False)
     if (found.folder / "best" / "evaluation.json").is_file():
         out.print()
-        for line in lines(found.run):
+        for line in result_lines(found.run):
             out.print(line)
     out.print(f"search  {escape(str(found.report))}")
 
 
-def ranked(found: Search) -> list[Row]:
+def rank_trials(found: Search) -> list[Row]:
     """Return the finished trials, best first."""
     sign = -1 if found.higher_is_better else 1
     return sorted(found.finished, key=lambda row: (sign * row[found.metric], row["macs"] or 0, row["trial"]))

@@ -63,13 +63,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGTERM or Ctrl-C."""
-    from ..serve.limits import Limits, seconds
+    from ..serve.limits import Limits, parse_duration
     from ..serve.server import serve
     from .output import note
 
     limits = Limits(
-        batch_wait=seconds("--batch-wait", args.batch_wait),
-        timeout=seconds("--timeout", args.timeout),
+        batch_wait=parse_duration("--batch-wait", args.batch_wait),
+        timeout=parse_duration("--timeout", args.timeout),
         max_batch=args.max_batch,
         max_body=args.max_body,
         queue=args.queue,

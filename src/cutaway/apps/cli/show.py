@@ -32,10 +32,10 @@ def run(args: argparse.Namespace) -> int:
     from ...core.errors import SettingError
     from ...core.files import exists
     from ...models.registry import preset
-    from .arguments import sort_words
+    from .arguments import parse_words
     from .output import emit_json
 
-    names, settings = sort_words(args.words, names=1)
+    names, settings = parse_words(args.words, names=1)
     if not names:
         raise SettingError("Which model? The first word is its name, as in `cutaway show resnet18`.")
     if exists(Path(names[0]) / "run.json"):
@@ -67,13 +67,13 @@ def _shape(text: str) -> tuple[int, ...]:
 
 def _layers(found: Preset, config: Any, shape: tuple[int, ...] | None) -> LayerTable:
     from ...core.errors import ModelError
-    from ...draw.number_format import by
-    from ...inspect.layers import table_of
+    from ...draw.number_format import shape_text
+    from ...inspect.layers import preset_layer_table
 
     try:
-        return table_of(found, config, shape)
+        return preset_layer_table(found, config, shape)
     except (RuntimeError, ValueError, IndexError) as error:  # PyTorch's own words for shapes that do not fit
-        raise ModelError(f"{found.name} cannot take an input of {by(shape or ())}: {error}") from error
+        raise ModelError(f"{found.name} cannot take an input of {shape_text(shape or ())}: {error}") from error
 
 
 def _document(found: Preset, config: Any, layers: LayerTable, as_published: bool) -> dict[str, Any]:
@@ -94,12 +94,12 @@ def _document(found: Preset, config: Any, layers: LayerTable, as_published: bool
 
 def _print(found: Preset, config: Any, layers: LayerTable, as_published: bool) -> None:
     from ...core.config import as_text
-    from ...core.errors import listed
-    from ...models.fields import sentences_of
+    from ...core.errors import join
+    from ...models.fields import field_descriptions
     from .output import console, say
 
     out, card = console(), found.card.card
-    out.print(f"[bold]{found.name}[/]  {card.family}, takes {listed(found.takes, 'or')}")
+    out.print(f"[bold]{found.name}[/]  {card.family}, takes {join(found.takes, 'or')}")
     out.print(f"{card.title}\n{card.authors}, {card.year}  {card.link}", markup=False)
     out.print(f"\n  {card.equation}\n", markup=False)
     _print_layers(found, layers, as_published)
@@ -107,7 +107,7 @@ def _print(found: Preset, config: Any, layers: LayerTable, as_published: bool) -
     out.print(
         "\n[bold]settings[/]", f"of the model: key=value here, model.key=value in `cutaway train {found.name} DATA`"
     )
-    sentences = sentences_of(type(config))
+    sentences = field_descriptions(type(config))
     settings = {name: as_text(getattr(config, name)) for name in sentences}
     widths = [max(map(len, column), default=0) for column in (settings, settings.values())]
     for name, value in settings.items():
@@ -128,15 +128,17 @@ def _print(found: Preset, config: Any, layers: LayerTable, as_published: bool) -
 
 def _print_layers(found: Preset, layers: LayerTable, as_published: bool) -> None:
     from ...core.spec import OF_TOKENS
-    from ...draw.number_format import by, count
-    from ...views.summary import RIGHT, in_words
+    from ...draw.number_format import count, shape_text
+    from ...views.summary import RIGHT, format_table
     from .output import console, print_table
 
     tokens = " tokens" if found.takes[0] in OF_TOKENS else ""
-    example = f"one example of {by(layers.input[1:])}{tokens}"
+    example = f"one example of {shape_text(layers.input[1:])}{tokens}"
     if found.takes == ("graph",):
-        example = f"a graph of {count(layers.input[0])} nodes with two edges to and from each, {by(layers.input)}"
-    words = in_words(layers, example)
+        example = (
+            f"a graph of {count(layers.input[0])} nodes with two edges to and from each, {shape_text(layers.input)}"
+        )
+    words = format_table(layers, example)
     print_table(words.titles, words.lines, right=RIGHT, yields="type", total=True)
     held = found.card.published
     if as_published and held.parameters is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from .arguments import add_folder, add_words, described, typed
+from .arguments import add_output_options, add_positionals, format_settings, parse_args
 
 if TYPE_CHECKING:
     from ...runs.run import Run
@@ -37,8 +37,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "                     [--out DIR [--overwrite]] [--open] [--json]\n"
         "       cutaway train --resume RUN [key=value ...] [--open] [--json]"
     )
-    add_words(parser)
-    add_folder(
+    add_positionals(parser)
+    add_output_options(
         parser,
         "the run's folder",
         "MODEL-DATA",
@@ -57,7 +57,7 @@ def _settings() -> list[str]:
     from ...data.settings import DataSettings
     from ...training.config import TrainSettings
 
-    return described((TrainSettings, "training"), (DataSettings, "data"))
+    return format_settings((TrainSettings, "training"), (DataSettings, "data"))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     from ...training.run_folder import RunExists
     from .output import console, emit_json, note, open_page
 
-    model, data, given = typed(args.words)
+    model, data, given = parse_args(args.words)
     try:
         result = train(model, data, out=args.out, resume=args.resume, overwrite=args.overwrite, **given)
     except RunExists as error:
@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
         if sentence in said:
             continue
         note(f"note: {sentence}")
-    for line in lines(result):
+    for line in result_lines(result):
         console().print(line)
     return 0
 
@@ -109,28 +109,30 @@ def summary(run: Run) -> dict[str, Any]:
     }
 
 
-def lines(run: Run) -> list[str]:
+def result_lines(run: Run) -> list[str]:
     """Return the result and the path of a run as lines with rich markup."""
     from rich.markup import escape
 
     from ...core.metric_names import metric
     from ...draw.number_format import plural
-    from ...tasks.task import headline_of
+    from ...tasks.task import headline_metric
 
     result = summary(run)
-    watch = headline_of(run.task)
+    watch = headline_metric(run.task)
     found, baseline, name = result["metrics"][watch], result["baseline"], escape(metric(watch)[0])
     about = run.about
-    compared = f"; {baseline['name']}: {figure(watch, baseline['value'])}" if baseline else ""
+    compared = f"; {baseline['name']}: {format_metric(watch, baseline['value'])}" if baseline else ""
     if (simple := result["simple"]) and simple["metric"] == watch:
-        compared += f"; {simple['models'][0]['name']}: {figure(watch, simple['models'][0]['value'])}"
+        compared += f"; {simple['models'][0]['name']}: {format_metric(watch, simple['models'][0]['value'])}"
     how_sure = [plural(result["count"], "example")]
     if found["low"] is not None and found["high"] is not None:
-        how_sure.insert(0, f"95 % interval {figure(watch, found['low'])} to {figure(watch, found['high'])}")
+        how_sure.insert(
+            0, f"95 % interval {format_metric(watch, found['low'])} to {format_metric(watch, found['high'])}"
+        )
     elif found.get("note"):
         how_sure.append(escape(found["note"]))
     said = [
-        f"{result['split']} {name} [bold]{figure(watch, found['value'])}[/] ({', '.join(how_sure)}){compared}",
+        f"{result['split']} {name} [bold]{format_metric(watch, found['value'])}[/] ({', '.join(how_sure)}){compared}",
         f"{plural(about['epochs_done'], 'epoch')} in {about['seconds']:.1f} s: {about['stopped']}"
         + (f"; best epoch {epoch}" if (epoch := about["best"]["epoch"]) and not about["settings"].get("tasks") else "")
         + (f"; kept is {_mean(about['average'], about['best']['metric'])}" if about.get("average") else ""),
@@ -150,14 +152,14 @@ def _mean(average: dict[str, Any], watch: str) -> str:
 
     score = ""
     if average["score"] is not None:
-        score = f", validation {escape(metric(watch)[0])} {figure(watch, average['score'])}"
+        score = f", validation {escape(metric(watch)[0])} {format_metric(watch, average['score'])}"
     epochs = f"epochs {average['first']} to {average['last']}"
     if average["first"] == average["last"]:
         return f"what stood after epoch {average['last']}, the only one to average{score}"
     return f"the mean of the weights after {epochs}{score}"
 
 
-def figure(name: str, value: float | None) -> str:
+def format_metric(name: str, value: float | None) -> str:
     """Format a metric: fractions in per cent, other values with five digits."""
     from ...core.metric_names import metric
     from ...draw.number_format import UNKNOWN

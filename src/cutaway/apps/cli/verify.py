@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     found = [preset(name) for name in args.models] or list(presets().values())
     claims = []
     for one in found:
-        for claim in claims_of(one):
+        for claim in check_claims(one):
             claims.append(claim)
             if not args.json:
                 style = {FAILED: "bold red", SKIPPED: "dim"}.get(claim.status)
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     return 1 if counts[FAILED] else 0
 
 
-def claims_of(found: Preset) -> Iterator[Claim]:
+def check_claims(found: Preset) -> Iterator[Claim]:
     """Check all claims of one preset and yield the results. Torch's random state is preserved.
 
     Parameter and MAC counts are those of the preset itself, on the meta device. Claims about values are checked with
@@ -89,9 +89,9 @@ def claims_of(found: Preset) -> Iterator[Claim]:
 def _counts(found: Preset) -> Iterator[Claim]:
     """Check that parameters and MACs (multiply-adds) are those of the card."""
     from ...draw.number_format import count
-    from ...inspect.layers import table_of
+    from ...inspect.layers import preset_layer_table
 
-    layers = table_of(found, found.config)
+    layers = preset_layer_table(found, found.config)
     at_least = "" if layers.complete else "at least "
     for what, counted, published in (
         ("parameters", layers.parameters, found.card.published_parameters),
@@ -115,17 +115,17 @@ def _settings(found: Preset) -> Iterator[Claim]:
     """
     import torch
 
-    from ...checkpoints.huggingface import family_of
+    from ...checkpoints.huggingface import find_family
     from ...checkpoints.names import torchvision_names
     from ...verify import OracleMissing
     from ...verify.hugging import unlike_reference
     from ...verify.modules import unlike_torchvision
-    from ...verify.published import SETTINGS, differing
+    from ...verify.published import SETTINGS, published_differences
 
     yield _none_differ(
-        found, "settings = published", f"{len(SETTINGS[found.name])}", differing(found.name, found.config)
+        found, "settings = published", f"{len(SETTINGS[found.name])}", published_differences(found.name, found.config)
     )
-    family = family_of(found.name)
+    family = find_family(found.name)
     if family is not None:
         claim = "settings = transformers'"
         try:
@@ -222,10 +222,10 @@ def _torchvision(found: Preset) -> Iterator[Claim]:
 
 def _hugging_face(found: Preset, model: Any) -> Iterator[Claim]:
     """Check that a model is bit-identical after a round trip through a Hugging Face folder."""
-    from ...checkpoints.huggingface import family_of
+    from ...checkpoints.huggingface import find_family
     from ...checkpoints.huggingface.folders import read_folder, write_folder
 
-    if family_of(found.name) is None:
+    if find_family(found.name) is None:
         return
 
     def there_and_back(folder: Path) -> Any:
@@ -254,8 +254,8 @@ def _behaviour(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
     import torch
 
     from ...core.spec import OF_TOKENS, Context
-    from ...inspect.example_inputs import example_inputs, example_shape, kind_taken
-    from ...models.images import answers_of
+    from ...inspect.example_inputs import example_inputs, example_shape, input_modality
+    from ...models.images import as_output_tuple
     from ...verify.compare import BOUND, difference
     from ...verify.dropping import fixed_dropout
 
@@ -265,13 +265,13 @@ def _behaviour(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
         shape = (*shape[:-2], side, side)
     drawn = example_inputs(found, config, shape, count=3)
     inputs = tuple(x.double() if x.is_floating_point() else x for x in drawn)
-    kind = kind_taken(found, config)
+    kind = input_modality(found, config)
     model = model.double().train()
     with torch.no_grad():  # zero weights would block the gradients of earlier layers
         for parameter in model.parameters():
             parameter.add_(0.01 * torch.randn_like(parameter))
     with fixed_dropout():  # dropout may drop a whole branch
-        answers = answers_of(model(*inputs))
+        answers = as_output_tuple(model(*inputs))
     torch.autograd.backward(answers, [torch.randn_like(answer) for answer in answers])
 
     def has_gradient(parameter: torch.Tensor) -> bool:
@@ -307,7 +307,7 @@ def _textbook(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
     from ...inspect.example_inputs import example_inputs, example_shape
     from ...training.config import TrainSettings
     from ...verify.compare import BOUND
-    from .verify_textbook import as_textbook, cached, learns_as_written
+    from .verify_textbook import compare_cached, compare_layers, compare_updates
 
     shape, sizes = example_shape(found, config), found.image_sizes(config)
     if sizes.least > 1:
@@ -315,16 +315,16 @@ def _textbook(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
         shape = (*shape[:-2], side, side)
     drawn = example_inputs(found, config, shape, count=2)
     inputs = tuple(x.double() if x.is_floating_point() else x for x in drawn)
-    written = dict(as_textbook(model.double().eval(), inputs))
+    written = dict(compare_layers(model.double().eval(), inputs))
     if written:
         worst = max(written, key=written.__getitem__)
         yield _bounded_claim(
             found, "layers = the textbook's", written[worst], BOUND, f", {len(written)} layers, worst {worst}"
         )
-    apart = cached(found, config, model)
+    apart = compare_cached(found, config, model)
     if apart is not None:
         yield _bounded_claim(found, "token after token = all at once", apart, BOUND)
-    step = learns_as_written(TrainSettings(**_training_settings(found)))
+    step = compare_updates(TrainSettings(**_training_settings(found)))
     if step is not None:
         yield _bounded_claim(found, "a step = the textbook's", step[1], BOUND, f", {step[0]}")
 

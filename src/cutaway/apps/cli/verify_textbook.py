@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from ...core.spec import ImageSpec, Tokens
 from ...inspect.example_inputs import example_shape
 from ...inspect.gates import unroll
-from ...models.base import Advances, Decodes, Extends
+from ...models.base import SupportsDecoding, SupportsKVCache, SupportsState
 from ...models.registry import Preset
 from ...nn.attention import MultiHeadAttention
 from ...nn.normalization import batch_norm, layer_norm, rms_norm
-from ...nn.recurrent import as_state
+from ...nn.recurrent import to_state_tuple
 from ...nn.textbook.convolution import correlate
 from ...verify.compare import difference
 
@@ -25,7 +25,7 @@ STEPS, RATE_STEPS = 7, 3  # tokens of a text; updates of a parameter
 WORDS = 40
 
 
-def as_textbook(model: nn.Module, inputs: tuple[Tensor, ...]) -> Iterator[tuple[str, float]]:
+def compare_layers(model: nn.Module, inputs: tuple[Tensor, ...]) -> Iterator[tuple[str, float]]:
     """Compare the layers of a model in eval mode with their textbook versions, and yield names and relative
     differences.
 
@@ -105,7 +105,7 @@ def _recurrent(layer: Any, x: Tensor) -> tuple[Tensor, Tensor]:
     x = torch.randn(2, STEPS, layer.input_size, dtype=layer.weight_hh_l0.dtype)
     y, last = layer(x)
     written, final, _ = unroll(layer, x)
-    return _side_by_side((y, *as_state(last))), _side_by_side((written, *final))
+    return _side_by_side((y, *to_state_tuple(last))), _side_by_side((written, *final))
 
 
 WRITTEN: dict[Any, Any] = {
@@ -122,7 +122,7 @@ WRITTEN: dict[Any, Any] = {
 
 
 @torch.no_grad()
-def cached(found: Preset, config: Any, model: Any) -> float | None:
+def compare_cached(found: Preset, config: Any, model: Any) -> float | None:
     """Return the difference between outputs computed token by token with a cache and outputs for the whole sequence;
     None if the model does not generate sequences."""
     model = model.double().eval()
@@ -132,7 +132,7 @@ def cached(found: Preset, config: Any, model: Any) -> float | None:
     def tokens(*shape: int, below: int) -> Tensor:
         return torch.randint(2, below, shape, generator=generator)
 
-    if isinstance(model, Extends) and getattr(config, "head", "next") == "next":
+    if isinstance(model, SupportsKVCache) and getattr(config, "head", "next") == "next":
         text = tokens(2, STEPS, below=config.vocab_size)
         together = whole(text)
         answer, cache = model.extend(text[:, :3])
@@ -141,7 +141,7 @@ def cached(found: Preset, config: Any, model: Any) -> float | None:
             answer, cache = model.extend(text[:, t : t + 1], None, cache)
             alone.append(answer)
         return difference(torch.stack(alone, 1), together[:, 2:])
-    if isinstance(model, Decodes):
+    if isinstance(model, SupportsDecoding):
         if Tokens in found.targets and found.takes == (ImageSpec.kind,):
             shape, sizes = example_shape(found, config), found.image_sizes(config)
             side = sizes.enough(2 * sizes.least)
@@ -155,7 +155,7 @@ def cached(found: Preset, config: Any, model: Any) -> float | None:
             answer, state = model.step(target[:, t], state)
             alone.append(answer)
         return difference(torch.stack(alone, 1), whole(*read, target))
-    if isinstance(model, Advances):
+    if isinstance(model, SupportsState):
         overrides = {"vocab_size": WORDS, "embedding_dim": 8, "hidden_dim": 8, "pooling": "every", "num_classes": WORDS}
         reader: Any = (
             found.build(dataclasses.replace(config, **overrides, steps=0, bidirectional=False)).double().eval()
@@ -167,7 +167,7 @@ def cached(found: Preset, config: Any, model: Any) -> float | None:
     return None
 
 
-def learns_as_written(settings: Any) -> tuple[str, float] | None:
+def compare_updates(settings: Any) -> tuple[str, float] | None:
     """Return the optimizer of the settings, and the largest difference of its updates from the textbook's.
 
     A weight, which decays, and a bias, which does not, are compared. Returns None for an optimizer without a textbook

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import FileError, SettingError, short
+from ...core.errors import FileError, SettingError, shorten
 from .chapters import Chapter, chapter
-from .exercises import Answer, NotYet, settle
+from .exercises import Answer, NotYet, check_answer
 
 OPENING = 120.0  # time limit in seconds to run the file, with the import of PyTorch, before the first check
 SECONDS = 20.0  # time limit of one exercise in seconds
@@ -49,7 +49,7 @@ def check(number: str | int, *answers: Answer) -> None:
         if name not in asked:
             raise SettingError(f"Chapter {int(number)} asks for no function {name}: it has {', '.join(asked)}.")
         try:
-            settle(asked[name], answer)
+            check_answer(asked[name], answer)
         except NotYet as error:
             print(f"{name}: not yet. {_capital(str(error))}")
         else:
@@ -63,9 +63,9 @@ def check_file(number: str | int, path: Path, *, seconds: float = SECONDS, openi
     """
     asked = chapter(number)
     if path.suffix != ".py" or not path.is_file():
-        begun = f"`cutaway course start {asked.number:02} {short(path)}` begins one."
+        begun = f"`cutaway course start {asked.number:02} {shorten(path)}` begins one."
         why = "is not a Python file (.py)" if path.exists() else "does not exist"
-        raise FileError(f"{short(path)} {why}. {begun}")
+        raise FileError(f"{shorten(path)} {why}. {begun}")
     left = [one.name for one in asked.exercises]
     found: dict[str, Result] = {}
     while left:
@@ -93,9 +93,9 @@ def _results(
 ) -> list[Result]:
     opened = _next(lines, opening)
     if isinstance(opened, str):
-        raise FileError(f"{short(path)} {opened} Leave in it what its functions need.")
+        raise FileError(f"{shorten(path)} {opened} Leave in it what its functions need.")
     if "error" in opened:
-        raise FileError(f"{short(path)} cannot be run: {opened['error']}. Correct that first.")
+        raise FileError(f"{shorten(path)} cannot be run: {opened['error']}. Correct that first.")
     found: list[Result] = []
     for name in names:
         said = _next(lines, seconds)

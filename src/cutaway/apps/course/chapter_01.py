@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .exercises import Answer, Array, Exercises, as_array, expect, pair, said, same
+from .exercises import Answer, Array, Exercises, as_array, expect, format_numbers, pair, same
 
 EXERCISES = exercise = Exercises()
 
@@ -25,7 +25,12 @@ def fires(answer: Answer) -> None:
         ([1.0, 1.0], 0, ((1, "Here w·x + b is exactly 0, and a neuron fires above its threshold, not at it."),)),
     ):
         score = float(w @ x + b)
-        same(answer(w, b, np.array(x)), right, f"For w = (1, 2), b = -3, x = {said(x)}, where z = {score:g},", wrong)
+        same(
+            answer(w, b, np.array(x)),
+            right,
+            f"For w = (1, 2), b = -3, x = {format_numbers(x)}, where z = {score:g},",
+            wrong,
+        )
     same(answer(np.array([0.5, -1.0, 2.0]), 0.1, np.ones(3)), 1, "For w = (0.5, -1, 2), b = 0.1, x = (1, 1, 1)")
 
 
@@ -43,7 +48,7 @@ def distance(answer: Answer) -> None:
             (abs(z) / 5, "The sign is what tells the sides apart: keep it."),
             (z / 25, "The length of w is the square root of w·w."),
         )
-        same(answer(w, b, np.array(x)), z / 5, f"For w = (3, 4), b = -5, x = {said(x)}", wrong)
+        same(answer(w, b, np.array(x)), z / 5, f"For w = (3, 4), b = -5, x = {format_numbers(x)}", wrong)
 
 
 @exercise(
@@ -54,9 +59,9 @@ def correct(answer: Answer) -> None:
     w, b = np.array([1.0, -1.0]), 0.5
     for x, t in (([0.0, 1.0], 1), ([1.0, 0.0], 0), ([1.0, 0.0], 1), ([0.0, 2.0], 0)):
         mine, at = w.copy(), np.array(x)
-        after = pair(answer(mine, b, at, t), ("w", "b"), f"For x = {said(x)}, t = {t}")
+        after = pair(answer(mine, b, at, t), ("w", "b"), f"For x = {format_numbers(x)}, t = {t}")
         y = int(w @ x + b > 0)
-        when = f"For w = (1, -1), b = 0.5, x = {said(x)}, t = {t}, where the neuron says {y},"
+        when = f"For w = (1, -1), b = 0.5, x = {format_numbers(x)}, t = {t}, where the neuron says {y},"
         new, new_b = w + (t - y) * at, b + (t - y)
         wrong = [(w - (t - y) * at, "That is the other way round: t - y is the direction in which z is to go.")]
         if t == y:
@@ -122,7 +127,7 @@ def novikoff(answer: Answer) -> None:
             (right**0.5, "The bound is the square of R/γ."),
         )
         value = answer(XS.copy(), TS.copy(), np.array(w), b)
-        same(value, right, f"For four irises, w = {said(w)}, b = {b:g}", wrong)
+        same(value, right, f"For four irises, w = {format_numbers(w)}, b = {b:g}", wrong)
 
 
 @exercise(
@@ -140,4 +145,7 @@ def xor_network(answer: Answer) -> None:
     for x, t in zip(TABLE, (0, 1, 1, 0)):
         hidden = (W @ x + b > 0).astype(float)
         y = int(v @ hidden + c > 0)
-        expect(y == t, f"At {said(x)} the two neurons say {said(hidden)} and the third {y}; XOR is {t} there.")
+        expect(
+            y == t,
+            f"At {format_numbers(x)} the two neurons say {format_numbers(hidden)} and the third {y}; XOR is {t} there.",
+        )

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from .exercises import Answer, Array, Exercises, as_array, expect, pair, said, same
+from .exercises import Answer, Array, Exercises, as_array, expect, format_numbers, pair, same
 
 EXERCISES = exercise = Exercises()
 
@@ -72,14 +72,16 @@ def softmax(answer: Answer) -> None:
         large = as_array(answer(np.array([1000.0, 1000.0 + math.log(3)])), "For (1000, 1000 + ln 3)")
         small = as_array(answer(np.array([-1000.0, -1000.0])), "For (-1000, -1000)")
     hint = "e^1000 is too large for a float. Take the largest z off first: the quotient stays what it was."
-    expect(bool(np.isfinite(large).all()), f"For (1000, 1000 + ln 3) it gives {said_or_nan(large)}. {hint}")
-    expect(bool(np.isfinite(small).all()), f"For (-1000, -1000) it gives {said_or_nan(small)}: all powers are 0 there.")
+    expect(bool(np.isfinite(large).all()), f"For (1000, 1000 + ln 3) it gives {format_or_nan(large)}. {hint}")
+    expect(
+        bool(np.isfinite(small).all()), f"For (-1000, -1000) it gives {format_or_nan(small)}: all powers are 0 there."
+    )
     same(large, right[0], "For (1000, 1000 + ln 3)")
 
 
-def said_or_nan(values: Array) -> str:
+def format_or_nan(values: Array) -> str:
     """Format numbers, some of which may be NaN."""
-    return said(values) if np.isfinite(values).all() else "nan"
+    return format_numbers(values) if np.isfinite(values).all() else "nan"
 
 
 @exercise("silu_derivative(z)", "The derivative of z σ(z), where σ(z) = 1/(1 + e^-z), for an array z.")
@@ -92,7 +94,7 @@ def silu_derivative(answer: Answer) -> None:
         (s * (1 - s), "That is σ'(z), and what is asked for is the derivative of z σ(z)."),
         (s + s * (1 - s), "The second term of the product rule is z σ'(z): the z is missing."),
     )
-    same(answer(z), s + z * s * (1 - s), f"For z = {said(z)}", wrong)
+    same(answer(z), s + z * s * (1 - s), f"For z = {format_numbers(z)}", wrong)
 
 
 @exercise(
@@ -104,7 +106,7 @@ def through(answer: Answer) -> None:
     """Check that the function interpolates the points linearly."""
     for xs, ys in (([0.0, 1.0], [1.0, 3.0]), ([0.0, 1.0, 2.0, 4.0], [0.0, 2.0, 1.0, 5.0])):
         x, y = np.array(xs), np.array(ys)
-        when = f"For xs = {said(x)}, ys = {said(y)}"
+        when = f"For xs = {format_numbers(x)}, ys = {format_numbers(y)}"
         c, w, b = pair(answer(x.copy(), y.copy()), ("c", "w", "b"), when)
         c, w, b = (as_array(part, when) for part in (c, w, b))
         expect(c.shape == w.shape == (len(x) - 1,), f"{when} c and w are to have {len(x) - 1} numbers each.")
@@ -112,7 +114,8 @@ def through(answer: Answer) -> None:
         curve = float(b) + np.maximum(at[:, None] - c, 0) @ w
         slopes = np.diff(y) / np.diff(x)
         hint = (
-            f"{when} w is {said(w)}: a neuron goes on to the right for ever, so w_j is by how much the slope changes."
+            f"{when} w is {format_numbers(w)}: a neuron goes on to the right for ever, so w_j is by how much the slope"
+            " changes."
         )
         expect(not (len(x) > 2 and np.allclose(w, slopes)), hint)
         wanted = np.interp(at, x, y)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .exercises import Answer, Exercises, as_array, expect, pair, said, same, softmax
+from .exercises import Answer, Exercises, as_array, expect, format_numbers, pair, same, softmax
 
 EXERCISES = exercise = Exercises()
 
@@ -127,4 +127,7 @@ def numeric_gradient(answer: Answer) -> None:
     )
     given = answer(f, w, h)
     same(given, right, "For a cubic at w (2, 2) and h = 0.1", wrong)
-    expect(math.isclose(float(np.abs(w - kept).max()), 0.0), f"It leaves w changed, {said(w)}: put every entry back.")
+    expect(
+        math.isclose(float(np.abs(w - kept).max()), 0.0),
+        f"It leaves w changed, {format_numbers(w)}: put every entry back.",
+    )

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from .exercises import Answer, Exercises, as_array, expect, pair, said, same
+from .exercises import Answer, Exercises, as_array, expect, format_numbers, pair, same
 
 EXERCISES = exercise = Exercises()
 
@@ -27,7 +27,7 @@ def largest_rate(answer: Answer) -> None:
             (2 / np.trace(H), "The trace is the sum of the eigenvalues, and the largest one alone decides."),
             (2 / np.diag(H).max(), "The curvature along an axis is not the largest: take the eigenvalues."),
         )
-        same(answer(H), 2 / values[-1], f"For H = {said(H)}", wrong)
+        same(answer(H), 2 / values[-1], f"For H = {format_numbers(H)}", wrong)
 
 
 @exercise(

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from .exercises import Answer, Exercises, said, same
+from .exercises import Answer, Exercises, format_numbers, same
 
 EXERCISES = exercise = Exercises()
 
@@ -26,7 +26,7 @@ def correlate(answer: Answer) -> None:
         (np.correlate(X, K, "full"), "That has places where the kernel hangs over the edge: n - k + 1 lie inside."),
         (right[:-1], "The last place is missing: there are n - k + 1."),
     )
-    same(answer(X.copy(), K.copy()), right, f"For x = {said(X)}, w = {said(K)}", wrong)
+    same(answer(X.copy(), K.copy()), right, f"For x = {format_numbers(X)}, w = {format_numbers(K)}", wrong)
 
 
 @exercise(
@@ -41,7 +41,7 @@ def convolve(answer: Answer) -> None:
         (np.convolve(X, K, "valid"), "Those are the places inside: at the edges x is 0 beyond its ends."),
         (np.convolve(X, K, "same"), "Those are n places: there are n + k - 1 where both touch."),
     )
-    same(answer(X.copy(), K.copy()), right, f"For x = {said(X)}, w = {said(K)}", wrong)
+    same(answer(X.copy(), K.copy()), right, f"For x = {format_numbers(X)}, w = {format_numbers(K)}", wrong)
     impulse = np.array([0.0, 1.0, 0.0])
     same(answer(impulse, K.copy()), np.convolve(impulse, K), "For the impulse (0, 1, 0), which gives the kernel back,")
 
@@ -82,7 +82,7 @@ def toeplitz(answer: Answer) -> None:
             "That turns the kernel round: it is a convolution.",
         ),
     )
-    same(answer(K.copy(), 5), right, f"For w = {said(K)}, n = 5", wrong)
+    same(answer(K.copy(), 5), right, f"For w = {format_numbers(K)}, n = 5", wrong)
 
 
 @exercise(

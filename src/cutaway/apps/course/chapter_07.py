@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .exercises import Answer, Exercises, pair, said, same
+from .exercises import Answer, Exercises, format_numbers, pair, same
 
 EXERCISES = exercise = Exercises()
 
@@ -176,7 +176,7 @@ def weight_norm_gradient(answer: Answer) -> None:
     """Check that the gradient of the direction has no part along v."""
     v, g, grad = np.array([3.0, 4.0]), 2.0, np.array([1.0, -0.5])
     along = v @ grad / 5
-    when = f"For v = {said(v)}, g = 2, grad = {said(grad)}, of"
+    when = f"For v = {format_numbers(v)}, g = 2, grad = {format_numbers(grad)}, of"
     dv, dg = pair(answer(v.copy(), g, grad.copy()), ("dv", "dg"), when.removesuffix(", of"))
     right = g / 5 * (grad - along * v / 5)
     wrong = (

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from .exercises import Answer, Array, Exercises, expect, pair, said, same
+from .exercises import Answer, Array, Exercises, expect, format_numbers, pair, same
 
 EXERCISES = exercise = Exercises()
 
@@ -34,7 +34,9 @@ def cooccurrences(answer: Answer) -> None:
             (_near(ids, window - 1, 4), "The window reaches `window` places, the last of them included."),
             (_near(ids, window + 1, 4), "That reaches one place too far."),
         )
-        same(answer(list(ids), window, 4), right, f"For ids = {said(ids)}, window = {window}, size = 4", wrong)
+        same(
+            answer(list(ids), window, 4), right, f"For ids = {format_numbers(ids)}, window = {window}, size = 4", wrong
+        )
 
 
 def _near(ids: list[int], window: int, size: int) -> Array:
@@ -68,7 +70,7 @@ def ppmi(answer: Answer) -> None:
             not np.isnan(np.asarray(given, dtype=float)).any() and np.isfinite(np.asarray(given, dtype=float)).all(),
             "For C with zeros in it the logarithm of 0 is left in what it gives: a pair that never occurs has 0.",
         )
-    same(given, right, f"For C = {said(COUNTS)}", wrong)
+    same(given, right, f"For C = {format_numbers(COUNTS)}", wrong)
 
 
 @exercise(
@@ -100,7 +102,7 @@ def noise(answer: Answer) -> None:
         ((counts / counts.sum()) ** 0.75, "Take the power first, and then divide by the sum of the powers."),
         (counts ** (4 / 3) / (counts ** (4 / 3)).sum(), "That is the power of 4/3, which makes the frequent more so."),
     )
-    same(answer(counts.copy()), powers / powers.sum(), f"For counts = {said(counts)}", wrong)
+    same(answer(counts.copy()), powers / powers.sum(), f"For counts = {format_numbers(counts)}", wrong)
 
 
 @exercise(

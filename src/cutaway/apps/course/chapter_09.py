@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .exercises import Answer, Array, Exercises, as_array, expect, pair, said, same
+from .exercises import Answer, Array, Exercises, as_array, expect, format_numbers, pair, same
 
 EXERCISES = exercise = Exercises()
 
@@ -99,7 +99,7 @@ def radius(answer: Answer) -> None:
             (np.linalg.norm(U), "That is the norm of the matrix."),
             (np.abs(values), "Of these the largest."),
         )
-        same(answer(U.copy()), np.abs(values).max(), f"For U = {said(U)}", wrong)
+        same(answer(U.copy()), np.abs(values).max(), f"For U = {format_numbers(U)}", wrong)
 
 
 @exercise(
@@ -223,4 +223,4 @@ def repeat_season(answer: Answer) -> None:
             (np.array([y[k % m] for k in range(horizon)]), "That is the first season: the last one was asked for."),
             (np.array([y[-1 - k % m] for k in range(horizon)]), "That runs backwards: a season later is m steps on."),
         )
-        same(given, right, f"For y = {said(y)}, m = {m}, horizon = {horizon}", wrong)
+        same(given, right, f"For y = {format_numbers(y)}, m = {m}, horizon = {horizon}", wrong)

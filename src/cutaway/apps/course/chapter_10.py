@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 
-from .exercises import Answer, Array, Exercises, expect, said, same, softmax
+from .exercises import Answer, Array, Exercises, expect, format_numbers, same, softmax
 
 EXERCISES = exercise = Exercises()
 
@@ -47,7 +47,7 @@ def teacher_forced(answer: Answer) -> None:
         (np.column_stack([y[:, 1:], np.zeros(2)]), "That is moved the other way: it tells the word after."),
         (np.roll(y, 1, axis=1), "The first place is to be given `begin`, not the last word."),
     )
-    same(answer(y.copy(), 1), right, f"For y = {said(y)} and begin = 1", wrong)
+    same(answer(y.copy(), 1), right, f"For y = {format_numbers(y)} and begin = 1", wrong)
 
 
 @exercise(

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from .exercises import Answer, Exercises, expect, pair, said, same, softmax
+from .exercises import Answer, Exercises, expect, format_numbers, pair, same, softmax
 
 EXERCISES = exercise = Exercises()
 
@@ -114,7 +114,7 @@ def rotate(answer: Answer) -> None:
             ),
         )
         right = np.stack([a * c - b * s, a * s + b * c], 1).ravel()
-        same(answer(x.copy(), p), right, f"For x = {said(x)}, p = {p}", wrong)
+        same(answer(x.copy(), p), right, f"For x = {format_numbers(x)}, p = {p}", wrong)
 
 
 @exercise(

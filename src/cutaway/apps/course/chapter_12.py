@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from .exercises import Answer, Array, Exercises, pair, said, same
+from .exercises import Answer, Array, Exercises, format_numbers, pair, same
 
 EXERCISES = exercise = Exercises()
 
@@ -97,7 +97,7 @@ def embed(answer: Answer) -> None:
         (2 * rows, "The positions are missing."),
         (2 * rows + positions[tokens], "A position is that of the place, not of the token's id."),
     )
-    same(answer(table, positions, tokens), 2 * rows + first, f"For d = 4 and tokens {said(tokens)}", wrong)
+    same(answer(table, positions, tokens), 2 * rows + first, f"For d = 4 and tokens {format_numbers(tokens)}", wrong)
 
 
 @exercise(
@@ -109,7 +109,7 @@ def masks(answer: Answer) -> None:
     """Check that one of three masks is causal."""
     source, target = np.array([True, True, False, True]), np.array([True, True, True])
     for t in (target, np.array([True, True, False])):
-        when = f"For a source of reality {said(source)} and a target of {said(t)}"
+        when = f"For a source of reality {format_numbers(source)} and a target of {format_numbers(t)}"
         names = ("encoder", "decoder", "cross")
         encoder, decoder, cross = pair(answer(source.copy(), t.copy()), names, when)
         right = np.tile(source, (4, 1))
@@ -151,7 +151,12 @@ def smoothed(answer: Answer) -> None:
             (plain + eps * mean, "The right word's part is 1 - eps, so that all parts sum to 1."),
             (-right, "A loss is the negative of it."),
         )
-        same(answer(z.copy(), target, eps), right, f"For logits {said(z)}, target {target}, eps = {eps:g}", wrong)
+        same(
+            answer(z.copy(), target, eps),
+            right,
+            f"For logits {format_numbers(z)}, target {target}, eps = {eps:g}",
+            wrong,
+        )
 
 
 @exercise("noam(s, d, w)", "The paper's learning rate at update s, from 1: d^-½ · min(s^-½, s · w^-3/2).")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .exercises import Answer, Exercises, as_array, expect, said, same
+from .exercises import Answer, Exercises, as_array, expect, format_numbers, same
 
 EXERCISES = exercise = Exercises()
 
@@ -69,7 +69,7 @@ def hide(answer: Answer) -> None:
     )
     given = TOKENS.copy()
     found = answer(given, CHOSEN.copy(), FATE.copy(), OTHERS.copy(), 3)
-    same(found, right, f"For tokens {said(TOKENS)}", wrong)
+    same(found, right, f"For tokens {format_numbers(TOKENS)}", wrong)
     expect(np.array_equal(given, TOKENS), "It changes the tokens that it was given: what is asked for is lost then.")
 
 
@@ -85,7 +85,7 @@ def perplexity(answer: Answer) -> None:
             (1 / np.prod(p), "That is of the whole text: it is a mean over tokens."),
             (2 ** (-np.log(p).mean()), "The logarithm was to base e, so the power has to be: or take both to base 2."),
         )
-        same(answer(p.copy()), right, f"For p = {said(p)}", wrong)
+        same(answer(p.copy()), right, f"For p = {format_numbers(p)}", wrong)
 
 
 @exercise(

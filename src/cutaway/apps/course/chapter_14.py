@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .exercises import Answer, Array, Exercises, expect, pair, said, same
+from .exercises import Answer, Array, Exercises, expect, format_numbers, pair, same
 
 EXERCISES = exercise = Exercises()
 
@@ -79,7 +79,7 @@ def mae_split(answer: Answer) -> None:
         (np.array([0.7, 0.1, 0.9, 0.4, 0.6, 0.2, 0.8, 0.3]), 0.75),
         (np.array([0.5, 0.2, 0.9]), 0.75),
     ):
-        when = f"For noise {said(noise)} and ratio {ratio}"
+        when = f"For noise {format_numbers(noise)} and ratio {ratio}"
         order = np.argsort(noise)
         count = max(1, int((1 - ratio) * len(noise)))
         seen, hidden = pair(answer(noise.copy(), ratio), ("seen", "hidden"), when)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .exercises import Answer, Array, Exercises, as_array, expect, pair, said, same
+from .exercises import Answer, Array, Exercises, as_array, expect, format_numbers, pair, same
 
 EXERCISES = exercise = Exercises()
 
@@ -27,7 +27,10 @@ def kl(answer: Answer) -> None:
             ((mu**2 + np.exp(2 * log_var) - 1 - 2 * log_var).sum() / 2, "log_var is ln σ² already, not ln σ."),
         )
         same(
-            answer(mu.copy(), log_var.copy()), terms.sum() / 2, f"For mu = {said(mu)}, log_var = {said(log_var)}", wrong
+            answer(mu.copy(), log_var.copy()),
+            terms.sum() / 2,
+            f"For mu = {format_numbers(mu)}, log_var = {format_numbers(log_var)}",
+            wrong,
         )
 
 
@@ -155,7 +158,10 @@ def attack(answer: Answer) -> None:
     )
     given = x.copy()
     same(
-        answer(given, gradient.copy(), 0.1, -1.0, 1.0), np.clip(x + step, -1, 1), f"For x = {said(x)}, eps = 0.1", wrong
+        answer(given, gradient.copy(), 0.1, -1.0, 1.0),
+        np.clip(x + step, -1, 1),
+        f"For x = {format_numbers(x)}, eps = 0.1",
+        wrong,
     )
     expect(np.array_equal(given, x), "It changes the x that it was given.")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib import import_module
 
-from ...core.errors import SettingError, brief
+from ...core.errors import SettingError, shorten_repr
 from .exercises import Exercise
 
 
@@ -49,6 +49,6 @@ def chapter(number: str | int) -> Chapter:
     words = str(number)
     if not (words.isdecimal() and len(words) < 4 and int(words) in found):
         raise SettingError(
-            f"There is no chapter {brief(number)}: they are 1 to {len(CHAPTERS)}. `cutaway course` lists them."
+            f"There is no chapter {shorten_repr(number)}: they are 1 to {len(CHAPTERS)}. `cutaway course` lists them."
         )
     return found[int(words)]

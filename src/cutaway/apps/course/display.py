@@ -10,7 +10,7 @@ from typing import Any
 
 from ...core.errors import SettingError
 from ...draw.description import Drawing, View, table
-from ...draw.html_page import embedded
+from ...draw.html_page import render_view
 
 # M. Okabe's and K. Ito's colours, which are distinct in any colour vision, on light and dark backgrounds.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
@@ -52,7 +52,7 @@ class Frame:
         return f"Frame({self.view['title']!r})"
 
     def _repr_html_(self) -> str:
-        return embedded(self.view, self.height)
+        return render_view(self.view, self.height)
 
 
 def frame(first: Any, *more: Drawing, title: str = "", says: str = "", height: int = 480) -> Frame:

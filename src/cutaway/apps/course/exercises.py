@@ -50,7 +50,7 @@ class Exercises(list[Exercise]):
         return add
 
 
-def settle(exercise: Exercise, answer: Answer) -> None:
+def check_answer(exercise: Exercise, answer: Answer) -> None:
     """Check one answer. Raises NotYet with a message for the reader, also for other exceptions of the answer."""
     wants = [word for word in exercise.takes.strip("()").split(", ") if word]
     try:
@@ -95,11 +95,11 @@ def same(given: Any, right: Any, when: str, wrong: Sequence[tuple[Any, str]] = (
     for mistaken, words in wrong:
         other = np.asarray(mistaken, dtype=float)
         if _close(found, other, within) and not _close(other, wanted, within):
-            raise NotYet(f"{when} it gives {said(found)}. {words}")
+            raise NotYet(f"{when} it gives {format_numbers(found)}. {words}")
     if found.shape != wanted.shape:
         raise NotYet(f"{when} it gives {_shaped(found)}, and {_shaped(wanted)} was to come.")
     if not _close(found, wanted, within):
-        raise NotYet(f"{when} it gives {said(found)}, and {said(wanted)} was to come.")
+        raise NotYet(f"{when} it gives {format_numbers(found)}, and {format_numbers(wanted)} was to come.")
 
 
 def pair(given: Any, names: Sequence[str], when: str) -> list[Any]:
@@ -131,14 +131,14 @@ def softmax(z: Array, axis: int = -1) -> Array:
     return shares
 
 
-def said(values: Any) -> str:
+def format_numbers(values: Any) -> str:
     """Format numbers for a message: 0.5, (1, 2), ((1, 0), (0, 1)); of long arrays, only the first numbers."""
     array = np.asarray(values, dtype=float)
     if array.ndim == 0:
         number = float(array)
         return str(int(number)) if number.is_integer() and abs(number) < 1e15 else f"{number:.4g}"
     most = 6
-    words = ", ".join(said(value) for value in array[:most])
+    words = ", ".join(format_numbers(value) for value in array[:most])
     return f"({words}{', …' if len(array) > most else ''})"
 
 
@@ -151,8 +151,8 @@ def _close(a: Array, b: Array, within: float) -> bool:
 
 def _shaped(values: Array) -> str:
     if values.ndim == 0:
-        return f"one number, {said(values)}"
-    return f"an array of shape {tuple(values.shape)}" + (f", {said(values)}" if values.size <= 6 else "")
+        return f"one number, {format_numbers(values)}"
+    return f"an array of shape {tuple(values.shape)}" + (f", {format_numbers(values)}" if values.size <= 6 else "")
 
 
 def _kind(given: Any) -> str:

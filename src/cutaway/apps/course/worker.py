@@ -19,7 +19,7 @@ from typing import Any
 
 from .answer_check import OPENING, SECONDS
 from .chapters import chapter
-from .exercises import READERS, NotYet, innermost_line, settle
+from .exercises import READERS, NotYet, check_answer, innermost_line
 
 
 def main(number: str, path: str, names: list[str]) -> None:
@@ -46,7 +46,7 @@ def main(number: str, path: str, names: list[str]) -> None:
             say(state="missing", words=f"define {asked[name].signature}")
             continue
         try:
-            settle(asked[name], module[name])
+            check_answer(asked[name], module[name])
         except NotYet as error:
             say(state="not yet", words=str(error))
         else:

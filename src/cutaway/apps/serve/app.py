@@ -32,27 +32,27 @@ from starlette.routing import Route
 from ... import draw
 from ...core.errors import CutawayError
 from ...runs.run import Run
-from ..web.requests import JSON, Receive, Scope, Send, media_type, object_of, read_body
+from ..web.requests import JSON, Receive, Scope, Send, media_type, parse_json_object, read_body
 from . import openai
 from .engine import Engine
-from .inputs import BINARY, Given, Inputs, reject_keys
+from .inputs import BINARY, Inputs, PredictionRequest, reject_keys
 from .limits import PACE, PATIENCE, SAMPLES, Limits
 from .metrics import MEDIA_TYPE, Metrics
 from .middleware import rejection
-from .openapi import document_of, example_of
+from .openapi import build_openapi, example_request
 from .process import ProcessEnded
 from .text_generation import (
     SAMPLING,
+    GenerationRequest,
     Texts,
-    Wanted,
-    bounded,
     flag,
-    prompted,
-    reject_silent,
-    sampled,
-    seeded,
-    stops,
-    tokens_of,
+    parse_bounded_int,
+    parse_num_tokens,
+    parse_prompt,
+    parse_sampling,
+    parse_seed,
+    parse_stop_strings,
+    require_text_generation,
 )
 
 T = TypeVar("T")
@@ -68,7 +68,7 @@ LEFT = 499  # the status of a request whose client disconnected, as in nginx
 Handler = Callable[[Request, bytes], Coroutine[Any, Any, Response]]
 
 
-class Doors:
+class Routes:
     """The routes of one server and their handlers."""
 
     def __init__(self, run: Run, limits: Limits, metrics: Metrics, token: bool = False) -> None:
@@ -85,10 +85,12 @@ class Doors:
     def app(self) -> Starlette:
         """Return the Starlette application."""
         asked = {
-            "/predict": Door(self, self.predict, self.reject_media),
-            "/generate": Door(self, self.generate, _reject_other_than_json),
-            "/v1/completions": Door(self, functools.partial(self.complete, chat=False), _reject_other_than_json),
-            "/v1/chat/completions": Door(self, functools.partial(self.complete, chat=True), _reject_other_than_json),
+            "/predict": Endpoint(self, self.predict, self.reject_media),
+            "/generate": Endpoint(self, self.generate, _reject_other_than_json),
+            "/v1/completions": Endpoint(self, functools.partial(self.complete, chat=False), _reject_other_than_json),
+            "/v1/chat/completions": Endpoint(
+                self, functools.partial(self.complete, chat=True), _reject_other_than_json
+            ),
         }
         return Starlette(
             routes=[
@@ -127,11 +129,11 @@ class Doors:
         if self.ready:
             await self.engine.work()
 
-    def _example(self) -> Given | None:
+    def _example(self) -> PredictionRequest | None:
         """Return the example of the OpenAPI document as a request, or None. It warms the model up before the first
         request."""
         with contextlib.suppress(CutawayError):
-            return self.inputs.of_document(example_of(self.run, self.inputs))
+            return self.inputs.of_document(example_request(self.run, self.inputs))
         return None
 
     # --- GET routes -----------------------------------------------------------------------------------------------
@@ -150,7 +152,7 @@ class Doors:
 
     async def document(self, request: Request) -> Response:
         """Serve the OpenAPI document."""
-        return JSONResponse(document_of(self.run, self.name, self.inputs, self.limits, self.token))
+        return JSONResponse(build_openapi(self.run, self.name, self.inputs, self.limits, self.token))
 
     async def health(self, request: Request) -> Response:
         """Report that the server is alive."""
@@ -180,14 +182,16 @@ class Doors:
 
     async def generate(self, request: Request, body: bytes) -> Response:
         """Serve texts, as `cutaway generate` writes them for the same seed."""
-        asked = await _parse_off_loop(lambda: object_of(body), body)
-        reject_silent(self.run)
+        asked = await _parse_off_loop(lambda: parse_json_object(body), body)
+        require_text_generation(self.run)
         reject_keys(asked, GENERATE, "generate")
-        prompt, count = prompted(asked.get("prompt", "")), tokens_of(asked, "count", COUNT, self.limits)
-        seed, samples = seeded(asked, 0), bounded(asked, "samples", 1, SAMPLES)
-        stop, window, sampling = stops(asked), flag(asked, "window"), sampled(asked, TEMPERATURE)
+        prompt, count = parse_prompt(asked.get("prompt", "")), parse_num_tokens(asked, "count", COUNT, self.limits)
+        seed, samples = parse_seed(asked, 0), parse_bounded_int(asked, "samples", 1, SAMPLES)
+        stop, window, sampling = parse_stop_strings(asked), flag(asked, "window"), parse_sampling(asked, TEMPERATURE)
         stream = flag(asked, "stream")
-        found = await self._generate([Wanted(prompt, count, seed + k, stop, window, sampling) for k in range(samples)])
+        found = await self._generate(
+            [GenerationRequest(prompt, count, seed + k, stop, window, sampling) for k in range(samples)]
+        )
         texts = found.texts
         if not stream:
             written = await self._collect_texts(found)
@@ -207,8 +211,8 @@ class Doors:
 
     async def complete(self, request: Request, body: bytes, chat: bool) -> Response:
         """Serve texts in OpenAI's format."""
-        document = await _parse_off_loop(lambda: object_of(body), body)
-        reject_silent(self.run)
+        document = await _parse_off_loop(lambda: parse_json_object(body), body)
+        require_text_generation(self.run)
         asked = openai.Request.read(document, chat, self.name, self.limits)
         found = await self._generate(asked.wanted)
         shape = openai.Shape(asked, self.name)
@@ -227,7 +231,7 @@ class Doors:
 
         return _as_events(events(), request.url.path)
 
-    async def _generate(self, wanted: Sequence[Wanted]) -> Texts:
+    async def _generate(self, wanted: Sequence[GenerationRequest]) -> Texts:
         return await asyncio.wait_for(self.engine.write(wanted), self.limits.timeout)
 
     async def _collect_texts(self, texts: Texts) -> list[str]:
@@ -282,13 +286,13 @@ class Doors:
             self.taken -= 1
 
 
-class Door:
+class Endpoint:
     """An endpoint that reads a bounded request in bounded time, calls a handler and sends the response.
 
     The request keeps its place in the queue until the response is sent.
     """
 
-    def __init__(self, doors: Doors, handle: Handler, reject_media: Callable[[str], None]) -> None:
+    def __init__(self, doors: Routes, handle: Handler, reject_media: Callable[[str], None]) -> None:
         self.doors, self.handle, self.reject_media = doors, handle, reject_media
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

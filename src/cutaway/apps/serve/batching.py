@@ -12,9 +12,9 @@ from typing import Any
 
 from ...core.errors import CutawayError
 from ...runs.run import Run
-from .inputs import Desk, Given
+from .inputs import PredictionRequest, RequestFiles
 from .limits import Bounds
-from .request_bounds import amount_of, is_large, reject_too_much
+from .request_bounds import is_large, reject_oversized, request_size
 
 PARTS = 8
 Row = dict[str, Any]
@@ -22,7 +22,7 @@ Names = dict[str, str]  # from paths to the names that the client gave
 
 
 @dataclass(frozen=True)
-class Said:
+class Prediction:
     """The predictions for one request."""
 
     rows: list[Row]
@@ -38,14 +38,14 @@ class Predictor:
 
     def __init__(self, run: Run, files: Path) -> None:
         """Set up the predictor; `files` is the folder for the files of requests while they are read."""
-        self.run, self.desk = run, Desk(run.spec.kind, files)
+        self.run, self.desk = run, RequestFiles(run.spec.kind, files)
 
     def __call__(
         self,
-        asked: Sequence[Given],
+        asked: Sequence[PredictionRequest],
         bounds: Bounds = Bounds(),  # noqa: B008
         large: bool = True,
-    ) -> list[Said | Exception]:
+    ) -> list[Prediction | Exception]:
         """Return, in order, the answer to each request or the exception that it raised.
 
         A large request yields LargeRequest unless `large` is true. The requests are predicted together. An error or a
@@ -59,15 +59,17 @@ class Predictor:
             answers = iter(self._answers(opened, taken) if taken else ())
             return [next(answers) if error is None else error for error in rejected]
 
-    def _rejected(self, given: Given, bounds: Bounds, large: bool) -> Exception | None:
-        amount = amount_of(given, self.run)
+    def _rejected(self, given: PredictionRequest, bounds: Bounds, large: bool) -> Exception | None:
+        amount = request_size(given, self.run)
         try:
-            reject_too_much(*amount, bounds)
+            reject_oversized(*amount, bounds)
         except CutawayError as error:
             return error
         return None if large or not is_large(*amount, bounds) else LargeRequest()
 
-    def _answers(self, opened: Sequence[tuple[list[Any], Names]], asked: Sequence[Given]) -> list[Said | Exception]:
+    def _answers(
+        self, opened: Sequence[tuple[list[Any], Names]], asked: Sequence[PredictionRequest]
+    ) -> list[Prediction | Exception]:
         if len(asked) == 1:
             return [self._predict_one(*opened[0], asked[0])]
         with contextlib.suppress(Exception):
@@ -76,17 +78,19 @@ class Predictor:
         half = len(asked) // 2
         return [*self._answers(opened[:half], asked[:half]), *self._answers(opened[half:], asked[half:])]
 
-    def _predict_one(self, sources: list[Any], names: Names, given: Given) -> Said | Exception:
+    def _predict_one(self, sources: list[Any], names: Names, given: PredictionRequest) -> Prediction | Exception:
         try:
             rows, notes = self._predicted(sources)
             named = bool(names) or len(rows) != len(sources)  # as for a long text, which has a row for each window
             json_row = [_to_json_row(row, names, named) for row in rows]
-            return Said(json_row, [*given.notes, *(_restore_names(note, names) for note in notes)])
+            return Prediction(json_row, [*given.notes, *(_restore_names(note, names) for note in notes)])
         except Exception as error:
             error.args = tuple(_restore_names(arg, names) if isinstance(arg, str) else arg for arg in error.args)
             return error
 
-    def _predict_together(self, opened: Sequence[tuple[list[Any], Names]], asked: Sequence[Given]) -> list[Said] | None:
+    def _predict_together(
+        self, opened: Sequence[tuple[list[Any], Names]], asked: Sequence[PredictionRequest]
+    ) -> list[Prediction] | None:
         """Predict all requests in one batch.
 
         Returns None unless each request has as many rows as sources, or files by which its rows can be assigned; and
@@ -103,7 +107,7 @@ class Predictor:
                 return None  # a note of the model or the task, and not of preprocessing
             self._assign_notes([own for own, _ in opened], own_notes)
         return [
-            Said(
+            Prediction(
                 [_to_json_row(row, names, bool(names)) for row in own],
                 [*given.notes, *(_restore_names(note, names) for note in note_list)],
             )
@@ -134,7 +138,7 @@ class Predictor:
 
 
 def _rows_by_request(
-    rows: list[Row], opened: Sequence[tuple[list[Any], Names]], asked: Sequence[Given]
+    rows: list[Row], opened: Sequence[tuple[list[Any], Names]], asked: Sequence[PredictionRequest]
 ) -> list[list[Row]] | None:
     """Return the rows of each request, or None if they cannot be assigned."""
     if all(given.files for given in asked):

@@ -21,15 +21,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from ...runs.run import Run
-from .batching import LargeRequest, Said
-from .inputs import Given
+from .batching import LargeRequest, Prediction
+from .inputs import PredictionRequest
 from .limits import Limits
-from .metrics import Metrics, resident
+from .metrics import Metrics, resident_memory
 from .process import Fault, ModelProcess, ProcessEnded, Rejected, Reply
-from .text_generation import Text, Texts, Wanted
+from .text_generation import GenerationRequest, Text, Texts
 
 T = TypeVar("T")
-Job = tuple[Given, "asyncio.Future[Said]"]
+Job = tuple[PredictionRequest, "asyncio.Future[Prediction]"]
 GRACE = 5.0  # seconds in which a process has to stop once no client waits for its result
 
 
@@ -92,15 +92,15 @@ class Engine:
 
     def _resident(self) -> float:
         pids = [worker.process.pid for worker in (self.small, self.large)]
-        return resident("self") + sum(resident(pid) for pid in pids if pid is not None)
+        return resident_memory("self") + sum(resident_memory(pid) for pid in pids if pid is not None)
 
-    async def load(self, example: Given | None = None) -> None:
+    async def load(self, example: PredictionRequest | None = None) -> None:
         """Start the process of the model and predict an example. Raises what loading the model raises."""
         await self.small.in_thread(lambda: self.small.process.ask("load", example))
 
-    async def predict(self, given: Given) -> Said:
+    async def predict(self, given: PredictionRequest) -> Prediction:
         """Return the answer to one request. Raises what predicting raises."""
-        future: asyncio.Future[Said] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Prediction] = asyncio.get_running_loop().create_future()
         if given.examples > self.limits.max_batch:
             self.large_jobs.put_nowait((given, future))
         else:
@@ -108,7 +108,7 @@ class Engine:
             self.news.set()
         return await future
 
-    async def write(self, wanted: Sequence[Wanted]) -> Texts:
+    async def write(self, wanted: Sequence[GenerationRequest]) -> Texts:
         """Start texts and return them once the first token of any is there. Raises what generation raises."""
         texts = Texts(wanted, self.numbers)
         self.waiting.extend(texts.texts)
@@ -178,7 +178,7 @@ class Engine:
     async def _predict(self, batch: Sequence[Job], worker: ProcessWorker) -> None:
         if not batch:
             return
-        found: Sequence[Said | Exception]
+        found: Sequence[Prediction | Exception]
         futures = [future for _, future in batch]
         try:
             found = await worker.run_while_needed(lambda: self._answers(batch, worker.process), asyncio.wait(futures))
@@ -188,18 +188,18 @@ class Engine:
         if computed:
             self.metrics.batches.add(sum(computed))
         for (given, future), answer in zip(batch, found):
-            if isinstance(answer, Said):
+            if isinstance(answer, Prediction):
                 self.metrics.examples += len(answer.rows)
             if future.done():
                 continue
             if isinstance(answer, LargeRequest):
                 self.large_jobs.put_nowait((given, future))
-            elif isinstance(answer, Said):
+            elif isinstance(answer, Prediction):
                 future.set_result(answer)
             else:
                 future.set_exception(answer)
 
-    def _answers(self, batch: Sequence[Job], process: ModelProcess) -> list[Said | Exception]:
+    def _answers(self, batch: Sequence[Job], process: ModelProcess) -> list[Prediction | Exception]:
         """Return the answer to each request, or its exception. Runs in the thread that talks to the process."""
         try:
             replies = process.ask("predict", [given for given, _ in batch], process is self.large.process)
@@ -207,7 +207,7 @@ class Engine:
             if len(batch) == 1:
                 return [error]
             return [TimeoutError() if job[1].done() else self._answers([job], process)[0] for job in batch]
-        return [Said(reply["rows"], reply["notes"]) if "rows" in reply else _error(reply) for reply in replies]
+        return [Prediction(reply["rows"], reply["notes"]) if "rows" in reply else _error(reply) for reply in replies]
 
     async def _write(self) -> None:
         """Generate one more token of each text."""

@@ -19,16 +19,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import DataError, brief, listed, short
+from ...core.errors import DataError, join, shorten, shorten_repr
 from ...core.spec import Context, Masked, Solution
 from ...data.graphs.transforms import GraphPreprocessing
 from ...data.series.transforms import ForecastPreprocessing
-from ...data.streaming.members import Sent
+from ...data.streaming.members import UploadedFile
 from ...data.tables.transforms import TablePreprocessing
 from ...data.text.masking import GAP
 from ...data.text.transforms import TextPreprocessing
 from ...runs.run import Run
-from ..web.requests import JSON, object_of
+from ..web.requests import JSON, parse_json_object
 from .limits import EXAMPLES, NAME
 
 SUFFIXES = {  # of a file whose name has none, by media type
@@ -61,7 +61,7 @@ VIDEOS = re.compile(
 
 
 @dataclass
-class Given:
+class PredictionRequest:
     """The content of one prediction request."""
 
     sources: list[Any] = field(default_factory=list)  # rows, texts or series; empty if files are given
@@ -99,10 +99,10 @@ class Inputs:
     def _molecules(preprocessing: Any) -> bool:
         return isinstance(preprocessing, GraphPreprocessing) and bool(preprocessing.smiles)
 
-    def read(self, body: bytes, media: str, name: str | None) -> Given:
+    def read(self, body: bytes, media: str, name: str | None) -> PredictionRequest:
         """Parse a body of the given media type. Raises HTTPException 400 for invalid JSON, otherwise DataError."""
         if media == JSON:
-            return self.of_document(object_of(body))
+            return self.of_document(parse_json_object(body))
         if media == TEXT and "texts" in self.forms:
             return self._texts([_decode_text(body)])
         return self._files([(name or f"file{SUFFIXES.get(media, '')}", body)])
@@ -113,13 +113,13 @@ class Inputs:
             return True
         return "files" in self.forms and (media == BINARY or media in SUFFIXES)
 
-    def of_document(self, document: Mapping[str, Any]) -> Given:
+    def of_document(self, document: Mapping[str, Any]) -> PredictionRequest:
         """Parse a JSON document. Raises DataError, which names the key."""
         reject_keys(document, self.forms, "predict")
         given = [form for form in self.forms if form in document]
         if len(given) != 1:
             raise DataError(
-                f"Give {listed([repr(form) for form in self.forms], 'or')}" + (", one of them." if given else ".")
+                f"Give {join([repr(form) for form in self.forms], 'or')}" + (", one of them." if given else ".")
             )
         form = given[0]
         values = document[form]
@@ -127,24 +127,24 @@ class Inputs:
             raise DataError(f"{form!r} is a list with at least one thing in it.")
         if len(values) > EXAMPLES:
             raise DataError(f"{form!r} has {len(values):,} things in it: at most {EXAMPLES:,} are taken at once.")
-        read: dict[str, Callable[[list[Any]], Given]] = {
+        read: dict[str, Callable[[list[Any]], PredictionRequest]] = {
             "rows": self._rows, "texts": self._texts, "series": self._series, "files": self._files_in,
         }  # fmt: skip
         return read[form](values)
 
-    def _rows(self, rows: list[Any]) -> Given:
+    def _rows(self, rows: list[Any]) -> PredictionRequest:
         for i, row in enumerate(rows, 1):
             if not isinstance(row, dict) or not row:
                 raise DataError(f"Row {i} is no object of columns and cells.")
             for column, cell in row.items():
-                _reject_cell(cell, f"row {i}, column {short(column)}")
+                _reject_cell(cell, f"row {i}, column {shorten(column)}")
                 _reject_surrogates(column, f"row {i}")
         if not self.columns:  # data that can only be read from a file
-            return Given(files=[("rows.csv", _as_csv(rows))], alone=True)
+            return PredictionRequest(files=[("rows.csv", _as_csv(rows))], alone=True)
         for i, row in enumerate(rows, 1):
             if absent := [column for column in self.columns if column not in row]:
                 raise DataError(
-                    f"Row {i} lacks the columns {listed([repr(a) for a in absent[:10]], 'and')}."
+                    f"Row {i} lacks the columns {join([repr(a) for a in absent[:10]], 'and')}."
                     if len(absent) > 1
                     else f"Row {i} lacks the column {absent[0]!r}.",
                     fix="null stands for a missing cell.",
@@ -153,10 +153,10 @@ class Inputs:
         unknown = [column for column in dict.fromkeys(c for row in rows for c in row) if column not in known]
         notes = []
         if unknown:
-            notes = [f"Not looked at, as training had no such column: {', '.join(map(brief, unknown[:10]))}."]
-        return Given([{column: row[column] for column in self.columns} for row in rows], notes=notes)
+            notes = [f"Not looked at, as training had no such column: {', '.join(map(shorten_repr, unknown[:10]))}."]
+        return PredictionRequest([{column: row[column] for column in self.columns} for row in rows], notes=notes)
 
-    def _texts(self, texts: list[Any]) -> Given:
+    def _texts(self, texts: list[Any]) -> PredictionRequest:
         for i, text in enumerate(texts, 1):
             if not isinstance(text, str):
                 raise DataError(f"Text {i} is no string.")
@@ -168,9 +168,9 @@ class Inputs:
         plain = isinstance(target, Context | Solution) or (
             isinstance(target, Masked) and any(GAP in text for text in texts)
         )
-        return Given([text if plain else {"text": text} for text in texts], alone=plain)
+        return PredictionRequest([text if plain else {"text": text} for text in texts], alone=plain)
 
-    def _series(self, series: list[Any]) -> Given:
+    def _series(self, series: list[Any]) -> PredictionRequest:
         for i, values in enumerate(series, 1):
             if not isinstance(values, list) or not values:
                 raise DataError(f"Series {i} is no list of numbers.")
@@ -179,9 +179,9 @@ class Inputs:
                 raise DataError(f"Series {i} holds what is no finite number.")
             if len({len(step) if isinstance(step, list) else -1 for step in values}) > 1:
                 raise DataError(f"Series {i} has steps of different lengths.")
-        return Given(list(series))
+        return PredictionRequest(list(series))
 
-    def _files_in(self, files: list[Any]) -> Given:
+    def _files_in(self, files: list[Any]) -> PredictionRequest:
         found = []
         for i, file in enumerate(files, 1):
             if not isinstance(file, dict) or not isinstance(file.get("data"), str):
@@ -197,15 +197,17 @@ class Inputs:
             found.append((name, content))
         return self._files(found)
 
-    def _files(self, files: Sequence[tuple[str, bytes]]) -> Given:
+    def _files(self, files: Sequence[tuple[str, bytes]]) -> PredictionRequest:
         for name, content in files:
             _reject_surrogates(name, "a file's name")
             if not content:
-                raise DataError(f"{short(name)} is empty.")
-            self._reject_unpacking(short(name), content)
+                raise DataError(f"{shorten(name)} is empty.")
+            self._reject_unpacking(shorten(name), content)
         named = [(name[-NAME:], content) for name, content in files]
         lines = sum(content.count(b"\n") for _, content in files) if self.kind == "seq2seq" else 0
-        return Given(files=named, suffix=USUAL.get(self.kind, ""), alone=self.kind not in ONE_BY_ONE, lines=lines)
+        return PredictionRequest(
+            files=named, suffix=USUAL.get(self.kind, ""), alone=self.kind not in ONE_BY_ONE, lines=lines
+        )
 
     def _reject_unpacking(self, name: str, content: bytes) -> None:
         """Raise DataError for a file type that could expand to a thousand times its size or refer to other files."""
@@ -215,18 +217,18 @@ class Inputs:
             raise DataError(f"{name} is Parquet, of which a few kilobytes can hold gigabytes: send rows, CSV or TSV.")
 
 
-class Desk:
+class RequestFiles:
     """A temporary store for the files of requests: in memory, or if that is impossible, in a folder of the server."""
 
     def __init__(self, kind: str, folder: Path) -> None:
         self.kind, self.folder, self.number = kind, folder, 0
 
     @contextlib.contextmanager
-    def open_sources(self, given: Given) -> Iterator[tuple[list[Any], dict[str, str]]]:
+    def open_sources(self, given: PredictionRequest) -> Iterator[tuple[list[Any], dict[str, str]]]:
         """Yield the sources of a request, with its files for as long as the context lasts, and a map from the names
         that occur in messages to the client's names."""
         if self.kind in ONE_BY_ONE:
-            sent = [Sent(self._unique_name(name, given.suffix), content) for name, content in given.files]
+            sent = [UploadedFile(self._unique_name(name, given.suffix), content) for name, content in given.files]
             yield [*given.sources, *sent], {one.name: name for one, (name, _) in zip(sent, given.files)}
             return
         paths: list[Path] = []
@@ -246,7 +248,7 @@ class Desk:
                 path.unlink(missing_ok=True)
 
     @contextlib.contextmanager
-    def _graph_folder(self, given: Given) -> Iterator[list[Any]]:
+    def _graph_folder(self, given: PredictionRequest) -> Iterator[list[Any]]:
         """Yield the folder or file of a graph, whose files keep their own names."""
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
             for name, content in given.files:
@@ -272,7 +274,7 @@ def reject_keys(document: Mapping[str, Any], known: Sequence[str], what: str) ->
     """Raise DataError for the first key of a request that is not in `known`."""
     for key in document:
         if key not in known:
-            raise DataError(f"A {what} request has no {brief(key)}. It has: {', '.join(known)}.")
+            raise DataError(f"A {what} request has no {shorten_repr(key)}. It has: {', '.join(known)}.")
 
 
 def _decode_text(body: bytes) -> str:
@@ -288,7 +290,7 @@ def _reject_cell(cell: Any, where: str) -> None:
     elif isinstance(cell, float) and not math.isfinite(cell):
         raise DataError(f"In {where} stands a number too large to be read.")
     elif cell is not None and not isinstance(cell, bool | int | float):
-        raise DataError(f"In {where} stands {brief(cell)}: a cell is a string, a number, true, false or null.")
+        raise DataError(f"In {where} stands {shorten_repr(cell)}: a cell is a string, a number, true, false or null.")
 
 
 def _reject_surrogates(text: str, where: str) -> None:

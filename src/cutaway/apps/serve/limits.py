@@ -6,7 +6,7 @@ import math
 import re
 from dataclasses import dataclass, field, fields
 
-from ...core.errors import SettingError, require, short
+from ...core.errors import SettingError, check_value, shorten
 
 UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
 SAMPLES = 16  # texts of one request
@@ -52,7 +52,7 @@ class Limits:
                 continue
             least, allowed = (0, "at least 0") if one.name == "batch_wait" else (1e-3, "above 0")
             ok = math.isfinite(value) and value >= least
-            require(ok, f"--{one.name.replace('_', '-')}", value, allowed, SettingError)
+            check_value(ok, f"--{one.name.replace('_', '-')}", value, allowed, SettingError)
 
     @property
     def body(self) -> int:
@@ -65,11 +65,11 @@ class Limits:
         return 8 * self.body
 
 
-def seconds(option: str, text: str) -> float:
+def parse_duration(option: str, text: str) -> float:
     """Parse a duration such as 2ms, 30s or 5min to seconds. Raises SettingError with the option's name."""
     found = re.fullmatch(rf"([0-9]+(?:\.[0-9]+)?)({'|'.join(UNITS)})", text.strip())
     if found is None:
         raise SettingError(
-            f"{option} {short(text)} cannot be read: it is a number and a unit ({', '.join(UNITS)}), as 2ms."
+            f"{option} {shorten(text)} cannot be read: it is a number and a unit ({', '.join(UNITS)}), as 2ms."
         )
     return float(found[1]) * UNITS[found[2]]

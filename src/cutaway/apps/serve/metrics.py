@@ -82,7 +82,7 @@ class Metrics:
         return "\n".join([*lines, ""])
 
 
-def resident(process: int | str | None) -> float:
+def resident_memory(process: int | str | None) -> float:
     """Return the resident memory of a process in bytes, by its pid or "self"; NaN if the system does not report it."""
     with suppress(OSError, ValueError, IndexError):
         import resource

@@ -17,7 +17,7 @@ from typing import Any
 
 from starlette.responses import JSONResponse
 
-from ..web.requests import App, Hosts, Receive, Scope, Send, from_elsewhere, headers_of, sealed
+from ..web.requests import App, Hosts, Receive, Scope, Send, collect_headers, is_cross_site, with_security_headers
 from ..web.sockets import is_loopback
 from .limits import AGAIN
 from .metrics import Metrics
@@ -29,7 +29,7 @@ COUNTED = (*OPEN[:3], "/predict", "/generate", "/metrics", "/openapi.json", "/v1
 KINDS = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
 
 
-class NobodyReads(Exception):
+class ClientStalled(Exception):
     """Raised if a client stops reading a streamed response."""
 
 
@@ -63,7 +63,7 @@ class Guard:
             await self.app(scope, receive, send)
             return
         began, status = time.perf_counter(), 500
-        send = sealed(send)
+        send = with_security_headers(send)
 
         async def counted(message: MutableMapping[str, Any]) -> None:
             nonlocal status
@@ -76,7 +76,7 @@ class Guard:
                 try:
                     await asyncio.wait_for(send(message), self.timeout)
                 except TimeoutError:
-                    raise NobodyReads from None
+                    raise ClientStalled from None
             else:
                 await send(message)
 
@@ -87,7 +87,7 @@ class Guard:
                 await rejection(scope["path"], *rejected)(scope, receive, counted)
                 return
             self.known(scope.get("client"))
-            with contextlib.suppress(NobodyReads):
+            with contextlib.suppress(ClientStalled):
                 await self.app(scope, receive, counted)
         finally:
             self.answering -= 1
@@ -96,11 +96,11 @@ class Guard:
 
     def _rejected(self, scope: Scope) -> tuple[int, str] | None:
         """Return the status and message with which a request is rejected, or None if it may pass."""
-        headers = headers_of(scope)
+        headers = collect_headers(scope)
         if self.hosts is not None:
             if self.hosts.is_foreign_host(headers):
                 return 421, "This server is not the one that was asked for."
-            if from_elsewhere(headers):
+            if is_cross_site(headers):
                 return 403, "A page of another site may not use this server."
         if self.token is None or scope["path"] in OPEN:
             return None

@@ -15,9 +15,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...core.errors import DataError, SettingError, brief, listed
+from ...core.errors import DataError, SettingError, join, shorten_repr
 from .limits import SAMPLES, Limits
-from .text_generation import SAMPLING, Text, Wanted, bounded, flag, prompted, sampled, seeded, stops, tokens_of
+from .text_generation import (
+    SAMPLING,
+    GenerationRequest,
+    Text,
+    flag,
+    parse_bounded_int,
+    parse_num_tokens,
+    parse_prompt,
+    parse_sampling,
+    parse_seed,
+    parse_stop_strings,
+)
 
 PROMPTS = 16  # prompts of one request, at most
 OURS = ("top_k", "min_p", "repetition_penalty")  # not in OpenAI's API, but in other servers with its format
@@ -43,7 +54,7 @@ class Request:
     """A parsed completion or chat request: the texts to generate and the form of the response."""
 
     chat: bool
-    wanted: list[Wanted]
+    wanted: list[GenerationRequest]
     stream: bool
     usage: bool  # whether the last event of a stream has token counts
     echo: bool
@@ -53,27 +64,27 @@ class Request:
         """Parse a JSON document. Raises UnknownModel, DataError or SettingError."""
         _reject_unknown(document, CHAT if chat else COMPLETION)
         if document.get("model") != name:
-            raise UnknownModel(f"There is no model {brief(document.get('model'))} here: its name is {name!r}.")
+            raise UnknownModel(f"There is no model {shorten_repr(document.get('model'))} here: its name is {name!r}.")
         prompts = [_chat(document.get("messages"))] if chat else _prompts(document.get("prompt"))
-        samples = bounded(document, "n", 1, SAMPLES)
+        samples = parse_bounded_int(document, "n", 1, SAMPLES)
         if document.get("best_of") not in (None, samples):
             raise SettingError("best_of cannot be other than n: texts are not ranked here.")
         # A chat without a count may be as long as this server allows, as in OpenAI's API.
         key = "max_completion_tokens" if chat and "max_completion_tokens" in document else "max_tokens"
-        count = tokens_of(document, key, limits.max_tokens if chat else TOKENS, limits)
+        count = parse_num_tokens(document, key, limits.max_tokens if chat else TOKENS, limits)
         if (total := count * samples * len(prompts)) > SAMPLES * limits.max_tokens:
             raise SettingError(
                 f"{len(prompts)} prompts, n={samples} and {key}={count} ask for {total:,} tokens: at most "
                 f"{SAMPLES * limits.max_tokens:,} are written for one request. Send it in several requests."
             )
-        seed = seeded(document, secrets.randbelow(2**31))
-        stop, sampling = stops(document), sampled(document, 1.0)
+        seed = parse_seed(document, secrets.randbelow(2**31))
+        stop, sampling = parse_stop_strings(document), parse_sampling(document, 1.0)
         options = document.get("stream_options") or {}
         if not isinstance(options, dict):
             raise SettingError("stream_options cannot be: it must be an object.")
         return cls(
             chat,
-            [Wanted(p, count, seed + k, stop, False, sampling) for p in prompts for k in range(samples)],
+            [GenerationRequest(p, count, seed + k, stop, False, sampling) for p in prompts for k in range(samples)],
             flag(document, "stream"),
             flag(options, "include_usage"),
             flag(document, "echo"),
@@ -156,9 +167,9 @@ def _reject_unknown(document: Mapping[str, Any], known: Sequence[str]) -> None:
         if key in known:
             continue
         if key not in NEUTRAL:
-            raise SettingError(f"There is no {brief(key)} here. There are: {', '.join(known)}.")
+            raise SettingError(f"There is no {shorten_repr(key)} here. There are: {', '.join(known)}.")
         if value not in NEUTRAL[key]:
-            raise SettingError(f"{key}={brief(value)} cannot be had of this model: leave it out.")
+            raise SettingError(f"{key}={shorten_repr(value)} cannot be had of this model: leave it out.")
 
 
 def _prompts(value: Any) -> list[str]:
@@ -167,9 +178,10 @@ def _prompts(value: Any) -> list[str]:
     found = value if isinstance(value, list) else [value]
     if not 1 <= len(found) <= PROMPTS or not all(isinstance(one, str) for one in found):
         raise DataError(
-            f"prompt={brief(value)} cannot be: it must be a string or a list of at most {PROMPTS}, and no tokens."
+            f"prompt={shorten_repr(value)} cannot be: it must be a string or a list of at most {PROMPTS}, and no"
+            " tokens."
         )
-    return [prompted(one) for one in found]
+    return [parse_prompt(one) for one in found]
 
 
 def _chat(messages: Any) -> str:
@@ -179,9 +191,9 @@ def _chat(messages: Any) -> str:
     content = []
     for i, message in enumerate(messages, 1):
         if not isinstance(message, dict) or message.get("role") not in ROLES:
-            raise DataError(f"Message {i} has no role: {listed(ROLES, 'or')}.")
+            raise DataError(f"Message {i} has no role: {join(ROLES, 'or')}.")
         content.append(_content(message.get("content"), i))
-    return prompted("".join(f"{text}\n" for text in content))
+    return parse_prompt("".join(f"{text}\n" for text in content))
 
 
 def _content(content: Any, i: int) -> str:

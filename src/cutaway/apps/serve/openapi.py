@@ -9,7 +9,7 @@ from typing import Any
 
 from ...core.spec import Masked
 from ...core.version import __version__
-from ...data.tables.column_types import show
+from ...data.tables.column_types import format_cell
 from ...data.tables.encoders import Category, Encoder
 from ...data.tables.transforms import TablePreprocessing
 from ...data.text.masking import GAP
@@ -17,7 +17,7 @@ from ...runs.run import Run
 from .inputs import BINARY, Inputs
 from .limits import SAMPLES, STOPS, Limits
 from .openai import CHAT, COMPLETION, ROLES
-from .text_generation import writes
+from .text_generation import generates_text
 
 Schema = dict[str, Any]
 ONE = (  # a PNG image of the digit 1, 32×32
@@ -49,14 +49,14 @@ NUMBERS: dict[str, Schema] = {
 }  # fmt: skip
 
 
-def document_of(run: Run, name: str, inputs: Inputs, limits: Limits, token: bool = False) -> dict[str, Any]:
+def build_openapi(run: Run, name: str, inputs: Inputs, limits: Limits, token: bool = False) -> dict[str, Any]:
     """Return the OpenAPI document of one server; `token` is whether it requires a token."""
     about, target = run.about, run.spec.target
     description = f"{about['model']}, trained on {about['data']['name']}: {run.task.name} of {run.spec.kind} data"
     if target.classes:
         description += f", {target.column}: {', '.join(target.classes[:12])}{', …' if len(target.classes) > 12 else ''}"
     paths: dict[str, Any] = {"/predict": {"post": _predict(run, inputs)}}
-    if writes(run):
+    if generates_text(run):
         paths |= {
             "/generate": {"post": _generate(limits)},
             "/v1/completions": {"post": _completions(name, limits)},
@@ -81,7 +81,7 @@ def document_of(run: Run, name: str, inputs: Inputs, limits: Limits, token: bool
     return document
 
 
-def example_of(run: Run, inputs: Inputs) -> dict[str, Any]:
+def example_request(run: Run, inputs: Inputs) -> dict[str, Any]:
     """Return an example of a prediction request for the run."""
     form = inputs.forms[0]
     return {form: _forms(run, inputs)[form]["example"]}
@@ -95,7 +95,7 @@ def _predict(run: Run, inputs: Inputs) -> Schema:
                 {"type": "object", "required": [form], "additionalProperties": False, "properties": {form: schema}}
                 for form, schema in forms.items()
             ]},
-            "example": example_of(run, inputs),
+            "example": example_request(run, inputs),
         }
     }  # fmt: skip
     for schema in forms.values():
@@ -165,7 +165,7 @@ def _usual(encoder: Encoder) -> Any:
     """Return a typical cell of a column: the median, or the first category."""
     if isinstance(encoder, Category):
         return encoder.categories[0] if encoder.categories else None
-    return float(f"{encoder.fill:.6g}") if encoder.kind == "number" else show(encoder.fill, encoder.type)
+    return float(f"{encoder.fill:.6g}") if encoder.kind == "number" else format_cell(encoder.fill, encoder.type)
 
 
 def _generate(limits: Limits) -> Schema:

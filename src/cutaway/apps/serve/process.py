@@ -20,18 +20,18 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import CutawayError, memory_message, visible
+from ...core.errors import CutawayError, memory_message, printable
 from ...runs.run import Run
 from ..web.processes import interrupts_blocked, process_context
-from .batching import LargeRequest, Predictor, Said
-from .inputs import Given
+from .batching import LargeRequest, Prediction, Predictor
+from .inputs import PredictionRequest
 from .limits import Bounds
-from .text_generation import Wanted, Writer
+from .text_generation import GenerationRequest, Writer
 
 PATIENCE = 5.0  # seconds to wait for the exit status of a dead process
 STOP = getattr(signal, "SIGUSR1", None)  # the signal that no client waits for its result any more
 Reply = dict[str, Any]
-Step = tuple[int, Wanted, int]  # a text's number, its request, and the number of steps taken
+Step = tuple[int, GenerationRequest, int]  # a text's number, its request, and the number of steps taken
 
 
 class Rejected(CutawayError):
@@ -193,7 +193,7 @@ class Worker:
             self.working = False
             reply = {"stopped": True}
         except BaseException as error:  # a panic of a Rust library is not an Exception
-            reply = described(error)
+            reply = error_reply(error)
         return json.dumps(reply).encode()
 
     def stop(self, *_: Any) -> None:
@@ -202,17 +202,19 @@ class Worker:
             self.working = False
             raise Stopped
 
-    def load(self, example: Given | None = None) -> None:
+    def load(self, example: PredictionRequest | None = None) -> None:
         """Load the model, and predict an example as a warm-up, because the first prediction is slow."""
         self.run.place.model(self.run.model, learns=False)
         if example is not None:
             self.predictor([example])
 
-    def predict(self, asked: Sequence[Given], large: bool) -> list[Reply]:
+    def predict(self, asked: Sequence[PredictionRequest], large: bool) -> list[Reply]:
         """Return the predictions or the error for each request. Unless `large` is true, the reply to a large request
         says that it is large."""
         found = self.predictor(asked, self.bounds, large)
-        return [{"rows": one.rows, "notes": one.notes} if isinstance(one, Said) else described(one) for one in found]
+        return [
+            {"rows": one.rows, "notes": one.notes} if isinstance(one, Prediction) else error_reply(one) for one in found
+        ]
 
     def write(self, steps: Sequence[Step]) -> list[Reply]:
         """Generate one more token of each text; `steps` lists all texts in progress.
@@ -230,11 +232,11 @@ class Worker:
                     writer.next()
                 replies.append({"piece": writer.next(), "state": writer.state()})
             except Exception as error:
-                replies.append(described(error))
+                replies.append(error_reply(error))
         return replies
 
 
-def described(error: BaseException) -> Reply:
+def error_reply(error: BaseException) -> Reply:
     """Return an error as a reply: its message if it is meant for the client; otherwise its traceback is logged."""
     if isinstance(error, LargeRequest):
         return {"large": True}
@@ -242,5 +244,5 @@ def described(error: BaseException) -> Reply:
         return {"error": str(error)}
     if memory_message(error) is not None:
         return {"error": "Memory ran out while this request was worked on. Send fewer or smaller examples at once."}
-    print(visible("".join(traceback.format_exception(error))), file=sys.stderr, flush=True)
+    print(printable("".join(traceback.format_exception(error))), file=sys.stderr, flush=True)
     return {"fault": f"{type(error).__name__} in the process of the model"}

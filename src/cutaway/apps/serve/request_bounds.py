@@ -15,14 +15,14 @@ import soundfile
 
 from ...core.errors import CutawayError, DataError
 from ...data.graphs.transforms import GraphPreprocessing
-from ...data.images.image_files import facts
-from ...data.video.video_files import size_of
+from ...data.images.image_files import read_header
+from ...data.video.video_files import count_pixels
 from ...runs.run import Run
-from .inputs import Given
+from .inputs import PredictionRequest
 from .limits import SMALL, Bounds
 
 
-def reject_too_much(what: str, count: int, bounds: Bounds) -> None:
+def reject_oversized(what: str, count: int, bounds: Bounds) -> None:
     """Raise DataError if a request exceeds its bound; `what` and `count` come from `amount_of`."""
     most: int = getattr(bounds, what)
     if count > most:
@@ -39,7 +39,7 @@ def is_large(what: str, count: int, bounds: Bounds) -> bool:
     return count * SMALL > most
 
 
-def amount_of(given: Given, run: Run) -> tuple[str, int]:
+def request_size(given: PredictionRequest, run: Run) -> tuple[str, int]:
     """Return the unit in which requests about a run are measured, and the amount that one request holds.
 
     Content that cannot be read counts as zero; the error appears when it is decoded.
@@ -63,7 +63,7 @@ def amount_of(given: Given, run: Run) -> tuple[str, int]:
 
 
 def _pixels(content: bytes, name: str) -> int:
-    height, width = facts(content, name).size
+    height, width = read_header(content, name).size
     return height * width
 
 
@@ -73,7 +73,7 @@ def _samples(content: bytes, name: str) -> int:
 
 
 _FILE_UNITS: dict[str, tuple[str, Callable[[bytes, str], int]]] = {
-    "image": ("pixels", _pixels), "audio": ("samples", _samples), "video": ("video_pixels", size_of),
+    "image": ("pixels", _pixels), "audio": ("samples", _samples), "video": ("video_pixels", count_pixels),
 }  # fmt: skip
 
 

@@ -12,9 +12,9 @@ import uvicorn
 
 from ...core.errors import SettingError
 from ...runs.run import Run
-from ..web.connection_limit import Strangers
-from ..web.sockets import is_loopback, reachable, socket_on
-from .app import Doors
+from ..web.connection_limit import IdleConnections
+from ..web.sockets import is_loopback, open_socket, reachable_host
+from .app import Routes
 from .limits import Limits
 from .metrics import Metrics
 from .middleware import Guard
@@ -31,7 +31,7 @@ LAST = 0.3  # seconds during shutdown in which new requests still get a 503
 class Server(uvicorn.Server):
     """A uvicorn server that shuts down once all accepted requests are answered."""
 
-    def __init__(self, config: uvicorn.Config, doors: Doors, guard: Guard) -> None:
+    def __init__(self, config: uvicorn.Config, doors: Routes, guard: Guard) -> None:
         super().__init__(config)
         self.doors, self.guard = doors, guard
 
@@ -80,7 +80,7 @@ def serve(
     opened = Run(run)
     reject_open(host, token)
     opened.about, opened.preprocessing, opened.task  # noqa: B018  # errors in these should appear before the socket opens
-    listening = socket_on(host, [PORT if port is None else port], FREE, BACKLOG)
+    listening = open_socket(host, [PORT if port is None else port], FREE, BACKLOG)
     try:
         asyncio.run(_serve(opened, host, listening, token, limits, on_start))
     finally:
@@ -91,8 +91,8 @@ async def _serve(
     run: Run, host: str, listening: socket.socket, token: str | None, limits: Limits, on_start: Callable[[str], None]
 ) -> None:
     metrics, port = Metrics(), listening.getsockname()[1]
-    doors = Doors(run, limits, metrics, token is not None)
-    strangers = Strangers(CONNECTIONS, PATIENCE)
+    doors = Routes(run, limits, metrics, token is not None)
+    strangers = IdleConnections(CONNECTIONS, PATIENCE)
     guard = Guard(doors.app(), token, host, port, metrics, limits.timeout, strangers.known)
     config = uvicorn.Config(
         guard, log_level="warning", access_log=False, server_header=False, ws="none", http=strangers.protocol(),
@@ -102,7 +102,7 @@ async def _serve(
 
     def read(problem: Exception | None) -> None:
         if problem is None:
-            on_start(f"http://{reachable(host)}:{port}/")
+            on_start(f"http://{reachable_host(host)}:{port}/")
         else:
             server.should_exit = True
 

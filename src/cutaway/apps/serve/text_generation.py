@@ -12,12 +12,12 @@ from typing import Any
 
 import torch
 
-from ...core.errors import DataError, SettingError, brief
+from ...core.errors import DataError, SettingError, shorten_repr
 from ...core.spec import NextToken, Solution
 from ...data.text.corpus_transforms import RunningPreprocessing
-from ...inference.prompts import bounds_of, prompt_of
+from ...inference.prompts import encode_prompt, token_bounds
 from ...inference.sampling import Sampling
-from ...inference.streaming_text import Pieces, as_text
+from ...inference.streaming_text import TextStreamer, as_text
 from ...inference.text import stream
 from ...runs.run import Run
 from .limits import PROMPT, SAMPLES, STOP, STOPS, Limits
@@ -29,7 +29,7 @@ MOST_SEED = 2**63 - SAMPLES
 
 
 @dataclass(frozen=True)
-class Wanted:
+class GenerationRequest:
     """A request for one text. Raises SettingError, with the name of the setting, for an invalid value."""
 
     prompt: str
@@ -50,7 +50,7 @@ Piece = str | Exception | None  # new text; the error that ended it; None at its
 class Text:
     """The server's view of a text during generation."""
 
-    wanted: Wanted
+    wanted: GenerationRequest
     tell: Callable[[Piece], None]  # called with each new piece
     number: int  # its key in the process of the model
     gone: asyncio.Event = field(default_factory=asyncio.Event)  # set once no client reads it any more
@@ -83,12 +83,12 @@ class Text:
 class Writer:
     """A text in the process of the model, which generates it token by token."""
 
-    def __init__(self, run: Run, wanted: Wanted) -> None:
+    def __init__(self, run: Run, wanted: GenerationRequest) -> None:
         self.run, self.wanted = run, wanted
         self.steps = self.prompt_tokens = self.tokens = 0
         self.notes: list[str] = []
         self._parts: Iterator[str] | None = None
-        self._over: Pieces | None = None
+        self._over: TextStreamer | None = None
 
     def state(self) -> dict[str, Any]:
         """Return the state of the text, as fields of `Text`."""
@@ -109,16 +109,16 @@ class Writer:
         run, wanted, text = self.run, self.wanted, self.run.preprocessing
         assert isinstance(text, RunningPreprocessing)
         model = run.place.model(run.model, learns=False)
-        ids, note = prompt_of(text, wanted.prompt)
+        ids, note = encode_prompt(text, wanted.prompt)
         self.notes += [note] if note else []
         self.prompt_tokens = len(ids)
-        never, ends = bounds_of(run.model, text)
+        never, ends = token_bounds(run.model, text)
         generator = torch.Generator().manual_seed(wanted.seed)
         drawn = stream(
             model, ids.to(run.place.device)[None], wanted.count, generator=generator, never=never, ends=ends,
             window=wanted.window, **wanted.sampling,
         )  # fmt: skip
-        self._over = Pieces(text.decode, ids.tolist() if wanted.prompt else [], wanted.stop)
+        self._over = TextStreamer(text.decode, ids.tolist() if wanted.prompt else [], wanted.stop)
         return as_text(self._count_tokens(map(int, drawn)), self._over)
 
     def _count_tokens(self, drawn: Iterator[int]) -> Iterator[int]:
@@ -130,7 +130,7 @@ class Writer:
 class Texts:
     """The texts of one request, as its client reads them."""
 
-    def __init__(self, wanted: Sequence[Wanted], numbers: Iterator[int]) -> None:
+    def __init__(self, wanted: Sequence[GenerationRequest], numbers: Iterator[int]) -> None:
         self.told: asyncio.Queue[tuple[int, Piece]] = asyncio.Queue()
         self.begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()  # by a first token
         tell = [functools.partial(self._tell, index) for index in range(len(wanted))]
@@ -176,15 +176,15 @@ class Texts:
             text.gone.set()
 
 
-def writes(run: Run) -> bool:
+def generates_text(run: Run) -> bool:
     """Return whether a run generates texts."""
     target = run.spec.target
     return isinstance(target, NextToken) and not isinstance(target, Solution)
 
 
-def reject_silent(run: Run) -> None:
+def require_text_generation(run: Run) -> None:
     """Raise DataError if a run does not generate texts."""
-    if not writes(run):
+    if not generates_text(run):
         raise DataError(
             f"This server's model, {run.about['model']}, learned the {run.spec.target.column} of {run.spec.kind} data "
             "and writes no texts: POST /predict says what it makes of new examples."
@@ -198,7 +198,9 @@ def number(document: Mapping[str, Any], key: str, kind: type, usual: Any) -> Any
         return usual
     right = type(value) is int or (kind is float and type(value) is float and math.isfinite(value))
     if not right or abs(value) > 2**63:
-        raise SettingError(f"{key}={brief(value)} cannot be: it must be a {'whole ' if kind is int else ''}number.")
+        raise SettingError(
+            f"{key}={shorten_repr(value)} cannot be: it must be a {'whole ' if kind is int else ''}number."
+        )
     return kind(value)
 
 
@@ -206,23 +208,24 @@ def flag(document: Mapping[str, Any], key: str) -> bool:
     """Return a boolean of a request, false by default. Raises SettingError for another type."""
     value = document.get(key)
     if value is not None and not isinstance(value, bool):
-        raise SettingError(f"{key}={brief(value)} cannot be: it must be true or false.")
+        raise SettingError(f"{key}={shorten_repr(value)} cannot be: it must be true or false.")
     return bool(value)
 
 
-def stops(document: Mapping[str, Any]) -> tuple[str, ...]:
+def parse_stop_strings(document: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the stop strings of a request. Raises SettingError."""
     value = document.get("stop")
     found = [value] if isinstance(value, str) else value or []
     right = isinstance(found, list) and all(isinstance(one, str) and 0 < len(one) <= STOP for one in found)
     if not right or len(found) > STOPS:
         raise SettingError(
-            f"stop={brief(value)} cannot be: it must be a string of 1 to {STOP:,} characters, or {STOPS} of them."
+            f"stop={shorten_repr(value)} cannot be: it must be a string of 1 to {STOP:,} characters, or {STOPS} of"
+            " them."
         )
     return tuple(found)
 
 
-def bounded(document: Mapping[str, Any], key: str, usual: int, most: int, option: str = "") -> int:
+def parse_bounded_int(document: Mapping[str, Any], key: str, usual: int, most: int, option: str = "") -> int:
     """Return an integer of a request from 1 to `most`. Raises SettingError."""
     value: int = number(document, key, int, usual)
     if not 1 <= value <= most:
@@ -231,13 +234,13 @@ def bounded(document: Mapping[str, Any], key: str, usual: int, most: int, option
     return value
 
 
-def sampled(document: Mapping[str, Any], temperature: float) -> dict[str, Any]:
+def parse_sampling(document: Mapping[str, Any], temperature: float) -> dict[str, Any]:
     """Return the sampling parameters of a request. Raises SettingError."""
     found = {key: number(document, key, kind, None) for key, kind in SAMPLING.items()}
     return {"temperature": temperature, **{key: value for key, value in found.items() if value is not None}}
 
 
-def seeded(document: Mapping[str, Any], usual: int) -> int:
+def parse_seed(document: Mapping[str, Any], usual: int) -> int:
     """Return the seed of the first text. Raises SettingError."""
     seed: int = number(document, "seed", int, usual)
     if not 0 <= seed < MOST_SEED:
@@ -245,10 +248,10 @@ def seeded(document: Mapping[str, Any], usual: int) -> int:
     return seed
 
 
-def prompted(value: Any) -> str:
+def parse_prompt(value: Any) -> str:
     """Return a valid prompt. Raises DataError for anything else."""
     if not isinstance(value, str):
-        raise DataError(f"prompt={brief(value)} cannot be: it must be a string.")
+        raise DataError(f"prompt={shorten_repr(value)} cannot be: it must be a string.")
     if len(value) > PROMPT:
         raise DataError(f"The prompt has {len(value):,} characters, and at most {PROMPT:,} are read here.")
     try:
@@ -258,6 +261,6 @@ def prompted(value: Any) -> str:
     return value
 
 
-def tokens_of(document: Mapping[str, Any], key: str, usual: int, limits: Limits) -> int:
+def parse_num_tokens(document: Mapping[str, Any], key: str, usual: int, limits: Limits) -> int:
     """Return the number of tokens to generate. Raises SettingError."""
-    return bounded(document, key, min(usual, limits.max_tokens), limits.max_tokens, "--max-tokens")
+    return parse_bounded_int(document, key, min(usual, limits.max_tokens), limits.max_tokens, "--max-tokens")

@@ -26,12 +26,12 @@ from starlette.routing import Route
 
 from ... import draw
 from ...core.errors import CutawayError, SettingError
-from ..web.requests import JSON, media_type, object_of, read_body
+from ..web.requests import JSON, media_type, parse_json_object, read_body
 from .choices import choices
 from .playground import LETTERS
 from .sessions import CONTROLS, Side, Studio
-from .state import checked
-from .uploads import LARGEST, TooLarge, Upload, without_folders
+from .state import validate_state
+from .uploads import LARGEST, TooLarge, Upload, strip_folders
 from .workers import Fault
 
 PAGE = Path(str(resources.files(__package__))) / "page"
@@ -44,7 +44,7 @@ WATCHED = 50  # views, or options, at most
 Handler = Callable[[Request], Awaitable[Response]]
 
 
-class Doors:
+class Routes:
     """The routes of one studio and their handlers."""
 
     def __init__(self, studio: Studio, open_first: bool = True) -> None:
@@ -127,7 +127,7 @@ class Doors:
     async def open(self, body: dict[str, Any]) -> Side:
         """Open a side, or replace it."""
         side = self.studio.side(body.get("side"))
-        await side.open(checked(body.get("state")))
+        await side.open(validate_state(body.get("state")))
         return side
 
     async def close(self, body: dict[str, Any]) -> Side:
@@ -237,7 +237,7 @@ class Doors:
         if isinstance(error, HTTPException):
             return JSONResponse({"error": error.detail}, error.status_code, headers=error.headers)
         status = 413 if isinstance(error, TooLarge) else 500 if isinstance(error, Fault) else 422
-        return JSONResponse({"error": without_folders(str(error), self.studio.folder)}, status)
+        return JSONResponse({"error": strip_folders(str(error), self.studio.folder)}, status)
 
 
 def answering(handle: Callable[[dict[str, Any]], Awaitable[Side | dict[str, Any] | None]]) -> Handler:
@@ -250,7 +250,7 @@ def answering(handle: Callable[[dict[str, Any]], Awaitable[Side | dict[str, Any]
     async def answer(request: Request) -> Response:
         if media_type(request) != JSON:  # no form of another page can send this type
             raise HTTPException(415, "Requests are JSON: Content-Type: application/json.")
-        done = await handle(object_of(await read_body(request, LARGEST_JSON)))
+        done = await handle(parse_json_object(await read_body(request, LARGEST_JSON)))
         return JSONResponse({"heard": done.heard, "step": done.step} if isinstance(done, Side) else done or {})
 
     return answer

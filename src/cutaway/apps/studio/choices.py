@@ -11,12 +11,12 @@ from ...core.config import as_text
 from ...data.datasets.builtin import TOYS
 from ...data.datasets.registry import NAMED, where
 from ...data.settings import DataSettings
-from ...models.fields import sentences_of
+from ...models.fields import field_descriptions
 from ...models.registry import Preset, presets
 from ...nn.activations import ACTIVATIONS
 from ...training.config import TrainSettings
-from ...views import VIEWS, module_of
-from .defaults import ALSO, LEARNS, beginning, small
+from ...views import VIEWS, view_module
+from .defaults import ALSO, LEARNS, default_state, small_settings
 from .trainer import DRAWN, LIVE
 
 TRAINING = (
@@ -80,19 +80,19 @@ def choices(run: str | None = None) -> dict[str, Any]:
 def _data(name: str) -> dict[str, Any]:
     named = NAMED[name]
     here, toy = where(name) is not None, name in TOYS
-    return described(name, named.kind, named.title, named.task, here, toy)
+    return describe_data(name, named.kind, named.title, named.task, here, toy)
 
 
-def described(name: str, kind: str, title: str, task: str, here: bool = True, toy: bool = False) -> dict[str, Any]:
+def describe_data(name: str, kind: str, title: str, task: str, here: bool = True, toy: bool = False) -> dict[str, Any]:
     """Describe data to choose: its kind, its possible targets, and the default state to open it with."""
     return {
         "name": name, "kind": kind, "title": title, "task": task, "here": here, "toy": toy,
-        "learns": [*LEARNS.get(task, ()), *ALSO.get(name, ())], "begins": beginning(name, kind, task),
+        "learns": [*LEARNS.get(task, ()), *ALSO.get(name, ())], "begins": default_state(name, kind, task),
     }  # fmt: skip
 
 
 def _of_run(run: str) -> dict[str, Any]:
-    return described("run", "run", f"The data of {run}", "")
+    return describe_data("run", "run", f"The data of {run}", "")
 
 
 @functools.cache
@@ -103,7 +103,7 @@ def _models() -> list[dict[str, Any]]:
             "family": found.card.card.family,
             "takes": list(found.takes),
             "learns": [target.__name__ for target in found.targets],
-            "small": small(found),
+            "small": small_settings(found),
             "settings": _of_model(found),
         }
         for name, found in presets().items()
@@ -112,7 +112,7 @@ def _models() -> list[dict[str, Any]]:
 
 def _of_model(found: Preset) -> list[dict[str, Any]]:
     """Return the model's own settings, without those that the data sets."""
-    sentences, hints = sentences_of(type(found.config)), typing.get_type_hints(type(found.config))
+    sentences, hints = field_descriptions(type(found.config)), typing.get_type_hints(type(found.config))
     return [
         {
             "key": f"model.{field.name}",
@@ -158,7 +158,7 @@ def _settings(group: type, names: tuple[str, ...]) -> list[dict[str, Any]]:
 
 def _views() -> list[tuple[str, Any]]:
     """Return all views with their modules."""
-    return [(name, module_of(name)) for name in VIEWS]
+    return [(name, view_module(name)) for name in VIEWS]
 
 
 def _type(hint: Any) -> str:

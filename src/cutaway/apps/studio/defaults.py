@@ -73,14 +73,14 @@ OF_ONE = {
 }
 
 
-def beginning(name: str, kind: str, task: str) -> dict[str, str]:
+def default_state(name: str, kind: str, task: str) -> dict[str, str]:
     """Return the default state of a data set; empty if its kind is unknown."""
     if name in TOYS:
         return dict(TOY)
     return {**(BEGINNINGS.get((kind, task)) or BEGINNINGS.get((kind, "")) or {}), **OF_ONE.get(name, {})}
 
 
-def small(preset: Preset) -> dict[str, str]:
+def small_settings(preset: Preset) -> dict[str, str]:
     """Return settings that make a large attention model small enough for a CPU."""
     own: dict[str, Any] = {key: getattr(preset.config, key, None) for key in ("dim", "layers", "heads", *WIDE)}
     if not all(isinstance(own[key], int) for key in ("dim", "layers", "heads")) or own["dim"] <= 64:

@@ -10,19 +10,19 @@ from typing import Any
 
 import torch
 
-from ...core.config import command_of
+from ...core.config import shell_command
 from ...core.errors import SettingError
 from ...core.files import write_csv, write_json
 from ...data.open_data import open_data
-from ...reports.run_report import report_on
+from ...reports.run_report import write_layers_and_report
 from ...runs.run import Run
 from ...training import documents, train
 from ...training.checkpoint import save_weights
 from ...training.config import TrainSettings
-from ...training.run_folder import whole_run
-from ...training.setup import Prepared
+from ...training.run_folder import atomic_run
+from ...training.setup import TrainingSetup
 from .state import ALWAYS, USUAL, Opening
-from .trainer import Live
+from .trainer import LiveTrainer
 
 SAME = (
     "It takes the same {step:,} steps: the weights in its checkpoints/last are these, bit for bit, on this machine and "
@@ -34,7 +34,7 @@ BY_HAND = (
 )
 
 
-def same_again(live: Live, opening: Opening, source: str, shared: str) -> dict[str, Any]:
+def reproduction_code(live: LiveTrainer, opening: Opening, source: str, shared: str) -> dict[str, Any]:
     """Return the command and Python code that train the same model, and a sentence on the differences.
 
     `source` is the name of the data, `shared` the command that opens the studio's state.
@@ -48,13 +48,13 @@ def same_again(live: Live, opening: Opening, source: str, shared: str) -> dict[s
     call = ["run = cutaway.train(", f"    {opening.model!r},", f"    {source!r},", "    **{", *keywords, "    },", ")"]
     python = "\n".join(["import cutaway", "", *call, "run.evaluate()", ""])
     return {
-        "command": command_of("train", opening.model, source, given),
+        "command": shell_command("train", opening.model, source, given),
         "python": python,
         "says": SAME.format(step=max(1, live.step)),
     }
 
 
-def save(live: Live, opening: Opening, shared: str) -> Path:
+def save(live: LiveTrainer, opening: Opening, shared: str) -> Path:
     """Write a run's folder, runs/MODEL-DATA-N, with the current weights; training can continue afterwards.
 
     `evaluate`, `predict`, `inspect`, `generate` and `train --resume` can read it. Raises SettingError before the first
@@ -68,10 +68,10 @@ def save(live: Live, opening: Opening, shared: str) -> Path:
     ready = dataclasses.replace(live.ready, settings=_run_settings(live))
     name = f"{ready.preset.file_name}-{ready.data.name}"
     try:
-        with whole_run(None, name) as folder, torch.random.fork_rng([]):
+        with atomic_run(None, name) as folder, torch.random.fork_rng([]):
             ready = _copy_uploaded_data(ready, folder, opening)
-            again = same_again(live, opening, ready.data.source, shared)
-            about = documents.about(ready, {})
+            again = reproduction_code(live, opening, ready.data.source, shared)
+            about = documents.run_document(ready, {})
             about |= {
                 "settings": {**asdict(ready.data_settings), **asdict(ready.settings)},
                 "command": again["command"],
@@ -82,14 +82,14 @@ def save(live: Live, opening: Opening, shared: str) -> Path:
             state.best_epoch = max(1, state.epoch)
             state.best_score, state.best_loss = scores.get(trainer.monitor), scores.get("loss")
             state.stopped = f"saved in the studio at step {live.step:,}"
-            state.run = documents.known_by(about)
+            state.run = documents.run_id(about)
             trainer.checkpoints = folder / "checkpoints"
             trainer.checkpoint_now()
             save_weights(folder / "checkpoints" / "best.safetensors", trainer.weights())
             write_csv(folder / "metrics.csv", state.history)
             write_json(folder / "run.json", {**about, "status": "running"})
-            train.finish(folder, about, ready, state, "finished")
-            report_on(Run(folder))
+            train.save_run(folder, about, ready, state, "finished")
+            write_layers_and_report(Run(folder))
     finally:
         live.layout.read(weights)
         state.history, state.stopped, trainer.checkpoints = history, stopped, kept_at
@@ -97,14 +97,14 @@ def save(live: Live, opening: Opening, shared: str) -> Path:
     return folder
 
 
-def _run_settings(live: Live) -> TrainSettings:
+def _run_settings(live: LiveTrainer) -> TrainSettings:
     """Return the settings with the number of epochs begun, and without those that only the studio sets."""
     usual = {f.name: f.default for f in dataclasses.fields(TrainSettings) if f.name in ALWAYS}
     epochs = live.state.epoch + (live.state.batch > 0)
     return dataclasses.replace(live.settings, **usual, epochs=max(1, epochs))  # type: ignore[arg-type]
 
 
-def _copy_uploaded_data(ready: Prepared, folder: Path, opening: Opening) -> Prepared:
+def _copy_uploaded_data(ready: TrainingSetup, folder: Path, opening: Opening) -> TrainingSetup:
     """Copy an uploaded file into the run's folder and use the copy; the studio deletes the original at the end."""
     path = Path(ready.data.source)
     if opening.run is not None or not opening.uploaded:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ...core.errors import SettingError
-from ...core.memory_budget import free_memory, in_bytes
+from ...core.memory_budget import format_bytes, free_memory
 from ...training.config import TrainSettings
-from ...training.memory_check import kept_for_backward
+from ...training.memory_check import measure_activations
 from ...training.trainer import Trainer
 
 FEW = 2  # examples in the trial batch
@@ -21,11 +21,11 @@ def reject_large_steps(trainer: Trainer, settings: TrainSettings) -> None:
         return  # batches of another kind have no fixed number of examples
     few = batches[0][:FEW]
     inputs, _ = trainer.place.batch(next(iter(trainer.train.batches([few]))))
-    kept = kept_for_backward(trainer.model, inputs, trainer.place)
+    kept = measure_activations(trainer.model, inputs, trainer.place)
     needed = AND_BACK * kept * min(settings.batch_size, len(trainer.train)) / max(1, len(few))
     if needed > FRACTION * free:
         raise SettingError(
-            f"A step of batch_size={settings.batch_size} examples would take about {in_bytes(int(needed))} of memory "
-            f"with this model, and {in_bytes(free)} are free here, of which the studio takes half at most. Make the "
-            "model narrower, or the batch smaller."
+            f"A step of batch_size={settings.batch_size} examples would take about {format_bytes(int(needed))} of"
+            f" memory with this model, and {format_bytes(free)} are free here, of which the studio takes half at most."
+            " Make the model narrower, or the batch smaller."
         )

@@ -13,7 +13,7 @@ from typing import Any
 from starlette.responses import HTMLResponse, JSONResponse
 
 from ...core.errors import SettingError
-from ..web.requests import App, Hosts, Receive, Scope, Send, from_elsewhere, headers_of, sealed
+from ..web.requests import App, Hosts, Receive, Scope, Send, collect_headers, is_cross_site, with_security_headers
 from ..web.sockets import is_loopback
 
 # Shown at the URL of a studio that has ended, whose token is no longer valid. It needs no script: the shared state is
@@ -46,7 +46,7 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        send = sealed(send)
+        send = with_security_headers(send)
         rejected = self._rejected(scope)
         if rejected is not None:
             status, words = rejected
@@ -61,7 +61,7 @@ class Guard:
 
     def _rejected(self, scope: Scope) -> tuple[int, str] | None:
         """Return the status and message with which a request is rejected, or None if it may pass."""
-        headers = headers_of(scope)
+        headers = collect_headers(scope)
         if self.hosts.is_foreign_host(headers):
             return 421, "This server is not the one that was asked for."
         first = scope["path"].split("/")[1:2]
@@ -69,7 +69,7 @@ class Guard:
             return 404, "There is nothing here. The address is the one that `cutaway studio` printed."
         if not scope["path"].startswith(f"/{self.token}/"):
             return 404, "There is nothing here. The address ends in a slash."
-        if from_elsewhere(headers):
+        if is_cross_site(headers):
             return 403, "Another page may not use the studio."
         return None
 

@@ -101,8 +101,8 @@ class Curves:
         steps = sorted({*train, *val})
         return {
             "step": steps,
-            "train": [digits(train.get(step)) for step in steps],
-            "val": [digits(val.get(step)) for step in steps],
+            "train": [round_digits(train.get(step)) for step in steps],
+            "val": [round_digits(val.get(step)) for step in steps],
         }
 
 
@@ -112,6 +112,6 @@ def _merged(first: tuple[int, float | None], second: tuple[int, float | None]) -
     return second[0], sum(known) / len(known) if known else None
 
 
-def digits(x: float | None) -> float | None:
+def round_digits(x: float | None) -> float | None:
     """Round a finite number to five digits; return None for other values."""
     return float(f"{x:.5g}") if x is not None and x - x == 0 else None

@@ -21,7 +21,7 @@ END: Message = {"do": "end"}  # ends the receiving process at once
 NICE = 10  # niceness of processes with lower priority than training
 
 
-class Line:
+class MessagePipe:
     """One end of a pipe, with a thread that reads messages into a queue."""
 
     def __init__(
@@ -53,14 +53,14 @@ class Line:
     def _read(self) -> None:
         with contextlib.suppress(EOFError, OSError):
             while True:
-                message, _ = parted(self.connection.recv_bytes())
+                message, _ = split_message(self.connection.recv_bytes())
                 if message == END:
                     os._exit(0)
                 self.inbox.put((self.name, message))
         self.at_end()
 
 
-def parted(data: bytes) -> tuple[Message, bytes]:
+def split_message(data: bytes) -> tuple[Message, bytes]:
     """Split data into the message and the body."""
     head, _, body = data.partition(b"\n")
     message: Message = json.loads(head)
@@ -77,7 +77,7 @@ def end_with_parent(folder: str) -> Callable[[], None]:
     return end
 
 
-def step_back() -> None:
+def lower_priority() -> None:
     """Lower the priority of this process below all others."""
     with contextlib.suppress(OSError, AttributeError):
         os.nice(NICE)

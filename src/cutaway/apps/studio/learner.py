@@ -22,15 +22,15 @@ import torch
 
 from ...core.config import as_text
 from ...core.errors import CutawayError, SettingError, TrainingError
-from ...data.datasets.builtin import TOYS, drawn_with
+from ...data.datasets.builtin import TOYS, toy_parameters
 from ...models.registry import presets
-from .export_run import same_again, save
-from .history import digits
-from .ipc import Line, Message, end_with_parent
-from .setup import build_side, learners_of
+from .export_run import reproduction_code, save
+from .history import round_digits
+from .ipc import Message, MessagePipe, end_with_parent
+from .setup import build_side, compatible_models
 from .shared_memory import shared_row
-from .state import FURTHEST, Change, Opening, number_of, read_log, written_log
-from .trainer import DRAWN, LIVE, Live, words_of
+from .state import FURTHEST, Change, Opening, format_log, parse_log, parse_number
+from .trainer import DRAWN, LIVE, LiveTrainer, error_message
 
 RATE_OVER = 0.5  # minimum seconds over which the rate is measured
 SHOWN = (
@@ -60,9 +60,9 @@ class Learner:
     def __init__(self, commands: Connection, viewer: Connection, folder: Path, side: str) -> None:
         self.folder, self.side = folder, side
         self.inbox: queue.SimpleQueue[tuple[str, Message]] = queue.SimpleQueue()
-        self.studio = Line(commands, "studio", self.inbox, end_with_parent(str(folder)))
-        self.viewer = Line(viewer, "viewer", self.inbox)
-        self.live: Live | None = None
+        self.studio = MessagePipe(commands, "studio", self.inbox, end_with_parent(str(folder)))
+        self.viewer = MessagePipe(viewer, "viewer", self.inbox)
+        self.live: LiveTrainer | None = None
         self.opening: Opening | None = None
         self.playing, self.error = False, ""
         self.until: float = math.inf  # the step at which play ends
@@ -109,14 +109,14 @@ class Learner:
                 live.ended = False
                 self._pause()
         except TrainingError as error:
-            self._fail(words_of(error))
+            self._fail(error_message(error))
         except CutawayError as error:
             self._fail(str(error))
         except RuntimeError as error:  # raised by PyTorch: out of memory, wrong input shape
             traceback.print_exc(file=sys.stderr)
             self._fail(f"Training stopped: {str(error).splitlines()[0]}")
 
-    def _replay_changes(self, live: Live) -> None:
+    def _replay_changes(self, live: LiveTrainer) -> None:
         """Replay the logged changes for this step."""
         while self.replay and self.replay[0].step <= live.step:
             change = self.replay.popleft()
@@ -155,8 +155,8 @@ class Learner:
     def do_open(self, message: Message) -> None:
         """Build a model and its data. If that fails, the old ones stay."""
         opening = Opening(**message["opening"])
-        changes = read_log(opening.log)
-        live = Live(build_side(opening), self.folder)
+        changes = parse_log(opening.log)
+        live = LiveTrainer(build_side(opening), self.folder)
         self.live, self.opening, self.error = live, opening, ""
         self.speed = opening.speed
         self.replay = deque(changes)
@@ -190,7 +190,7 @@ class Learner:
         """Change a setting from the next update on."""
         key, value = message["key"], message["value"]
         if key == "speed":
-            self.speed = number_of({"speed": value}, "speed", 1e6)
+            self.speed = parse_number({"speed": value}, "speed", 1e6)
             self.next_at = 0.0
             return
         live = self._opened()
@@ -212,21 +212,21 @@ class Learner:
         live, opening = self._opened(), self.opening
         assert opening is not None, "something is open"
         # The shared command has the current steps and changes.
-        shared = message["shared"] if not live.log else _with_log(message["shared"], live.step, written_log(live.log))
+        shared = message["shared"] if not live.log else _with_log(message["shared"], live.step, format_log(live.log))
         folder = save(live, opening, shared) if message["write"] else None
         source = opening.uploaded or live.ready.data.source
         if folder and opening.uploaded:
             source = str(folder / "data" / opening.uploaded)
-        return {**same_again(live, opening, source, shared), "folder": str(folder) if folder else None}
+        return {**reproduction_code(live, opening, source, shared), "folder": str(folder) if folder else None}
 
-    def _opened(self) -> Live:
+    def _opened(self) -> LiveTrainer:
         if self.live is None:
             raise SettingError("Nothing is open on this side yet.")
         return self.live
 
     # --- frames -----------------------------------------------------------------------------------------------
 
-    def _new_file(self, live: Live) -> None:
+    def _new_file(self, live: LiveTrainer) -> None:
         """Create a new file for the weights, whose size may have changed."""
         before = self._file()
         self.files += 1
@@ -251,7 +251,7 @@ class Learner:
             "frame": self._frame(live, opening),
         }
 
-    def _frame(self, live: Live, opening: Opening) -> dict[str, Any]:
+    def _frame(self, live: LiveTrainer, opening: Opening) -> dict[str, Any]:
         """Return a frame without its views."""
         state, ready, curves = live.state, live.ready, live.curves
         metrics = live.metrics(patient=not self.playing)
@@ -266,9 +266,9 @@ class Learner:
             "to_end": self.playing and self.to_turn,  # only to the end of the epoch
             "rate": self._rate(live),
             "lr": state.lr,
-            "loss": {"train": digits(curves.latest), "val": digits(metrics.get("loss"))},
+            "loss": {"train": round_digits(curves.latest), "val": round_digits(metrics.get("loss"))},
             "measured": live.measured_at if metrics else None,
-            "metrics": {key: digits(value) for key, value in metrics.items() if key != "loss"},
+            "metrics": {key: round_digits(value) for key, value in metrics.items() if key != "loss"},
             "history": curves.to_json(),
             "snapshots": live.snapshots.steps,
             "names": {
@@ -282,26 +282,26 @@ class Learner:
                 "splits": {name: len(split) for name, split in ready.data.splits.items()},
                 "notes": ready.data.notes,
             },
-            "models": learners_of(ready, list(presets().values())),
+            "models": compatible_models(ready, list(presets().values())),
             "settings": self._settings(live),
             "live": [*LIVE, *(DRAWN if ready.data.name in TOYS else ())],
             "notes": list(live.notes),
-            "log": written_log(live.log),
+            "log": format_log(live.log),
             "error": self.error or None,
         }
 
-    def _settings(self, live: Live) -> dict[str, str]:
+    def _settings(self, live: LiveTrainer) -> dict[str, str]:
         """Return the current settings, with those of the model."""
         config: Any = live.ready.model.config
         settings = live.settings
         found = {key: as_text(getattr(settings, key)) for key in SHOWN}
         found |= {f"model.{f.name}": as_text(getattr(config, f.name)) for f in fields(config)}
         if live.ready.data.name in TOYS:
-            noise, count = drawn_with(live.ready.data.name, live.ready.data_settings)
+            noise, count = toy_parameters(live.ready.data.name, live.ready.data_settings)
             found |= {"noise": as_text(noise), "count": as_text(count)}
         return {**found, "speed": f"{self.speed:g}"}
 
-    def _rate(self, live: Live) -> float:
+    def _rate(self, live: LiveTrainer) -> float:
         """Return the steps per second over the last half second or more."""
         now, (then, step) = time.perf_counter(), self.mark
         if not self.playing or live.step < step:

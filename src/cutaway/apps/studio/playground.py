@@ -20,12 +20,12 @@ from ...core.spec import Classes, ImageSpec, Mask, Masked, NextToken, PairSpec, 
 from ...data.text.corpus_transforms import RunningPreprocessing
 from ...data.text.masking import GAP, MaskedPreprocessing
 from ...data.text.problems import ProblemPreprocessing
-from ...inference.prompts import bounds_of
+from ...inference.prompts import token_bounds
 from ...inference.sampling import probabilities
-from ...inference.streaming_text import Pieces, as_text
-from ...inference.text import context_of, stream
-from ...training.evaluation import results_of
-from ...views.thoughts import searched, told
+from ...inference.streaming_text import TextStreamer, as_text
+from ...inference.text import context_length, stream
+from ...training.evaluation import evaluate_split
+from ...views.thoughts import search_problem, verdict_text
 from .setup import Built
 
 LIKELIEST = 10  # classes or tokens that are shown
@@ -34,7 +34,7 @@ LETTERS = 5_000  # maximum length of an input text
 DARK = 0.5  # mean brightness below which images are drawn light on dark
 
 
-def way_to_try(built: Built) -> dict[str, Any] | None:
+def input_form(built: Built) -> dict[str, Any] | None:
     """Return the form of input that this model accepts: {"kind": "image", "text", "masked", "next", "problem" or
     "pairs"} with details; None if no input can be typed or drawn."""
     spec, data = built.ready.data.spec, built.ready.data
@@ -57,9 +57,9 @@ def way_to_try(built: Built) -> dict[str, Any] | None:
     return None
 
 
-def tried(built: Built, asked: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def run_input(built: Built, asked: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Return the model's output, {"answers": [{"name", "probability"}], ...}, or {"error": message}."""
-    way = way_to_try(built)
+    way = input_form(built)
     try:
         if way is None:
             raise DataError(f"Nothing can be typed or drawn for {built.ready.data.spec.kind} data.")
@@ -104,7 +104,7 @@ def _predict_text(built: Built, text: str) -> dict[str, Any]:
 def _answers(built: Built, split: Any) -> dict[str, Any]:
     """Return the predictions for the first example of a split, likeliest first."""
     ready = built.ready
-    outputs = results_of(
+    outputs = evaluate_split(
         ready.model, split, ready.place, 1, ready.task, flip=ready.settings.tta, decodes=True,
         num_beams=ready.settings.num_beams, length_penalty=ready.settings.length_penalty,
     ).outputs  # fmt: skip
@@ -138,8 +138,8 @@ def _solve_problem(built: Built, text: str) -> dict[str, Any]:
     preprocessing = built.ready.data.preprocessing
     assert isinstance(preprocessing, ProblemPreprocessing)
     (problem,) = preprocessing.examples([text]).problems
-    found, _, drawing = searched(built.ready.model, preprocessing, problem)
-    solution, verdict = found.solution.strip("\n"), told(found, preprocessing)
+    found, _, drawing = search_problem(built.ready.model, preprocessing, problem)
+    solution, verdict = found.solution.strip("\n"), verdict_text(found, preprocessing)
     return {"said": solution or "–", "notes": [verdict], "drawing": drawing}
 
 
@@ -157,9 +157,9 @@ def _continue_text(built: Built, prompt: str, asked: Mapping[str, Any]) -> dict[
     notes = [f"Unknown to the model: {', '.join(map(repr, text.unknown(prompt)[:5]))}."] if text.unknown(prompt) else []
     if not len(ids):
         ids = text.beginning()
-    context = context_of(ready.model)
+    context = context_length(ready.model)
     ids = (ids if context is None else ids[-context:]).to(ready.place.device)
-    never, ends = bounds_of(ready.model, text)
+    never, ends = token_bounds(ready.model, text)
     logits = _logits(ready.model, ids)
     logits[never] = -torch.inf
     p = probabilities(logits[None], temperature=temperature)[0]
@@ -169,7 +169,7 @@ def _continue_text(built: Built, prompt: str, asked: Mapping[str, Any]) -> dict[
             ready.model, ids[None], count, generator=torch.Generator().manual_seed(number), never=never, ends=ends,
             window=True, temperature=temperature,
         )  # fmt: skip
-        pieces = Pieces(text.decode, ids.tolist() if prompt else [])
+        pieces = TextStreamer(text.decode, ids.tolist() if prompt else [])
         samples.append("".join(as_text(map(int, drawn), pieces)))
     names = [text.decode([i]) for i in p.topk(min(LIKELIEST, len(p))).indices.tolist()]
     best = p.topk(min(LIKELIEST, len(p))).values.tolist()
@@ -225,4 +225,4 @@ def _first_row(split: Any, key: str) -> str:
     return str(row.get(key) or next(iter(row.values()), ""))[:200]
 
 
-__all__ = ["tried", "way_to_try"]
+__all__ = ["input_form", "run_input"]

@@ -6,12 +6,12 @@ Nothing runs here: no thread may start before the fork.
 from importlib import import_module
 
 from ...models.registry import presets
-from ...views import VIEWS, module_of
+from ...views import VIEWS, view_module
 from . import learner, viewer
 
 presets()
 for name in VIEWS:
-    module_of(name)
+    view_module(name)
 import_module("torch._dynamo")  # imported by the first optimizer and the first table of layers
 
 __all__ = ["learner", "viewer"]

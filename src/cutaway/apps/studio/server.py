@@ -15,9 +15,9 @@ from types import FrameType
 import uvicorn
 
 from ...runs.run import Run
-from ..web.connection_limit import BACKLOG, Strangers
-from ..web.sockets import reachable, socket_on
-from .app import Doors
+from ..web.connection_limit import BACKLOG, IdleConnections
+from ..web.sockets import open_socket, reachable_host
+from .app import Routes
 from .choices import choices
 from .guard import Guard, reject_open_host
 from .sessions import Studio
@@ -59,7 +59,7 @@ def serve(
     reject_open_host(host, to_all)
     opened = Run(run).folder.resolve() if run is not None else None
     ports = [port] if port is not None else [*range(PORT, PORT + NEIGHBOURS), 0]
-    listening = socket_on(host, ports, FREE)
+    listening = open_socket(host, ports, FREE)
     folder = Path(tempfile.mkdtemp(prefix="cutaway-studio-"))
     try:
         asyncio.run(_serve(opened, folder, host, listening, on_start, state))
@@ -77,15 +77,15 @@ async def _serve(
     state: str,
 ) -> None:
     studio, token, port = Studio(folder, run), secrets.token_urlsafe(24), listening.getsockname()[1]
-    strangers = Strangers()
+    strangers = IdleConnections()
     # The page itself opens the state in its URL.
-    guard = Guard(Doors(studio, open_first=not state).app(), token, host, port, strangers.known)
+    guard = Guard(Routes(studio, open_first=not state).app(), token, host, port, strangers.known)
     config = uvicorn.Config(
         guard, log_level="warning", access_log=False, server_header=False, ws="none", timeout_graceful_shutdown=3,
         http=strangers.protocol(), backlog=BACKLOG, proxy_headers=False,
     )  # fmt: skip
     choices()  # takes a second: compute it before the first request
-    on_start(f"http://{reachable(host)}:{port}/{token}/{'#' * bool(state)}{state}")
+    on_start(f"http://{reachable_host(host)}:{port}/{token}/{'#' * bool(state)}{state}")
     try:
         await Server(config, studio).serve(sockets=[listening])
     finally:

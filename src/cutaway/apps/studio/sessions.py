@@ -20,9 +20,9 @@ from ...core.errors import DataError, SettingError, UnknownName
 from ...data.datasets.registry import NAMED, where
 from ...training.schemas import read_run
 from .ipc import Message
-from .state import FIRST, FURTHEST, Opening, number_of, read_log, settings_of
-from .uploads import SUFFIXES, Uploads, without_folders
-from .workers import Ended, Fault, Pair
+from .state import FIRST, FURTHEST, Opening, parse_log, parse_number, state_settings
+from .uploads import SUFFIXES, Uploads, strip_folders
+from .workers import Fault, Pair, WorkerEnded
 
 SIDES = ("a", "b")
 CONTROLS = ("play", "pause", "step", "epoch", "reset", "seek")
@@ -105,7 +105,7 @@ class Side:
     async def publish(self, frame: bytes) -> None:
         """Make a frame the latest."""
         if self.studio.uploads.files:
-            frame = without_folders(frame.decode(), self.studio.folder).encode()
+            frame = strip_folders(frame.decode(), self.studio.folder).encode()
         self.frame, self.number = frame, self.number + 1
         await self.studio.tell()
 
@@ -141,8 +141,8 @@ class Side:
             try:
                 head, body = await pair.viewer.ask({"do": "frame", "watch": self.watch})
                 if pair.learner.ended:
-                    raise Ended(pair.learner.exit_message())
-            except Ended as error:
+                    raise WorkerEnded(pair.learner.exit_message())
+            except WorkerEnded as error:
                 await self.publish(bare_frame(self.name, self.state, error=str(error)))
                 await asyncio.to_thread(pair.close)  # both processes are needed
                 return
@@ -195,18 +195,20 @@ class Studio:
         data, model = state.get("data", ""), state.get("model", "")
         if not data or not model:
             raise SettingError("A side needs data and a model: data=moons and model=mlp.")
-        read_log(state.get("log", ""))
+        parse_log(state.get("log", ""))
         source, run = self._source(data)
         return Opening(
             model=model,
             source=source,
-            given=settings_of(state) if data in NAMED or run else {**self._upload_defaults(data), **settings_of(state)},
+            given=state_settings(state)
+            if data in NAMED or run
+            else {**self._upload_defaults(data), **state_settings(state)},
             run=run,
             uploaded=self.uploads.files[data].name if data in self.uploads.files else "",
             anew=state.get("begin") == "seed",
-            steps=int(number_of(state, "steps", FURTHEST)),
+            steps=int(parse_number(state, "steps", FURTHEST)),
             log=state.get("log", ""),
-            speed=number_of(state, "speed", 1e6),
+            speed=parse_number(state, "speed", 1e6),
         )
 
     def _source(self, data: str) -> tuple[str, str | None]:

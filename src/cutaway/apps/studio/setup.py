@@ -9,15 +9,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from ...core.config import among, as_text, build, parse, parted
+from ...core.config import as_text, build, parse, pick, split_model_settings
 from ...core.errors import CutawayError, ModelError, SettingError
 from ...core.spec import Context, Masked, NextToken, Solution, Target
 from ...data.open_data import open_data
 from ...data.settings import DataSettings
 from ...models.registry import Preset, preset
 from ...runs.run import Run
-from ...training.schemas import source_of
-from ...training.setup import Prepared, prepare
+from ...training.schemas import data_source
+from ...training.setup import TrainingSetup, setup_training
 from .state import ALWAYS, NOT_HERE, USUAL, Opening
 
 RUNNING = (NextToken, Masked, Context)  # possible targets of a corpus of text
@@ -27,7 +27,7 @@ RUNNING = (NextToken, Masked, Context)  # possible targets of a corpus of text
 class Built:
     """The model, data and settings of an opening."""
 
-    ready: Prepared
+    ready: TrainingSetup
     run: Run | None = None  # the run that the weights come from
     notes: tuple[str, ...] = ()
 
@@ -39,28 +39,28 @@ def build_side(opening: Opening) -> Built:
     data. Raises what reading and building raise.
     """
     if opening.run is None:
-        return Built(prepare(opening.model, opening.source, {**USUAL, **opening.given, **ALWAYS}))
+        return Built(setup_training(opening.model, opening.source, {**USUAL, **opening.given, **ALWAYS}))
     run = Run(opening.run)
     about = run.about
-    source = source_of(about["data"])
+    source = data_source(about["data"])
     same = not opening.anew and opening.model == about["model"] and _same_model(run, opening.given)
     own = run.with_own_tokenizer(about["settings"])
     if not same:
-        of_data = among(own, DataSettings)
-        built = Built(prepare(opening.model, source, {**of_data, **USUAL, **opening.given, **ALWAYS}))
+        of_data = pick(own, DataSettings)
+        built = Built(setup_training(opening.model, source, {**of_data, **USUAL, **opening.given, **ALWAYS}))
         built.notes = ("These are not the weights of the run: this model begins anew, on the run's data.",)
     else:
         kept = {key: value for key, value in own.items() if key not in NOT_HERE}
         of_model = {f"model.{key}": value for key, value in about["model_settings"].items()}
         built = Built(
-            prepare(opening.model, source, {**kept, **of_model, **opening.given, **ALWAYS}, resumed=True), run
+            setup_training(opening.model, source, {**kept, **of_model, **opening.given, **ALWAYS}, resumed=True), run
         )
         built.ready.model.load_state_dict(run.model.state_dict())
     run.reject_other(built.ready.data, "or open the studio without the run.")
     return built
 
 
-def with_data(ready: Prepared, changes: Mapping[str, Any]) -> Prepared:
+def with_data(ready: TrainingSetup, changes: Mapping[str, Any]) -> TrainingSetup:
     """Return a copy with data drawn again under other settings. Raises SettingError if it no longer fits the model, and
     what reading raises."""
     given = {f.name: getattr(ready.data_settings, f.name) for f in dataclasses.fields(DataSettings)}
@@ -72,7 +72,7 @@ def with_data(ready: Prepared, changes: Mapping[str, Any]) -> Prepared:
     return dataclasses.replace(ready, data=data, data_settings=settings)
 
 
-def with_settings(ready: Prepared, changes: Mapping[str, Any]) -> Prepared:
+def with_settings(ready: TrainingSetup, changes: Mapping[str, Any]) -> TrainingSetup:
     """Return a copy with other model settings and the same weights, such as another dropout or activation.
 
     Raises ModelError if the shapes of the weights would change, and all errors of the model's config.
@@ -88,7 +88,7 @@ def with_settings(ready: Prepared, changes: Mapping[str, Any]) -> Prepared:
     return dataclasses.replace(ready, model=model, model_settings=parsed)
 
 
-def learners_of(ready: Prepared, names: list[Preset]) -> list[str]:
+def compatible_models(ready: TrainingSetup, names: list[Preset]) -> list[str]:
     """Return the models that can train on this data. For a corpus of text, the model determines the target."""
     spec = ready.data.spec
     targets: tuple[type[Target], ...] = (type(spec.target),)
@@ -103,7 +103,7 @@ def _same_model(run: Run, given: Mapping[str, Any]) -> bool:
     """Return whether the given settings are those of the run's model, including its seed."""
     found, config = preset(run.about["model"]), run.model.config
     try:
-        asked = found.parse(parted(given)[0])
+        asked = found.parse(split_model_settings(given)[0])
     except CutawayError:
         return False
     seed = parse("seed", given.get("seed", run.about["seed"]), int)

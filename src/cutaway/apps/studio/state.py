@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ...core.config import keys, unknown_setting
+from ...core.config import field_names, unknown_setting
 from ...core.errors import SettingError
 from ...data.settings import DataSettings
 from ...training.config import TrainSettings
@@ -27,8 +27,8 @@ NOT_HERE = (
     *("weights", "vectors", "tensorboard", "snapshots", "save_minutes", "minutes", "max_steps", "average_epochs"),
     *("workers", "threads", "compile", "memory_fraction"),
 )
-TRAINING = tuple(key for key in keys(TrainSettings) if key not in NOT_HERE)
-DATA = tuple(key for key in keys(DataSettings) if key not in NOT_HERE)
+TRAINING = tuple(key for key in field_names(TrainSettings) if key not in NOT_HERE)
+DATA = tuple(key for key in field_names(DataSettings) if key not in NOT_HERE)
 FIRST = {  # the default state
     "data": "spirals",
     "model": "mlp",
@@ -82,7 +82,7 @@ class Opening:
         return asdict(self)
 
 
-def checked(state: Any) -> dict[str, str]:
+def validate_state(state: Any) -> dict[str, str]:
     """Return a state without its empty values, if it is flat text of a size that fits a URL. Raises SettingError."""
     if not isinstance(state, dict) or not all(isinstance(k, str) and isinstance(v, str) for k, v in state.items()):
         raise SettingError("A state is words by name, as {'data': 'moons', 'lr': '0.1'}.")
@@ -94,7 +94,7 @@ def checked(state: Any) -> dict[str, str]:
     return {key: value for key, value in state.items() if value != ""}
 
 
-def settings_of(state: Mapping[str, str]) -> dict[str, str]:
+def state_settings(state: Mapping[str, str]) -> dict[str, str]:
     """Return the settings in a state. Raises UnknownName for an unknown key, SettingError for one that the page may not
     set."""
     given = {}
@@ -112,7 +112,7 @@ def settings_of(state: Mapping[str, str]) -> dict[str, str]:
     return given
 
 
-def number_of(state: Mapping[str, str], key: str, most: float) -> float:
+def parse_number(state: Mapping[str, str], key: str, most: float) -> float:
     """Return a number from 0 to `most`, by default 0. Raises SettingError."""
     try:
         value = float(state.get(key, "0"))
@@ -123,7 +123,7 @@ def number_of(state: Mapping[str, str], key: str, most: float) -> float:
     return value
 
 
-def read_log(log: str) -> list[Change]:
+def parse_log(log: str) -> list[Change]:
     """Parse a log to changes, in order. Raises SettingError for an invalid log."""
     changes = []
     for entry in filter(None, log.split(";")):
@@ -138,6 +138,6 @@ def read_log(log: str) -> list[Change]:
     return changes
 
 
-def written_log(changes: list[Change]) -> str:
+def format_log(changes: list[Change]) -> str:
     """Format changes for a URL."""
     return ";".join(map(str, changes))

@@ -18,12 +18,12 @@ from torch import Tensor
 
 from ...core.config import as_text, build
 from ...core.errors import SettingError, TrainingError, UnknownName
-from ...training.checkpoint import State, newest
+from ...training.checkpoint import TrainingState, latest_checkpoint
 from ...training.config import TrainSettings
-from ...training.config_checks import reject_unfit
+from ...training.config_checks import reject_incompatible
 from ...training.optimizers import build_optimizers
 from ...training.progress import Progress
-from ...training.setup import Prepared
+from ...training.setup import TrainingSetup
 from ...training.trainer import Trainer
 from .fitting import reject_large_steps
 from .history import POINTS, Curves, Snapshots
@@ -45,7 +45,7 @@ DEAR = 2  # training examples between validations, as a multiple of the validati
 QUICK = 2e8  # parameters times examples up to which a validation is fast enough to wait for
 
 
-class Live:
+class LiveTrainer:
     """A model in training."""
 
     def __init__(self, built: Built, folder: Path) -> None:
@@ -85,7 +85,7 @@ class Live:
     # --- state ------------------------------------------------------------------------------------------------
 
     @property
-    def state(self) -> State:
+    def state(self) -> TrainingState:
         """State of the training loop."""
         return self.trainer.state
 
@@ -278,7 +278,7 @@ class Live:
         settings = build(TrainSettings, {**given, key: value})
         if key == "batch_size":
             settings = dataclasses.replace(settings, batch_tokens=0)
-        reject_unfit(settings, trainer.train)
+        reject_incompatible(settings, trainer.train)
         if key == "batch_size":
             reject_large_steps(trainer, settings)
         if key in ("optimizer", "weight_decay", "momentum", "grad_clip"):
@@ -294,7 +294,7 @@ class Live:
         if key == "batch_size":
             self._restart_epoch()
 
-    def _replace_data(self, ready: Prepared) -> None:
+    def _replace_data(self, ready: TrainingSetup) -> None:
         """Replace the data with a new draw of the same data set."""
         trainer, splits = self.trainer, ready.data.splits
         self.ready = dataclasses.replace(ready, model=self.ready.model)
@@ -302,7 +302,7 @@ class Live:
         trainer.val = trainer.place.hold(splits["val"]) if "val" in splits else None
         self._restart_epoch()
 
-    def _replace_model(self, ready: Prepared) -> None:
+    def _replace_model(self, ready: TrainingSetup) -> None:
         """Replace the model with one of other settings and the same weights; keep all other state."""
         old, self.ready = self.trainer, dataclasses.replace(ready, settings=self.settings)
         self.trainer = self._trainer(self.ready)
@@ -322,7 +322,7 @@ class Live:
 
     # --- setup ------------------------------------------------------------------------------------------------
 
-    def _trainer(self, ready: Prepared) -> Trainer:
+    def _trainer(self, ready: TrainingSetup) -> Trainer:
         given = (ready.model, ready.data, ready.task, ready.settings, ready.place, self.folder, Progress(False))
         return Trainer(*given, teacher=ready.teacher)
 
@@ -330,7 +330,7 @@ class Live:
         """Initialize training, or resume from the checkpoint of the opened run, with its curves."""
         trainer, run = self.trainer, self.run
         checkpoints = run.folder / "checkpoints" if run is not None else self.folder
-        if run is not None and newest(checkpoints) is not None:
+        if run is not None and latest_checkpoint(checkpoints) is not None:
             trainer.checkpoints = checkpoints
             trainer.resume()
             trainer.checkpoints = self.folder
@@ -369,9 +369,9 @@ class Live:
         return val is not None and len(val) * sum(p.numel() for p in self.trainer.model.parameters()) <= QUICK
 
 
-def words_of(error: TrainingError) -> str:
+def error_message(error: TrainingError) -> str:
     """Return the message for a number that is not finite; there are no checkpoints here to return to."""
     return f"{str(error).replace(' There is no checkpoint yet.', '')} Then begin again."
 
 
-__all__ = ["DRAWN", "LIVE", "Live", "words_of"]
+__all__ = ["DRAWN", "LIVE", "LiveTrainer", "error_message"]

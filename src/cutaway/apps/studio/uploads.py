@@ -13,7 +13,7 @@ from typing import Any
 
 from ...core.errors import DataError, FileError
 from ...data.tables.table_files import TABLE_SUFFIXES, read_table
-from .choices import described
+from .choices import describe_data
 
 LARGEST = 64 * 2**20  # bytes of one file
 LARGEST_IMAGE, IMAGES = 16 * 2**20, 8  # bytes of one input image, and number of images kept
@@ -44,9 +44,9 @@ class Upload:
     def choice(self) -> dict[str, Any]:
         """Return the file as an entry of the data choices."""
         if self.kind == "text":
-            return described(self.name, "text", self.title, "language modelling")
+            return describe_data(self.name, "text", self.title, "language modelling")
         # The target decides whether the task is classification or regression.
-        return {**described(self.name, "table", self.title, "classification"), "learns": ["Classes", "Value"]}
+        return {**describe_data(self.name, "table", self.title, "classification"), "learns": ["Classes", "Value"]}
 
 
 class Uploads:
@@ -96,7 +96,7 @@ class Uploads:
         self.images += 1
         number = self.images
         path = self.folder / f"image-{number}.png"
-        await asyncio.to_thread(_kept_image, bytes(content), path)
+        await asyncio.to_thread(_save_as_png, bytes(content), path)
         (self.folder / f"image-{number - IMAGES}.png").unlink(missing_ok=True)
         return number
 
@@ -139,7 +139,7 @@ def plain_name(title: str) -> tuple[str, str]:
     return re.sub(r"[^A-Za-z0-9_-]+", "-", stem)[:40].strip("-") or "data", f".{suffix.lower()}"
 
 
-def _kept_image(content: bytes, path: Path) -> None:
+def _save_as_png(content: bytes, path: Path) -> None:
     """Write an image as PNG, rotated by its EXIF orientation. Raises DataError for an invalid image."""
     from PIL import Image, ImageOps, UnidentifiedImageError
 
@@ -157,6 +157,6 @@ def _kept_image(content: bytes, path: Path) -> None:
         raise DataError("That is no image that can be read.", fix="PNG, JPEG, GIF, WebP and others can.") from error
 
 
-def without_folders(text: str, folder: Path) -> str:
+def strip_folders(text: str, folder: Path) -> str:
     """Remove the folder of an uploaded file from a message."""
     return re.sub(re.escape(str(folder)) + r"/file-\d+/", "", text)

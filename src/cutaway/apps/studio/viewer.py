@@ -22,10 +22,10 @@ from torch import Tensor
 
 from ...core.errors import CutawayError
 from ...draw.description import View
-from ...views import VIEWS, module_of
+from ...views import VIEWS, view_module
 from ...views.subject import FEW, Subject, open_data, with_examples
-from .ipc import Line, Message, end_with_parent, step_back
-from .playground import tried, way_to_try
+from .ipc import Message, MessagePipe, end_with_parent, lower_priority
+from .playground import input_form, run_input
 from .setup import Built, build_side
 from .shared_memory import Layout, shared_row
 from .state import Opening
@@ -40,10 +40,10 @@ FITTING = ("seed", "lr", "batch_size", "weight_decay", "optimizer", "momentum", 
 def view(commands: Connection, learner: Connection, folder: str) -> None:
     """Run the viewer until the studio ends. This is the main function of the process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    step_back()
+    lower_priority()
     torch.set_num_threads(1)
-    viewer = Viewer(Path(folder), Line(learner, "learner", at_end=lambda: os._exit(0)))
-    studio = Line(commands, "studio", at_end=end_with_parent(folder))
+    viewer = Viewer(Path(folder), MessagePipe(learner, "learner", at_end=lambda: os._exit(0)))
+    studio = MessagePipe(commands, "studio", at_end=end_with_parent(folder))
     while True:
         _, message = studio.inbox.get()
         if message["do"] == "open":
@@ -75,7 +75,7 @@ def answer(viewer: Viewer, message: Message) -> tuple[Message, bytes]:
 class Viewer:
     """The display of one side."""
 
-    def __init__(self, folder: Path, learner: Line) -> None:
+    def __init__(self, folder: Path, learner: MessagePipe) -> None:
         """Set up the viewer; `folder` holds the user's input images."""
         self.folder, self.learner = folder, learner
         self.key, self.file, self.asked = "", "", ""
@@ -111,8 +111,8 @@ class Viewer:
             subject, suit, notes = self._subject(watch)
         except CutawayError as error:
             return {**frame, "views": [], "notes": [*frame["notes"], str(error)]}
-        views, more = views_of(subject, watch.get("views") or usual(suit), suit)
-        names = {**frame["names"], "views": suit, "examples": examples_of(subject)}
+        views, more = build_views(subject, watch.get("views") or default_views(suit), suit)
+        names = {**frame["names"], "views": suit, "examples": num_examples(subject)}
         asked = watch.get("try")
         return {
             **frame,
@@ -120,7 +120,7 @@ class Viewer:
             "names": names,
             "notes": [*frame["notes"], *notes, *more],
             "try": self.way,
-            "tried": tried(self.built, asked, self.folder) if asked and self.way else None,
+            "tried": run_input(self.built, asked, self.folder) if asked and self.way else None,
         }
 
     def _subject(self, watch: Mapping[str, Any]) -> tuple[Subject, list[str], list[str]]:
@@ -133,8 +133,8 @@ class Viewer:
         asked = json.dumps([self.key, watch.get("example"), watch.get("options")], sort_keys=True)
         self.anew = self.found is None or asked != self.asked
         if self.anew:
-            subject = looked_at(self.built, watch)
-            self.found, self.asked = (subject, *suiting(subject)), asked
+            subject = select_examples(self.built, watch)
+            self.found, self.asked = (subject, *suitable_views(subject)), asked
         assert self.found is not None
         return self.found
 
@@ -145,11 +145,11 @@ class Viewer:
         if key != self.key:
             built = build_side(opening)
             built.ready.model.eval()
-            self.way, self.layout = way_to_try(built), Layout(built.ready.model)
+            self.way, self.layout = input_form(built), Layout(built.ready.model)
             self.built, self.key, self.found = built, key, None  # the cached subject belongs to the old model
 
 
-def looked_at(built: Built, watch: Mapping[str, Any]) -> Subject:
+def select_examples(built: Built, watch: Mapping[str, Any]) -> Subject:
     """Return the model with the requested examples and options."""
     ready = built.ready
     ready.model.eval()
@@ -163,12 +163,12 @@ def looked_at(built: Built, watch: Mapping[str, Any]) -> Subject:
     return subject
 
 
-def usual(suit: Sequence[str]) -> list[str]:
+def default_views(suit: Sequence[str]) -> list[str]:
     """Return the default views among those that suit."""
     return [name for name in USUAL if name in suit][:1] + [name for name in suit if name == ALWAYS]
 
 
-def views_of(subject: Subject, names: Sequence[str], suit: Sequence[str]) -> tuple[list[View], list[str]]:
+def build_views(subject: Subject, names: Sequence[str], suit: Sequence[str]) -> tuple[list[View], list[str]]:
     """Return the named views, and notes on those that failed."""
     views, notes = [], []
     for name in dict.fromkeys(names):
@@ -176,7 +176,7 @@ def views_of(subject: Subject, names: Sequence[str], suit: Sequence[str]) -> tup
             notes.append(f"The view {name} has nothing to show of {subject.preset.name} on this data.")
             continue
         try:
-            views.append(sound(module_of(name).view(_with_view_options(subject, name))))
+            views.append(validate_view(view_module(name).view(_with_view_options(subject, name))))
         except CutawayError as error:
             notes.append(f"The view {name}: {error}")
         except Exception as error:  # a view that fails must not affect the others
@@ -185,12 +185,12 @@ def views_of(subject: Subject, names: Sequence[str], suit: Sequence[str]) -> tup
     return views, notes
 
 
-def suiting(subject: Subject) -> tuple[list[str], list[str]]:
+def suitable_views(subject: Subject) -> tuple[list[str], list[str]]:
     """Return the views that suit, and notes on those whose check failed."""
     suit, notes = [], []
     for name in VIEWS:
         try:
-            if module_of(name).suits(subject):
+            if view_module(name).suits(subject):
                 suit.append(name)
         except Exception as error:
             traceback.print_exc(file=sys.stderr)
@@ -201,13 +201,13 @@ def suiting(subject: Subject) -> tuple[list[str], list[str]]:
 def _with_view_options(subject: Subject, name: str) -> Subject:
     """Return the subject with the options of one view: "layer" applies to all views that have it, "features.layer" to
     one."""
-    known = getattr(module_of(name), "OPTIONS", {})
+    known = getattr(view_module(name), "OPTIONS", {})
     options = {key: value for key, value in subject.options.items() if key in known}
     own = {key.removeprefix(f"{name}."): value for key, value in subject.options.items() if key.startswith(f"{name}.")}
     return dataclasses.replace(subject, options={**options, **own})
 
 
-def sound(view: View) -> View:
+def validate_view(view: View) -> View:
     """Return the view with NaN and infinity replaced by null. Raises ValueError if it is too large for a page."""
     try:
         text = json.dumps(view, allow_nan=False)
@@ -227,6 +227,6 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and value - value != 0 else value
 
 
-def examples_of(subject: Subject) -> int:
+def num_examples(subject: Subject) -> int:
     """Return the number of examples to choose from."""
     return len(subject.split) if subject.split is not None else subject.count

@@ -20,7 +20,7 @@ from typing import Any
 
 from ...core.errors import CutawayError
 from ..web.processes import START_METHOD, interrupts_blocked, process_context
-from .ipc import END, Message, parted
+from .ipc import END, Message, split_message
 
 PATIENCE = 2.0  # seconds in which a process has to end before it is killed
 PRELOADED = f"{__package__}.preload"
@@ -56,7 +56,7 @@ class Fault(Exception):
     """An internal error of a process, which the user cannot fix."""
 
 
-class Ended(CutawayError):
+class WorkerEnded(CutawayError):
     """A process has ended."""
 
 
@@ -75,7 +75,7 @@ class Worker:
     async def ask(self, message: Message) -> tuple[Message, bytes]:
         """Send a message and wait for its reply. Raises Rejected, Fault, or Ended if the process has ended."""
         if self.ended:
-            raise Ended("This side's process has ended: open it anew.")
+            raise WorkerEnded("This side's process has ended: open it anew.")
         number = next(self.numbers)
         answer = self.waiting[number] = self.loop.create_future()
         try:
@@ -98,7 +98,7 @@ class Worker:
         with contextlib.suppress(EOFError, OSError, RuntimeError):  # RuntimeError: the loop is closed
             with contextlib.suppress(EOFError, OSError):
                 while True:
-                    message, body = parted(self.connection.recv_bytes())
+                    message, body = split_message(self.connection.recv_bytes())
                     self.loop.call_soon_threadsafe(self._deliver, message, body)
             self.loop.call_soon_threadsafe(self._gone)
 
@@ -114,7 +114,7 @@ class Worker:
         self.ended = True
         for answer in self.waiting.values():
             if not answer.done():
-                answer.set_exception(Ended(self.exit_message()))
+                answer.set_exception(WorkerEnded(self.exit_message()))
         self.on_event({"event": "ended"})
 
     def exit_message(self) -> str:

@@ -18,7 +18,7 @@ BACKLOG = 16  # accepted at once: far fewer than MOST, so that a client that sen
 Peer = tuple[str, int]
 
 
-class Strangers:
+class IdleConnections:
     """The connections on which no request has been accepted yet."""
 
     def __init__(self, most: int = MOST, patience: float = PATIENCE) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from .sockets import EVERYWHERE, written
+from .sockets import EVERYWHERE, format_host
 
 JSON = "application/json"
 
@@ -24,7 +24,7 @@ def media_type(request: Request) -> str:
     return request.headers.get("content-type", "").split(";")[0].strip().lower()
 
 
-def reject_longer(request: Request, most: int) -> None:
+def reject_large_body(request: Request, most: int) -> None:
     """Raise HTTPException 413 if a request declares a body of more than `most` bytes, before the body is read."""
     declared = request.headers.get("content-length", "0")
     if not declared.isascii() or not declared.isdigit() or len(declared) > 18 or int(declared) > most:
@@ -36,7 +36,7 @@ async def read_body(request: Request, most: int, on_bytes: Callable[[int], None]
 
     Raises HTTPException 413 as soon as the body is larger; the rest is not read.
     """
-    reject_longer(request, most)
+    reject_large_body(request, most)
     body = bytearray()
     async for piece in request.stream():
         if len(body) + len(piece) > most:
@@ -46,7 +46,7 @@ async def read_body(request: Request, most: int, on_bytes: Callable[[int], None]
     return bytes(body)
 
 
-def object_of(body: bytes) -> dict[str, Any]:
+def parse_json_object(body: bytes) -> dict[str, Any]:
     """Parse a body as a JSON object. Raises HTTPException 400 for anything else; NaN and Infinity are not JSON."""
     try:
         value = json.loads(body, parse_constant=_reject_constant)
@@ -94,7 +94,7 @@ class Hosts:
 
     def __init__(self, host: str, port: int) -> None:
         self.port = port
-        self.names = {f"{name}:{port}" for name in ("127.0.0.1", "localhost", written(host))}
+        self.names = {f"{name}:{port}" for name in ("127.0.0.1", "localhost", format_host(host))}
         self.anywhere = host in EVERYWHERE
 
     def is_foreign_host(self, headers: dict[str, list[str]]) -> bool:
@@ -117,7 +117,7 @@ class Hosts:
         return True
 
 
-def from_elsewhere(headers: dict[str, list[str]]) -> bool:
+def is_cross_site(headers: dict[str, list[str]]) -> bool:
     """Return whether a page of another site sent the request. The Host header must have been checked before."""
     own = f"http://{headers['host'][0]}"
     if any(origin != own for origin in headers.get("origin", [])):
@@ -127,7 +127,7 @@ def from_elsewhere(headers: dict[str, list[str]]) -> bool:
     return site not in ("same-origin", "none") and mode != "navigate"
 
 
-def headers_of(scope: Scope) -> dict[str, list[str]]:
+def collect_headers(scope: Scope) -> dict[str, list[str]]:
     """Return the headers of a request: each name in lower case, with its values."""
     headers: dict[str, list[str]] = {}
     for name, value in scope["headers"]:
@@ -135,7 +135,7 @@ def headers_of(scope: Scope) -> dict[str, list[str]]:
     return headers
 
 
-def sealed(send: Send) -> Send:
+def with_security_headers(send: Send) -> Send:
     """Wrap `send` so that each response has HEADERS, unless it sets them itself."""
 
     async def send_sealed(message: MutableMapping[str, Any]) -> None:

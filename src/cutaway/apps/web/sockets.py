@@ -13,7 +13,7 @@ BUFFER = 256 * 1024  # bytes of the send buffer: small, so that what a client se
 EVERYWHERE = ("0.0.0.0", "::")
 
 
-def socket_on(host: str, ports: Sequence[int], way_out: str, backlog: int = 64) -> socket.socket:
+def open_socket(host: str, ports: Sequence[int], way_out: str, backlog: int = 64) -> socket.socket:
     """Return a socket that listens on the first free port of `ports`; port 0 means any free port.
 
     Raises SettingError, which ends with `way_out`, if the last port is in use or not permitted. Raises FileError if
@@ -54,11 +54,11 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def written(host: str) -> str:
+def format_host(host: str) -> str:
     """Format a host for a URL: IPv6 addresses get brackets."""
     return f"[{host}]" if ":" in host else host
 
 
-def reachable(host: str) -> str:
+def reachable_host(host: str) -> str:
     """Return the host, formatted for a URL, at which this machine reaches a server that listens on `host`."""
-    return "127.0.0.1" if host in EVERYWHERE else written(host)
+    return "127.0.0.1" if host in EVERYWHERE else format_host(host)

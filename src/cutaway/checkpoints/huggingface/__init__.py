@@ -84,21 +84,21 @@ class Family:
         return replace(self, rules=(*self.rules, *self.heads(config)), heads=lambda config: ())
 
 
-def renamed(family: Family, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def to_transformers_names(family: Family, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return our named tensors, weights or gradients, under transformers' names.
 
     Raises KeyError for one without a rule.
     """
     found: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
-        rule, names = names_of(family, name)
+        rule, names = transformers_names(family, name)
         parts = tensor.chunk(len(names)) if len(names) > 1 else (tensor,)
         for theirs, part in zip(names, parts):
             found[theirs] = part.t() if rule.transposed and part.ndim == 2 else part
     return found
 
 
-def taken(
+def from_transformers_names(
     family: Family, ours: Iterable[str], tensors: Mapping[str, Tensor]
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Return transformers' tensors under our names and the key map, theirs → ours.
@@ -108,7 +108,7 @@ def taken(
     found: dict[str, Tensor] = {}
     key_map: dict[str, str] = {}
     for name in ours:
-        rule, names = names_of(family, name)
+        rule, names = transformers_names(family, name)
         if all(theirs in tensors for theirs in names):
             parts = [tensors[theirs] for theirs in names]
             if rule.transposed:
@@ -118,12 +118,12 @@ def taken(
     return found, key_map
 
 
-def written_of(family: Family, config: Any) -> dict[str, Any]:
+def to_config_json(family: Family, config: Any) -> dict[str, Any]:
     """Return the config.json of one of our networks. Raises ModelError if the family has no such network."""
     return {"architectures": [family.architecture(config)], **family.settings(config)}
 
 
-def family_of(preset: str) -> Family | None:
+def find_family(preset: str) -> Family | None:
     """Return the family of a preset, or None if transformers has no such network."""
     return next((family for family in families().values() if preset in family.presets), None)
 
@@ -135,7 +135,7 @@ def families() -> dict[str, Family]:
     return {module.FAMILY.model_type: module.FAMILY for module in modules if hasattr(module, "FAMILY")}
 
 
-def names_of(family: Family, name: str) -> tuple[Rule, list[str]]:
+def transformers_names(family: Family, name: str) -> tuple[Rule, list[str]]:
     """Return the rule of one of our names and its names in transformers. Raises KeyError if there is no rule."""
     for rule in family.rules:
         match = re.fullmatch(rule.ours, name)

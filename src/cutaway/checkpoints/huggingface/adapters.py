@@ -19,10 +19,10 @@ from torch import Tensor, nn
 
 from ...core.errors import FileError, ModelError
 from ...core.files import read_json, write_json
-from ...core.schema import COUNT, NUMBER, Between, reject_unlike
+from ...core.schema import COUNT, NUMBER, Between, validate_document
 from ...nn.lora import LoRALinear
-from . import Family, family_of, names_of, renamed
-from .config_fields import number, shown, truth
+from . import Family, find_family, to_transformers_names, transformers_names
+from .config_fields import format_json, read_bool, read_float
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 BASE = "base_model.model."  # prefix of the network's names
@@ -45,7 +45,7 @@ def write_adapter(model: nn.Module, name: str, folder: Path, base: str) -> bool:
 
     Nothing is written if transformers has no such network. `base` is the source of the base weights.
     """
-    family = family_of(name)
+    family = find_family(name)
     layers = {n: m for n, m in model.named_modules() if isinstance(m, LoRALinear)}
     if family is None or not layers:
         return False
@@ -60,7 +60,7 @@ def write_adapter(model: nn.Module, name: str, folder: Path, base: str) -> bool:
     learned = {
         n: p for n, p in model.named_parameters() if p.requires_grad and not n.split(".")[-1].startswith("lora_")
     }
-    heads = renamed(family, {n: p.detach() for n, p in learned.items()})
+    heads = to_transformers_names(family, {n: p.detach() for n, p in learned.items()})
     tensors |= {f"{BASE}{key}": value for key, value in heads.items()}
     first = next(iter(layers.values()))
     rank = len(first.lora_A)
@@ -73,7 +73,7 @@ def write_adapter(model: nn.Module, name: str, folder: Path, base: str) -> bool:
         "lora_alpha": first.scale * rank,
         "lora_dropout": 0.0,
         "bias": "none",
-        "fan_in_fan_out": any(names_of(family, f"{ours}.weight")[0].transposed for ours in layers),
+        "fan_in_fan_out": any(transformers_names(family, f"{ours}.weight")[0].transposed for ours in layers),
         "target_modules": sorted(targets),
         "modules_to_save": sorted({key.rpartition(".")[0] for key in heads}) or None,
         "inference_mode": True,
@@ -90,7 +90,7 @@ def merge_adapter(model: nn.Module, name: str, folder: Path) -> int:
     Returns the number of changed layers. Raises FileError if the folder has no such adapter, or one of another network.
     Raises ModelError if transformers has no such network, or the kind of adapter is not supported.
     """
-    family = family_of(name)
+    family = find_family(name)
     if family is None:
         raise ModelError(f"transformers has no network like {name}, so that no adapter of PEFT is for it.")
     settings, tensors = _read(folder)
@@ -124,7 +124,7 @@ def merge_adapter(model: nn.Module, name: str, folder: Path) -> int:
     taken = {}
     for ours in own:
         try:
-            (theirs,) = names_of(family, ours)[1]
+            (theirs,) = transformers_names(family, ours)[1]
         except (KeyError, ValueError):
             continue
         if f"{BASE}{theirs}" in heads and heads[f"{BASE}{theirs}"].shape == own[ours].shape:
@@ -151,7 +151,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         if not (folder / file).is_file():
             raise FileError(f"{folder} holds no adapter of PEFT: it has no {file}.")
     settings = read_json(folder / CONFIG)
-    reject_unlike(settings, ADAPTER, folder / CONFIG, "Take the adapter from where it came.")
+    validate_document(settings, ADAPTER, folder / CONFIG, "Take the adapter from where it came.")
     if settings["r"] == 0:
         raise FileError(f"{folder / CONFIG}: r is 0, and an adapter has a rank. Take it from where it came.")
     if settings.get("peft_type") != "LORA":
@@ -173,16 +173,20 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 def _reject_wrong(settings: Mapping[str, Any]) -> None:
     """Raise ModelError for invalid ranks and scales."""
     for key in ("r", "lora_alpha"):
-        if number(settings, key, 0) <= 0:
-            raise ModelError(f"config.json has {key}={shown(settings.get(key))}, where a number above 0 belongs.")
-    truth(settings, "use_rslora", False)
+        if read_float(settings, key, 0) <= 0:
+            raise ModelError(f"config.json has {key}={format_json(settings.get(key))}, where a number above 0 belongs.")
+    read_bool(settings, "use_rslora", False)
     for key in ("rank_pattern", "alpha_pattern"):
         pattern = settings.get(key) or {}
         if not isinstance(pattern, dict):
-            raise ModelError(f"config.json has {key}={shown(pattern)}, where numbers by the names of layers belong.")
+            raise ModelError(
+                f"config.json has {key}={format_json(pattern)}, where numbers by the names of layers belong."
+            )
         for name, value in pattern.items():
-            if number({f"{key} of {name}": value}, f"{key} of {name}", 0) <= 0:
-                raise ModelError(f"config.json has {key} of {name}={shown(value)}, where a number above 0 belongs.")
+            if read_float({f"{key} of {name}": value}, f"{key} of {name}", 0) <= 0:
+                raise ModelError(
+                    f"config.json has {key} of {name}={format_json(value)}, where a number above 0 belongs."
+                )
 
 
 def _scale(settings: Mapping[str, Any], theirs: str) -> float:
@@ -198,7 +202,7 @@ def _scale(settings: Mapping[str, Any], theirs: str) -> float:
 def _theirs(family: Family, layer: str) -> list[str]:
     """Return the names of our layer in transformers: one, several that are concatenated, or none without a rule."""
     try:
-        names = names_of(family, f"{layer}.weight")[1]
+        names = transformers_names(family, f"{layer}.weight")[1]
     except KeyError:
         return []
     return [name.removesuffix(".weight") for name in names]

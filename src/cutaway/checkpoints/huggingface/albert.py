@@ -8,9 +8,9 @@ from typing import Any
 from ...models.albert import PRESETS
 from ...models.bert import Config
 from . import Family, Rule
-from .bert import sizes, sizes_of
-from .config_fields import only, reject_others
-from .encoders import KINDS, USUAL_DROPS, activation_of, head_of, reject_unlike
+from .bert import parse_shared_fields, shared_settings
+from .config_fields import read_int, reject_others
+from .encoders import KINDS, USUAL_DROPS, parse_activation, parse_head, require_fixed_values
 
 
 def settings(config: Config) -> dict[str, Any]:
@@ -22,25 +22,25 @@ def settings(config: Config) -> dict[str, Any]:
         "drops_before": False,
     }
     same |= {"token_types": config.token_types or 1, "embedding_dim": config.embedding_dim or config.dim}
-    reject_unlike(config, "ALBERT", **same, **USUAL_DROPS | {"drops_mlp": False})
-    found = sizes(config)
+    require_fixed_values(config, "ALBERT", **same, **USUAL_DROPS | {"drops_mlp": False})
+    found = shared_settings(config)
     found["classifier_dropout_prob"] = found.pop("classifier_dropout")
     return {**found, "embedding_size": config.embedding_dim}
 
 
-def config_of(theirs: Mapping[str, Any]) -> Config:
+def parse_config(theirs: Mapping[str, Any]) -> Config:
     """Return our config from a config.json. Raises ModelError for an unsupported value."""
     reject_others(theirs, "num_hidden_groups", (1,))
     reject_others(theirs, "inner_group_num", (1,))
     defaults = {"vocab_size": 30_000, "dim": 4096, "ffn_dim": 16_384, "heads": 64, "dropout": 0.0, "head_dropout": 0.1}
     return Config(
-        **sizes_of(theirs, **defaults, head_field="classifier_dropout_prob"),
-        context_length=only(theirs, "max_position_embeddings", 512),
-        embedding_dim=only(theirs, "embedding_size", 128),
+        **parse_shared_fields(theirs, **defaults, head_field="classifier_dropout_prob"),
+        context_length=read_int(theirs, "max_position_embeddings", 512),
+        embedding_dim=read_int(theirs, "embedding_size", 128),
         share_layers=True,
         drops_mlp=False,
-        activation=activation_of(theirs, "hidden_act", "gelu_new"),
-        head=head_of(theirs, "Albert"),
+        activation=parse_activation(theirs, "hidden_act", "gelu_new"),
+        head=parse_head(theirs, "Albert"),
     )
 
 
@@ -74,7 +74,7 @@ FAMILY = Family(
         Rule(r"head\.words\.bias", ("predictions.bias",), outside=True),
     ),
     settings=settings,
-    config=config_of,
+    config=parse_config,
     tokens={"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3},
     architecture=lambda config: f"Albert{KINDS[config.head]}",
     left=(

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...core.errors import FileError
 from ...core.files import read_json
-from .config_fields import shown
+from .config_fields import format_json
 
 GENERATION = "generation_config.json"
 PREPARATION = ("preprocessor_config.json", "processor_config.json")
@@ -108,5 +108,5 @@ def preparation_note(folder: Path) -> tuple[str, ...]:
 
 
 def _listed(fields: Mapping[str, Any]) -> str:
-    said = [f"{field}={shown(value)}" for field, value in fields.items()]
+    said = [f"{field}={format_json(value)}" for field, value in fields.items()]
     return ", ".join(said[:NAMED]) + (f" and {len(said) - NAMED} more" if len(said) > NAMED else "")

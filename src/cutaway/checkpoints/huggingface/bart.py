@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...models.bart import PRESETS, Config
 from . import Family, Rule
-from .config_fields import both, number, only, reject_others, truth
+from .config_fields import read_bool, read_float, read_int, read_shared_int, reject_others
 
 BLOCK = r"(encoder|decoder)\.(\d+)\."
 LAYER, CROSS = r"\1.layers.\2.", r"decoder.layers.\1."
@@ -44,7 +44,7 @@ def settings(config: Config) -> dict[str, Any]:
     }
 
 
-def config_of(theirs: Mapping[str, Any]) -> Config:
+def parse_config(theirs: Mapping[str, Any]) -> Config:
     """Return our config from a config.json. Raises ModelError for an unsupported value."""
     reject_others(theirs, "activation_function", ("gelu",))
     reject_others(theirs, "scale_embedding", (False,))
@@ -57,21 +57,21 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
     reject_others(theirs, "normalize_embedding", (True,))
     reject_others(theirs, "add_final_layer_norm", (False,))
     reject_others(theirs, "static_position_embeddings", (False,))
-    dim, layers = only(theirs, "d_model", 1024), only(theirs, "encoder_layers", 12)
-    decoder_layers = only(theirs, "decoder_layers", 12)
-    hidden = both(theirs, "ffn_dim", 4096)
+    dim, layers = read_int(theirs, "d_model", 1024), read_int(theirs, "encoder_layers", 12)
+    decoder_layers = read_int(theirs, "decoder_layers", 12)
+    hidden = read_shared_int(theirs, "ffn_dim", 4096)
     return Config(
-        vocab_size=only(theirs, "vocab_size", 50_265),
-        context_length=only(theirs, "max_position_embeddings", 1024),
+        vocab_size=read_int(theirs, "vocab_size", 50_265),
+        context_length=read_int(theirs, "max_position_embeddings", 1024),
         dim=dim,
         layers=layers,
         decoder_layers=None if decoder_layers == layers else decoder_layers,
-        heads=both(theirs, "attention_heads", 16),
+        heads=read_shared_int(theirs, "attention_heads", 16),
         ffn_dim=None if hidden == 4 * dim else hidden,
-        dropout=number(theirs, "dropout", 0.1),
-        attention_dropout=number(theirs, "attention_dropout", 0.0),
-        activation_dropout=number(theirs, "activation_dropout", 0.0),
-        tie_weights=truth(theirs, "tie_word_embeddings", True),
+        dropout=read_float(theirs, "dropout", 0.1),
+        attention_dropout=read_float(theirs, "attention_dropout", 0.0),
+        activation_dropout=read_float(theirs, "activation_dropout", 0.0),
+        tie_weights=read_bool(theirs, "tie_word_embeddings", True),
     )
 
 
@@ -105,7 +105,7 @@ FAMILY = Family(
         Rule(r"head\.constant", ("final_logits_bias",), outside=True),
     ),
     settings=settings,
-    config=config_of,
+    config=parse_config,
     aliases={
         "hidden_size": "d_model",
         "num_attention_heads": "encoder_attention_heads",

@@ -7,18 +7,18 @@ from typing import Any
 
 from ...models.bert import PRESETS, Config
 from . import Family, Rule
-from .config_fields import dropout_of, number, only, truth
+from .config_fields import read_bool, read_dropout, read_float, read_int
 from .encoders import (
     BLOCK,
     KINDS,
     THEIR_ACTIVATIONS,
     USUAL_DROPS,
-    activation_of,
-    answers_of,
-    dropouts,
-    head_of,
+    dropout_rates,
+    num_labels,
+    parse_activation,
+    parse_head,
     reject_decoders,
-    reject_unlike,
+    require_fixed_values,
 )
 
 # Names of BERT's and RoBERTa's backbone tensors, after the prefix.
@@ -39,9 +39,9 @@ BACKBONE = (
 )
 
 
-def sizes(config: Config) -> dict[str, Any]:
+def shared_settings(config: Config) -> dict[str, Any]:
     """Return the common arguments of BertConfig and related configs."""
-    dropout, attention, head = dropouts(config)
+    dropout, attention, head = dropout_rates(config)
     return {
         "vocab_size": config.vocab_size,
         "hidden_size": config.dim,
@@ -62,7 +62,7 @@ def sizes(config: Config) -> dict[str, Any]:
 
 def settings(config: Config) -> dict[str, Any]:
     """Return the arguments of BertConfig. Raises ModelError for a network that BERT does not support."""
-    reject_unlike(
+    require_fixed_values(
         config,
         "BERT",
         embedding_dim=None,
@@ -71,43 +71,45 @@ def settings(config: Config) -> dict[str, Any]:
         pooler_activation="tanh",
         drops_before=False,
     )
-    reject_unlike(config, "BERT", token_types=config.token_types or 1, **USUAL_DROPS)
-    return sizes(config)
+    require_fixed_values(config, "BERT", token_types=config.token_types or 1, **USUAL_DROPS)
+    return shared_settings(config)
 
 
-def sizes_of(theirs: Mapping[str, Any], **defaults: Any) -> dict[str, Any]:
+def parse_shared_fields(theirs: Mapping[str, Any], **defaults: Any) -> dict[str, Any]:
     """Return the common fields of our Config from the config.json of BERT and related models.
 
     Raises ModelError for an unsupported value.
     """
     reject_decoders(theirs)
-    dim = only(theirs, "hidden_size", defaults.get("dim", 768))
-    hidden = only(theirs, "intermediate_size", defaults.get("ffn_dim", 3072))
-    dropout = number(theirs, "hidden_dropout_prob", defaults.get("dropout", 0.1))
+    dim = read_int(theirs, "hidden_size", defaults.get("dim", 768))
+    hidden = read_int(theirs, "intermediate_size", defaults.get("ffn_dim", 3072))
+    dropout = read_float(theirs, "hidden_dropout_prob", defaults.get("dropout", 0.1))
     own, head = defaults.get("head_field", "classifier_dropout"), defaults.get("head_dropout", dropout)
     return {
-        "vocab_size": only(theirs, "vocab_size", defaults.get("vocab_size", 30_522)),
+        "vocab_size": read_int(theirs, "vocab_size", defaults.get("vocab_size", 30_522)),
         "dim": dim,
-        "layers": only(theirs, "num_hidden_layers", 12),
-        "heads": only(theirs, "num_attention_heads", defaults.get("heads", 12)),
+        "layers": read_int(theirs, "num_hidden_layers", 12),
+        "heads": read_int(theirs, "num_attention_heads", defaults.get("heads", 12)),
         "ffn_dim": None if hidden == 4 * dim else hidden,
-        "token_types": only(theirs, "type_vocab_size", 2),
-        "eps": number(theirs, "layer_norm_eps", 1e-12),
+        "token_types": read_int(theirs, "type_vocab_size", 2),
+        "eps": read_float(theirs, "layer_norm_eps", 1e-12),
         "dropout": dropout,
-        "attention_dropout": dropout_of(theirs, "attention_probs_dropout_prob", defaults.get("dropout", 0.1), dropout),
-        "head_dropout": None if theirs.get(own, head) is None else dropout_of(theirs, own, head, dropout),
-        "num_classes": answers_of(theirs),
-        "tie_weights": truth(theirs, "tie_word_embeddings", True),
+        "attention_dropout": read_dropout(
+            theirs, "attention_probs_dropout_prob", defaults.get("dropout", 0.1), dropout
+        ),
+        "head_dropout": None if theirs.get(own, head) is None else read_dropout(theirs, own, head, dropout),
+        "num_classes": num_labels(theirs),
+        "tie_weights": read_bool(theirs, "tie_word_embeddings", True),
     }
 
 
-def config_of(theirs: Mapping[str, Any]) -> Config:
+def parse_config(theirs: Mapping[str, Any]) -> Config:
     """Return our config from a config.json. Raises ModelError for an unsupported value."""
     return Config(
-        **sizes_of(theirs),
-        context_length=only(theirs, "max_position_embeddings", 512),
-        activation=activation_of(theirs, "hidden_act", "gelu"),
-        head=head_of(theirs, "Bert"),
+        **parse_shared_fields(theirs),
+        context_length=read_int(theirs, "max_position_embeddings", 512),
+        activation=parse_activation(theirs, "hidden_act", "gelu"),
+        head=parse_head(theirs, "Bert"),
     )
 
 
@@ -126,7 +128,7 @@ FAMILY = Family(
         Rule(r"head\.words\.bias", ("cls.predictions.bias",), outside=True),
     ),
     settings=settings,
-    config=config_of,
+    config=parse_config,
     tokens={"pad_token_id": 0},
     architecture=lambda config: f"Bert{KINDS[config.head]}",
     left=(

@@ -10,8 +10,8 @@ from typing import Any
 
 from ...core.errors import ModelError
 
-LARGEST = 2**40  # maximum size: more does not fit into memory
-WIDEST = 60  # maximum characters of a value in a message
+MAX_SIZE = 2**40  # maximum size: more does not fit into memory
+MAX_CHARACTERS = 60  # maximum characters of a value in a message
 
 # Our Config fields → transformers' names, for messages about a config.json.
 ENCODERS = {
@@ -115,16 +115,16 @@ NAMES: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def shown(value: Any) -> str:
+def format_json(value: Any) -> str:
     """Return a config value as JSON, shortened if it is long."""
     try:
         text = json.dumps(value, ensure_ascii=False)
     except (RecursionError, TypeError, ValueError):  # nested too deeply, or too many digits
         text = f"a {type(value).__name__}"
-    return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"
+    return text if len(text) <= MAX_CHARACTERS else f"{text[: MAX_CHARACTERS - 1]}…"
 
 
-def in_their_words(kind: str, message: str) -> str:
+def use_transformers_names(kind: str, message: str) -> str:
     """Replace our field names in a message, such as `heads=3`, by the names in a config.json of that model_type."""
     names = NAMES.get(kind, {})
     known = "|".join(sorted(names, key=len, reverse=True))
@@ -132,10 +132,10 @@ def in_their_words(kind: str, message: str) -> str:
 
 
 # Fields of any config.json that define another network.
-MADE_OTHERWISE = ("pruned_heads", "quantization_config", "per_layer_config")
+UNSUPPORTED_FIELDS = ("pruned_heads", "quantization_config", "per_layer_config")
 
 
-def plain_fields(theirs: Mapping[str, Any], aliases: Mapping[str, str]) -> dict[str, Any]:
+def resolve_aliases(theirs: Mapping[str, Any], aliases: Mapping[str, str]) -> dict[str, Any]:
     """Return a config.json with one name for each field.
 
     Raises ModelError if two names of one field have different values, and for fields of unsupported networks.
@@ -150,24 +150,24 @@ def plain_fields(theirs: Mapping[str, Any], aliases: Mapping[str, str]) -> dict[
                 "keep one of them."
             )
         found[field] = theirs[alias]
-    for field in MADE_OTHERWISE:
+    for field in UNSUPPORTED_FIELDS:
         if found.get(field):
-            raise ModelError(f"config.json has {field}={shown(found[field])}, which no network here has.")
+            raise ModelError(f"config.json has {field}={format_json(found[field])}, which no network here has.")
     return found
 
 
-def only(theirs: Mapping[str, Any], field: str, default: int) -> int:
+def read_int(theirs: Mapping[str, Any], field: str, default: int) -> int:
     """Return an integer field. Raises ModelError if it is not an integer or larger than any possible size."""
     value = theirs.get(field, default)
-    if not isinstance(value, int) or isinstance(value, bool) or abs(value) > LARGEST:
-        raise ModelError(f"config.json has {field}={shown(value)}, where a whole number belongs.")
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) > MAX_SIZE:
+        raise ModelError(f"config.json has {field}={format_json(value)}, where a whole number belongs.")
     return value
 
 
-def both(theirs: Mapping[str, Any], field: str, default: int) -> int:
+def read_shared_int(theirs: Mapping[str, Any], field: str, default: int) -> int:
     """Return a number that encoder and decoder share. Raises ModelError if they differ."""
-    ours = only(theirs, f"encoder_{field}", default)
-    other = only(theirs, f"decoder_{field}", default)
+    ours = read_int(theirs, f"encoder_{field}", default)
+    other = read_int(theirs, f"decoder_{field}", default)
     if ours != other:
         raise ModelError(
             f"config.json has decoder_{field}={other}, which the network here does not have beside "
@@ -188,25 +188,25 @@ def reject_partial_patches(size: int, patch: int) -> None:
         )
 
 
-def number(theirs: Mapping[str, Any], field: str, default: float) -> float:
+def read_float(theirs: Mapping[str, Any], field: str, default: float) -> float:
     """Return a number field, or the default if it is absent. Raises ModelError if it is not a number."""
     value = theirs.get(field, default)
     if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) <= sys.float_info.max:
-        raise ModelError(f"config.json has {field}={shown(value)}, where a number belongs.")
+        raise ModelError(f"config.json has {field}={format_json(value)}, where a number belongs.")
     return float(value)
 
 
-def truth(theirs: Mapping[str, Any], field: str, default: bool) -> bool:
+def read_bool(theirs: Mapping[str, Any], field: str, default: bool) -> bool:
     """Return a boolean field, or the default if it is absent. Raises ModelError if it is not a boolean."""
     value = theirs.get(field, default)
     if not isinstance(value, bool):
-        raise ModelError(f"config.json has {field}={shown(value)}, where true or false belongs.")
+        raise ModelError(f"config.json has {field}={format_json(value)}, where true or false belongs.")
     return value
 
 
-def dropout_of(theirs: Mapping[str, Any], field: str, default: float, dropout: float) -> float | None:
+def read_dropout(theirs: Mapping[str, Any], field: str, default: float, dropout: float) -> float | None:
     """Return a separate dropout rate, or None if it equals the network's."""
-    value = number(theirs, field, default)
+    value = read_float(theirs, field, default)
     return None if value == dropout else value
 
 
@@ -218,6 +218,6 @@ def reject_others(theirs: Mapping[str, Any], field: str, known: tuple[Any, ...])
     value = theirs.get(field, known[0])
     if value not in known:
         raise ModelError(
-            f"config.json has {field}={shown(value)}, which the network here does not have: "
-            f"it knows {', '.join(map(shown, known))}."
+            f"config.json has {field}={format_json(value)}, which the network here does not have: "
+            f"it knows {', '.join(map(format_json, known))}."
         )

@@ -8,17 +8,17 @@ from typing import Any
 from ...models.bert import Config
 from ...models.distilbert import PRESETS
 from . import Family, Rule
-from .config_fields import dropout_of, number, only, truth
+from .config_fields import read_bool, read_dropout, read_float, read_int
 from .encoders import (
     BLOCK,
     KINDS,
     THEIR_ACTIVATIONS,
-    activation_of,
-    answers_of,
-    dropouts,
-    head_of,
+    dropout_rates,
+    num_labels,
+    parse_activation,
+    parse_head,
     reject_decoders,
-    reject_unlike,
+    require_fixed_values,
 )
 
 
@@ -33,8 +33,8 @@ def settings(config: Config) -> dict[str, Any]:
         "eps": 1e-12,
     }
     drops = {"drops_before": False, "drops_tags_as_backbone": True, "drops_attention": False, "drops_mlp": True}
-    reject_unlike(config, "DistilBERT", **same, **drops)
-    dropout, attention, head = dropouts(config)
+    require_fixed_values(config, "DistilBERT", **same, **drops)
+    dropout, attention, head = dropout_rates(config)
     return {
         "vocab_size": config.vocab_size,
         "max_position_embeddings": config.context_length,
@@ -51,32 +51,32 @@ def settings(config: Config) -> dict[str, Any]:
     }
 
 
-def config_of(theirs: Mapping[str, Any]) -> Config:
+def parse_config(theirs: Mapping[str, Any]) -> Config:
     """Return our config from a config.json. Raises ModelError for an unsupported value.
 
     `sinusoidal_pos_embds` is ignored, because the position table is stored in either case.
     """
     reject_decoders(theirs)
-    dim, hidden = only(theirs, "dim", 768), only(theirs, "hidden_dim", 3072)
-    dropout = number(theirs, "dropout", 0.1)
+    dim, hidden = read_int(theirs, "dim", 768), read_int(theirs, "hidden_dim", 3072)
+    dropout = read_float(theirs, "dropout", 0.1)
     return Config(
-        vocab_size=only(theirs, "vocab_size", 30_522),
-        context_length=only(theirs, "max_position_embeddings", 512),
+        vocab_size=read_int(theirs, "vocab_size", 30_522),
+        context_length=read_int(theirs, "max_position_embeddings", 512),
         dim=dim,
-        layers=only(theirs, "n_layers", 6),
-        heads=only(theirs, "n_heads", 12),
+        layers=read_int(theirs, "n_layers", 6),
+        heads=read_int(theirs, "n_heads", 12),
         ffn_dim=None if hidden == 4 * dim else hidden,
         token_types=0,
-        activation=activation_of(theirs, "activation", "gelu"),
+        activation=parse_activation(theirs, "activation", "gelu"),
         pooler_activation="relu",
         dropout=dropout,
-        attention_dropout=dropout_of(theirs, "attention_dropout", 0.1, dropout),
-        head_dropout=dropout_of(theirs, "seq_classif_dropout", 0.2, dropout),
+        attention_dropout=read_dropout(theirs, "attention_dropout", 0.1, dropout),
+        head_dropout=read_dropout(theirs, "seq_classif_dropout", 0.2, dropout),
         drops_tags_as_backbone=True,
         drops_attention=False,
-        head=head_of(theirs, "DistilBert"),
-        num_classes=answers_of(theirs),
-        tie_weights=truth(theirs, "tie_word_embeddings", True),
+        head=parse_head(theirs, "DistilBert"),
+        num_classes=num_labels(theirs),
+        tie_weights=read_bool(theirs, "tie_word_embeddings", True),
     )
 
 
@@ -106,7 +106,7 @@ FAMILY = Family(
         Rule(r"head\.words\.bias", ("vocab_projector.bias",), outside=True),
     ),
     settings=settings,
-    config=config_of,
+    config=parse_config,
     aliases={"hidden_size": "dim", "num_attention_heads": "n_heads", "num_hidden_layers": "n_layers"},
     tokens={"pad_token_id": 0},
     architecture=lambda config: f"DistilBert{KINDS[config.head]}",

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core.errors import ModelError
 from ...models.bert import Config
-from .config_fields import only, reject_others, shown
+from .config_fields import format_json, read_int, reject_others
 
 BLOCK = r"blocks\.(\d+)\."
 KINDS = {"masked": "ForMaskedLM", "classes": "ForSequenceClassification", "tags": "ForTokenClassification"}
@@ -28,7 +28,7 @@ USUAL_DROPS = {"drops_tags_as_backbone": False, "drops_attention": True, "drops_
 THEIR_ACTIVATIONS = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
 
 
-def head_of(theirs: Mapping[str, Any], family: str) -> str:
+def parse_head(theirs: Mapping[str, Any], family: str) -> str:
     """Return the head that the `architectures` of a config.json name, such as BertForMaskedLM; masked by default.
 
     Raises ModelError for another class.
@@ -43,22 +43,24 @@ def head_of(theirs: Mapping[str, Any], family: str) -> str:
     return known[named[0]]
 
 
-def answers_of(theirs: Mapping[str, Any]) -> int:
+def num_labels(theirs: Mapping[str, Any]) -> int:
     """Return the number of outputs: `num_labels`, or the number of class names, or 2.
 
     Raises ModelError if either is invalid.
     """
     if theirs.get("num_labels") is not None:
-        return only(theirs, "num_labels", 2)
+        return read_int(theirs, "num_labels", 2)
     names = theirs.get("id2label")
     if names is None:
         return 2
     if not isinstance(names, Mapping | list) or not names:
-        raise ModelError(f"config.json has id2label={shown(names)}, where the names of at least one class belong.")
+        raise ModelError(
+            f"config.json has id2label={format_json(names)}, where the names of at least one class belong."
+        )
     return len(names)
 
 
-def activation_of(theirs: Mapping[str, Any], field: str, default: str) -> str:
+def parse_activation(theirs: Mapping[str, Any], field: str, default: str) -> str:
     """Return our name of the activation. Raises ModelError for an unsupported one."""
     value = theirs.get(field, default)
     reject_others({field: value}, field, tuple(ACTIVATIONS))
@@ -72,7 +74,7 @@ def reject_decoders(theirs: Mapping[str, Any]) -> None:
     reject_others(theirs, "add_cross_attention", (False,))
 
 
-def reject_unlike(config: Config, family: str, **always: Any) -> None:
+def require_fixed_values(config: Config, family: str, **always: Any) -> None:
     """Raise ModelError if a network of ours does not have the fixed values of a family, `always`."""
     for field, value in always.items():
         if getattr(config, field) != value:
@@ -82,7 +84,7 @@ def reject_unlike(config: Config, family: str, **always: Any) -> None:
             )
 
 
-def dropouts(config: Config) -> tuple[float, float, float]:
+def dropout_rates(config: Config) -> tuple[float, float, float]:
     """Return the dropout rates of the network, of the attention weights and of the head."""
     own, head = config.attention_dropout, config.head_dropout
     return config.dropout, config.dropout if own is None else own, config.dropout if head is None else head

@@ -13,14 +13,14 @@ from safetensors.torch import save_file
 from torch import nn
 
 from ...core.errors import FileError, ModelError
-from ...core.files import whole_folder, write_json, write_text
+from ...core.files import atomic_dir, write_json, write_text
 from ...models.registry import Preset
-from ..origin import Origin, origin_of
-from ..saving import CONFIG, WEIGHTS, put_weights
-from . import Family, families, family_of, names_of, renamed, written_of
+from ..origin import Origin, get_origin
+from ..saving import CONFIG, WEIGHTS, load_weights
+from . import Family, families, find_family, to_config_json, to_transformers_names, transformers_names
 from .auxiliary_configs import GENERATION, generation_note, preparation_note
-from .config_fields import plain_fields
-from .loading import ANSWERS, Folder, shapes_of
+from .config_fields import resolve_aliases
+from .loading import ANSWERS, Folder, tensor_shapes
 from .vocabulary import Vocabulary
 
 
@@ -46,7 +46,7 @@ def read_folder(path: Path, name: str | None = None) -> Loaded:
     folder = Folder(path)
     found = folder.preset(name)
     _ = folder.files  # raises before anything is built if there are no weights
-    matched = folder.match(shapes_of(found, folder.config))
+    matched = folder.match(tensor_shapes(found, folder.config))
     if matched.problems:
         raise FileError(
             f"{path} does not fit the network of its {CONFIG}: {'; '.join(matched.problems)}. Take the "
@@ -57,7 +57,7 @@ def read_folder(path: Path, name: str | None = None) -> Loaded:
     kinds = {t.dtype for t in matched.tensors.values() if t.is_floating_point()}
     kind = kinds.pop() if len(kinds) == 1 else torch.float32
     own = {k: v.to(kind) for k, v in model.state_dict().items() if k in matched.new}
-    put_weights(model, {**own, **matched.tensors}, folder.path)
+    load_weights(model, {**own, **matched.tensors}, folder.path)
     origin = folder.origin(matched.new)
     model.origin = origin  # type: ignore[assignment]  # not a module or tensor
     notes = (*folder.said_of(found), *matched.notes, *preparation_note(path))
@@ -94,15 +94,15 @@ def write_folder(
         ModelError: If transformers has no such network.
         FileError: If the folder exists or cannot be written.
     """
-    family = family_of(name)
+    family = find_family(name)
     if family is None:
         known = ", ".join(n for f in families().values() for n in f.presets)
         raise ModelError(
             f"transformers has no network like {name}, so it has no Hugging Face form. These have: {known}."
         )
-    family, origin = family.of(model.config), origin_of(model)
+    family, origin = family.of(model.config), get_origin(model)
     own = {k: v for k, v in model.state_dict().items() if origin is None or k not in origin.new}
-    tensors = {k: v.detach().cpu().contiguous() for k, v in renamed(family, own).items()}
+    tensors = {k: v.detach().cpu().contiguous() for k, v in to_transformers_names(family, own).items()}
     # Views of a larger tensor are written as separate tensors.
     alone = {k: v if v.untyped_storage().nbytes() == v.nbytes else v.clone() for k, v in tensors.items()}
     untied = not getattr(model.config, "tie_weights", True)
@@ -111,12 +111,12 @@ def write_folder(
     floating = next(t.dtype for t in alone.values() if t.is_floating_point())
     document = _document(model.config, family, origin, vocabulary, labels, problem)
     document["dtype"] = str(floating).removeprefix("torch.")
-    with whole_folder(path) as folder:
+    with atomic_dir(path) as folder:
         write_json(folder / CONFIG, document)
         if origin is not None and origin.generation is not None:
             write_json(folder / GENERATION, {**origin.generation, **(vocabulary.own if vocabulary else {})})
         try:
-            fields = plain_fields(document, family.aliases)
+            fields = resolve_aliases(document, family.aliases)
             made = {k: c.values(c.shape(fields)).to(floating) for k, c in family.computed.items()}
             save_file({**alone, **made}, folder / WEIGHTS, {"format": "pt"})
         except SafetensorError as error:  # a full disk, for one
@@ -125,7 +125,7 @@ def write_folder(
             write_text(folder / file, text)
     added, saved = family.output_bias or ("", "")
     read = {saved: added} if added in again else {}  # the bias that transformers adds
-    return {ours: ", ".join(read.get(name, name) for name in names_of(family, ours)[1]) for ours in own}
+    return {ours: ", ".join(read.get(name, name) for name in transformers_names(family, ours)[1]) for ours in own}
 
 
 def _document(
@@ -137,7 +137,7 @@ def _document(
     problem: str | None,
 ) -> dict[str, Any]:
     """Return config.json: changed settings and those of the original folder."""
-    settings, kept = written_of(family, config), dict(origin.config) if origin else {}
+    settings, kept = to_config_json(family, config), dict(origin.config) if origin else {}
     named = labels if settings.get("num_labels") == len(labels) else ()
     if origin:
         settings = {k: v for k, v in settings.items() if k not in origin.settings or origin.settings[k] != v}

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...models.gpt2 import PRESETS, Config
 from . import Family, Rule
-from .config_fields import dropout_of, number, only, reject_others, truth
+from .config_fields import read_bool, read_dropout, read_float, read_int, reject_others
 
 BLOCK = r"blocks\.(\d+)\."
 
@@ -31,7 +31,7 @@ def settings(config: Config) -> dict[str, Any]:
     }
 
 
-def config_of(theirs: Mapping[str, Any]) -> Config:
+def parse_config(theirs: Mapping[str, Any]) -> Config:
     """Return our config from a config.json. Raises ModelError for an unsupported value."""
     reject_others(theirs, "activation_function", ("gelu_new", "gelu_pytorch_tanh"))
     reject_others(theirs, "layer_norm_epsilon", (1e-5,))
@@ -39,18 +39,18 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
     reject_others(theirs, "is_causal", (True,))
     reject_others(theirs, "scale_attn_weights", (True,))
     reject_others(theirs, "scale_attn_by_inverse_layer_idx", (False,))
-    dropout = number(theirs, "resid_pdrop", 0.1)
+    dropout = read_float(theirs, "resid_pdrop", 0.1)
     return Config(
-        vocab_size=only(theirs, "vocab_size", 50_257),
-        context_length=only(theirs, "n_positions", 1024),
-        dim=only(theirs, "n_embd", 768),
-        layers=only(theirs, "n_layer", 12),
-        heads=only(theirs, "n_head", 12),
-        ffn_dim=None if theirs.get("n_inner") is None else only(theirs, "n_inner", 3072),
+        vocab_size=read_int(theirs, "vocab_size", 50_257),
+        context_length=read_int(theirs, "n_positions", 1024),
+        dim=read_int(theirs, "n_embd", 768),
+        layers=read_int(theirs, "n_layer", 12),
+        heads=read_int(theirs, "n_head", 12),
+        ffn_dim=None if theirs.get("n_inner") is None else read_int(theirs, "n_inner", 3072),
         dropout=dropout,
-        embedding_dropout=dropout_of(theirs, "embd_pdrop", 0.1, dropout),
-        attention_dropout=dropout_of(theirs, "attn_pdrop", 0.1, dropout),
-        tie_weights=truth(theirs, "tie_word_embeddings", True),
+        embedding_dropout=read_dropout(theirs, "embd_pdrop", 0.1, dropout),
+        attention_dropout=read_dropout(theirs, "attn_pdrop", 0.1, dropout),
+        tie_weights=read_bool(theirs, "tie_word_embeddings", True),
     )
 
 
@@ -71,7 +71,7 @@ FAMILY = Family(
         Rule(r"head\.weight", ("score.weight",), outside=True),
     ),
     settings=settings,
-    config=config_of,
+    config=parse_config,
     aliases={
         "hidden_size": "n_embd",
         "max_position_embeddings": "n_positions",

@@ -23,15 +23,15 @@ from torch import Tensor
 from ...core.config import as_text
 from ...core.errors import FileError, ModelError
 from ...core.files import read_json
-from ...core.memory_budget import shaped
+from ...core.memory_budget import build_on_meta
 from ...models.registry import Preset, preset
-from ..match_config import differing, nearest
+from ..match_config import closest_preset, diff
 from ..origin import Origin
-from ..saving import CONFIG, INDEX, WEIGHTS, opened_weights, reject_not_finite, reject_pickle, tensor_of
-from . import Family, Rule, families, names_of, taken, written_of
+from ..saving import CONFIG, INDEX, WEIGHTS, open_safetensors, read_tensor, reject_not_finite, reject_pickle
+from . import Family, Rule, families, from_transformers_names, to_config_json, transformers_names
 from .auxiliary_configs import GENERATION
-from .config_fields import in_their_words, plain_fields, shown
-from .encoders import answers_of
+from .config_fields import format_json, resolve_aliases, use_transformers_names
+from .encoders import num_labels
 from .tensors import find_weight_files, to_single
 from .vocabulary import TOKENIZER
 
@@ -50,8 +50,8 @@ FREE = (
 )
 
 # Tensors that older versions saved in addition, and older names of tensors.
-MADE_ANEW = (r"(.*\.)?(position_ids|token_type_ids|inv_freq)",)
-FORMER = ((r"LayerNorm\.gamma$", "LayerNorm.weight"), (r"LayerNorm\.beta$", "LayerNorm.bias"))
+COMPUTED_TENSORS = (r"(.*\.)?(position_ids|token_type_ids|inv_freq)",)
+OLD_NAMES = ((r"LayerNorm\.gamma$", "LayerNorm.weight"), (r"LayerNorm\.beta$", "LayerNorm.bias"))
 # Fields of a Config that are bounded by a dimension of some tensor, and by the number of tensors.
 SIDES = (
     "vocab_size",
@@ -71,7 +71,7 @@ NEW_CLASSES = 1_000_000  # maximum classes of a new head
 
 
 @dataclasses.dataclass(frozen=True)
-class Matched:
+class TensorMatch:
     """Mapping of the folder's tensors to a model's."""
 
     tensors: Mapping[str, Tensor]  # by our names
@@ -109,18 +109,18 @@ class Folder:
         self.theirs = read_json(path / CONFIG)
         kind = self.theirs.get("model_type") if isinstance(self.theirs, dict) else None
         if not isinstance(kind, str) or kind not in families():
-            what = f"a network of model_type {shown(kind)}, which is not here" if kind else "no model_type"
+            what = f"a network of model_type {format_json(kind)}, which is not here" if kind else "no model_type"
             raise ModelError(f"{path / CONFIG} has {what}. Here are: {', '.join(families())}.")
         self.family: Family = families()[kind]
         try:
-            self._fields = plain_fields(self.theirs, self.family.aliases)
+            self._fields = resolve_aliases(self.theirs, self.family.aliases)
             self.config = self._with_head(self.family.config(self._fields))
         except ModelError as error:
             said, theirs = (
                 str(error),
                 f"{CONFIG} has ",
             )  # messages about their fields begin with this, others are about our Config
-            said = said.removeprefix(theirs) if said.startswith(theirs) else in_their_words(kind, said)
+            said = said.removeprefix(theirs) if said.startswith(theirs) else use_transformers_names(kind, said)
             raise ModelError(f"{path / CONFIG}: {said}") from error
         self.family = self.family.of(self.config)
         if (path / WEIGHTS).is_file() or (path / INDEX).is_file():
@@ -135,9 +135,11 @@ class Folder:
         generation = read_json(self.path / GENERATION) if (self.path / GENERATION).is_file() else None
         if generation is not None and not isinstance(generation, dict):
             raise FileError(f"{self.path / GENERATION} holds no settings by name: take it from where it came.")
-        found = Origin(self.theirs, written_of(self.family, self.config), generation, self.family.tokens, new)
+        found = Origin(self.theirs, to_config_json(self.family, self.config), generation, self.family.tokens, new)
         if not all(isinstance(end, int) and not isinstance(end, bool) and end >= 0 for end in found.ends):
-            raise FileError(f"{self.path} has eos_token_id={shown(list(found.ends))}, where ids of tokens belong.")
+            raise FileError(
+                f"{self.path} has eos_token_id={format_json(list(found.ends))}, where ids of tokens belong."
+            )
         return found
 
     @functools.cached_property
@@ -151,13 +153,13 @@ class Folder:
         found: dict[str, Tensor] = {}
         for file in self.files:
             reject_pickle(file)
-            with opened_weights(file) as opened:
+            with open_safetensors(file) as opened:
                 for name in opened.keys():  # noqa: SIM118  # no mapping
                     if name in found:
                         raise FileError(
                             f"{self.path} has {name} in two files, of which {file.name} is one: take it from a copy."
                         )
-                    found[name] = tensor_of(file, opened, name)
+                    found[name] = read_tensor(file, opened, name)
         return found
 
     @functools.cached_property
@@ -169,7 +171,7 @@ class Folder:
         found: dict[str, tuple[int, ...]] = {}
         for file in self.files:
             reject_pickle(file)
-            with opened_weights(file) as opened:
+            with open_safetensors(file) as opened:
                 found |= {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}  # noqa: SIM118
         return found
 
@@ -187,7 +189,7 @@ class Folder:
             value = getattr(self.config, field, None)
             if isinstance(value, int) and value > bound:
                 what = f"{bound:,} tensors in all" if field in STACKS else f"no tensor with more than {bound:,} rows"
-                said = in_their_words(self.family.model_type, f"{field}={value}")
+                said = use_transformers_names(self.family.model_type, f"{field}={value}")
                 raise ModelError(
                     f"{self.path / CONFIG}: {said} is more than the weights beside it are for, which have {what}. "
                     "Take both from one copy."
@@ -212,17 +214,17 @@ class Folder:
                     f"{', '.join(self.family.presets)}, or without a name."
                 )
             return found
-        return nearest(self.config, map(preset, self.family.presets), FREE)
+        return closest_preset(self.config, map(preset, self.family.presets), FREE)
 
     def said_of(self, found: Preset) -> tuple[str, ...]:
         """Return a sentence on the settings that differ from the preset; none if there are none."""
-        fields = differing(self.config, found.config, FREE)
+        fields = diff(self.config, found.config, FREE)
         if not fields:
             return ()
         said = ", ".join(f"{field}={as_text(value)}" for field, value in fields.items())
         return (f"It is read as {found.name} with {said}.",)
 
-    def match(self, shapes: Mapping[str, tuple[int, ...]]) -> Matched:
+    def match(self, shapes: Mapping[str, tuple[int, ...]]) -> TensorMatch:
         """Map the folder's tensors to those of a model, given by names and shapes.
 
         Half-precision tensors become float32.
@@ -231,7 +233,7 @@ class Folder:
         problems.
         """
         tensors, origin = self._full()
-        theirs = {ours: names_of(self.family, ours) for ours in shapes}
+        theirs = {ours: transformers_names(self.family, ours) for ours in shapes}
         new = self._new(theirs, tensors)
         wanted = {ours: found for ours, found in theirs.items() if ours not in new}
         missing = [name for _, names in wanted.values() for name in names if name not in tensors]
@@ -272,8 +274,8 @@ class Folder:
                     "they are transposed, rows for columns, and so may be square ones, which nobody can tell"
                 )
         if problems:
-            return Matched({}, {}, new, (), tuple(problems))
-        found, names_ours = taken(self.family, wanted, tensors)
+            return TensorMatch({}, {}, new, (), tuple(problems))
+        found, names_ours = from_transformers_names(self.family, wanted, tensors)
         reject_not_finite({origin.get(name, name): tensors[name] for name in names_ours}, self.path)
         found, halves = to_single(found)
         notes = list(halves)
@@ -283,7 +285,7 @@ class Folder:
             notes.append(f"Left out, of another head: {_listed([origin[n] for n in others])}.")
         if left:
             notes.append(f"Left out, since nothing here needs them: {_listed([origin[n] for n in left])}.")
-        return Matched(found, {origin[k]: v for k, v in names_ours.items() if k in origin}, new, tuple(notes), ())
+        return TensorMatch(found, {origin[k]: v for k, v in names_ours.items() if k in origin}, new, tuple(notes), ())
 
     def offered(
         self, shapes: Mapping[str, tuple[int, ...]], head: str | None
@@ -295,13 +297,13 @@ class Folder:
         """
         tensors, origin = self._full()
         alike = head == getattr(self.config, "head", None)
-        rules = {ours: names_of(self.family, ours) for ours in shapes}
+        rules = {ours: transformers_names(self.family, ours) for ours in shapes}
         theirs = {k: names for k, (rule, names) in rules.items() if alike or not (rule.outside and _is_head(k))}
         _, unused = self._missing_bias(origin)
         theirs = {k: names for k, names in theirs.items() if unused not in names}
         # Parts whose shapes do not match are not concatenated.
         whole = [k for k, names in theirs.items() if len({tensors[n].shape[1:] for n in names if n in tensors}) == 1]
-        found, names_ours = taken(self.family, whole, tensors)
+        found, names_ours = from_transformers_names(self.family, whole, tensors)
         reject_not_finite({origin.get(name, name): tensors[name] for name in names_ours}, self.path)
         known = {name for ours in found for name in theirs[ours]}
         _, extra = self._set_apart([name for name in origin if name not in known], tensors)
@@ -320,7 +322,7 @@ class Folder:
         origin: dict[str, str] = {}
         for name, tensor in self.tensors.items():
             full = name
-            for pattern, replacement in FORMER:
+            for pattern, replacement in OLD_NAMES:
                 full = re.sub(pattern, replacement, full)
             if self.bare and not any(re.fullmatch(pattern, full) for pattern in outside):
                 full = self.family.prefix + full
@@ -360,7 +362,7 @@ class Folder:
     def _embedding(self) -> str | None:
         """Return the name of the word embedding; None for a network without one."""
         of_words = any(re.fullmatch(rule.ours, "embedding.weight") for rule in self.family.rules)
-        return names_of(self.family, "embedding.weight")[1][0] if of_words else None
+        return transformers_names(self.family, "embedding.weight")[1][0] if of_words else None
 
     @property
     def _outputs(self) -> tuple[str, ...]:
@@ -394,7 +396,7 @@ class Folder:
         A tensor that should be the embedding, or be computed from config.json, but has other values, is among the
         others.
         """
-        prefix, patterns = self.family.prefix, (*self.family.left, *MADE_ANEW)
+        prefix, patterns = self.family.prefix, (*self.family.left, *COMPUTED_TENSORS)
         table = None if self._embedding is None else tensors.get(self._embedding)
         same = (*self._outputs, *self.family.tied)
         left: list[str] = []
@@ -413,8 +415,8 @@ class Folder:
         """Split names into those of other heads and others."""
         found, known = preset(self.family.presets[0]), set[str]()
         for config in self._configs() if names else ():
-            for ours in shapes_of(found, config):
-                known |= set(names_of(self.family, ours)[1]) if _is_head(ours) else set()
+            for ours in tensor_shapes(found, config):
+                known |= set(transformers_names(self.family, ours)[1]) if _is_head(ours) else set()
         return [n for n in names if n in known], [n for n in names if n not in known]
 
     def _configs(self) -> list[Any]:
@@ -434,14 +436,14 @@ class Folder:
         if fitting:
             config = fitting[0]
         if getattr(config, "head", None) in ANSWERS:
-            config = dataclasses.replace(config, num_classes=answers_of(self.theirs))
+            config = dataclasses.replace(config, num_classes=num_labels(self.theirs))
         return config
 
 
 @functools.cache
-def shapes_of(found: Preset, config: Any) -> Mapping[str, tuple[int, ...]]:
+def tensor_shapes(found: Preset, config: Any) -> Mapping[str, tuple[int, ...]]:
     """Return the shapes of a model's tensors by our names, without allocating memory."""
-    return {k: tuple(v.shape) for k, v in shaped(found, config).state_dict().items()}
+    return {k: tuple(v.shape) for k, v in build_on_meta(found, config).state_dict().items()}
 
 
 def _is_head(ours: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from ...core.errors import ModelError
 from ...models.patchtst import PRESETS, Config
 from . import Family, Rule
-from .config_fields import number, only, reject_others, truth
+from .config_fields import read_bool, read_float, read_int, reject_others
 
 BLOCK, LAYER = r"blocks\.(\d+)\.", r"encoder.layers.\1."
 NORM = r"(weight|bias|running_mean|running_var|num_batches_tracked)"
@@ -51,7 +51,7 @@ def settings(config: Config) -> dict[str, Any]:
     }
 
 
-def config_of(theirs: Mapping[str, Any]) -> Config:
+def parse_config(theirs: Mapping[str, Any]) -> Config:
     """Return our config from a config.json. Raises ModelError for an unsupported value.
 
     `positional_encoding_type` is ignored, because the position table is stored in either case.
@@ -81,25 +81,25 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
     reject_others(theirs, "scaling_dim", (1,))
     reject_others(theirs, "keepdim", (True,))
     reject_others(theirs, "do_mask_input", (None, False))
-    dropout = number(theirs, "path_dropout", 0.0)
+    dropout = read_float(theirs, "path_dropout", 0.0)
     for field in DROPOUTS:
-        reject_others({field: number(theirs, field, 0.0)}, field, (dropout,))
-    channels, horizon = only(theirs, "num_input_channels", 1), only(theirs, "prediction_length", 24)
+        reject_others({field: read_float(theirs, field, 0.0)}, field, (dropout,))
+    channels, horizon = read_int(theirs, "num_input_channels", 1), read_int(theirs, "prediction_length", 24)
     if forecasts and horizon < 1:
         raise ModelError(f"config.json has prediction_length={horizon}, where at least 1 step belongs.")
     return Config(
-        steps=only(theirs, "context_length", 32),
+        steps=read_int(theirs, "context_length", 32),
         in_features=channels,
         horizon=horizon if forecasts else 0,
-        num_classes=horizon * channels if forecasts else only(theirs, "num_targets", 1),
-        patch_size=only(theirs, "patch_length", 1),
-        stride=only(theirs, "patch_stride", 1),
+        num_classes=horizon * channels if forecasts else read_int(theirs, "num_targets", 1),
+        patch_size=read_int(theirs, "patch_length", 1),
+        stride=read_int(theirs, "patch_stride", 1),
         padding_patch="none",
-        order="pre" if truth(theirs, "pre_norm", True) else "post",
-        dim=only(theirs, "d_model", 128),
-        layers=only(theirs, "num_hidden_layers", 3),
-        heads=only(theirs, "num_attention_heads", 4),
-        ffn_dim=only(theirs, "ffn_dim", 512),
+        order="pre" if read_bool(theirs, "pre_norm", True) else "post",
+        dim=read_int(theirs, "d_model", 128),
+        layers=read_int(theirs, "num_hidden_layers", 3),
+        heads=read_int(theirs, "num_attention_heads", 4),
+        ffn_dim=read_int(theirs, "ffn_dim", 512),
         dropout=dropout,
     )
 
@@ -125,7 +125,7 @@ FAMILY = Family(
     ),
     heads=_head,
     settings=settings,
-    config=config_of,
+    config=parse_config,
     aliases={"hidden_size": "d_model"},
     architecture=lambda config: FORECASTS if config.horizon else CLASSIFIES,
 )

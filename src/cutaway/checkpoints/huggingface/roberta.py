@@ -9,9 +9,9 @@ from ...core.errors import ModelError
 from ...models.bert import Config
 from ...models.roberta import PRESETS
 from . import Family, Rule
-from .bert import BACKBONE, sizes, sizes_of
-from .config_fields import only, reject_others
-from .encoders import KINDS, USUAL_DROPS, head_of, reject_unlike
+from .bert import BACKBONE, parse_shared_fields, shared_settings
+from .config_fields import read_int, reject_others
+from .encoders import KINDS, USUAL_DROPS, parse_head, require_fixed_values
 
 
 def settings(config: Config) -> dict[str, Any]:
@@ -27,23 +27,23 @@ def settings(config: Config) -> dict[str, Any]:
         "drops_before": True,
     }
     same |= {"token_types": config.token_types or 1, "first_position": config.first_position or 1}
-    reject_unlike(config, "RoBERTa", **same, **USUAL_DROPS)
-    return sizes(config) | {"pad_token_id": config.first_position - 1}
+    require_fixed_values(config, "RoBERTa", **same, **USUAL_DROPS)
+    return shared_settings(config) | {"pad_token_id": config.first_position - 1}
 
 
-def config_of(theirs: Mapping[str, Any]) -> Config:
+def parse_config(theirs: Mapping[str, Any]) -> Config:
     """Return our config from a config.json. Raises ModelError for an unsupported value."""
     reject_others(theirs, "hidden_act", ("gelu",))  # its masked head supports no other
-    padding = only(theirs, "pad_token_id", 1)
+    padding = read_int(theirs, "pad_token_id", 1)
     if padding < 0:
         raise ModelError(f"config.json has pad_token_id={padding}, where the id of a token belongs: at least 0.")
     first = padding + 1  # first position
     return Config(
-        **sizes_of(theirs, vocab_size=50_265),
-        context_length=only(theirs, "max_position_embeddings", 512) - first,
+        **parse_shared_fields(theirs, vocab_size=50_265),
+        context_length=read_int(theirs, "max_position_embeddings", 512) - first,
         first_position=first,
         drops_before=True,
-        head=head_of(theirs, "Roberta"),
+        head=parse_head(theirs, "Roberta"),
     )
 
 
@@ -62,7 +62,7 @@ FAMILY = Family(
         Rule(r"head\.words\.bias", ("lm_head.bias",), outside=True),
     ),
     settings=settings,
-    config=config_of,
+    config=parse_config,
     tokens={"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2},
     architecture=lambda config: f"Roberta{KINDS[config.head]}",
     left=(

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...models.t5 import EPS, PRESETS, Config
 from . import Family, Rule
-from .config_fields import number, only, reject_others, truth
+from .config_fields import read_bool, read_float, read_int, reject_others
 
 BLOCK = r"(encoder|decoder)\.(\d+)\."
 SELF, CROSS = r"\1.block.\2.layer.0.", r"decoder.block.\1.layer.1."
@@ -40,7 +40,7 @@ def settings(config: Config) -> dict[str, Any]:
     }
 
 
-def config_of(theirs: Mapping[str, Any]) -> Config:
+def parse_config(theirs: Mapping[str, Any]) -> Config:
     """Return our config from a config.json. Raises ModelError for an unsupported value."""
     reject_others(theirs, "feed_forward_proj", ("relu",))
     reject_others(theirs, "dense_act_fn", ("relu",))
@@ -49,22 +49,24 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
     reject_others(theirs, "is_encoder_decoder", (True,))
     reject_others(theirs, "is_causal", (True,))
     # Version 5 of transformers has a field for scaled outputs; earlier versions derive it from the other field.
-    tied = theirs.get("tie_word_embeddings") is None or truth(theirs, "tie_word_embeddings", True)
-    layers = only(theirs, "num_layers", 6)
-    decoder_layers = layers if theirs.get("num_decoder_layers") is None else only(theirs, "num_decoder_layers", layers)
-    dim, hidden = only(theirs, "d_model", 512), only(theirs, "d_ff", 2048)
+    tied = theirs.get("tie_word_embeddings") is None or read_bool(theirs, "tie_word_embeddings", True)
+    layers = read_int(theirs, "num_layers", 6)
+    decoder_layers = (
+        layers if theirs.get("num_decoder_layers") is None else read_int(theirs, "num_decoder_layers", layers)
+    )
+    dim, hidden = read_int(theirs, "d_model", 512), read_int(theirs, "d_ff", 2048)
     return Config(
-        vocab_size=only(theirs, "vocab_size", 32_128),
+        vocab_size=read_int(theirs, "vocab_size", 32_128),
         dim=dim,
         layers=layers,
         decoder_layers=None if decoder_layers == layers else decoder_layers,
-        heads=only(theirs, "num_heads", 8),
-        head_dim=only(theirs, "d_kv", 64),
+        heads=read_int(theirs, "num_heads", 8),
+        head_dim=read_int(theirs, "d_kv", 64),
         ffn_dim=None if hidden == 4 * dim else hidden,
-        num_buckets=only(theirs, "relative_attention_num_buckets", 32),
-        max_distance=only(theirs, "relative_attention_max_distance", 128),
-        dropout=number(theirs, "dropout_rate", 0.1),
-        tie_weights=truth(theirs, "scale_decoder_outputs", tied),
+        num_buckets=read_int(theirs, "relative_attention_num_buckets", 32),
+        max_distance=read_int(theirs, "relative_attention_max_distance", 128),
+        dropout=read_float(theirs, "dropout_rate", 0.1),
+        tie_weights=read_bool(theirs, "scale_decoder_outputs", tied),
     )
 
 
@@ -105,7 +107,7 @@ FAMILY = Family(
         Rule(r"decoder\.(\d+)\.mlp\.fc2\.weight", (r"decoder.block.\1.layer.2.DenseReluDense.wo.weight",)),
     ),
     settings=settings,
-    config=config_of,
+    config=parse_config,
     aliases={
         "hidden_size": "d_model",
         "num_attention_heads": "num_heads",

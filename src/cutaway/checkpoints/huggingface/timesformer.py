@@ -7,8 +7,8 @@ from typing import Any
 
 from ...models.video_transformer import PRESETS, Config
 from . import Family, Rule
-from .config_fields import number, only, reject_others, reject_partial_patches
-from .encoders import BLOCK, answers_of
+from .config_fields import read_float, read_int, reject_others, reject_partial_patches
+from .encoders import BLOCK, num_labels
 
 LAYER = r"encoder.layer.\1."
 
@@ -32,7 +32,7 @@ def settings(config: Config) -> dict[str, Any]:
     }
 
 
-def config_of(theirs: Mapping[str, Any]) -> Config:
+def parse_config(theirs: Mapping[str, Any]) -> Config:
     """Return our config from a config.json. Raises ModelError for an unsupported value."""
     reject_others(theirs, "attention_type", ("divided_space_time",))
     reject_others(theirs, "hidden_act", ("gelu",))
@@ -40,19 +40,19 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
     reject_others(theirs, "qkv_bias", (True,))
     reject_others(theirs, "attention_probs_dropout_prob", (0.0,))
     reject_others(theirs, "drop_path_rate", (0,))
-    size, patch = only(theirs, "image_size", 224), only(theirs, "patch_size", 16)
+    size, patch = read_int(theirs, "image_size", 224), read_int(theirs, "patch_size", 16)
     reject_partial_patches(size, patch)
     return Config(
-        frames=only(theirs, "num_frames", 8),
+        frames=read_int(theirs, "num_frames", 8),
         image_size=size,
         patch_size=patch,
-        dim=only(theirs, "hidden_size", 768),
-        layers=only(theirs, "num_hidden_layers", 12),
-        heads=only(theirs, "num_attention_heads", 12),
-        ffn_dim=only(theirs, "intermediate_size", 3072),
-        dropout=number(theirs, "hidden_dropout_prob", 0.0),
-        in_channels=only(theirs, "num_channels", 3),
-        num_classes=answers_of(theirs),
+        dim=read_int(theirs, "hidden_size", 768),
+        layers=read_int(theirs, "num_hidden_layers", 12),
+        heads=read_int(theirs, "num_attention_heads", 12),
+        ffn_dim=read_int(theirs, "intermediate_size", 3072),
+        dropout=read_float(theirs, "hidden_dropout_prob", 0.0),
+        in_channels=read_int(theirs, "num_channels", 3),
+        num_classes=num_labels(theirs),
     )
 
 
@@ -79,6 +79,6 @@ FAMILY = Family(
         Rule(r"head\.(weight|bias)", (r"classifier.\1",), outside=True),
     ),
     settings=settings,
-    config=config_of,
+    config=parse_config,
     architecture=lambda config: "TimesformerForVideoClassification",
 )

@@ -10,7 +10,15 @@ from ...models import gpt2
 from ...models.vit_gpt2 import PRESETS, Config
 from . import Family, Rule
 from . import gpt2 as decoders
-from .config_fields import in_their_words, number, only, plain_fields, reject_others, reject_partial_patches, shown
+from .config_fields import (
+    format_json,
+    read_float,
+    read_int,
+    reject_others,
+    reject_partial_patches,
+    resolve_aliases,
+    use_transformers_names,
+)
 
 READS, WRITES = r"encoder.encoder.layer.\1.", r"decoder.transformer.h.\1."
 ENCODER, DECODER = r"encoder\.(\d+)\.", r"decoder\.(\d+)\."
@@ -53,10 +61,10 @@ def settings(config: Config) -> dict[str, Any]:
     }
 
 
-def config_of(theirs: Mapping[str, Any]) -> Config:
+def parse_config(theirs: Mapping[str, Any]) -> Config:
     """Return our config from a config.json. Raises ModelError for an unsupported value."""
     halves = (_half(theirs, name, kind) for name, kind in (("encoder", "vit"), ("decoder", "gpt2")))
-    encoder, decoder = (plain_fields(half, {}) for half in halves)
+    encoder, decoder = (resolve_aliases(half, {}) for half in halves)
     for field, known in {
         "hidden_act": "gelu",
         "qkv_bias": True,
@@ -66,17 +74,19 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
         reject_others(encoder, field, (known,))
     reject_others(decoder, "add_cross_attention", (True,))
     try:
-        writes = decoders.config_of({**plain_fields(decoder, decoders.FAMILY.aliases), "add_cross_attention": False})
+        writes = decoders.parse_config(
+            {**resolve_aliases(decoder, decoders.FAMILY.aliases), "add_cross_attention": False}
+        )
     except ModelError as error:
-        raise ModelError(in_their_words(decoders.FAMILY.model_type, str(error))) from error
+        raise ModelError(use_transformers_names(decoders.FAMILY.model_type, str(error))) from error
     if len(set(writes.rates)) > 1:
         raise ModelError(
             "config.json has a decoder with resid_pdrop, embd_pdrop and attn_pdrop that differ, which the network here "
             "does not have: all three are one number."
         )
-    dim, patch = only(encoder, "hidden_size", 768), only(encoder, "patch_size", 16)
-    hidden, heads = only(encoder, "intermediate_size", 3072), only(encoder, "num_attention_heads", 12)
-    size = only(encoder, "image_size", 224)
+    dim, patch = read_int(encoder, "hidden_size", 768), read_int(encoder, "patch_size", 16)
+    hidden, heads = read_int(encoder, "intermediate_size", 3072), read_int(encoder, "num_attention_heads", 12)
+    size = read_int(encoder, "image_size", 224)
     reject_partial_patches(size, patch)
     for field, reads, other in (
         ("hidden_size", dim, writes.dim),
@@ -90,7 +100,7 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
             )
     reject_others(encoder, "head_dim", (dim // heads,))
     reject_others(decoder, "cross_attention_hidden_size", (None, dim))
-    layers = only(encoder, "num_hidden_layers", 12)
+    layers = read_int(encoder, "num_hidden_layers", 12)
     return Config(
         image_size=size,
         patch_size=patch,
@@ -101,8 +111,8 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
         ffn_dim=None if hidden == 4 * dim else hidden,
         dropout=writes.dropout,
         tie_weights=writes.tie_weights,
-        eps=number(encoder, "layer_norm_eps", 1e-12),
-        in_channels=only(encoder, "num_channels", 3),
+        eps=read_float(encoder, "layer_norm_eps", 1e-12),
+        in_channels=read_int(encoder, "num_channels", 3),
         target_vocab_size=writes.vocab_size,
         context_length=writes.context_length,
     )
@@ -114,8 +124,8 @@ def _half(theirs: Mapping[str, Any], name: str, kind: str) -> Mapping[str, Any]:
     found = half.get("model_type") if isinstance(half, Mapping) else None
     if not isinstance(half, Mapping) or found != kind:
         raise ModelError(
-            f"config.json has {name}.model_type={shown(found)}, which the network here does not have: it knows "
-            f"{shown(kind)}."
+            f"config.json has {name}.model_type={format_json(found)}, which the network here does not have: it knows "
+            f"{format_json(kind)}."
         )
     return half
 
@@ -153,7 +163,7 @@ FAMILY = Family(
         Rule(r"head\.unembedding", ("decoder.lm_head.weight",), outside=True),
     ),
     settings=settings,
-    config=config_of,
+    config=parse_config,
     architecture=lambda config: "VisionEncoderDecoderModel",
     left=(
         r"decoder\.lm_head\.weight",

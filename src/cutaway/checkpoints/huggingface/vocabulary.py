@@ -17,7 +17,7 @@ from ...data.text.tokenizer_files import open_tokenizer
 from ...data.text.tokenizers import Tokenizer
 
 TOKENIZER = "tokenizer.json"
-BESIDE = (
+COMPANION_FILES = (
     "tokenizer_config.json",
     "special_tokens_map.json",
     "added_tokens.json",
@@ -25,7 +25,7 @@ BESIDE = (
     "vocab.json",
     "merges.txt",
 )
-FRAMES = {"wordpiece": ("[CLS]", "[SEP]", "[MASK]"), "bpe": ("<s>", "</s>", "<mask>")}
+SPECIAL_TOKENS = {"wordpiece": ("[CLS]", "[SEP]", "[MASK]"), "bpe": ("<s>", "</s>", "<mask>")}
 PRETRAINED = "pretrained"
 
 
@@ -38,22 +38,22 @@ class Vocabulary:
     own: Mapping[str, int] = field(default_factory=dict)  # the same, overriding the family's defaults
 
 
-def of_folder(path: Path) -> Vocabulary | None:
+def read_vocabulary(path: Path) -> Vocabulary | None:
     """Return the tokenizer of a folder, or None if it has no tokenizer.json. Raises FileError for an invalid one."""
     if not (path / TOKENIZER).is_file():
         return None
     tokenizer = open_tokenizer(path / TOKENIZER)
-    names = [name for name in (TOKENIZER, *BESIDE) if (path / name).is_file()]
+    names = [name for name in (TOKENIZER, *COMPANION_FILES) if (path / name).is_file()]
     files = {name: (path / name).read_text(encoding="utf-8") for name in names}
     return Vocabulary(files, _ids(tokenizer.padding, tokenizer.begin, tokenizer.end))
 
 
-def of_pairs(tokenizer: Tokenizer, target: Tokens, longest: int | None = None) -> Vocabulary:
+def vocabulary_for_targets(tokenizer: Tokenizer, target: Tokens, longest: int | None = None) -> Vocabulary:
     """Return the special tokens of targets, and the tokenizer if it keeps its ids.
 
     A tokenizer that was fitted here has other ids in pairs and captions, and cannot be converted.
     """
-    kept = of_tokenizer(tokenizer, None, longest) if tokenizer.kind == PRETRAINED else None
+    kept = to_vocabulary(tokenizer, None, longest) if tokenizer.kind == PRETRAINED else None
     own = {
         "pad_token_id": target.padding,
         "bos_token_id": target.begin,
@@ -64,7 +64,7 @@ def of_pairs(tokenizer: Tokenizer, target: Tokens, longest: int | None = None) -
     return Vocabulary(kept.files if kept else {}, {}, own)
 
 
-def of_tokenizer(tokenizer: Tokenizer, spec: Spec | None, longest: int | None = None) -> Vocabulary | None:
+def to_vocabulary(tokenizer: Tokenizer, spec: Spec | None, longest: int | None = None) -> Vocabulary | None:
     """Convert the tokenizer of texts of `spec`; None if it cannot be converted.
 
     A pretrained tokenizer does not need `spec`. `longest` is the maximum number of tokens of the model.
@@ -75,7 +75,7 @@ def of_tokenizer(tokenizer: Tokenizer, spec: Spec | None, longest: int | None = 
     begin, end, mask = tokenizer.begin, tokenizer.end, tokenizer.mask
     if tokenizer.kind != PRETRAINED:
         begin, end, mask = _frame(spec, len(tokenizer))
-        framed = _with_frame(document, FRAMES[tokenizer.kind], (begin, end, mask))
+        framed = _with_frame(document, SPECIAL_TOKENS[tokenizer.kind], (begin, end, mask))
         if framed is None:
             return None
         document, tokens = framed

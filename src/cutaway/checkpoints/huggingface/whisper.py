@@ -10,11 +10,11 @@ from torch import Tensor
 
 from ...models.transformer_asr import PRESETS, Config, sinusoids
 from . import Computed, Family, Rule
-from .config_fields import both, number, only, reject_others
+from .config_fields import read_float, read_int, read_shared_int, reject_others
 
 BLOCK = r"(encoder|decoder)\.(\d+)\."
 LAYER, CROSS = r"\1.layers.\2.", r"decoder.layers.\1."
-PLACES = 1500  # positions of the encoder: 30 s, the maximum input of transformers' network
+MAX_POSITIONS = 1500  # positions of the encoder: 30 s, the maximum input of transformers' network
 
 
 def settings(config: Config) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def settings(config: Config) -> dict[str, Any]:
         **(ours if config.target_vocab_size != Config.target_vocab_size else {}),
         "vocab_size": config.target_vocab_size,
         "num_mel_bins": config.in_features,
-        "max_source_positions": PLACES,
+        "max_source_positions": MAX_POSITIONS,
         "max_target_positions": config.context_length,
         "d_model": config.dim,
         "encoder_layers": config.layers,
@@ -40,7 +40,7 @@ def settings(config: Config) -> dict[str, Any]:
     }
 
 
-def config_of(theirs: Mapping[str, Any]) -> Config:
+def parse_config(theirs: Mapping[str, Any]) -> Config:
     """Return our config from a config.json. Raises ModelError for an unsupported value."""
     reject_others(theirs, "activation_function", ("gelu",))
     reject_others(theirs, "tie_word_embeddings", (True,))
@@ -51,25 +51,25 @@ def config_of(theirs: Mapping[str, Any]) -> Config:
     reject_others(theirs, "decoder_layerdrop", (0.0,))
     reject_others(theirs, "is_encoder_decoder", (True,))
     reject_others(theirs, "is_causal", (True,))
-    dim, layers = only(theirs, "d_model", 384), only(theirs, "encoder_layers", 4)
-    decoder_layers = only(theirs, "decoder_layers", 4)
-    hidden = both(theirs, "ffn_dim", 1536)
+    dim, layers = read_int(theirs, "d_model", 384), read_int(theirs, "encoder_layers", 4)
+    decoder_layers = read_int(theirs, "decoder_layers", 4)
+    hidden = read_shared_int(theirs, "ffn_dim", 1536)
     return Config(
-        in_features=only(theirs, "num_mel_bins", 80),
+        in_features=read_int(theirs, "num_mel_bins", 80),
         dim=dim,
         layers=layers,
         decoder_layers=None if decoder_layers == layers else decoder_layers,
-        heads=both(theirs, "attention_heads", 6),
+        heads=read_shared_int(theirs, "attention_heads", 6),
         ffn_dim=None if hidden == 4 * dim else hidden,
-        dropout=number(theirs, "dropout", 0.0),
-        target_vocab_size=only(theirs, "vocab_size", 51_865),
-        context_length=only(theirs, "max_target_positions", 448),
+        dropout=read_float(theirs, "dropout", 0.0),
+        target_vocab_size=read_int(theirs, "vocab_size", 51_865),
+        context_length=read_int(theirs, "max_target_positions", 448),
     )
 
 
 def _table(theirs: Mapping[str, Any]) -> tuple[int, int]:
     """Return the shape of the sinusoid table, which their files store as a tensor."""
-    return only(theirs, "max_source_positions", PLACES), only(theirs, "d_model", 384)
+    return read_int(theirs, "max_source_positions", MAX_POSITIONS), read_int(theirs, "d_model", 384)
 
 
 def _rounding(shape: tuple[int, ...]) -> Tensor:
@@ -109,7 +109,7 @@ FAMILY = Family(
         Rule(BLOCK + r"norm2\.(weight|bias)", (LAYER + r"final_layer_norm.\3",)),
     ),
     settings=settings,
-    config=config_of,
+    config=parse_config,
     aliases={
         "hidden_size": "d_model",
         "num_attention_heads": "encoder_attention_heads",

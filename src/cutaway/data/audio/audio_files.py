@@ -28,11 +28,11 @@ import numpy as np
 import numpy.typing as npt
 import soundfile
 
-from ...core.errors import DataError, Problem, brief
+from ...core.errors import DataError, Problem, shorten_repr
 from ...core.files import exists
-from ..folders import AUDIO, SPLIT_FOLDERS, entries, same_name, subfolders
+from ..folders import AUDIO, SPLIT_FOLDERS, list_entries, normalize_name, subfolders
 from ..splits import Rows
-from ..streaming.members import Stored, content, stream
+from ..streaming.members import Stored, open_source, read_content
 from ..text.text_files import read_lines
 from ..unusable_examples import REPAIR
 
@@ -44,7 +44,7 @@ UNKNOWN_LENGTH = 0x7FFFF000  # written from this size on by programs that write 
 
 
 @dataclass(frozen=True)
-class Look:
+class AudioFileInfo:
     """Properties of one checked audio file."""
 
     digest: str  # sha256 of its bytes
@@ -54,22 +54,22 @@ class Look:
 
 
 @dataclass(frozen=True)
-class InMemory:
+class InMemoryRecording:
     """A recording without a file, for example one composed of others."""
 
     samples: Samples  # (n,), full scale ±1
     rate: int  # samples per second
 
 
-Recording = Path | Stored | InMemory
+Recording = Path | Stored | InMemoryRecording
 
 
-def look_at(path: Recording) -> Look | Problem:
+def inspect_recording(path: Recording) -> AudioFileInfo | Problem:
     """Read the header of an audio file and hash it. Returns a Problem if it cannot be used."""
-    if isinstance(path, InMemory):
-        return Look(hashlib.sha256(path.samples.tobytes()).hexdigest(), path.rate, 1, len(path.samples))
+    if isinstance(path, InMemoryRecording):
+        return AudioFileInfo(hashlib.sha256(path.samples.tobytes()).hexdigest(), path.rate, 1, len(path.samples))
     try:
-        data = content(path)
+        data = read_content(path)
     except DataError as error:
         return error.problems[0]
     except OSError as error:
@@ -80,7 +80,7 @@ def look_at(path: Recording) -> Look | Problem:
         head = soundfile.info(io.BytesIO(data))
     except soundfile.LibsndfileError as error:
         return Problem(str(path), f"it is no audio that can be read, whatever its name says ({_error_text(error)})")
-    promised, there = data_bytes(data)
+    promised, there = wav_data_sizes(data)
     if there < promised:
         return Problem(
             str(path), f"it is cut short: its head promises {promised:,} bytes of samples, and {there:,} are there"
@@ -92,10 +92,10 @@ def look_at(path: Recording) -> Look | Problem:
             str(path),
             f"its head says {head.samplerate:,} samples a second, and {LEAST_RATE:,} to {LARGEST_RATE:,} are read",
         )
-    return Look(hashlib.sha256(data).hexdigest(), head.samplerate, head.channels, head.frames)
+    return AudioFileInfo(hashlib.sha256(data).hexdigest(), head.samplerate, head.channels, head.frames)
 
 
-def packed(looks: Sequence[Look]) -> dict[str, npt.NDArray[Any]]:
+def pack_audio_info(looks: Sequence[AudioFileInfo]) -> dict[str, npt.NDArray[Any]]:
     """Pack file properties into arrays: `digest` (n, 32), `rate`, `channels`, `samples` (n,)."""
     return {
         "digest": np.frombuffer(b"".join(bytes.fromhex(look.digest) for look in looks), np.uint8).reshape(-1, 32),
@@ -103,13 +103,13 @@ def packed(looks: Sequence[Look]) -> dict[str, npt.NDArray[Any]]:
     }
 
 
-def unpacked(arrays: Mapping[str, npt.NDArray[Any]]) -> list[Look]:
+def unpack_audio_info(arrays: Mapping[str, npt.NDArray[Any]]) -> list[AudioFileInfo]:
     """Unpack the arrays that `packed` returns."""
     columns = (arrays[key].tolist() for key in ("rate", "channels", "samples"))
-    return [Look(digest.tobytes().hex(), *numbers) for digest, *numbers in zip(arrays["digest"], *columns)]
+    return [AudioFileInfo(digest.tobytes().hex(), *numbers) for digest, *numbers in zip(arrays["digest"], *columns)]
 
 
-def data_bytes(data: bytes) -> tuple[int, int]:
+def wav_data_sizes(data: bytes) -> tuple[int, int]:
     """Return the number of sample bytes that a .wav header declares, and the number present.
 
     libsndfile silently reads truncated files. The numbers are equal if the header does not declare one, or for other
@@ -132,11 +132,11 @@ def read_samples(path: Recording, rate: int | None = None, seconds: float | None
     The samples are cut to `seconds` and resampled to `rate` if that differs from the file's rate. The polyphase filter
     (Kaiser window, β = 5) removes frequencies that the lower rate cannot represent.
     """
-    if isinstance(path, InMemory):
+    if isinstance(path, InMemoryRecording):
         whole = path.samples[: None if seconds is None else max(1, round(seconds * path.rate))]
-        return whole if rate is None or rate == path.rate else resampled(whole, path.rate, rate)
+        return whole if rate is None or rate == path.rate else resample(whole, path.rate, rate)
     try:
-        given = stream(path)
+        given = open_source(path)
         # Bytes where the system supports them: soundfile encodes str as UTF-8, which a file name need not be.
         name = os.fsencode(given) if isinstance(given, Path) and os.name == "posix" else given
         with soundfile.SoundFile(name) as file:
@@ -158,16 +158,16 @@ def read_samples(path: Recording, rate: int | None = None, seconds: float | None
     if peak > LOUDEST:
         return Problem(str(path), f"its samples reach {peak:.3g}, where full scale is 1")
     mono: Samples = samples[:, 0] if samples.shape[1] == 1 else samples.mean(1)
-    return mono if rate is None or rate == own_rate else resampled(mono, own_rate, rate)
+    return mono if rate is None or rate == own_rate else resample(mono, own_rate, rate)
 
 
-def read_whole(path: Recording, look: Look) -> Problem | None:
+def check_decodable(path: Recording, look: AudioFileInfo) -> Problem | None:
     """Read all samples. Returns a Problem if they cannot be read."""
     samples = read_samples(path)
     return samples if isinstance(samples, Problem) else None
 
 
-def resampled(samples: Samples, own_rate: int, rate: int) -> Samples:
+def resample(samples: Samples, own_rate: int, rate: int) -> Samples:
     """Resample (n,) samples to another rate: (⌈n · rate / own_rate⌉,)."""
     from scipy import signal  # imported here because it takes half a second and is rarely needed
 
@@ -176,21 +176,21 @@ def resampled(samples: Samples, own_rate: int, rate: int) -> Samples:
     return found
 
 
-def commonest(rates: Iterable[int]) -> int:
+def most_frequent_rate(rates: Iterable[int]) -> int:
     """Return the most frequent rate, the lowest of several with the same count, which needs no upsampling."""
     counts = Counter(rates)
     return min(counts, key=lambda rate: (-counts[rate], rate))
 
 
-def sound_files(path: Path) -> list[Path]:
+def list_audio_files(path: Path) -> list[Path]:
     """Return the audio file itself, or the sorted audio files directly in a folder.
 
     Raises DataError if there are none.
     """
     if path.is_dir():
-        found = [p for p in entries(path) if AUDIO.fits(p)]
+        found = [p for p in list_entries(path) if AUDIO.fits(p)]
         if not found:
-            inside = next((p for p in subfolders(path) if any(AUDIO.fits(file) for file in entries(p))), None)
+            inside = next((p for p in subfolders(path) if any(AUDIO.fits(file) for file in list_entries(p))), None)
             raise DataError(
                 f"{path} is a folder without audio files ({', '.join(AUDIO.suffixes)}).",
                 fix=f"Those in its folders are taken where the folder is given: {inside}" if inside else "",
@@ -203,7 +203,7 @@ def sound_files(path: Path) -> list[Path]:
     return [path]
 
 
-def unusable(problems: Sequence[Problem], total: int) -> DataError:
+def unusable_audio_error(problems: Sequence[Problem], total: int) -> DataError:
     """Build the error that names these of `total` audio files."""
     some = f"{len(problems):,} of {total:,} audio files" if total > 1 else "The audio file"
     return DataError(f"{some} cannot be used:", problems, fix=REPAIR)
@@ -264,18 +264,20 @@ def read_transcripts(path: Path, lower: bool = False) -> Transcripts:
     return whole
 
 
-def normalised(text: str, lower: bool) -> str:
+def normalise_transcript(text: str, lower: bool) -> str:
     """Normalise a transcript: NFC, single blanks between words, no surrounding blanks, optionally lower case."""
     text = " ".join(unicodedata.normalize("NFC", text).split())
     return text.lower() if lower else text
 
 
-def digest_of(look: str, text: str) -> str:
+def transcript_digest(look: str, text: str) -> str:
     """Compute the sha256 of a recording's digest and its transcript."""
     return hashlib.sha256(f"{look}\n{text}".encode(errors="surrogatepass")).hexdigest()
 
 
-def ids_of(texts: Sequence[str], alphabet: Sequence[str], padding: int) -> tuple[list[list[int]], dict[int, str]]:
+def encode_transcripts(
+    texts: Sequence[str], alphabet: Sequence[str], padding: int
+) -> tuple[list[list[int]], dict[int, str]]:
     """Encode each text as token ids, padded to the longest.
 
     Also returns, by text index, the first character of a text that is not in the alphabet.
@@ -286,14 +288,14 @@ def ids_of(texts: Sequence[str], alphabet: Sequence[str], padding: int) -> tuple
     return [[*(number.get(c, padding) for c in t), *[padding] * (longest - len(t))] for t in texts], strange
 
 
-def outside(name: str, character: str) -> Problem:
+def unknown_character_problem(name: str, character: str) -> Problem:
     """Return the problem of a transcript with a character that no training transcript has."""
     return Problem(
-        name, f"its transcript has {brief(character)} (U+{ord(character):04X}), which no training transcript has"
+        name, f"its transcript has {shorten_repr(character)} (U+{ord(character):04X}), which no training transcript has"
     )
 
 
-def too_long(name: str, text: str, most: int = MOST_CHARACTERS) -> Problem | None:
+def too_long_problem(name: str, text: str, most: int = MOST_CHARACTERS) -> Problem | None:
     """Return the problem of a transcript with more than `most` characters, or None."""
     if len(text) <= most:
         return None
@@ -327,7 +329,7 @@ def _read_table(home: Path, path: Path, lower: bool, into: Transcripts) -> None:
     assert table is not None, "a home has a table"
     title = str(table.relative_to(path))
     folder = home if table.name == TABLE else home / WAVS
-    audio = {same_name(str(file.relative_to(folder))): file for file in _recordings(folder)}
+    audio = {normalize_name(str(file.relative_to(folder))): file for file in _recordings(folder)}
     waiting = dict(audio)
     for number, line in enumerate(read_lines(table)[0], 1):
         cells = line.split("\t" if table.name == TABLE else "|")
@@ -338,9 +340,9 @@ def _read_table(home: Path, path: Path, lower: bool, into: Transcripts) -> None:
             wanted = "a file and a transcript, with one tab between" if table.name == TABLE else "id|transcript"
             into.problems.append(Problem(where, f"it has {len(cells)} cells, not {wanted}"))
             continue
-        name = same_name(str(Path(cells[0].strip())) if table.name == TABLE else f"{cells[0].strip()}.wav")
+        name = normalize_name(str(Path(cells[0].strip())) if table.name == TABLE else f"{cells[0].strip()}.wav")
         name = name if name in audio else name.replace("\\", "/")  # Windows path separators
-        text = normalised(cells[-1], lower)
+        text = normalise_transcript(cells[-1], lower)
         file = waiting.pop(name, None)
         if file is None:
             again = "has a transcript already" if name in audio else f"is no recording in {folder}"
@@ -360,6 +362,6 @@ def _is_header(cells: Sequence[str]) -> bool:
 
 def _recordings(folder: Path) -> list[Path]:
     """List the visible recordings in a folder and its subfolders."""
-    inside = [p for p in entries(folder) if not p.name.startswith(".")]
+    inside = [p for p in list_entries(folder) if not p.name.startswith(".")]
     below = [file for p in subfolders(folder) for file in _recordings(p)]
     return [p for p in inside if AUDIO.fits(p) and p.is_file()] + below

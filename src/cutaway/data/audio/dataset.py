@@ -18,31 +18,31 @@ from torch import Tensor
 from ...core.errors import DataError, Problem
 from ...core.files import MEBIBYTE
 from ...core.spec import AudioSpec, Classes, Spelled, Target, Transcript
-from ..build import Origin, assemble
+from ..build import DataSource, build_dataset
 from ..dataset_base import IGNORED, DataSet, SequenceSplit, Split
-from ..folders import AUDIO, NAMED_AT_MOST, Found, absent_notes, find, fingerprint_of
+from ..folders import AUDIO, NAMED_AT_MOST, FolderContents, find_examples, fingerprint_files, missing_class_notes
 from ..modalities import reject_changed
-from ..quality.duplicates import straddle_note
+from ..quality.duplicates import duplicate_warning
 from ..settings import DataSettings
-from ..splits import Rows, complete_split, draw
+from ..splits import Rows, complete_split, sample_rows
 from ..streaming.folder_index import read_folder
-from ..streaming.members import chosen
+from ..streaming.members import select_items
 from ..streaming.tar_index import read_shards
 from ..streaming.tars import is_sharded
-from ..unusable_examples import look_through, reject_fill
+from ..unusable_examples import inspect_files, reject_fill
 from .audio_files import (
-    Look,
+    AudioFileInfo,
     Recording,
-    commonest,
-    digest_of,
-    ids_of,
+    encode_transcripts,
     is_transcribed,
-    outside,
+    most_frequent_rate,
     read_transcripts,
-    too_long,
-    unpacked,
+    too_long_problem,
+    transcript_digest,
+    unknown_character_problem,
+    unpack_audio_info,
 )
-from .transforms import FLOOR, SHARDED, AudioPreprocessing, frame_count, look_at_all, spectrograms
+from .transforms import FLOOR, SHARDED, AudioPreprocessing, frame_count, inspect_recordings, spectrograms
 
 SAMPLE = 1024  # training recordings used to estimate mean and standard deviation if not all are in memory
 BYTES = 4  # per spectrogram value
@@ -58,18 +58,27 @@ def open_audio(path: Path, settings: DataSettings, targets: tuple[type[Target], 
     if is_sharded(path):
         reject_changed(settings, ("lower",), "is for recordings with transcripts, and these have classes")
         read = read_shards(path, SHARDED, drop=settings.missing == "drop")
-        return audio_dataset(read.found, name, str(path), settings, unpacked(read.looks))
+        return audio_dataset(read.found, name, str(path), settings, unpack_audio_info(read.looks))
     if is_transcribed(path):
         return open_transcribed(path, settings, targets)
     reject_changed(settings, ("lower",), "is for recordings with transcripts, and these have classes")
     read = read_folder(
-        path, SHARDED, "2", lambda: find(path, AUDIO), lambda files: look_at_all(files, settings.workers), settings
+        path,
+        SHARDED,
+        "2",
+        lambda: find_examples(path, AUDIO),
+        lambda files: inspect_recordings(files, settings.workers),
+        settings,
     )
-    return audio_dataset(read.found, name, str(path), settings, unpacked(read.looks))
+    return audio_dataset(read.found, name, str(path), settings, unpack_audio_info(read.looks))
 
 
 def audio_dataset(
-    found: Found[Recording], name: str, source: str, settings: DataSettings, seen: Sequence[Look] | None = None
+    found: FolderContents[Recording],
+    name: str,
+    source: str,
+    settings: DataSettings,
+    seen: Sequence[AudioFileInfo] | None = None,
 ) -> DataSet:
     """Build a data set of audio files as log-mel spectrograms.
 
@@ -79,61 +88,61 @@ def audio_dataset(
     that cannot be used, or SettingError.
     """
     files, names, labels = found.files, found.names, found.labels
-    seen = look_at_all(files, settings.workers) if seen is None else seen
+    seen = inspect_recordings(files, settings.workers) if seen is None else seen
     indices = complete_split(labels, found.classes, found.splits, settings)
-    rate = settings.rate or commonest(seen[i].rate for i in indices["train"])
+    rate = settings.rate or most_frequent_rate(seen[i].rate for i in indices["train"])
     used = np.unique(np.concatenate(list(indices.values())))  # `max_samples` may have excluded files
-    counts = {i: frames_of(seen[i], rate, settings.seconds) for i in used.tolist()}
+    counts = {i: count_frames(seen[i], rate, settings.seconds) for i in used.tolist()}
     held = sum(counts.values()) * settings.n_mels * BYTES <= settings.memory * MEBIBYTE
-    heard = used if held else draw(indices["train"], SAMPLE, seed=settings.split_seed)
+    heard = used if held else sample_rows(indices["train"], SAMPLE, seed=settings.split_seed)
     own = [files[i] for i in heard]
     frames, lengths = spectrograms(own, rate, settings.n_mels, settings.seconds, settings.workers)
     places = {split: torch.from_numpy(np.searchsorted(heard, rows)) for split, rows in indices.items()}
-    train = taken(frames, lengths, places["train"])[0] if held else frames
+    train = select_sequences(frames, lengths, places["train"])[0] if held else frames
     longest = max(counts[i] for i in indices["train"].tolist())
     spec = AudioSpec(longest, settings.n_mels, Classes(found.classes))
     preprocessing = AudioPreprocessing.fitted(spec, rate, settings.seconds, train)
     sums = [look.digest for look in seen]
     own_notes = [
-        *absent_notes(labels, found.classes, indices, "none"),
+        *missing_class_notes(labels, found.classes, indices, "none"),
         *preparation_notes(
-            [seen[i] for i in heard], [names[i] for i in heard], rate, settings.seconds, loudest(frames, lengths)
+            [seen[i] for i in heard], [names[i] for i in heard], rate, settings.seconds, max_levels(frames, lengths)
         ),
-        straddle_note(sums, indices, names.__getitem__, "recordings"),
+        duplicate_warning(sums, indices, names.__getitem__, "recordings"),
     ]
 
     def as_split(split: str, rows: Rows) -> Split:
-        target, own_names = torch.from_numpy(labels[rows]), chosen(names, rows)
+        target, own_names = torch.from_numpy(labels[rows]), select_items(names, rows)
         if held:
-            values, own = taken(frames, lengths, places[split])
+            values, own = select_sequences(frames, lengths, places[split])
             return SequenceSplit(preprocessing.normalise(values), own, target, own_names)
         own = torch.tensor([counts[i] for i in rows.tolist()])
-        return preprocessing.streamed(chosen(files, rows), own, target, own_names, settings.workers)
+        return preprocessing.streamed(select_items(files, rows), own, target, own_names, settings.workers)
 
-    origin = Origin(name, source, fingerprint_of(names, sums), found.notes)
+    origin = DataSource(name, source, fingerprint_files(names, sums), found.notes)
     splits = {split: as_split(split, rows) for split, rows in indices.items()}
-    return assemble(origin, settings, indices, preprocessing, splits, own_notes)
+    return build_dataset(origin, settings, indices, preprocessing, splits, own_notes)
 
 
-def frames_of(look: Look, rate: int, seconds: float | None) -> int:
+def count_frames(look: AudioFileInfo, rate: int, seconds: float | None) -> int:
     """Return the number of frames of a recording after it is cut and resampled to `rate`."""
     samples = look.samples if seconds is None else min(look.samples, max(1, round(seconds * look.rate)))
     return frame_count(-(-samples * rate // look.rate), rate)
 
 
-def taken(values: Tensor, lengths: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+def select_sequences(values: Tensor, lengths: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
     """Select the sequences `rows` from concatenated ones (Σ lengths, …), with their lengths."""
     pieces = torch.split(values, lengths.tolist())
     return torch.cat([pieces[i] for i in rows.tolist()]), lengths[rows]
 
 
-def loudest(frames: Tensor, lengths: Tensor) -> Tensor:
+def max_levels(frames: Tensor, lengths: Tensor) -> Tensor:
     """Return the maximum (n,) of each recording's log-mel frames, which are concatenated to (Σ lengths, F)."""
     return torch.stack([piece.max() for piece in torch.split(frames, lengths.tolist())])
 
 
 def preparation_notes(
-    seen: Sequence[Look], names: Sequence[str], rate: int, seconds: float | None, peaks: Tensor
+    seen: Sequence[AudioFileInfo], names: Sequence[str], rate: int, seconds: float | None, peaks: Tensor
 ) -> list[str]:
     """Return notes on how the recordings were changed: resampled, averaged, cut to `seconds` if not None.
 
@@ -169,13 +178,13 @@ DROP = "; or missing=drop leaves out what is named"
 
 
 @dataclass(frozen=True)
-class Spoken:
+class TranscribedRecordings:
     """Usable recordings with their transcripts."""
 
     recordings: Sequence[Recording]
     names: Sequence[str]  # display names
     texts: Sequence[str]
-    looks: Sequence[Look]
+    looks: Sequence[AudioFileInfo]
     splits: Mapping[str, Rows] | None = None  # recordings of each predefined split, if there are any
 
 
@@ -188,12 +197,12 @@ def open_transcribed(path: Path, settings: DataSettings, targets: tuple[type[Tar
     found = read_transcripts(path, bool(settings.lower))
     dropped = list(found.problems)
     _reject(dropped, path, settings, "Give each recording one line with its transcript, and each line a recording")
-    wordy = {i: problem for i, text in enumerate(found.texts) if (problem := too_long(found.names[i], text))}
+    wordy = {i: problem for i, text in enumerate(found.texts) if (problem := too_long_problem(found.names[i], text))}
     _reject([*wordy.values()], path, settings, "Split such a recording and its transcript")
     if wordy:
         dropped += wordy.values()
         found = found.without(list(wordy))
-    usable = look_through(found.files, SHARDED, lambda files: look_at_all(files, settings.workers), settings)
+    usable = inspect_files(found.files, SHARDED, lambda files: inspect_recordings(files, settings.workers), settings)
     if usable.notes:
         found = found.without(np.setdiff1d(np.arange(len(found.files)), usable.rows))
     seen = usable.looks
@@ -207,13 +216,13 @@ def open_transcribed(path: Path, settings: DataSettings, targets: tuple[type[Tar
     if not left.files:
         raise DataError(f"missing=drop would leave nothing of {path}:", [*dropped, *lengthy], fix="Fix some of them.")
     note = _dropped_note([*dropped, *lengthy])
-    spoken = Spoken(left.files, left.names, left.texts, kept, left.splits)
+    spoken = TranscribedRecordings(left.files, left.names, left.texts, kept, left.splits)
     notes = [*([note] if note else []), *usable.notes]
-    return spoken_dataset(spoken, path.resolve().name, str(path), settings, notes, targets)
+    return transcribed_dataset(spoken, path.resolve().name, str(path), settings, notes, targets)
 
 
-def spoken_dataset(
-    spoken: Spoken,
+def transcribed_dataset(
+    spoken: TranscribedRecordings,
     name: str,
     source: str,
     settings: DataSettings,
@@ -228,8 +237,10 @@ def spoken_dataset(
     names, texts, looks = spoken.names, spoken.texts, spoken.looks
     indices = complete_split(np.zeros(len(names), np.int64), ("transcript",), spoken.splits, settings)
     alphabet = tuple(sorted({character for i in indices["train"] for character in texts[i]}))
-    ids, strange = ids_of(texts, alphabet, IGNORED)
-    problems = [outside(names[i], strange[i]) for rows in indices.values() for i in rows if i in strange]
+    ids, strange = encode_transcripts(texts, alphabet, IGNORED)
+    problems = [
+        unknown_character_problem(names[i], strange[i]) for rows in indices.values() for i in rows if i in strange
+    ]
     _reject(
         problems, Path(source), settings, "Write it with characters that training knows (lower=true has no capitals)"
     )
@@ -237,12 +248,12 @@ def spoken_dataset(
     if empty := [split for split, rows in indices.items() if not len(rows)]:
         raise DataError(f"missing=drop would leave the {empty[0]} split empty:", problems, fix="Fix some of them.")
 
-    rate = settings.rate or commonest(looks[i].rate for i in indices["train"])
+    rate = settings.rate or most_frequent_rate(looks[i].rate for i in indices["train"])
     frames, lengths = {}, {}
     for split, rows in indices.items():
         own = [spoken.recordings[i] for i in rows]
         frames[split], lengths[split] = spectrograms(own, rate, settings.n_mels, None, settings.workers)
-    peaks = torch.cat([loudest(frames[split], lengths[split]) for split in indices])
+    peaks = torch.cat([max_levels(frames[split], lengths[split]) for split in indices])
     lower = bool(settings.lower)
     longest = max(len(texts[i]) for i in indices["train"]) + 1
     target = (
@@ -262,10 +273,12 @@ def spoken_dataset(
         _alphabet_note(alphabet),
         _dropped_note(problems),
         *preparation_notes([looks[i] for i in used], [names[i] for i in used], rate, None, peaks),
-        straddle_note(sums, indices, names.__getitem__, "recordings"),
+        duplicate_warning(sums, indices, names.__getitem__, "recordings"),
     ]
-    origin = Origin(name, source, fingerprint_of(names, [digest_of(*one) for one in zip(sums, texts)]), notes)
-    return assemble(origin, settings, indices, preprocessing, splits, about)
+    origin = DataSource(
+        name, source, fingerprint_files(names, [transcript_digest(*one) for one in zip(sums, texts)]), notes
+    )
+    return build_dataset(origin, settings, indices, preprocessing, splits, about)
 
 
 def _reject(problems: Sequence[Problem], path: Path, settings: DataSettings, fix: str) -> None:
@@ -291,5 +304,5 @@ def _alphabet_note(alphabet: Sequence[str]) -> str:
     return f"The training transcripts have {len(alphabet):,} characters: {shown}"
 
 
-def _is_too_long(look: Look, seconds: float | None) -> bool:
+def _is_too_long(look: AudioFileInfo, seconds: float | None) -> bool:
     return seconds is not None and look.samples > seconds * look.rate

@@ -44,31 +44,31 @@ from ...core.config import build
 from ...core.errors import DataError, Problem
 from ...core.schema import COUNT, NUMBER
 from ...core.spec import AudioSpec, Spelled, Transcript
-from ..bucketing import bucketed
+from ..bucketing import bucket_batches
 from ..dataset_base import IGNORED, Batch, SequenceSplit, Split
-from ..folders import AUDIO, labelled
-from ..parallel import Progress, ahead, in_threads, unreadable
+from ..folders import AUDIO, find_labelled
+from ..parallel import Progress, find_unreadable, map_in_threads, prefetch
 from ..settings import DataSettings
 from ..streaming.members import Stored
-from ..streaming.tar_index import Looking, all_of, labelled_shards
+from ..streaming.tar_index import FileInspector, all_members, labelled_shards
 from ..streaming.tars import is_sharded
 from .audio_files import (
     AS_IT_IS,
     TABLE,
-    Look,
+    AudioFileInfo,
     Recording,
     Samples,
-    ids_of,
+    check_decodable,
+    encode_transcripts,
+    inspect_recording,
     is_transcribed,
-    look_at,
-    outside,
-    packed,
+    list_audio_files,
+    pack_audio_info,
     read_samples,
     read_transcripts,
-    read_whole,
-    sound_files,
-    too_long,
-    unusable,
+    too_long_problem,
+    unknown_character_problem,
+    unusable_audio_error,
 )
 
 
@@ -125,7 +125,7 @@ class AudioPreprocessing:
         if is_sharded(path := Path(source).expanduser()):
             shards = labelled_shards(path, SHARDED, self.spec.target.classes).found
             return self._as_split(shards.files, torch.from_numpy(shards.labels), shards.names)
-        files, labels, names = labelled(source, AUDIO, self.spec.target.classes)
+        files, labels, names = find_labelled(source, AUDIO, self.spec.target.classes)
         return self._as_split(files, torch.tensor(labels), names)
 
     def _transcribed(self, path: Path, target: Transcript) -> SequenceSplit:
@@ -135,9 +135,13 @@ class AudioPreprocessing:
         found = read_transcripts(path, target.lower)
         if found.splits:
             raise DataError(f"{path} has several splits.", fix=f"Give one of them, as in {path / 'test'}.")
-        wordy = [problem for name, text in zip(found.names, found.texts) if (problem := too_long(name, text))]
-        ids, strange = ids_of([] if wordy else found.texts, target.alphabet, IGNORED)
-        problems = [*found.problems, *wordy, *(outside(found.names[i], c) for i, c in strange.items())]
+        wordy = [problem for name, text in zip(found.names, found.texts) if (problem := too_long_problem(name, text))]
+        ids, strange = encode_transcripts([] if wordy else found.texts, target.alphabet, IGNORED)
+        problems = [
+            *found.problems,
+            *wordy,
+            *(unknown_character_problem(found.names[i], c) for i, c in strange.items()),
+        ]
         if problems:
             raise DataError(f"{path} cannot be evaluated on:", problems, fix="Correct or leave out what is named.")
         return self._as_split(found.files, torch.tensor(ids), found.names)
@@ -156,9 +160,9 @@ class AudioPreprocessing:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> AudioPreprocessing:
         """Load an object written by `to_json`. Raises ValueError if a document that matches SCHEMA is inconsistent."""
-        spec = specs.read_as(data["spec"], AudioSpec)
+        spec = specs.read_spec(data["spec"], AudioSpec)
         build(DataSettings, {"rate": data["rate"], "seconds": data["seconds"], "n_mels": spec.n_mels})
-        return cls(spec, data["rate"], data["seconds"], *specs.scales(data["mean"], data["std"], spec.n_mels))
+        return cls(spec, data["rate"], data["seconds"], *specs.validate_scales(data["mean"], data["std"], spec.n_mels))
 
     def streamed(
         self,
@@ -178,7 +182,7 @@ class AudioPreprocessing:
         return StreamedSplit(frames, lengths, target, names, workers)
 
     def _as_split(self, files: Sequence[Recording], target: Tensor | None, names: Sequence[str]) -> SequenceSplit:
-        look_at_all(files)
+        inspect_recordings(files)
         most = None if isinstance(self.spec.target, Transcript) else self.seconds
         frames, lengths = spectrograms(files, self.rate, self.spec.n_mels, most)
         return self.split(frames, lengths, target, names)
@@ -189,7 +193,7 @@ def _recordings(source: str | Path | Stored) -> Sequence[Recording]:
     if isinstance(source, Stored):
         return [source]
     path = Path(source).expanduser()
-    return all_of(path, SHARDED) if is_sharded(path) else sound_files(path)
+    return all_members(path, SHARDED) if is_sharded(path) else list_audio_files(path)
 
 
 def spectrograms(
@@ -206,28 +210,28 @@ def spectrograms(
 
     found: list[Tensor] = []
     problems: list[Problem] = []
-    for samples in in_threads(read, files, workers):
+    for samples in map_in_threads(read, files, workers):
         if isinstance(samples, Problem):
             problems.append(samples)
         elif not problems:
             found.append(log_mel(torch.from_numpy(samples), rate, bands))
     if problems:
-        raise unusable(problems, len(files))
+        raise unusable_audio_error(problems, len(files))
     return torch.cat(found), torch.tensor([len(frames) for frames in found])
 
 
-def look_at_all(files: Sequence[Recording], workers: int | None = None) -> list[Look]:
+def inspect_recordings(files: Sequence[Recording], workers: int | None = None) -> list[AudioFileInfo]:
     """Check every file in `workers` threads. Raises DataError that names every unusable file.
 
     If a header check fails, the samples of the other files are read too, so that one error names all problems.
     """
-    looks = list(in_threads(look_at, files, workers))
+    looks = list(map_in_threads(inspect_recording, files, workers))
     problems = [look for look in looks if isinstance(look, Problem)]
     if problems:
-        well = [file for file, look in zip(files, looks) if isinstance(look, Look)]
-        problems += [read for read in in_threads(read_samples, well) if isinstance(read, Problem)]
-        raise unusable(problems, len(files))
-    return [look for look in looks if isinstance(look, Look)]
+        well = [file for file, look in zip(files, looks) if isinstance(look, AudioFileInfo)]
+        problems += [read for read in map_in_threads(read_samples, well) if isinstance(read, Problem)]
+        raise unusable_audio_error(problems, len(files))
+    return [look for look in looks if isinstance(look, AudioFileInfo)]
 
 
 WINDOW = 0.025  # window length in seconds
@@ -265,14 +269,14 @@ def hop_length(rate: int) -> int:
     return max(1, round(HOP * rate))
 
 
-def mel(frequency: float) -> float:
+def hz_to_mel(frequency: float) -> float:
     """Convert a frequency in hertz to mel."""
     return 2595 * math.log10(1 + frequency / 700)
 
 
 def band_edges(rate: int, bands: int) -> Tensor:
     """Return the points f_0 … f_{M+1} in hertz, float64. Band m (from 0) starts at m, peaks at m + 1, ends at m + 2."""
-    mels = torch.linspace(0, mel(rate / 2), bands + 2, dtype=torch.float64)
+    mels = torch.linspace(0, hz_to_mel(rate / 2), bands + 2, dtype=torch.float64)
     return 700 * (10 ** (mels / 2595) - 1)
 
 
@@ -324,12 +328,12 @@ class StreamedSplit(Split):
 
     def plan(self, batch_size: int, generator: torch.Generator | None, tokens: int = 0) -> list[Tensor]:
         """Return batches of recordings with nearly equal length."""
-        return bucketed(self.lengths, batch_size, generator, tokens)
+        return bucket_batches(self.lengths, batch_size, generator, tokens)
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
         """Yield batches (N, T, F) with masks (N, T). Raises DataError naming a recording that cannot be read."""
         del seed
-        return ahead(self._batch, order, self._held)
+        return prefetch(self._batch, order, self._held)
 
     def name(self, i: int) -> str:
         """Return the recording's path."""
@@ -337,7 +341,7 @@ class StreamedSplit(Split):
 
     def damaged(self, progress: Progress | None = None) -> list[Problem]:
         """Return a problem for every recording that cannot be read."""
-        return unreadable(lambda k: self._frames([k]), len(self), progress)
+        return find_unreadable(lambda k: self._frames([k]), len(self), progress)
 
     def _batch(self, index: Tensor) -> Batch:
         frames, lengths = self._frames(index.tolist())
@@ -373,4 +377,4 @@ class SpelledSplit(SequenceSplit):
             yield Batch((*inputs, so_far), ended)
 
 
-SHARDED = Looking(AUDIO, look_at, packed, unusable, read_whole)
+SHARDED = FileInspector(AUDIO, inspect_recording, pack_audio_info, unusable_audio_error, check_decodable)

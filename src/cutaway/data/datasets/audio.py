@@ -8,7 +8,7 @@ import numpy as np
 
 from ...core.errors import DataError
 from ..dataset_base import DataSet
-from ..folders import Found, entries
+from ..folders import FolderContents, list_entries
 from .catalog import NamedSet, Request
 from .download import Remote
 from .published import DIGITS
@@ -25,14 +25,14 @@ def open_fsdd(request: Request) -> DataSet:
     from ..audio.dataset import audio_dataset  # brings a library that only audio needs
 
     folder = request.place / "recordings"
-    found = [(file, match) for file in entries(folder) if (match := FSDD_FILE.fullmatch(file.name))]
+    found = [(file, match) for file in list_entries(folder) if (match := FSDD_FILE.fullmatch(file.name))]
     if not found:
         raise DataError(f"{folder} holds no recordings named DIGIT_SPEAKER_TAKE.wav.")
     files = [file for file, _ in found]
     takes = np.array([int(match[3]) for _, match in found])
     labels = np.array([int(match[1]) for _, match in found])
     splits = {"train": np.flatnonzero(takes >= FSDD_TEST_TAKES), "test": np.flatnonzero(takes < FSDD_TEST_TAKES)}
-    recordings = Found(DIGITS, files, [file.name for file in files], labels, splits)
+    recordings = FolderContents(DIGITS, files, [file.name for file in files], labels, splits)
     data = audio_dataset(recordings, request.name, request.name, request.settings)
     if data.fingerprint != FSDD_PUBLISHED:
         data.notes.append(

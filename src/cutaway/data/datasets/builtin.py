@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ..build import Origin
+from ..build import DataSource
 from ..dataset_base import DataSet
 from ..images.build import image_dataset
 from ..modalities import reject_changed
@@ -40,7 +40,7 @@ def open_bunch(request: Request) -> DataSet:
     return _table(request, pl.DataFrame(columns))
 
 
-def drawn_with(name: str, settings: DataSettings) -> tuple[float, int]:
+def toy_parameters(name: str, settings: DataSettings) -> tuple[float, int]:
     """Return the noise and the number of points of a toy data set.
 
     XOR is the truth table of four rows without noise, unless one of the two is set.
@@ -53,7 +53,7 @@ def drawn_with(name: str, settings: DataSettings) -> tuple[float, int]:
 
 def open_toy(request: Request) -> DataSet:
     """Generate points in the plane: moons, circles or spirals."""
-    noise, count = drawn_with(request.name, request.settings)
+    noise, count = toy_parameters(request.name, request.settings)
     points, labels = getattr(toys, request.name)(count, noise, TOY_SEED)
     return _table(request, pl.DataFrame({"x1": points[:, 0], "x2": points[:, 1], request.named.target: labels}))
 
@@ -66,7 +66,7 @@ def open_wave(request: Request) -> DataSet:
 
 def open_xor(request: Request) -> DataSet:
     """Load the truth table of XOR, identical in all three splits; with `noise` or `count`, points around its rows."""
-    noise, count = drawn_with(request.name, request.settings)
+    noise, count = toy_parameters(request.name, request.settings)
     if count > len(toys.xor()[1]):
         points, labels = toys.noisy_xor(count, noise, TOY_SEED)
         return _table(request, pl.DataFrame({"a": points[:, 0], "b": points[:, 1], request.named.target: labels}))
@@ -100,7 +100,7 @@ def open_digits(request: Request) -> DataSet:
         pixels,
         labels,
         [str(digit) for digit in range(10)],
-        Origin(
+        DataSource(
             request.name,
             request.name,
             hashlib.sha256(pixels.tobytes() + labels.tobytes()).hexdigest(),
@@ -119,7 +119,7 @@ def _table(
     settings = request.settings
     if request.name in TOYS:  # the generation settings do not apply to the table itself
         settings = dataclasses.replace(settings, noise=None, count=None)
-    origin = Origin(request.name, request.name, digest, notes)
+    origin = DataSource(request.name, request.name, digest, notes)
     return table_dataset(frame_table(frame, request.name), origin, settings, fixed)
 
 

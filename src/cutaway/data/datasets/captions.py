@@ -13,14 +13,14 @@ import numpy.typing as npt
 
 from ...core.errors import DataError
 from ..dataset_base import DataSet
-from ..images.build import images_at_hand
+from ..images.build import prepare_in_memory
 from ..modalities import reject_changed
 from ..splits import Rows, complete_split
 from .catalog import NAMED as PUBLISHED
 from .catalog import NamedSet, Request
 from .formats import read_labelled_idx
-from .published import origin_of
-from .scenes import Pixels, Placed, composed
+from .published import published_source
+from .scenes import Pixels, Placed, generate_scenes
 
 Labels = npt.NDArray[np.int64]
 SEED = 0
@@ -43,7 +43,7 @@ def relations(a: Placed, b: Placed) -> list[str]:
     return [relation for relation, holds in true.items() if holds]
 
 
-def captions_of(placed: Sequence[Placed]) -> list[str]:
+def true_captions(placed: Sequence[Placed]) -> list[str]:
     """Return every true caption of two or three digits with distinct labels:
 
     a 3 left of a 7                              two digits, in either order
@@ -71,7 +71,7 @@ def _a(digit: Placed) -> str:
 
 
 @dataclass(frozen=True)
-class Form:
+class SceneParameters:
     """Parameters of the scenes, and the number of scenes in each split."""
 
     side: int  # pixels
@@ -81,8 +81,8 @@ class Form:
     captions: int  # sampled captions of a training scene; validation and test keep all
 
 
-MNIST = Form(32, 10, 13, {"train": 20_000, "val": 1_000, "test": 2_000}, captions=1)
-SMALL = Form(24, 7, 9, {"train": 2_000, "val": 250, "test": 500}, captions=2)
+MNIST = SceneParameters(32, 10, 13, {"train": 20_000, "val": 1_000, "test": 2_000}, captions=1)
+SMALL = SceneParameters(24, 7, 9, {"train": 2_000, "val": 250, "test": 500}, captions=2)
 MNIST_VAL = 10_000  # the last digits of MNIST's training set, used for validation scenes
 SMALL_PARTS = {"train": slice(0, 1_300), "val": slice(1_300, 1_450), "test": slice(1_450, None)}  # of 1 797
 
@@ -102,7 +102,7 @@ def open_digit_captions(request: Request) -> DataSet:
     return _scenes(request, parts, MNIST)
 
 
-def open_small(request: Request) -> DataSet:
+def open_digit_captions_small(request: Request) -> DataSet:
     """Compose smaller scenes of scikit-learn's digits, with no digit in two splits."""
     digits, labels = scikit_learn_digits()
     return _scenes(request, {name: (digits[part], labels[part]) for name, part in SMALL_PARTS.items()}, SMALL)
@@ -116,7 +116,7 @@ def scikit_learn_digits() -> tuple[Pixels, Labels]:
     return np.round(bunch.images * (255 / 16)).astype(np.uint8), bunch.target.astype(np.int64)
 
 
-def _scenes(request: Request, parts: dict[str, tuple[Pixels, Labels]], form: Form) -> DataSet:
+def _scenes(request: Request, parts: dict[str, tuple[Pixels, Labels]], form: SceneParameters) -> DataSet:
     """Build the data set of scenes from the digits (n, h, w) and labels (n,) of each split in `parts`."""
     from ..images.captioning import captions_dataset, fit_captions  # needs the text packages
 
@@ -126,7 +126,7 @@ def _scenes(request: Request, parts: dict[str, tuple[Pixels, Labels]], form: For
     texts: list[list[str]] = []
     splits: dict[str, Rows] = {}
     for number, (name, (digits, labels)) in enumerate(parts.items()):
-        drawn, captions = described(digits, labels, form.counts[name], form, SEED + number)
+        drawn, captions = compose_described(digits, labels, form.counts[name], form, SEED + number)
         splits[name] = np.arange(len(texts), len(texts) + len(captions))
         pixels.append(drawn)
         texts += _sample_captions(captions, form.captions) if name == "train" else captions
@@ -134,32 +134,32 @@ def _scenes(request: Request, parts: dict[str, tuple[Pixels, Labels]], form: For
     side, texts, indices, notes = fit_captions(texts, indices, settings)
     scenes = np.concatenate(pixels)[:, None]  # (n, 1, side, side)
     numbers = np.arange(len(scenes))
-    images, held, found = images_at_hand(scenes, numbers, indices, lambda _: side.target, settings, request.sizes)
+    images, held, found = prepare_in_memory(scenes, numbers, indices, lambda _: side.target, settings, request.sizes)
     about = (
         "These scenes are made of handwritten digits, two or three in each; no digit of a test scene is in a training "
         "scene. A digit is left of another where its ink ends before the other's begins, and so above, right and "
         "below. Whoever gives one of the true captions is right."
     )
     content = hashlib.sha256(scenes.tobytes() + repr(texts).encode()).hexdigest()
-    origin = replace(origin_of(request, [about]), fingerprint=content)
+    origin = replace(published_source(request, [about]), fingerprint=content)
     return captions_dataset(origin, images, side, held, indices, texts, settings, [*notes, *found])
 
 
-def described(
-    digits: Pixels, labels: Labels, count: int, form: Form, seed: int, most: int = 3
+def compose_described(
+    digits: Pixels, labels: Labels, count: int, form: SceneParameters, seed: int, most: int = 3
 ) -> tuple[Pixels, list[list[str]]]:
     """Compose `count` scenes (count, side, side) of two to `most` digits, with all true captions of each.
 
     Three digits have distinct labels, because "the 5" must be unique.
     """
-    scenes = composed(
+    scenes = generate_scenes(
         digits, labels, form.side, seed, fewest=2, most=most, smallest=form.smallest, largest=form.largest
     )
     tried = islice(scenes, round(SPARE * count))
     found = list(islice(((pixels, placed) for pixels, _, placed in tried if _is_unambiguous(placed)), count))
     if len(found) < count:
         raise DataError(f"{count:,} scenes were to be composed, and {len(found):,} could be.")
-    return np.stack([pixels for pixels, _ in found]), [captions_of(placed) for _, placed in found]
+    return np.stack([pixels for pixels, _ in found]), [true_captions(placed) for _, placed in found]
 
 
 def _is_unambiguous(placed: Sequence[Placed]) -> bool:
@@ -197,4 +197,4 @@ NAMED = {
         target="caption",
     ),
 }
-OPENERS = {"digit_captions": open_digit_captions, "digit_captions_small": open_small}
+OPENERS = {"digit_captions": open_digit_captions, "digit_captions_small": open_digit_captions_small}

@@ -48,7 +48,7 @@ class Request:
     targets: tuple[type[Target], ...] = ()  # target types that the model requests, if any
 
 
-def at(home: str, *files: tuple[str, int, str]) -> tuple[Remote, ...]:
+def remote_files(home: str, *files: tuple[str, int, str]) -> tuple[Remote, ...]:
     """Create the downloads of files (name, bytes, sha256) in the same remote folder."""
     return tuple(Remote(name, home + name, sha256, size) for name, size, sha256 in files)
 
@@ -152,7 +152,7 @@ NAMED: dict[str, NamedSet] = {
         licence="none stated at its home; CC BY-SA 3.0 at several mirrors",
         citation="Y. LeCun et al., Gradient-based learning applied to document recognition, Proc. IEEE 86(11), 1998",
         folder="mnist",
-        files=at(
+        files=remote_files(
             "https://ossci-datasets.s3.amazonaws.com/mnist/",
             (
                 "train-images-idx3-ubyte.gz",
@@ -184,7 +184,7 @@ NAMED: dict[str, NamedSet] = {
         licence="MIT",
         citation="H. Xiao, K. Rasul, R. Vollgraf, Fashion-MNIST, 2017, https://arxiv.org/abs/1708.07747",
         folder="fashion_mnist",
-        files=at(
+        files=remote_files(
             "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
             (
                 "train-images-idx3-ubyte.gz",
@@ -242,7 +242,7 @@ NAMED: dict[str, NamedSet] = {
         licence="Apache-2.0",
         citation="S. Greydanus, D. Kobak, Scaling down deep learning with MNIST-1D, ICML 2024",
         folder="mnist1d",
-        files=at(
+        files=remote_files(
             "https://raw.githubusercontent.com/greydanus/mnist1d/7878d96082abd200c546a07a4101fa90b30fdf7e/",
             (
                 "mnist1d_data.pkl",
@@ -260,7 +260,7 @@ NAMED: dict[str, NamedSet] = {
         citation="R. K. Pace, R. Barry, Sparse spatial autoregressions, Statistics and Probability Letters 33, 1997",
         target="median_house_value",
         folder="california_housing",
-        files=at(
+        files=remote_files(
             "https://raw.githubusercontent.com/ageron/handson-ml2/1e2115277b50f6c584cd668fa30e3af309a5b136/"
             "datasets/housing/",
             ("housing.csv", 1_423_529, "8a3727f4cf54ac1a327f69b1d5b4db54c5834ea81c6e4efc0d163300022a685e"),
@@ -275,7 +275,7 @@ NAMED: dict[str, NamedSet] = {
         citation="the Titanic competition of Kaggle, as kept by seaborn",
         target="survived",
         folder="tabular_seaborn",
-        files=at(
+        files=remote_files(
             "https://raw.githubusercontent.com/mwaskom/seaborn-data/71e2436a092d714350de0fc409ca8a8714e7e78f/",
             ("titanic.csv", 57_018, "81787d320d7f7b03df935e91de8bd19e11d45c5bbcab86ef4d4a76dc91b7d4f2"),
         ),

@@ -14,11 +14,11 @@ from ...core.spec import Context, NextToken
 from ..dataset_base import DataSet
 from ..settings import DataSettings
 from ..splits import split_by_position
-from ..text.corpus import learns_masked, read_text, running_dataset
-from ..text.corpus_files import Read, documents_of, split_documents
-from .catalog import NamedSet, Request, at
+from ..text.corpus import predicts_masked, read_text, running_dataset
+from ..text.corpus_files import TextFile, split_documents, to_documents
+from .catalog import NamedSet, Request, remote_files
 from .download import Remote
-from .published import origin_of
+from .published import published_source
 
 TRAINING = 0.9  # training fraction of tiny Shakespeare in published results
 LINE_END = "<eos>"
@@ -37,7 +37,7 @@ NAMED: dict[str, NamedSet] = {
         citation="A. Karpathy, The unreasonable effectiveness of recurrent neural networks, 2015; W. Shakespeare",
         target="next token",
         folder="tinyshakespeare",
-        files=at(
+        files=remote_files(
             "https://raw.githubusercontent.com/karpathy/char-rnn/6f9487a6fe5b420b7ca9afb0d7c078e37c1d1b4e/"
             "data/tinyshakespeare/",
             ("input.txt", 1_115_394, "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"),
@@ -52,7 +52,7 @@ NAMED: dict[str, NamedSet] = {
         citation="S. Merity et al., Pointer sentinel mixture models, 2016, https://arxiv.org/abs/1609.07843",
         target="next token",
         folder="wikitext2_eval",
-        files=at(
+        files=remote_files(
             "https://raw.githubusercontent.com/pytorch/examples/77f55b912142e11fcfdf5b530231fb9c52f181e8/"
             "word_language_model/data/wikitext-2/",
             ("valid.txt", 1_121_681, "f0737ed31fc1329026e95cb8b98e19c2a182c39c240ab909dc31abf2f8af58e8"),
@@ -108,7 +108,7 @@ def open_shakespeare(request: Request) -> DataSet:
     splits = {"train": whole[:cut], "val": whole[cut:]}
     if not request.settings.documents:
         return _dataset(request, splits, ["input.txt"], [note, *read.notes], tokenizer="characters")
-    speeches, what = documents_of({split: [Read("", text)] for split, text in splits.items()})
+    speeches, what = to_documents({split: [TextFile("", text)] for split, text in splits.items()})
     return _dataset(request, speeches, ["input.txt"], [note, what, *read.notes], tokenizer="characters")
 
 
@@ -138,7 +138,9 @@ def open_wikitext2(request: Request) -> DataSet:
         return _context(request, given, notes[:1], files)  # this function splits what has no predefined split
     request = dataclasses.replace(request, settings=settings)
     if settings.documents:
-        articles, split_notes = split_documents({split: articles_of(text) for split, text in given.items()}, settings)
+        articles, split_notes = split_documents(
+            {split: split_articles(text) for split, text in given.items()}, settings
+        )
         counts = ", ".join(f"{split} {len(of_split):,}" for split, of_split in articles.items())
         notes += [f"No step reaches from one document into another; each article is one ({counts}).", *split_notes]
         return _dataset(request, articles, files, notes, tokenizer="words", blanks=True, line_end=LINE_END)
@@ -151,7 +153,7 @@ def open_gutenberg(request: Request) -> DataSet:
     notes: list[str] = []
     for file in request.named.needed:
         read = read_text(request.place / file)
-        texts[file] = body_of(read.text, request.place / file)
+        texts[file] = extract_book(read.text, request.place / file)
         notes += read.notes
     notes.append(
         "What stands before the line *** START OF THIS PROJECT GUTENBERG EBOOK and after *** END OF THIS PROJECT "
@@ -159,12 +161,12 @@ def open_gutenberg(request: Request) -> DataSet:
     )
     if _word_vectors(request):
         return _context(request, list(texts.values()), notes)
-    books: dict[str, list[Read]] = {}
+    books: dict[str, list[TextFile]] = {}
     for file, text in texts.items():
         of_book, _ = split_by_position({"train": text}, request.settings, whole_words=True)
         for split, piece in of_book.items():
-            books.setdefault(split, []).append(Read(BOOKS[file], piece))
-    splits: Mapping[str, str | Sequence[Read]] = books
+            books.setdefault(split, []).append(TextFile(BOOKS[file], piece))
+    splits: Mapping[str, str | Sequence[TextFile]] = books
     if request.settings.documents:
         notes.append("No step reaches from one book into another.")
     else:
@@ -177,7 +179,7 @@ def open_gutenberg(request: Request) -> DataSet:
     return _dataset(request, splits, list(request.named.needed), notes, tokenizer="words")
 
 
-def articles_of(text: str) -> list[Read]:
+def split_articles(text: str) -> list[TextFile]:
     """Split WikiText into articles. Each starts with a title line such as = Valkyria Chronicles III =.
 
     Text before the first title is an article too.
@@ -185,10 +187,10 @@ def articles_of(text: str) -> list[Read]:
     places = [found.start() for found in TITLE.finditer(text)]
     cuts = [0, *(place for place in places if place), len(text)]
     pieces = [text[begin:end] for begin, end in pairwise(cuts)]
-    return [Read(" ".join(piece.split("\n", 2)[0].strip(" =").split()), piece) for piece in pieces if piece.strip()]
+    return [TextFile(" ".join(piece.split("\n", 2)[0].strip(" =").split()), piece) for piece in pieces if piece.strip()]
 
 
-def body_of(text: str, file: Path) -> str:
+def extract_book(text: str, file: Path) -> str:
     """Return the text between the start and end markers of Project Gutenberg. Raises DataError without them."""
     lines = r"^\*\*\* ?START OF (?:THE|THIS) PROJECT GUTENBERG.*$", r"^\*\*\* ?END OF (?:THE|THIS) PROJECT GUTENBERG.*$"
     start, end = (re.search(line, text, re.MULTILINE) for line in lines)
@@ -202,7 +204,7 @@ def body_of(text: str, file: Path) -> str:
 
 def _dataset(
     request: Request,
-    splits: Mapping[str, str | Sequence[Read]],
+    splits: Mapping[str, str | Sequence[TextFile]],
     files: list[str],
     notes: list[str],
     *,
@@ -210,11 +212,11 @@ def _dataset(
     blanks: bool = False,
     line_end: str = "",
 ) -> DataSet:
-    if learns_masked(request.targets) and not blanks:
+    if predicts_masked(request.targets) and not blanks:
         tokenizer = "wordpiece"  # the default for raw text
     return running_dataset(
         splits,
-        origin_of(request, notes, files),
+        published_source(request, notes, files),
         request.settings,
         tokenizer=tokenizer,
         blanks=blanks,
@@ -234,7 +236,7 @@ def _context(
     """Build the data set for word vectors from the text of each split, or from texts to split."""
     from ..text.word2vec_dataset import context_dataset
 
-    return context_dataset(texts, origin_of(request, notes, files), request.settings)
+    return context_dataset(texts, published_source(request, notes, files), request.settings)
 
 
 def _reject_fractions(request: Request, fixed: tuple[str, ...]) -> None:

@@ -15,7 +15,7 @@ from ..splits import SPLITS
 from .catalog import NAMED as FIRST
 from .catalog import NamedSet, Request
 from .formats import read_labelled_idx
-from .published import DIGITS, origin_of
+from .published import DIGITS, published_source
 from .scenes import Pixels, Scenes, compose
 
 Digits = tuple[Pixels, npt.NDArray[np.int64]]  # (n, h, w), (n,)
@@ -53,7 +53,7 @@ def small_digits() -> dict[str, Digits]:
     return {split: (pixels[rows], labels[rows]) for split, rows in zip(SPLITS, np.split(order, [1200, 1400]))}
 
 
-def scenes_of(digits: dict[str, Digits], counts: dict[str, int], side: int, **sizes: float) -> dict[str, Scenes]:
+def compose_splits(digits: dict[str, Digits], counts: dict[str, int], side: int, **sizes: float) -> dict[str, Scenes]:
     """Compose `counts` scenes for each split from its digits, with a separate seed for each."""
     return {
         split: compose(*digits[split], count, side, seed, smallest=sizes["smallest"], largest=sizes["largest"])
@@ -68,7 +68,7 @@ def rectangles(scenes: Scenes) -> list[Rectangles]:
 
 
 def _scenes(request: Request, digits: dict[str, Digits], counts: dict[str, int], side: int, **sizes: float) -> DataSet:
-    scenes = scenes_of(digits, counts, side, **sizes)
+    scenes = compose_splits(digits, counts, side, **sizes)
     ends = np.cumsum([0, *counts.values()])
     splits = {split: np.arange(ends[i], ends[i + 1]) for i, split in enumerate(counts)}
     pixels = np.concatenate([s.pixels for s in scenes.values()])[:, None]  # (n, 1, side, side)
@@ -78,7 +78,7 @@ def _scenes(request: Request, digits: dict[str, Digits], counts: dict[str, int],
         pixels,
         boxes,
         DIGITS,
-        replace(origin_of(request), fingerprint=content),
+        replace(published_source(request), fingerprint=content),
         request.settings,
         request.sizes,
         splits,

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from ...core.errors import DataError, FileError
-from ...core.files import open_regular, replacing
+from ...core.files import atomic_write, open_regular
 
 CHUNK = 1 << 18  # bytes read at a time
 TIMEOUT = 30.0  # seconds without a byte
@@ -47,7 +47,7 @@ class Remote:
         return self.members or ((self.name, self.sha256),)
 
 
-def roots() -> list[Path]:
+def data_roots() -> list[Path]:
     """Return the folders to search for data sets in order: $CUTAWAY_DATA, if set, and the cache."""
     own = os.environ.get("CUTAWAY_DATA")
     return [*([Path(own).expanduser()] if own else []), cache()]
@@ -65,7 +65,7 @@ def cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cutaway"
 
 
-def obtain(remotes: Sequence[Remote], folder: str) -> Path:
+def download_missing(remotes: Sequence[Remote], folder: str) -> Path:
     """Download the missing files of `remotes` into the cache's `folder`, with a progress bar on a terminal.
 
     Returns the folder. Raises FileError that says where to put the file manually if the download fails.
@@ -84,7 +84,7 @@ def obtain(remotes: Sequence[Remote], folder: str) -> Path:
         for remote in missing:
             task = progress.add_task(remote.name, total=remote.size)
             try:
-                fetch(remote, place, partial(progress.advance, task))
+                download_file(remote, place, partial(progress.advance, task))
             except FileError as error:
                 wanted = ", ".join(name for remote in missing for name, _ in remote.contents)
                 raise FileError(
@@ -94,13 +94,13 @@ def obtain(remotes: Sequence[Remote], folder: str) -> Path:
     return place
 
 
-def fetch(remote: Remote, place: Path, on_bytes: OnBytes = lambda count: None) -> None:
+def download_file(remote: Remote, place: Path, on_bytes: OnBytes = lambda count: None) -> None:
     """Download one file into the folder `place`, verify its hash, and extract it if it is an archive.
 
     An existing file of that name is replaced only by a complete file. Raises FileError otherwise.
     """
     path = place / remote.name
-    with replacing(path) as temporary:
+    with atomic_write(path) as temporary:
         found = _transfer(remote.url, temporary, on_bytes)
         if found != remote.sha256:
             raise FileError(
@@ -125,14 +125,14 @@ def unpack(archive: Path, members: Sequence[str], place: Path, whole: str = "") 
             wanted = name in missing or (whole and member.name.startswith(f"{whole}/") and ".." not in name.split("/"))
             stream = opened.extractfile(member) if wanted else None
             if stream is not None:
-                with replacing(place / name) as temporary:
+                with atomic_write(place / name) as temporary:
                     temporary.write_bytes(stream.read())
                 missing.discard(name)
     if missing:
         raise DataError(f"{archive} has no file {', '.join(sorted(missing))}.")
 
 
-def sha256_of(path: Path) -> str:
+def file_sha256(path: Path) -> str:
     """Compute the sha256 of a file's bytes."""
     with open_regular(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -8,7 +8,7 @@ import hashlib
 import numpy as np
 import polars as pl
 
-from ..build import Origin
+from ..build import DataSource
 from ..dataset_base import DataSet
 from ..graphs.dataset import graph_dataset
 from ..graphs.molecules import read_molecules
@@ -18,8 +18,8 @@ from ..graphs.tu import CLASS, EDGE_LABEL, LABEL, read_tu
 from ..splits import split_indices
 from ..tables.dialect import Form
 from ..tables.table_files import Table
-from .catalog import NamedSet, Request, at
-from .published import origin_of
+from .catalog import NamedSet, Request, remote_files
+from .published import published_source
 
 ESOL = "delaney-processed.csv"
 
@@ -34,7 +34,7 @@ NAMED = {
         citation="Z. Yang, W. Cohen, R. Salakhutdinov, Revisiting semi-supervised learning with graph embeddings, "
         "ICML 2016; P. Sen et al., Collective classification in network data, AI Magazine 29(3), 2008",
         folder="planetoid",
-        files=at(
+        files=remote_files(
             "https://raw.githubusercontent.com/kimiyoung/planetoid/af6abf468a772cc055bec88c52e4d6f51b7c37e3/data/",
             ("ind.cora.x", 22_119, "23cfa55d91c6f624233f5eb7b6e3f141f1bd2b2ae39608a63cf5d084bb27baab"),
             ("ind.cora.tx", 148_025, "b9afbaa4a400df991f6f02ef677e1e44da55ffc04801fd02f9e673987829226a"),
@@ -56,7 +56,7 @@ NAMED = {
         "Chemical Information and Computer Sciences 44(3), 2004; Z. Wu et al., MoleculeNet, Chemical Science 9, 2018",
         target="measured log solubility in mols per litre",
         folder="esol",
-        files=at(
+        files=remote_files(
             "https://raw.githubusercontent.com/deepchem/deepchem/fbe3b911a94a6eb8c84c1a9e7ac67a472c49ea80/datasets/",
             (ESOL, 96_699, "8c06a76f0c6487d29ab0f903e6a7a7139f189ab3c1178f159c8be8964602f189"),
         ),
@@ -80,7 +80,7 @@ NAMED = {
         citation="A. K. Debnath et al., Journal of Medicinal Chemistry 34(2), 1991; N. Kriege, P. Mutzel, Subgraph "
         "matching kernels for attributed graphs, ICML 2012",
         folder="tu_mutag",
-        files=at(
+        files=remote_files(
             "https://raw.githubusercontent.com/ysig/GraKeL/24d496d8dac448bd520ac8d83b571fbaafc0db71/"
             "grakel/tests/data/MUTAG/",
             ("MUTAG_A.txt", 76_940, "d9656ca7493f3445d737c711710bb36fd432dddd1c0ea32e1d4713c86ebd28e2"),
@@ -142,7 +142,7 @@ def open_esol(request: Request) -> DataSet:
     target, smiles = settings.target or request.named.target, settings.smiles or "smiles"
     graphs = read_molecules(request.place / ESOL, smiles, Form.of(settings), settings.missing == "drop")
     settings = dataclasses.replace(settings, target=target, smiles=smiles)
-    return graph_dataset(graphs, origin_of(request), settings)
+    return graph_dataset(graphs, published_source(request), settings)
 
 
 def open_karate(request: Request) -> DataSet:
@@ -168,13 +168,13 @@ def open_karate(request: Request) -> DataSet:
     )
     known = "" if request.settings.links else KARATE_KNOWN
     note = f"{known}How often members met, which networkx has as weights of links, is not used."
-    return graph_dataset(graphs, Origin(request.name, request.name, digest, [note]), request.settings)
+    return graph_dataset(graphs, DataSource(request.name, request.name, digest, [note]), request.settings)
 
 
 def _dataset(request: Request, graphs: RawGraphs) -> DataSet:
     """Build a data set from published graph files."""
     files = [file for file in request.named.sums if (request.place / file).is_file()]
-    return graph_dataset(graphs, origin_of(request, files=files), request.settings)
+    return graph_dataset(graphs, published_source(request, files=files), request.settings)
 
 
 OPENERS = {"cora": open_cora, "esol": open_esol, "karate": open_karate, "mutag": open_mutag}

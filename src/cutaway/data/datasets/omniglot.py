@@ -25,13 +25,13 @@ from PIL import Image
 
 from ...core.errors import DataError
 from ...core.spec import Episodes
-from ..build import Origin
+from ..build import DataSource
 from ..dataset_base import DataSet
-from ..episodes import class_split
+from ..episodes import split_by_class
 from ..images.build import image_dataset
 from ..splits import Rows
-from .catalog import NamedSet, Request, at
-from .published import fingerprint_of, sums_of, unpublished
+from .catalog import NamedSet, Request, remote_files
+from .published import file_hashes, hash_fingerprint, unpublished_notes
 
 SIDE = 28
 TURNS = (90, 180, 270)  # degrees
@@ -52,7 +52,7 @@ NAMED = {
         citation="B. M. Lake, R. Salakhutdinov, J. B. Tenenbaum, Human-level concept learning through probabilistic "
         "program induction, Science 350, 2015",
         folder="omniglot",
-        files=at(
+        files=remote_files(
             "https://raw.githubusercontent.com/brendenlake/omniglot/057f034baf2ecb8530bc5710e5a23584d2a519cc/python/",
             (WHOLE[0], 9_464_212, "ad41ab679c8b5d90b271ef46be6987cc81211774a695c29dcc5367b2b26ee640"),
             (WHOLE[1], 6_462_886, "1f61a8f3366785b057fc117d9228e78a16e3d976c8953b2a10fcc74cf0609cee"),
@@ -74,8 +74,8 @@ def open_omniglot(request: Request) -> DataSet:
     whole = all((place / file).is_file() for file in WHOLE)
     files = WHOLE if whole else PART
     pixels, labels, classes, first = read_drawings([place / file for file in files])
-    sums = sums_of(place, files)
-    notes = unpublished(request.named, sums)
+    sums = file_hashes(place, files)
+    notes = unpublished_notes(request.named, sums)
     if not whole:
         notes.append(
             f"This is a part of Omniglot, its two small background sets: {len(classes)} of 1,623 characters. Scores do "
@@ -87,13 +87,13 @@ def open_omniglot(request: Request) -> DataSet:
         if whole:
             given = {"train": np.arange(first), "test": np.arange(first, len(labels))}
             alphabets = np.unique([name.split("/")[0] for name in classes], return_inverse=True)[1]
-        splits, _ = class_split(labels, classes, given, settings, alphabets)
+        splits, _ = split_by_class(labels, classes, given, settings, alphabets)
         if whole:
             notes.append(_alphabets(labels, classes, splits))
         settings = replace(settings, fold=None, max_samples=None)
-        pixels, labels, classes, splits["train"] = turned(pixels, labels, classes, splits["train"])
+        pixels, labels, classes, splits["train"] = add_rotations(pixels, labels, classes, splits["train"])
         notes.append("Each training character turned by 90°, 180° and 270° is a class of its own.")
-    origin = Origin(request.name, request.name, fingerprint_of(sums), notes)
+    origin = DataSource(request.name, request.name, hash_fingerprint(sums), notes)
     return image_dataset(pixels, labels, classes, origin, settings, request.sizes, splits, request.targets)
 
 
@@ -127,7 +127,7 @@ def read_drawings(files: Sequence[Path]) -> tuple[Drawings, Rows, list[str], int
     return pixels, labels, list(found), counts[0]
 
 
-def turned(
+def add_rotations(
     pixels: Drawings, labels: Rows, classes: Sequence[str], train: Rows
 ) -> tuple[Drawings, Rows, list[str], Rows]:
     """Append rotated training drawings at each of the TURNS as additional classes, and return the training rows too."""

@@ -9,11 +9,11 @@ import numpy as np
 
 from ...core.errors import DataError, Problem
 from ..dataset_base import DataSet
-from ..pairs.dataset import Cut, pairs_dataset
+from ..pairs.dataset import Tokenization, pairs_dataset
 from ..pairs.pair_files import Pairs, read_lines
 from ..settings import DataSettings
-from .catalog import NamedSet, Request, at
-from .published import origin_of
+from .catalog import NamedSet, Request, remote_files
+from .published import published_source
 
 WORD = re.compile(r"(?P<word>.+?)(\(\d+\))?")  # read(2) is another pronunciation of read
 SPELLED = re.compile(r"[a-z']+")  # has at least one letter: words with a spelling
@@ -57,10 +57,10 @@ def open_cmudict(request: Request) -> DataSet:
     ]
     return pairs_dataset(
         Words("the dictionary", words, pronunciations),
-        origin_of(request, notes),
+        published_source(request, notes),
         request.settings,
         column=request.named.target,
-        cuts=(Cut("characters"), Cut("words", blanks=True)),
+        cuts=(Tokenization("characters"), Tokenization("words", blanks=True)),
         sentences=False,
     )
 
@@ -100,11 +100,11 @@ def open_multi30k(request: Request) -> DataSet:
         notes = [f"Words that occur once in the training split are unknown: min_count={MULTI30K_LEAST} for this set."]
     return pairs_dataset(
         Captions("captions", sources, targets),
-        origin_of(request, notes),
+        published_source(request, notes),
         settings,
         column=request.named.target,
         lower=True,
-        cuts=(Cut("bpe"), Cut("bpe")) if subwords else (Cut("words"), Cut("words")),
+        cuts=(Tokenization("bpe"), Tokenization("bpe")) if subwords else (Tokenization("words"), Tokenization("words")),
         sentences=True,
         splits=splits,
     )
@@ -128,7 +128,7 @@ NAMED = {
         citation="Carnegie Mellon University, The CMU Pronouncing Dictionary, https://github.com/cmusphinx/cmudict",
         target="pronunciation",
         folder="cmudict",
-        files=at(
+        files=remote_files(
             "https://raw.githubusercontent.com/cmusphinx/cmudict/0f8072f814306c5ee4fbf992ed853601b12c01f9/",
             ("cmudict.dict", 3_618_488, "81917843c7f44ce2b094ac63873c2c7a4cf802040792c455ba3ca406891c3d22"),
         ),
@@ -142,7 +142,7 @@ NAMED = {
         citation="D. Elliott et al., Multi30K: multilingual English-German image descriptions, VL workshop 2016",
         target="English",
         folder="multi30k",
-        files=at(
+        files=remote_files(
             "https://raw.githubusercontent.com/multi30k/dataset/a3d2e0d26b56f3846f66a952536ffed4e401d05a/data/task1/raw/",
             ("train.de.gz", 637_044, "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6"),
             ("train.en.gz", 568_929, "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f"),

@@ -15,12 +15,12 @@ from random import Random
 
 from ...core.errors import ModelError, SettingError
 from ...core.spec import NextToken, Solution, TextSpec
-from ..build import Origin, assemble
+from ..build import DataSource, build_dataset
 from ..dataset_base import DataSet
 from ..modalities import reject_changed
 from ..problems import addition
-from ..problems.arithmetic import State, reached
-from ..problems.countdown import LARGEST, problem_of
+from ..problems.arithmetic import State, reachable_numbers
+from ..problems.countdown import LARGEST, format_problem
 from ..problems.kinds import PROBLEMS
 from ..text.problems import FIRST, ProblemPreprocessing, ProblemSplit
 from .catalog import NamedSet, Request
@@ -69,33 +69,40 @@ NAMED = {
 }
 
 
-def held_out() -> dict[str, list[State]]:
+def evaluation_multisets() -> dict[str, list[State]]:
     """Return the validation and test multisets of four numbers of Countdown and the game of 24."""
     test = [tuple(int(digit, 14) for digit in word) for word in HARD.split()]
-    rest = [state for state in _all_multisets() if 24 in reached(state) and state not in set(test)]
+    rest = [state for state in _all_multisets() if 24 in reachable_numbers(state) and state not in set(test)]
     return {"val": sorted(Random(24).sample(rest, HELD_OUT)), "test": test}
 
 
-def sums() -> dict[str, Sequence[str]]:
+def generate_sums() -> dict[str, Sequence[str]]:
     """Generate distinct sums for each split."""
     size, total = 10**addition.DIGITS, sum(SUMS.values())
     drawn = iter(Random(0).sample(range(size * size), total))
-    return {split: [addition.problem_of(*divmod(next(drawn), size)) for _ in range(n)] for split, n in SUMS.items()}
+    return {split: [addition.format_problem(*divmod(next(drawn), size)) for _ in range(n)] for split, n in SUMS.items()}
 
 
-def countdowns() -> dict[str, Sequence[str]]:
+def generate_countdowns() -> dict[str, Sequence[str]]:
     """Return all targets up to 100 that four numbers can make; training excludes held-out numbers."""
     found = {
-        split: [problem_of(state, target) for state in of for target in sorted(reached(state)) if target in TARGETS]
+        split: [
+            format_problem(state, target)
+            for state in of
+            for target in sorted(reachable_numbers(state))
+            if target in TARGETS
+        ]
         for split, of in _states().items()
     }
     Random(2).shuffle(found["train"])
     return {"train": found["train"], **{split: Random(k).sample(found[split], 1_000) for k, split in enumerate(SCORED)}}
 
 
-def games() -> dict[str, Sequence[str]]:
+def generate_games() -> dict[str, Sequence[str]]:
     """Return the problems with the target 24."""
-    found = {split: [problem_of(s, 24) for s in of if 24 in reached(s)] for split, of in _states().items()}
+    found = {
+        split: [format_problem(s, 24) for s in of if 24 in reachable_numbers(s)] for split, of in _states().items()
+    }
     Random(2).shuffle(found["train"])
     return {**found}
 
@@ -130,12 +137,12 @@ def open_problems(request: Request) -> DataSet:
         for split, found in problems.items()
     }
     notes = [f"Which of a problem's solutions is learned from is drawn anew in every epoch; forms: {', '.join(forms)}."]
-    return assemble(Origin(request.name, request.name, digest, notes), settings, digest, preprocessing, splits)
+    return build_dataset(DataSource(request.name, request.name, digest, notes), settings, digest, preprocessing, splits)
 
 
 def _states() -> dict[str, list[State]]:
     """Return the multisets of four numbers of each split; training has all that are not held out."""
-    held = held_out()
+    held = evaluation_multisets()
     out = {state for of_split in held.values() for state in of_split}
     return {"train": [state for state in _all_multisets() if state not in out], **held}
 
@@ -145,5 +152,9 @@ def _all_multisets() -> list[State]:
     return list(combinations_with_replacement(range(1, LARGEST + 1), 4))
 
 
-SETS = {"addition": ("addition", sums), "countdown": ("countdown", countdowns), "game24": ("countdown", games)}
+SETS = {
+    "addition": ("addition", generate_sums),
+    "countdown": ("countdown", generate_countdowns),
+    "game24": ("countdown", generate_games),
+}
 OPENERS = dict.fromkeys(SETS, open_problems)

@@ -13,7 +13,7 @@ import torch
 
 from ...core.errors import DataError
 from ...core.spec import Classes, SeriesSpec, Views
-from ..build import Origin, assemble
+from ..build import DataSource, build_dataset
 from ..dataset_base import DataSet, TensorSplit
 from ..images.build import image_dataset
 from ..series.signals import SeriesPreprocessing
@@ -21,7 +21,7 @@ from ..splits import complete_split
 from ..tables.dataset import table_dataset
 from ..tables.table_files import frame_table, read_table
 from .catalog import NamedSet, Request
-from .download import sha256_of
+from .download import file_sha256
 from .formats import checked_labels, read_cifar, read_labelled_idx
 from .pickle_reader import read_pickle
 
@@ -50,7 +50,7 @@ def open_idx(request: Request, classes: Sequence[str]) -> DataSet:
         np.concatenate([train, test])[:, None],  # (n, 1, 28, 28)
         np.concatenate([train_labels, test_labels]),
         classes,
-        origin_of(request),
+        published_source(request),
         request.settings,
         request.sizes,
         _consecutive(len(train), len(test)),
@@ -64,9 +64,9 @@ def open_cifar10(request: Request) -> DataSet:
     files = [file for file in named.sums if (place / file).is_file()]  # the test file is the last
     read = [read_cifar(place / file) for file in files]
     *batches, test = (len(labels) for _, labels in read)
-    sums = sums_of(place, files)
+    sums = file_hashes(place, files)
     whole = {file: sums[file] for file, (_, labels) in zip(files, read) if len(labels) == CIFAR_FILE}
-    notes = unpublished(named, whole)
+    notes = unpublished_notes(named, whole)
     if len(whole) < len(named.sums):
         absent = ", ".join(Path(file).name for file in named.sums if file not in files)
         notes.append(
@@ -77,7 +77,7 @@ def open_cifar10(request: Request) -> DataSet:
         np.concatenate([images for images, _ in read]),
         np.concatenate([labels for _, labels in read]),
         CIFAR_CLASSES,
-        Origin(request.name, request.name, fingerprint_of(sums), notes),
+        DataSource(request.name, request.name, hash_fingerprint(sums), notes),
         request.settings,
         request.sizes,
         _consecutive(sum(batches), test),
@@ -108,14 +108,14 @@ def open_mnist1d(request: Request) -> DataSet:
         )
         for split, rows in indices.items()
     }
-    return assemble(origin_of(request), request.settings, indices, preprocessing, splits)
+    return build_dataset(published_source(request), request.settings, indices, preprocessing, splits)
 
 
 def open_csv(request: Request, notes: Sequence[str] = ()) -> DataSet:
     """Load a table from one CSV file."""
     (file,) = request.named.needed
     table = frame_table(read_table(request.place / file).frame, request.name)
-    return table_dataset(table, origin_of(request, notes), request.settings)
+    return table_dataset(table, published_source(request, notes), request.settings)
 
 
 def open_titanic(request: Request) -> DataSet:
@@ -140,27 +140,29 @@ def _consecutive(train: int, test: int) -> dict[str, np.ndarray[tuple[int], np.d
     return {"train": np.arange(train), "test": np.arange(train, train + test)}
 
 
-def origin_of(request: Request, notes: Sequence[str] = (), files: Sequence[str] = ()) -> Origin:
+def published_source(request: Request, notes: Sequence[str] = (), files: Sequence[str] = ()) -> DataSource:
     """Return the source of a data set read from these files, or from all that it needs.
 
     It has a note for each file whose hash differs from the published one, if that is known.
     """
-    sums = sums_of(request.place, files or request.named.needed)
+    sums = file_hashes(request.place, files or request.named.needed)
     known = {file: sha256 for file, sha256 in sums.items() if file in request.named.sums}
-    return Origin(request.name, request.name, fingerprint_of(sums), [*notes, *unpublished(request.named, known)])
+    return DataSource(
+        request.name, request.name, hash_fingerprint(sums), [*notes, *unpublished_notes(request.named, known)]
+    )
 
 
-def sums_of(place: Path, files: Iterable[str]) -> dict[str, str]:
+def file_hashes(place: Path, files: Iterable[str]) -> dict[str, str]:
     """Compute the sha256 of each file."""
-    return {file: sha256_of(place / file) for file in files}
+    return {file: file_sha256(place / file) for file in files}
 
 
-def fingerprint_of(sums: dict[str, str]) -> str:
+def hash_fingerprint(sums: dict[str, str]) -> str:
     """Compute the sha256 of all files read."""
     return hashlib.sha256("".join(f"{sha256}  {file}\n" for file, sha256 in sums.items()).encode()).hexdigest()
 
 
-def unpublished(named: NamedSet, sums: dict[str, str]) -> list[str]:
+def unpublished_notes(named: NamedSet, sums: dict[str, str]) -> list[str]:
     """Return a note for each file that differs from the published one."""
     return [
         f"{file} is not the published file: its sha256 is {sha256}, and that of the published one {named.sums[file]}."

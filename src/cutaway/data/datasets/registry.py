@@ -15,7 +15,7 @@ from ..dataset_base import DataSet
 from ..settings import DataSettings
 from .catalog import NAMED as FIRST
 from .catalog import NamedSet, Request
-from .download import obtain, roots
+from .download import data_roots, download_missing
 
 __all__ = ["NAMED", "NamedSet", "open_named", "where"]
 
@@ -48,7 +48,7 @@ def where(name: str) -> Path | None:
     if not named.files:
         spec = importlib.util.find_spec("sklearn")  # located without an import, which would take a second
         return Path(spec.origin).parent if spec is not None and spec.origin else None
-    for root in roots():
+    for root in data_roots():
         if all((root / named.folder / file).is_file() for file in named.needed):
             return root / named.folder
     return None
@@ -69,7 +69,7 @@ def open_named(
     named = _named(name)
     if named.kind == "table" and settings.target is None:
         settings = replace(settings, target=named.target)
-    place = where(name) or obtain(named.files, named.folder)
+    place = where(name) or download_missing(named.files, named.folder)
     data = OPENERS[name](Request(name, named, place, settings, sizes, targets))
     data.licence = named.licence
     return data

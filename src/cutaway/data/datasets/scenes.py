@@ -54,12 +54,12 @@ class Scenes:
 
 def compose(digits: Pixels, labels: npt.NDArray[np.int64], count: int, side: int, seed: int, **sizes: Any) -> Scenes:
     """Compose `count` scenes. See `composed`."""
-    scenes = list(islice(composed(digits, labels, side, seed, **sizes), count))
+    scenes = list(islice(generate_scenes(digits, labels, side, seed, **sizes), count))
     pixels, owners, placed = zip(*scenes)
     return Scenes(np.stack(pixels), np.stack(owners), list(placed))
 
 
-def composed(
+def generate_scenes(
     digits: Pixels,
     labels: npt.NDArray[np.int64],
     side: int,
@@ -85,7 +85,7 @@ def composed(
         for _ in range(int(rng.integers(fewest, most + 1))):
             source = int(rng.integers(len(digits)))
             first, last, near, far = boxes[source]
-            ink = scaled(digits[source, first:last, near:far], rng.uniform(smallest, largest), side)
+            ink = scale_ink(digits[source, first:last, near:far], rng.uniform(smallest, largest), side)
             found = _free_place(rng, placed, ink.shape, side, gap)
             if found is None:
                 continue
@@ -106,7 +106,7 @@ def ink_boxes(digits: Pixels) -> npt.NDArray[np.int64]:
     return np.stack(ends, 1)
 
 
-def scaled(ink: Pixels, height: float, side: int) -> Pixels:
+def scale_ink(ink: Pixels, height: float, side: int) -> Pixels:
     """Resize the ink (h, w) to this height with its aspect ratio, at most `side` wide, and crop it to its ink box."""
     factor = min(height / ink.shape[0], side / ink.shape[1])
     size = (max(1, round(ink.shape[1] * factor)), max(1, round(ink.shape[0] * factor)))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..build import Origin
+from ..build import DataSource
 from ..dataset_base import DataSet
 from ..images.build import mask_dataset
 from .catalog import NAMED as FIRST
@@ -58,7 +58,7 @@ def _dataset(request: Request, made: list[Scenes], most: int) -> DataSet:
         "sizes. The digits of test scenes stand in no other scene; those of validation scenes may."
     )
     fingerprint = hashlib.sha256(pixels.tobytes() + masks.tobytes()).hexdigest()
-    origin = Origin(request.name, request.name, fingerprint, [note])
+    origin = DataSource(request.name, request.name, fingerprint, [note])
     train, test = (len(scenes.pixels) for scenes in made)
     splits = {"train": np.arange(train), "test": np.arange(train, train + test)}
     return mask_dataset(pixels, masks, CLASSES, origin, request.settings, request.sizes, splits)

@@ -12,8 +12,8 @@ from ..dataset_base import DataSet
 from ..series.dataset import series_dataset
 from ..settings import DataSettings
 from ..tables.table_files import read_table
-from .catalog import NamedSet, Request, at
-from .published import origin_of
+from .catalog import NamedSet, Request, remote_files
+from .published import published_source
 
 _HOURS = 30 * 24  # a month of the Informer paper
 ETT_BORDERS = (12 * _HOURS, 16 * _HOURS, 20 * _HOURS)  # 8 640, 11 520, 14 400
@@ -21,7 +21,7 @@ AIRLINE_BORDERS = (96, 120, 144)  # the last two years are the test, the two bef
 _BROWNLEE = "https://raw.githubusercontent.com/jbrownlee/Datasets/d20fcb6402ae34e653d4513b00f39257bb37ed7f/"
 
 
-def open_one(
+def open_series_file(
     request: Request,
     own: Mapping[str, Any],
     borders: Sequence[int] | None = None,
@@ -38,7 +38,7 @@ def open_one(
             f"{request.place / file} has {len(table):,} rows, and {borders[-1]:,} are needed.",
             fix="It was cut short or changed: take it from its source again.",
         )
-    return series_dataset(table, origin_of(request, notes), replace(given, **taken), borders)
+    return series_dataset(table, published_source(request, notes), replace(given, **taken), borders)
 
 
 NAMED: dict[str, NamedSet] = {
@@ -52,7 +52,7 @@ NAMED: dict[str, NamedSet] = {
         "AAAI 2021",
         target="OT",
         folder="ett",
-        files=at(
+        files=remote_files(
             "https://raw.githubusercontent.com/zhouhaoyi/ETDataset/1d16c8f4f943005d613b5bc962e9eeb06058cf07/ETT-small/",
             ("ETTh1.csv", 2_589_657, "f18de3ad269cef59bb07b5438d79bb3042d3be49bdeecf01c1cd6d29695ee066"),
         ),
@@ -66,7 +66,7 @@ NAMED: dict[str, NamedSet] = {
         citation="G. E. P. Box, G. M. Jenkins, G. C. Reinsel, Time series analysis: forecasting and control",
         target="Passengers",
         folder="timeseries",
-        files=at(
+        files=remote_files(
             _BROWNLEE,
             ("airline-passengers.csv", 2_180, "8cb51be753a718d9be5d76d7e238cc224792754676adc21faa59e954b0201621"),
         ),
@@ -80,7 +80,7 @@ NAMED: dict[str, NamedSet] = {
         citation="SIDC, World Data Center for the Sunspot Index, Royal Observatory of Belgium",
         target="Sunspots",
         folder="timeseries",
-        files=at(
+        files=remote_files(
             _BROWNLEE,
             ("monthly-sunspots.csv", 45_039, "c4ec8cc57d9f6fb6ecdb3e1f37f25b6f4badd5124c55931052b0cd2fc3bc71f3"),
         ),
@@ -94,7 +94,7 @@ NAMED: dict[str, NamedSet] = {
         citation="Australian Bureau of Meteorology",
         target="Temp",
         folder="timeseries",
-        files=at(
+        files=remote_files(
             _BROWNLEE,
             ("daily-min-temperatures.csv", 67_921, "8b9de63ed6789492bf497625e7f9beb96a63d367b4b0a21754006f749fa5e5da"),
         ),
@@ -103,7 +103,7 @@ NAMED: dict[str, NamedSet] = {
 
 OPENERS: dict[str, Callable[[Request], DataSet]] = {
     "ett": partial(
-        open_one,
+        open_series_file,
         own={"forecast": ("OT",), "horizon": 24},
         borders=ETT_BORDERS,
         notes=[
@@ -112,7 +112,7 @@ OPENERS: dict[str, Callable[[Request], DataSet]] = {
         ],
     ),
     "airline": partial(
-        open_one,
+        open_series_file,
         own={"forecast": ("Passengers",), "horizon": 12, "lookback": 24},
         borders=AIRLINE_BORDERS,
         notes=[
@@ -121,12 +121,12 @@ OPENERS: dict[str, Callable[[Request], DataSet]] = {
         ],
     ),
     "sunspots": partial(
-        open_one,
+        open_series_file,
         own={"forecast": ("Sunspots",), "horizon": 12, "season_length": 1},
         notes=["Sunspots know no calendar, and their cycle of about 11 years has no fixed length: no season is taken."],
     ),
     "temperatures": partial(
-        open_one,
+        open_series_file,
         own={"forecast": ("Temp",), "horizon": 7, "season_length": 1, "gaps": "fill"},
         notes=["The last days of 1984 and 1988, leap years, are missing: gaps=fill is this set's own setting."],
     ),

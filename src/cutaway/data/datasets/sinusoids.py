@@ -21,9 +21,9 @@ import torch
 from torch import Tensor
 
 from ...core.spec import Episodes, TableSpec, Value
-from ..build import Origin, assemble
+from ..build import DataSource, build_dataset
 from ..dataset_base import Batch, DataSet, Split
-from ..episodes import COUNTS, Alone
+from ..episodes import COUNTS, SingleExamples
 from ..modalities import reject_changed
 from ..settings import DataSettings
 from ..tables.encoders import Numeric
@@ -71,7 +71,7 @@ class SinusoidSplit(Split):
 
     def alone(self) -> Split:
         """Return a split of single points."""
-        return Alone(SinusoidSplit(self.count, 1, self.as_read, row=True))
+        return SingleExamples(SinusoidSplit(self.count, 1, self.as_read, row=True))
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
         """Yield the batches of these examples, generated from the seed."""
@@ -128,7 +128,9 @@ def open_sinusoids(request: Request) -> DataSet:
     # The digest covers the generation parameters, because values may differ in the last bit between machines.
     parameters = f"sinusoids {AMPLITUDES} {PHASES} {INPUTS} {counts} {points}"
     digest = hashlib.sha256(parameters.encode()).hexdigest()
-    return assemble(Origin(request.name, request.name, digest, notes), DataSettings(), digest, preprocessing, splits)
+    return build_dataset(
+        DataSource(request.name, request.name, digest, notes), DataSettings(), digest, preprocessing, splits
+    )
 
 
 OPENERS = {"sinusoids": open_sinusoids}

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from ...core.errors import DataError, Problem
 from ..dataset_base import DataSet
-from ..folders import entries
+from ..folders import list_entries
 from ..splits import Rows
 from ..synthetic.signals import DIGITS
 from .audio import FSDD_FILE, FSDD_TEST_TAKES
@@ -75,21 +75,27 @@ def open_strings_speaker(request: Request) -> DataSet:
 
 def _build_dataset(request: Request, assign_split: Callable[[Take], str], note: str) -> DataSet:
     """Build the data set of strings. Raises DataError for recordings that are missing or cannot be used."""
-    from ..audio.audio_files import InMemory, Look, look_at, read_samples, unusable  # slow imports
-    from ..audio.dataset import Spoken, spoken_dataset
+    from ..audio.audio_files import (  # slow imports
+        AudioFileInfo,
+        InMemoryRecording,
+        inspect_recording,
+        read_samples,
+        unusable_audio_error,
+    )
+    from ..audio.dataset import TranscribedRecordings, transcribed_dataset
 
     folder = request.place / "recordings"
-    matches = [(file, FSDD_FILE.fullmatch(file.name)) for file in entries(folder)]
+    matches = [(file, FSDD_FILE.fullmatch(file.name)) for file in list_entries(folder)]
     takes = [Take(int(m[1]), m[2], int(m[3]), file) for file, m in matches if m]
     if not takes:
         raise DataError(f"{folder} holds no recordings named DIGIT_SPEAKER_TAKE.wav.")
-    looks, found = [look_at(take.file) for take in takes], [read_samples(take.file) for take in takes]
+    looks, found = [inspect_recording(take.file) for take in takes], [read_samples(take.file) for take in takes]
     bad = [one for one in (*looks, *found) if isinstance(one, Problem)]
     if bad:
-        raise unusable(bad, len(takes))
-    rate = next(look.rate for look in looks if isinstance(look, Look))
+        raise unusable_audio_error(bad, len(takes))
+    rate = next(look.rate for look in looks if isinstance(look, AudioFileInfo))
     samples = {take: one for take, one in zip(takes, found) if not isinstance(one, Problem)}
-    recordings: list[InMemory] = []
+    recordings: list[InMemoryRecording] = []
     names: list[str] = []
     texts: list[str] = []
     splits: dict[str, Rows] = {}
@@ -97,17 +103,17 @@ def _build_dataset(request: Request, assign_split: Callable[[Take], str], note: 
         rng = np.random.default_rng(seed)
         own = [take for take in takes if assign_split(take) == split]
         start = len(names)
-        for i, string in enumerate(strings(own, count, rng)):
-            recordings.append(InMemory(joined([samples[take] for take in string], rate, rng), rate))
+        for i, string in enumerate(generate_strings(own, count, rng)):
+            recordings.append(InMemoryRecording(join_recordings([samples[take] for take in string], rate, rng), rate))
             names.append(f"{split} {i:04}, {string[0].speaker}: {' '.join(take.file.stem for take in string)}")
             texts.append(" ".join(DIGITS[take.digit] for take in string))
         splits[split] = np.arange(start, len(names))
-    heard = [look for look in map(look_at, recordings) if isinstance(look, Look)]
-    spoken = Spoken(recordings, names, texts, heard, splits)
-    return spoken_dataset(spoken, request.name, request.name, request.settings, [note], request.targets)
+    heard = [look for look in map(inspect_recording, recordings) if isinstance(look, AudioFileInfo)]
+    spoken = TranscribedRecordings(recordings, names, texts, heard, splits)
+    return transcribed_dataset(spoken, request.name, request.name, request.settings, [note], request.targets)
 
 
-def strings(takes: Sequence[Take], count: int, rng: np.random.Generator) -> Iterator[list[Take]]:
+def generate_strings(takes: Sequence[Take], count: int, rng: np.random.Generator) -> Iterator[list[Take]]:
     """Generate `count` strings, each of one speaker, cycling through speakers.
 
     A take repeats only after all of its speaker were used.
@@ -124,7 +130,7 @@ def strings(takes: Sequence[Take], count: int, rng: np.random.Generator) -> Iter
         yield [deck.pop() for _ in range(length)]
 
 
-def joined(parts: Sequence[Samples], rate: int, rng: np.random.Generator) -> Samples:
+def join_recordings(parts: Sequence[Samples], rate: int, rng: np.random.Generator) -> Samples:
     """Concatenate recordings (n,) with silence around each, and add noise: (n,) within ±1."""
     pieces = [np.zeros(round(rate * rng.uniform(*GAPS)), np.float32)]
     for part in parts:

@@ -12,8 +12,8 @@ import numpy as np
 from ...core.errors import DataError, Problem
 from ..dataset_base import DataSet
 from ..splits import SPLITS, Rows
-from .catalog import NamedSet, Request, at
-from .published import origin_of
+from .catalog import NamedSet, Request, remote_files
+from .published import published_source
 
 NAMED: dict[str, NamedSet] = {
     "sst2": NamedSet(
@@ -26,7 +26,7 @@ NAMED: dict[str, NamedSet] = {
         "EMNLP 2013",
         target="sentiment",
         folder="sst2",
-        files=at(
+        files=remote_files(
             "https://raw.githubusercontent.com/clairett/pytorch-sentiment-classification/457ffd83de90a9d6d472d8ffc31bbffe40a8b236/data/SST2/",
             ("train.tsv", 720_259, "ec192f833a64da08f475488a77b0d0b47db47acd0f458bd18433fc793b569920"),
             ("dev.tsv", 92_057, "eddea6b39e601dd4e7a672b53cc40fdf6019fa80522f351206c24340ca5d9359"),
@@ -42,7 +42,7 @@ NAMED: dict[str, NamedSet] = {
         citation="T. A. Almeida, J. M. Gómez Hidalgo, A. Yamakami, Contributions to the study of SMS spam filtering, "
         "DocEng 2011",
         folder="sms_spam",
-        files=at(
+        files=remote_files(
             "https://raw.githubusercontent.com/justmarkham/pycon-2016-tutorial/5339710562cc46c4a32a369d63f1e8751a18a54e/data/",
             ("sms.tsv", 477_907, "7d039a24a6083ed9ef0f806ebad56bbb976e3aeb8de05669173bfdc4996c239d"),
         ),
@@ -56,7 +56,7 @@ NAMED: dict[str, NamedSet] = {
         citation="S. Robertson, Practical PyTorch: classifying names with a character-level RNN, 2017",
         target="language",
         folder="names_by_language",
-        files=at(
+        files=remote_files(
             "https://raw.githubusercontent.com/spro/practical-pytorch/c520c52e68e945d88fff563dba1c028b6ec0197b/data/names/",
             ("Arabic.txt", 13_190, "6f424a8dbe51cbbbabab7a57d38b617210125e4e3991f3c657cb79b8f104bafc"),
             ("Chinese.txt", 1_246, "09ba8f1f7e38dbc99372d461b26ad4433b811fc6bfa6a3ecca6fe11a9a777465"),
@@ -87,7 +87,7 @@ NAMED: dict[str, NamedSet] = {
         citation="S. Merity et al., Pointer sentinel mixture models, 2016, https://arxiv.org/abs/1609.07843",
         target="casing",
         folder="wikitext2_eval",
-        files=at(
+        files=remote_files(
             "https://raw.githubusercontent.com/pytorch/examples/77f55b912142e11fcfdf5b530231fb9c52f181e8/word_language_model/data/wikitext-2/",
             ("valid.txt", 1_121_681, "f0737ed31fc1329026e95cb8b98e19c2a182c39c240ab909dc31abf2f8af58e8"),
             ("test.txt", 1_256_449, "d790b833ef8cf03a90db7bf1271b7520b83c45ce07ba3c1a9699df81e239eca0"),
@@ -116,7 +116,7 @@ def open_sst2(request: Request) -> DataSet:
         texts,
         np.array(labels),
         SENTIMENTS,
-        origin_of(request),
+        published_source(request),
         request.settings,
         splits=_consecutive(sizes),
         names=names,
@@ -135,7 +135,7 @@ def open_sms_spam(request: Request) -> DataSet:
         [text for text, _ in rows],
         np.array([number for _, number in rows]),
         MESSAGES,
-        origin_of(request),
+        published_source(request),
         request.settings,
         names=[f"line {i} of {file}" for i in range(1, len(rows) + 1)],
         column=request.named.target,
@@ -167,7 +167,7 @@ def open_names(request: Request) -> DataSet:
         texts,
         np.array(labels),
         [Path(file).stem for file in request.named.needed],
-        origin_of(request, [note] if several else []),
+        published_source(request, [note] if several else []),
         request.settings,
         names=places,
         tokenizer="characters",
@@ -198,7 +198,7 @@ def open_truecase(request: Request) -> DataSet:
     )
     return tagged_dataset(
         Tagged(sentences, tags, names),
-        origin_of(request, [note]),
+        published_source(request, [note]),
         request.settings,
         _consecutive([sizes[0], 0, sizes[1]]),
         request.named.target,

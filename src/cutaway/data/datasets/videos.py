@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..dataset_base import DataSet
-from ..folders import Found
+from ..folders import FolderContents
 from .catalog import NamedSet, Request
 
 SIDE, FRAMES = 24, 16
@@ -30,7 +30,7 @@ FOUR = ("east", "north", "west", "south")  # directions in which the digit is a 
 def open_moving_digits(request: Request) -> DataSet:
     """Generate videos of scikit-learn's digits, each moving in one of eight directions, which is the class."""
     digits, _ = _digits()
-    labels = directions_of(len(digits))
+    labels = assign_directions(len(digits))
     which = np.arange(len(digits))
     each = "Each digit is in one video, so that none stands in two splits."
     return _build_dataset(request, digits, which, labels, tuple(DIRECTIONS), labels, each)
@@ -67,9 +67,9 @@ def _build_dataset(
     from ..video.dataset import video_dataset  # imported here because it needs a video library
 
     several, names = len(which) > len(digits), list(DIRECTIONS)
-    videos = Found(
+    videos = FolderContents(
         classes,
-        list(moving(digits[which], directions)),
+        list(move_digits(digits[which], directions)),
         [f"digit {i} {names[way]}" if several else f"digit {i}" for i, way in zip(which, directions)],
         labels,
         notes=[
@@ -83,12 +83,12 @@ def _build_dataset(
     return video_dataset(videos, request.name, request.name, request.settings, request.sizes, groups)
 
 
-def directions_of(count: int) -> npt.NDArray[np.int64]:
+def assign_directions(count: int) -> npt.NDArray[np.int64]:
     """Assign a direction to each video, (count,), balanced and in random order."""
     return np.random.default_rng(SEED).permutation(np.arange(count) % len(DIRECTIONS))
 
 
-def moving(digits: npt.NDArray[np.uint8], labels: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+def move_digits(digits: npt.NDArray[np.uint8], labels: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
     """Generate videos (n, FRAMES, SIDE, SIDE) of digits (n, h, w), each moving in its direction from a random place.
 
     Movement wraps around at the edges, so that positions are uniform in every frame and for every direction.

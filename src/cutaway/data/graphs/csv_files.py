@@ -20,9 +20,9 @@ from ...core.files import read_bytes
 from ..folders import SPLIT_FOLDERS
 from ..splits import Rows
 from ..tables.dialect import Form
-from ..tables.table_files import Table, counted, read_table
+from ..tables.table_files import Table, format_count, read_table
 from ..unusable_examples import leave_out
-from .raw import Edges, RawGraphs, both_ways, one_way_note
+from .raw import Edges, RawGraphs, add_reverse_edges, reverse_edge_note
 
 NODES, EDGES, GRAPHS = "nodes.csv", "edges.csv", "graphs.csv"
 GRAPH, SPLIT = "graph", "split"
@@ -58,10 +58,10 @@ def read_tables(
     keyed = apart and GRAPH in edges.columns
     names = _keys(nodes, identity, keyed)
     _reject_twice(nodes, names, identity)
-    ends, described_by, kept, dropped = ends_of(edges, names, keyed, nodes.name, drop)
+    ends, described_by, kept, dropped = resolve_edges(edges, names, keyed, nodes.name, drop)
     notes = [*nodes.notes, *edges.notes, *dropped]
-    linked, origin = both_ways(ends)
-    notes += one_way_note(len(origin), f"Edges of {EDGES}")
+    linked, origin = add_reverse_edges(ends)
+    notes += reverse_edge_note(len(origin), f"Edges of {EDGES}")
     rows = kept[np.concatenate([np.arange(len(kept)), origin])]
     lines = None if edges.lines is None else edges.lines[rows]
     files = [path / NODES, path / EDGES]
@@ -72,7 +72,7 @@ def read_tables(
         graph, graph_names = _graphs(nodes, linked)
         targets = _graph_targets(path, nodes, graph, graph_names, target, form)
         files += [path / GRAPHS] if (path / GRAPHS).is_file() else []
-    splits = splits_of(targets)
+    splits = read_split_column(targets)
     aside = {identity, target} | ({GRAPH} if apart else set())
     if splits is not None and targets.name == nodes.name:
         aside.add(SPLIT)
@@ -91,11 +91,11 @@ def read_tables(
         targets=targets,
         splits=splits,
         notes=tuple(notes),
-        digest=digest_of(files),
+        digest=files_digest(files),
     )
 
 
-def digest_of(files: list[Path]) -> str:
+def files_digest(files: list[Path]) -> str:
     """Compute the sha256 of the names and contents of files."""
     digest = hashlib.sha256()
     for file in files:
@@ -130,13 +130,13 @@ def _reject_twice(nodes: Table, names: pl.Series, column: str) -> None:
         first.setdefault(name, i)
     if problems:
         raise DataError(
-            f"{counted(len(problems), 'node')} of {nodes.title} cannot be told apart.",
+            f"{format_count(len(problems), 'node')} of {nodes.title} cannot be told apart.",
             problems,
             f"Each row needs a name of its own in the column {column!r}.",
         )
 
 
-def ends_of(
+def resolve_edges(
     edges: Table, names: pl.Series, keyed: bool, nodes: str, drop: bool = False
 ) -> tuple[Edges, list[str], Rows, list[str]]:
     """Resolve the end nodes of edges.
@@ -161,7 +161,7 @@ def ends_of(
         found.append(numbers.fill_null(0).to_numpy())
     if problems and not drop:
         raise DataError(
-            f"{counted(len(problems), 'end')} of edges of {edges.title} lead to nodes that are not there.",
+            f"{format_count(len(problems), 'end')} of edges of {edges.title} lead to nodes that are not there.",
             [problems[key] for key in sorted(problems)],
             f"Add the nodes to {nodes}, or take the edges out; in training missing=drop leaves them out.",
         )
@@ -181,7 +181,7 @@ def _graphs(nodes: Table, edges: Edges) -> tuple[Rows, list[str]]:
     if len(across):
         source, target = edges[:, across[0]]
         raise DataError(
-            f"{counted(len(across), 'edge')} of {EDGES} lead from one graph to another, for example from "
+            f"{format_count(len(across), 'edge')} of {EDGES} lead from one graph to another, for example from "
             f"{nodes.place(int(source))} to {nodes.place(int(target))}.",
             fix=f"Graphs are apart from each other: fix the edges or the column {GRAPH!r}.",
         )
@@ -216,7 +216,7 @@ def _graph_targets(path: Path, nodes: Table, graph: Rows, names: list[str], targ
     return Table(nodes.name, nodes.frame[first].select(shared), lines, form=nodes.form)
 
 
-def splits_of(table: Table) -> dict[str, Rows] | None:
+def read_split_column(table: Table) -> dict[str, Rows] | None:
     """Return the rows of each split from the column `split`, if there is one. Raises DataError for other values."""
     if SPLIT not in table.columns:
         return None

@@ -13,24 +13,24 @@ import torch
 from torch import Tensor
 
 from ...core.errors import DataError, SettingError
-from ..build import Origin, assemble
+from ..build import DataSource, build_dataset
 from ..dataset_base import IN_MEMORY, DataSet, Split
-from ..findings import absent_classes
+from ..findings import missing_class_findings
 from ..modalities import reject_changed
-from ..quality.duplicates import straddle_note
+from ..quality.duplicates import duplicate_warning
 from ..settings import DataSettings
 from ..splits import SPLITS, Rows, complete_split
 from ..tables.column_types import natural_order
 from ..tables.dialect import Form
 from ..tables.roles import find_column
-from ..tables.table_files import counted
-from ..tables.targets import Labels, check_learnable, check_taught, read_labels
+from ..tables.table_files import format_count
+from ..tables.targets import Labels, check_learnable, check_trained_classes, read_labels
 from ..unusable_examples import reject_fill
 from .graph_files import read_graphs
 from .links import link_dataset
 from .raw import RawGraphs
 from .splits import NodeSplit
-from .transforms import SHOWN, GraphPreprocessing, OneGraph, fit_preprocessing, with_target
+from .transforms import SHOWN, GraphPreprocessing, OneGraph, fit_preprocessing, labelled_examples
 
 
 def open_graph(source: Any, settings: DataSettings) -> DataSet:
@@ -43,10 +43,10 @@ def open_graph(source: Any, settings: DataSettings) -> DataSet:
     settings = replace(settings, missing="error")  # `read_graphs` has applied missing=drop already
     in_memory = hasattr(source, "edge_index")
     name = "graph" if in_memory else Path(source).expanduser().resolve().stem
-    return graph_dataset(graphs, Origin(name, IN_MEMORY if in_memory else str(source), graphs.digest), settings)
+    return graph_dataset(graphs, DataSource(name, IN_MEMORY if in_memory else str(source), graphs.digest), settings)
 
 
-def graph_dataset(graphs: RawGraphs, origin: Origin, settings: DataSettings) -> DataSet:
+def graph_dataset(graphs: RawGraphs, origin: DataSource, settings: DataSettings) -> DataSet:
     """Build a data set from graphs that were read. Raises what `open_graph` raises."""
     if settings.smiles and not graphs.keys:
         raise SettingError(f"smiles={settings.smiles} is for tables of molecules, and this is none: leave it out.")
@@ -55,11 +55,11 @@ def graph_dataset(graphs: RawGraphs, origin: Origin, settings: DataSettings) -> 
     if settings.links:
         return link_dataset(graphs, origin, settings)
     labels = _labels(graphs, settings)
-    rows = with_target(labels)
+    rows = labelled_examples(labels)
     check_learnable(labels, rows, splits=1)
     indices, split_notes = _split(graphs, labels, rows, settings)
     target = labels.fit(indices["train"])
-    check_taught(labels, target, indices)
+    check_trained_classes(labels, target, indices)
     taught = indices["train"] if graphs.graph is None else np.flatnonzero(np.isin(graphs.graph, indices["train"]))
     given, left = _edges_to_fit(graphs, taught, settings)
     preprocessing, decided = fit_preprocessing(graphs, target, taught, settings.num_neighbors, given)
@@ -79,10 +79,10 @@ def graph_dataset(graphs: RawGraphs, origin: Origin, settings: DataSettings) -> 
         split_notes += hidden
     else:
         splits = {split: preprocessing.as_split(graphs, ready, indices[split], targets[split]) for split in indices}
-    shape, absent = _shape_notes(graphs, settings), absent_classes(targets, target)
-    alike = straddle_note(graphs.keys, indices, lambda i: graphs.examples[i], "molecules") if graphs.keys else None
+    shape, absent = _shape_notes(graphs, settings), missing_class_findings(targets, target)
+    alike = duplicate_warning(graphs.keys, indices, lambda i: graphs.examples[i], "molecules") if graphs.keys else None
     notes = [*graphs.notes, *decided, *left, *unknown, *split_notes, *shape, *absent, alike]
-    return assemble(origin, settings, indices, preprocessing, splits, notes)
+    return build_dataset(origin, settings, indices, preprocessing, splits, notes)
 
 
 def _edges_to_fit(graphs: RawGraphs, taught: Rows, settings: DataSettings) -> tuple[Rows | None, list[str]]:
@@ -138,7 +138,7 @@ def _split(graphs: RawGraphs, labels: Labels, rows: Rows, settings: DataSettings
     if len(rows) < len(graphs.examples):
         alone = len(graphs.examples) - len(rows)
         notes.append(
-            f"{counted(alone, what)} of {len(graphs.examples):,} have no target and are in no split"
+            f"{format_count(alone, what)} of {len(graphs.examples):,} have no target and are in no split"
             f"{'' if graphs.many else '; they stay in the graph'}."
         )
     if graphs.splits is not None:
@@ -147,7 +147,7 @@ def _split(graphs: RawGraphs, labels: Labels, rows: Rows, settings: DataSettings
             raise DataError(f"{graphs.title} has a split and no {what} with a target for training.")
         outside = len(np.setdiff1d(rows, np.concatenate(list(given.values()))))
         if outside:
-            notes.append(f"{counted(outside, what)} with a target {'is' if outside == 1 else 'are'} in no split.")
+            notes.append(f"{format_count(outside, what)} with a target {'is' if outside == 1 else 'are'} in no split.")
     every, classes = np.full(len(graphs.examples), -1, np.int64), [what]
     every[rows] = 0
     if not labels.numeric:
@@ -185,7 +185,7 @@ def _inductive(
         whole = preprocessing.as_split(graphs, part, rows, targets[split])
         assert isinstance(whole, NodeSplit)
         splits[split] = whole.at(torch.from_numpy(place[rows]))
-        counts.append(f"{split} {counted(int(seen.sum()), 'node')} and {counted(inside.shape[1], 'edge')}")
+        counts.append(f"{split} {format_count(int(seen.sum()), 'node')} and {format_count(inside.shape[1], 'edge')}")
     return splits, [
         f"inductive=true: each split sees the nodes of the splits before it and its own: {'; '.join(counts)}."
     ]
@@ -197,15 +197,17 @@ def _shape_notes(graphs: RawGraphs, settings: DataSettings) -> list[str]:
     loops = int((edges[0] == edges[1]).sum())
     touched = np.zeros(graphs.nodes, bool)
     touched[edges[:, edges[0] != edges[1]]] = True
-    many = f"{counted(len(graphs.graph_names), 'graph')} with " if graphs.many else ""
-    summary = f"{many}{counted(graphs.nodes, 'node')} and {counted(edges.shape[1], 'edge')}, each direction counted"
-    extra = [f"{counted(loops, 'edge')} from a node to itself"] if loops else []
+    many = f"{format_count(len(graphs.graph_names), 'graph')} with " if graphs.many else ""
+    summary = (
+        f"{many}{format_count(graphs.nodes, 'node')} and {format_count(edges.shape[1], 'edge')}, each direction counted"
+    )
+    extra = [f"{format_count(loops, 'edge')} from a node to itself"] if loops else []
     alone = int((~touched).sum())
-    extra += [f"{counted(alone, 'node')} without edges to others"] if alone else []
+    extra += [f"{format_count(alone, 'node')} without edges to others"] if alone else []
     notes = [f"{summary}{'; ' + ', '.join(extra) if extra else ''}."]
     if settings.num_neighbors:
         notes.append(
             f"num_neighbors={','.join(map(str, settings.num_neighbors))} draws the graph around each batch for "
-            f"{counted(len(settings.num_neighbors), 'layer')}: a model with more layers sees less than it could."
+            f"{format_count(len(settings.num_neighbors), 'layer')}: a model with more layers sees less than it could."
         )
     return notes

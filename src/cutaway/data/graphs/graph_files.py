@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import DataError
-from ..folders import entries
+from ..folders import list_entries
 from ..tables.dialect import Form
 from ..tables.table_files import TABLE_SUFFIXES, Table
 from .raw import RawGraphs
@@ -61,7 +61,7 @@ def read_graphs(
         return read_graphml(path, target)
     if not path.is_dir():
         raise DataError(f"There is no graph at {str(source)!r}.", fix=f"A graph is {FORMS}.")
-    names = [p.name for p in entries(path) if p.is_file()]
+    names = [p.name for p in list_entries(path) if p.is_file()]
     if "edges.csv" in names or "nodes.csv" in names:
         from .csv_files import read_tables
 

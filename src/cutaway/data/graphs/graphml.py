@@ -10,10 +10,10 @@ import numpy as np
 import polars as pl
 
 from ...core.errors import DataError, Problem
-from ...core.files import reject_irregular
+from ...core.files import require_regular_file
 from ..tables.table_files import Table
 from ..unusable_examples import leave_out
-from .csv_files import GRAPH, SPLIT, digest_of, splits_of
+from .csv_files import GRAPH, SPLIT, files_digest, read_split_column
 from .raw import Edges, RawGraphs
 
 
@@ -27,7 +27,7 @@ def read_graphml(path: Path, target: str | None, drop: bool = False) -> RawGraph
     graph = _read(path)
     rows = [attributes for _, attributes in graph.nodes(data=True)]
     table = _table(rows, path.name)
-    splits = splits_of(table) if target != SPLIT else None
+    splits = read_split_column(table) if target != SPLIT else None
     edges, described = _edges([graph], path.name)
     return RawGraphs(
         title=path.name,
@@ -38,7 +38,7 @@ def read_graphml(path: Path, target: str | None, drop: bool = False) -> RawGraph
         columns=tuple(c for c in table.columns if c != target and not (splits is not None and c == SPLIT)),
         targets=table,
         splits=splits,
-        digest=digest_of([path]),
+        digest=files_digest([path]),
     )
 
 
@@ -69,9 +69,9 @@ def _read_many(files: Sequence[Path], path: Path, drop: bool) -> RawGraphs:
         graph=np.repeat(np.arange(len(graphs)), [len(graph) for graph in graphs]),
         graph_names=[file.name for file in files],
         targets=targets,
-        splits=splits_of(targets),
+        splits=read_split_column(targets),
         notes=tuple(notes),
-        digest=digest_of(list(files)),
+        digest=files_digest(list(files)),
     )
 
 
@@ -79,7 +79,7 @@ def _read(path: Path) -> Any:
     """Read a file with networkx."""
     import networkx  # imported here because it is slow to import
 
-    reject_irregular(path)
+    require_regular_file(path)
     try:
         graph = networkx.read_graphml(path)
     except Exception as error:  # the reader raises arbitrary exceptions for malformed files

@@ -50,14 +50,14 @@ class LinkSplit(NodeSplit):
         target = torch.cat([torch.ones(len(links), dtype=torch.int64), torch.zeros(len(absent), dtype=torch.int64)])
         super().__init__(x, edges, rows, target, names, None, neighbours, notes)
         self.links, self.known = len(links), edges.numpy() if known is None else known
-        self._drawn, self._linked = drawn, codes(pairs_of(edges.numpy(), len(x)), len(x))
+        self._drawn, self._linked = drawn, encode_pairs(links_from_edges(edges.numpy(), len(x)), len(x))
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
         """Yield batches as NodeSplit does. With `seed`, the absent links of a training split are resampled."""
         if seed is None or self._drawn is None:
             return super().batches(order, seed)
         rng = np.random.default_rng([self._drawn, seed])
-        absent = absent_pairs(self._linked, len(self.x), len(self) - self.links, rng)
+        absent = sample_absent_links(self._linked, len(self.x), len(self) - self.links, rng)
         rows = torch.cat([self.rows[: self.links], torch.from_numpy(absent)])
         return NodeSplit.batches(self.at(rows), order, seed)
 
@@ -91,7 +91,7 @@ class LinkSplit(NodeSplit):
 
     def are_linked(self, pairs: Pairs) -> npt.NDArray[np.bool_]:
         """Return whether the message-passing graph links each pair in either direction, (n,)."""
-        return np.isin(codes(np.sort(pairs, axis=1), len(self.x)), self._linked)
+        return np.isin(encode_pairs(np.sort(pairs, axis=1), len(self.x)), self._linked)
 
     def shared_neighbours(self) -> npt.NDArray[np.float64]:
         """Count the common neighbors of each pair in the message-passing graph, (n,)."""
@@ -105,39 +105,39 @@ class LinkSplit(NodeSplit):
         return np.asarray(near[first].multiply(near[second]).sum(1)).ravel()
 
 
-def pairs_of(edges: Edges, nodes: int) -> Pairs:
+def links_from_edges(edges: Edges, nodes: int) -> Pairs:
     """Return the links of edges (2, E), sorted and without duplicates or self-loops, the smaller node first."""
     apart = np.sort(edges[:, edges[0] != edges[1]], axis=0)
-    return np.stack(np.divmod(np.unique(codes(apart.T, nodes)), nodes), 1)
+    return np.stack(np.divmod(np.unique(encode_pairs(apart.T, nodes)), nodes), 1)
 
 
-def codes(pairs: Pairs, nodes: int) -> Rows:
+def encode_pairs(pairs: Pairs, nodes: int) -> Rows:
     """Encode each pair as one number, (n,), that preserves the order of pairs."""
     return pairs[:, 0] * nodes + pairs[:, 1]
 
 
-def absent_pairs(linked: Rows, nodes: int, count: int, rng: np.random.Generator) -> Pairs:
+def sample_absent_links(linked: Rows, nodes: int, count: int, rng: np.random.Generator) -> Pairs:
     """Sample at most `count` distinct node pairs outside `linked`, an array of sorted codes."""
     every = nodes * (nodes - 1) // 2
     count = min(count, every - len(linked))
     if every <= LISTED:
         listed = np.stack(np.triu_indices(nodes, 1), 1).astype(np.int64)
-        free = listed[~np.isin(codes(listed, nodes), linked)]
+        free = listed[~np.isin(encode_pairs(listed, nodes), linked)]
         return free[rng.permutation(len(free))[:count]]
     found = np.empty(0, np.int64)
     while len(found) < count:
         drawn = np.sort(rng.integers(0, nodes, (2 * (count - len(found)) + 100, 2)), axis=1)
-        new = codes(drawn[drawn[:, 0] != drawn[:, 1]], nodes)
+        new = encode_pairs(drawn[drawn[:, 0] != drawn[:, 1]], nodes)
         fresh = np.concatenate([found, new[~np.isin(new, linked)]])
         first = np.unique(fresh, return_index=True)[1]
         found = fresh[np.sort(first)][:count]  # in the order of sampling
     return np.stack([found // nodes, found % nodes], 1)
 
 
-def without(graphs: RawGraphs, held_out: Pairs) -> RawGraphs:
+def remove_links(graphs: RawGraphs, held_out: Pairs) -> RawGraphs:
     """Remove these links in both directions from the graph. Self-loops remain."""
     nodes = graphs.nodes
-    kept = ~np.isin(codes(np.sort(graphs.edges, axis=0).T, nodes), codes(held_out, nodes))
+    kept = ~np.isin(encode_pairs(np.sort(graphs.edges, axis=0).T, nodes), encode_pairs(held_out, nodes))
     table = graphs.edge_table
     if table is not None:
         lines = None if table.lines is None else table.lines[kept]

@@ -15,40 +15,40 @@ import numpy as np
 
 from ...core.errors import DataError, SettingError
 from ...core.spec import Links
-from ..build import Origin, assemble
+from ..build import DataSource, build_dataset
 from ..dataset_base import DataSet
 from ..settings import DataSettings
 from ..splits import Rows, complete_split
-from ..tables.table_files import counted
-from .link_pairs import LinkSplit, Pairs, absent_pairs, codes, pairs_of, without
+from ..tables.table_files import format_count
+from .link_pairs import LinkSplit, Pairs, encode_pairs, links_from_edges, remove_links, sample_absent_links
 from .raw import RawGraphs
 from .transforms import SHOWN, GraphPreprocessing, OneGraph, fit_preprocessing
 
 
-def link_dataset(graphs: RawGraphs, origin: Origin, settings: DataSettings) -> DataSet:
+def link_dataset(graphs: RawGraphs, origin: DataSource, settings: DataSettings) -> DataSet:
     """Build the data set of a graph whose links are the examples. Raises DataError or SettingError."""
     _reject(graphs, settings)
     # Words of a document stay 0 and 1. Dividing them by their sum, as node classification does, slows learning and
     # lowers the AUC on Cora by one point.
     graphs = replace(graphs, scaled="")
     links, indices = _split(graphs, settings)
-    nodes, every = graphs.nodes, pairs_of(graphs.edges, graphs.nodes)
-    held_out = ~np.isin(codes(every, nodes), codes(links["train"], nodes))
-    taught = without(graphs, every[held_out])
+    nodes, every = graphs.nodes, links_from_edges(graphs.edges, graphs.nodes)
+    held_out = ~np.isin(encode_pairs(every, nodes), encode_pairs(links["train"], nodes))
+    taught = remove_links(graphs, every[held_out])
     preprocessing, notes = fit_preprocessing(taught, Links(), np.arange(nodes), settings.num_neighbors)
     splits = _splits(graphs, taught, links, preprocessing, settings.split_seed)
     loops = int((graphs.edges[0] == graphs.edges[1]).sum())
     summary = [
-        f"{counted(nodes, 'node')} and {counted(len(every), 'link')}, each a pair of nodes whichever way its edges "
-        f"lead. Messages travel along the {len(links['train']):,} links of training alone."
+        f"{format_count(nodes, 'node')} and {format_count(len(every), 'link')}, each a pair of nodes whichever way its"
+        f" edges lead. Messages travel along the {len(links['train']):,} links of training alone."
     ]
     if loops:
-        summary.append(f"{counted(loops, 'edge')} from a node to itself {'is' if loops == 1 else 'are'} no link.")
+        summary.append(f"{format_count(loops, 'edge')} from a node to itself {'is' if loops == 1 else 'are'} no link.")
     if graphs.splits is not None:
         summary.append("The split of nodes that comes with the data is not used: links are split at random.")
     if graphs.edge_table is not None:
         summary.append(f"Attributes of edges are left out: {', '.join(graphs.edge_table.columns[:SHOWN])}.")
-    return assemble(origin, settings, indices, preprocessing, splits, [*graphs.notes, *notes, *summary])
+    return build_dataset(origin, settings, indices, preprocessing, splits, [*graphs.notes, *notes, *summary])
 
 
 def _reject(graphs: RawGraphs, settings: DataSettings) -> None:
@@ -56,7 +56,7 @@ def _reject(graphs: RawGraphs, settings: DataSettings) -> None:
     if graphs.many:
         raise SettingError(
             f"links=true predicts the edges of one graph, and {graphs.title} holds "
-            f"{counted(len(graphs.graph_names), 'graph')}: leave it out, or give one graph."
+            f"{format_count(len(graphs.graph_names), 'graph')}: leave it out, or give one graph."
         )
     if settings.target is not None:
         raise SettingError(
@@ -68,11 +68,11 @@ def _reject(graphs: RawGraphs, settings: DataSettings) -> None:
 
 def _split(graphs: RawGraphs, settings: DataSettings) -> tuple[dict[str, Pairs], dict[str, Rows]]:
     """Return the links of each split and their indices among all links. Raises DataError if there are too few."""
-    links = pairs_of(graphs.edges, graphs.nodes)
+    links = links_from_edges(graphs.edges, graphs.nodes)
     if len(links) < 3:
         raise DataError(
-            f"{graphs.title} has {counted(len(links), 'edge')} between two nodes: too few to learn from some and to "
-            "hold out others.",
+            f"{graphs.title} has {format_count(len(links), 'edge')} between two nodes: too few to learn from some and"
+            " to hold out others.",
             fix="Give a graph with more edges.",
         )
     if len(links) == graphs.nodes * (graphs.nodes - 1) // 2:
@@ -96,10 +96,10 @@ def _splits(
     ready, _ = preprocessing.ready(taught)
     assert isinstance(ready, OneGraph), "many graphs were rejected"
     held_out = [len(links[name]) for name in links if name != "train"]
-    drawn = absent_pairs(codes(pairs_of(graphs.edges, nodes), nodes), nodes, sum(held_out), rng)
+    drawn = sample_absent_links(encode_pairs(links_from_edges(graphs.edges, nodes), nodes), nodes, sum(held_out), rng)
     cuts = np.cumsum(held_out[:-1]) * len(drawn) // max(1, sum(held_out))
     parts = iter(np.split(drawn, cuts))
-    of_training = absent_pairs(codes(links["train"], nodes), nodes, len(links["train"]), rng)
+    of_training = sample_absent_links(encode_pairs(links["train"], nodes), nodes, len(links["train"]), rng)
     return {
         name: LinkSplit(
             ready.x,

@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ...core.errors import DataError, Problem, SettingError, brief
+from ...core.errors import DataError, Problem, SettingError, shorten_repr
 from ..tables.dialect import Form
 from ..tables.roles import find_column
 from ..tables.table_files import TABLE_SUFFIXES, Table, read_table
 from ..unusable_examples import leave_out
-from .csv_files import digest_of
+from .csv_files import files_digest
 from .raw import RawGraphs
 
 ATOM = ("element", "degree", "charge", "hydrogens", "aromatic", "in a ring", "hybridization")
@@ -82,7 +82,7 @@ def read_molecules(source: Path | Table, column: str, form: Form, drop: bool = F
         targets=Table(table.name, table.frame[kept], lines, form=table.form),
         keys=[chem.MolToSmiles(molecule) for molecule in found],
         notes=tuple(notes),
-        digest="" if isinstance(source, Table) else digest_of([source]),
+        digest="" if isinstance(source, Table) else files_digest([source]),
     )
 
 
@@ -96,14 +96,14 @@ def _parse(chem: Any, smiles: str | None) -> tuple[Any, str]:
     try:
         molecule = chem.MolFromSmiles(smiles)
         if molecule is not None:
-            return molecule, "" if molecule.GetNumAtoms() else f"{brief(smiles)} has no atoms"
+            return molecule, "" if molecule.GetNumAtoms() else f"{shorten_repr(smiles)} has no atoms"
         written = chem.MolFromSmiles(smiles, sanitize=False)
         if written is None:
-            return None, f"{brief(smiles)} is no SMILES"
+            return None, f"{shorten_repr(smiles)} is no SMILES"
         wrong = [problem.Message() for problem in chem.DetectChemistryProblems(written)]
     except RuntimeError as error:  # such as "Atomic number not found"
         wrong = [line.strip() for line in str(error).splitlines()[1:2]]
-    return None, f"{brief(smiles)} is no molecule" + (f" ({wrong[0]})" if wrong else "")
+    return None, f"{shorten_repr(smiles)} is no molecule" + (f" ({wrong[0]})" if wrong else "")
 
 
 def _too_large(smiles: str) -> str:
@@ -114,7 +114,7 @@ def _too_large(smiles: str) -> str:
         amounts = {"atoms": (found.count("atom"), ATOMS), "rings": (found.count("ring") // 2, RINGS)}
     for what, (count, most) in amounts.items():
         if count > most:
-            return f"{brief(smiles)} has {count:,} {what}: at most {most:,} are allowed"
+            return f"{shorten_repr(smiles)} has {count:,} {what}: at most {most:,} are allowed"
     return ""
 
 

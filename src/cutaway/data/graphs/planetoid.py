@@ -18,7 +18,7 @@ from ...core.errors import DataError
 from ...core.files import read_bytes
 from ..datasets.pickle_reader import read_pickle
 from ..tables.table_files import Table
-from .csv_files import digest_of
+from .csv_files import files_digest
 from .raw import Edges, RawGraphs
 
 PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
@@ -41,7 +41,7 @@ def read_planetoid(path: Path) -> RawGraphs:
         raise DataError(f"{path} lacks {', '.join(absent)} of the Planetoid files of {name}.", fix="Add them.")
     read: dict[str, Any] = {part: read_pickle(file) for part, file in files.items() if part != "test.index"}
     try:
-        return _graph(name, read, _numbers(files["test.index"]), digest_of(list(files.values())))
+        return _graph(name, read, _numbers(files["test.index"]), files_digest(list(files.values())))
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise DataError(
             f"The files ind.{name}.* in {path} do not fit together: {type(error).__name__} {error}.",

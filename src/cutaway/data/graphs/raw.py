@@ -62,7 +62,7 @@ class RawGraphs:
         return np.bincount(self.edges[1], minlength=self.nodes)
 
 
-def both_ways(edges: Edges) -> tuple[Edges, Rows]:
+def add_reverse_edges(edges: Edges) -> tuple[Edges, Rows]:
     """Add the missing reverse edges, and return the edge that each added one reverses.
 
     An edge that is listed twice gets two reverse edges. A self-loop is its own reverse.
@@ -85,14 +85,14 @@ def both_ways(edges: Edges) -> tuple[Edges, Rows]:
     return np.concatenate([edges, added], axis=1), origin
 
 
-def one_way_note(added: int, what: str) -> list[str]:
+def reverse_edge_note(added: int, what: str) -> list[str]:
     """Return a note if reverse edges were added."""
     if not added:
         return []
     return [f"{what} lead both ways: {added:,} edges were added that lead back where only one direction was listed."]
 
 
-def side_by_side(graphs: Sequence[RawGraphs]) -> RawGraphs:
+def merge_graphs(graphs: Sequence[RawGraphs]) -> RawGraphs:
     """Combine graphs into one with disconnected components. A single graph is returned unchanged.
 
     Raises DataError if their features differ.

@@ -17,7 +17,7 @@ from .raw import Edges
 Nodes = npt.NDArray[np.int64]
 
 
-class Around:
+class NeighborSampler:
     """Neighbor sampler that indexes the edges of a graph by target node."""
 
     def __init__(self, edges: Edges, nodes: int) -> None:

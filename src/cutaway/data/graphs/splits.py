@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..dataset_base import Batch, Split
-from .sampling import Around
+from .sampling import NeighborSampler
 
 Row = Callable[[int], dict[str, str] | None]
 
@@ -44,7 +44,7 @@ class NodeSplit(Split):
         self.neighbours, self.notes = tuple(neighbours), list(notes)
         self.beside = () if edge_attr is None else (torch.empty(0, dtype=torch.int64), edge_attr)
         self._names, self._row = names, row
-        self._around = Around(edges.numpy(), len(x)) if self.neighbours else None
+        self._around = NeighborSampler(edges.numpy(), len(x)) if self.neighbours else None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -89,7 +89,7 @@ class NodeSplit(Split):
         return self._row(i) if self._row else None
 
 
-class SideBySide:
+class ConcatenatedGraphs:
     """In-memory graphs whose nodes and edges are concatenated in the order of the graphs."""
 
     def __init__(
@@ -152,7 +152,7 @@ class GraphsSplit(Split):
 
     def __init__(
         self,
-        graphs: SideBySide,
+        graphs: ConcatenatedGraphs,
         rows: Tensor,
         target: Tensor | None,
         names: Sequence[str],

@@ -24,17 +24,17 @@ from ...core.schema import Between
 from ...core.spec import GraphSpec
 from ..splits import Rows
 from ..tables import dialect
-from ..tables.column_types import LEFT_OUT, ColumnType, decode, infer
+from ..tables.column_types import LEFT_OUT, ColumnType, decode, infer_type
 from ..tables.dialect import KEPT, Form
 from ..tables.encoders import ENCODERS, Category, Encoder, encoder_from_json, fit_encoder
-from ..tables.table_files import Table, counted, read_table
+from ..tables.table_files import Table, format_count, read_table
 from ..tables.targets import NUMBER, Labels, read_labels
 from ..tables.transforms import bad_cells, unknown_note, unreadable_cells
-from .csv_files import ends_of
+from .csv_files import resolve_edges
 from .graph_files import is_table, read_graphs
-from .link_pairs import LinkSplit, absent_pairs, codes, pairs_of, without
-from .raw import RawGraphs, side_by_side
-from .splits import GraphsSplit, NodeSplit, SideBySide
+from .link_pairs import LinkSplit, encode_pairs, links_from_edges, remove_links, sample_absent_links
+from .raw import RawGraphs, merge_graphs
+from .splits import ConcatenatedGraphs, GraphsSplit, NodeSplit
 
 
 class OneGraph(NamedTuple):
@@ -45,7 +45,7 @@ class OneGraph(NamedTuple):
     edge_attr: Tensor | None = None  # (E, D)
 
 
-Ready = OneGraph | SideBySide
+Ready = OneGraph | ConcatenatedGraphs
 
 DEGREE = "edges to the node"
 MOST_NUMBERED = 4096  # largest number of nodes with one-hot identity, whose features grow with its square
@@ -123,7 +123,7 @@ class GraphPreprocessing:
         if graphs.graph is None:
             return OneGraph(x, edges, edge_attr), unknown + strange
         names = graphs.names if self.smiles else ()
-        return SideBySide(x, edges, torch.from_numpy(graphs.graph), edge_attr, names), unknown + strange
+        return ConcatenatedGraphs(x, edges, torch.from_numpy(graphs.graph), edge_attr, names), unknown + strange
 
     def examples(self, sources: Sequence[Any]) -> NodeSplit | GraphsSplit:
         """Build a split of all nodes of new graphs, or of all graphs, from paths or in-memory objects.
@@ -151,7 +151,7 @@ class GraphPreprocessing:
             raise DataError(f"{graphs.title} has no targets {column!r} to compare with.")
         target = self.spec.target
         labels = read_labels(graphs.targets, column, target.cells, target.classes)
-        rows = with_target(labels)
+        rows = labelled_examples(labels)
         return self._as_split(graphs, rows, labels.tensor(target, rows))
 
     def as_split(
@@ -165,7 +165,7 @@ class GraphPreprocessing:
             return table.row(int(rows[i])) if table is not None else None
 
         wanted = torch.from_numpy(rows)
-        if isinstance(ready, SideBySide):
+        if isinstance(ready, ConcatenatedGraphs):
             return GraphsSplit(ready, wanted, target, names, row, notes)
         return NodeSplit(ready.x, ready.edges, wanted, target, names, row, self.neighbours, notes, ready.edge_attr)
 
@@ -187,7 +187,7 @@ class GraphPreprocessing:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> GraphPreprocessing:
         """Load an object written by `to_json`. Raises ValueError if a document that matches SCHEMA is inconsistent."""
-        spec = specs.read_as(data["spec"], GraphSpec)
+        spec = specs.read_spec(data["spec"], GraphSpec)
         of_nodes = tuple(encoder_from_json(column) for column in data["columns"])
         written = Form.from_json(data.get("read"))
         of_edges = tuple(encoder_from_json(column) for column in data.get("edge_columns") or ())  # saved since 0.8
@@ -206,7 +206,7 @@ class GraphPreprocessing:
                 alone = "links of one graph" if links else "nodes of one graph"
                 learned = ("whole graphs", alone) if self.spec.graph_level else (alone, "whole graphs")
                 raise DataError(f"The model answers for {learned[0]}, and {one.title} holds {learned[1]}.")
-        return side_by_side(graphs)
+        return merge_graphs(graphs)
 
     def _pairs(self, sources: Sequence[Any]) -> LinkSplit:
         """Read a graph, and the node pairs that tables list."""
@@ -223,7 +223,7 @@ class GraphPreprocessing:
         assert isinstance(ready, OneGraph), "several graphs were rejected"
         names = pl.Series(graphs.names).str.strip_chars()
         nodes = "the graph" if graphs.table is None else graphs.table.name
-        listed = [ends_of(read_table(Path(table), self.written), names, False, nodes)[0] for table in tables]
+        listed = [resolve_edges(read_table(Path(table), self.written), names, False, nodes)[0] for table in tables]
         pairs = np.concatenate([np.empty((2, 0), np.int64), *listed], 1).T
         return LinkSplit(ready.x, ready.edges, pairs, pairs[:0], graphs.names, None, self.neighbours, notes)
 
@@ -236,14 +236,14 @@ class GraphPreprocessing:
                 fix="Leave the data out: cutaway evaluate RUN.",
             )
         nodes, rng = graphs.nodes, np.random.default_rng(0)
-        links = pairs_of(graphs.edges, nodes)
+        links = links_from_edges(graphs.edges, nodes)
         held = np.sort(rng.permutation(len(links))[: -(-len(links) // 10)])
-        absent = absent_pairs(codes(links, nodes), nodes, len(held), rng)
+        absent = sample_absent_links(encode_pairs(links, nodes), nodes, len(held), rng)
         if not len(held) or not len(absent):
             raise DataError(
                 f"{graphs.title} has no links, or every pair of nodes is one: there is nothing to tell apart."
             )
-        ready, notes = self.ready(without(graphs, links[held]))
+        ready, notes = self.ready(remove_links(graphs, links[held]))
         assert isinstance(ready, OneGraph), "many graphs were rejected"
         return LinkSplit(ready.x, ready.edges, links[held], absent, graphs.names, graphs.edges, self.neighbours, notes)
 
@@ -330,14 +330,14 @@ def _fit_nodes(
     return fitted("degree", len(degree.features), (degree,)), notes
 
 
-def with_target(labels: Labels) -> Rows:
+def labelled_examples(labels: Labels) -> Rows:
     """Return the examples that have a target. Raises DataError that names unreadable targets."""
     problems = labels.problems()
     missing = labels.cells.is_null().to_numpy()
     unreadable = [problem for i, problem in problems.items() if not missing[i]]
     if unreadable:
         raise DataError(
-            f"{counted(len(unreadable), 'target')} of {labels.table.title} cannot be read.",
+            f"{format_count(len(unreadable), 'target')} of {labels.table.title} cannot be read.",
             unreadable,
             "Fix them, or leave them empty.",
         )
@@ -351,7 +351,7 @@ def _fit_columns(table: Table, columns: Sequence[str], train: Rows, what: str) -
     for column in columns:
         cells = table.text(column)
         training = cells.gather(train)
-        type = infer(column, training, len(table))
+        type = infer_type(column, training, len(table))
         encoder = None
         if type.learned:
             encoder = fit_encoder(column, type, training, "none" if _is_binary(training, type) else "standard")

@@ -15,8 +15,8 @@ import polars as pl
 
 from ...core.errors import DataError, Problem
 from ...core.files import read_bytes
-from ..tables.table_files import Table, counted
-from .csv_files import digest_of
+from ..tables.table_files import Table, format_count
+from .csv_files import files_digest
 from .raw import RawGraphs
 
 CLASS, LABEL, ATTRIBUTE = "class", "node label", "attribute"
@@ -37,7 +37,9 @@ def read_tu(path: Path) -> RawGraphs:
             Problem(f"{files[0].name}, line {i + 1}", f"{edges[i, 0]}, {edges[i, 1]} names a node that is not there")
             for i in outside
         ]
-        raise DataError(f"{counted(len(problems), 'edge')} of {files[0]} cannot be: nodes are 1 to {nodes}.", problems)
+        raise DataError(
+            f"{format_count(len(problems), 'edge')} of {files[0]} cannot be: nodes are 1 to {nodes}.", problems
+        )
     empty = np.setdiff1d(np.arange(1, graphs + 1), of_graph)
     if len(empty) or of_graph.min() < 1:
         problem = f"no node of graph {empty[0]}" if len(empty) else f"a node of graph {of_graph.min()}"
@@ -76,7 +78,7 @@ def read_tu(path: Path) -> RawGraphs:
         targets=Table("", pl.DataFrame(targets)) if targets else None,
         target=next(iter(targets), None),
         target_kind="category" if CLASS in targets else "number",
-        digest=digest_of(files),
+        digest=files_digest(files),
     )
 
 

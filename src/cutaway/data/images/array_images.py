@@ -20,11 +20,11 @@ from torch import Tensor
 from ...core import spec as specs
 from ...core.errors import DataError
 from ...core.schema import COUNT, NUMBER
-from ...core.spec import Drawn, ImageSpec
+from ...core.spec import GeneratedImage, ImageSpec
 from ..dataset_base import Split, TensorSplit
 from .contrastive_augmentation import ImageViews
-from .generation import drawn
-from .image_files import Size, as_image, crop_to, pad_to, resized
+from .generation import with_noise
+from .image_files import Size, as_image, crop_to, pad_to, resize
 from .transforms import choose_fit, read_fit
 
 Levels = npt.NDArray[np.float32]  # (n, C, h, w)
@@ -54,7 +54,7 @@ class ArrayPreprocessing:
         low, high = float(images.min()), float(images.max())
         mean, std = images.mean((0, 2, 3), dtype=np.float64), images.std((0, 2, 3), dtype=np.float64)
         std = np.where(std > 0, std, 1.0)
-        if isinstance(spec.target, Drawn):  # levels from −1 to 1, as for image files
+        if isinstance(spec.target, GeneratedImage):  # levels from −1 to 1, as for image files
             half = (high - low) / 2 or 1.0
             mean, std = np.full(len(mean), low + half), np.full(len(mean), half)
         fits = choose_fit(own, size) if fit == "auto" else fit
@@ -78,7 +78,7 @@ class ArrayPreprocessing:
     def as_split(self, images: Levels, target: Tensor | None, names: Sequence[str]) -> Split:
         """Build a split from images with an optional target for each."""
         held = TensorSplit(self.prepare(images), target, names, lambda i: self.image(images[i]))
-        return drawn(held, self.spec.target)
+        return with_noise(held, self.spec.target)
 
     def views(self) -> ImageViews:
         """Return the augmentation that makes two views of each image, with levels scaled by `low` and `high`."""
@@ -110,7 +110,7 @@ class ArrayPreprocessing:
             raise DataError(
                 f"The images have the shape {images.shape[1:]}, and the model takes {self.spec.channels} channels."
             )
-        reject_unmeasured(images)
+        reject_non_finite(images)
         return images
 
     def to_json(self) -> dict[str, Any]:
@@ -122,21 +122,21 @@ class ArrayPreprocessing:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> ArrayPreprocessing:
         """Load an object written by `to_json`. Raises ValueError if a document that matches SCHEMA is inconsistent."""
-        spec = specs.read_as(data["spec"], ImageSpec)
-        mean, std = specs.scales(data["mean"], data["std"], spec.channels)
+        spec = specs.read_spec(data["spec"], ImageSpec)
+        mean, std = specs.validate_scales(data["mean"], data["std"], spec.channels)
         return cls(spec, mean, std, float(data["low"]), float(data["high"]), *read_fit(spec, data["fit"], data["box"]))
 
     def _fitted(self, channel: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """Resize one channel (h, w) to H × W."""
         size, image = (self.spec.height, self.spec.width), Image.fromarray(np.ascontiguousarray(channel, np.float32))
         if self.fit == "stretch":
-            return np.asarray(resized(image, size))
+            return np.asarray(resize(image, size))
         if self.fit == "pad":
             return np.asarray(pad_to(image, size, self.box, (self.low,)))  # type: ignore[arg-type]  # mode F
         return np.asarray(crop_to(image, size))
 
 
-def reject_unmeasured(examples: npt.NDArray[Any]) -> None:
+def reject_non_finite(examples: npt.NDArray[Any]) -> None:
     """Raise DataError naming the first example that holds NaN or infinite numbers."""
     finite = np.isfinite(examples).reshape(len(examples), -1).all(1)
     if not finite.all():

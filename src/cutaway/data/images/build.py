@@ -17,28 +17,38 @@ from torch import Tensor
 from ...core.errors import DataError, Problem
 from ...core.files import MEBIBYTE
 from ...core.spec import Episodes, ImageSizes, ImageSpec, Mask, Target
-from ..build import Origin, assemble
+from ..build import DataSource, build_dataset
 from ..dataset_base import Batch, DataSet, Split, TensorSplit
-from ..episodes import class_split, in_episodes
-from ..folders import Found
+from ..episodes import split_by_class, to_episodes
+from ..folders import FolderContents
 from ..modalities import reject_changed
-from ..quality.duplicates import straddle_note
+from ..quality.duplicates import duplicate_warning
 from ..settings import DataSettings
-from ..splits import Rows, complete_split, draw
-from ..streaming.members import Stored, chosen
-from .generation import ImageTarget, OfImages, Shape, drawn, target_of
-from .image_files import Looks, Pixels, Size, as_image, as_pixels, covering, read_image, resized, unusable
+from ..splits import Rows, complete_split, sample_rows
+from ..streaming.members import Stored, select_items
+from .generation import ImageTarget, OfImages, Shape, build_image_target, with_noise
+from .image_files import (
+    ImageFileTable,
+    Pixels,
+    Size,
+    as_image,
+    as_pixels,
+    read_image,
+    resize,
+    size_covering,
+    unusable_images_error,
+)
 from .segmentation import MaskPreprocessing, MaskSplit
-from .transforms import FileSplit, ImagePreprocessing, fit_preprocessing, from_minus_one, in_threads
+from .transforms import FileSplit, ImagePreprocessing, fit_preprocessing, map_in_threads, scale_for_generation
 
 LARGEST_OWN_SIZE = 512  # largest original size that images keep by default
 SAMPLE = 1024  # training images used to estimate mean and standard deviation
 File = Path | Stored
 
 
-def prepared(
-    found: Found[File],
-    seen: Looks,
+def prepare_splits(
+    found: FolderContents[File],
+    seen: ImageFileTable,
     indices: dict[str, Rows],
     learned: Callable[[Shape], OfImages],
     settings: DataSettings,
@@ -49,13 +59,13 @@ def prepared(
     `learned` returns the target for images of shape (C, H, W). The third result is a note if images are enlarged
     without a request by the user, else None.
     """
-    read = sampled(found.files, seen, indices, learned, settings, sizes)
+    read = sample_image_files(found.files, seen, indices, learned, settings, sizes)
     fitted = fit_preprocessing(read.spec, read.images, settings.resize, read.own_size)
-    preprocessing = from_minus_one(fitted)
-    return preprocessing, splits_of(found, indices, preprocessing, read.held, settings.workers), read.enlarged
+    preprocessing = scale_for_generation(fitted)
+    return preprocessing, build_splits(found, indices, preprocessing, read.held, settings.workers), read.enlarged
 
 
-class Sampled(NamedTuple):
+class ImageFileSample(NamedTuple):
     """Properties of image files before the preprocessing is fitted, and the images to fit it on."""
 
     spec: ImageSpec
@@ -65,38 +75,44 @@ class Sampled(NamedTuple):
     enlarged: str | None  # a note, if images are enlarged without a request by the user
 
 
-def sampled(
+def sample_image_files(
     files: Sequence[File],
-    seen: Looks,
+    seen: ImageFileTable,
     indices: dict[str, Rows],
     learned: Callable[[Shape], ImageTarget],
     settings: DataSettings,
     sizes: ImageSizes,
     extra_channels: int = 0,
-) -> Sampled:
+) -> ImageFileSample:
     """Choose a size and channels for the files, and training images to fit the preprocessing on.
 
     `learned` returns the target for images of shape (C, H, W). `extra_channels` counts the channels that the target
     takes in memory.
     """
-    own_size, size, enlarged = size_for(seen.sizes, sizes, settings.image_size)
-    shape = (channels_for(seen.column("grey"), settings.color), *size)
+    own_size, size, enlarged = choose_size(seen.sizes, sizes, settings.image_size)
+    shape = (choose_channels(seen.column("grey"), settings.color), *size)
     spec = ImageSpec(*shape, learned(shape))
-    sample = draw(indices["train"], SAMPLE, seed=settings.split_seed)
+    sample = sample_rows(indices["train"], SAMPLE, seed=settings.split_seed)
     used = np.concatenate(list(indices.values()))
     held = len(used) * (spec.channels + extra_channels) * spec.height * spec.width <= settings.memory * MEBIBYTE
     others = [files[i] for i in np.setdiff1d(used, sample)] if held else []
-    return Sampled(spec, own_size, training_images([files[i] for i in sample], others, spec), held, enlarged)
+    return ImageFileSample(spec, own_size, training_images([files[i] for i in sample], others, spec), held, enlarged)
 
 
-def splits_of(
-    found: Found[File], indices: dict[str, Rows], preprocessing: ImagePreprocessing, held: bool, workers: int | None
+def build_splits(
+    found: FolderContents[File],
+    indices: dict[str, Rows],
+    preprocessing: ImagePreprocessing,
+    held: bool,
+    workers: int | None,
 ) -> dict[str, Split]:
     """Return the splits, decoded into memory or read from files in every epoch."""
-    return decoded(found, indices, preprocessing) if held else read_anew(found, indices, preprocessing, workers)
+    return (
+        decode_splits(found, indices, preprocessing) if held else stream_splits(found, indices, preprocessing, workers)
+    )
 
 
-def size_for(own: set[Size], sizes: ImageSizes, asked: int | None) -> tuple[Size | None, Size, str | None]:
+def choose_size(own: set[Size], sizes: ImageSizes, asked: int | None) -> tuple[Size | None, Size, str | None]:
     """Return the common size of the images (or None), the size that they are resized to, and a note or None.
 
     The note says that images are enlarged without a request by the user.
@@ -107,7 +123,7 @@ def size_for(own: set[Size], sizes: ImageSizes, asked: int | None) -> tuple[Size
     return own_size, size, sizes.note(stays, size, asked)
 
 
-def channels_for(grey: Sequence[bool] | npt.NDArray[np.bool_], color: str) -> int:
+def choose_channels(grey: Sequence[bool] | npt.NDArray[np.bool_], color: str) -> int:
     """Return 1 for grey or 3 for RGB: the value of the setting, or the majority of the images."""
     return 1 if color == "gray" or (color == "auto" and 2 * np.sum(grey) > len(grey)) else 3
 
@@ -120,27 +136,29 @@ def training_images(files: Sequence[File], others: Sequence[File], spec: ImageSp
 
     def whole(file: File) -> Tensor | Problem:
         def drawing_size(size: Size) -> Size:
-            return min(size, covering(size, (spec.height, spec.width)))
+            return min(size, size_covering(size, (spec.height, spec.width)))
 
         try:
             image = read_image(file, str(file), spec.channels, drawing_size)
         except DataError as error:
             return error.problems[0]
-        pixels = as_pixels(resized(image, drawing_size((image.height, image.width))))
+        pixels = as_pixels(resize(image, drawing_size((image.height, image.width))))
         return torch.from_numpy(pixels.copy()).permute(2, 0, 1)[None]
 
     problems: list[Problem] = []
-    for image in in_threads(whole, files):
+    for image in map_in_threads(whole, files):
         if isinstance(image, Problem):
             problems.append(image)
         else:
             yield image
     if problems:
-        problems += [read for read in in_threads(whole, others) if isinstance(read, Problem)]
-        raise unusable(problems, len(files) + len(others))
+        problems += [read for read in map_in_threads(whole, others) if isinstance(read, Problem)]
+        raise unusable_images_error(problems, len(files) + len(others))
 
 
-def decoded(found: Found[File], indices: dict[str, Rows], preprocessing: ImagePreprocessing) -> dict[str, Split]:
+def decode_splits(
+    found: FolderContents[File], indices: dict[str, Rows], preprocessing: ImagePreprocessing
+) -> dict[str, Split]:
     """Decode all splits once, at the input size of the network."""
     kept = np.unique(np.concatenate(list(indices.values())))  # `max_samples` may have excluded files
     files = [found.files[i] for i in kept]
@@ -154,18 +172,18 @@ def decoded(found: Found[File], indices: dict[str, Rows], preprocessing: ImagePr
     spec = preprocessing.spec
     pixels = np.empty((len(files), spec.height, spec.width, spec.channels), np.uint8)
     problems: list[Problem] = []
-    for i, image in enumerate(in_threads(fitted, files)):
+    for i, image in enumerate(map_in_threads(fitted, files)):
         if isinstance(image, Problem):
             problems.append(image)
         else:
             pixels[i] = image
     if problems:
-        raise unusable(problems, len(files))
+        raise unusable_images_error(problems, len(files))
 
     def original(i: int) -> Image.Image:
         return read_image(files[i], str(files[i]))
 
-    return in_memory(
+    return build_in_memory_splits(
         torch.from_numpy(pixels).permute(0, 3, 1, 2),  # (n, C, H, W)
         found.labels[kept],
         {split: np.searchsorted(kept, rows) for split, rows in indices.items()},
@@ -175,17 +193,17 @@ def decoded(found: Found[File], indices: dict[str, Rows], preprocessing: ImagePr
     )
 
 
-def read_anew(
-    found: Found[File], indices: dict[str, Rows], preprocessing: ImagePreprocessing, workers: int | None
+def stream_splits(
+    found: FolderContents[File], indices: dict[str, Rows], preprocessing: ImagePreprocessing, workers: int | None
 ) -> dict[str, Split]:
     """Return splits that read their files in every epoch."""
     return {
-        split: drawn(
+        split: with_noise(
             FileSplit(
-                chosen(found.files, rows),
+                select_items(found.files, rows),
                 torch.from_numpy(found.labels[rows]),
                 preprocessing,
-                chosen(found.names, rows),
+                select_items(found.names, rows),
                 workers,
             ),
             preprocessing.spec.target,
@@ -194,10 +212,12 @@ def read_anew(
     }
 
 
-def image_notes(found: Found[File], seen: Looks, indices: dict[str, Rows], channels: int) -> list[str | None]:
+def image_notes(
+    found: FolderContents[File], seen: ImageFileTable, indices: dict[str, Rows], channels: int
+) -> list[str | None]:
     """Return notes on multi-frame files, discarded colors, and duplicates across splits."""
     notes: list[str | None] = []
-    moving = chosen(found.names, np.flatnonzero(seen.column("moving")))
+    moving = select_items(found.names, np.flatnonzero(seen.column("moving")))
     if moving:
         notes.append(
             f"{len(moving):,} files have several frames or pages, and the first is read: {', '.join(moving[:3])}."
@@ -207,7 +227,7 @@ def image_notes(found: Found[File], seen: Looks, indices: dict[str, Rows], chann
         notes.append(
             f"{coloured:,} of {len(seen):,} images are coloured and are read in grey; color=rgb keeps colours."
         )
-    return [*notes, straddle_note(seen.alike, indices, found.names.__getitem__, "images")]
+    return [*notes, duplicate_warning(seen.alike, indices, found.names.__getitem__, "images")]
 
 
 Labels = npt.NDArray[Any]  # (n, …): the class of each image, or its boxes
@@ -220,7 +240,7 @@ def image_dataset(
     pixels: Pixels,
     labels: Labels,
     classes: Sequence[str],
-    origin: Origin,
+    origin: DataSource,
     settings: DataSettings,
     sizes: ImageSizes,
     splits: Mapping[str, Rows] | None = None,
@@ -233,14 +253,14 @@ def image_dataset(
     input sizes that the model accepts. `targets` are the target types that the model requests, if any.
     """
     reject_changed(settings, ("missing",), "is for files, and this set is whole")
-    indices, split_notes = split_of(labels, classes, splits, settings, targets)
-    learned = partial(target_of, classes, targets=targets, settings=settings)
-    preprocessing, held, notes = images_at_hand(pixels, labels, indices, learned, settings, sizes)
-    held = in_episodes(held, preprocessing.spec.target, classes)
-    return assemble(origin, settings, indices, preprocessing, held, [*split_notes, *notes])
+    indices, split_notes = split_images(labels, classes, splits, settings, targets)
+    learned = partial(build_image_target, classes, targets=targets, settings=settings)
+    preprocessing, held, notes = prepare_in_memory(pixels, labels, indices, learned, settings, sizes)
+    held = to_episodes(held, preprocessing.spec.target, classes)
+    return build_dataset(origin, settings, indices, preprocessing, held, [*split_notes, *notes])
 
 
-def split_of(
+def split_images(
     labels: Rows,
     classes: Sequence[str],
     given: Mapping[str, Rows] | None,
@@ -249,11 +269,11 @@ def split_of(
 ) -> tuple[dict[str, Rows], list[str]]:
     """Return the train, val and test indices and notes on them: split by example, or by class for episodes."""
     if Episodes in targets:
-        return class_split(labels, classes, given, settings)
+        return split_by_class(labels, classes, given, settings)
     return complete_split(labels, classes, given, settings), []
 
 
-def images_at_hand(
+def prepare_in_memory(
     pixels: Pixels,
     labels: Labels,
     indices: Mapping[str, Rows],
@@ -267,12 +287,16 @@ def images_at_hand(
     `learned` returns the target for images of shape (C, H, W). `names` are optional names of the images. The notes
     cover enlarged images and duplicates across splits.
     """
-    read = at_hand(pixels, indices, learned, settings, sizes, names)
-    preprocessing = from_minus_one(fit_preprocessing(read.spec, read.training, settings.resize, read.own_size))
-    return preprocessing, in_memory(read.images, labels, indices, preprocessing, read.names, read.image), read.notes
+    read = inspect_in_memory(pixels, indices, learned, settings, sizes, names)
+    preprocessing = scale_for_generation(fit_preprocessing(read.spec, read.training, settings.resize, read.own_size))
+    return (
+        preprocessing,
+        build_in_memory_splits(read.images, labels, indices, preprocessing, read.names, read.image),
+        read.notes,
+    )
 
 
-class AtHand(NamedTuple):
+class InMemoryImages(NamedTuple):
     """Properties of in-memory images before the preprocessing is fitted, and the images to fit it on."""
 
     images: Tensor  # uint8 (n, C, h, w), in the requested color mode
@@ -284,38 +308,38 @@ class AtHand(NamedTuple):
     notes: list[str | None]  # on enlarged images and duplicates across splits
 
 
-def at_hand(
+def inspect_in_memory(
     pixels: Pixels,
     indices: Mapping[str, Rows],
     learned: Callable[[Shape], ImageTarget],
     settings: DataSettings,
     sizes: ImageSizes,
     names: Sequence[str] = (),
-) -> AtHand:
+) -> InMemoryImages:
     """Choose a size and channels for `pixels` (n, C, h, w), 0…255.
 
     `learned` returns the target for images of shape (C, H, W).
     """
-    images = in_colour(torch.from_numpy(pixels), settings.color)
+    images = convert_color(torch.from_numpy(pixels), settings.color)
     own_size = (images.shape[2], images.shape[3])
     size = sizes.choose(settings.image_size, own_size)
     shape = (images.shape[1], *size)
-    training = (images[rows] for rows in in_chunks(torch.from_numpy(indices["train"])))
+    training = (images[rows] for rows in iterate_chunks(torch.from_numpy(indices["train"])))
     names = names or [f"image {i}" for i in range(len(images))]
-    straddle = straddle_note([hashlib.sha256(p).digest() for p in pixels], indices, names.__getitem__, "images")
+    straddle = duplicate_warning([hashlib.sha256(p).digest() for p in pixels], indices, names.__getitem__, "images")
 
     def image(i: int) -> Image.Image:
         return as_image(pixels[i].transpose(1, 2, 0))
 
     notes = [sizes.note(own_size, size, settings.image_size), straddle]
-    return AtHand(images, ImageSpec(*shape, learned(shape)), own_size, training, names, image, notes)
+    return InMemoryImages(images, ImageSpec(*shape, learned(shape)), own_size, training, names, image, notes)
 
 
 def mask_dataset(
     pixels: Pixels,
     masks: Pixels,
     classes: Sequence[str],
-    origin: Origin,
+    origin: DataSource,
     settings: DataSettings,
     sizes: ImageSizes,
     splits: Mapping[str, Rows] | None = None,
@@ -327,7 +351,7 @@ def mask_dataset(
     """
     reject_changed(settings, ("missing",), "is for files, and this set has a mask for every image")
     indices = complete_split(np.zeros(len(pixels), np.int64), ("image",), splits, settings)
-    read = at_hand(pixels, indices, lambda _: Mask(tuple(classes)), settings, sizes)
+    read = inspect_in_memory(pixels, indices, lambda _: Mask(tuple(classes)), settings, sizes)
     fitted = fit_preprocessing(read.spec, read.training, settings.resize, read.own_size)
     preprocessing = MaskPreprocessing(**vars(fitted))
     pairs = preprocessing.pairs(read.images, masks)
@@ -342,10 +366,10 @@ def mask_dataset(
         )
         for name, rows in indices.items()
     }
-    return assemble(origin, settings, indices, preprocessing, held, read.notes)
+    return build_dataset(origin, settings, indices, preprocessing, held, read.notes)
 
 
-def in_memory(
+def build_in_memory_splits(
     pixels: Tensor,
     labels: Labels,
     indices: Mapping[str, Rows],
@@ -364,7 +388,7 @@ def in_memory(
         own, target = pixels[torch.from_numpy(rows)], torch.from_numpy(labels[rows])
         inputs = preprocessing.prepare(own) if once else own
         held = TensorSplit(inputs, target, [names[i] for i in rows], lambda i: image(int(rows[i])))
-        return drawn(held if once else PixelSplit(held, preprocessing), spec.target)
+        return with_noise(held if once else PixelSplit(held, preprocessing), spec.target)
 
     return {name: as_split(rows) for name, rows in indices.items()}
 
@@ -397,17 +421,17 @@ class PixelSplit(Split):
         return self._pixels.image(i)
 
 
-def in_colour(images: Tensor, color: str) -> Tensor:
+def convert_color(images: Tensor, color: str) -> Tensor:
     """Convert uint8 images (n, C, h, w) to the color mode of the setting: auto, rgb or gray."""
     if color == "rgb" and images.shape[1] == 1:
         return images.expand(-1, 3, -1, -1)
     if color == "gray" and images.shape[1] == 3:
         # Round luma as Pillow does, so that files read later give the same pixels.
-        return torch.cat([_luma(some) for some in in_chunks(images)])
+        return torch.cat([_luma(some) for some in iterate_chunks(images)])
     return images
 
 
-def in_chunks(tensor: Tensor) -> Iterator[Tensor]:
+def iterate_chunks(tensor: Tensor) -> Iterator[Tensor]:
     """Split the tensor into chunks of CHUNK along its first dimension."""
     return (tensor[start : start + CHUNK] for start in range(0, len(tensor), CHUNK))
 

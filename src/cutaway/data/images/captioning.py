@@ -25,22 +25,31 @@ from torch import Tensor
 from ...core import spec as specs
 from ...core.errors import DataError, Problem
 from ...core.spec import ANY_SIZE, ImageSizes, ImageSpec, Tokens
-from ..build import Origin, assemble
+from ..build import DataSource, build_dataset
 from ..dataset_base import IGNORED, Batch, DataSet, Preprocessing, SequenceSplit, Split
-from ..folders import CAPTIONS, IMAGES, SPLIT_FOLDERS, FileLookup, Found, entries, fingerprint_of, subfolders
+from ..folders import (
+    CAPTIONS,
+    IMAGES,
+    SPLIT_FOLDERS,
+    FileLookup,
+    FolderContents,
+    fingerprint_files,
+    list_entries,
+    subfolders,
+)
 from ..modalities import reject_changed
-from ..pairs.dataset import target_of
+from ..pairs.dataset import token_target
 from ..pairs.pair_files import read_lines
-from ..pairs.transforms import MOST_TOKENS, Ids, TargetSide, distinct, reject_longer, separate
+from ..pairs.transforms import MOST_TOKENS, Ids, TargetSide, reject_longer, split_ids, unique_answers
 from ..parallel import Progress
 from ..settings import DataSettings
-from ..splits import Rows, complete_split, kept_of
+from ..splits import Rows, complete_split, filter_splits
 from ..text.tokenizer_files import TOKENIZERS, tokenizer_from_json
 from ..text.tokenizer_fitting import fit_tokenizer
 from ..text.tokenizers import Tokenizer
-from ..unusable_examples import look_through, reject_fill
-from .build import image_notes, prepared
-from .image_files import Looks, look_at, packed
+from ..unusable_examples import inspect_files, reject_fill
+from .build import image_notes, prepare_splits
+from .image_files import ImageFileTable, inspect_images, pack_image_info
 from .transforms import SHARDED, FileSplit, ImagePreprocessing
 
 
@@ -52,19 +61,21 @@ def open_captions(path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SI
     """
     reject_fill(settings)
     read, splits = read_folder(path, drop=settings.missing == "drop")
-    usable = look_through(read.files, SHARDED, look_at, settings)
+    usable = inspect_files(read.files, SHARDED, inspect_images, settings)
     if usable.notes:
-        splits = kept_of(splits, usable.rows)
+        splits = filter_splits(splits, usable.rows)
         read.keep(usable.rows)
-    seen = Looks(packed(usable.looks))
+    seen = ImageFileTable(pack_image_info(usable.looks))
     indices = complete_split(np.zeros(len(read.files), np.int64), ["image"], splits, settings)
     side, texts, indices, notes = fit_captions(read.texts, indices, settings)
-    found = Found(("image",), read.files, read.names, np.arange(len(read.files)))  # the label is the index of the image
-    images, parts, enlarged = prepared(found, seen, indices, lambda _: side.target, settings, sizes)
-    origin = Origin(
+    found = FolderContents(
+        ("image",), read.files, read.names, np.arange(len(read.files))
+    )  # the label is the index of the image
+    images, parts, enlarged = prepare_splits(found, seen, indices, lambda _: side.target, settings, sizes)
+    origin = DataSource(
         path.resolve().name,
         str(path),
-        fingerprint_of([*read.names, *(f"{CAPTIONS} {k}" for k in range(len(read.digests)))],
+        fingerprint_files([*read.names, *(f"{CAPTIONS} {k}" for k in range(len(read.digests)))],
                        [*(s.digest for s in seen), *read.digests]),
         read.notes(),
     )  # fmt: skip
@@ -73,7 +84,7 @@ def open_captions(path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SI
 
 
 def captions_dataset(
-    origin: Origin,
+    origin: DataSource,
     images: ImagePreprocessing,
     side: TargetSide,
     parts: Mapping[str, Split],
@@ -92,10 +103,12 @@ def captions_dataset(
         notes = [*notes, "flip=true mirrors images and not their captions: what is left stands on the right then."]
     preprocessing = CaptionPreprocessing(images, side.tokenizer)
     found = {
-        name: as_split(parts[name], [texts[i] for i in rows], side, once=name != "train", most=settings.length or 0)
+        name: build_caption_split(
+            parts[name], [texts[i] for i in rows], side, once=name != "train", most=settings.length or 0
+        )
         for name, rows in indices.items()
     }
-    return assemble(origin, settings, indices, preprocessing, found, [*notes, *_unknown(found, side.target)])
+    return build_dataset(origin, settings, indices, preprocessing, found, [*notes, *_unknown(found, side.target)])
 
 
 def fit_captions(
@@ -110,7 +123,7 @@ def fit_captions(
     repeated = sum(map(len, texts)) - sum(map(len, kept))
     notes: list[str | None] = [f"{repeated:,} captions stand there twice for one image: once is read." * bool(repeated)]
     tokenizer, given = fit_tokenizer(settings, "words", [text for i in indices["train"] for text in kept[i]])
-    side = TargetSide(dataclasses.replace(target_of(tokenizer, settings), column=column, sentences=True), tokenizer)
+    side = TargetSide(dataclasses.replace(token_target(tokenizer, settings), column=column, sentences=True), tokenizer)
     if settings.length is not None:
         kept, indices, cut = _short_enough(kept, indices, side, settings.length)
         notes.append(cut)
@@ -193,9 +206,11 @@ class CaptionPreprocessing:
         path = Path(source).expanduser()
         read = read_captions(path)
         read.reject(path / CAPTIONS)
-        look_at(read.files)
+        inspect_images(read.files)
         split = FileSplit(read.files, None, self.images, read.names)
-        return as_split(split, [list(dict.fromkeys(of_image)) for of_image in read.texts], self.written, once=True)
+        return build_caption_split(
+            split, [list(dict.fromkeys(of_image)) for of_image in read.texts], self.written, once=True
+        )
 
     def adopted(self, split: Split, theirs: Preprocessing) -> CaptionSplit:
         """Convert the images and captions of another data set, each image once."""
@@ -203,7 +218,7 @@ class CaptionPreprocessing:
         assert isinstance(split, CaptionSplit)
         assert split.texts is not None, "sets to evaluate on have captions"
         images = self.images.examples([split.image(i) for i in range(len(split))])
-        return as_split(images, [split.texts(i) for i in range(len(split))], self.written, once=True)
+        return build_caption_split(images, [split.texts(i) for i in range(len(split))], self.written, once=True)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values that `from_json` accepts."""
@@ -212,7 +227,7 @@ class CaptionPreprocessing:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> CaptionPreprocessing:
         """Load an object written by `to_json`. Raises ValueError if a document that matches SCHEMA is inconsistent."""
-        specs.read_as(data["spec"], ImageSpec, Tokens)
+        specs.read_spec(data["spec"], ImageSpec, Tokens)
         found = cls(ImagePreprocessing.from_json(data), tokenizer_from_json(data["tokenizer"]))
         size, declared_size = found.written.size(), found.spec.target.outputs
         # A model may have more output rows than its tokenizer has tokens.
@@ -239,7 +254,7 @@ NO_CAPTION, NO_IMAGE, EMPTY = "images without a caption", "captions without an i
 
 
 @dataclass
-class Captioned:
+class CaptionedImages:
     """Images and their captions before any file is opened."""
 
     files: list[Path] = field(default_factory=list)
@@ -267,7 +282,7 @@ class Captioned:
         self.names = [self.names[i] for i in rows]
         self.texts = [self.texts[i] for i in rows]
 
-    def add(self, other: Captioned) -> Rows:
+    def add(self, other: CaptionedImages) -> Rows:
         """Append the images of another folder and return their indices."""
         before = len(self.files)
         for mine, theirs in (
@@ -280,7 +295,7 @@ class Captioned:
         return np.arange(before, len(self.files))
 
 
-def read_folder(path: Path, *, drop: bool) -> tuple[Captioned, dict[str, Rows] | None]:
+def read_folder(path: Path, *, drop: bool) -> tuple[CaptionedImages, dict[str, Rows] | None]:
     """Read the images with captions of a folder, or of its train/, val/ and test/, and the rows of each split.
 
     With `drop`, captions without an image, images without a caption and empty captions are left out and counted. Raises
@@ -290,7 +305,7 @@ def read_folder(path: Path, *, drop: bool) -> tuple[Captioned, dict[str, Rows] |
         read = read_captions(path, drop=drop)
         read.reject(path / CAPTIONS)
         return read, None
-    read, splits = Captioned(), {}
+    read, splits = CaptionedImages(), {}
     for folder in subfolders(path):
         split = SPLIT_FOLDERS.get(folder.name.lower())
         if split is None:
@@ -302,7 +317,7 @@ def read_folder(path: Path, *, drop: bool) -> tuple[Captioned, dict[str, Rows] |
     return read, splits
 
 
-def read_captions(folder: Path, prefix: str = "", *, drop: bool = False) -> Captioned:
+def read_captions(folder: Path, prefix: str = "", *, drop: bool = False) -> CaptionedImages:
     """Read the images and captions of one folder, in the order of each image's first line.
 
     `prefix` is prepended to the names. Items that cannot be used are listed in `problems`. Raises DataError if there is
@@ -313,7 +328,7 @@ def read_captions(folder: Path, prefix: str = "", *, drop: bool = False) -> Capt
         raise DataError(f"There is no {table}: images with captions have it beside them.", fix=FIX)
     lines, digest = read_lines(table)
     found: dict[str, list[str]] = {}
-    read = Captioned(digests=[digest])
+    read = CaptionedImages(digests=[digest])
 
     def strange(what: str, name: str, why: str, *, may_drop: bool) -> None:
         if may_drop and drop:
@@ -361,7 +376,7 @@ def read_captions(folder: Path, prefix: str = "", *, drop: bool = False) -> Capt
 
 def _images(folder: Path, root: Path) -> list[str]:
     """List the visible image files in a folder and its subfolders as paths relative to `root`."""
-    own = [str(p.relative_to(root)) for p in entries(folder) if IMAGES.fits(p) and p.is_file()]
+    own = [str(p.relative_to(root)) for p in list_entries(folder) if IMAGES.fits(p) and p.is_file()]
     return [*own, *(file for inside in subfolders(folder) for file in _images(inside, root))]
 
 
@@ -438,7 +453,9 @@ class CaptionSplit(Split):
         return look(progress) if look is not None else []
 
 
-def as_split(images: Split, texts: Sequence[list[str]], side: TargetSide, *, once: bool, most: int = 0) -> CaptionSplit:
+def build_caption_split(
+    images: Split, texts: Sequence[list[str]], side: TargetSide, *, once: bool, most: int = 0
+) -> CaptionSplit:
     """Build the split of these images with their captions, at least one for each image.
 
     With `once`, each image is one example with its first caption; otherwise each caption is an example. In both cases
@@ -449,8 +466,8 @@ def as_split(images: Split, texts: Sequence[list[str]], side: TargetSide, *, onc
     of = torch.repeat_interleave(torch.arange(len(texts)), torch.tensor([len(of_image) for of_image in texts]))
     encoded = side.encode(flat)
     reject_longer(encoded[1] - 1, max(MOST_TOKENS, side.target.longest - 1, most), flat.__getitem__)
-    ids = iter(separate(encoded))
-    references = [distinct(next(ids)[:-1] for _ in of_image) for of_image in texts]
+    ids = iter(split_ids(encoded))
+    references = [unique_answers(next(ids)[:-1] for _ in of_image) for of_image in texts]
     if not once:
         return CaptionSplit(images, side.target, encoded, of, references, list(texts))
     first = side.encode([of_image[0] for of_image in texts])

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from ..augment import by_channel, flip, grey, recolored, uniform
+from ..augment import adjust_color, flip, per_channel, to_gray, uniform
 
 AREA, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)  # of the crop: fraction of the image's area, width / height
 BRIGHTNESS, CONTRAST, SATURATION, HUE = 0.8, 0.8, 0.8, 0.2  # multiplied by the strength
@@ -37,19 +37,19 @@ class ImageViews:
         return both[: len(x)], both[len(x) :]
 
     def _varied(self, x: Tensor, generator: Generator) -> Tensor:
-        x = flip(resized_crop(x, generator), generator)
-        mean, std = by_channel(self.mean, x), by_channel(self.std, x)
+        x = flip(random_resized_crop(x, generator), generator)
+        mean, std = per_channel(self.mean, x), per_channel(self.std, x)
         pixels = (x * std + mean).clamp(0, 1)
-        changed = color_change(pixels, STRENGTH, generator)
+        changed = jitter_color(pixels, STRENGTH, generator)
         pixels = torch.where(_happens(x, CHANGED, generator), changed, pixels)
         if x.shape[1] == 3:
-            pixels = torch.where(_happens(x, GREYED, generator), grey(pixels), pixels)
+            pixels = torch.where(_happens(x, GREYED, generator), to_gray(pixels), pixels)
         if min(x.shape[2:]) >= LARGE:
-            pixels = torch.where(_happens(x, BLURRED, generator), blur(pixels, generator), pixels)
+            pixels = torch.where(_happens(x, BLURRED, generator), random_gaussian_blur(pixels, generator), pixels)
         return (pixels - mean) / std
 
 
-def resized_crop(x: Tensor, generator: Generator) -> Tensor:
+def random_resized_crop(x: Tensor, generator: Generator) -> Tensor:
     """Crop a random part of each image (N, C, H, W) and resize it to (H, W) with bilinear interpolation.
 
     The area is drawn from AREA and the aspect ratio (width / height) from RATIO on a logarithmic scale.
@@ -66,7 +66,7 @@ def resized_crop(x: Tensor, generator: Generator) -> Tensor:
     return F.grid_sample(x, grid, mode="bilinear", padding_mode="reflection", align_corners=False)
 
 
-def color_change(pixels: Tensor, strength: float, generator: Generator) -> Tensor:
+def jitter_color(pixels: Tensor, strength: float, generator: Generator) -> Tensor:
     """Jitter brightness, contrast, saturation and hue, in this order, of pixels in [0, 1], shape (N, C, H, W).
 
     Pixels are clipped after each step. The factors are 1 ± 0.8 s; the hue rotates by ± 0.2 s of the circle. Images with
@@ -77,11 +77,11 @@ def color_change(pixels: Tensor, strength: float, generator: Generator) -> Tenso
         return 1 + strength * most * (2 * uniform(pixels, (len(pixels), 1, 1, 1), generator) - 1)
 
     colours = pixels.shape[1] == 3
-    pixels = recolored(pixels, factor(BRIGHTNESS), factor(CONTRAST), factor(SATURATION) if colours else None)
-    return turned(pixels, (factor(HUE) - 1) * 2 * math.pi).clamp(0, 1) if colours else pixels
+    pixels = adjust_color(pixels, factor(BRIGHTNESS), factor(CONTRAST), factor(SATURATION) if colours else None)
+    return rotate_hue(pixels, (factor(HUE) - 1) * 2 * math.pi).clamp(0, 1) if colours else pixels
 
 
-def turned(pixels: Tensor, angle: Tensor) -> Tensor:
+def rotate_hue(pixels: Tensor, angle: Tensor) -> Tensor:
     """Rotate the hue of RGB images (N, 3, H, W) by `angle` (N, 1, 1, 1).
 
     This is a rotation about the grey axis (1, 1, 1)/√3 by Rodrigues' formula, which leaves grey unchanged.
@@ -93,7 +93,7 @@ def turned(pixels: Tensor, angle: Tensor) -> Tensor:
     return mean + (pixels - mean) * cos + across * sin
 
 
-def blur(x: Tensor, generator: Generator) -> Tensor:
+def random_gaussian_blur(x: Tensor, generator: Generator) -> Tensor:
     """Blur each image (N, C, H, W) with a Gaussian whose σ is drawn from SIGMA and kernel spans 1/10 of a side."""
     n, channels, height, width = x.shape
     reach = max(1, min(height, width) // 20)

@@ -16,26 +16,35 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import Problem
-from ...core.spec import ANY_SIZE, Drawn, Episodes, ImageSizes, Mask, Target, Unlabelled
-from ..build import Origin, assemble
+from ...core.spec import ANY_SIZE, Episodes, GeneratedImage, ImageSizes, Mask, Target, Unlabelled
+from ..build import DataSource, build_dataset
 from ..dataset_base import DataSet, Split
-from ..episodes import EpisodeSplit, in_episodes
-from ..folders import IMAGES, Found, absent_notes, find, find_flat, fingerprint_of, has_captions, is_flat
+from ..episodes import EpisodeSplit, to_episodes
+from ..folders import (
+    IMAGES,
+    FolderContents,
+    find_examples,
+    find_flat,
+    fingerprint_files,
+    has_captions,
+    is_flat,
+    missing_class_notes,
+)
 from ..parallel import Progress
-from ..quality.duplicates import straddle_note
+from ..quality.duplicates import duplicate_warning
 from ..settings import DataSettings
 from ..splits import complete_split
 from ..streaming.folder_index import read_folder
 from ..streaming.tar_index import read_shards
 from ..streaming.tars import is_sharded
 from ..unsupported_formats import reject_flat, reject_layout
-from ..unusable_examples import look_through, reject_fill
+from ..unusable_examples import inspect_files, reject_fill
 from . import detection, segmentation
-from .build import image_notes, prepared, sampled, split_of, splits_of
-from .detection import ONE, fit_boxes, padded, target_for
-from .generation import DrawnSplit, target_of
-from .image_files import Looks, Seen, look_at, packed
-from .segmentation import MaskPreprocessing, held, streamed
+from .build import build_splits, image_notes, prepare_splits, sample_image_files, split_images
+from .detection import ONE, build_box_target, fit_boxes, pad_boxes
+from .generation import NoisyImageSplit, build_image_target
+from .image_files import ImageFileInfo, ImageFileTable, inspect_images, pack_image_info
+from .segmentation import MaskPreprocessing, decode_mask_splits, stream_mask_split
 from .transforms import SHARDED, fit_preprocessing
 
 
@@ -53,38 +62,38 @@ def open_folder(
     DataError that names every file or folder that cannot be used.
     """
     sharded = is_sharded(path)
-    if not sharded and segmentation.are_masks(path, targets):
+    if not sharded and segmentation.is_mask_folder(path, targets):
         return open_masks(path, settings, sizes)
-    if not sharded and detection.is_boxes(path):
+    if not sharded and detection.is_box_folder(path):
         return open_boxes(path, settings, sizes)
     if not sharded and has_captions(path):
         from .captioning import open_captions  # imported here because it depends on the text packages
 
         return open_captions(path, settings, sizes)
-    draws, apart = any(issubclass(target, Drawn) for target in targets), Episodes in targets
+    draws, apart = any(issubclass(target, GeneratedImage) for target in targets), Episodes in targets
     needs_classes = not (draws or any(issubclass(target, Unlabelled) for target in targets))
     read = _shards if sharded else _folder
     found, seen, fingerprint = read(path, settings, needs_classes, apart)
-    indices, split_notes = split_of(found.labels, found.classes, found.splits, settings, targets)
-    learned = partial(target_of, found.classes, targets=targets, settings=settings)
-    preprocessing, splits, enlarged = prepared(found, seen, indices, learned, settings, sizes)
-    spec, splits = preprocessing.spec, in_episodes(splits, preprocessing.spec.target, found.classes)
-    origin = Origin(path.resolve().name, str(path), fingerprint, found.notes)
-    absent = absent_notes(found.labels, found.classes, indices, "no images") if not apart else split_notes
+    indices, split_notes = split_images(found.labels, found.classes, found.splits, settings, targets)
+    learned = partial(build_image_target, found.classes, targets=targets, settings=settings)
+    preprocessing, splits, enlarged = prepare_splits(found, seen, indices, learned, settings, sizes)
+    spec, splits = preprocessing.spec, to_episodes(splits, preprocessing.spec.target, found.classes)
+    origin = DataSource(path.resolve().name, str(path), fingerprint, found.notes)
+    absent = missing_class_notes(found.labels, found.classes, indices, "no images") if not apart else split_notes
     notes = [*absent, *image_notes(found, seen, indices, spec.channels), enlarged]
     if draws and len(seen.sizes) > 1:
         notes.append(f"The images have several sizes: the middle of each is drawn at {spec.height}×{spec.width}.")
-    return assemble(origin, settings, indices, preprocessing, splits, notes)
+    return build_dataset(origin, settings, indices, preprocessing, splits, notes)
 
 
-Read = tuple[Found[Any], Looks, str]  # images with classes, the file properties, the fingerprint
+Read = tuple[FolderContents[Any], ImageFileTable, str]  # images with classes, the file properties, the fingerprint
 
 
 def _shards(path: Path, settings: DataSettings, needs_classes: bool, apart: bool) -> Read:
     """Read the images in tar shards."""
     reject_fill(settings)
     read = read_shards(path, SHARDED, needs_classes, settings.missing == "drop", apart)
-    return read.found, Looks(read.looks), read.fingerprint
+    return read.found, ImageFileTable(read.looks), read.fingerprint
 
 
 def _folder(path: Path, settings: DataSettings, needs_classes: bool, apart: bool) -> Read:
@@ -99,16 +108,16 @@ def _folder(path: Path, settings: DataSettings, needs_classes: bool, apart: bool
         path,
         SHARDED,
         "flat" if flat else f"{least}{'-apart' * apart}",
-        lambda: find_flat(path, IMAGES) if flat else find(path, IMAGES, least, apart),
-        look_at,
+        lambda: find_flat(path, IMAGES) if flat else find_examples(path, IMAGES, least, apart),
+        inspect_images,
         settings,
     )
-    return read.found, Looks(read.looks), read.fingerprint
+    return read.found, ImageFileTable(read.looks), read.fingerprint
 
 
-def verify(split: Split, progress: Progress | None = None) -> list[Problem]:
+def find_damaged(split: Split, progress: Progress | None = None) -> list[Problem]:
     """Return a problem for every file of a split that cannot be decoded. In-memory images were decoded before."""
-    read = split.images if isinstance(split, DrawnSplit) else split
+    read = split.images if isinstance(split, NoisyImageSplit) else split
     read = split.examples if isinstance(split, EpisodeSplit) else read
     damaged: Callable[[Progress | None], list[Problem]] | None = getattr(read, "damaged", None)
     return damaged(progress) if damaged is not None else []
@@ -117,57 +126,62 @@ def verify(split: Split, progress: Progress | None = None) -> list[Problem]:
 def open_masks(path: Path, settings: DataSettings, sizes: ImageSizes) -> DataSet:
     """Load a folder of images with masks. See `open_folder`."""
     reject_fill(settings)
-    found = segmentation.find(path, settings.missing)
-    usable = look_through(found.images, SHARDED, look_at, settings)
+    found = segmentation.find_pairs(path, settings.missing)
+    usable = inspect_files(found.images, SHARDED, inspect_images, settings)
     if usable.notes:
         found.keep(usable.rows, usable.notes)
-    looks = segmentation.look_through(found, [s.facts.size for s in usable.looks], settings.missing)
+    looks = segmentation.inspect_masks(found, [s.facts.size for s in usable.looks], settings.missing)
     if looks.notes:
         found.keep(looks.rows, looks.notes)
-    seen = Looks(packed([usable.looks[i] for i in looks.rows]))
+    seen = ImageFileTable(pack_image_info([usable.looks[i] for i in looks.rows]))
     values, digests = np.stack([counts for counts, _ in looks.looks]), [digest for _, digest in looks.looks]
-    classes = segmentation.classes_of(found, values)
+    classes = segmentation.class_names(found, values)
     indices = complete_split(np.zeros(len(seen), np.int64), ("image",), found.splits, settings)
-    read = sampled(found.images, seen, indices, lambda _: Mask(classes), settings, sizes, extra_channels=1)
+    read = sample_image_files(found.images, seen, indices, lambda _: Mask(classes), settings, sizes, extra_channels=1)
     fitted = fit_preprocessing(read.spec, read.images, settings.resize, read.own_size)
     preprocessing = MaskPreprocessing(**vars(fitted))
     splits = (
-        held(found, indices, values, preprocessing)
+        decode_mask_splits(found, indices, values, preprocessing)
         if read.held
-        else {name: streamed(found, rows, values, preprocessing, settings.workers) for name, rows in indices.items()}
+        else {
+            name: stream_mask_split(found, rows, values, preprocessing, settings.workers)
+            for name, rows in indices.items()
+        }
     )
-    fingerprint = fingerprint_of([*found.names, *found.names], [*(s.digest for s in seen), *digests])
-    origin = Origin(path.resolve().name, str(path), fingerprint, found.notes)
-    named = Found(classes, found.images, found.names, np.zeros(len(seen), np.int64))
+    fingerprint = fingerprint_files([*found.names, *found.names], [*(s.digest for s in seen), *digests])
+    origin = DataSource(path.resolve().name, str(path), fingerprint, found.notes)
+    named = FolderContents(classes, found.images, found.names, np.zeros(len(seen), np.int64))
     absent = segmentation.absent_notes(values[:, : len(classes)], classes, indices)
     notes = [*absent, *image_notes(named, seen, indices, read.spec.channels), read.enlarged]
-    return assemble(origin, settings, indices, preprocessing, splits, notes)
+    return build_dataset(origin, settings, indices, preprocessing, splits, notes)
 
 
 def open_boxes(path: Path, settings: DataSettings, sizes: ImageSizes) -> DataSet:
     """Load a folder of images with boxes. See `open_folder`."""
     reject_fill(settings)
-    annotated = detection.find(path)
-    usable = look_through(annotated.files, SHARDED, look_at, settings)
+    annotated = detection.read_annotations(path)
+    usable = inspect_files(annotated.files, SHARDED, inspect_images, settings)
     if usable.notes:
         annotated.keep(usable.rows, usable.notes)
-    seen = Looks(packed(usable.looks))
+    seen = ImageFileTable(pack_image_info(usable.looks))
     own_sizes, classes = [s.facts.size for s in seen], annotated.classes
     rows, notes = annotated.boxes(own_sizes, classes, settings.missing == "drop")
     indices = complete_split(np.zeros(len(seen), np.int64), ONE, annotated.splits, settings)
-    target = target_for(classes, rows, indices["train"])
-    read = sampled(annotated.files, seen, indices, lambda _: target, settings, sizes)
+    target = build_box_target(classes, rows, indices["train"])
+    read = sample_image_files(annotated.files, seen, indices, lambda _: target, settings, sizes)
     preprocessing = fit_boxes(read.spec, read.images, settings, read.own_size)
-    labels = padded([preprocessing.moved(own, own_sizes[i]) for i, own in enumerate(rows)])
-    found = Found(classes, annotated.files, annotated.names, labels)
-    splits = splits_of(found, indices, preprocessing, read.held, settings.workers)
-    origin = Origin(path.resolve().name, str(path), _fingerprint(annotated, seen, rows), notes)
-    straddle = straddle_note(seen.alike, indices, found.names.__getitem__, "images")
+    labels = pad_boxes([preprocessing.moved(own, own_sizes[i]) for i, own in enumerate(rows)])
+    found = FolderContents(classes, annotated.files, annotated.names, labels)
+    splits = build_splits(found, indices, preprocessing, read.held, settings.workers)
+    origin = DataSource(path.resolve().name, str(path), _fingerprint(annotated, seen, rows), notes)
+    straddle = duplicate_warning(seen.alike, indices, found.names.__getitem__, "images")
     all_notes = [*detection.absent_notes(rows, classes, indices), read.enlarged, straddle]
-    return assemble(origin, settings, indices, preprocessing, splits, all_notes)
+    return build_dataset(origin, settings, indices, preprocessing, splits, all_notes)
 
 
-def _fingerprint(annotated: detection.Annotated, seen: Sequence[Seen], rows: Sequence[detection.Rectangles]) -> str:
+def _fingerprint(
+    annotated: detection.AnnotatedImages, seen: Sequence[ImageFileInfo], rows: Sequence[detection.Rectangles]
+) -> str:
     """Compute the sha256 of every image's name, content and boxes."""
     digests = [f"{s.digest} {hashlib.sha256(own.tobytes()).hexdigest()}" for s, own in zip(seen, rows)]
-    return fingerprint_of(annotated.names, digests)
+    return fingerprint_files(annotated.names, digests)

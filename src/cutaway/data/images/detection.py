@@ -31,18 +31,18 @@ import torch
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
-from ...core.errors import DataError, Problem, brief, short
+from ...core.errors import DataError, Problem, shorten, shorten_repr
 from ...core.files import read_bytes
 from ...core.spec import Boxes, ImageSizes, ImageSpec
-from ..build import Origin, assemble
+from ..build import DataSource, build_dataset
 from ..dataset_base import IGNORED, DataSet, Preprocessing, Split
 from ..findings import Finding
-from ..folders import IMAGES, NAMED_AT_MOST, SPLIT_FOLDERS, FileLookup, entries, same_name, subfolders
-from ..label_mapping import numbers_of
+from ..folders import IMAGES, NAMED_AT_MOST, SPLIT_FOLDERS, FileLookup, list_entries, normalize_name, subfolders
+from ..label_mapping import map_class_ids
 from ..settings import DataSettings
-from ..splits import Rows, complete_split, kept_of
-from .build import at_hand, in_memory
-from .image_files import Pixels, Size, covering, inside, look_at
+from ..splits import Rows, complete_split, filter_splits
+from .build import build_in_memory_splits, inspect_in_memory
+from .image_files import Pixels, Size, inspect_images, size_covering, size_within
 from .segmentation import palette
 from .transforms import FileSplit, ImagePreprocessing, choose_fit, fit_preprocessing
 
@@ -55,7 +55,7 @@ FIX = "Correct what is named, or leave it out with missing=drop."
 
 
 @dataclass(frozen=True)
-class Annotation:
+class BoxAnnotation:
     """A box annotation of one image, before the image's size is known."""
 
     where: str  # labels/1.txt, line 3
@@ -67,14 +67,14 @@ class Annotation:
 
 
 @dataclass
-class Annotated:
+class AnnotatedImages:
     """Images and their box annotations before any image is opened."""
 
     files: list[Path] = field(default_factory=list)
     names: list[str] = field(default_factory=list)  # display names
     sizes: list[Size | None] = field(default_factory=list)  # height and width, if the annotations give them
     split_of: list[str] = field(default_factory=list)  # train, val or test; "" where the data has no splits
-    annotations: list[Annotation] = field(default_factory=list)
+    annotations: list[BoxAnnotation] = field(default_factory=list)
     declared: list[str] = field(default_factory=list)  # all declared classes in their order
     problems: list[Problem] = field(default_factory=list)  # annotations that cannot be used
     notes: list[str] = field(default_factory=list)
@@ -95,7 +95,7 @@ class Annotated:
 
     def keep(self, rows: Rows, notes: Sequence[str]) -> None:
         """Keep only the images with these indices and their boxes."""
-        kept_of(self.splits, rows)
+        filter_splits(self.splits, rows)
         number = {int(i): k for k, i in enumerate(rows)}
         self.files, self.names, self.sizes, self.split_of = (
             [of[i] for i in rows] for of in (self.files, self.names, self.sizes, self.split_of)
@@ -138,17 +138,17 @@ class Annotated:
         return [np.array(rows, np.float32).reshape(-1, 5) for rows in found], notes
 
 
-def is_boxes(path: Path) -> bool:
+def is_box_folder(path: Path) -> bool:
     """Return whether a folder holds images with boxes, judged by its file names."""
     return bool(_coco_files(path) or _yolo_folders(path))
 
 
-def find(path: Path) -> Annotated:
+def read_annotations(path: Path) -> AnnotatedImages:
     """List the images of a folder and their boxes without opening images.
 
     Raises DataError if the annotations cannot be read.
     """
-    found, coco = Annotated(), _coco_files(path)
+    found, coco = AnnotatedImages(), _coco_files(path)
     if coco and (yolo := _yolo_folders(path)):
         raise DataError(f"{path} holds boxes in two forms, {coco[0][1]} and {yolo[0][2]}.", fix="Leave one of them.")
     for split, file, folder in coco:
@@ -196,7 +196,7 @@ def _wrong(x1: float, y1: float, x2: float, y2: float, width: int, height: int) 
 
 
 def _unknown(name: str, classes: Sequence[str]) -> str:
-    return "" if name in classes else f"the class {brief(name)} is not one that the model was trained on"
+    return "" if name in classes else f"the class {shorten_repr(name)} is not one that the model was trained on"
 
 
 # --- COCO ---------------------------------------------------------------------------------------------------------
@@ -209,7 +209,7 @@ def _coco_files(path: Path) -> list[tuple[str, Path, Path]]:
     """
 
     def own(folder: Path) -> list[Path]:
-        return [p for p in entries(folder) if COCO.fullmatch(p.name) and p.is_file()]
+        return [p for p in list_entries(folder) if COCO.fullmatch(p.name) and p.is_file()]
 
     folders = [path, *(f for f in subfolders(path) if f.name.lower() in SPLIT_FOLDERS)]
     found = [(SPLIT_FOLDERS.get(f.name.lower(), "") if f != path else "", f, own(f)) for f in folders]
@@ -221,7 +221,7 @@ def _coco_files(path: Path) -> list[tuple[str, Path, Path]]:
             )
     named = [(split, files[0], folder) for split, folder, files in found if files]
     if not named and (path / "annotations").is_dir():
-        for file in entries(path / "annotations"):
+        for file in list_entries(path / "annotations"):
             if match := OFFICIAL.fullmatch(file.name):
                 homes = [p for p in (path / match[1], path / "images" / match[1]) if p.is_dir()]
                 named += [(match[2], file, homes[0])] if homes else []
@@ -231,7 +231,7 @@ def _coco_files(path: Path) -> list[tuple[str, Path, Path]]:
     return named
 
 
-def _read_coco(found: Annotated, root: Path, split: str, file: Path, folder: Path) -> None:
+def _read_coco(found: AnnotatedImages, root: Path, split: str, file: Path, folder: Path) -> None:
     """Add the images and boxes of one annotation file."""
     name = str(file.relative_to(root))
     document = _json(file)
@@ -260,7 +260,7 @@ def _read_coco(found: Annotated, root: Path, split: str, file: Path, folder: Pat
         path = lookup.find(given, moved=True)
         numbers[row["id"]] = len(found.files) if path else None
         if path is None:
-            found.problems.append(Problem(where, f"there is no file {short(folder / given, 200)}"))
+            found.problems.append(Problem(where, f"there is no file {shorten(folder / given, 200)}"))
             continue
         size = (row.get("height"), row.get("width"))
         found.files.append(path)
@@ -268,24 +268,26 @@ def _read_coco(found: Annotated, root: Path, split: str, file: Path, folder: Pat
         found.sizes.append((int(size[0]), int(size[1])) if all(isinstance(s, int) and s > 0 for s in size) else None)
         found.split_of.append(split)
     for i, row in enumerate(lists["annotations"] or (), 1):
-        where = f"{name}, annotation {i}" + (f" (id {short(row['id'])})" if "id" in row else "")
+        where = f"{name}, annotation {i}" + (f" (id {shorten(row['id'])})" if "id" in row else "")
         box, image, category = row.get("bbox"), row.get("image_id"), row.get("category_id")
         what = ""
         if not _is_id(image) or image not in numbers:
-            what = f"it is of image {brief(image)}, which the file does not list"
+            what = f"it is of image {shorten_repr(image)}, which the file does not list"
         elif not _is_id(category) or category not in categories:
-            what = f"its category_id {brief(category)} is none of the categories"
+            what = f"its category_id {shorten_repr(category)} is none of the categories"
         elif not (isinstance(box, list) and len(box) == 4 and all(_is_number(n) for n in box)):
-            what = f"its bbox {brief(box)} is not four numbers, [x, y, width, height]"
+            what = f"its bbox {shorten_repr(box)} is not four numbers, [x, y, width, height]"
         if what:
             found.problems.append(Problem(where, what))
         elif (number := numbers[image]) is not None:
             x, y, width, height = map(float, box)
             corners = (x, y, x + width, y + height)
             crowd = bool(row.get("iscrowd"))
-            found.annotations.append(Annotation(where, number, categories[category], corners, crowd=crowd))
+            found.annotations.append(BoxAnnotation(where, number, categories[category], corners, crowd=crowd))
     listed = {file.resolve() for file in found.files}
-    _note_unread(found, [p for p in entries(folder) if IMAGES.fits(p) and p.resolve() not in listed], f"{name} lists")
+    _note_unread(
+        found, [p for p in list_entries(folder) if IMAGES.fits(p) and p.resolve() not in listed], f"{name} lists"
+    )
 
 
 def _json(file: Path) -> dict[str, Any]:
@@ -324,9 +326,9 @@ def _yolo_folders(path: Path) -> list[tuple[str, Path, Path]]:
 
     def both(images: Path, labels: Path) -> bool:
         """Return whether both folders exist and the first one holds image files."""
-        return images.is_dir() and labels.is_dir() and any(IMAGES.fits(p) for p in entries(images))
+        return images.is_dir() and labels.is_dir() and any(IMAGES.fits(p) for p in list_entries(images))
 
-    if both(path / "images", path / "labels") and any(p.suffix == ".txt" for p in entries(path / "labels")):
+    if both(path / "images", path / "labels") and any(p.suffix == ".txt" for p in list_entries(path / "labels")):
         return [("", path / "images", path / "labels")]
     found: list[tuple[str, Path, Path]] = []
     for name, split in SPLIT_FOLDERS.items():
@@ -336,17 +338,19 @@ def _yolo_folders(path: Path) -> list[tuple[str, Path, Path]]:
     return found
 
 
-def _read_yolo(found: Annotated, root: Path) -> None:
+def _read_yolo(found: AnnotatedImages, root: Path) -> None:
     """Add the images and boxes of YOLO label files."""
     found.declared += _class_names(root)
     for split, images, labels in _yolo_folders(root):
-        files = [p for p in entries(images) if IMAGES.fits(p)]
-        first, stems = len(found.files), [same_name(p.stem) for p in files]
+        files = [p for p in list_entries(images) if IMAGES.fits(p)]
+        first, stems = len(found.files), [normalize_name(p.stem) for p in files]
         found.files += files
         found.names += [str(p.relative_to(root)) for p in files]
         found.sizes += [None] * len(files)
         found.split_of += [split] * len(files)
-        written = {same_name(p.stem): p for p in entries(labels) if p.suffix == ".txt" and p.name != "classes.txt"}
+        written = {
+            normalize_name(p.stem): p for p in list_entries(labels) if p.suffix == ".txt" and p.name != "classes.txt"
+        }
         for i, stem in enumerate(stems, first):
             if stem in written:
                 _read_labels(found, written[stem], str(written[stem].relative_to(root)), i)
@@ -355,7 +359,7 @@ def _read_yolo(found: Annotated, root: Path) -> None:
             for stem, file in written.items()
             if stem not in stems
         ]
-        without = [str(p.relative_to(root)) for p in files if same_name(p.stem) not in written]
+        without = [str(p.relative_to(root)) for p in files if normalize_name(p.stem) not in written]
         if without:
             named = ", ".join(without[:NAMED_AT_MOST]) + (", …" if len(without) > NAMED_AT_MOST else "")
             kind = "image has no label file, and is taken for one" if len(without) == 1 else "images have no label file"
@@ -363,7 +367,7 @@ def _read_yolo(found: Annotated, root: Path) -> None:
             found.notes.append(f"{len(without):,} {kind}{also} without objects: {named}.")
 
 
-def _read_labels(found: Annotated, file: Path, name: str, image: int) -> None:
+def _read_labels(found: AnnotatedImages, file: Path, name: str, image: int) -> None:
     """Add the boxes of one label file."""
     try:
         text = read_bytes(file).decode("utf-8-sig")
@@ -381,14 +385,16 @@ def _read_labels(found: Annotated, file: Path, name: str, image: int) -> None:
         if len(numbers) != 5:
             polygon = len(numbers) > 6 and len(numbers) % 2
             also = ": the outline of an object, which is no box" if polygon else ""
-            found.problems.append(Problem(where, f"{brief(line)} is not five numbers{also}"))
+            found.problems.append(Problem(where, f"{shorten_repr(line)} is not five numbers{also}"))
         elif not numbers[0].is_integer() or not 0 <= numbers[0] < len(found.declared):
             problem = f"the class {words[0]} has no name: there are {len(found.declared)}, from 0 on"
             found.problems.append(Problem(where, problem))
         else:
             x, y, width, height = numbers[1:]
             corners = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
-            found.annotations.append(Annotation(where, image, found.declared[int(numbers[0])], corners, fractions=True))
+            found.annotations.append(
+                BoxAnnotation(where, image, found.declared[int(numbers[0])], corners, fractions=True)
+            )
 
 
 def _class_names(root: Path) -> list[str]:
@@ -397,8 +403,8 @@ def _class_names(root: Path) -> list[str]:
         if file.is_file():
             lines = read_bytes(file).decode("utf-8-sig", errors="replace").splitlines()
             return _reject_repeated_names([line.strip() for line in lines if line.strip()], file)
-    for file in (p for p in entries(root) if p.suffix in (".yaml", ".yml")):
-        if names := yaml_names(read_bytes(file).decode("utf-8-sig", errors="replace")):
+    for file in (p for p in list_entries(root) if p.suffix in (".yaml", ".yml")):
+        if names := parse_yaml_names(read_bytes(file).decode("utf-8-sig", errors="replace")):
             return _reject_repeated_names(names, file)
     raise DataError(
         f"{root} says nowhere what its classes are called.",
@@ -413,7 +419,7 @@ def _reject_repeated_names(names: list[str], file: Path) -> list[str]:
     return names
 
 
-def yaml_names(text: str) -> list[str]:
+def parse_yaml_names(text: str) -> list[str]:
     """Parse `names` of a data.yaml: a list [a, b], lines `- a`, or lines `0: a`. Returns an empty list if absent.
 
     Other YAML is not parsed, so that no YAML library is needed.
@@ -446,7 +452,7 @@ def _unquoted(word: str) -> str:
 # --- messages -------------------------------------------------------------------------------------------------------
 
 
-def _note_unread(found: Annotated, left: Iterable[Path], why: str) -> None:
+def _note_unread(found: AnnotatedImages, left: Iterable[Path], why: str) -> None:
     names = [p.name for p in left]
     if names:
         named = ", ".join(names[:NAMED_AT_MOST]) + (", …" if len(names) > NAMED_AT_MOST else "")
@@ -478,11 +484,11 @@ class BoxPreprocessing(ImagePreprocessing):
         (height, width), whole = size, (self.spec.height, self.spec.width)
         drawn = whole
         if self.fit == "pad":
-            drawn = inside(size, self.box)
+            drawn = size_within(size, self.box)
         elif self.fit == "crop":
             # One side fits exactly; the other is cropped on both ends (`image_files.crop_to`).
             scale = max(whole[0] / height, whole[1] / width)
-            fits = covering(size, whole) == size
+            fits = size_covering(size, whole) == size
             left, top = (width * scale - whole[1]) / 2, (height * scale - whole[0]) / 2
             return (scale, -float(left // 1 if fits else left), scale, -float(top // 1 if fits else top))
         left, top = (whole[1] - drawn[1]) // 2, (whole[0] - drawn[0]) // 2
@@ -537,7 +543,7 @@ class BoxPreprocessing(ImagePreprocessing):
         assert isinstance(theirs, BoxPreprocessing)
         assert split.target is not None, "sets to evaluate on have targets"
         images = [split.image(i) for i in range(len(split))]
-        ours = numbers_of(theirs.names, self.names)
+        ours = map_class_ids(theirs.names, self.names)
         rows = []
         for own, image in zip(split.target, images):
             assert image is not None, "a split of images has them"
@@ -547,7 +553,7 @@ class BoxPreprocessing(ImagePreprocessing):
             boxes[:, 4] = torch.where(kind < 0, -1 - ours[(-1 - kind).clamp(min=0)], ours[kind.clamp(min=0)]).float()
             rows.append(self.moved(boxes.numpy(), (image.height, image.width)))
         prepared = self.examples(images)
-        prepared.target = torch.from_numpy(padded(rows))
+        prepared.target = torch.from_numpy(pad_boxes(rows))
         return prepared
 
     def labelled(self, source: str | Path) -> FileSplit:
@@ -556,17 +562,17 @@ class BoxPreprocessing(ImagePreprocessing):
         Raises DataError if it has no boxes, or a class that is not in training.
         """
         path = Path(source).expanduser()
-        if not path.is_dir() or not is_boxes(path):
+        if not path.is_dir() or not is_box_folder(path):
             raise DataError(
                 f"{source} is no folder of images with boxes.",
                 fix="Give one with annotations.json, or with images/ and labels/, as it was trained on.",
             )
-        found = find(path)
-        seen = look_at(found.files)
+        found = read_annotations(path)
+        seen = inspect_images(found.files)
         rows, _ = found.boxes([s.facts.size for s in seen], self.names, drop=False)
         splits = found.splits or {"": np.arange(len(found.files))}
         chosen = next(splits[split] for split in ("test", "val", "train", "") if split in splits)
-        target = padded([self.moved(rows[i], seen[i].facts.size) for i in chosen])
+        target = pad_boxes([self.moved(rows[i], seen[i].facts.size) for i in chosen])
         return FileSplit(
             [found.files[i] for i in chosen], torch.from_numpy(target), self, [found.names[i] for i in chosen]
         )
@@ -588,7 +594,7 @@ def fit_boxes(spec: ImageSpec, images: Any, settings: DataSettings, own_size: Si
     return BoxPreprocessing(**{**fitted, "box": fitted["box"] if few or settings.resize == "pad" else size})
 
 
-def padded(boxes: Sequence[Rectangles]) -> Rectangles:
+def pad_boxes(boxes: Sequence[Rectangles]) -> Rectangles:
     """Pad the boxes of n images to one array (n, M, 5), with M the largest number of boxes of an image."""
     target = np.full((len(boxes), max(1, *map(len, boxes)) if boxes else 1, 5), IGNORED, np.float32)
     for row, own in zip(target, boxes):
@@ -596,7 +602,7 @@ def padded(boxes: Sequence[Rectangles]) -> Rectangles:
     return target
 
 
-def target_for(classes: Sequence[str], boxes: Sequence[Rectangles], train: Rows) -> Boxes:
+def build_box_target(classes: Sequence[str], boxes: Sequence[Rectangles], train: Rows) -> Boxes:
     """Return the training target. Raises DataError if no training image has a box."""
     most = max(len(boxes[i]) for i in train)
     if most == 0:
@@ -608,7 +614,7 @@ def box_dataset(
     pixels: Pixels,
     boxes: Sequence[Rectangles],
     classes: Sequence[str],
-    origin: Origin,
+    origin: DataSource,
     settings: DataSettings,
     sizes: ImageSizes,
     splits: Mapping[str, Rows] | None = None,
@@ -618,9 +624,9 @@ def box_dataset(
     `pixels` is (n, C, h, w), 0…255; `boxes` holds the boxes of each image, with class k named `classes[k]`.
     """
     indices = complete_split(np.zeros(len(pixels), np.int64), ONE, splits, settings)
-    target = target_for(classes, boxes, indices["train"])
-    read = at_hand(pixels, indices, lambda _: target, settings, sizes)
+    target = build_box_target(classes, boxes, indices["train"])
+    read = inspect_in_memory(pixels, indices, lambda _: target, settings, sizes)
     preprocessing = fit_boxes(read.spec, read.training, settings, read.own_size)
-    labels = padded([preprocessing.moved(own, read.own_size) for own in boxes])
-    held = in_memory(read.images, labels, indices, preprocessing, read.names, read.image)
-    return assemble(origin, settings, indices, preprocessing, held, read.notes)
+    labels = pad_boxes([preprocessing.moved(own, read.own_size) for own in boxes])
+    held = build_in_memory_splits(read.images, labels, indices, preprocessing, read.names, read.image)
+    return build_dataset(origin, settings, indices, preprocessing, held, read.notes)

@@ -16,7 +16,7 @@ import torch
 from PIL import Image as Pillow
 from torch import Tensor
 
-from ...core.spec import Boxes, Classes, Drawn, Episodes, Image, Mask, Noise, Patches, Tokens, Views
+from ...core.spec import Boxes, Classes, Episodes, GeneratedImage, Image, Mask, Noise, Patches, Tokens, Views
 from ..dataset_base import Batch, Split
 from ..modalities import reject_changed
 from ..settings import DataSettings
@@ -32,7 +32,7 @@ OfImages = Classes | Tokens | Image | Noise | Views | Patches | Episodes
 ImageTarget = OfImages | Mask | Boxes
 
 
-def target_of(
+def build_image_target(
     classes: Sequence[str], shape: Shape, targets: tuple[type, ...], settings: DataSettings
 ) -> Classes | Image | Noise | Views | Patches | Episodes:
     """Return the training target of images (C, H, W).
@@ -56,10 +56,10 @@ def target_of(
     return Classes(tuple(classes))
 
 
-class DrawnSplit(Split):
+class NoisyImageSplit(Split):
     """A split that adds noise to its images' inputs, as the module docstring describes."""
 
-    def __init__(self, images: Split, target: Drawn) -> None:
+    def __init__(self, images: Split, target: GeneratedImage) -> None:
         self.images, self.drawn = images, target
         self.target = images.target
 
@@ -71,7 +71,7 @@ class DrawnSplit(Split):
         plan = list(order)
         draw = AS_READ if seed is None else seed
         for index, ((x, *_), labels) in zip(plan, self.images.batches(plan, seed)):
-            noise = normal(draw, index, x)
+            noise = seeded_normal(draw, index, x)
             if not isinstance(self.drawn, Noise):
                 yield Batch((x, noise), labels)
                 continue
@@ -88,12 +88,12 @@ class DrawnSplit(Split):
         return self.images.image(i)
 
 
-def drawn(split: Split, target: object) -> Split:
+def with_noise(split: Split, target: object) -> Split:
     """Return the split with noise inputs if its target is a generated image, otherwise the split unchanged."""
-    return DrawnSplit(split, target) if isinstance(target, Drawn) else split
+    return NoisyImageSplit(split, target) if isinstance(target, GeneratedImage) else split
 
 
-def normal(seed: int, index: Tensor, like: Tensor) -> Tensor:
+def seeded_normal(seed: int, index: Tensor, like: Tensor) -> Tensor:
     """Draw standard normal numbers for the examples `index` (N,), with the shape of `like` (N, …)."""
     generator = torch.Generator()
     noise = torch.empty(like.shape)

@@ -21,9 +21,9 @@ from PIL.ExifTags import Base
 from PIL.TiffImagePlugin import TiffImageFile
 
 from ...core.errors import DataError, Problem
-from ...core.files import exists, reject_irregular
-from ..folders import IMAGES, entries, subfolders
-from ..streaming.members import Packed, Stored, content, stream
+from ...core.files import exists, require_regular_file
+from ..folders import IMAGES, list_entries, subfolders
+from ..streaming.members import PackedSequence, Stored, open_source, read_content
 from ..unusable_examples import REPAIR
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -32,14 +32,14 @@ THREADS = 8  # of file checks, which mostly wait for the disk
 
 
 @dataclass(frozen=True)
-class Seen:
+class ImageFileInfo:
     """Properties of one checked image file."""
 
     digest: str  # sha256 of its bytes
-    facts: Facts
+    facts: ImageHeader
 
 
-class Looks(Packed[Seen]):
+class ImageFileTable(PackedSequence[ImageFileInfo]):
     """Properties of many checked image files, stored as arrays."""
 
     def __init__(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
@@ -47,10 +47,10 @@ class Looks(Packed[Seen]):
         super().__init__(np.arange(len(arrays["digest"])))
         self.arrays = arrays
 
-    def item(self, row: int) -> Seen:
+    def item(self, row: int) -> ImageFileInfo:
         """Return the properties of one file."""
         height, width, grey, moving = (self.arrays[key][row].item() for key in ("height", "width", "grey", "moving"))
-        return Seen(self.arrays["digest"][row].tobytes().hex(), Facts((height, width), grey, moving))
+        return ImageFileInfo(self.arrays["digest"][row].tobytes().hex(), ImageHeader((height, width), grey, moving))
 
     def column(self, key: str) -> npt.NDArray[Any]:
         """Return one property of all files, (n,): `height`, `width`, `grey` or `moving`."""
@@ -68,9 +68,9 @@ class Looks(Packed[Seen]):
         return np.ascontiguousarray(self.column("digest")[:, :8]).view(np.uint64)[:, 0]
 
 
-def packed(looks: Sequence[Seen]) -> Arrays:
+def pack_image_info(looks: Sequence[ImageFileInfo]) -> Arrays:
     """Pack file properties into arrays: `digest` (n, 32), `height`, `width`, `grey`, `moving` (n,)."""
-    if isinstance(looks, Looks):
+    if isinstance(looks, ImageFileTable):
         return dict(looks.arrays)
     sizes = np.array([look.facts.size for look in looks], np.int32).reshape(-1, 2)
     return {
@@ -82,15 +82,15 @@ def packed(looks: Sequence[Seen]) -> Arrays:
     }
 
 
-def image_files(path: Path) -> list[Path]:
+def list_image_files(path: Path) -> list[Path]:
     """Return the image file itself, or the sorted image files directly in a folder.
 
     Raises DataError if there are none.
     """
     if path.is_dir():
-        found = [p for p in entries(path) if IMAGES.fits(p)]
+        found = [p for p in list_entries(path) if IMAGES.fits(p)]
         if not found:
-            inside = next((p for p in subfolders(path) if any(IMAGES.fits(file) for file in entries(p))), None)
+            inside = next((p for p in subfolders(path) if any(IMAGES.fits(file) for file in list_entries(p))), None)
             raise DataError(
                 f"{path} is a folder without image files ({', '.join(IMAGES.suffixes)}).",
                 fix=f"Those in its folders are taken where the folder is given: {inside}" if inside else "",
@@ -103,28 +103,28 @@ def image_files(path: Path) -> list[Path]:
     return [path]
 
 
-def look_at(paths: Sequence[Path]) -> Looks:
+def inspect_images(paths: Sequence[Path]) -> ImageFileTable:
     """Check every file once: hash and header. Raises DataError that names every unusable file."""
     with warnings.catch_warnings(), ThreadPoolExecutor(THREADS) as threads:
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # such images are rejected by name instead
-        looks = list(threads.map(look, paths))
+        looks = list(threads.map(inspect_image, paths))
     if problems := [seen for seen in looks if isinstance(seen, Problem)]:
-        raise unusable(problems, len(paths))
-    return Looks(packed([seen for seen in looks if isinstance(seen, Seen)]))
+        raise unusable_images_error(problems, len(paths))
+    return ImageFileTable(pack_image_info([seen for seen in looks if isinstance(seen, ImageFileInfo)]))
 
 
-def look(source: Path | Stored) -> Seen | Problem:
+def inspect_image(source: Path | Stored) -> ImageFileInfo | Problem:
     """Hash one file and read its header. Returns a Problem if it is not a usable image."""
     try:
-        data = content(source)
-        return Seen(hashlib.sha256(data).hexdigest(), facts(data, str(source)))
+        data = read_content(source)
+        return ImageFileInfo(hashlib.sha256(data).hexdigest(), read_header(data, str(source)))
     except DataError as error:
         return error.problems[0]
     except OSError as error:
         return Problem(str(source), f"it cannot be read ({error.strerror or error})")
 
 
-def read_whole(source: Path | Stored, seen: Seen) -> Problem | None:
+def check_decodable(source: Path | Stored, seen: ImageFileInfo) -> Problem | None:
     """Decode an image fully. Returns a Problem if decoding fails."""
     try:
         read_image(source, str(source))
@@ -133,7 +133,7 @@ def read_whole(source: Path | Stored, seen: Seen) -> Problem | None:
     return None
 
 
-def unusable(problems: Sequence[Problem], total: int) -> DataError:
+def unusable_images_error(problems: Sequence[Problem], total: int) -> DataError:
     """Build the error that names these of `total` image files."""
     some = f"{len(problems):,} of {total:,} image files" if total > 1 else "The image file"
     return DataError(f"{some} cannot be used:", problems, fix=REPAIR)
@@ -149,7 +149,7 @@ DAMAGE = Exception  # Pillow raises arbitrary exceptions for damaged files
 
 
 @dataclass(frozen=True)
-class Facts:
+class ImageHeader:
     """Header data of an image, read without decoding pixels."""
 
     size: Size  # after EXIF rotation
@@ -157,7 +157,7 @@ class Facts:
     moving: bool  # True for several frames or pages; only the first is read
 
 
-def facts(data: bytes, name: str) -> Facts:
+def read_header(data: bytes, name: str) -> ImageHeader:
     """Read the header of the file in `data`. Raises DataError, with a Problem, if it is not a usable image."""
     if not data:
         raise _unusable(name, "it is empty (0 bytes)")
@@ -165,7 +165,7 @@ def facts(data: bytes, name: str) -> Facts:
         with Image.open(io.BytesIO(data)) as image:
             reject_size(image, name)
             moving = image.format != "MPO" and getattr(image, "is_animated", False)  # MPO: phone JPEG
-            return Facts(_upright_size(image), _is_grey(image), moving)
+            return ImageHeader(_upright_size(image), _is_grey(image), moving)
     except Image.DecompressionBombError as error:
         raise _unusable(name, f"it is far too large: {error}") from error
     except UnidentifiedImageError as error:
@@ -193,8 +193,8 @@ def read_image(
         if isinstance(source, np.ndarray):
             return _plain(_from_array(source, name), channels, name)
         if isinstance(source, Path):
-            reject_irregular(source)
-        with Image.open(stream(source)) as image:
+            require_regular_file(source)
+        with Image.open(open_source(source)) as image:
             reject_size(image, name)
             if drawn_at is not None and image.format in ("JPEG", "MPO"):
                 upright = _upright_size(image)
@@ -208,7 +208,7 @@ def read_image(
         raise _unusable(name, f"it is damaged, cut short or of an unknown form ({error})") from error
 
 
-def resized(
+def resize(
     image: Image.Image,
     size: Size,
     box: tuple[float, float, float, float] | None = None,
@@ -232,7 +232,7 @@ def crop_to(image: Image.Image, size: Size, resample: Image.Resampling = Image.R
         return image.crop((left, top, left + columns, top + rows))
     aside = (width - height * columns / rows) / 2 if wide else 0.0
     above = 0.0 if wide else max(0.0, (height - width * rows / columns) / 2)  # rounding must not give a negative offset
-    return resized(image, size, (aside, above, width - aside, height - above), resample)
+    return resize(image, size, (aside, above, width - aside, height - above), resample)
 
 
 def pad_to(
@@ -243,7 +243,7 @@ def pad_to(
     resample: Image.Resampling = Image.Resampling.BILINEAR,
 ) -> Image.Image:
     """Resize the whole image to fit into `box` and center it on a background of `size`."""
-    image = resized(image, inside(image.size[::-1], box), resample=resample)
+    image = resize(image, size_within(image.size[::-1], box), resample=resample)
     if image.size == size[::-1]:
         return image
     padded = Image.new(image.mode, size[::-1], background[0] if len(background) == 1 else background)
@@ -251,13 +251,13 @@ def pad_to(
     return padded
 
 
-def inside(size: Size, box: Size) -> Size:
+def size_within(size: Size, box: Size) -> Size:
     """Return the largest size with the aspect ratio of `size` that fits into `box`."""
     scale = min(box[0] / size[0], box[1] / size[1])
     return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
 
 
-def covering(size: Size, box: Size) -> Size:
+def size_covering(size: Size, box: Size) -> Size:
     """Return the smallest size with the aspect ratio of `size` that covers `box`."""
     scale = max(box[0] / size[0], box[1] / size[1])
     return round(size[0] * scale), round(size[1] * scale)

@@ -27,19 +27,29 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from ...core.errors import DataError, Problem, brief, listed, short
-from ...core.files import parse_json, read_bytes, reject_irregular
-from ...core.schema import COUNT, NUMBER, Between, fault_in
+from ...core.errors import DataError, Problem, join, shorten, shorten_repr
+from ...core.files import parse_json, read_bytes, require_regular_file
+from ...core.schema import COUNT, NUMBER, Between, find_mismatch
 from ...core.spec import ImageSpec, Mask, Target
 from ..dataset_base import Batch, Preprocessing, Split
 from ..findings import Finding
-from ..folders import IMAGES, NAMED_AT_MOST, SPLIT_FOLDERS, FileLookup, entries, same_name, subfolders
-from ..label_mapping import numbers_of
+from ..folders import IMAGES, NAMED_AT_MOST, SPLIT_FOLDERS, FileLookup, list_entries, normalize_name, subfolders
+from ..label_mapping import map_class_ids
 from ..parallel import Progress
-from ..splits import Rows, kept_of
-from ..unusable_examples import Usable, leave_out
-from .image_files import DAMAGE, Pixels, Size, as_image, as_pixels, inside, look_at, read_image, unusable
-from .transforms import FileSplit, ImagePreprocessing, in_threads
+from ..splits import Rows, filter_splits
+from ..unusable_examples import UsableFiles, leave_out
+from .image_files import (
+    DAMAGE,
+    Pixels,
+    Size,
+    as_image,
+    as_pixels,
+    inspect_images,
+    read_image,
+    size_within,
+    unusable_images_error,
+)
+from .transforms import FileSplit, ImagePreprocessing, map_in_threads
 
 FAR = 4  # multiple of the image side that a polygon may extend beyond the image, which bounds memory for drawing
 IGNORED = 255  # value of unlabelled pixels
@@ -55,7 +65,7 @@ Counts = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Outlines:
+class PolygonMask:
     """The mask of an image as class polygons in drawing order."""
 
     size: Size  # height and width of the image
@@ -67,11 +77,11 @@ class Outlines:
         return hashlib.sha256(json.dumps([self.size, self.shapes]).encode()).hexdigest()
 
 
-Source = Path | Outlines
+Source = Path | PolygonMask
 
 
 @dataclass
-class Pairs:
+class ImageMaskPairs:
     """Images with their masks before any is opened."""
 
     images: list[Path] = field(default_factory=list)
@@ -84,7 +94,7 @@ class Pairs:
 
     def keep(self, rows: Rows, notes: Sequence[str]) -> None:
         """Keep only the images with these indices and their masks."""
-        kept_of(self.splits, rows)
+        filter_splits(self.splits, rows)
         self.images, self.masks, self.names, self.split_of = (
             [of[i] for i in rows] for of in (self.images, self.masks, self.names, self.split_of)
         )
@@ -101,21 +111,21 @@ class Pairs:
 # --- listing ------------------------------------------------------------------------------------------------------
 
 
-def are_masks(path: Path, targets: Sequence[type[Target]] = ()) -> bool:
+def is_mask_folder(path: Path, targets: Sequence[type[Target]] = ()) -> bool:
     """Return whether a folder holds images with masks, or polygons if masks are among the targets."""
     return any(_has_masks(home) or (Mask in targets and _has_polygons(home)) for home in _homes(path).values())
 
 
-def find(path: Path, missing: str = "error") -> Pairs:
+def find_pairs(path: Path, missing: str = "error") -> ImageMaskPairs:
     """List the images of a folder and their masks without opening them.
 
     With missing="drop", files without a counterpart are left out and a note counts them. Raises DataError that names
     the files that cannot be used.
     """
-    homes, found = _homes(path), Pairs()
+    homes, found = _homes(path), ImageMaskPairs()
     if "" not in homes and "train" not in homes:
         raise DataError(
-            f"{path} has {listed([f'{folder.name}/' for folder in homes.values()], 'and')} and no train/.",
+            f"{path} has {join([f'{folder.name}/' for folder in homes.values()], 'and')} and no train/.",
             fix="Add train/ with images/ and masks/; or give one folder of both, to be split here.",
         )
     for split, home in homes.items():
@@ -165,10 +175,10 @@ def _has_polygons(path: Path) -> bool:
     return (path / ANNOTATIONS).is_file()
 
 
-def _add_files(found: Pairs, path: Path, home: Path, split: str) -> None:
+def _add_files(found: ImageMaskPairs, path: Path, home: Path, split: str) -> None:
     """Pair the files of images/ and masks/ by file name without suffix."""
-    images, twice = _index_by_stem([p for p in entries(home / "images") if IMAGES.fits(p)])
-    masks, masks_twice = _index_by_stem([p for p in entries(home / "masks") if not p.name.startswith(".")])
+    images, twice = _index_by_stem([p for p in list_entries(home / "images") if IMAGES.fits(p)])
+    masks, masks_twice = _index_by_stem([p for p in list_entries(home / "masks") if not p.name.startswith(".")])
     if twice or masks_twice:
         raise DataError(
             f"Files of {home} have one name but for the suffix:",
@@ -195,14 +205,14 @@ def _index_by_stem(files: Sequence[Path]) -> tuple[dict[str, Path], list[tuple[P
     found: dict[str, Path] = {}
     twice = []
     for file in files:
-        stem = same_name(file.stem)
+        stem = normalize_name(file.stem)
         if stem in found:
             twice.append((found[stem], file))
         found.setdefault(stem, file)
     return found, twice
 
 
-def _add(found: Pairs, image: Path, mask: Source, name: str, split: str) -> None:
+def _add(found: ImageMaskPairs, image: Path, mask: Source, name: str, split: str) -> None:
     found.images.append(image)
     found.masks.append(mask)
     found.names.append(name)
@@ -257,12 +267,12 @@ FORM = (
 )
 
 
-def _add_polygons(found: Pairs, path: Path, home: Path, split: str) -> None:
+def _add_polygons(found: ImageMaskPairs, path: Path, home: Path, split: str) -> None:
     """Add the images of annotations.json with their polygons. Each category id is a class."""
     file = home / ANNOTATIONS
     try:
         written = parse_json(read_bytes(file), file)
-        if fault := fault_in(written, COCO):
+        if fault := find_mismatch(written, COCO):
             raise ValueError(fault)
         by_id = sorted(written["categories"], key=lambda one: (isinstance(one["id"], str), one["id"]))
         categories = {one["id"]: one["name"] for one in by_id}
@@ -275,14 +285,15 @@ def _add_polygons(found: Pairs, path: Path, home: Path, split: str) -> None:
             crowd = bool(one.get("iscrowd", 0))
             if not one.get("segmentation"):
                 raise DataError(
-                    f"{file}: annotation {short(one.get('id'))} of {files[one['image_id']]} has a box and no polygon.",
+                    f"{file}: annotation {shorten(one.get('id'))} of {files[one['image_id']]} has a box and no"
+                    " polygon.",
                     fix="Masks are made of polygons: give these under segmentation.",
                 )
-            _reject_shape(one["segmentation"], sizes[one["image_id"]], f"annotation {short(one.get('id'))}")
+            _reject_shape(one["segmentation"], sizes[one["image_id"]], f"annotation {shorten(one.get('id'))}")
             shapes[one["image_id"]].append((IGNORED if crowd else numbers[one["category_id"]], one["segmentation"]))
     except KeyError as error:
         raise DataError(
-            f"{file} is not as COCO writes annotations: there is no {brief(error.args[0])}.", fix=FORM
+            f"{file} is not as COCO writes annotations: there is no {shorten_repr(error.args[0])}.", fix=FORM
         ) from error
     except ValueError as error:
         if isinstance(error, DataError):
@@ -300,11 +311,11 @@ def _add_polygons(found: Pairs, path: Path, home: Path, split: str) -> None:
         if image is None:
             found.problems.append(Problem(str(folder / name), f"{ANNOTATIONS} lists it, and there is no such file"))
         else:
-            _add(found, image, Outlines(sizes[i], tuple(shapes[i])), str(image.relative_to(path)), split)
+            _add(found, image, PolygonMask(sizes[i], tuple(shapes[i])), str(image.relative_to(path)), split)
             known.add(image)
     found.problems += [
         Problem(str(file), f"{ANNOTATIONS} does not list it")
-        for file in entries(folder)
+        for file in list_entries(folder)
         if IMAGES.fits(file) and file not in known
     ]
 
@@ -315,10 +326,10 @@ def _reject_shape(shape: Any, size: Size, where: str) -> None:
         counts = shape.get("counts")
         if shape.get("size") not in (list(size), size) or not isinstance(counts, list | str):
             raise ValueError(f"the segmentation of {where} is no run-length encoding of {size[0]} × {size[1]} pixels")
-        if isinstance(counts, list) and (fault_in(counts, [COUNT]) or sum(counts) != size[0] * size[1]):
+        if isinstance(counts, list) and (find_mismatch(counts, [COUNT]) or sum(counts) != size[0] * size[1]):
             raise ValueError(f"the counts of {where} are not those of {size[0]} × {size[1]} pixels")
         return
-    fault = fault_in({"segmentation": shape}, {"segmentation": [[NUMBER, ...], ...]})
+    fault = find_mismatch({"segmentation": shape}, {"segmentation": [[NUMBER, ...], ...]})
     if not fault and any(len(polygon) < 6 or len(polygon) % 2 for polygon in shape):
         fault = "segmentation is not at least three points of x and y each"
     far = FAR * max(size)
@@ -328,7 +339,7 @@ def _reject_shape(shape: Any, size: Size, where: str) -> None:
         raise ValueError(f"{fault} ({where})")
 
 
-def _draw_polygons(outlines: Outlines, name: str) -> Pixels:
+def _draw_polygons(outlines: PolygonMask, name: str) -> Pixels:
     """Draw polygons as a mask (H, W)."""
     from pycocotools import mask as coco
 
@@ -350,12 +361,12 @@ def _draw_polygons(outlines: Outlines, name: str) -> Pixels:
 
 def read_mask(source: Source, name: str = "") -> npt.NDArray[np.int64] | Pixels:
     """Read the values of a mask, (H, W). Raises DataError, with a Problem, if it cannot be read or is in color."""
-    if isinstance(source, Outlines):
+    if isinstance(source, PolygonMask):
         return _draw_polygons(source, name)
     if source.suffix.lower() != ".png":
         raise _unusable(str(source), "a mask is a PNG file, which keeps the numbers of classes as they are")
     try:
-        reject_irregular(source)
+        require_regular_file(source)
         with Image.open(source) as image:
             image.load()
             if image.mode not in IN_PLACE:
@@ -371,9 +382,9 @@ def read_mask(source: Source, name: str = "") -> npt.NDArray[np.int64] | Pixels:
         raise _unusable(str(source), f"it is damaged, cut short or no image ({error})") from error
 
 
-def look_through(
-    pairs: Pairs, sizes: Sequence[Size], missing: str = "error", classes: tuple[str, ...] = (), fix: str = DROP
-) -> Usable:
+def inspect_masks(
+    pairs: ImageMaskPairs, sizes: Sequence[Size], missing: str = "error", classes: tuple[str, ...] = (), fix: str = DROP
+) -> UsableFiles:
     """Read every mask once: the number of pixels of each value, (256,), and its sha256.
 
     `sizes` are the image sizes. A mask is unusable if it cannot be read, differs in size from its image, or has a value
@@ -399,16 +410,16 @@ def look_through(
             return Problem(
                 where, f"its value{'s' if len(strange) > 1 else ''} {some} is none of the {among} (255: none)"
             )
-        digest = source.digest if isinstance(source, Outlines) else hashlib.sha256(read_bytes(source)).hexdigest()
+        digest = source.digest if isinstance(source, PolygonMask) else hashlib.sha256(read_bytes(source)).hexdigest()
         return np.bincount(values.ravel(), minlength=256), digest
 
-    looks = list(in_threads(look, range(len(pairs.masks))))
+    looks = list(map_in_threads(look, range(len(pairs.masks))))
     notes = leave_out([one for one in looks if isinstance(one, Problem)], len(looks), "masks", missing, fix)
     rows = np.array([i for i, one in enumerate(looks) if not isinstance(one, Problem)], np.int64)
-    return Usable(rows, [looks[i] for i in rows], notes)
+    return UsableFiles(rows, [looks[i] for i in rows], notes)
 
 
-def classes_of(pairs: Pairs, counts: Counts) -> tuple[str, ...]:
+def class_names(pairs: ImageMaskPairs, counts: Counts) -> tuple[str, ...]:
     """Return the declared class names, or names for the values that occur in masks.
 
     Raises DataError if there is only one class.
@@ -429,7 +440,7 @@ def absent_notes(counts: Counts, classes: Sequence[str], indices: Mapping[str, R
     """Yield a note on classes that no mask has, and findings on classes absent from a split. `counts` is (n, K)."""
     nowhere = [name for name, pixels in zip(classes, counts.sum(0)) if not pixels]
     if nowhere:
-        yield f"No mask has {listed(nowhere, 'or')}: nothing is learned of it."
+        yield f"No mask has {join(nowhere, 'or')}: nothing is learned of it."
     for split, rows in indices.items():
         absent = [n for n, pixels in zip(classes, counts[rows].sum(0)) if not pixels and n not in nowhere]
         if absent:
@@ -449,7 +460,7 @@ def palette() -> list[int]:
     return colours
 
 
-def overlaid(image: Pixels, mask: Pixels, ignored: int = IGNORED) -> Pixels:
+def overlay_mask(image: Pixels, mask: Pixels, ignored: int = IGNORED) -> Pixels:
     """Overlay the colors of a mask (H, W) on an image (H, W, C), giving (H, W, 3).
 
     The background is transparent and unlabelled pixels are pale.
@@ -462,7 +473,7 @@ def overlaid(image: Pixels, mask: Pixels, ignored: int = IGNORED) -> Pixels:
     return shown
 
 
-def beside(images: Sequence[Pixels]) -> Image.Image:
+def concat_images(images: Sequence[Pixels]) -> Image.Image:
     """Concatenate images (H, W, C) of the same size horizontally."""
     return Image.fromarray(np.concatenate([np.broadcast_to(x, (*x.shape[:2], 3)) for x in images], 1))
 
@@ -507,7 +518,7 @@ class MaskPreprocessing(ImagePreprocessing):
         """Resize a mask (H, W) to the image's original size (h, w). Pixels outside the network's view are `ignored`."""
         (rows, columns), (height, width) = mask.shape, size
         if self.fit == "pad":
-            seen = inside(size, self.box)
+            seen = size_within(size, self.box)
             top, left = (rows - seen[0]) // 2, (columns - seen[1]) // 2
             mask = mask[top : top + seen[0], left : left + seen[1]]
         box = (0, 0, width, height)
@@ -523,12 +534,12 @@ class MaskPreprocessing(ImagePreprocessing):
     def pictured(self, image: Image.Image, predicted: Tensor) -> Image.Image:
         """Overlay a predicted mask (H, W) on the image, in color. Pixels outside the network's input are pale."""
         mask = self.restored(predicted.numpy(), (image.height, image.width))
-        return Image.fromarray(overlaid(np.asarray(image.convert("RGB")), mask, self.target.ignored))
+        return Image.fromarray(overlay_mask(np.asarray(image.convert("RGB")), mask, self.target.ignored))
 
     def panels(self, inputs: Tensor, target: Tensor, predicted: Tensor) -> Image.Image:
         """Draw one input image (C, H, W) with its mask (H, W) and with the prediction, side by side."""
         image, masks = self.seen(inputs[None])[0], (target.numpy(), predicted.numpy())
-        return beside([image, *(overlaid(image, mask, self.target.ignored) for mask in masks)])
+        return concat_images([image, *(overlay_mask(image, mask, self.target.ignored) for mask in masks)])
 
     def labelled(self, source: str | Path) -> Split:
         """Load the images of a folder with their masks as targets.
@@ -536,12 +547,12 @@ class MaskPreprocessing(ImagePreprocessing):
         Raises DataError if it holds no masks, or classes that are not in training.
         """
         path = Path(source).expanduser()
-        if not path.is_dir() or not are_masks(path, (Mask,)):
+        if not path.is_dir() or not is_mask_folder(path, (Mask,)):
             raise DataError(
                 f"{str(source)!r} is no folder of images with masks: it has no images/ and masks/.",
                 fix="Give a folder as the one that was trained on; of train/, val/ and test/, one.",
             )
-        found = find(path)
+        found = find_pairs(path)
         if found.splits is not None:
             raise DataError(f"{path} has splits of its own.", fix=f"Give one of them: {path / 'test'}, for one.")
         names = self.target.names
@@ -549,10 +560,10 @@ class MaskPreprocessing(ImagePreprocessing):
             raise DataError(
                 f"{path} has the classes {', '.join(found.classes)}, and the model was trained on {', '.join(names)}."
             )
-        sizes = [seen.facts.size for seen in look_at(found.images)]
-        looks = look_through(found, sizes, classes=names, fix=FIX).looks
+        sizes = [seen.facts.size for seen in inspect_images(found.images)]
+        looks = inspect_masks(found, sizes, classes=names, fix=FIX).looks
         counts = np.stack([counts for counts, _ in looks])
-        return streamed(found, np.arange(len(found.images)), counts, self)
+        return stream_mask_split(found, np.arange(len(found.images)), counts, self)
 
     def adopted(self, split: Split, theirs: Preprocessing) -> Split:
         """Convert the images and masks of another data set to this preprocessing.
@@ -561,7 +572,7 @@ class MaskPreprocessing(ImagePreprocessing):
         """
         assert isinstance(theirs, MaskPreprocessing)
         lookup = np.full(256, self.target.ignored, np.uint8)
-        ours = numbers_of(theirs.target.names, self.target.names).numpy()
+        ours = map_class_ids(theirs.target.names, self.target.names).numpy()
         lookup[: len(ours)] = ours
         batches = split.batches(torch.split(torch.arange(len(split)), 1))
         masks = [lookup[batch.target[0].numpy()] for batch in batches]
@@ -580,7 +591,7 @@ class MaskPreprocessing(ImagePreprocessing):
 
 
 @dataclass(frozen=True)
-class Paired:
+class PairTransform:
     """Adapter that lets a FileSplit read images with their masks as an additional channel."""
 
     own: MaskPreprocessing
@@ -648,8 +659,8 @@ class MaskSplit(Split):
         return self._pairs.damaged(progress) if isinstance(self._pairs, FileSplit) else []
 
 
-def held(
-    found: Pairs, indices: Mapping[str, npt.NDArray[np.int64]], counts: Counts, own: MaskPreprocessing
+def decode_mask_splits(
+    found: ImageMaskPairs, indices: Mapping[str, npt.NDArray[np.int64]], counts: Counts, own: MaskPreprocessing
 ) -> dict[str, Split]:
     """Decode every file once and keep the splits in memory. Raises DataError that names all undecodable files."""
     used = np.unique(np.concatenate(list(indices.values())))  # `max_samples` may have excluded files
@@ -663,13 +674,13 @@ def held(
             return error.problems[0]
 
     problems: list[Problem] = []
-    for row, pair in enumerate(in_threads(decoded, used.tolist())):
+    for row, pair in enumerate(map_in_threads(decoded, used.tolist())):
         if isinstance(pair, Problem):
             problems.append(pair)
         else:
             pairs[row] = pair
     if problems:
-        raise unusable(problems, len(used))
+        raise unusable_images_error(problems, len(used))
     whole = torch.from_numpy(pairs).permute(0, 3, 1, 2)  # (n, C + 1, H, W)
     return {
         name: MaskSplit(
@@ -683,11 +694,15 @@ def held(
     }
 
 
-def streamed(
-    found: Pairs, rows: npt.NDArray[np.int64], counts: Counts, own: MaskPreprocessing, workers: int | None = None
+def stream_mask_split(
+    found: ImageMaskPairs,
+    rows: npt.NDArray[np.int64],
+    counts: Counts,
+    own: MaskPreprocessing,
+    workers: int | None = None,
 ) -> MaskSplit:
     """Return a split that reads these pairs from files in every epoch."""
     files, names = [found.images[i] for i in rows], [found.names[i] for i in rows]
     sources: list[Any] = [(found.images[i], found.masks[i]) for i in rows]
-    read = FileSplit(sources, None, Paired(own), names, workers)
+    read = FileSplit(sources, None, PairTransform(own), names, workers)
     return MaskSplit(read, counts[rows], own, names, lambda i: read_image(files[i], names[i]))

@@ -24,38 +24,38 @@ from torch.utils.data import DataLoader, Dataset
 
 from ...core import spec as specs
 from ...core.config import build
-from ...core.errors import DataError, Problem, short
+from ...core.errors import DataError, Problem, shorten
 from ...core.schema import COUNT, NUMBER, Between
-from ...core.spec import Classes, Drawn, Episodes, ImageSpec, Unlabelled
+from ...core.spec import Classes, Episodes, GeneratedImage, ImageSpec, Unlabelled
 from ..dataset_base import Batch, Preprocessing, Split
 from ..episodes import labelled_episodes
-from ..folders import IMAGES, find, is_flat, labelled
-from ..label_mapping import relabelled
-from ..parallel import Progress, cores, leave_interrupts_to_the_parent, results
+from ..folders import IMAGES, find_examples, find_labelled, is_flat
+from ..label_mapping import remap_targets
+from ..parallel import Progress, ignore_interrupts, iterate_workers, num_cpus
 from ..settings import DataSettings
 from ..streaming.members import Stored
-from ..streaming.tar_index import Looking, all_of, labelled_shards
+from ..streaming.tar_index import FileInspector, all_members, labelled_shards
 from ..streaming.tars import is_sharded
 from .contrastive_augmentation import ImageViews
-from .generation import drawn
+from .generation import with_noise
 from .image_files import (
     Pixels,
     Size,
     Source,
     as_image,
     as_pixels,
-    covering,
+    check_decodable,
     crop_to,
-    image_files,
-    inside,
-    look,
-    look_at,
-    packed,
+    inspect_image,
+    inspect_images,
+    list_image_files,
+    pack_image_info,
     pad_to,
     read_image,
-    read_whole,
-    resized,
-    unusable,
+    resize,
+    size_covering,
+    size_within,
+    unusable_images_error,
 )
 
 PAD_AT_MOST = 8  # at most this many pixels, and a quarter, are padded by resize=auto instead of enlarging
@@ -120,12 +120,12 @@ class ImagePreprocessing:
         """
         found: list[Source] = []
         for source in sources:
-            found += files_of(source) if isinstance(source, str | Path) else [source]
+            found += resolve_image_files(source) if isinstance(source, str | Path) else [source]
         if not found:
             raise DataError("No image was given.")
-        look_at([source for source in found if isinstance(source, Path)])
+        inspect_images([source for source in found if isinstance(source, Path)])
         names = [str(s) if isinstance(s, Path | Stored) else f"image {i}" for i, s in enumerate(found)]
-        return drawn(FileSplit(found, None, self, names), self.spec.target)
+        return with_noise(FileSplit(found, None, self, names), self.spec.target)
 
     def labelled(self, source: str | Path) -> Split:
         """Load a folder of class folders with targets, or a folder of images if there are no classes.
@@ -134,21 +134,21 @@ class ImagePreprocessing:
         """
         target, path = self.spec.target, Path(source).expanduser()
         if isinstance(target, Episodes):  # its classes need not be training classes
-            found = find(path, IMAGES)
-            look_at(found.files)
+            found = find_examples(path, IMAGES)
+            inspect_images(found.files)
             examples = FileSplit(found.files, torch.from_numpy(found.labels), self, found.names)
             return labelled_episodes(examples, target, found.classes)
-        assert isinstance(target, Classes | Drawn | Unlabelled), "what is learned of images in class folders"
+        assert isinstance(target, Classes | GeneratedImage | Unlabelled), "what is learned of images in class folders"
         if is_sharded(path):
             shards = labelled_shards(path, SHARDED, target.names).found
-            return drawn(FileSplit(shards.files, torch.from_numpy(shards.labels), self, shards.names), target)
+            return with_noise(FileSplit(shards.files, torch.from_numpy(shards.labels), self, shards.names), target)
         if not target.names and is_flat(path, IMAGES):
-            files = image_files(path)
+            files = list_image_files(path)
             labels, names = [0] * len(files), [file.name for file in files]
         else:
-            files, labels, names = labelled(source, IMAGES, target.names)
-        look_at(files)
-        return drawn(FileSplit(files, torch.tensor(labels), self, names), target)
+            files, labels, names = find_labelled(source, IMAGES, target.names)
+        inspect_images(files)
+        return with_noise(FileSplit(files, torch.tensor(labels), self, names), target)
 
     def adopted(self, split: Split, theirs: Preprocessing) -> Split:
         """Convert the images and targets of another data set to this preprocessing.
@@ -157,7 +157,7 @@ class ImagePreprocessing:
         """
         assert split.target is not None, "sets to evaluate on have targets"
         prepared = self.examples([split.image(i) for i in range(len(split))])
-        prepared.target = relabelled(split.target, theirs.spec.target, self.spec.target)
+        prepared.target = remap_targets(split.target, theirs.spec.target, self.spec.target)
         return prepared
 
     def to_json(self) -> dict[str, Any]:
@@ -175,8 +175,8 @@ class ImagePreprocessing:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> ImagePreprocessing:
         """Load an object written by `to_json`. Raises ValueError if a document that matches SCHEMA is inconsistent."""
-        spec = specs.read_as(data["spec"], ImageSpec)
-        mean, std = specs.scales(data["mean"], data["std"], spec.channels)
+        spec = specs.read_spec(data["spec"], ImageSpec)
+        mean, std = specs.validate_scales(data["mean"], data["std"], spec.channels)
         if len(data["background"]) not in (0, spec.channels):
             raise ValueError(f"a background of {len(data['background'])} channels, and images of {spec.channels}")
         fit, box = read_fit(spec, data["fit"], data["box"])
@@ -187,7 +187,7 @@ class ImagePreprocessing:
         whole = (self.spec.height, self.spec.width)
         if self.fit == "stretch":
             return whole
-        return inside(size, self.box) if self.fit == "pad" else covering(size, whole)
+        return size_within(size, self.box) if self.fit == "pad" else size_covering(size, whole)
 
     def _fitted(
         self,
@@ -198,19 +198,19 @@ class ImagePreprocessing:
         """Resize the image to H × W, on the fitted background or the one given."""
         size = (self.spec.height, self.spec.width)
         if self.fit == "stretch":
-            return resized(image, size, resample=resample)
+            return resize(image, size, resample=resample)
         if self.fit == "pad":
             return pad_to(image, size, self.box, background or self.background, resample)
         return crop_to(image, size, resample)
 
 
-def files_of(source: str | Path) -> Sequence[Source]:
+def resolve_image_files(source: str | Path) -> Sequence[Source]:
     """Return the images of a path: a file, the files directly in a folder, or those in tar shards.
 
     Raises DataError if there are none.
     """
     path = Path(source).expanduser()
-    return all_of(path, SHARDED) if is_sharded(path) else image_files(path)
+    return all_members(path, SHARDED) if is_sharded(path) else list_image_files(path)
 
 
 def fit_preprocessing(spec: ImageSpec, images: Iterable[Tensor], fit: str, own_size: Size | None) -> ImagePreprocessing:
@@ -241,9 +241,9 @@ def fit_preprocessing(spec: ImageSpec, images: Iterable[Tensor], fit: str, own_s
     )
 
 
-def from_minus_one(preprocessing: ImagePreprocessing) -> ImagePreprocessing:
+def scale_for_generation(preprocessing: ImagePreprocessing) -> ImagePreprocessing:
     """Scale levels to −1…1 if the target is a generated image; otherwise return the preprocessing unchanged."""
-    if not isinstance(preprocessing.spec.target, Drawn):
+    if not isinstance(preprocessing.spec.target, GeneratedImage):
         return preprocessing
     middle = (0.5,) * preprocessing.spec.channels
     return dataclasses.replace(preprocessing, mean=middle, std=middle)
@@ -253,7 +253,7 @@ def read_fit(spec: ImageSpec, fit: str, box: list[int]) -> tuple[str, Size]:
     """Read the resize mode and box of a document. Raises ValueError if they are invalid."""
     build(DataSettings, {"resize": fit})
     if len(box) != 2 or not (0 < box[0] <= spec.height and 0 < box[1] <= spec.width):
-        raise ValueError(f"a box of {short(box)} in images of {spec.height} × {spec.width}")
+        raise ValueError(f"a box of {shorten(box)} in images of {spec.height} × {spec.width}")
     return fit, (box[0], box[1])
 
 
@@ -281,9 +281,9 @@ HANDFUL = 64  # below this many files, reading them is faster than starting proc
 AT_ONCE = 64  # images that the threads hold in memory
 
 
-def in_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+def map_in_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
     """Apply `function` to each item in threads, in order. Image decoding releases the GIL."""
-    with ThreadPoolExecutor(cores()) as threads:
+    with ThreadPoolExecutor(num_cpus()) as threads:
         for start in range(0, len(items), AT_ONCE):
             yield from threads.map(function, items[start : start + AT_ONCE])
 
@@ -320,7 +320,7 @@ class FileSplit(Split):
         self._order = _Order()
         if workers is None:
             few = len(sources) <= HANDFUL or torch.multiprocessing.current_process().daemon
-            workers = 0 if few else min(4, cores())
+            workers = 0 if few else min(4, num_cpus())
         self._workers = workers
         self._loader: DataLoader[Any] | None = None
 
@@ -336,7 +336,7 @@ class FileSplit(Split):
             if isinstance(read, Problem):
                 self._loader = None
                 reads.close()  # stop the workers now, not when the exception is garbage-collected
-                raise unusable([read], 1)
+                raise unusable_images_error([read], 1)
             numbers, pixels = read
             index = torch.tensor(numbers)
             target = torch.empty(len(index), 0) if self.target is None else self.target[index]
@@ -352,16 +352,16 @@ class FileSplit(Split):
 
     def peek(self, rows: Tensor) -> Tensor:
         """Read some images as network inputs (N, C, H, W) in this process. Raises DataError if one cannot be read."""
-        read = list(in_threads(self._reader.__getitem__, [[i] for i in rows.tolist()]))
+        read = list(map_in_threads(self._reader.__getitem__, [[i] for i in rows.tolist()]))
         if problems := [one for one in read if isinstance(one, Problem)]:
-            raise unusable(problems, len(read))
+            raise unusable_images_error(problems, len(read))
         pixels = torch.cat([one[1] for one in read if not isinstance(one, Problem)])
         return self._preprocessing.normalise(pixels.permute(0, 3, 1, 2))
 
     def damaged(self, progress: Progress | None = None) -> list[Problem]:
         """Decode every image as in training and return a problem for each that fails."""
         problems: list[Problem] = []
-        for done, read in enumerate(in_threads(self._reader.__getitem__, [[i] for i in range(len(self))]), 1):
+        for done, read in enumerate(map_in_threads(self._reader.__getitem__, [[i] for i in range(len(self))]), 1):
             if isinstance(read, Problem):
                 problems.append(read)
             if progress is not None:
@@ -376,11 +376,11 @@ class FileSplit(Split):
                 sampler=self._order,
                 num_workers=self._workers,
                 persistent_workers=True,
-                worker_init_fn=leave_interrupts_to_the_parent,
+                worker_init_fn=ignore_interrupts,
                 generator=torch.Generator(),  # otherwise each epoch would advance the global random state of training
             )
         try:
-            yield from results(iter(self._loader), "reads images", "(workers=1) or none (workers=0).")
+            yield from iterate_workers(iter(self._loader), "reads images", "(workers=1) or none (workers=0).")
         except DataError:
             self._loader = None
             raise
@@ -413,4 +413,4 @@ class _Reader(Dataset[Any]):
         return numbers, torch.from_numpy(batch)
 
 
-SHARDED = Looking(IMAGES, look, packed, unusable, read_whole)
+SHARDED = FileInspector(IMAGES, inspect_image, pack_image_info, unusable_images_error, check_decodable)

@@ -14,27 +14,27 @@ import polars as pl
 import torch
 
 from ...core.errors import DataError, SettingError
-from ...core.spec import Classes, Drawn, ImageSizes, SeriesSpec, Target, Unlabelled, Value, Views
-from ..build import Origin, assemble
+from ...core.spec import Classes, GeneratedImage, ImageSizes, SeriesSpec, Target, Unlabelled, Value, Views
+from ..build import DataSource, build_dataset
 from ..dataset_base import IN_MEMORY, DataSet, TensorSplit
-from ..findings import absent_classes
-from ..images.array_images import reject_unmeasured
+from ..findings import missing_class_findings
+from ..images.array_images import reject_non_finite
 from ..modalities import reject_changed
-from ..quality.duplicates import straddle_note
+from ..quality.duplicates import duplicate_warning
 from ..series.dataset import series_dataset
 from ..series.signals import SeriesPreprocessing
 from ..settings import DataSettings
 from ..splits import Rows, complete_split
 from ..tables.dataset import table_dataset
 from ..tables.dialect import KEPT, Form
-from ..tables.table_files import Table, frame_table, one_below_another
+from ..tables.table_files import Table, concatenate_tables, frame_table
 from ..tables.targets import Labels, check_learnable, read_labels
 from ..tables.transforms import TablePreprocessing
-from .container import Array, Columns, Graphs, Held, Images, Numbers, Texts, counted_in, digests
+from .container import Array, Columns, ExampleContainer, Graphs, Images, Numbers, Texts, example_digests, example_names
 from .from_arrays import TARGET, as_columns
 from .from_images import open_images
 from .from_token_ids import as_ids
-from .source import Given
+from .source import InMemorySource
 
 OF_CSV = ("separator", "decimal", "encoding", "header", "quoting")
 IN_FILES = (*OF_CSV, "memory", "workers")
@@ -45,12 +45,14 @@ OF_FORECASTS = (
 UNLABELLED = "X has no targets beside it, and this model learns them: give (X, y)."
 
 
-def open_given(
-    given: Given, kind: str, settings: DataSettings, sizes: ImageSizes, targets: tuple[type[Target], ...]
+def open_in_memory(
+    given: InMemorySource, kind: str, settings: DataSettings, sizes: ImageSizes, targets: tuple[type[Target], ...]
 ) -> DataSet:
     """Build the data set of Python objects, read as data of this kind. Raises DataError, SettingError, UnknownName."""
     first = given.train
-    origin = Origin(first.name, IN_MEMORY, given.fingerprint, [n for held in given.splits.values() for n in held.notes])
+    origin = DataSource(
+        first.name, IN_MEMORY, given.fingerprint, [n for held in given.splits.values() for n in held.notes]
+    )
     if isinstance(first, Graphs):
         return _graphs(given, origin, settings)
     if kind == "text" and not isinstance(first, Columns):
@@ -60,7 +62,7 @@ def open_given(
     return _columns(given, kind, origin, settings)
 
 
-def table_of(held: Held, target: str = "", form: Form = KEPT) -> tuple[Table, str | None]:
+def to_table(held: ExampleContainer, target: str = "", form: Form = KEPT) -> tuple[Table, str | None]:
     """Return columns as a table with the targets as its last column, and that column's name.
 
     `target` is the name to use, and `form` defines the words for missing cells. Raises DataError if a column already
@@ -88,7 +90,7 @@ def _is_exact(cells: pl.Series) -> bool:
     return bool(cells.eq_missing(cells.cast(pl.Float64).cast(cells.dtype, strict=False)).all())
 
 
-def _columns(given: Given, kind: str, origin: Origin, settings: DataSettings) -> DataSet:
+def _columns(given: InMemorySource, kind: str, origin: DataSource, settings: DataSettings) -> DataSet:
     """Build a data set of named columns: a table, texts, a series or molecules, depending on the settings."""
     why = "is for files, and this table is in memory"
     reject_changed(settings, IN_FILES, why)
@@ -103,9 +105,9 @@ def _columns(given: Given, kind: str, origin: Origin, settings: DataSettings) ->
     form = Form.of(settings)
     tables: dict[str, Table] = {}
     for split, held in given.splits.items():  # all splits use the units of the first, train
-        tables[split], _ = table_of(held, settings.target or "", form)
+        tables[split], _ = to_table(held, settings.target or "", form)
         form = replace(form, units=next(iter(tables.values())).form.units)
-    table, rows = one_below_another(tables)
+    table, rows = concatenate_tables(tables)
     splits = rows if len(rows) > 1 else None
     if kind == "table":
         data = table_dataset(table, origin, settings, splits)
@@ -139,13 +141,15 @@ def _typed(target: pl.Series, name: str, settings: DataSettings) -> list[str]:
     return [f"{name}:number"] if target.dtype.is_float() else []
 
 
-def _texts(given: Given, origin: Origin, settings: DataSettings, targets: tuple[type[Target], ...]) -> DataSet:
+def _texts(
+    given: InMemorySource, origin: DataSource, settings: DataSettings, targets: tuple[type[Target], ...]
+) -> DataSet:
     """Build a data set of texts or token ids with one target each, or of documents for language modelling."""
     splits = {split: as_ids(held) for split, held in given.splits.items()}
     first = splits["train"]
     assert isinstance(first, Texts)
     if first.target is not None:
-        from ..text.classification import of_table
+        from ..text.classification import dataset_from_columns
         from ..text.text_files import TEXT
         from ..text.token_ids import IDS
 
@@ -158,47 +162,49 @@ def _texts(given: Given, origin: Origin, settings: DataSettings, targets: tuple[
             for split, held in splits.items()
             if held.target is not None
         }
-        table, rows = one_below_another(tables)
+        table, rows = concatenate_tables(tables)
         own, cut = rows if len(rows) > 1 else None, IDS if first.ids else "words"
-        return of_table(table, TEXT, name, None, origin, settings, own, cut)
+        return dataset_from_columns(table, TEXT, name, None, origin, settings, own, cut)
     if first.ids:
         raise DataError(
             "These are token ids without targets, and a language is learned from texts: give (ids, y), or the texts."
         )
-    from ..text.corpus import learns_context, texts_dataset
-    from ..text.corpus_files import Read, joined
+    from ..text.corpus import predicts_context, texts_dataset
+    from ..text.corpus_files import TextFile, join_texts
     from ..text.word2vec_dataset import context_dataset
 
     reject_changed(settings, ("text", "target", "group", *OF_CSV), "is for tables, and these are texts alone")
     read = {
-        split: [Read(f"text {i + 1}", text) for i, text in enumerate(_list(held)) if text.strip()]
+        split: [TextFile(f"text {i + 1}", text) for i, text in enumerate(_list(held)) if text.strip()]
         for split, held in splits.items()
     }
     for split, found in read.items():
         if not found:
             raise DataError(f"The texts of {split} are all empty.")
-    if learns_context(targets):
-        return context_dataset({s: joined([f"{r.text}\n" for r in of]) for s, of in read.items()}, origin, settings)
+    if predicts_context(targets):
+        return context_dataset({s: join_texts([f"{r.text}\n" for r in of]) for s, of in read.items()}, origin, settings)
     return texts_dataset(read, origin, settings, targets)
 
 
-def _list(held: Held) -> list[str]:
+def _list(held: ExampleContainer) -> list[str]:
     assert isinstance(held, Texts)
     return list(held.texts)
 
 
-def _graphs(given: Given, origin: Origin, settings: DataSettings) -> DataSet:
+def _graphs(given: InMemorySource, origin: DataSource, settings: DataSettings) -> DataSet:
     """Build a data set of one graph, or of several graphs, which may come in splits."""
     from ..graphs.dataset import graph_dataset
-    from ..graphs.raw import side_by_side
+    from ..graphs.raw import merge_graphs
 
     reject_changed(settings, ("smiles", *OF_CSV), "is for tables, and this is a graph")
     parts = {split: held.graphs for split, held in given.splits.items() if isinstance(held, Graphs)}
     graphs = parts["train"]
     if len(parts) > 1:
-        together, rows = one_below_another({split: part.targets or _no_targets(split) for split, part in parts.items()})
-        names = counted_in(given.splits, list(parts), "graph")
-        whole = side_by_side([replace(part, title="the graphs") for part in parts.values()])
+        together, rows = concatenate_tables(
+            {split: part.targets or _no_targets(split) for split, part in parts.items()}
+        )
+        names = example_names(given.splits, list(parts), "graph")
+        whole = merge_graphs([replace(part, title="the graphs") for part in parts.values()])
         graphs = replace(whole, title="the graphs", graph_names=names, targets=together, splits=rows)
     return graph_dataset(graphs, origin, settings)
 
@@ -208,9 +214,9 @@ def _no_targets(split: str) -> Table:
 
 
 def _arrays(
-    given: Given,
+    given: InMemorySource,
     kind: str,
-    origin: Origin,
+    origin: DataSource,
     settings: DataSettings,
     sizes: ImageSizes,
     targets: tuple[type[Target], ...],
@@ -218,14 +224,14 @@ def _arrays(
     """Build a data set of series or images with one target each, or without for unsupervised models."""
     splits = given.splits
     held = _concatenate(splits)
-    names = counted_in(splits, list(splits), "image" if kind == "image" else "series")
+    names = example_names(splits, list(splits), "image" if kind == "image" else "series")
     ends = np.cumsum([0, *map(len, splits.values())])
     own = {split: np.arange(a, b) for split, a, b in zip(splits, ends, ends[1:])} if len(splits) > 1 else None
     labels = _read_targets(held, names, Form.of(settings))
     classes: tuple[str, ...] = ()
     numbers: Array = np.zeros(len(held), np.int64)
     if labels is None:
-        if not any(issubclass(target, Unlabelled | Drawn) for target in targets):
+        if not any(issubclass(target, Unlabelled | GeneratedImage) for target in targets):
             raise DataError(UNLABELLED)
     elif labels.numeric:
         check_learnable(labels, np.arange(len(held)), splits=1)
@@ -247,7 +253,7 @@ def _values(labels: Labels, train: Rows) -> tuple[Value, Array]:
     return target, labels.tensor(target, np.arange(len(labels.table))).numpy()
 
 
-def _read_targets(held: Held, names: Sequence[str], form: Form) -> Labels | None:
+def _read_targets(held: ExampleContainer, names: Sequence[str], form: Form) -> Labels | None:
     """Return the targets of all examples. Raises DataError that names the examples without one."""
     if held.target is None:
         return None
@@ -261,7 +267,7 @@ def _read_targets(held: Held, names: Sequence[str], form: Form) -> Labels | None
     return labels
 
 
-def _concatenate(splits: dict[str, Held]) -> Held:
+def _concatenate(splits: dict[str, ExampleContainer]) -> ExampleContainer:
     """Concatenate the examples of all splits. Raises DataError if their shapes differ."""
     each = list(splits.values())
     target = None if each[0].target is None else pl.concat([_common(held.target, each) for held in each])
@@ -276,7 +282,7 @@ def _concatenate(splits: dict[str, Held]) -> Held:
     return replace(each[0], target=target, values=arrays[0] if len(arrays) == 1 else np.concatenate(arrays))
 
 
-def _common(target: pl.Series | None, each: Sequence[Held]) -> pl.Series:
+def _common(target: pl.Series | None, each: Sequence[ExampleContainer]) -> pl.Series:
     """Return a split's targets under the name of the training targets, as text or floats if the types differ."""
     first = each[0].target
     assert target is not None
@@ -295,7 +301,7 @@ def _series(
     value: Any,
     own: dict[str, Rows] | None,
     names: Sequence[str],
-    origin: Origin,
+    origin: DataSource,
     settings: DataSettings,
     targets: tuple[type[Target], ...],
 ) -> DataSet:
@@ -303,7 +309,7 @@ def _series(
     reject_changed(settings, OF_FORECASTS, "is for series in tables, and these are arrays")
     series = held.values.astype(np.float64)
     series = series[:, :, None] if series.ndim == 2 else series  # (n, T, F)
-    reject_unmeasured(series)
+    reject_non_finite(series)
     indices = complete_split(numbers, classes, own, settings)
     target: Any = Views(tuple(classes)) if Views in targets else Classes(tuple(classes))
     values: Array = numbers
@@ -318,7 +324,7 @@ def _series(
         )
         for split, rows in indices.items()
     }
-    alike = straddle_note(digests(series), indices, names.__getitem__, "series")
+    alike = duplicate_warning(example_digests(series), indices, names.__getitem__, "series")
     by_split = {split: part.target for split, part in found.items() if part.target is not None}
-    absent = absent_classes(by_split, target) if target.classes else []
-    return assemble(origin, settings, indices, preprocessing, found, [alike, *absent])
+    absent = missing_class_findings(by_split, target) if target.classes else []
+    return build_dataset(origin, settings, indices, preprocessing, found, [alike, *absent])

@@ -20,7 +20,7 @@ Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Held(ABC):
+class ExampleContainer(ABC):
     """Base class of the examples of one split. `target` are the targets, (n,), if they are separate from the values."""
 
     name: str  # short name of the object, for the run's folder: arrays, frame
@@ -44,7 +44,7 @@ class Held(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Columns(Held):
+class Columns(ExampleContainer):
     """A table of named columns."""
 
     frame: pl.DataFrame
@@ -59,7 +59,7 @@ class Columns(Held):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Texts(Held):
+class Texts(ExampleContainer):
     """Texts, each an example or, without targets, a document."""
 
     texts: tuple[str, ...]
@@ -75,7 +75,7 @@ class Texts(Held):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Numbers(Held):
+class Numbers(ExampleContainer):
     """An array of integers or floats whose first dimension is the examples, (n, …)."""
 
     values: Array
@@ -91,7 +91,7 @@ class Numbers(Held):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Images(Held):
+class Images(ExampleContainer):
     """Pillow images of any sizes."""
 
     images: tuple[Image.Image, ...]
@@ -105,7 +105,7 @@ class Images(Held):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Graphs(Held):
+class Graphs(ExampleContainer):
     """One graph whose nodes are the examples, or a list of graphs that are one example each."""
 
     graphs: RawGraphs
@@ -119,14 +119,14 @@ class Graphs(Held):
         return [self.graphs.digest.encode(), sizes]
 
 
-def counted_in(splits: dict[str, Any], names: Sequence[str], what: str) -> list[str]:
+def example_names(splits: dict[str, Any], names: Sequence[str], what: str) -> list[str]:
     """Return a display name for each example of several splits: image 3 of val."""
     if len(splits) == 1:
         return [f"{what} {i + 1}" for i in range(len(splits[names[0]]))]
     return [f"{what} {i + 1} of {name}" for name in names for i in range(len(splits[name]))]
 
 
-def digests(examples: Iterable[Array]) -> list[bytes]:
+def example_digests(examples: Iterable[Array]) -> list[bytes]:
     """Return a hash of each example, to find equal ones."""
     return [hashlib.sha256(example.tobytes()).digest() for example in examples]
 

@@ -12,23 +12,23 @@ import numpy as np
 import polars as pl
 import torch
 
-from ...core.errors import DataError, brief
+from ...core.errors import DataError, shorten_repr
 from ..tensors import to_numpy
-from .container import Array, Columns, Held, Numbers, Texts
-from .from_dataframe import as_frame, column_of, is_series
+from .container import Array, Columns, ExampleContainer, Numbers, Texts
+from .from_dataframe import as_frame, is_series, to_polars_series
 from .from_token_ids import read_ids
 
 TARGET = "target"  # default name of the target
 HOW_TYPED = "Give it numbers, as by X.astype(float); columns of several types are a data frame."
 
 
-def read_array(thing: Any) -> Held | None:
+def read_array(thing: Any) -> ExampleContainer | None:
     """Read the examples of an array; None if the object is not an array.
 
     Raises DataError for an array of objects, or without examples.
     """
     if isinstance(thing, torch.Tensor):
-        return Numbers(name="arrays", values=checked(to_numpy(thing)), channels_first=True)
+        return Numbers(name="arrays", values=validate_array(to_numpy(thing)), channels_first=True)
     if not isinstance(thing, np.ndarray):
         return None
     if thing.dtype.kind in "UT" and thing.ndim == 1:
@@ -37,10 +37,10 @@ def read_array(thing: Any) -> Held | None:
         return Texts(name="texts", texts=tuple(thing.tolist()))
     of_lists = thing.dtype.kind == "O" and thing.ndim == 1  # as Keras's data sets have token ids
     ids = read_ids(thing.tolist()) if of_lists else None
-    return ids or Numbers(name="arrays", values=checked(thing))
+    return ids or Numbers(name="arrays", values=validate_array(thing))
 
 
-def checked(values: Array, what: str = "X") -> Array:
+def validate_array(values: Array, what: str = "X") -> Array:
     """Return the array if it is numeric; raise DataError otherwise."""
     if values.dtype.kind not in "iufb":
         of = {"O": "objects, which can be anything", "c": "complex numbers"}.get(values.dtype.kind, "no numbers")
@@ -55,20 +55,20 @@ def checked(values: Array, what: str = "X") -> Array:
     return values
 
 
-def numbered(values: Array) -> pl.DataFrame:
+def numbered_columns(values: Array) -> pl.DataFrame:
     """Return an array (n, F) as a table with the columns x0, x1, …"""
     return pl.DataFrame([pl.Series(f"x{k}", np.ascontiguousarray(values[:, k])) for k in range(values.shape[1])])
 
 
-def as_columns(held: Held) -> Held:
+def as_columns(held: ExampleContainer) -> ExampleContainer:
     """Return a two-dimensional array as a table; other containers are returned unchanged."""
     if isinstance(held, Numbers) and held.values.ndim == 2:
-        frame = numbered(held.values)
+        frame = numbered_columns(held.values)
         return Columns(name=held.name, target=held.target, notes=held.notes, frame=frame, unnamed=True)
     return held
 
 
-def targets_of(y: Any, count: int) -> pl.Series:
+def parse_targets(y: Any, count: int) -> pl.Series:
     """Return the targets of `count` examples as one column, as integers if all are whole.
 
     Raises DataError, with an explanation, if there is not exactly one per example.
@@ -87,7 +87,7 @@ def targets_of(y: Any, count: int) -> pl.Series:
 
 def _as_series(y: Any, name: str) -> pl.Series:
     if is_series(y):
-        return column_of(y, name)
+        return to_polars_series(y, name)
     if (frame := None if isinstance(y, np.ndarray | torch.Tensor | list | tuple) else as_frame(y)) is not None:
         if frame.width != 1:
             raise DataError(f"y has {frame.width} columns, and each example has one target.")
@@ -117,7 +117,7 @@ def _to_array(y: Any) -> Array:
     if hasattr(y, "__array__"):
         return np.asarray(y)
     if isinstance(y, str | bytes | dict) or not hasattr(y, "__iter__"):
-        raise DataError(f"y is {brief(y)}: it holds one target for each example.")
+        raise DataError(f"y is {shorten_repr(y)}: it holds one target for each example.")
     values = list(y)
     if values and all(isinstance(v, torch.Tensor) for v in values):
         values = [v.item() if v.ndim == 0 or v.numel() == 1 else v for v in values]

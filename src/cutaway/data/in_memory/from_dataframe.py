@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ...core.errors import DataError, brief
+from ...core.errors import DataError, shorten_repr
 from ..tables.table_files import CELLS, cell_text, column_name, reject_column
 
 
@@ -91,8 +91,10 @@ def _pandas(frame: Any) -> pl.DataFrame:
     names = [column_name(name) for name in frame.columns]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise DataError(f"Two columns of the data frame are named {brief(twice)}.", fix="Give each a name of its own.")
-    return pl.DataFrame([column_of(frame.iloc[:, k], name) for k, name in enumerate(names)])
+        raise DataError(
+            f"Two columns of the data frame are named {shorten_repr(twice)}.", fix="Give each a name of its own."
+        )
+    return pl.DataFrame([to_polars_series(frame.iloc[:, k], name) for k, name in enumerate(names)])
 
 
 def is_series(thing: Any) -> bool:
@@ -100,7 +102,7 @@ def is_series(thing: Any) -> bool:
     return isinstance(thing, pl.Series) or (hasattr(thing, "iloc") and getattr(thing, "ndim", 0) == 1)
 
 
-def column_of(series: Any, name: str) -> pl.Series:
+def to_polars_series(series: Any, name: str) -> pl.Series:
     """Return a pandas or polars column as a polars column, with null for missing values."""
     if isinstance(series, pl.Series):
         return series.alias(name)

@@ -15,7 +15,7 @@ from .container import Images
 from .from_dataframe import holds_images
 
 
-def decoded(frame: pl.DataFrame) -> Images | None:
+def decode_images(frame: pl.DataFrame) -> Images | None:
     """Return the images of a table with one image column and one target column; None if it has no images.
 
     Raises DataError that names every unreadable image, or if there are several other columns.

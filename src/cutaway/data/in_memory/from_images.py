@@ -11,25 +11,25 @@ from PIL import Image
 
 from ...core.errors import DataError
 from ...core.spec import ImageSizes, ImageSpec, Target, Value
-from ..build import Origin, assemble
+from ..build import DataSource, build_dataset
 from ..dataset_base import DataSet, Split
-from ..episodes import in_episodes
-from ..images.array_images import ArrayPreprocessing, Levels, reject_unmeasured
-from ..images.build import SAMPLE, channels_for, images_at_hand, in_memory, size_for, split_of
-from ..images.generation import Shape, target_of
+from ..episodes import to_episodes
+from ..images.array_images import ArrayPreprocessing, Levels, reject_non_finite
+from ..images.build import SAMPLE, build_in_memory_splits, choose_channels, choose_size, prepare_in_memory, split_images
+from ..images.generation import Shape, build_image_target
 from ..images.image_files import as_pixels, read_image
-from ..images.transforms import fit_preprocessing, from_minus_one
+from ..images.transforms import fit_preprocessing, scale_for_generation
 from ..modalities import reject_changed
-from ..quality.duplicates import straddle_note
+from ..quality.duplicates import duplicate_warning
 from ..settings import DataSettings
-from ..splits import Rows, draw
-from .container import Array, Images, Numbers, digests
+from ..splits import Rows, sample_rows
+from .container import Array, Images, Numbers, example_digests
 
 LEVELS = 255
 BYTES = "is for images of bytes, and these are arrays of numbers"
 
 
-def images_first(held: Numbers) -> Array:
+def to_channels_first(held: Numbers) -> Array:
     """Return an array of images as (n, C, h, w).
 
     Tensors have channels first. So do arrays, unless the last dimension is 1, 3 or 4 and can only be the channels.
@@ -45,7 +45,7 @@ def images_first(held: Numbers) -> Array:
     return values.transpose(0, 3, 1, 2) if is_last else values
 
 
-def as_bytes(values: Array) -> Array | None:
+def to_uint8(values: Array) -> Array | None:
     """Return images (n, C, h, w) as levels 0…255 if this is exact; None otherwise.
 
     The values must be such levels, or exactly these divided by 255, with one or three channels.
@@ -74,7 +74,7 @@ def open_images(
     value: Callable[[Rows], tuple[Value, Array]] | None,
     given: Mapping[str, Rows] | None,
     names: Sequence[str],
-    origin: Origin,
+    origin: DataSource,
     settings: DataSettings,
     sizes: ImageSizes,
     targets: tuple[type[Target], ...],
@@ -85,26 +85,26 @@ def open_images(
     rows and returns the standardised values (n,) of all.
     """
     reject_changed(settings, ("missing",), "is for files, and these images are in memory")
-    indices, said = split_of(labels, classes, given, settings, targets)
+    indices, said = split_images(labels, classes, given, settings, targets)
     fitted: Target | None = None
     if value is not None:
         fitted, labels = value(indices["train"])
 
     def learned(shape: Shape) -> Any:
-        return fitted or target_of(classes, shape, targets, settings)
+        return fitted or build_image_target(classes, shape, targets, settings)
 
     if isinstance(held, Images):
         preprocessing, splits, notes = _prepare_pillow(held, labels, indices, learned, names, settings, sizes)
     else:
-        values = images_first(held)
-        pixels = as_bytes(values)
+        values = to_channels_first(held)
+        pixels = to_uint8(values)
         asked = (labels, indices, learned, settings, sizes, names)
         if pixels is None:
             preprocessing, splits, notes = _prepare_arrays(values, *asked)
         else:
-            preprocessing, splits, notes = images_at_hand(np.ascontiguousarray(pixels), *asked)
-    splits = in_episodes(splits, preprocessing.spec.target, classes)
-    return assemble(origin, settings, indices, preprocessing, splits, [*said, *notes])
+            preprocessing, splits, notes = prepare_in_memory(np.ascontiguousarray(pixels), *asked)
+    splits = to_episodes(splits, preprocessing.spec.target, classes)
+    return build_dataset(origin, settings, indices, preprocessing, splits, [*said, *notes])
 
 
 Prepared = tuple[Any, dict[str, Split], list[str | None]]
@@ -122,7 +122,7 @@ def _prepare_arrays(
     """Prepare images of arbitrary numbers, resized if the model requires it."""
     reject_changed(settings, ("color", "color_jitter", "memory", "workers"), BYTES)
     images: Levels = np.ascontiguousarray(values, np.float32)
-    reject_unmeasured(images)
+    reject_non_finite(images)
     own = (images.shape[2], images.shape[3])
     shape = (images.shape[1], *sizes.choose(settings.image_size, own))
     training = images[indices["train"]]
@@ -133,7 +133,7 @@ def _prepare_arrays(
     }
     low, high = training.min(), training.max()
     told = f"The images are arrays of numbers from {low:.4g} to {high:.4g}, not of bytes, and are not rounded to these."
-    alike = straddle_note(digests(images), indices, names.__getitem__, "images")
+    alike = duplicate_warning(example_digests(images), indices, names.__getitem__, "images")
     return preprocessing, splits, [told, sizes.note(own, shape[1:], settings.image_size), alike]
 
 
@@ -149,33 +149,35 @@ def _prepare_pillow(
     """Prepare Pillow images of any sizes, as if they were files."""
     reject_changed(settings, ("memory", "workers"), "is for image files, and these images are in memory")
     plain = [read_image(image, names[i]) for i, image in enumerate(held.images)]
-    own, size, enlarged = size_for({(i.height, i.width) for i in plain}, sizes, settings.image_size)
-    shape = (channels_for([image.mode == "L" for image in plain], settings.color), *size)
+    own, size, enlarged = choose_size({(i.height, i.width) for i in plain}, sizes, settings.image_size)
+    shape = (choose_channels([image.mode == "L" for image in plain], settings.color), *size)
     spec = ImageSpec(*shape, learned(shape))
 
     def whole(i: int) -> torch.Tensor:
         return torch.from_numpy(as_pixels(read_image(plain[i], names[i], shape[0])).copy()).permute(2, 0, 1)[None]
 
-    sample = draw(indices["train"], SAMPLE, seed=settings.split_seed)
-    preprocessing = from_minus_one(fit_preprocessing(spec, map(whole, sample.tolist()), settings.resize, own))
+    sample = sample_rows(indices["train"], SAMPLE, seed=settings.split_seed)
+    preprocessing = scale_for_generation(fit_preprocessing(spec, map(whole, sample.tolist()), settings.resize, own))
     pixels = np.stack([preprocessing.pixels(image, names[i]) for i, image in enumerate(plain)])  # (n, H, W, C)
     levels = torch.from_numpy(pixels).permute(0, 3, 1, 2)  # (n, C, H, W)
-    splits = in_memory(levels, labels, indices, preprocessing, names, held.images.__getitem__)
-    alike = straddle_note(digests(np.asarray(image) for image in plain), indices, names.__getitem__, "images")
+    splits = build_in_memory_splits(levels, labels, indices, preprocessing, names, held.images.__getitem__)
+    alike = duplicate_warning(
+        example_digests(np.asarray(image) for image in plain), indices, names.__getitem__, "images"
+    )
     return preprocessing, splits, [enlarged, alike]
 
 
-def sources_of(held: Images | Numbers, preprocessing: Any) -> Sequence[Any]:
+def to_image_sources(held: Images | Numbers, preprocessing: Any) -> Sequence[Any]:
     """Return images as `examples` of a run's preprocessing expects them.
 
     Raises DataError if the run was trained on bytes and these are not bytes.
     """
     if isinstance(held, Images):
         return held.images
-    values = images_first(held)
+    values = to_channels_first(held)
     if isinstance(preprocessing, ArrayPreprocessing):
         return list(np.asarray(values, np.float32))
-    pixels = as_bytes(values)
+    pixels = to_uint8(values)
     if pixels is None:
         raise DataError(
             f"The run was trained on images of bytes, and these are numbers from {values.min():.4g} to "

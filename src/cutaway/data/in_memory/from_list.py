@@ -10,16 +10,16 @@ import polars as pl
 import torch
 from PIL import Image
 
-from ...core.errors import DataError, brief
+from ...core.errors import DataError, shorten_repr
 from ..images.image_files import reject_unreadable
 from ..tables.table_files import rows_table
-from .container import Columns, Held, Images, Numbers, Texts
-from .from_arrays import checked, read_array
+from .container import Columns, ExampleContainer, Images, Numbers, Texts
+from .from_arrays import read_array, validate_array
 from .from_pyg import is_graph, read_graphs
 from .from_token_ids import read_ids
 
 
-def read_list(thing: Any) -> Held | None:
+def read_list(thing: Any) -> ExampleContainer | None:
     """Read the examples of a list; None if the object is not a list. Raises DataError if the items differ in kind."""
     if not isinstance(thing, list | tuple) or not thing:
         return None
@@ -47,7 +47,7 @@ def read_list(thing: Any) -> Held | None:
             values = np.asarray(thing)
         except (ValueError, RecursionError):  # nested lists of different lengths, or recursive ones
             raise DataError("The rows of X hold lists of several lengths: each example has one shape.") from None
-        return Numbers(name="rows", values=checked(values))
+        return Numbers(name="rows", values=validate_array(values))
     kinds = {type(one).__name__: i for i, one in reversed(list(enumerate(thing)))}
     if len(kinds) > 1:
         told = ", ".join(f"{name} (example {i + 1})" for name, i in sorted(kinds.items(), key=lambda kind: kind[1]))
@@ -61,21 +61,21 @@ def rows_frame(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
         for key, value in row.items():
             if isinstance(value, Mapping | list | tuple | set) or (np.ndim(value) > 0 if hasattr(value, "ndim") else 0):
                 raise DataError(
-                    f"Row {i + 1} holds a {type(value).__name__} under {brief(key)}: a cell is a number, a text, a "
-                    "date or yes/no.",
+                    f"Row {i + 1} holds a {type(value).__name__} under {shorten_repr(key)}: a cell is a number, a text,"
+                    " a date or yes/no.",
                     fix="Arrays with a target each are (X, y), or a torch Dataset of such pairs.",
                 )
     plain = [{key: value.item() if hasattr(value, "item") else value for key, value in row.items()} for row in rows]
     return rows_table(plain).frame
 
 
-def _ragged(examples: Sequence[Any]) -> Held | None:
+def _ragged(examples: Sequence[Any]) -> ExampleContainer | None:
     """Read integer sequences of different lengths as token ids; None for anything else."""
     sized = all(hasattr(one, "__len__") and getattr(one, "ndim", 1) == 1 for one in examples)
     return read_ids(examples) if sized and len({len(one) for one in examples}) > 1 else None
 
 
-def _stacked(arrays: Sequence[Any]) -> Held:
+def _stacked(arrays: Sequence[Any]) -> ExampleContainer:
     """Stack arrays of one shape."""
     _reject_shapes([tuple(array.shape) for array in arrays])
     if isinstance(arrays[0], torch.Tensor):

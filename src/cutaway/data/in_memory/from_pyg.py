@@ -25,11 +25,11 @@ def read_graphs(thing: Any) -> Graphs | None:
     if is_graph(thing):
         return Graphs(name="graph", graphs=read_data(thing))
     if isinstance(thing, list | tuple) and thing and all(map(is_graph, thing)):
-        return Graphs(name="graphs", graphs=read_data(side_by_side(thing)))
+        return Graphs(name="graphs", graphs=read_data(collate_graphs(thing)))
     return None
 
 
-def side_by_side(graphs: Sequence[Any]) -> Any:
+def collate_graphs(graphs: Sequence[Any]) -> Any:
     """Collate graphs into a batch like PyTorch Geometric: an object with the attributes of Data."""
     sizes = [_nodes(graph) for graph in graphs]
     starts = np.cumsum([0, *sizes])

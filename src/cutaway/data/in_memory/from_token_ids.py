@@ -10,8 +10,8 @@ import torch
 
 from ...core.errors import DataError
 from ..tensors import to_numpy
-from ..text.token_ids import written
-from .container import Array, Held, Numbers, Texts
+from ..text.token_ids import format_ids
+from .container import Array, ExampleContainer, Numbers, Texts
 
 LARGEST = 2**22 - 1  # maximum token id: four times the largest vocabularies in use
 
@@ -29,18 +29,18 @@ def read_ids(sequences: Sequence[Any]) -> Texts | None:
     return _as_texts(examples)
 
 
-def as_ids(held: Held) -> Held:
+def as_ids(held: ExampleContainer) -> ExampleContainer:
     """Return an integer array (n, T) as token ids; other containers are returned unchanged.
 
     Raises DataError for a negative id.
     """
-    if isinstance(held, Numbers) and could_be_ids(held):
+    if isinstance(held, Numbers) and may_be_token_ids(held):
         texts = _as_texts(list(held.values))
         return Texts(name="tokens", target=held.target, notes=held.notes, texts=texts.texts, ids=True)
     return held
 
 
-def could_be_ids(held: Held) -> bool:
+def may_be_token_ids(held: ExampleContainer) -> bool:
     """Return whether a container is an integer array (n, T)."""
     return isinstance(held, Numbers) and held.values.ndim == 2 and held.values.dtype.kind in "iu"
 
@@ -53,7 +53,7 @@ def _as_texts(examples: Sequence[Array]) -> Texts:
                 f"Example {i + 1} holds the token {wrong}: ids are whole numbers from 0 to {LARGEST:,}.",
                 fix="A vocabulary has an entry for each id up to the largest: number the tokens that occur from 0.",
             )
-    return Texts(name="tokens", texts=tuple(written(ids.tolist()) for ids in examples), ids=True)
+    return Texts(name="tokens", texts=tuple(format_ids(ids.tolist()) for ids in examples), ids=True)
 
 
 def _whole(one: Any) -> Array | None:

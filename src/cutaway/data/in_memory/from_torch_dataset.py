@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
-from ...core.errors import DataError, visible
-from ...core.files import READ_AT_MOST, memory
-from .container import Columns, Held
-from .from_arrays import read_array, targets_of
+from ...core.errors import DataError, printable
+from ...core.files import READ_AT_MOST, total_memory
+from .container import Columns, ExampleContainer
+from .from_arrays import parse_targets, read_array
 from .from_list import read_list
 from .from_pyg import is_graph, read_graphs
 
@@ -28,7 +28,7 @@ LARGER = "Larger data is trained on from files (`cutaway prepare`)."
 ONCE = "The Dataset is read once, before training: what its transform draws at random is drawn once."
 
 
-def read_dataset(thing: Any) -> Held | None:
+def read_dataset(thing: Any) -> ExampleContainer | None:
     """Read the examples of a Dataset; None if the object is not a Dataset.
 
     Raises DataError if it has no length or does not end, or for an item of another form.
@@ -57,7 +57,7 @@ def read_dataset(thing: Any) -> Held | None:
     return _with_targets(_inputs(items, name), None, thing)
 
 
-def _inputs(examples: list[Any], name: str) -> Held:
+def _inputs(examples: list[Any], name: str) -> ExampleContainer:
     held = read_list([_plain(x) for x in examples])
     if held is None:
         raise DataError(
@@ -74,9 +74,9 @@ def _plain(x: Any) -> Any:
     return x
 
 
-def _with_targets(held: Held | None, y: Any, dataset: Any, note: bool = True) -> Held:
+def _with_targets(held: ExampleContainer | None, y: Any, dataset: Any, note: bool = True) -> ExampleContainer:
     assert held is not None
-    target = None if y is None else targets_of(y, len(held))
+    target = None if y is None else parse_targets(y, len(held))
     names = getattr(dataset, "classes", None)
     if target is not None and target.dtype.is_integer() and isinstance(names, list | tuple) and names:
         known = dict(enumerate(map(str, names)))
@@ -102,7 +102,7 @@ def _items(dataset: Any, name: str) -> Iterator[Any]:
     try:
         count = len(dataset) if has_length else 0
     except Exception as error:  # the Dataset's own __len__
-        raise DataError(f"The length of the {name} cannot be read: {visible(str(error))[:200]}.") from error
+        raise DataError(f"The length of the {name} cannot be read: {printable(str(error))[:200]}.") from error
     each = iter(dataset) if iterable else (dataset[i] for i in range(count))
     bytes_read = 0
     for i in itertools.count():
@@ -112,14 +112,14 @@ def _items(dataset: Any, name: str) -> Iterator[Any]:
             return
         except Exception as error:
             raise DataError(
-                f"Item {i + 1} of the {name} cannot be read: {type(error).__name__}: {visible(str(error))[:200]}"
+                f"Item {i + 1} of the {name} cannot be read: {type(error).__name__}: {printable(str(error))[:200]}"
             ) from error
         things = item if isinstance(item, tuple | list) else (item,)
         held = sum(thing.nbytes for thing in things if hasattr(thing, "nbytes"))
-        if i == 0 and count * max(held, OBJECT) > READ_AT_MOST * memory():
+        if i == 0 and count * max(held, OBJECT) > READ_AT_MOST * total_memory():
             raise DataError(
                 f"The {name} has {count:,} examples, which would take {count * max(held, OBJECT) / 2**30:,.0f} GiB: "
-                f"data given in Python is held in memory, and {memory() / 2**30:.0f} GiB are here.",
+                f"data given in Python is held in memory, and {total_memory() / 2**30:.0f} GiB are here.",
                 fix=LARGER,
             )
         bytes_read += held

@@ -23,20 +23,20 @@ from ..tables.dialect import KEPT, Form
 from ..tables.table_files import frame_table
 from ..tables.targets import read_targets
 from ..tables.transforms import TablePreprocessing
-from ..text.corpus_files import Read
+from ..text.corpus_files import TextFile
 from ..text.token_ids import IDS
 from ..text.transforms import TextPreprocessing
-from .build import table_of
-from .container import Columns, Graphs, Held, Images, Numbers, Texts
+from .build import to_table
+from .container import Columns, ExampleContainer, Graphs, Images, Numbers, Texts
 from .from_arrays import TARGET, as_columns
 from .from_dataframe import as_frame
-from .from_images import sources_of
+from .from_images import to_image_sources
 from .from_pyg import is_graph
 from .from_token_ids import as_ids
-from .source import held_of, said_of
+from .source import describe_type, parse_object
 
 
-def is_object(sources: Any, preprocessing: Preprocessing) -> bool:
+def is_collection(sources: Any, preprocessing: Preprocessing) -> bool:
     """Return whether the argument of `predict` is one object with examples, not a list of paths, rows or images."""
     if not isinstance(sources, list | tuple):
         return True
@@ -48,7 +48,7 @@ def is_object(sources: Any, preprocessing: Preprocessing) -> bool:
     return isinstance(first, Tensor | list | tuple)
 
 
-def holds_examples(thing: Any, preprocessing: Preprocessing) -> bool:
+def is_batch(thing: Any, preprocessing: Preprocessing) -> bool:
     """Return whether an object holds several examples, as for `train`, and is not a single example.
 
     A single example is a path, a text, a row, an image or, for series, one array (T, F).
@@ -60,40 +60,40 @@ def holds_examples(thing: Any, preprocessing: Preprocessing) -> bool:
     return isinstance(thing, Tensor | Dataset | list | tuple) or is_graph(thing) or as_frame(thing) is not None
 
 
-def new_examples(thing: Any, preprocessing: Preprocessing) -> Any:
+def prepare_inputs(thing: Any, preprocessing: Preprocessing) -> Any:
     """Return the inputs of an object in the form that `examples` of a run's preprocessing expects.
 
     Targets are ignored. Raises DataError if the object is of another kind than the run's data.
     """
-    held = replace(_as_learned(held_of(thing), preprocessing), target=None)
+    held = replace(_as_learned(parse_object(thing), preprocessing), target=None)
     if isinstance(held, Numbers) and _takes_rows(preprocessing):
         held = as_columns(held)
     if isinstance(held, Columns) and _takes_rows(preprocessing):
-        return [table_of(_as_wide(held, preprocessing), form=_form(preprocessing))[0]]
+        return [to_table(_as_wide(held, preprocessing), form=_form(preprocessing))[0]]
     if isinstance(held, Texts):
         return [{"text": text} for text in held.texts]
     if isinstance(held, Graphs) and isinstance(preprocessing, GraphPreprocessing):
         return [held.graphs]
     if isinstance(held, Images | Numbers) and isinstance(preprocessing, ImagePreprocessing | ArrayPreprocessing):
-        return sources_of(held, preprocessing)
+        return to_image_sources(held, preprocessing)
     if isinstance(held, Numbers) and isinstance(preprocessing, SeriesPreprocessing):
         return _series(held, preprocessing)
     raise _other_kind(thing, preprocessing)
 
 
-def with_targets(thing: Any, preprocessing: Preprocessing) -> Split:
+def prepare_labelled(thing: Any, preprocessing: Preprocessing) -> Split:
     """Return an object's examples with their targets, as a split.
 
     Raises DataError if there are no targets, or classes that were not in the training data.
     """
-    held = _as_learned(held_of(thing), preprocessing)
+    held = _as_learned(parse_object(thing), preprocessing)
     target = preprocessing.spec.target
     if isinstance(held, Numbers) and _takes_rows(preprocessing):
         held = as_columns(held)
     if isinstance(held, Columns) and _takes_rows(preprocessing):
         if held.unnamed:
             _required(held)
-        table = table_of(_as_wide(held, preprocessing), target.column, _form(preprocessing))[0]
+        table = to_table(_as_wide(held, preprocessing), target.column, _form(preprocessing))[0]
         rows: Split = preprocessing.labelled(table)  # type: ignore[arg-type]  # those that take rows take tables
         return rows
     if isinstance(held, Texts) and isinstance(preprocessing, TextPreprocessing):
@@ -101,7 +101,7 @@ def with_targets(thing: Any, preprocessing: Preprocessing) -> Split:
         frame = pl.DataFrame({column: list(held.texts)}).with_columns(_required(held).alias(target.column))
         return preprocessing.labelled(frame_table(frame, form=_form(preprocessing)))
     if isinstance(held, Texts) and hasattr(preprocessing, "of_texts"):
-        read = [Read(f"text {i + 1}", text) for i, text in enumerate(held.texts)]
+        read = [TextFile(f"text {i + 1}", text) for i, text in enumerate(held.texts)]
         found: Split = preprocessing.of_texts(read)
         return found
     if isinstance(held, Graphs) and isinstance(preprocessing, GraphPreprocessing):
@@ -110,13 +110,13 @@ def with_targets(thing: Any, preprocessing: Preprocessing) -> Split:
         preprocessing, ImagePreprocessing | ArrayPreprocessing | SeriesPreprocessing
     ):
         assert isinstance(target, Classes | Value) or target.classes, "what arrays are trained for"
-        prepared: Split = preprocessing.examples(new_examples(held, preprocessing))
+        prepared: Split = preprocessing.examples(prepare_inputs(held, preprocessing))
         prepared.target = _targets(_required(held), target)
         return prepared
     raise _other_kind(thing, preprocessing)
 
 
-def _as_learned(held: Held, preprocessing: Preprocessing) -> Held:
+def _as_learned(held: ExampleContainer, preprocessing: Preprocessing) -> ExampleContainer:
     """Return token ids if the run was trained on token ids; other containers are returned unchanged.
 
     Raises DataError for token ids if the run was trained on texts, and the reverse.
@@ -160,7 +160,7 @@ def _series(held: Numbers, preprocessing: SeriesPreprocessing) -> Sequence[Any]:
     return list(values)
 
 
-def _required(held: Held) -> pl.Series:
+def _required(held: ExampleContainer) -> pl.Series:
     if held.target is None:
         raise DataError("There is nothing to compare predictions with: give (X, y).")
     return held.target
@@ -175,6 +175,6 @@ def _targets(target: pl.Series, learned: Any) -> Tensor:
 def _other_kind(thing: Any, preprocessing: Preprocessing) -> DataError:
     kind, target = preprocessing.spec.kind, preprocessing.spec.target.column
     return DataError(
-        f"The run learned the {target} of {kind} data, and this is {said_of(thing)}, which holds none.",
+        f"The run learned the {target} of {kind} data, and this is {describe_type(thing)}, which holds none.",
         fix="Give the kind of object that it was trained on, or a path.",
     )

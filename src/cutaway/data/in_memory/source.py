@@ -15,13 +15,13 @@ from ..settings import DataSettings
 from ..splits import SPLITS
 from ..tables.table_files import not_unicode
 from ..text.subword_training import reject_surrogates
-from .container import Columns, Graphs, Held, Images, Numbers, Texts
-from .from_arrays import read_array, targets_of
-from .from_dataframe import as_frame, column_of, is_hugging_face, is_series
-from .from_image_column import decoded
+from .container import Columns, ExampleContainer, Graphs, Images, Numbers, Texts
+from .from_arrays import parse_targets, read_array
+from .from_dataframe import as_frame, is_hugging_face, is_series, to_polars_series
+from .from_image_column import decode_images
 from .from_list import read_list
 from .from_pyg import read_graphs
-from .from_token_ids import as_ids, could_be_ids
+from .from_token_ids import as_ids, may_be_token_ids
 from .from_torch_dataset import read_dataset
 
 NAMED_SPLITS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "dev": "val", "test": "test"}
@@ -30,10 +30,10 @@ TAKEN = (
     "texts; lists of token ids, as (ids, y); images of Pillow, as (images, y); a Dataset of PyTorch or Hugging Face; a "
     "graph of PyTorch Geometric or a list of them; or a dictionary of such splits, train, val and test"
 )
-READERS: tuple[Callable[[Any], Held | None], ...] = (read_graphs, read_dataset, read_array, read_list)
+READERS: tuple[Callable[[Any], ExampleContainer | None], ...] = (read_graphs, read_dataset, read_array, read_list)
 
 
-class Given:
+class InMemorySource:
     """Data given in Python, read once on first use. Two sources are equal only if they are the same object."""
 
     def __init__(self, train: Any, val: Any = None, test: Any = None) -> None:
@@ -42,21 +42,21 @@ class Given:
     def __repr__(self) -> str:
         return f"Given({', '.join(f'{name}={type(one).__name__}' for name, one in self._objects.items())})"
 
-    def read(self) -> Given:
+    def read(self) -> InMemorySource:
         """Read the data now, so that errors are raised before anything else, and return the source."""
         _ = self.splits
         return self
 
     @cached_property
-    def splits(self) -> dict[str, Held]:
+    def splits(self) -> dict[str, ExampleContainer]:
         """The examples of each split, train first, all in containers of one type.
 
         Raises DataError for unreadable data, naming the split if there are several.
         """
-        found: dict[str, Held] = {}
+        found: dict[str, ExampleContainer] = {}
         for name, thing in self._objects.items():
             try:
-                found[name] = held_of(thing)
+                found[name] = parse_object(thing)
             except DataError as error:
                 if len(self._objects) == 1:
                     raise
@@ -69,8 +69,8 @@ class Given:
                 raise DataError(f"Of train and {name}, one holds token ids and one texts: give both in one form.")
             if type(other) is not type(first):
                 raise DataError(
-                    f"train is {said_of(self._objects['train'])} and {name} {said_of(self._objects[name])}: give both "
-                    "in one form."
+                    f"train is {describe_type(self._objects['train'])} and {name} {describe_type(self._objects[name])}:"
+                    " give both in one form."
                 )
             if (other.target is None) != (first.target is None):
                 has, lacks = (name, "train") if first.target is None else ("train", name)
@@ -82,7 +82,7 @@ class Given:
         return found
 
     @property
-    def train(self) -> Held:
+    def train(self) -> ExampleContainer:
         """The examples of the training split, or all examples if there are no splits."""
         return self.splits["train"]
 
@@ -102,7 +102,7 @@ class Given:
             columns = {"text": settings.text, "series": settings.forecast, "graph": settings.smiles}
             return next((kind for kind, column in columns.items() if column), "table")
         if isinstance(held, Numbers):
-            if could_be_ids(held) and "text" in takes:
+            if may_be_token_ids(held) and "text" in takes:
                 said = settings.vocab_size != DataSettings().vocab_size
                 if said or not {"table", "series"} & set(takes):  # tables and series may hold integers too
                     return "text"
@@ -128,7 +128,7 @@ def kind_of_array(held: Numbers, takes: Sequence[str]) -> str:
     return next((kind for kind in both if kind in takes), both[0])
 
 
-def held_of(thing: Any) -> Held:
+def parse_object(thing: Any) -> ExampleContainer:
     """Read an object into a container. Raises DataError if it is not supported, or has no examples."""
     try:
         held = _read(thing)
@@ -137,20 +137,20 @@ def held_of(thing: Any) -> Held:
     except RecursionError:
         raise DataError("The data is a list that is nested too deeply, or holds itself.") from None
     if held is None:
-        raise not_understood(thing)
+        raise unsupported_object_error(thing)
     if isinstance(held, Texts):
         for text in held.texts:
             reject_surrogates(text)
     if not len(held):
-        raise DataError(f"The data is empty: {said_of(thing)} without an example.")
+        raise DataError(f"The data is empty: {describe_type(thing)} without an example.")
     return held
 
 
-def _read(thing: Any) -> Held | None:
-    if isinstance(thing, Held):
+def _read(thing: Any) -> ExampleContainer | None:
+    if isinstance(thing, ExampleContainer):
         return thing
     if isinstance(thing, list | tuple) and not thing:
-        raise DataError(f"The data is empty: {said_of(thing)} without an example.")
+        raise DataError(f"The data is empty: {describe_type(thing)} without an example.")
     if isinstance(thing, tuple) and len(thing) > 2 and _several_lengths(thing):
         raise DataError(
             f"Data is a tuple of {len(thing)}, and (X, y) has two.",
@@ -162,14 +162,14 @@ def _read(thing: Any) -> Held | None:
         if y is None:
             return held
         if held is None:
-            raise not_understood(x, "X")
+            raise unsupported_object_error(x, "X")
         if held.target is not None or isinstance(held, Graphs):
-            raise DataError(f"X is {said_of(x)}, which has its own targets: give it alone.")
-        return replace(held, target=targets_of(y, len(held)))
+            raise DataError(f"X is {describe_type(x)}, which has its own targets: give it alone.")
+        return replace(held, target=parse_targets(y, len(held)))
     if is_series(thing):
-        thing = column_of(thing, "X").to_list()
+        thing = to_polars_series(thing, "X").to_list()
     if (frame := as_frame(thing)) is not None:
-        images = decoded(frame) if is_hugging_face(thing) else None
+        images = decode_images(frame) if is_hugging_face(thing) else None
         return images or Columns(name="dataset" if is_hugging_face(thing) else "frame", frame=frame)
     return next((held for read in READERS if (held := read(thing)) is not None), None)
 
@@ -179,20 +179,22 @@ def _several_lengths(things: tuple[Any, ...]) -> bool:
     return len({shape for thing in things if (shape := getattr(thing, "shape", None)) is not None}) > 1
 
 
-def not_understood(thing: Any, what: str = "Data") -> DataError:
+def unsupported_object_error(thing: Any, what: str = "Data") -> DataError:
     """Return the error for an unsupported object, with the list of supported ones."""
     if isinstance(thing, Iterator):
-        return DataError(f"{what} cannot be {said_of(thing)}, which can be read once alone.", fix="Give list(DATA).")
-    return DataError(f"{what} cannot be {said_of(thing)}. It is the name of a data set, a path, {TAKEN}.")
+        return DataError(
+            f"{what} cannot be {describe_type(thing)}, which can be read once alone.", fix="Give list(DATA)."
+        )
+    return DataError(f"{what} cannot be {describe_type(thing)}. It is the name of a data set, a path, {TAKEN}.")
 
 
-def said_of(thing: Any) -> str:
+def describe_type(thing: Any) -> str:
     """Return the name of an object in a sentence: an object of type torch.Tensor."""
     name = f"{type(thing).__module__.split('.')[0]}.{type(thing).__name__}".removeprefix("builtins.")
     return f"an object of type {name}"
 
 
-def as_source(data: Any, val: Any = None, test: Any = None) -> tuple[Any, dict[str, Any]]:
+def to_source(data: Any, val: Any = None, test: Any = None) -> tuple[Any, dict[str, Any]]:
     """Return the source for training, and settings.
 
     A path or a name is returned as text, and objects as `Given`. `val` and `test` are splits or, as settings,
@@ -203,11 +205,11 @@ def as_source(data: Any, val: Any = None, test: Any = None) -> tuple[Any, dict[s
     if data is None or isinstance(data, str | os.PathLike):
         for name, one in own.items():
             raise SettingError(
-                f"{name}= is {said_of(one)}, and a split of one's own goes with data that is given in Python too: give "
-                "a fraction, or a folder of train/, val/ and test/."
+                f"{name}= is {describe_type(one)}, and a split of one's own goes with data that is given in Python too:"
+                " give a fraction, or a folder of train/, val/ and test/."
             )
         return (None if data is None else os.fspath(data)), fractions
-    if isinstance(data, Given):
+    if isinstance(data, InMemorySource):
         return data, fractions
     if isinstance(data, Mapping) and data and set(data) <= set(NAMED_SPLITS):
         named = {NAMED_SPLITS[key]: one for key, one in data.items()}
@@ -222,7 +224,7 @@ def as_source(data: Any, val: Any = None, test: Any = None) -> tuple[Any, dict[s
     for name in fractions:
         if name in own:
             raise SettingError(f"{name}={as_text(fractions[name])} is a fraction, and {name} is given: leave it out.")
-    return Given(data, own.get("val"), own.get("test")).read(), fractions
+    return InMemorySource(data, own.get("val"), own.get("test")).read(), fractions
 
 
 def _is_fraction(value: Any) -> bool:

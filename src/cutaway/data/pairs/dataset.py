@@ -15,19 +15,28 @@ import numpy as np
 from ...core.errors import DataError, SettingError
 from ...core.files import exists
 from ...core.spec import PairSpec, Tokens
-from ..build import Origin, assemble
+from ..build import DataSource, build_dataset
 from ..dataset_base import DataSet
-from ..quality.duplicates import straddle_note
+from ..quality.duplicates import duplicate_warning
 from ..settings import DataSettings
-from ..splits import Rows, complete_split, draw
-from ..text.tokenizer_fitting import given_tokenizer
+from ..splits import Rows, complete_split, sample_rows
+from ..text.tokenizer_fitting import load_named_tokenizer
 from ..text.tokenizers import PRETRAINED, Tokenizer, train_tokenizer
 from .pair_files import Pairs, read_pairs
-from .transforms import BEGIN, END, SHIFT, PairPreprocessing, PairsSplit, repeated_note, tokens_of, unknown
+from .transforms import (
+    BEGIN,
+    END,
+    SHIFT,
+    PairPreprocessing,
+    PairsSplit,
+    count_unknown_texts,
+    pretrained_target,
+    repeated_note,
+)
 
 
 @dataclass(frozen=True)
-class Cut:
+class Tokenization:
     """The tokenization of one side."""
 
     kind: str  # characters, words, bpe, wordpiece
@@ -45,17 +54,17 @@ def open_pairs(source: str | Path, settings: DataSettings) -> DataSet:
     source = str(source)
     pairs = read_pairs(source)
     first = Path(source if exists(source) else source.split(",")[0])
-    return pairs_dataset(pairs, Origin(first.name.split(".")[0], source, pairs.fingerprint), settings)
+    return pairs_dataset(pairs, DataSource(first.name.split(".")[0], source, pairs.fingerprint), settings)
 
 
 def pairs_dataset(
     pairs: Pairs,
-    origin: Origin,
+    origin: DataSource,
     settings: DataSettings,
     *,
     column: str = "target",
     lower: bool = False,
-    cuts: tuple[Cut, Cut] | None = None,
+    cuts: tuple[Tokenization, Tokenization] | None = None,
     sentences: bool | None = None,
     splits: Mapping[str, Rows] | None = None,
 ) -> DataSet:
@@ -70,7 +79,7 @@ def pairs_dataset(
     separate ones, and a note says so. Raises DataError if a split would be empty, and SettingError for conflicting
     settings.
     """
-    given = given_tokenizer(settings)
+    given = load_named_tokenizer(settings)
     if given is not None:
         lower = given.lower
     elif settings.lower is not None:
@@ -100,9 +109,11 @@ def pairs_dataset(
             said += [repeated_note(repeated, split)]
     straddle = None
     if splits is not None:
-        straddle = straddle_note([preprocessing.seen(text) for text in pairs.sources], indices, pairs.place, "sources")
+        straddle = duplicate_warning(
+            [preprocessing.seen(text) for text in pairs.sources], indices, pairs.place, "sources"
+        )
     notes = (*cut_notes, *too_long, *said, *_unknown_notes(found, preprocessing.unknown), straddle)
-    return assemble(origin, settings, indices, preprocessing, found, notes)
+    return build_dataset(origin, settings, indices, preprocessing, found, notes)
 
 
 def _split(pairs: Pairs, settings: DataSettings, lower: bool, splits: Mapping[str, Rows] | None) -> dict[str, Rows]:
@@ -117,7 +128,7 @@ def _split(pairs: Pairs, settings: DataSettings, lower: bool, splits: Mapping[st
     else:
         indices = dict(splits)
     if settings.max_samples is not None:
-        indices["train"] = draw(indices["train"], settings.max_samples, seed=settings.split_seed)
+        indices["train"] = sample_rows(indices["train"], settings.max_samples, seed=settings.split_seed)
     return indices
 
 
@@ -126,32 +137,32 @@ def _spaced(texts: Sequence[str]) -> bool:
     return 2 * sum(len(text.split()) > 1 for text in texts) > len(texts)
 
 
-def _suggest_cuts(texts: Sequence[Sequence[str]]) -> tuple[Cut, Cut]:
+def _suggest_cuts(texts: Sequence[Sequence[str]]) -> tuple[Tokenization, Tokenization]:
     """Return the tokenization of each side that suits most training texts.
 
     Texts without blanks are split into characters, others into words. If one side is characters, the blanks of the
     other side belong to a notation (HH AH0 L OW1), and it is split only at blanks.
     """
     spaced = [_spaced(side) for side in texts]
-    words = Cut("words", blanks=not all(spaced))
-    return (words if spaced[0] else Cut("characters")), (words if spaced[1] else Cut("characters"))
+    words = Tokenization("words", blanks=not all(spaced))
+    return (words if spaced[0] else Tokenization("characters")), (words if spaced[1] else Tokenization("characters"))
 
 
-def _cuts(settings: DataSettings, suggested: tuple[Cut, Cut]) -> tuple[Cut, Cut]:
+def _cuts(settings: DataSettings, suggested: tuple[Tokenization, Tokenization]) -> tuple[Tokenization, Tokenization]:
     """Return the tokenization of each side: from the settings, or as the data suggests.
 
     Sentences with a joint tokenizer are split by byte pair encoding, so that related words of both sides share tokens.
     """
     if settings.tokenizer != "auto":
-        return Cut(settings.tokenizer), Cut(settings.tokenizer)
-    if settings.joint_vocab and suggested == (Cut("words"), Cut("words")):
-        return Cut("bpe"), Cut("bpe")
+        return Tokenization(settings.tokenizer), Tokenization(settings.tokenizer)
+    if settings.joint_vocab and suggested == (Tokenization("words"), Tokenization("words")):
+        return Tokenization("bpe"), Tokenization("bpe")
     return suggested
 
 
 def _fit_preprocessing(
     texts: Sequence[Sequence[str]],
-    cuts: tuple[Cut, Cut],
+    cuts: tuple[Tokenization, Tokenization],
     settings: DataSettings,
     lower: bool,
     column: str,
@@ -195,19 +206,19 @@ def _pretrained_preprocessing(
             "joint_vocab=false is for tokenizers that are fitted here, and that of "
             f"tokenizer={settings.tokenizer} is one for both sides: leave joint_vocab out."
         )
-    target = dataclasses.replace(target_of(tokenizer, settings), column=column, sentences=sentences)
+    target = dataclasses.replace(token_target(tokenizer, settings), column=column, sentences=sentences)
     note = f"Both sides are cut by the tokenizer of {settings.tokenizer}, which tells {len(tokenizer):,} tokens apart."
     return PairPreprocessing(PairSpec(target.vocab_size, 1, target, True), tokenizer, tokenizer), [note]
 
 
-def target_of(tokenizer: Tokenizer, settings: DataSettings) -> Tokens:
+def token_target(tokenizer: Tokenizer, settings: DataSettings) -> Tokens:
     """Return the target for this tokenizer, which is pretrained or was fitted here."""
     if tokenizer.kind == PRETRAINED:
-        return tokens_of(tokenizer, Path(settings.tokenizer).expanduser())
+        return pretrained_target(tokenizer, Path(settings.tokenizer).expanduser())
     return Tokens(len(tokenizer) + SHIFT, BEGIN, END, 1, lower=tokenizer.lower)
 
 
-def _tokenizer(texts: Sequence[str], cut: Cut, settings: DataSettings, lower: bool, side: str) -> Tokenizer:
+def _tokenizer(texts: Sequence[str], cut: Tokenization, settings: DataSettings, lower: bool, side: str) -> Tokenizer:
     try:
         return train_tokenizer(cut.kind, texts, settings.vocab_size, settings.min_count, lower, blanks=cut.blanks)
     except DataError as error:
@@ -245,7 +256,7 @@ def _unknown_notes(found: Mapping[str, PairsSplit], id: int | None) -> list[str]
         ("Sources with tokens outside the vocabulary, which are read as one unknown token", "source"),
         ("Targets with tokens outside the vocabulary, which no answer can give", "answers"),
     ):
-        counts = {name: unknown(getattr(split, side), id) for name, split in found.items()}
+        counts = {name: count_unknown_texts(getattr(split, side), id) for name, split in found.items()}
         said = [f"{count:,} of {len(found[name]):,} in {name}" for name, count in counts.items() if count]
         notes += [f"{what}: {', '.join(said)}."] if said else []
     return notes

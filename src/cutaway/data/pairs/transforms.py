@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 
 from ...core import spec as specs
-from ...core.errors import DataError, FileError, Problem, short
+from ...core.errors import DataError, FileError, Problem, shorten
 from ...core.files import read_json
 from ...core.spec import PairSpec, Tokens
-from ..bucketing import bucketed
+from ..bucketing import bucket_batches
 from ..dataset_base import IGNORED, Batch, SequenceSplit, Split
 from ..text.tokenizer_files import TOKENIZERS, tokenizer_from_json
 from ..text.tokenizers import PRETRAINED, UNKNOWN, Tokenizer
@@ -91,7 +91,7 @@ class PairsSplit(Split):
         """
         longer, source = self.lengths, self._sources.lengths
         order = longer * (int(source.max()) + 1) + source if len(self) else longer
-        return bucketed(longer, batch_size, generator, tokens, by=order)
+        return bucket_batches(longer, batch_size, generator, tokens, by=order)
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
         """Yield batches: source (N, T), its mask (N, T), and the target so far (N, S), which starts with `begin`.
@@ -175,7 +175,7 @@ class TargetSide:
         if self.pretrained:
             return _flat([[*ids, self.target.end] for ids in self.tokenizer.encode_many(list(texts))])
         ids, lengths = _encoded(self.tokenizer, texts)
-        return ended(_shift_ids(ids), lengths)
+        return append_end(_shift_ids(ids), lengths)
 
     def words(self, ids: Iterable[int]) -> str:
         """Return the text of these ids; padding, begin and end are skipped."""
@@ -185,7 +185,7 @@ class TargetSide:
             return self.tokenizer.decode(i for i in ids if i not in frame).strip()
         shown = (i if i == UNKNOWN else i - SHIFT for i in ids if i == UNKNOWN or i > END)
         text = self.tokenizer.decode(shown)
-        return joined(text) if target.sentences and self.tokenizer.kind in ("words", "wordpiece") else text
+        return detokenize(text) if target.sentences and self.tokenizer.kind in ("words", "wordpiece") else text
 
     def size(self) -> int:
         """Return the number of ids, by the tokenizer."""
@@ -256,7 +256,7 @@ class PairPreprocessing:
             raise DataError("Sources that cannot be read:" if problems else "No source was given.", problems)
         encoded = self.sources([text if text.strip() else "" for text in texts])
         reject_longer(encoded[1], max(MOST_TOKENS, self.spec.longest), names.__getitem__)
-        count, notes = unknown(encoded, self.unknown), []
+        count, notes = count_unknown_texts(encoded, self.unknown), []
         count -= len(empty) if not self.pretrained else 0  # empty lines are encoded as unknown, but get no answer
         if count:
             notes = [f"{count:,} of {len(texts):,} sources hold tokens that training did not know: read as unknown."]
@@ -307,8 +307,8 @@ class PairPreprocessing:
             reject_longer(lengths, max(MOST_TOKENS, longest, most), lambda k: pairs.place(chosen[k]))
         several = [(place, answers[self.seen(pairs.sources[i])]) for place, i in enumerate(chosen)]
         several = [(place, same) for place, same in several if len(same) > 1]
-        others = iter(separate(self.targets([pairs.targets[i] for _, same in several for i in same])))
-        references = {place: distinct([next(others)[:-1] for _ in same]) for place, same in several}
+        others = iter(split_ids(self.targets([pairs.targets[i] for _, same in several for i in same])))
+        references = {place: unique_answers([next(others)[:-1] for _ in same]) for place, same in several}
 
         def texts(k: int) -> list[str]:
             same = answers[self.seen(pairs.sources[chosen[k]])] if once else [chosen[k]]
@@ -347,7 +347,7 @@ class PairPreprocessing:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> PairPreprocessing:
         """Restore the object that `to_json` wrote. Raises ValueError if the document is inconsistent."""
-        spec = specs.read_as(data["spec"], PairSpec)
+        spec = specs.read_spec(data["spec"], PairSpec)
         source = tokenizer_from_json(data["source"])
         if not spec.joint_vocab and not data.get("target"):
             raise ValueError("it has no tokenizer of the target")
@@ -370,17 +370,20 @@ def reject_longer(lengths: Tensor, most: int, name: Callable[[int], str]) -> Non
     if longer:
         raise DataError(
             "Texts are too long:",
-            [Problem(short(name(i)), f"it has {int(lengths[i]):,} tokens, at most {most:,} are read") for i in longer],
+            [
+                Problem(shorten(name(i)), f"it has {int(lengths[i]):,} tokens, at most {most:,} are read")
+                for i in longer
+            ],
             f"Shorten them, or leave them out with length={most}; a larger length=N keeps texts of at most N tokens.",
         )
 
 
-def ended(ids: Tensor, lengths: Tensor) -> Encoded:
+def append_end(ids: Tensor, lengths: Tensor) -> Encoded:
     """Append `end` to the ids of each text."""
     return torch.from_numpy(np.insert(ids.numpy(), lengths.numpy().cumsum(), END)), lengths + 1
 
 
-def joined(text: str) -> str:
+def detokenize(text: str) -> str:
     """Return a sentence of blank-separated words and punctuation in the usual spelling.
 
     "a dog , running" has no blank before the comma. Other punctuation, such as dashes, cannot be restored.
@@ -390,18 +393,18 @@ def joined(text: str) -> str:
     return text
 
 
-def separate(encoded: Encoded) -> list[Ids]:
+def split_ids(encoded: Encoded) -> list[Ids]:
     """Return the ids of each text."""
     ids, lengths = encoded
     return [of_text.tolist() for of_text in torch.split(ids, lengths.tolist())]
 
 
-def distinct(answers: Iterable[Ids]) -> list[Ids]:
+def unique_answers(answers: Iterable[Ids]) -> list[Ids]:
     """Return each answer once, in order."""
     return [list(ids) for ids in dict.fromkeys(tuple(ids) for ids in answers)]
 
 
-def unknown(encoded: Encoded, id: int | None = UNKNOWN) -> int:
+def count_unknown_texts(encoded: Encoded, id: int | None = UNKNOWN) -> int:
     """Return the number of texts with a token outside the vocabulary, which has this id."""
     ids, lengths = encoded
     of = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
@@ -461,7 +464,7 @@ def _file(given: Any) -> Path | None:
 PREPROCESSING = ("preprocessing.json", "model/preprocessing.json")
 
 
-def tokens_of(tokenizer: Tokenizer, path: Path) -> Tokens:
+def pretrained_target(tokenizer: Tokenizer, path: Path) -> Tokens:
     """Return the target of a model with this pretrained tokenizer, which is at `path`: a file, or its folder.
 
     The begin and end tokens come from a run trained on pairs, or from the config.json next to tokenizer.json. Otherwise
@@ -498,7 +501,7 @@ def _target_of_run(path: Path) -> Tokens | None:
     files = [path] if path.is_file() else [path / name for name in PREPROCESSING]
     file = next((file for file in files if file.is_file()), None)
     document = read_json(file) if file is not None else None
-    if not isinstance(document, dict) or specs.kind_now(document.get("kind")) != "seq2seq":
+    if not isinstance(document, dict) or specs.current_kind(document.get("kind")) != "seq2seq":
         return None
     try:
         spec = specs.from_json(document["spec"])

@@ -45,7 +45,7 @@ class Addition:
             raise DataError(
                 f"{text!r} is no sum of two numbers of at most {DIGITS} digits.", fix="Give one, as 128+367."
             )
-        return problem_of(int(found[1]), int(found[2]))
+        return format_problem(int(found[1]), int(found[2]))
 
     def ask(self, problem: str, form: str) -> str:
         """Return the prompt: the form, the problem and =."""
@@ -77,7 +77,7 @@ class Addition:
         return Verdict(solved, said, right, last, None if solved else last, "" if solved else f"the sum is {total}")
 
 
-def problem_of(a: int, b: int) -> str:
+def format_problem(a: int, b: int) -> str:
     """Return a problem in its canonical form, with leading zeros."""
     return f"{a:0{DIGITS}}+{b:0{DIGITS}}"
 

@@ -35,7 +35,7 @@ class Step(NamedTuple):
         return f"{self.a} {self.sign} {self.b} = {self.result} (left: {' '.join(map(str, self.left))})"
 
 
-def result(a: Fraction | int, sign: str, b: Fraction | int) -> Fraction | None:
+def apply_operator(a: Fraction | int, sign: str, b: Fraction | int) -> Fraction | None:
     """Return a combined with b; None for a division by 0."""
     a, b = Fraction(a), Fraction(b)
     if sign == "/":
@@ -44,7 +44,7 @@ def result(a: Fraction | int, sign: str, b: Fraction | int) -> Fraction | None:
 
 
 @cache
-def steps(state: State) -> tuple[Step, ...]:
+def possible_steps(state: State) -> tuple[Step, ...]:
     """Return all steps from a state in whole numbers from 0 to MOST, with the larger number first."""
     found = []
     for i, j in _pairs(state):
@@ -58,17 +58,17 @@ def steps(state: State) -> tuple[Step, ...]:
 
 
 @cache
-def reached(state: State) -> frozenset[int]:
+def reachable_numbers(state: State) -> frozenset[int]:
     """Return all numbers that `steps` can make from the state."""
     if len(state) == 1:
         return frozenset(state)
-    return frozenset().union(*(reached(step.left) for step in steps(state)))
+    return frozenset().union(*(reachable_numbers(step.left) for step in possible_steps(state)))
 
 
-def solvable(numbers: State, target: int = 24) -> bool:
+def is_solvable(numbers: State, target: int = 24) -> bool:
     """Return whether the target can be made from the numbers, with fractions as intermediate results."""
     state = tuple(sorted(numbers))
-    return target in reached(state) or Fraction(target) in _reachable_fractions(tuple(map(Fraction, state)))
+    return target in reachable_numbers(state) or Fraction(target) in _reachable_fractions(tuple(map(Fraction, state)))
 
 
 @cache

@@ -29,8 +29,8 @@ from functools import lru_cache
 from random import Random
 
 from ...core.errors import DataError
-from .arithmetic import MOST, SIGNS, State, Step, reached, result, solvable, steps
-from .problem import Standing, Verdict
+from .arithmetic import MOST, SIGNS, State, Step, apply_operator, is_solvable, possible_steps, reachable_numbers
+from .problem import PartialVerdict, Verdict
 
 ARROW = "=>"
 TRIES = 20  # attempts to find a wrong step that would lead to the target
@@ -89,9 +89,9 @@ class Countdown:
                 f"{text!r} has numbers that the model has no tokens or no training for.",
                 fix=f"Give numbers from 1 to {LARGEST}, and a target from 1 to {MOST}.",
             )
-        if not solvable(state, int(aim)):
+        if not is_solvable(state, int(aim)):
             raise DataError(f"{aim} cannot be made of {numbers.strip()}: all ways were tried, fractions among them.")
-        return problem_of(state, int(aim))
+        return format_problem(state, int(aim))
 
     def ask(self, problem: str, form: str) -> str:
         """Return the prompt: the form, the problem and a colon; steps start on a new line."""
@@ -103,26 +103,30 @@ class Countdown:
         Each step is drawn from those that can still lead to the target. A tree has arbitrary steps, good and bad, and
         the value of the last one is learned; some trees end with a wrong step (`temptation`).
         """
-        state, target = parsed(problem)
+        state, target = parse_problem(problem)
         asked = self.ask(problem, form)
         if form != self.tree:
-            chain = drawn(state, target, random)
-            return asked, expression(chain, state) if form == "answer" else "\n".join(map(str, chain))
+            chain = draw_solution(state, target, random)
+            return asked, to_expression(chain, state) if form == "answer" else "\n".join(map(str, chain))
         lines, wrong = [], random.random() < WRONG
         for _ in range(random.randint(1, len(state) - 1) - wrong):
-            able = [s for s in steps(state) if target in reached(s.left)] if random.random() < GOOD else []
-            step = random.choice(able or steps(state))
+            able = (
+                [s for s in possible_steps(state) if target in reachable_numbers(s.left)]
+                if random.random() < GOOD
+                else []
+            )
+            step = random.choice(able or possible_steps(state))
             lines.append(str(step))
             state = step.left
         if wrong:
-            lines.append(str(temptation(state, target, random)))
+            lines.append(str(wrong_step(state, target, random)))
             return asked + "\n".join(lines) + f" {self.question}", self.impossible
-        said = self.sure if target in reached(state) else self.impossible
+        said = self.sure if target in reachable_numbers(state) else self.impossible
         return asked, "\n".join(lines) + f" {self.question} {said}"
 
     def judge(self, problem: str, form: str, written: str) -> Verdict:
         """Check a solution: steps are recomputed one by one, and an expression is evaluated in fractions."""
-        state, target = parsed(problem)
+        state, target = parse_problem(problem)
         if form == "answer":
             return _judge_expression(written, state, target)
         lines = _lines(written)
@@ -142,50 +146,50 @@ class Countdown:
         found = LINE.fullmatch(line.strip())
         return found is not None and " " not in found[5]
 
-    def so_far(self, problem: str, written: str) -> Standing:
+    def so_far(self, problem: str, written: str) -> PartialVerdict:
         """Check the steps so far, then search for a continuation to the target.
 
         Each step is recomputed from the numbers that the previous line leaves; the search uses whole numbers.
         """
-        state, target = parsed(problem)
+        state, target = parse_problem(problem)
         wrong, first, why = None, "", ""
         for k, line in enumerate(_lines(written), 1):
             why = _fault(line, state)
             if why and wrong is None:
                 wrong, first = k, why
             state = _left(line) if LINE.fullmatch(line) else state
-        return Standing(wrong, first, wrong is None and target in reached(state), why)
+        return PartialVerdict(wrong, first, wrong is None and target in reachable_numbers(state), why)
 
 
-def problem_of(state: State, target: int) -> str:
+def format_problem(state: State, target: int) -> str:
     """Return a problem in its canonical form."""
     return f"{' '.join(map(str, state))} {ARROW} {target}"
 
 
 @lru_cache(maxsize=1 << 16)
-def parsed(problem: str) -> tuple[State, int]:
+def parse_problem(problem: str) -> tuple[State, int]:
     """Return the numbers of a problem, in ascending order, and its target."""
     numbers, _, target = problem.partition(ARROW)
     return tuple(map(int, numbers.split())), int(target)
 
 
-def drawn(state: State, target: int, random: Random) -> list[Step]:
+def draw_solution(state: State, target: int, random: Random) -> list[Step]:
     """Draw a random chain of steps to the target, which must be reachable."""
     chain: list[Step] = []
     while len(state) > 1:
-        step = random.choice([s for s in steps(state) if target in reached(s.left)])
+        step = random.choice([s for s in possible_steps(state) if target in reachable_numbers(s.left)])
         chain.append(step)
         state = step.left
     return chain
 
 
-def temptation(state: State, target: int, random: Random) -> Step:
+def wrong_step(state: State, target: int, random: Random) -> Step:
     """Return a step with a wrong result or wrong remaining numbers.
 
     Half of them leave numbers that would lead to the target, a typical error of a model that has learned to end with
     it.
     """
-    step = random.choice(steps(state))
+    step = random.choice(possible_steps(state))
     wanted, found = random.random() < 0.5, step
     for _ in range(TRIES):
         a, sign, b, c, left = step
@@ -199,16 +203,16 @@ def temptation(state: State, target: int, random: Random) -> Step:
             rest[random.randrange(len(rest))] = random.choice((a, b, c, random.randint(1, LARGEST)))
         else:
             a = random.randint(1, LARGEST)
-            made = result(a, sign, b)
+            made = apply_operator(a, sign, b)
             c = int(made) if made is not None and made.denominator == 1 and 0 <= made <= MOST else c
         left = tuple(sorted([*rest, c]))
         found = Step(a, sign, b, c, left)
-        if _fault(str(found), state) and (not wanted or target in reached(left)):
+        if _fault(str(found), state) and (not wanted or target in reachable_numbers(left)):
             break
     return found if _fault(str(found), state) else found._replace(result=(found.result + 1) % MOST)
 
 
-def expression(chain: list[Step], state: State) -> str:
+def to_expression(chain: list[Step], state: State) -> str:
     """Return the steps as one expression, with brackets around intermediate results."""
     known = [(n, str(n)) for n in state]
     for step in chain:
@@ -230,7 +234,7 @@ def _fault(line: str, state: State) -> str:
     rest.subtract((a, b))
     if min(rest.values()) < 0:
         return f"{a} and {b} are not both left of {' '.join(map(str, state))}"
-    if result(a, found[2], b) != c:
+    if apply_operator(a, found[2], b) != c:
         return f"{a} {found[2]} {b} is not {c}"
     if Counter(map(int, left)) != +(rest + Counter([c])):
         return f"not {' '.join(left)} are left"
@@ -267,7 +271,7 @@ def _evaluate(node: ast.expr) -> Fraction:
     signs: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
     if not isinstance(node, ast.BinOp) or type(node.op) not in signs:
         raise ValueError(node)
-    found = result(_evaluate(node.left), signs[type(node.op)], _evaluate(node.right))
+    found = apply_operator(_evaluate(node.left), signs[type(node.op)], _evaluate(node.right))
     if found is None:
         raise ZeroDivisionError
     return found

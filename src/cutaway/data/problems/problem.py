@@ -25,7 +25,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Standing:
+class PartialVerdict:
     """The result of checking the steps so far, which may be an incomplete solution."""
 
     wrong: int | None = None  # the number, from 1, of the first step that is wrong
@@ -68,7 +68,7 @@ class Problem(Protocol):
 
 
 @runtime_checkable
-class Branches(Protocol):
+class SearchableProblem(Protocol):
     """A kind of problem whose steps can be searched, because a model can rate the steps so far."""
 
     stepwise: tuple[str, ...]  # the forms that are written step by step
@@ -81,6 +81,6 @@ class Branches(Protocol):
         """Return whether no step can follow this line."""
         ...
 
-    def so_far(self, problem: str, written: str) -> Standing:
+    def so_far(self, problem: str, written: str) -> PartialVerdict:
         """Check the steps so far."""
         ...

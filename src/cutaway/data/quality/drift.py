@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ...core.spec import Classes, Target
 from ..findings import Finding
-from .embeddings import Seen, sample
+from .embeddings import SplitFeatures, sample_indices
 
 ALPHA = 1e-3
 LARGE = 0.1  # smallest relevant distance of two distribution functions
@@ -21,7 +21,9 @@ LEAST, MOST = 30, 3000  # smallest sample, and largest number of examples of a s
 NAMED = 3
 
 
-def drift(seen: Mapping[str, Seen], target: Target, columns: Sequence[str], inputs: bool = True) -> list[Finding]:
+def check_drift(
+    seen: Mapping[str, SplitFeatures], target: Target, columns: Sequence[str], inputs: bool = True
+) -> list[Finding]:
     """Return a finding for each split whose inputs or targets are distributed differently than in training.
 
     `columns` are the names of the inputs of a table.
@@ -47,7 +49,7 @@ def _inputs(train: Tensor, own: Tensor, columns: Sequence[str]) -> str:
     """Describe which inputs (n, F) drift; empty if none."""
     from scipy.stats import ks_2samp
 
-    a, b = (x[sample(len(x), MOST)].numpy() for x in (train, own))
+    a, b = (x[sample_indices(len(x), MOST)].numpy() for x in (train, own))
     tests = [ks_2samp(a[:, k], b[:, k], method="asymp") for k in range(a.shape[1])]
     far = [
         k

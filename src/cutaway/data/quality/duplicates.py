@@ -19,7 +19,7 @@ Pairs = Sequence[tuple[str, str]]  # names of an example and of its duplicate in
 NAMED = 3  # pairs in a finding
 
 
-def straddling(
+def cross_split_duplicates(
     keys: Sequence[Any] | npt.NDArray[Any], splits: Mapping[str, npt.NDArray[np.int64]]
 ) -> list[tuple[Any, dict[str, list[int]]]]:
     """Return the keys that occur in several splits, with their rows by split.
@@ -43,7 +43,7 @@ def straddling(
     return list(found.items())
 
 
-def straddle_note(
+def duplicate_warning(
     keys: Sequence[Any] | npt.NDArray[Any],
     splits: Mapping[str, npt.NDArray[np.int64]],
     name: Callable[[int], str],
@@ -58,7 +58,7 @@ def straddle_note(
     counts = dict.fromkeys(splits, 0)
     pairs: list[tuple[str, str]] = []
     twins: list[tuple[int, int]] = []
-    for _, places in straddling(keys, splits):
+    for _, places in cross_split_duplicates(keys, splits):
         (home, rows), *elsewhere = ((split, places[split]) for split in splits if split in places)
         for split, copies in elsewhere:
             counts[split] += len(copies)
@@ -84,7 +84,7 @@ def _difference_note(twins: Sequence[tuple[int, int]], aside: pl.DataFrame | Non
     return f" ({count:,} differ in what is no input, {some}: they may be different cases)"
 
 
-def near_note(
+def near_duplicate_warning(
     pairs: Pairs, counts: Mapping[str, int], looked: Mapping[str, int], what: str, how: str, grouped: bool = False
 ) -> Finding | None:
     """Return a finding on near-duplicates across splits, or None.

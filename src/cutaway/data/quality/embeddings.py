@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from ..dataset_base import SequenceSplit, Split, TensorSplit
 from ..images.build import PixelSplit
 from ..images.transforms import FileSplit
-from .image_patches import Patches, patches
+from .image_patches import Patches, extract_patches
 
 HELD = 60_000  # largest sample of in-memory examples of a split
 READ = 300  # largest sample of examples that are read from files
@@ -25,7 +25,7 @@ BLANK = 1e-3  # of its mean: an image of at most this standard deviation is blan
 COARSE, LOUD = 16, 0.2  # mel and time bins of a recording, and the fraction of loudest ones
 
 
-class Looks(NamedTuple):
+class ExampleFeatures(NamedTuple):
     """Features of some examples."""
 
     vectors: Tensor  # (n, F), in which similar examples are close
@@ -34,7 +34,7 @@ class Looks(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Seen:
+class SplitFeatures:
     """A sample of a split's examples with their features."""
 
     split: Split
@@ -54,12 +54,12 @@ class Seen:
     @cached_property
     def small(self) -> Tensor:
         """Return small grey images, (n, 1, s, s)."""
-        return torch.cat([pooled(some.float(), SMALL) for some in torch.split(self.grey, CHUNK)])
+        return torch.cat([average_pool(some.float(), SMALL) for some in torch.split(self.grey, CHUNK)])
 
     @cached_property
     def patches(self) -> Patches:
         """Return the salient patches of some of the images."""
-        return patches(self.grey, sample(len(self.rows), PATCHED))
+        return extract_patches(self.grey, sample_indices(len(self.rows), PATCHED))
 
     @cached_property
     def spread(self) -> Tensor:
@@ -70,9 +70,9 @@ class Seen:
         return torch.cat([self._looks.level, self.vectors], 1)
 
     @cached_property
-    def _looks(self) -> Looks:
+    def _looks(self) -> ExampleFeatures:
         found = [_compute_features(self.split, some, self.kind) for some in torch.split(self.rows, CHUNK)]
-        return Looks(*map(torch.cat, zip(*found)))
+        return ExampleFeatures(*map(torch.cat, zip(*found)))
 
     @cached_property
     def target(self) -> Tensor:
@@ -85,23 +85,23 @@ class Seen:
         return self.split.name(int(self.rows[i]))
 
 
-def sample(n: int, count: int, seed: int = 0) -> Tensor:
+def sample_indices(n: int, count: int, seed: int = 0) -> Tensor:
     """Return the sorted indices of `count` of n examples, sampled at random, or of all if n ≤ count."""
     if n <= count:
         return torch.arange(n)
     return torch.randperm(n, generator=torch.Generator().manual_seed(seed))[:count].sort().values
 
 
-def seen_of(split: Split, kind: str) -> Seen | None:
+def extract_features(split: Split, kind: str) -> SplitFeatures | None:
     """Sample the examples of a split; None if the split is expensive to read."""
     if split.target is None or not len(split):
         return None
     if isinstance(split, TensorSplit | SequenceSplit | PixelSplit):
-        return Seen(split, sample(len(split), HELD), kind)
-    return Seen(split, sample(len(split), READ), kind) if isinstance(split, FileSplit) else None
+        return SplitFeatures(split, sample_indices(len(split), HELD), kind)
+    return SplitFeatures(split, sample_indices(len(split), READ), kind) if isinstance(split, FileSplit) else None
 
 
-def _compute_features(split: Split, rows: Tensor, kind: str) -> Looks:
+def _compute_features(split: Split, rows: Tensor, kind: str) -> ExampleFeatures:
     if isinstance(split, FileSplit):
         return _image_features(split.peek(rows))
     (batch,) = split.batches([rows])
@@ -111,20 +111,20 @@ def _compute_features(split: Split, rows: Tensor, kind: str) -> Looks:
     if kind == "audio":
         each = [one[real] for one, real in zip(x, batch.inputs[1])]  # (T, n_mels)
         level = torch.stack([torch.stack([one.mean(), one.std(correction=0)]) for one in each])
-        return Looks(torch.stack([loudest(one) for one in each]), level, nothing)
-    return Looks(x.flatten(1).float(), nothing, nothing)
+        return ExampleFeatures(torch.stack([loudest_pattern(one) for one in each]), level, nothing)
+    return ExampleFeatures(x.flatten(1).float(), nothing, nothing)
 
 
-def _image_features(images: Tensor) -> Looks:
+def _image_features(images: Tensor) -> ExampleFeatures:
     grey = images.float().mean(1, keepdim=True)  # (N, 1, H, W)
-    smaller = pooled(grey, SIDE)
-    small = pooled(grey, SMALL)
+    smaller = average_pool(grey, SIDE)
+    small = average_pool(grey, SMALL)
     spread, mean = _spread(small)
     level = torch.cat([mean, spread], 1).flatten(1)
-    return Looks(low_frequencies(smaller), level, plain(smaller))
+    return ExampleFeatures(dct_features(smaller), level, standardise_images(smaller))
 
 
-def plain(grey: Tensor) -> Tensor:
+def standardise_images(grey: Tensor) -> Tensor:
     """Standardise images (n, 1, s, s) to mean 0 and standard deviation 1 as float16; blank images become 0."""
     spread, mean = _spread(grey)
     return torch.where(spread > BLANK * mean.abs(), (grey - mean) / spread, 0).half()
@@ -139,7 +139,7 @@ def _spread(grey: Tensor) -> tuple[Tensor, Tensor]:
     return (grey - mean).square().mean((2, 3), keepdim=True).sqrt(), mean
 
 
-def pooled(images: Tensor, side: int) -> Tensor:
+def average_pool(images: Tensor, side: int) -> Tensor:
     """Reduce images (N, C, H, W) by average pooling to (N, C, side, side); smaller images become square only.
 
     Matrix products are twice as fast as pooling here.
@@ -158,7 +158,7 @@ def _windows(size: int, side: int) -> Tensor:
     return inside / inside.sum(1, keepdim=True)
 
 
-def loudest(spectrogram: Tensor) -> Tensor:
+def loudest_pattern(spectrogram: Tensor) -> Tensor:
     """Return a coarse map of the loudest fifth of a logarithmic spectrogram (T, n_mels), of norm 1, (COARSE²,).
 
     Softer noise and loudness do not change it.
@@ -167,13 +167,13 @@ def loudest(spectrogram: Tensor) -> Tensor:
     return F.normalize(F.adaptive_avg_pool2d(above[None, None], COARSE).flatten(), dim=0)
 
 
-def low_frequencies(grey: Tensor) -> Tensor:
+def dct_features(grey: Tensor) -> Tensor:
     """Compute perceptual-hash features (N, waves² − 1): the lowest cosines of grey images (N, 1, H, W).
 
     They exclude the mean and have norm 1, so that brightness, contrast, size and compression change little (C. Zauner,
     2010).
     """
-    small = pooled(grey, SIDE)[:, 0]  # (N, side, side)
+    small = average_pool(grey, SIDE)[:, 0]  # (N, side, side)
     side = small.shape[-1]
     waves = max(2, min(WAVES, 3 * side // 4))  # the highest frequencies of a tiny image change with its size
     place = (torch.arange(side) + 0.5) * np.pi / side

@@ -13,10 +13,10 @@ import torch
 from ...core.spec import Classes
 from ..dataset_base import DataSet
 from ..findings import Finding
-from ..tables.column_types import decode, infer, to_moments
+from ..tables.column_types import decode, infer_type, to_moments
 from ..tables.transforms import TableSplit
-from .embeddings import Seen, sample
-from .near_duplicates import neighbors
+from .embeddings import SplitFeatures, sample_indices
+from .near_duplicates import nearest_neighbors
 
 MOST, LEAST = 3000, 100  # sample size
 GROUPS = 10  # smallest number of groups
@@ -26,11 +26,11 @@ FEW = 20  # largest number of values of a category; group ids have more
 FOLLOWS = 0.5  # autocorrelation of the targets in time order
 
 
-def crossing(data: DataSet, seen: Mapping[str, Seen]) -> list[Finding]:
+def check_group_leakage(data: DataSet, seen: Mapping[str, SplitFeatures]) -> list[Finding]:
     """Return findings on group columns whose rows are in several splits, and on times that targets follow."""
     places = [(split, i) for split, some in seen.items() for i in range(len(some.rows))]
 
-    places = [places[i] for i in sample(len(places), MOST).tolist()]
+    places = [places[i] for i in sample_indices(len(places), MOST).tolist()]
     if len(places) < LEAST:
         return []
     rows = []
@@ -52,7 +52,7 @@ def crossing(data: DataSet, seen: Mapping[str, Seen]) -> list[Finding]:
         if role in ("target", "group"):
             continue
         cells = table.text(column).gather(numbers)
-        type = infer(column, cells, len(table))
+        type = infer_type(column, cells, len(table))
         if type.kind == "date":
             found += _check_time_leakage(column, cells, type.written, target, isinstance(data.spec.target, Classes))
             continue
@@ -93,7 +93,7 @@ def _agreement(cells: pl.Series, inputs: torch.Tensor, values: npt.NDArray[np.fl
     if n < LEAST or not inputs.shape[1] or not GROUPS <= len(counts) <= n / 2 or counts.max() > n / 5:
         return None
     codes = cells.rank("dense").fill_null(0).to_numpy()
-    _, nearest = neighbors(inputs, inputs, 2)
+    _, nearest = nearest_neighbors(inputs, inputs, 2)
     itself = nearest[:, 0] == torch.arange(len(inputs))
     other = torch.where(itself, nearest[:, 1], nearest[:, 0]).numpy()
     there = codes > 0

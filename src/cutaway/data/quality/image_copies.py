@@ -21,7 +21,7 @@ RIDGE, BLANK = 1e-5, 1e-6  # relative to the squared pixels
 CHUNK = 512
 
 
-def copies(queries: Tensor, points: Tensor, numbers: Tensor, ratio: Tensor) -> tuple[Tensor, Tensor]:
+def find_filtered_copies(queries: Tensor, points: Tensor, numbers: Tensor, ratio: Tensor) -> tuple[Tensor, Tensor]:
     """Return which queries (n, 1, s, s) are copies of a point (N, 1, s, s), (n,), and of which, (n,).
 
     `numbers` (n, k) are the nearest points of each query, `ratio` (n,) is d₁ / d_k.
@@ -30,7 +30,7 @@ def copies(queries: Tensor, points: Tensor, numbers: Tensor, ratio: Tensor) -> t
     tiny = queries.shape[-1] < TINY
     tried = torch.arange(len(queries)) if tiny else (ratio <= FAR).nonzero()[:, 0]
     for rows in torch.split(tried, CHUNK):
-        left, best = unexplained(queries[rows], points, numbers[rows]).sort(1)
+        left, best = unexplained_fraction(queries[rows], points, numbers[rows]).sort(1)
         few = left[:, 0].square() <= (LEFT_OF_TINY if tiny else LEFT) * left[:, -1]
         copy[rows] = few & (left[:, 0] <= ALONE * left[:, 1])
         which[rows] = numbers[rows].gather(1, best[:, :1])[:, 0]
@@ -39,7 +39,7 @@ def copies(queries: Tensor, points: Tensor, numbers: Tensor, ratio: Tensor) -> t
     return copy, which
 
 
-def unexplained(queries: Tensor, points: Tensor, numbers: Tensor) -> Tensor:
+def unexplained_fraction(queries: Tensor, points: Tensor, numbers: Tensor) -> Tensor:
     """Compute u of each query (n, 1, s, s) for k points each, (n, k).
 
     The smaller value of both directions counts, because a blurred copy explains its source badly.
@@ -51,10 +51,10 @@ def unexplained(queries: Tensor, points: Tensor, numbers: Tensor) -> Tensor:
 def _unexplained(target: Tensor, source: Tensor) -> Tensor:
     """Compute u of n images, each by one other, both (n, 1, s, s); returns (n,)."""
     everywhere = torch.ones(1, *target.shape[1:])
-    return unexplained_by(target, source, everywhere, everywhere.flatten(1))
+    return masked_unexplained_fraction(target, source, everywhere, everywhere.flatten(1))
 
 
-def unexplained_by(target: Tensor, source: Tensor, inside: Tensor, free: Tensor) -> Tensor:
+def masked_unexplained_fraction(target: Tensor, source: Tensor, inside: Tensor, free: Tensor) -> Tensor:
     """Compute the unexplained fraction where `inside` (n, 1, s, s) is 1, after a fit of the patterns `free` (k, s²).
 
     With only a constant pattern it is u.

@@ -51,7 +51,7 @@ class Candidates(NamedTuple):
     offset: Tensor  # (m, 2)
 
 
-def patches(images: Tensor, some: Tensor, zooms: tuple[float, ...] = (1.0,)) -> Patches:
+def extract_patches(images: Tensor, some: Tensor, zooms: tuple[float, ...] = (1.0,)) -> Patches:
     """Extract the patches of the images `some` (m,) of (n, 1, s, s), at each of the zooms."""
     found = []
     for numbers in torch.split(some, CHUNK):
@@ -66,7 +66,7 @@ def _extract(images: Tensor, zoom: float) -> Patches:
     side = round(zoom * own)
     if side != own:
         images = F.interpolate(images, (side, side), mode="bilinear", antialias=True)
-    fine, coarse = (blurred(images, size) for size in (FINE, COARSE))
+    fine, coarse = (gaussian_blur(images, size) for size in (FINE, COARSE))
     standing, edge = (fine - coarse).abs(), SIDE // 2
     around = standing[..., edge - 1 : side - edge + 1, edge - 1 : side - edge + 1]
     rows = around[..., :-2, :].maximum(around[..., 1:-1, :]).maximum(around[..., 2:, :])
@@ -96,7 +96,7 @@ def _basis(reads: int) -> Tensor:
     return waves - torch.outer(window / window.sum(), waves.sum(0))
 
 
-def blurred(images: Tensor, size: float) -> Tensor:
+def gaussian_blur(images: Tensor, size: float) -> Tensor:
     """Blur images (n, 1, s, s) with a Gaussian of this σ in pixels, renormalised at the border."""
     place = torch.arange(images.shape[-1])
     rows = torch.exp(-0.5 * ((place[:, None] - place) / size).square())
@@ -104,7 +104,7 @@ def blurred(images: Tensor, size: float) -> Tensor:
     return rows @ images @ rows.T
 
 
-def candidates(queries: Patches, points: Patches, of: tuple[int, int]) -> Candidates:
+def match_patches(queries: Patches, points: Patches, of: tuple[int, int]) -> Candidates:
     """Return the best candidates of each query. `of` holds the numbers of queries and points."""
     mine, theirs, cosine = _match(queries.vectors, points.vectors)
     weight = ((cosine - LIKE) / (1 - LIKE)).square()

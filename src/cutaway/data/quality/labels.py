@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from ...core.spec import Classes
 from ..findings import Finding
-from .embeddings import Seen, sample
+from .embeddings import SplitFeatures, sample_indices
 
 MOST = 2000  # sample size
 LEAST, OF_CLASS = 100, 10  # smallest number of examples in all and per class
@@ -37,23 +37,25 @@ Picked = Sequence[tuple[str, int]]
 Array = npt.NDArray[Any]
 
 
-def wrong(seen: Mapping[str, Seen], target: Classes) -> Finding | None:
+def check_labels(seen: Mapping[str, SplitFeatures], target: Classes) -> Finding | None:
     """Return a finding on probable label errors, by extremely randomised trees on the vectors."""
     from sklearn.ensemble import ExtraTreesClassifier
 
-    rows = picked(seen)
+    rows = sample_examples(seen)
     x = np.stack([seen[split].vectors[i].numpy() for split, i in rows])
-    return told(x, rows, seen, target, ExtraTreesClassifier(60, min_samples_leaf=2, random_state=0))
+    return find_label_errors(x, rows, seen, target, ExtraTreesClassifier(60, min_samples_leaf=2, random_state=0))
 
 
-def picked(seen: Mapping[str, Seen]) -> Picked:
+def sample_examples(seen: Mapping[str, SplitFeatures]) -> Picked:
     """Sample the examples whose labels are checked from all splits."""
 
     every = [(split, i) for split, some in seen.items() for i in range(len(some.rows))]
-    return [every[i] for i in sample(len(every), MOST).tolist()]
+    return [every[i] for i in sample_indices(len(every), MOST).tolist()]
 
 
-def told(x: Array, rows: Picked, seen: Mapping[str, Seen], target: Classes, model: Any) -> Finding | None:
+def find_label_errors(
+    x: Array, rows: Picked, seen: Mapping[str, SplitFeatures], target: Classes, model: Any
+) -> Finding | None:
     """Return a finding on probable label errors, or None. `x` (n, …) are the model's inputs for `rows`."""
     y = np.array([int(seen[split].target[i]) for split, i in rows])
     common = np.flatnonzero(np.bincount(y) >= OF_CLASS)
@@ -61,10 +63,10 @@ def told(x: Array, rows: Picked, seen: Mapping[str, Seen], target: Classes, mode
     if kept.sum() < LEAST or len(common) < 2:
         return None
     x, rows, y = x[kept], [row for row, k in zip(rows, kept) if k], np.searchsorted(common, y[kept])
-    p = probabilities(model, x, y, np.ones(len(y), bool))
-    if not mistaken(p, y):
+    p = cross_validated_probabilities(model, x, y, np.ones(len(y), bool))
+    if not has_label_errors(p, y):
         return None
-    p = probabilities(model, x, y, confident(p, y) == y)
+    p = cross_validated_probabilities(model, x, y, confident_classes(p, y) == y)
     like = p.argmax(1)
     lead = p.max(1) - p[np.arange(len(y)), y]
     found = np.flatnonzero(lead >= GAP)
@@ -81,7 +83,7 @@ def told(x: Array, rows: Picked, seen: Mapping[str, Seen], target: Classes, mode
     )
 
 
-def probabilities(model: Any, x: Array, y: Array, taught: Array) -> Array:
+def cross_validated_probabilities(model: Any, x: Array, y: Array, taught: Array) -> Array:
     """Return cross-validated probabilities (n, K) for classes y (n,), fitted only on the examples `taught` (n,)."""
     from sklearn.base import clone
     from sklearn.model_selection import StratifiedKFold
@@ -96,7 +98,7 @@ def probabilities(model: Any, x: Array, y: Array, taught: Array) -> Array:
     return p
 
 
-def mistaken(p: Array, y: Array) -> bool:
+def has_label_errors(p: Array, y: Array) -> bool:
     """Return whether y (n,) has random label errors: whether the most confident of p (n, K) are wrong."""
     errors = p.argmax(1) != y
     surest = np.argsort(-p.max(1), kind="stable")[: max(1, round(SURE * len(y)))]
@@ -106,7 +108,7 @@ def mistaken(p: Array, y: Array) -> bool:
     return bool(errors.mean() <= WRONG and least >= max(SURE_WRONG, SHARE * errors.mean()))
 
 
-def confident(p: Array, y: Array) -> Array:
+def confident_classes(p: Array, y: Array) -> Array:
     """Return the class each example counts as, (n,), from probabilities (n, K) and labels y (n,).
 
     It is the label, or another class whose probability reaches its mean over the examples with that label.

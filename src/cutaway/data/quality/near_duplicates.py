@@ -21,9 +21,9 @@ from torch import Tensor
 from ..dataset_base import DataSet, TensorSplit
 from ..findings import Finding
 from . import image_copies, noisy_copies, transformed_copies
-from .duplicates import near_note
-from .embeddings import Seen, sample
-from .image_patches import ZOOMS, Patches, patches
+from .duplicates import near_duplicate_warning
+from .embeddings import SplitFeatures, sample_indices
+from .image_patches import ZOOMS, Patches, extract_patches
 
 NEIGHBORS = 10  # neighbors to find; the probability uses the first LAST
 LAST = 5
@@ -40,7 +40,7 @@ CONTINUOUS, DISTINCT = 4, 20  # columns that a table needs, and distinct values 
 WHAT = {"table": "rows", "image": "images", "audio": "recordings", "series": "series"}
 
 
-def continuous(data: DataSet) -> npt.NDArray[np.bool_]:
+def continuous_columns(data: DataSet) -> npt.NDArray[np.bool_]:
     """Return which inputs of a table are numbers with many values, (F,); empty for other modalities."""
     split = data.splits["train"]
     if data.spec.kind != "table" or not isinstance(split, TensorSplit):
@@ -48,7 +48,9 @@ def continuous(data: DataSet) -> npt.NDArray[np.bool_]:
     return np.array([len(column[:4096].unique()) > DISTINCT for column in split.inputs.T])
 
 
-def near(seen: Mapping[str, Seen], kind: str, numbers: npt.NDArray[np.bool_]) -> Finding | None:
+def check_near_duplicates(
+    seen: Mapping[str, SplitFeatures], kind: str, numbers: npt.NDArray[np.bool_]
+) -> Finding | None:
     """Return a finding if validation or test examples nearly equal one of an earlier split.
 
     Exact duplicates are reported elsewhere.
@@ -63,7 +65,7 @@ def near(seen: Mapping[str, Seen], kind: str, numbers: npt.NDArray[np.bool_]) ->
     for split, own in seen.items():
         before = [(home, i) for home in earlier for i in range(len(seen[home].rows))]
         if len(before) > NEIGHBORS:
-            rows = sample(len(own.rows), QUERIES)
+            rows = sample_indices(len(own.rows), QUERIES)
             hits, places = _find_near(own, rows, [seen[home] for home in earlier], kind, torch.from_numpy(~numbers))
             looked[split], counts[split] = len(rows), len(hits)
             for hit, place in zip(rows[hits].tolist(), places.tolist()):
@@ -72,16 +74,18 @@ def near(seen: Mapping[str, Seen], kind: str, numbers: npt.NDArray[np.bool_]) ->
         earlier.append(split)
     if len(pairs) <= BY_CHANCE * sum(looked.values()):
         return None
-    return near_note(pairs, counts, looked, WHAT[kind], "nearly equal", grouped=kind == "table")
+    return near_duplicate_warning(pairs, counts, looked, WHAT[kind], "nearly equal", grouped=kind == "table")
 
 
-def _find_near(own: Seen, rows: Tensor, earlier: list[Seen], kind: str, kinds: Tensor) -> tuple[Tensor, Tensor]:
+def _find_near(
+    own: SplitFeatures, rows: Tensor, earlier: list[SplitFeatures], kind: str, kinds: Tensor
+) -> tuple[Tensor, Tensor]:
     """Return which of `rows` are closer to an example of earlier splits than by chance, and to which.
 
     Both are equal in the inputs `kinds`.
     """
     queries, points = own.vectors[rows], torch.cat([one.vectors for one in earlier])
-    distances, numbers = neighbors(queries, points, NEIGHBORS)
+    distances, numbers = nearest_neighbors(queries, points, NEIGHBORS)
     first, last = distances[:, 0], distances[:, LAST - 1].clamp_min(1e-12)
     apart = first > SAME
     if not apart.any():
@@ -94,29 +98,31 @@ def _find_near(own: Seen, rows: Tensor, earlier: list[Seen], kind: str, kinds: T
     place = numbers[:, 0]
     if len(kinds):
         hit &= (queries[:, kinds] == points[place][:, kinds]).all(1)
-        noisy, source = noisy_copies.copies(queries, points, ~kinds)
+        noisy, source = noisy_copies.find_noisy_copies(queries, points, ~kinds)
         place = torch.where(noisy, source, place)
         hit |= apart & noisy
     if kind == "image":
-        filtered, which = image_copies.copies(own.small[rows], torch.cat([one.small for one in earlier]), numbers, r)
+        filtered, which = image_copies.find_filtered_copies(
+            own.small[rows], torch.cat([one.small for one in earlier]), numbers, r
+        )
         moved, source = _find_transformed(own, rows, earlier)
         place = torch.where(hit, place, torch.where(filtered, which, source))
         hit |= apart & (filtered | moved)
     return hit.nonzero()[:, 0], place[hit]
 
 
-def _find_transformed(own: Seen, rows: Tensor, earlier: list[Seen]) -> tuple[Tensor, Tensor]:
+def _find_transformed(own: SplitFeatures, rows: Tensor, earlier: list[SplitFeatures]) -> tuple[Tensor, Tensor]:
     """Return which images of `rows` are shifted, scaled or cropped copies from earlier splits, and of which images."""
     if own.grey.shape[-1] < transformed_copies.SMALLEST:
         return torch.zeros(len(rows), dtype=torch.bool), torch.zeros_like(rows)
     queries, points = own.grey[rows], torch.cat([one.grey for one in earlier])
     starts = np.cumsum([0, *(len(one.rows) for one in earlier)])
     held = [one.patches._replace(image=one.patches.image + int(start)) for one, start in zip(earlier, starts)]
-    asked = patches(queries, sample(len(rows), PATCHED), ZOOMS)
-    return transformed_copies.copies(queries, points, asked, Patches(*map(torch.cat, zip(*held))))
+    asked = extract_patches(queries, sample_indices(len(rows), PATCHED), ZOOMS)
+    return transformed_copies.find_transformed_copies(queries, points, asked, Patches(*map(torch.cat, zip(*held))))
 
 
-def neighbors(queries: Tensor, points: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def nearest_neighbors(queries: Tensor, points: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Return the sorted distances (n, k) of queries (n, F) to their nearest points (N, F), and the indices.
 
     Large searches are approximate, but a point much closer than all others is found.
@@ -137,7 +143,7 @@ def _in_tree(queries: Tensor, points: Tensor, k: int) -> Tensor:
     from scipy.spatial import KDTree
 
     mean = points.mean(0)
-    axes = torch.linalg.svd(points[sample(len(points), 4096)] - mean, full_matrices=False).Vh[:COMPONENTS].T
+    axes = torch.linalg.svd(points[sample_indices(len(points), 4096)] - mean, full_matrices=False).Vh[:COMPONENTS].T
     tree = KDTree(((points - mean) @ axes).numpy())
     return torch.from_numpy(tree.query(((queries - mean) @ axes).numpy(), k=k, eps=SLACK)[1])
 

@@ -20,7 +20,7 @@ WHOLE = 0.02  # of a step: smallest deviation from whole steps
 MOST = 0.5  # smallest share of copies among the rows with such values; otherwise they have another source
 
 
-def copies(queries: Tensor, points: Tensor, measured: Tensor) -> tuple[Tensor, Tensor]:
+def find_noisy_copies(queries: Tensor, points: Tensor, measured: Tensor) -> tuple[Tensor, Tensor]:
     """Return which queries (n, F) are noisy versions of a point (N, F) or vice versa, (n,), and of which, (n,).
 
     Noise is in the columns `measured` (F,); all others are equal. No copies are found if a measured column has no step.

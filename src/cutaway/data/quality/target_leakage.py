@@ -12,7 +12,7 @@ from ...core.spec import Classes, Target
 from ..dataset_base import DataSet
 from ..findings import Finding
 from ..tables.encoders import Encoder
-from .embeddings import Seen, sample
+from .embeddings import SplitFeatures, sample_indices
 from .labels import FOLDS
 
 MOST, LEAST = 1500, 100  # sample size
@@ -24,12 +24,12 @@ FEW = 20  # smallest number of rows with, and without, a value in the column
 Array = npt.NDArray[Any]
 
 
-def columns(data: DataSet, seen: Mapping[str, Seen], known_findings: str) -> list[Finding]:
+def check_target_leakage(data: DataSet, seen: Mapping[str, SplitFeatures], known_findings: str) -> list[Finding]:
     """Return a finding for each leaking column, except those that `known_findings` already names."""
     encoders: tuple[Encoder, ...] = getattr(data.preprocessing, "encoders", ())
     if not 2 <= len(encoders) <= COLUMNS:
         return []
-    rows = sample(len(seen["train"].rows), MOST)
+    rows = sample_indices(len(seen["train"].rows), MOST)
     target = data.spec.target
     x, y = seen["train"].vectors[rows].numpy(), seen["train"].target[rows].numpy()
     if len(rows) < LEAST or (isinstance(target, Classes) and np.bincount(y)[np.unique(y)].min() < FOLDS):
@@ -50,10 +50,10 @@ def columns(data: DataSet, seen: Mapping[str, Seen], known_findings: str) -> lis
 def _check_predictive(name: str, x: Array, block: Array, y: Array, target: Target) -> Finding | None:
     """Return a finding if the inputs `block` of x (n, F) predict the target, and all others much less."""
     classes = isinstance(target, Classes)
-    own = skill(x[:, block], y, classes)
+    own = predictive_skill(x[:, block], y, classes)
     if own < ALONE:
         return None
-    rest = skill(np.delete(x, block, 1), y, classes, several=True)
+    rest = predictive_skill(np.delete(x, block, 1), y, classes, several=True)
     if own < ANYWAY and 1 - rest < TIMES * max(1 - own, 0.005):
         return None
     return Finding(
@@ -88,7 +88,7 @@ def _check_missingness(name: str, filled: Array, y: Array, target: Target) -> Fi
     )
 
 
-def skill(x: Array, y: Array, classes: bool, several: bool = False) -> float:
+def predictive_skill(x: Array, y: Array, classes: bool, several: bool = False) -> float:
     """Return the cross-validated skill of inputs (n, F): 1 − errors / majority-class errors, or R² for numbers.
 
     The model is a tree, or a forest if there are several columns.

@@ -18,8 +18,8 @@ import numpy as np
 from ...core.spec import Classes, Target
 from ..findings import Finding
 from . import labels as wrong_labels
-from .duplicates import near_note
-from .embeddings import Seen, sample
+from .duplicates import near_duplicate_warning
+from .embeddings import SplitFeatures, sample_indices
 
 MOST = 15_000  # sample size of a split
 WORDS = 400  # words of a text that are used
@@ -57,7 +57,7 @@ class Sketch(NamedTuple):
         return pairs >= SIMILAR or (pairs >= of_pairs and _similarity(self.words, other.words) >= of_words)
 
 
-def sketched(name: str, text: str) -> Sketch | None:
+def build_sketch(name: str, text: str) -> Sketch | None:
     """Compute the sketch of a text; None if it is too short."""
     words = WORD.findall(text.lower())[:WORDS]
     if len(words) < LEAST:
@@ -68,15 +68,15 @@ def sketched(name: str, text: str) -> Sketch | None:
     return Sketch(name, text, frozenset(words), frozenset(hashes.tolist()), tuple(band.tobytes() for band in minima))
 
 
-def near(seen: Mapping[str, Seen]) -> Finding | None:
+def check_near_duplicate_texts(seen: Mapping[str, SplitFeatures]) -> Finding | None:
     """Return a finding if validation or test texts nearly equal, but do not equal, one of an earlier split."""
     held: list[defaultdict[bytes, list[Sketch]]] = [defaultdict(list) for _ in range(BANDS)]
     pairs: list[tuple[str, str]] = []
     counts, looked = dict.fromkeys(seen, 0), dict.fromkeys(seen, 0)
     for split, some in seen.items():
         own = []
-        for i in sample(len(some.rows), MOST).tolist():
-            sketch = sketched(f"{some.name(i)} ({split})", text_of(some, i))
+        for i in sample_indices(len(some.rows), MOST).tolist():
+            sketch = build_sketch(f"{some.name(i)} ({split})", get_text(some, i))
             if sketch is None:
                 continue
             own.append(sketch)
@@ -93,10 +93,10 @@ def near(seen: Mapping[str, Seen]) -> Finding | None:
         for sketch in own:
             for bucket, band in zip(held, sketch.bands):
                 bucket[band].append(sketch)
-    return near_note(pairs, counts, looked, "texts", "share most pairs of words with", grouped=True)
+    return near_duplicate_warning(pairs, counts, looked, "texts", "share most pairs of words with", grouped=True)
 
 
-def labels(seen: Mapping[str, Seen], target: Target) -> Finding | None:
+def check_text_labels(seen: Mapping[str, SplitFeatures], target: Target) -> Finding | None:
     """Return a finding on probable label errors of texts, by a linear model on their words."""
     from sklearn.feature_extraction.text import HashingVectorizer
     from sklearn.linear_model import LogisticRegression
@@ -105,20 +105,20 @@ def labels(seen: Mapping[str, Seen], target: Target) -> Finding | None:
 
     if not isinstance(target, Classes) or len(target.classes) > CLASSES:
         return None
-    picked = wrong_labels.picked(seen)
-    words = [text_of(seen[split], i)[:4000] for split, i in picked]
+    picked = wrong_labels.sample_examples(seen)
+    words = [get_text(seen[split], i)[:4000] for split, i in picked]
     linear = LogisticRegression(C=10, solver="liblinear")
     if len(target.classes) > 2:
         linear = OneVsRestClassifier(linear)
     model = make_pipeline(HashingVectorizer(n_features=2**14, alternate_sign=False), linear)
-    return wrong_labels.told(np.array(words, object), picked, seen, target, model)
+    return wrong_labels.find_label_errors(np.array(words, object), picked, seen, target, model)
 
 
 def _similarity(a: frozenset[Any], b: frozenset[Any]) -> float:
     return len(a & b) / (len(a | b) or 1)
 
 
-def text_of(seen: Seen, i: int) -> str:
+def get_text(seen: SplitFeatures, i: int) -> str:
     """Return the i-th text of the sample."""
     row = seen.split.row(int(seen.rows[i]))
     return next(iter(row.values())) if row else ""

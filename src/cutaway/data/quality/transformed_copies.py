@@ -16,9 +16,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .embeddings import pooled
-from .image_copies import unexplained_by
-from .image_patches import Candidates, Patches, blurred, candidates
+from .embeddings import average_pool
+from .image_copies import masked_unexplained_fraction
+from .image_patches import Candidates, Patches, gaussian_blur, match_patches
 
 LEFT = 0.005  # largest u² of the best image / u of the second
 # Quantile of the second-best u, and its largest rank, that estimate chance: strokes look alike.
@@ -32,7 +32,9 @@ COARSE_LEFT, FINE_LEFT = 0.4, 0.2  # largest unexplained fraction of details
 CHUNK = 512
 
 
-def copies(queries: Tensor, points: Tensor, of_queries: Patches, of_points: Patches) -> tuple[Tensor, Tensor]:
+def find_transformed_copies(
+    queries: Tensor, points: Tensor, of_queries: Patches, of_points: Patches
+) -> tuple[Tensor, Tensor]:
     """Return which queries (n, 1, s, s) are copies of a point (N, 1, s, s), (n,), and of which, (n,).
 
     Only candidates of the patch matching are tested.
@@ -41,8 +43,8 @@ def copies(queries: Tensor, points: Tensor, of_queries: Patches, of_points: Patc
     which = torch.zeros(len(queries), dtype=torch.int64)
     if not len(of_queries.image) or not len(of_points.image):
         return best < 1, which
-    tried = candidates(of_queries, of_points, (len(queries), len(points)))
-    u = unexplained(queries, points, tried)
+    tried = match_patches(of_queries, of_points, (len(queries), len(points)))
+    u = unexplained_details(queries, points, tried)
     best.scatter_reduce_(0, tried.query, u, "amin")
     first = u == best[tried.query]
     which[tried.query[first]] = tried.point[first]
@@ -53,25 +55,30 @@ def copies(queries: Tensor, points: Tensor, of_queries: Patches, of_points: Patc
     return best.square() <= LEFT * second.clamp_max(chance), which
 
 
-def unexplained(queries: Tensor, points: Tensor, tried: Candidates) -> Tensor:
+def unexplained_details(queries: Tensor, points: Tensor, tried: Candidates) -> Tensor:
     """Compute u of each candidate among queries (n, 1, s, s) and points (N, 1, s, s), (m,); 1 for clear mismatches."""
     u = torch.ones(len(tried.query), dtype=torch.float64)
     half = queries.shape[-1] // 2
     for rows in torch.split(torch.arange(len(u)), CHUNK):
         one = Candidates(*(each[rows] for each in tried))
-        q, p = (blurred(pooled(each, half), 0.7) for each in (queries[one.query].float(), points[one.point].float()))
+        q, p = (
+            gaussian_blur(average_pool(each, half), 0.7)
+            for each in (queries[one.query].float(), points[one.point].float())
+        )
         scale = half / queries.shape[-1]
         zoom, offset = _register(q, p, one.zoom, scale * one.offset + _centre(one.zoom, scale), COARSE_STEPS)
         kept = (_detail_left(q, p, zoom, offset, SMOOTH / 2) < COARSE_LEFT).nonzero()[:, 0]
         zoom, offset = zoom[kept], (offset - _centre(zoom, scale))[kept] / scale
         q, p = queries[one.query[kept]].float(), points[one.point[kept]].float()
-        fine = blurred(q, 1.0), blurred(p, 1.0)
+        fine = gaussian_blur(q, 1.0), gaussian_blur(p, 1.0)
         zoom, offset = _register(*fine, zoom, offset, STEPS)
         good = _detail_left(*fine, zoom, offset, SMOOTH) < FINE_LEFT
         q, p, zoom, offset = q[good], p[good], zoom[good], offset[good]
         over, back = _transform(p, zoom, offset), _transform(q, 1 / zoom, -offset / zoom)
         smooth = _smooth(q.shape[-1])
-        u[rows[kept[good]]] = torch.minimum(unexplained_by(q, *over, smooth), unexplained_by(p, *back, smooth))
+        u[rows[kept[good]]] = torch.minimum(
+            masked_unexplained_fraction(q, *over, smooth), masked_unexplained_fraction(p, *back, smooth)
+        )
     return u
 
 
@@ -116,8 +123,8 @@ def _register(queries: Tensor, points: Tensor, zoom: Tensor, offset: Tensor, ste
 
 def _detail_left(queries: Tensor, points: Tensor, zoom: Tensor, offset: Tensor, smooth: float) -> Tensor:
     """Return 1 − r² of the details of queries and of the transformed points, (n,)."""
-    p, inside = _transform(points - blurred(points, smooth), zoom, offset)
-    p, q = (p * inside).flatten(1), ((queries - blurred(queries, smooth)) * inside).flatten(1)
+    p, inside = _transform(points - gaussian_blur(points, smooth), zoom, offset)
+    p, q = (p * inside).flatten(1), ((queries - gaussian_blur(queries, smooth)) * inside).flatten(1)
     both = (p * q).sum(1).clamp_min(0).square()
     return 1 - both / (p.square().sum(1) * q.square().sum(1)).clamp_min(1e-6)
 

@@ -10,17 +10,17 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ...core.errors import DataError, Problem, SettingError, UnknownName, short
+from ...core.errors import DataError, Problem, SettingError, UnknownName, shorten
 from ...core.schema import from_document
 from ..settings import DataSettings
-from ..tables.column_types import MOSTLY, ColumnType, decode, explain, infer, unreadable
+from ..tables.column_types import MOSTLY, ColumnType, decode, explain_unreadable, infer_type, unreadable_mask
 from ..tables.roles import find_column, find_columns, reject_units
 from ..tables.table_files import Table
-from .times import FORMATS, NUMBER, PARTS, ROW, format_of, moments, names_of
+from .times import FORMATS, NUMBER, PARTS, ROW, calendar_names, detect_format, parse_times
 
 
 @dataclass(frozen=True)
-class Columns:
+class ColumnRoles:
     """The columns of a series by role. Variables are ordered as forecast, past, known."""
 
     time: str | None  # the time column; None if rows are counted
@@ -35,7 +35,7 @@ class Columns:
     @property
     def names(self) -> tuple[str, ...]:
         """Return all F variables in their order."""
-        return (*self.given, *names_of(self.calendar))
+        return (*self.given, *calendar_names(self.calendar))
 
     @property
     def given(self) -> tuple[str, ...]:
@@ -45,24 +45,24 @@ class Columns:
     @property
     def ahead(self) -> tuple[str, ...]:
         """Return the variables known in advance, which are the last ones."""
-        return (*self.known, *names_of(self.calendar))
+        return (*self.known, *calendar_names(self.calendar))
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values that `from_json` accepts."""
         return asdict(self)
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Columns:
+    def from_json(cls, data: dict[str, Any]) -> ColumnRoles:
         """Load an object written by `to_json`. Raises ValueError if a document that matches SCHEMA is inconsistent."""
         found = from_document(cls, data)
         if not found.forecast or not set(found.calendar) <= set(PARTS):
             raise ValueError("its columns say nothing of what is forecast, or of a calendar that there is not")
         if found.written not in (*FORMATS, NUMBER, ROW) or not all(isinstance(w, str) for w in found.words.values()):
-            raise ValueError(f"times are written as {short(found.written)}, which is not known here")
+            raise ValueError(f"times are written as {shorten(found.written)}, which is not known here")
         return found
 
 
-def choose_columns(table: Table, settings: DataSettings) -> Columns:
+def choose_columns(table: Table, settings: DataSettings) -> ColumnRoles:
     """Assign columns to roles by the settings. All other numeric columns are past covariates.
 
     Raises UnknownName for a column that does not exist, SettingError for one with two roles, DataError for a column
@@ -100,7 +100,7 @@ def choose_columns(table: Table, settings: DataSettings) -> Columns:
         elif kind.kind == "yes/no":
             words[column] = kind.written
     if odd:
-        own = column_of_series(table, time, [problem.where.removeprefix("column ") for problem in odd])
+        own = find_series_column(table, time, [problem.where.removeprefix("column ") for problem in odd])
         if own:
             raise DataError(
                 f"{table.title} holds several series, one below another: times of column {time} are repeated, and "
@@ -113,10 +113,12 @@ def choose_columns(table: Table, settings: DataSettings) -> Columns:
             "Leave them out with ignore=COLUMN, write them as numbers (Monday as 1, Tuesday as 2, …), or name the "
             "column of times with time=COLUMN.",
         )
-    return Columns(time, written, settings.forecast, past, settings.known_future, words, settings.id, settings.calendar)
+    return ColumnRoles(
+        time, written, settings.forecast, past, settings.known_future, words, settings.id, settings.calendar
+    )
 
 
-def column_of_series(table: Table, time: str | None, among: Sequence[str] | None = None) -> str | None:
+def find_series_column(table: Table, time: str | None, among: Sequence[str] | None = None) -> str | None:
     """Return the column that identifies one of several series.
 
     Of the columns that identify each row together with the time it is the one with the fewest values. Returns None if
@@ -132,7 +134,7 @@ def column_of_series(table: Table, time: str | None, among: Sequence[str] | None
     return min(found, key=lambda column: found[column], default=None)
 
 
-def read_numbers(table: Table, columns: Columns) -> npt.NDArray[np.float64]:
+def read_numbers(table: Table, columns: ColumnRoles) -> npt.NDArray[np.float64]:
     """Read the variables of every row, (n, F), NaN where a cell is missing.
 
     Raises DataError that names each cell that is not a number, or missing columns.
@@ -150,8 +152,8 @@ def read_numbers(table: Table, columns: Columns) -> npt.NDArray[np.float64]:
         kind = _type(columns, column)
         cells = table.text(column)
         values[:, k] = decode(cells, kind)
-        for i in np.flatnonzero(unreadable(cells, kind)).tolist():
-            problems.append((i, Problem(table.where(i, column), explain(cells[i], kind))))
+        for i in np.flatnonzero(unreadable_mask(cells, kind)).tolist():
+            problems.append((i, Problem(table.where(i, column), explain_unreadable(cells[i], kind))))
     if problems:
         problems.sort(key=lambda found: found[0])
         raise DataError(
@@ -162,12 +164,12 @@ def read_numbers(table: Table, columns: Columns) -> npt.NDArray[np.float64]:
     return values
 
 
-def read_moments(table: Table, columns: Columns) -> npt.NDArray[np.float64]:
+def read_moments(table: Table, columns: ColumnRoles) -> npt.NDArray[np.float64]:
     """Read the time of every row, (n,). Raises DataError that names each row with a missing or invalid time."""
     if columns.time is None:
         return np.arange(1, len(table) + 1, dtype=np.float64)
     cells = table.text(columns.time)
-    found = moments(cells, columns.written)
+    found = parse_times(cells, columns.written)
     bad = np.flatnonzero(np.isnan(found)).tolist()
     if bad:
         like = "a number" if columns.written == NUMBER else f"a time as {FORMATS[columns.written]} is one"
@@ -186,7 +188,7 @@ def _time(table: Table, settings: DataSettings, columns: Sequence[str]) -> tuple
     """Return the time column and its format: the one of the setting, else one that holds dates."""
     if settings.time is not None:
         cells = table.text(settings.time)
-        written = format_of(settings.time, cells)
+        written = detect_format(settings.time, cells)
         if written is None and _share_of_numbers(cells) >= MOSTLY:
             written = NUMBER
         if written is None:
@@ -200,7 +202,7 @@ def _time(table: Table, settings: DataSettings, columns: Sequence[str]) -> tuple
     found: dict[str, str] = {}
     for column in free:
         cells = table.text(column)
-        written = format_of(column, cells)
+        written = detect_format(column, cells)
         if written is not None:
             found[column] = written
     dates = {column: written for column, written in found.items() if written != NUMBER} or found
@@ -229,7 +231,7 @@ def _kind(name: str, cells: pl.Series, rows: int) -> tuple[ColumnType | None, st
         return ColumnType("empty"), ""
     if _share_of_numbers(cells) >= MOSTLY:
         return ColumnType("number"), ""
-    kind = infer(name, cells, rows)
+    kind = infer_type(name, cells, rows)
     if kind.kind in ("number", "yes/no"):
         return kind, ""
     return None, str(present.filter(present.cast(pl.Float64, strict=False).is_null())[0])
@@ -240,5 +242,5 @@ def _share_of_numbers(cells: pl.Series) -> float:
     return present.cast(pl.Float64, strict=False).count() / len(present) if len(present) else 0.0
 
 
-def _type(columns: Columns, name: str) -> ColumnType:
+def _type(columns: ColumnRoles, name: str) -> ColumnType:
     return ColumnType("yes/no", columns.words[name]) if name in columns.words else ColumnType("number")

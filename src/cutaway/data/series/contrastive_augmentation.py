@@ -23,11 +23,11 @@ class SeriesViews:
 
     def __call__(self, x: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
         """Return two augmented views, each (N, T, F), of the series (N, T, F)."""
-        both = jittered(scaled(resized_part(torch.cat([x, x]), generator), generator), generator)
+        both = add_jitter(scale_variables(random_resized_part(torch.cat([x, x]), generator), generator), generator)
         return both[: len(x)], both[len(x) :]
 
 
-def resized_part(x: Tensor, generator: Generator) -> Tensor:
+def random_resized_part(x: Tensor, generator: Generator) -> Tensor:
     """Crop a random part of each series (N, T, F), with a length in PART, and resample it to T steps linearly."""
     low, high = PART
     n, steps, _ = x.shape
@@ -40,13 +40,13 @@ def resized_part(x: Tensor, generator: Generator) -> Tensor:
     return torch.lerp(one, other, beyond)
 
 
-def scaled(x: Tensor, generator: Generator) -> Tensor:
+def scale_variables(x: Tensor, generator: Generator) -> Tensor:
     """Multiply each variable of each series (N, T, F) by a factor drawn from SCALE."""
     low, high = SCALE
     drawn = uniform(x, (len(x), 1, x.shape[2]), generator).to(x.dtype)
     return x * low * (high / low) ** drawn
 
 
-def jittered(x: Tensor, generator: Generator) -> Tensor:
+def add_jitter(x: Tensor, generator: Generator) -> Tensor:
     """Add noise of standard deviation JITTER to each value."""
     return x + JITTER * torch.randn(x.shape, generator=generator, dtype=x.dtype, device=x.device)

@@ -10,18 +10,18 @@ import numpy as np
 import polars as pl
 
 from ...core.errors import SettingError
-from ..build import Origin, assemble
+from ..build import DataSource, build_dataset
 from ..dataset_base import DataSet
 from ..modalities import reject_changed
 from ..settings import DataSettings
-from ..splits import Rows, fractions_left
+from ..splits import Rows, remaining_fractions
 from ..tables.dialect import Form
-from ..tables.table_files import Table, counted, read_table
+from ..tables.table_files import Table, format_count, read_table
 from ..unusable_examples import reject_fill
-from .column_roles import Columns, choose_columns
-from .series_files import Cut, Series, long_enough, read_series, read_several
+from .column_roles import ColumnRoles, choose_columns
+from .series_files import Series, SeriesWindows, keep_long_series, read_series, read_several
 from .times import NUMBER, WITH_OFFSET
-from .transforms import ForecastPreprocessing, covered, split_by_time
+from .transforms import ForecastPreprocessing, covered_steps, split_by_time
 
 HORIZON = 24  # default, in steps
 HISTORIES = 4  # default lookback in horizons
@@ -32,11 +32,11 @@ def open_series(path: Path, settings: DataSettings) -> DataSet:
 
     Raises FileError, DataError (with every bad line in `problems`), UnknownName or SettingError.
     """
-    return series_dataset(read_table(path, Form.of(settings)), Origin.of_file(path), settings)
+    return series_dataset(read_table(path, Form.of(settings)), DataSource.of_file(path), settings)
 
 
 def series_dataset(
-    table: Table, origin: Origin, settings: DataSettings, borders: Sequence[int] | None = None
+    table: Table, origin: DataSource, settings: DataSettings, borders: Sequence[int] | None = None
 ) -> DataSet:
     """Build a data set from the series in a table.
 
@@ -53,7 +53,7 @@ def series_dataset(
     horizon = settings.horizon or HORIZON
     history = settings.lookback or HISTORIES * horizon
     starts = split_by_time(series, history, horizon, settings, borders)
-    training_time = covered(starts["train"], history, horizon)
+    training_time = covered_steps(starts["train"], history, horizon)
     season = settings.season_length or series.clock.season
     if season > len(training_time) // 2 and settings.season_length:
         raise SettingError(
@@ -72,10 +72,10 @@ def series_dataset(
         *_window_notes(series, preprocessing, starts, settings),
     ]
     splits = preprocessing.splits(series, starts)
-    return assemble(origin, settings, starts, preprocessing, splits, notes, _described(table, columns))
+    return build_dataset(origin, settings, starts, preprocessing, splits, notes, _described(table, columns))
 
 
-def _several_dataset(table: Table, columns: Columns, origin: Origin, settings: DataSettings) -> DataSet:
+def _several_dataset(table: Table, columns: ColumnRoles, origin: DataSource, settings: DataSettings) -> DataSet:
     """Build a data set of several series, each split by time and scaled separately.
 
     Raises what `open_series` raises.
@@ -84,10 +84,10 @@ def _several_dataset(table: Table, columns: Columns, origin: Origin, settings: D
     found, unreadable = read_several(table, columns, settings.gaps, settings.missing)
     horizon = settings.horizon or HORIZON
     history = settings.lookback or HISTORIES * horizon
-    needed = history + horizon * (1 + sum(fraction > 0 for fraction in fractions_left(settings)))
-    found, left_out = long_enough(found, needed, table.title, settings.missing)
+    needed = history + horizon * (1 + sum(fraction > 0 for fraction in remaining_fractions(settings)))
+    found, left_out = keep_long_series(found, needed, table.title, settings.missing)
     each = [split_by_time(series, history, horizon, replace(settings, max_samples=None)) for series in found]
-    training_time = [covered(own["train"], history, horizon) for own in each]
+    training_time = [covered_steps(own["train"], history, horizon) for own in each]
     shortest = min(map(len, training_time)) // 2
     season = settings.season_length or found[0].clock.season
     if season > shortest and settings.season_length:
@@ -99,11 +99,11 @@ def _several_dataset(table: Table, columns: Columns, origin: Origin, settings: D
         found, training_time, history, horizon, season if season <= shortest else 1, settings.gaps
     )
     preprocessing = replace(preprocessing, written=table.form.kept(), missing=settings.missing)
-    cuts = {split: Cut.of(found, [own[split] for own in each]) for split in each[0]}
+    cuts = {split: SeriesWindows.of(found, [own[split] for own in each]) for split in each[0]}
     cuts["train"] = cuts["train"].last(settings.max_samples)
     clock, season = found[0].clock, preprocessing.horizon.season_length
     repeats = "the last value" if season == 1 else f"the last {season} steps"
-    windows = [f"{split} {counted(len(cut.starts), 'window')}" for split, cut in cuts.items()]
+    windows = [f"{split} {format_count(len(cut.starts), 'window')}" for split, cut in cuts.items()]
     notes = [
         *table.notes,
         f"{len(found):,} series, named by column {columns.id}, of {_format_range(list(map(len, found)))} "
@@ -121,7 +121,7 @@ def _several_dataset(table: Table, columns: Columns, origin: Origin, settings: D
     ]
     splits = preprocessing.splits(found, cuts)
     places = {split: cut.places for split, cut in cuts.items()}
-    return assemble(origin, settings, places, preprocessing, splits, notes, _described(table, columns))
+    return build_dataset(origin, settings, places, preprocessing, splits, notes, _described(table, columns))
 
 
 def _format_range(counts: list[int]) -> str:
@@ -159,7 +159,7 @@ def _window_notes(
     season = preprocessing.horizon.season_length
     repeats = "the last value" if season == 1 else f"the last {season} steps, a season"
     ends = {split: (clock.label(int(c[0])), clock.label(int(c[-1]) + horizon - 1)) for split, c in starts.items()}
-    spans = [f"{split} {a} to {b} ({counted(len(starts[split]), 'window')})" for split, (a, b) in ends.items()]
+    spans = [f"{split} {a} to {b} ({format_count(len(starts[split]), 'window')})" for split, (a, b) in ends.items()]
     notes = [
         f"A window is {history:,} steps, and the {horizon:,} steps after them to forecast. For comparison, a forecast "
         f"repeats {repeats}.",
@@ -169,7 +169,7 @@ def _window_notes(
     left_out = sum(int(chosen[-1]) - int(chosen[0]) + 1 - len(chosen) for chosen in starts.values())
     if left_out:
         notes.append(
-            f"Left out: {counted(left_out, 'window')} that would begin right after a value that was filled in, or "
+            f"Left out: {format_count(left_out, 'window')} that would begin right after a value that was filled in, or "
             "have nothing measured to forecast."
         )
     if settings.max_samples is not None:
@@ -184,14 +184,14 @@ def _window_notes(
             f"The season of {clock.season:,} steps that the calendar has is more than half of the training time: "
             "for comparison, a forecast repeats the last value instead."
         )
-    flat = np.ptp(series.values[covered(starts["train"], history, horizon)], axis=0) == 0
+    flat = np.ptp(series.values[covered_steps(starts["train"], history, horizon)], axis=0) == 0
     if flat.any():
         constant = ", ".join(c for c, is_flat in zip(series.columns.names, flat) if is_flat)
         notes.append(f"Constant in the training time, so that nothing can be learned from it: {constant}.")
     return notes
 
 
-def _described(table: Table, columns: Columns) -> list[dict[str, str]]:
+def _described(table: Table, columns: ColumnRoles) -> list[dict[str, str]]:
     """Describe each column of the file: name, type, role, missing cells, range."""
     roles = dict.fromkeys(columns.forecast, "forecast")
     roles |= dict.fromkeys(columns.past, "seen up to the forecast") | dict.fromkeys(columns.known, "known in advance")

@@ -18,12 +18,12 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from ...core.errors import DataError, Problem, SettingError, listed
+from ...core.errors import DataError, Problem, SettingError, join
 from ..splits import Rows
-from ..tables.table_files import Table, counted
+from ..tables.table_files import Table, format_count
 from ..unusable_examples import leave_out
-from .column_roles import Columns, column_of_series, read_moments, read_numbers
-from .times import NUMBER, Clock, Positions, Step, circles, step_of
+from .column_roles import ColumnRoles, find_series_column, read_moments, read_numbers
+from .times import NUMBER, Clock, Positions, Step, calendar_features, infer_step
 
 Values = npt.NDArray[np.float64]
 
@@ -39,7 +39,7 @@ class Series:
     """F variables at T consecutive steps."""
 
     name: str  # file name
-    columns: Columns
+    columns: ColumnRoles
     clock: Clock
     values: Values  # (T, F) in the order of columns.names; after `length` NaN except in variables known in advance
     observed: npt.NDArray[np.bool_]  # (T, F) False where a value was filled in
@@ -52,7 +52,7 @@ class Series:
 
 
 def read_series(
-    table: Table, columns: Columns, gaps: str, step: Step | None = None, name: str = "", sort: bool = True
+    table: Table, columns: ColumnRoles, gaps: str, step: Step | None = None, name: str = "", sort: bool = True
 ) -> Series:
     """Read the series of a table, with the step `step` if that is given.
 
@@ -69,8 +69,8 @@ def read_series(
         table, numbers, times = table.take(order), numbers[order], times[order]
     _reject_repeated(table, columns, times)
     if len(times) < 2:
-        raise DataError(f"{table.title} has {counted(len(times), 'row')}: a series has at least two.")
-    own = step_of(times, columns.written)
+        raise DataError(f"{table.title} has {format_count(len(times), 'row')}: a series has at least two.")
+    own = infer_step(times, columns.written)
     if step is not None and own != step and not (own.unit == step.unit == NUMBER and np.isclose(own.size, step.size)):
         raise DataError(
             f"The rows of {table.title} are {own.words} apart, and the model was trained on a series with a step of "
@@ -98,11 +98,11 @@ def read_series(
     return _with_calendar(_fill_gaps(table, series, positions))
 
 
-def with_steps_ahead(series: Series, count: int) -> Series:
+def extend_by_steps(series: Series, count: int) -> Series:
     """Extend the series by `count` future steps, of which only calendar features are known."""
     missing = np.full((count, len(series.columns.given)), np.nan)
     steps = np.arange(series.length, series.length + count)
-    ahead = np.hstack([missing, circles(series.clock, steps, series.columns.calendar)])
+    ahead = np.hstack([missing, calendar_features(series.clock, steps, series.columns.calendar)])
     values = np.concatenate([series.values[: series.length], ahead])
     return replace(series, values=values, observed=~np.isnan(values))
 
@@ -111,12 +111,12 @@ def _with_calendar(series: Series) -> Series:
     """Append the requested calendar features as the last variables, known at every step."""
     if not series.columns.calendar:
         return series
-    waves = circles(series.clock, np.arange(len(series.values)), series.columns.calendar)
+    waves = calendar_features(series.clock, np.arange(len(series.values)), series.columns.calendar)
     there = np.ones(waves.shape, bool)
     return replace(series, values=np.hstack([series.values, waves]), observed=np.hstack([series.observed, there]))
 
 
-def _count_measured(numbers: Values, columns: Columns) -> int:
+def _count_measured(numbers: Values, columns: ColumnRoles) -> int:
     """Return the number of rows up to the last one with a value in a forecast column.
 
     Later rows are future steps, if the series has columns that are known in advance.
@@ -127,7 +127,7 @@ def _count_measured(numbers: Values, columns: Columns) -> int:
     return int(there[-1]) + 1
 
 
-def sorting_note(table: Table, columns: Columns, times: Values, sort: bool = True) -> str:
+def sorting_note(table: Table, columns: ColumnRoles, times: Values, sort: bool = True) -> str:
     """Return a note that rows are sorted by time.
 
     Raises DataError if sorting is not allowed, as splits are consecutive.
@@ -144,7 +144,7 @@ def sorting_note(table: Table, columns: Columns, times: Values, sort: bool = Tru
     return f"The rows of {table.title} {how}: they are sorted by column {columns.time}."
 
 
-def _reject_repeated(table: Table, columns: Columns, times: Values) -> None:
+def _reject_repeated(table: Table, columns: ColumnRoles, times: Values) -> None:
     """Raise DataError that names each row if several sorted rows have the same time."""
     again = np.flatnonzero(np.diff(times) == 0) + 1
     if not len(again):
@@ -159,7 +159,7 @@ def _reject_repeated(table: Table, columns: Columns, times: Values) -> None:
     ]
     fix = "Keep one row for each time."
     if len(again) > len(times) // 3:
-        named = column_of_series(table, columns.time)
+        named = find_series_column(table, columns.time)
         fix += (
             " Where the file holds several series, one below another, say which column names them: "
             f"id={named or 'COLUMN'}."
@@ -167,7 +167,9 @@ def _reject_repeated(table: Table, columns: Columns, times: Values) -> None:
     raise DataError(f"{table.title} has several rows of one time:", problems, fix)
 
 
-def _reject_astray(table: Table, columns: Columns, times: Values, astray: npt.NDArray[np.bool_], clock: Clock) -> None:
+def _reject_astray(
+    table: Table, columns: ColumnRoles, times: Values, astray: npt.NDArray[np.bool_], clock: Clock
+) -> None:
     """Raise DataError that names each row whose time is not a whole number of steps after the first."""
     if astray.any():
         raise DataError(
@@ -193,7 +195,9 @@ def _reject_gaps(table: Table, series: Series, positions: Positions) -> None:
     for i in after.tolist():
         before, here = int(positions[i - 1]), int(positions[i])
         span = clock.label(before + 1) + (f" to {clock.label(here - 1)}" if here - before > 2 else "")
-        problems.append((i, Problem(table.place(i), f"{counted(here - before - 1, 'step')} missing before it: {span}")))
+        problems.append(
+            (i, Problem(table.place(i), f"{format_count(here - before - 1, 'step')} missing before it: {span}"))
+        )
     for i, k in np.argwhere(_missing(series)).tolist():
         problems.append((i, Problem(table.where(i, names[k]), "the value is missing")))
     if problems:
@@ -208,7 +212,7 @@ def _gaps_by_length(table: Table, clock: Clock, positions: Positions, after: Pos
     for length in np.unique(lengths).tolist():
         rows = after[lengths == length]
         first = int(rows[0])
-        words = f"{counted(length, 'step')} missing before {counted(len(rows), 'row')}"
+        words = f"{format_count(length, 'step')} missing before {format_count(len(rows), 'row')}"
         begin = clock.label(int(positions[first - 1]) + 1)
         found.append((first, Problem(table.place(first), f"{words}, of which this is the first: from {begin}")))
     return found
@@ -240,7 +244,7 @@ def _fill_gaps(table: Table, series: Series, positions: Positions) -> Series:
     if inserted:
         at = np.flatnonzero(np.diff(positions) > 1)
         first = series.clock.label(int(positions[at[0]]) + 1)
-        notes.append(f"{counted(inserted, 'missing step')} of {table.title}, the first at {first}, filled in.")
+        notes.append(f"{format_count(inserted, 'missing step')} of {table.title}, the first at {first}, filled in.")
     problems = []
     values = np.full((steps, variables), np.nan)
     observed = np.zeros((steps, variables), bool)
@@ -260,7 +264,7 @@ def _fill_gaps(table: Table, series: Series, positions: Positions) -> Series:
         observed[positions[there], k] = True
         cells = rows - len(there)
         if cells:
-            notes.append(f"{counted(cells, 'missing value')} of column {name} filled in.")
+            notes.append(f"{format_count(cells, 'missing value')} of column {name} filled in.")
     if problems:
         raise DataError(
             f"{table.title} has gaps at its ends:",
@@ -275,7 +279,7 @@ def _fill_gaps(table: Table, series: Series, positions: Positions) -> Series:
     return replace(series, values=values, observed=observed, length=length, notes=(*series.notes, *notes))
 
 
-def _cell(table: Table, columns: Columns, i: int) -> str:
+def _cell(table: Table, columns: ColumnRoles, i: int) -> str:
     """Return the time of row i as text from the table."""
     return str(table.frame[str(columns.time)][i])
 
@@ -286,7 +290,7 @@ Scale = tuple[tuple[float, ...], tuple[float, ...]]  # mean and standard deviati
 
 
 @dataclass(frozen=True)
-class Several:
+class SeriesScales:
     """The series that each window of a split belongs to, and the scale of each series."""
 
     names: tuple[str, ...]
@@ -308,7 +312,7 @@ class Several:
 
 
 @dataclass(frozen=True)
-class Cut:
+class SeriesWindows:
     """Windows of several series, sorted by the start of their forecast, then by series."""
 
     all_of_them: Sequence[Series]
@@ -316,7 +320,7 @@ class Cut:
     starts: Rows  # (n,) the step of that series at which the forecast starts
 
     @classmethod
-    def of(cls, all_of_them: Sequence[Series], starts: Sequence[Rows]) -> Cut:
+    def of(cls, all_of_them: Sequence[Series], starts: Sequence[Rows]) -> SeriesWindows:
         """Create the windows whose forecasts start at these steps of each series."""
         which = np.repeat(np.arange(len(starts)), [len(own) for own in starts])
         times = [series.clock.moment(p) for series, own in zip(all_of_them, starts) for p in own]
@@ -339,14 +343,14 @@ class Cut:
         series = self.all_of_them[int(self.which[i])]
         return (f"{series.own}, " if series.own else "") + f"from {series.clock.label(int(self.starts[i]))}"
 
-    def last(self, count: int | None) -> Cut:
+    def last(self, count: int | None) -> SeriesWindows:
         """Return the last `count` windows, or all."""
-        return self if count is None else Cut(self.all_of_them, self.which[-count:], self.starts[-count:])
+        return self if count is None else SeriesWindows(self.all_of_them, self.which[-count:], self.starts[-count:])
 
 
 def read_several(
     table: Table,
-    columns: Columns,
+    columns: ColumnRoles,
     gaps: str,
     missing: str,
     step: Step | None = None,
@@ -419,7 +423,7 @@ def read_several(
     return found, leave_out(problems, len(every), f"series of {table.title}", missing, FIX)
 
 
-def long_enough(found: Sequence[Series], needed: int, title: str, missing: str) -> tuple[list[Series], list[str]]:
+def keep_long_series(found: Sequence[Series], needed: int, title: str, missing: str) -> tuple[list[Series], list[str]]:
     """Return the series with at least `needed` steps, and a note on the others if missing=drop.
 
     Raises DataError that names the short series otherwise, or if no series is left.
@@ -433,7 +437,7 @@ def long_enough(found: Sequence[Series], needed: int, title: str, missing: str) 
             [
                 Problem(
                     series.own,
-                    f"{counted(series.length, 'step')}, {series.clock.label(0)} to "
+                    f"{format_count(series.length, 'step')}, {series.clock.label(0)} to "
                     f"{series.clock.label(series.length - 1)}",
                 )
                 for series in short
@@ -442,12 +446,12 @@ def long_enough(found: Sequence[Series], needed: int, title: str, missing: str) 
         )
     if not short:
         return left, []
-    some = listed([series.own for series in short[:MOST_NAMED]], "and")
+    some = join([series.own for series in short[:MOST_NAMED]], "and")
     more = f" and {len(short) - MOST_NAMED:,} more" if len(short) > MOST_NAMED else ""
     return left, [f"Left out: {some}{more}, {len(short):,} of {len(found):,} series: fewer than {needed:,} steps."]
 
 
-def scale_of(values: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def compute_scale(values: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Compute mean and standard deviation of each variable of (T, F), ignoring NaN.
 
     A constant variable, with a standard deviation of 0 up to rounding, is centered but not scaled.

@@ -92,8 +92,8 @@ class SeriesPreprocessing:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> SeriesPreprocessing:
         """Load an object written by `to_json`. Raises ValueError if a document that matches SCHEMA is inconsistent."""
-        spec = specs.read_as(data["spec"], SeriesSpec)
-        return cls(spec, *specs.scales(data["mean"], data["std"], spec.features))
+        spec = specs.read_spec(data["spec"], SeriesSpec)
+        return cls(spec, *specs.validate_scales(data["mean"], data["std"], spec.features))
 
     def _read(self, rows: Sequence[tuple[str, Any]]) -> Tensor:
         """Parse and standardise named rows of T·F numbers: (n, T, F)."""

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ...core.errors import DataError, short
+from ...core.errors import DataError, shorten
 from ...core.schema import from_document
 from ..tables.column_types import COMPACT, DATES, MOSTLY, to_moments
 
@@ -71,7 +71,7 @@ class Step:
         """Load a step written by `asdict`. Raises ValueError if it is invalid."""
         found = from_document(cls, data)
         if not found.size > 0 or found.unit not in STEP_UNITS:
-            raise ValueError(f"a step of {found.size:g} {short(found.unit)}")
+            raise ValueError(f"a step of {found.size:g} {shorten(found.unit)}")
         return found
 
     @property
@@ -178,10 +178,12 @@ class Clock:
             return f"row {round(moment):,}"
         if self.written == NUMBER:
             return f"{moment:.12g}"
-        return show(moment, self.written, days=self.first % DAY == 0 and self.step.moment(self.first, 1) % DAY == 0)
+        return format_time(
+            moment, self.written, days=self.first % DAY == 0 and self.step.moment(self.first, 1) % DAY == 0
+        )
 
 
-def show(moment: float, written: str, days: bool = False) -> str:
+def format_time(moment: float, written: str, days: bool = False) -> str:
     """Format a time: a date in ISO 8601 to the month, the day, the minute or finer if needed."""
     if written == NUMBER:
         return f"{moment:.12g}"
@@ -195,7 +197,7 @@ def show(moment: float, written: str, days: bool = False) -> str:
     return text.removesuffix(":00.000000").removesuffix(".000000")
 
 
-def format_of(name: str, cells: pl.Series) -> str | None:
+def detect_format(name: str, cells: pl.Series) -> str | None:
     """Return the format of most times in these cells (null where missing); None if they are not times.
 
     Raises DataError if day and month are ambiguous.
@@ -218,7 +220,7 @@ def format_of(name: str, cells: pl.Series) -> str | None:
     return None
 
 
-def moments(cells: pl.Series, written: str) -> npt.NDArray[np.float64]:
+def parse_times(cells: pl.Series, written: str) -> npt.NDArray[np.float64]:
     """Parse the cells to times (n,), NaN where one is missing or in another format.
 
     Numbers are unchanged; dates become microseconds since 1970, which float64 represents exactly until the year 2255.
@@ -235,7 +237,7 @@ def moments(cells: pl.Series, written: str) -> npt.NDArray[np.float64]:
     return to_moments(cells, written).cast(pl.Float64).to_numpy()
 
 
-def step_of(times: Moments, written: str) -> Step:
+def infer_step(times: Moments, written: str) -> Step:
     """Return the step of increasing times (n,), n at least 2: the most frequent difference."""
     if written == ROW:
         return Step(ROW, 1)
@@ -265,21 +267,21 @@ def _most_frequent(values: Moments) -> float:
 def _matching_fraction(cells: pl.Series, written: str) -> float:
     """Return the fraction of cells in this format. Most formats are ruled out by the first few cells."""
     few = cells.head(10)
-    if len(few) < len(cells) and np.isnan(moments(few, written)).mean() > 1 / 2:
+    if len(few) < len(cells) and np.isnan(parse_times(few, written)).mean() > 1 / 2:
         return 0.0
-    return float((~np.isnan(moments(cells, written))).mean())
+    return float((~np.isnan(parse_times(cells, written))).mean())
 
 
 def _reject_two_readings(name: str, cells: pl.Series, both: tuple[str, str]) -> None:
     """Raise DataError if a cell is a different day in the two formats."""
-    first, second = (moments(cells, written) for written in both)
+    first, second = (parse_times(cells, written) for written in both)
     differ = np.flatnonzero((first != second) & ~np.isnan(first))
     if len(differ):
         i = int(differ[0])
         raise DataError(
-            f"The times in column {name!r} can be read in two ways: {cells[i]!r} may be "
-            f"{show(first[i], both[0], days=True)} (month/day/year) or {show(second[i], both[1], days=True)} "
-            "(day/month/year), and no row tells which.",
+            f"The times in column {name!r} can be read in two ways: {cells[i]!r} may be"
+            f" {format_time(first[i], both[0], days=True)} (month/day/year) or"
+            f" {format_time(second[i], both[1], days=True)} (day/month/year), and no row tells which.",
             fix="Write them as 2020-12-31.",
         )
 
@@ -328,12 +330,12 @@ PARTS: dict[str, Callable[[Times], Values]] = {  # times in microseconds since 1
 }
 
 
-def names_of(parts: Sequence[str]) -> tuple[str, ...]:
+def calendar_names(parts: Sequence[str]) -> tuple[str, ...]:
     """Return the variable names of calendar features: hour (sin), hour (cos), …"""
     return tuple(f"{part} ({wave})" for part in parts for wave in ("sin", "cos"))
 
 
-def circles(clock: Clock, steps: npt.NDArray[np.int64], parts: Sequence[str]) -> Values:
+def calendar_features(clock: Clock, steps: npt.NDArray[np.int64], parts: Sequence[str]) -> Values:
     """Compute the calendar features `names_of(parts)` at these steps of the clock, (n, 2 · parts)."""
     times = np.array([clock.moment(step) for step in steps.tolist()], dtype=np.int64)
     waves = [wave(2 * np.pi * PARTS[part](times)) for part in parts for wave in (np.sin, np.cos)]

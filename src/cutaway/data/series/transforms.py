@@ -19,19 +19,28 @@ import torch
 from torch import Tensor
 
 from ...core import spec as specs
-from ...core.config import as_now, build
-from ...core.errors import DataError, Problem, listed
-from ...core.schema import NUMBER, schema_of
+from ...core.config import build, upgrade_settings
+from ...core.errors import DataError, Problem, join
+from ...core.schema import NUMBER, dataclass_schema
 from ...core.spec import Horizon, SeriesSpec
 from ..dataset_base import Batch, Split
 from ..in_memory.from_dataframe import as_frame
 from ..settings import DataSettings
-from ..splits import SPLITS, Rows, fractions_left
+from ..splits import SPLITS, Rows, remaining_fractions
 from ..tables import dialect
 from ..tables.dialect import KEPT, Form
-from ..tables.table_files import TABLE_SUFFIXES, Table, counted, frame_table, read_table
-from .column_roles import Columns
-from .series_files import Cut, Scale, Series, Several, Values, read_several, scale_of, with_steps_ahead
+from ..tables.table_files import TABLE_SUFFIXES, Table, format_count, frame_table, read_table
+from .column_roles import ColumnRoles
+from .series_files import (
+    Scale,
+    Series,
+    SeriesScales,
+    SeriesWindows,
+    Values,
+    compute_scale,
+    extend_by_steps,
+    read_several,
+)
 from .times import Step
 
 
@@ -52,7 +61,7 @@ class WindowSplit(Split):
         name: Callable[[int], str] = str,
         row: Callable[[int], dict[str, str] | None] = lambda i: None,
         notes: Sequence[str] = (),
-        several: Several | None = None,
+        several: SeriesScales | None = None,
     ) -> None:
         """Store the series and the start of each window.
 
@@ -153,7 +162,7 @@ def split_by_time(
     target is in two splits, and training windows contain nothing of later splits. `max_samples` keeps the last training
     windows. Raises SettingError or DataError if a split would be empty.
     """
-    splits = [p for p, fraction in zip(SPLITS, (1.0, *fractions_left(settings))) if fraction > 0]
+    splits = [p for p, fraction in zip(SPLITS, (1.0, *remaining_fractions(settings))) if fraction > 0]
     ends = dict(zip(SPLITS, borders)) if borders is not None else _ends(series, history, settings)
     if borders is not None:
         splits = list(SPLITS)
@@ -187,7 +196,7 @@ def _ends(series: Series, history: int, settings: DataSettings) -> Mapping[str, 
     return {"train": test - round(settings.val * possible), "val": test, "test": series.length}
 
 
-def covered(starts: Rows, history: int, horizon: int) -> npt.NDArray[np.int64]:
+def covered_steps(starts: Rows, history: int, horizon: int) -> npt.NDArray[np.int64]:
     """Return the sorted steps that these windows contain."""
     first, last = int(starts[0]) - history, int(starts[-1]) + horizon
     count = np.zeros(last - first + 1, np.int64)
@@ -201,7 +210,7 @@ class ForecastPreprocessing:
     """Preprocessing of series to windows (T, F), with forecast variables first and those known in advance last."""
 
     spec: SeriesSpec
-    columns: Columns
+    columns: ColumnRoles
     mean: tuple[float, ...]  # per variable, over the measured training values
     std: tuple[float, ...]
     step: Step
@@ -212,10 +221,10 @@ class ForecastPreprocessing:
     windows: ClassVar[type[WindowSplit]] = WindowSplit
     SCHEMA: ClassVar[Mapping[str, Any]] = {
         "spec": specs.SCHEMA,
-        "columns": schema_of(Columns, words=dict, id=str | None, time=str | None),
+        "columns": dataclass_schema(ColumnRoles, words=dict, id=str | None, time=str | None),
         "mean": [NUMBER],
         "std": [NUMBER],
-        "step": schema_of(Step),
+        "step": dataclass_schema(Step),
         "gaps": str,
         "missing?": str,
         "read?": dialect.SCHEMA,
@@ -235,7 +244,7 @@ class ForecastPreprocessing:
                 f"Column {', '.join(map(repr, empty))} of {series.name} has no value in the training time.",
                 fix="Leave it out with ignore=COLUMN, or give a longer series.",
             )
-        mean, std = scale_of(values)
+        mean, std = compute_scale(values)
         count = len(columns.forecast)
         target = Horizon(
             horizon,
@@ -262,7 +271,7 @@ class ForecastPreprocessing:
         each = [cls.fitted(series, own, history, horizon, season, gaps) for series, own in zip(found, rows)]
         own = len(found[0].columns.names) - len(found[0].columns.ahead)
         together = [np.where(s.observed[r, own:], s.values[r, own:], np.nan) for s, r in zip(found, rows)]
-        known_mean, known_std = (tuple(part.tolist()) for part in scale_of(np.concatenate(together)))
+        known_mean, known_std = (tuple(part.tolist()) for part in compute_scale(np.concatenate(together)))
         scales = {
             series.own: (one.mean[:own] + known_mean, one.std[:own] + known_std) for series, one in zip(found, each)
         }
@@ -289,7 +298,7 @@ class ForecastPreprocessing:
         return _standardise(values, scale or (self.mean, self.std))
 
     def splits(
-        self, series: Series | Sequence[Series], starts: Mapping[str, Rows | Cut], notes: Sequence[str] = ()
+        self, series: Series | Sequence[Series], starts: Mapping[str, Rows | SeriesWindows], notes: Sequence[str] = ()
     ) -> dict[str, WindowSplit]:
         """Build the splits from the steps at which forecasts start, or from cuts of several series.
 
@@ -303,7 +312,10 @@ class ForecastPreprocessing:
         targets[torch.from_numpy(np.concatenate([~one.observed[:, :count] for one in found]))] = torch.nan
         return {
             split: self._as_split(
-                chosen if isinstance(chosen, Cut) else Cut(found, np.zeros_like(chosen), chosen), values, targets, notes
+                chosen if isinstance(chosen, SeriesWindows) else SeriesWindows(found, np.zeros_like(chosen), chosen),
+                values,
+                targets,
+                notes,
             )
             for split, chosen in starts.items()
         }
@@ -326,7 +338,7 @@ class ForecastPreprocessing:
             notes += [*left_out, *self._about_new(found)]
             for series in found:
                 if self.columns.ahead and not self.columns.known:
-                    series = with_steps_ahead(series, self.horizon.steps)
+                    series = extend_by_steps(series, self.horizon.steps)
                 # Only what a forecast sees is kept, so that long files cost no memory.
                 begin = series.length - self.spec.steps
                 seen = series.values[begin : series.length + (self.horizon.steps if self.columns.ahead else 0)]
@@ -359,14 +371,14 @@ class ForecastPreprocessing:
             longest = max(found, key=len)
             needed = self.spec.steps + self.horizon.steps
             raise DataError(
-                f"{longest.name} has {counted(longest.length, 'step')}, and {needed:,} are needed: a history of "
+                f"{longest.name} has {format_count(longest.length, 'step')}, and {needed:,} are needed: a history of "
                 f"{self.spec.steps:,} and a horizon of {self.horizon.steps:,}, measured in full where they meet.",
                 fix="Give a longer series.",
             )
         notes = [note for series in found for note in series.notes] + self._about_new(found)
         if empty := [series.own for series, own in zip(found, starts) if not len(own)]:
-            notes.append(f"Without a window, as they are too short: {listed(empty, 'and')}.")
-        return self.splits(found, {"": Cut.of(found, starts)}, notes)[""]
+            notes.append(f"Without a window, as they are too short: {join(empty, 'and')}.")
+        return self.splits(found, {"": SeriesWindows.of(found, starts)}, notes)[""]
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values that `from_json` accepts."""
@@ -387,18 +399,19 @@ class ForecastPreprocessing:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> ForecastPreprocessing:
         """Load an object written by `to_json`. Raises ValueError if a document that matches SCHEMA is inconsistent."""
-        spec = specs.read_as(data["spec"], SeriesSpec, Horizon)
-        columns, step = Columns.from_json(data["columns"]), Step.from_json(data["step"])
-        written, count, gaps = Form.from_json(data.get("read")), len(columns.names), as_now(data)["gaps"]
+        spec = specs.read_spec(data["spec"], SeriesSpec, Horizon)
+        columns, step = ColumnRoles.from_json(data["columns"]), Step.from_json(data["step"])
+        written, count, gaps = Form.from_json(data.get("read")), len(columns.names), upgrade_settings(data)["gaps"]
         missing = data.get("missing") or "error"
         build(DataSettings, {"gaps": gaps, "missing": missing})
         assert isinstance(spec.target, Horizon)
         if count != spec.features or columns.forecast != spec.target.columns:
-            raise ValueError(f"its columns {listed(columns.names, 'and')} are not those of its spec")
+            raise ValueError(f"its columns {join(columns.names, 'and')} are not those of its spec")
         scales = {
-            name: specs.scales(one["mean"], one["std"], count) for name, one in (data.get("scales") or {}).items()
+            name: specs.validate_scales(one["mean"], one["std"], count)
+            for name, one in (data.get("scales") or {}).items()
         }
-        mean, std = specs.scales(data["mean"], data["std"], count)
+        mean, std = specs.validate_scales(data["mean"], data["std"], count)
         return cls(spec, columns, mean, std, step, gaps, missing, written, scales)
 
     def _scale(self, series: Series) -> Scale:
@@ -411,7 +424,7 @@ class ForecastPreprocessing:
         if series.own in self.scales:
             return self.scales[series.own]
         own = len(self.columns.names) - len(self.columns.ahead)
-        mean, std = scale_of(series.values[: series.length, :own])
+        mean, std = compute_scale(series.values[: series.length, :own])
         return tuple(mean.tolist()) + self.mean[own:], tuple(std.tolist()) + self.std[own:]
 
     def _about_new(self, found: Sequence[Series]) -> list[str]:
@@ -420,20 +433,20 @@ class ForecastPreprocessing:
         if not new:
             return []
         return [
-            f"Not among the series of training, and standardised by what is given of them: {listed(new[:9], 'and')}"
+            f"Not among the series of training, and standardised by what is given of them: {join(new[:9], 'and')}"
             + (f" and {len(new) - 9:,} more." if len(new) > 9 else ".")
         ]
 
     def _several(
         self, found: Sequence[Series], which: npt.NDArray[np.int64], begins: npt.NDArray[np.int64]
-    ) -> Several | None:
+    ) -> SeriesScales | None:
         """Return the series of each window if the file holds several, else None."""
         if not self.columns.id:
             return None
         scales = torch.tensor([self._scale(series) for series in found], dtype=torch.float64)  # (S, 2, F)
         mean, std = scales.unbind(1)
         names, columns = tuple(series.own for series in found), len(self.columns.forecast)
-        return Several(names, torch.from_numpy(which), torch.from_numpy(begins), mean, std, columns)
+        return SeriesScales(names, torch.from_numpy(which), torch.from_numpy(begins), mean, std, columns)
 
     def _read(
         self, source: Any, missing: str = "error", check: Callable[[Series], None] = lambda series: None
@@ -459,14 +472,14 @@ class ForecastPreprocessing:
         """Raise DataError if the file has too few past or future steps."""
         if series.length < self.spec.steps:
             raise DataError(
-                f"{series.name} has {counted(series.length, 'step')}, and a forecast is made from the last "
+                f"{series.name} has {format_count(series.length, 'step')}, and a forecast is made from the last "
                 f"{self.spec.steps:,}.",
                 fix="Give more of the series.",
             )
         ahead = len(series.values) - series.length
         if self.columns.known and ahead < self.horizon.steps:
             raise DataError(
-                f"{series.name} has {counted(ahead, 'row')} after the last one that holds "
+                f"{series.name} has {format_count(ahead, 'row')} after the last one that holds "
                 f"{', '.join(self.columns.forecast)}, and the forecast needs {self.horizon.steps:,}: "
                 f"{', '.join(self.columns.known)} must be known for every step of it.",
                 fix="Add rows at the end with their time and these columns, and leave the others empty.",
@@ -481,7 +494,7 @@ class ForecastPreprocessing:
                 "A forecast begins right after a step at which everything was measured.",
             )
 
-    def _as_split(self, cut: Cut, values: Tensor, targets: Tensor, notes: Sequence[str]) -> WindowSplit:
+    def _as_split(self, cut: SeriesWindows, values: Tensor, targets: Tensor, notes: Sequence[str]) -> WindowSplit:
         def row(i: int) -> dict[str, str]:
             series, start = cut.all_of_them[int(cut.which[i])], int(cut.starts[i])
             before = {f"{c} before": f"{v:.6g}" for c, v in zip(self.columns.forecast, series.values[start - 1])}

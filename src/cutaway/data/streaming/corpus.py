@@ -21,9 +21,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ...core.errors import DataError, Problem
-from ...core.files import open_regular, reject_irregular, unreadable
+from ...core.files import open_regular, require_regular_file, unreadable_error
 from ..text.corpus_transforms import PIECE
-from ..text.text_files import UTF8, decoded
+from ..text.text_files import UTF8, decode_utf8
 
 BLOCK = 1 << 20  # bytes per read
 FAR = 1 << 24  # maximum characters searched for a place to cut the text
@@ -39,7 +39,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Seen:
+class CorpusPartStats:
     """Statistics of a part of a corpus."""
 
     characters: int  # including the line end that follows the file, if the part ends there
@@ -59,7 +59,7 @@ class Corpus:
         """Build the corpus of these files. Raises FileError for an irregular file, and DataError for an empty one."""
         sizes = []
         for path in files:
-            reject_irregular(path)
+            require_regular_file(path)
             sizes.append(path.stat().st_size)
             if sizes[-1] <= (len(codecs.BOM_UTF8) if _marked(path) else 0):
                 raise DataError(f"{path} is empty: it has {sizes[-1]} bytes.", fix="Was it saved or copied to the end?")
@@ -91,7 +91,7 @@ class Corpus:
         held = ""
         for chunk in self.chunks(begin, end):
             held += chunk
-            while at := cut_of(held, PIECE, blanks, anywhere):
+            while at := find_cut(held, PIECE, blanks, anywhere):
                 yield held[:at]
                 held = held[at:]
             if len(held) > FAR:
@@ -118,7 +118,7 @@ class Corpus:
             found.append(Place(k, self._whole(k, at - before[k])))
         return [*pairwise([*found, self.end])]
 
-    def look(self, begin: Place, end: Place, lower: bool = False) -> Seen:
+    def look(self, begin: Place, end: Place, lower: bool = False) -> CorpusPartStats:
         """Compute statistics of a part. Raises DataError, with byte and line, if it is not UTF-8 text."""
         characters = returns = 0
         letters = np.zeros(CODE_POINTS, np.int64)
@@ -130,7 +130,7 @@ class Corpus:
             points = np.frombuffer((text.lower() if lower else text).encode("utf-32-le"), np.uint32)
             counts = np.bincount(points)
             letters[: len(counts)] += counts
-        return Seen(characters, {chr(i): int(letters[i]) for i in np.flatnonzero(letters).tolist()}, returns)
+        return CorpusPartStats(characters, {chr(i): int(letters[i]) for i in np.flatnonzero(letters).tolist()}, returns)
 
     def sha256(self, k: int) -> str:
         """Return the sha256 of a file's bytes."""
@@ -138,7 +138,7 @@ class Corpus:
             with open_regular(self.files[k]) as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
-            raise unreadable(self.files[k], error) from error
+            raise unreadable_error(self.files[k], error) from error
 
     def place_in(self, begin: Place, end: Place, characters: int) -> Place:
         """Return the place after this number of characters of a part that `look` has read."""
@@ -169,7 +169,7 @@ class Corpus:
                     file.seek(offset)
                     raw = file.read(min(window, last - offset))
                 text = raw.decode("utf-8", "surrogateescape")
-                if at := cut_of(text, 1, blanks, anywhere):
+                if at := find_cut(text, 1, blanks, anywhere):
                     return Place(k, offset + len(text[:at].encode("utf-8", "surrogateescape")))
                 if window > 4 * FAR:
                     raise self.too_long(place)
@@ -209,17 +209,17 @@ class Corpus:
                     yield begin, raw
                     begin += cut
         except OSError as error:
-            raise unreadable(self.files[k], error) from error
+            raise unreadable_error(self.files[k], error) from error
 
     def _decoded(self, k: int, offset: int, raw: bytes) -> str:
         """Decode a block. Raises DataError, with byte and line, if it is not UTF-8."""
         try:
-            return decoded(raw, offset)
+            return decode_utf8(raw, offset)
         except ValueError:
             pass
         lines = sum(before.count(b"\n") for _, before in self._blocks(k, 0, offset))
         try:
-            return decoded(raw, offset, lines)
+            return decode_utf8(raw, offset, lines)
         except ValueError as error:
             raise DataError("A file that cannot be read:", [Problem(str(self.files[k]), str(error))], UTF8) from error
 
@@ -238,7 +238,7 @@ class Corpus:
             return file.read(1) in (b"\n", b"\r")
 
 
-def cut_of(text: str, least: int, blanks: bool, anywhere: bool) -> int:
+def find_cut(text: str, least: int, blanks: bool, anywhere: bool) -> int:
     """Return a position at which a text may be cut, at least `least`; 0 if none exists.
 
     Positions other than before a line end are used only if there is no line end within a piece after `least`.

@@ -10,26 +10,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from .corpus import Corpus, Place, Seen
-from .writer import in_processes
+from .corpus import Corpus, CorpusPartStats, Place
+from .writer import map_in_processes
 
 PART = 1 << 26  # bytes read by one job
 
 
 @dataclass(frozen=True)
-class Looked:
+class CorpusIndex:
     """The statistics of a corpus, part by part."""
 
     corpus: Corpus
     parts: Sequence[tuple[Place, Place]]
-    seen: Sequence[Seen]
+    seen: Sequence[CorpusPartStats]
     lower: bool
 
     @classmethod
-    def at(cls, corpus: Corpus, lower: bool, workers: int) -> Looked:
+    def at(cls, corpus: Corpus, lower: bool, workers: int) -> CorpusIndex:
         """Read a whole corpus with `workers` processes. Raises DataError, with byte and line, unless it is text."""
         parts = corpus.parts(PART)
-        seen = [*in_processes(partial(_look, corpus, lower), parts, workers)]
+        seen = [*map_in_processes(partial(_look, corpus, lower), parts, workers)]
         return cls(corpus, parts, seen, lower)
 
     @property
@@ -89,5 +89,5 @@ class Looked:
         return found
 
 
-def _look(corpus: Corpus, lower: bool, part: tuple[Place, Place]) -> Seen:
+def _look(corpus: Corpus, lower: bool, part: tuple[Place, Place]) -> CorpusPartStats:
     return corpus.look(*part, lower)

@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from ..folders import Found, fingerprint_of
+from ..folders import FolderContents, fingerprint_files
 from ..settings import DataSettings
 from ..splits import SPLITS
-from ..unusable_examples import look_through, reject_fill
-from .index import Arrays, Index, kept_at
+from ..unusable_examples import inspect_files, reject_fill
+from .index import Arrays, Index, index_path
 from .members import Files, Names
-from .tar_index import Looking, Read
+from .tar_index import FileInspector, Read
 
 MANY = 10_000  # minimum number of files for an index
 LOOKED_AT = 100  # files whose size and time are checked when it is opened
@@ -32,9 +32,9 @@ RECENT = 2_000_000_000  # nanoseconds: a folder may change again within the same
 
 def read_folder(
     path: Path,
-    looking: Looking,
+    looking: FileInspector,
     variant: str,
-    listed: Callable[[], Found[Any]],
+    listed: Callable[[], FolderContents[Any]],
     looked: Callable[[Sequence[Any]], Sequence[Any]],
     settings: DataSettings,
 ) -> Read:
@@ -45,19 +45,19 @@ def read_folder(
     """
     reject_fill(settings)
     variant += "-drop" * (settings.missing == "drop")
-    place = kept_at(path, f"{looking.kind.kind}-{variant}")
+    place = index_path(path, f"{looking.kind.kind}-{variant}")
     index = Index.load(place)
     if index is not None and _is_valid(index, path):
         notes = [*index.about["notes"], f"What was found in {path} is known from its index, {place}."]
         files = Files(path, place, index.names, index.arrays)
-        found = Found(index.classes, files, index.names, index.labels, index.splits, notes)
+        found = FolderContents(index.classes, files, index.names, index.labels, index.splits, notes)
         return Read(found, index.arrays, index.about["fingerprint"])
     began = time.time_ns()
     found = listed()
-    usable = look_through(found.files, looking, looked, settings)
+    usable = inspect_files(found.files, looking, looked, settings)
     found = found.part(usable.rows, usable.notes) if usable.notes else found
     arrays = looking.pack(usable.looks)
-    fingerprint = fingerprint_of(found.names, [digest.tobytes().hex() for digest in arrays["digest"]])
+    fingerprint = fingerprint_files(found.names, [digest.tobytes().hex() for digest in arrays["digest"]])
     if len(found.files) >= MANY:
         with contextlib.suppress(OSError):  # the next start looks at the files again
             _index(path, looking, found, arrays, fingerprint, began).save(place)
@@ -66,7 +66,9 @@ def read_folder(
     return Read(found, arrays, fingerprint)
 
 
-def _index(path: Path, looking: Looking, found: Found[Any], arrays: Arrays, fingerprint: str, began: int) -> Index:
+def _index(
+    path: Path, looking: FileInspector, found: FolderContents[Any], arrays: Arrays, fingerprint: str, began: int
+) -> Index:
     """Build the index; its folders have the modification times from before they were listed."""
     stats = [os.stat(file) for file in found.files]
     split = {}

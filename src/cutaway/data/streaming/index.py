@@ -28,7 +28,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from ...core.errors import Problem
-from ...core.files import replacing
+from ...core.files import atomic_write
 from ..datasets.download import cache
 from ..splits import SPLITS, Rows
 from .members import Names
@@ -89,7 +89,7 @@ class Index:
             "about": self.about,
         }
         arrays = self.arrays | {"names": self.names.data, "ends": self.names.ends}
-        with replacing(path) as temporary:
+        with atomic_write(path) as temporary:
             save_file(arrays, temporary, {"index": json.dumps({**known, "problems": problems})})
 
     @classmethod
@@ -108,7 +108,7 @@ class Index:
             return None
 
 
-def kept_at(source: Path, kind: str) -> Path:
+def index_path(source: Path, kind: str) -> Path:
     """Return the path of the index of a user's folder: in the cache, not next to their files."""
     name = hashlib.sha256(str(source.resolve()).encode(errors="surrogateescape")).hexdigest()[:24]
     return cache() / "indexes" / f"{kind}-{name}.safetensors"

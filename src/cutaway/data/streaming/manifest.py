@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from ...core.config import build
-from ...core.errors import DataError, FileError, Problem, short
+from ...core.errors import DataError, FileError, Problem, shorten
 from ...core.files import exists, open_regular, read_json, write_json
-from ...core.schema import NUMBER, OneOf, naming, reject_unlike
-from ..parallel import Progress, in_threads
+from ...core.schema import NUMBER, Choice, name_document_in_errors, validate_document
+from ..parallel import Progress, map_in_threads
 from ..settings import DataSettings
 from ..text.tokenizer_files import TOKENIZERS
 
@@ -34,7 +34,7 @@ SCHEMA = {
     "splits": {...: [SHARD, ...]}, "settings": dict, "notes": [str], "about": dict, "asked": dict, "cutaway": str,
 }  # fmt: skip
 FRACTIONS = {"val": NUMBER, "test": NUMBER}
-DTYPES = OneOf(("uint8", "uint16", "uint32"))  # of the tokens of text
+DTYPES = Choice(("uint8", "uint16", "uint32"))  # of the tokens of text
 OF_TEXT = {
     "settings": {**FRACTIONS, "tokenizer": str},
     "about": {"tokenizer": TOKENIZERS, "given": bool, "dtype": DTYPES, "counts": {...: [int]}},
@@ -114,8 +114,8 @@ def read_manifest(folder: Path) -> Manifest:
             f"{path} is of version {version}, which a newer version of cutaway has written; this one reads {VERSION}. "
             "Install the newer one, or prepare the data with this one, into another folder."
         )
-    reject_unlike(document, SCHEMA, path, AGAIN)
-    with naming(path, AGAIN):
+    validate_document(document, SCHEMA, path, AGAIN)
+    with name_document_in_errors(path, AGAIN):
         build(DataSettings, document["settings"])
     splits = {split: [Shard(**shard) for shard in of_split] for split, of_split in document["splits"].items()}
     own = [one.name for one in fields(Manifest) if one.name != "splits"]
@@ -129,15 +129,17 @@ def read_manifest(folder: Path) -> Manifest:
 def reject_other_form(folder: Path, manifest: Manifest, schema: Mapping[str, Any]) -> None:
     """Raise FileError if the manifest's entries for its kind of data do not match `schema`."""
     added = {"settings": dict(manifest.settings), "about": dict(manifest.about)}
-    reject_unlike(added, schema, folder / MANIFEST, AGAIN)
+    validate_document(added, schema, folder / MANIFEST, AGAIN)
 
 
-def damaged(
+def find_damaged(
     folder: Path, manifest: Manifest, splits: Sequence[str] = (), progress: Progress | None = None
 ) -> list[Problem]:
     """Return every shard of these splits, or of all, whose checksum differs. Reads all of them, in parallel."""
     shards, found = [shard for split in splits or manifest.splits for shard in manifest.splits[split]], []
-    for done, (shard, sum_) in enumerate(zip(shards, in_threads(lambda s: sum_of(folder / s.name), shards)), 1):
+    for done, (shard, sum_) in enumerate(
+        zip(shards, map_in_threads(lambda s: file_sha256(folder / s.name), shards)), 1
+    ):
         if sum_ != shard.sha256:
             said = f"its sha256 is {sum_[:16]}…, and {shard.sha256[:16]}… was written: it is damaged"
             found.append(Problem(str(folder / shard.name), said))
@@ -146,17 +148,17 @@ def damaged(
     return found
 
 
-def unusable(folder: str | Path, problems: list[Problem]) -> DataError:
+def unusable_shards_error(folder: str | Path, problems: list[Problem]) -> DataError:
     """Return the error for shards with these problems."""
     return DataError(f"{len(problems):,} of the shards in {folder} cannot be read:", problems, AGAIN)
 
 
-def shard_of(path: Path, count: int) -> Shard:
+def describe_shard(path: Path, count: int) -> Shard:
     """Return the entry of a written shard: its size and its checksum."""
-    return Shard(path.name, path.stat().st_size, sum_of(path), count)
+    return Shard(path.name, path.stat().st_size, file_sha256(path), count)
 
 
-def sum_of(path: Path) -> str:
+def file_sha256(path: Path) -> str:
     """Return the sha256 of a file, or the reason why it cannot be read."""
     try:
         with open_regular(path) as file:
@@ -172,8 +174,8 @@ def _reject_sizes(folder: Path, manifest: Manifest) -> None:
         path = folder / shard.name
         size = path.stat().st_size if exists(path) and path.is_file() else None
         if size is None:
-            found.append(Problem(short(path, 200), "it is missing"))
+            found.append(Problem(shorten(path, 200), "it is missing"))
         elif size != shard.bytes:
             found.append(Problem(str(path), f"it has {size:,} bytes, and {shard.bytes:,} were written"))
     if found:
-        raise unusable(folder, found)
+        raise unusable_shards_error(folder, found)

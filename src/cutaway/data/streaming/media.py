@@ -22,26 +22,34 @@ from typing import Any
 
 import numpy as np
 
-from ...core.config import as_text, short
+from ...core.config import as_text, shorten
 from ...core.errors import DataError, Problem, SettingError
-from ...core.files import MEBIBYTE, read_bytes, unreadable
+from ...core.files import MEBIBYTE, read_bytes, unreadable_error
 from ...core.spec import ImageSizes, Mask, Target
 from ..dataset_base import DataSet
-from ..folders import FileKind, Found, find, has_captions, holds
-from ..images.detection import is_boxes
-from ..images.segmentation import are_masks
+from ..folders import FileKind, FolderContents, dominant_kind, find_examples, has_captions
+from ..images.detection import is_box_folder
+from ..images.segmentation import is_mask_folder
 from ..modalities import KINDS as KINDS_OF_DATA
 from ..parallel import Progress
 from ..settings import DataSettings
 from ..splits import SPLITS, complete_split
 from .index import Arrays, Index
-from .manifest import OF_MEDIA, Manifest, damaged, is_prepared, read_manifest, reject_other_form, sum_of
+from .manifest import OF_MEDIA, Manifest, file_sha256, find_damaged, is_prepared, read_manifest, reject_other_form
 from .members import Names
-from .prepare import reject_settled
+from .prepare import reject_fixed_settings
 from .settings import ShardSettings
-from .tar_index import INDEX, Looking, places_of
+from .tar_index import INDEX, FileInspector, member_locations
 from .tars import BLOCK, KINDS, examples
-from .writer import Made, begin, end, keep, make, processes, reject_full
+from .writer import (
+    ShardWriteResult,
+    begin_preparation,
+    finish_preparation,
+    num_processes,
+    require_disk_space,
+    save_plan,
+    write_shards,
+)
 
 SETTLED = (
     "val",
@@ -55,11 +63,11 @@ OVERHEAD = 4 * BLOCK  # extra bytes of an example in a tar: two headers, its cla
 
 
 @dataclass(frozen=True)
-class Tarred:
+class TarShardJob:
     """A job that writes one shard of these files, in this order."""
 
     name: str
-    looking: Looking
+    looking: FileInspector
     folder: Path
     files: tuple[str, ...]  # in the folder
     keys: tuple[str, ...]
@@ -89,7 +97,7 @@ class Tarred:
         names = Names.of(f"{self.name}/{member.name}" for member in members)
         label = np.array([example.label for example in found], np.int64)
         own: Arrays = {"label": label, "names": names.data, "lengths": np.diff(names.ends, prepend=0)}
-        return len(found), {**places_of(members, 0), **self.looking.pack(looks), **own}
+        return len(found), {**member_locations(members, 0), **self.looking.pack(looks), **own}
 
 
 def prepare_media(
@@ -104,10 +112,10 @@ def prepare_media(
     if how.sample != ShardSettings().sample:
         raise SettingError(f"sample={how.sample} is for text, of which a tokenizer is fitted: leave it out.")
     settled = {key: getattr(settings, key) for key in SETTLED}
-    begun = begin(out, asked := {"data": str(source.resolve()), **settled, "shard_size": how.shard_size})
+    begun = begin_preparation(out, asked := {"data": str(source.resolve()), **settled, "shard_size": how.shard_size})
     if begun.manifest:
         return begun.manifest
-    found = find(source, kind)
+    found = find_examples(source, kind)
     if folders := [file for file in found.files if file.is_dir()]:
         raise DataError(
             f"{folders[0]} is a folder of frames, and a shard holds files.", fix="Make a video file of each."
@@ -120,16 +128,16 @@ def prepare_media(
             f"The files of {source} are not those that were there when {out} was begun.",
             fix="Prepare them anew, into another folder.",
         )
-    jobs = _jobs(source, found, sizes, settings, how, looking_of(kind))
-    keep(out, asked, {"files": listing})
+    jobs = _jobs(source, found, sizes, settings, how, file_inspector(kind))
+    save_plan(out, asked, {"files": listing})
     flat = [job for of_split in jobs.values() for job in of_split]
-    reject_full(out, flat, sum(sizes) + OVERHEAD * len(sizes))
-    made = [*make(out, flat, processes(how.workers, sum(sizes)), progress)]
+    require_disk_space(out, flat, sum(sizes) + OVERHEAD * len(sizes))
+    made = [*write_shards(out, flat, num_processes(how.workers, sum(sizes)), progress)]
     index = _index(kind, found.classes, jobs, made)
     index.save(out / INDEX)
     left = len(found.files) - len(index)
     shards = iter(made)
-    return end(
+    return finish_preparation(
         out,
         Manifest(
             kind=kind.kind,
@@ -140,7 +148,7 @@ def prepare_media(
             settings=settled,
             asked=asked,
             notes=[*found.notes, *([f"missing=drop left out {left:,} files that cannot be used."] if left else [])],
-            about={"classes": list(found.classes), "index": sum_of(out / INDEX)},
+            about={"classes": list(found.classes), "index": file_sha256(out / INDEX)},
         ),
     )
 
@@ -151,7 +159,7 @@ def open_media(
     """Build the data set of such shards. Raises SettingError for settings that were fixed when they were written."""
     reject_other_form(folder, manifest, OF_MEDIA)
     free = [field.name for field in dataclasses.fields(settings) if field.name not in SETTLED]
-    reject_settled(settings, manifest, folder, free)
+    reject_fixed_settings(settings, manifest, folder, free)
     shares = {key: manifest.settings[key] for key in ("val", "test")}  # 0 if there is no such split
     own = dataclasses.replace(settings, **shares, fold=None, missing="error")
     kind, asked = KINDS_OF_DATA[manifest.kind], {"sizes": sizes, "targets": targets}
@@ -165,20 +173,20 @@ def damaged_shards(source: str | Path) -> list[Problem]:
     kinds = [kind.kind for kind in KINDS]
     if not is_prepared(path) or (manifest := read_manifest(path)).kind not in (*kinds, "table"):
         return []
-    return damaged(path, manifest)
+    return find_damaged(path, manifest)
 
 
-def looking_of(kind: FileKind) -> Looking:
+def file_inspector(kind: FileKind) -> FileInspector:
     """Return how files of a kind are inspected; its libraries are imported on demand."""
     folder = KINDS_OF_DATA[kind.kind].folder
-    looking: Looking = import_module(f"..{folder}.transforms", __package__).SHARDED
+    looking: FileInspector = import_module(f"..{folder}.transforms", __package__).SHARDED
     return looking
 
 
 def _kind(source: Path) -> FileKind:
     """Return the kind of files in class folders. Raises DataError for anything else."""
-    other = are_masks(source, (Mask,)) or is_boxes(source) or has_captions(source)
-    kind = None if other or not source.is_dir() else holds(source)
+    other = is_mask_folder(source, (Mask,)) or is_box_folder(source) or has_captions(source)
+    kind = None if other or not source.is_dir() else dominant_kind(source)
     for one in KINDS:
         if one.kind == kind:
             return one
@@ -194,7 +202,7 @@ def _reject_later(settings: DataSettings) -> None:
         value = getattr(settings, field.name)
         if field.name not in SETTLED and value != field.default:
             raise SettingError(
-                f"{field.name}={short(as_text(value))} is chosen when a model learns: files are copied as they are. "
+                f"{field.name}={shorten(as_text(value))} is chosen when a model learns: files are copied as they are. "
                 "Leave it out."
             )
     if settings.missing == "fill":
@@ -203,17 +211,17 @@ def _reject_later(settings: DataSettings) -> None:
 
 def _jobs(
     source: Path,
-    found: Found[Any],
+    found: FolderContents[Any],
     sizes: Sequence[int],
     settings: DataSettings,
     how: ShardSettings,
-    looking: Looking,
-) -> dict[str, list[Tarred]]:
+    looking: FileInspector,
+) -> dict[str, list[TarShardJob]]:
     """Return the shards of each split: its files in random order, about `shard_size` MiB each."""
     indices = complete_split(found.labels, found.classes, found.splits, settings)
     keys = _keys(found.names)
     rng = np.random.default_rng(settings.split_seed)
-    jobs: dict[str, list[Tarred]] = {}
+    jobs: dict[str, list[TarShardJob]] = {}
     for split in (name for name in SPLITS if name in indices):
         order = rng.permutation(indices[split])
         bytes_before = np.cumsum([sizes[i] + OVERHEAD for i in order]) - 1
@@ -221,7 +229,7 @@ def _jobs(
         parts = [order[number == k] for k in np.unique(number)]
         digits = max(5, math.ceil(math.log10(len(parts) + 1)))
         jobs[split] = [
-            Tarred(
+            TarShardJob(
                 f"{split}-{k:0{digits}}.tar",
                 looking,
                 source,
@@ -249,7 +257,9 @@ def _keys(names: Sequence[str]) -> list[str]:
     return list(keys)
 
 
-def _index(kind: FileKind, classes: tuple[str, ...], jobs: dict[str, list[Tarred]], made: Sequence[Made]) -> Index:
+def _index(
+    kind: FileKind, classes: tuple[str, ...], jobs: dict[str, list[TarShardJob]], made: Sequence[ShardWriteResult]
+) -> Index:
     """Build the index of all shards from the results of the jobs."""
     parts: list[Arrays] = []
     splits = [split for split, of_split in jobs.items() for _ in of_split]
@@ -276,4 +286,4 @@ def _size(file: Path) -> int:
     try:
         return file.stat().st_size
     except OSError as error:
-        raise unreadable(file, error) from error
+        raise unreadable_error(file, error) from error

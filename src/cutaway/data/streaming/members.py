@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...core.errors import DataError, Problem
-from ...core.files import cause, open_regular, read_bytes
+from ...core.files import error_reason, open_regular, read_bytes
 
 Rows = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -38,7 +38,7 @@ class Stored:
 
 
 @dataclass(frozen=True)
-class Sent(Stored):
+class UploadedFile(Stored):
     """A file received over a network, held only in memory."""
 
     name: str
@@ -53,7 +53,7 @@ class Sent(Stored):
 
 
 @dataclass(frozen=True)
-class Known(Stored):
+class IndexedFile(Stored):
     """A file of an indexed folder."""
 
     path: Path
@@ -73,7 +73,7 @@ class Known(Stored):
                 now = os.fstat(file.fileno())
                 data = file.read()
         except OSError as error:
-            raise self._unusable(f"it cannot be read ({cause(error)})") from error
+            raise self._unusable(f"it cannot be read ({error_reason(error)})") from error
         if (now.st_size, now.st_mtime_ns) != (self.size, self.time):
             self.index.unlink(missing_ok=True)
             raise self._unusable("it was changed since its folder was indexed; that index is removed now: begin again")
@@ -105,7 +105,7 @@ class Member(Stored):
                 file.seek(self.offset)
                 data = file.read(self.size)
         except OSError as error:
-            raise self._unusable(f"the shard cannot be read ({cause(error)})") from error
+            raise self._unusable(f"the shard cannot be read ({error_reason(error)})") from error
         if len(data) < self.size:
             raise self._unusable("the shard ends within it: it was cut short")
         if self.digest and hashlib.sha256(data).digest() != self.digest:
@@ -113,28 +113,28 @@ class Member(Stored):
         return data
 
 
-def content(source: Path | Stored) -> bytes:
+def read_content(source: Path | Stored) -> bytes:
     """Return the bytes of a file, on disk or stored. Raises FileError or DataError if it cannot be read."""
     return source.read() if isinstance(source, Stored) else read_bytes(source)
 
 
-def stream(source: Path | Stored) -> Path | io.BytesIO:
+def open_source(source: Path | Stored) -> Path | io.BytesIO:
     """Return a path, or the bytes of a stored file, for libraries to open. Raises DataError as `Stored.read`."""
     return io.BytesIO(source.read()) if isinstance(source, Stored) else source
 
 
-def chosen(items: Sequence[Item], rows: Rows) -> Sequence[Item]:
+def select_items(items: Sequence[Item], rows: Rows) -> Sequence[Item]:
     """Return the items with these numbers, without creating them if the sequence is `Packed`."""
-    return items.part(rows) if isinstance(items, Packed) else [items[i] for i in rows]
+    return items.part(rows) if isinstance(items, PackedSequence) else [items[i] for i in rows]
 
 
-class Packed(Sequence[Item]):
+class PackedSequence(Sequence[Item]):
     """A sequence that creates its items on demand, from arrays that its slices share."""
 
     def __init__(self, rows: Rows) -> None:
         self.rows = rows  # which items of the arrays these are
 
-    def part(self, rows: Rows) -> Packed[Item]:
+    def part(self, rows: Rows) -> PackedSequence[Item]:
         """Return the items with these numbers."""
         found = object.__new__(type(self))
         vars(found).update(vars(self), rows=self.rows[rows])
@@ -150,8 +150,8 @@ class Packed(Sequence[Item]):
     @overload
     def __getitem__(self, i: int) -> Item: ...
     @overload
-    def __getitem__(self, i: slice) -> Packed[Item]: ...
-    def __getitem__(self, i: int | slice) -> Item | Packed[Item]:
+    def __getitem__(self, i: slice) -> PackedSequence[Item]: ...
+    def __getitem__(self, i: int | slice) -> Item | PackedSequence[Item]:
         if isinstance(i, slice):
             return self.part(np.arange(len(self))[i])
         return self.item(int(self.rows[i]))
@@ -160,7 +160,7 @@ class Packed(Sequence[Item]):
         return map(self.item, self.rows.tolist())
 
 
-class Names(Packed[str]):
+class Names(PackedSequence[str]):
     """Strings stored as concatenated UTF-8; other bytes of file names are kept as surrogate escapes."""
 
     def __init__(self, data: Bytes, ends: Rows) -> None:
@@ -179,7 +179,7 @@ class Names(Packed[str]):
         return self.data[begin : self.ends[row]].tobytes().decode(errors="surrogateescape")
 
 
-class Files(Packed[Known]):
+class Files(PackedSequence[IndexedFile]):
     """Files in an indexed folder."""
 
     def __init__(self, folder: Path, index: Path, names: Names, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
@@ -187,13 +187,13 @@ class Files(Packed[Known]):
         super().__init__(np.arange(len(names)))
         self.folder, self.place, self.names, self.arrays = folder, index, names, arrays
 
-    def item(self, row: int) -> Known:
+    def item(self, row: int) -> IndexedFile:
         """Return the file in this row."""
         size, changed = (int(self.arrays[key][row]) for key in ("size", "time"))
-        return Known(self.folder / self.names[row], size, changed, self.place)
+        return IndexedFile(self.folder / self.names[row], size, changed, self.place)
 
 
-class Members(Packed[Member]):
+class Members(PackedSequence[Member]):
     """Files in tar shards."""
 
     def __init__(self, shards: Sequence[Path], names: Names, arrays: Mapping[str, npt.NDArray[Any]]) -> None:

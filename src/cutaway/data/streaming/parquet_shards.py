@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from ...core.config import as_text, short
+from ...core.config import as_text, shorten
 from ...core.errors import DataError, SettingError
 from ...core.files import MEBIBYTE
 from ...core.spec import ImageSizes, Target
@@ -31,7 +31,7 @@ from ..tables.dataset import open_groups
 from ..tables.parquet import LEAST_ROWS, RowGroups, parquet_files, read_rows, row_groups
 from .manifest import Manifest, Shard
 from .settings import ShardSettings
-from .writer import begin, end, keep, make, reject_full
+from .writer import begin_preparation, finish_preparation, require_disk_space, save_plan, write_shards
 
 MOST_SHARDS = 2048  # with more, the pieces of a stretch would be too small to read one by one
 
@@ -45,7 +45,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Scattered(Rows):
+class ScatterJob(Rows):
     """A job of the first pass: some rows of a file, shuffled."""
 
     name: str
@@ -67,13 +67,13 @@ class Scattered(Rows):
 
 
 @dataclass(frozen=True)
-class Shuffled(Rows):
+class ShuffleJob(Rows):
     """A job of the second pass: a shard made of one piece of every stretch."""
 
     name: str
     number: int
     folder: Path
-    stretches: Sequence[Scattered]
+    stretches: Sequence[ScatterJob]
     seed: tuple[int, ...]
 
     def write(self, path: Path) -> None:
@@ -97,7 +97,9 @@ def prepare_table(
         )
     groups = row_groups(source)
     seed = settings.split_seed
-    begun = begin(out, asked := {"data": _table_id(groups), "split_seed": seed, "shard_size": how.shard_size})
+    begun = begin_preparation(
+        out, asked := {"data": _table_id(groups), "split_seed": seed, "shard_size": how.shard_size}
+    )
     if begun.manifest:
         return begun.manifest
     size = sum(file.stat().st_size for file in groups.files)
@@ -109,18 +111,18 @@ def prepare_table(
             "memory."
         )
     stretches = _stretches(groups, count, seed)
-    shards = [Shuffled(f"part-{k:05}.parquet", k, out, stretches, (seed, 1, k)) for k in range(count)]
-    keep(out, asked, {})
-    reject_full(out, [*stretches, *shards], 2 * size)
+    shards = [ShuffleJob(f"part-{k:05}.parquet", k, out, stretches, (seed, 1, k)) for k in range(count)]
+    save_plan(out, asked, {})
+    require_disk_space(out, [*stretches, *shards], 2 * size)
     passes = len(stretches) + count
     if not all((out / shard.name).is_file() for shard in shards):
         # polars has its own threads, which a forked process would lack.
-        for _ in make(out, stretches, 0, lambda done, of: progress(done, passes)):
+        for _ in write_shards(out, stretches, 0, lambda done, of: progress(done, passes)):
             pass
-    made = [one.shard for one in make(out, shards, 0, lambda done, of: progress(passes - of + done, passes))]
+    made = [one.shard for one in write_shards(out, shards, 0, lambda done, of: progress(passes - of + done, passes))]
     for stretch in stretches:
         (out / stretch.name).unlink(missing_ok=True)
-    return end(
+    return finish_preparation(
         out,
         Manifest(
             kind="table",
@@ -150,9 +152,9 @@ def _groups_of(folder: Path, shards: Sequence[Shard]) -> RowGroups:
     return row_groups(folder, [folder / shard.name for shard in shards])
 
 
-def _stretches(groups: RowGroups, shards: int, seed: int) -> list[Scattered]:
+def _stretches(groups: RowGroups, shards: int, seed: int) -> list[ScatterJob]:
     """Return the jobs of the first pass: stretches of each file with about as many rows as a shard."""
-    found: list[Scattered] = []
+    found: list[ScatterJob] = []
     rows = -(-len(groups) // shards)
     for number, file in enumerate(groups.files):
         own = np.flatnonzero(groups.file == number)
@@ -161,7 +163,7 @@ def _stretches(groups: RowGroups, shards: int, seed: int) -> list[Scattered]:
         for k in range(parts):
             start, stop = (of_file * i // parts for i in (k, k + 1))
             name = f"scattered-{len(found):05}.parquet"
-            found.append(Scattered(name, file, start, stop - start, (seed, 0, len(found)), shards))
+            found.append(ScatterJob(name, file, start, stop - start, (seed, 0, len(found)), shards))
     return found
 
 
@@ -187,7 +189,7 @@ def _reject_settings(settings: DataSettings, how: ShardSettings) -> None:
         value = getattr(settings, field.name)
         if field.name != "split_seed" and value != field.default:
             raise SettingError(
-                f"{field.name}={short(as_text(value))} is chosen when a model learns: rows are copied as they are. "
+                f"{field.name}={shorten(as_text(value))} is chosen when a model learns: rows are copied as they are. "
                 "Leave it out."
             )
     usual = ShardSettings()

@@ -19,8 +19,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ...core.config import among, as_text, build, short
-from ...core.errors import DataError, SettingError, listed
+from ...core.config import as_text, build, pick, shorten
+from ...core.errors import DataError, SettingError, join
 from ...core.spec import ANY_SIZE, ImageSizes, Target
 from ..dataset_base import DataSet
 from ..modalities import KINDS
@@ -31,7 +31,7 @@ from .settings import ShardSettings
 
 
 @dataclass(frozen=True)
-class Sharded:
+class ShardFormat:
     """A kind of data that can be prepared: a module of this folder, and the names of its two functions."""
 
     module: str
@@ -43,13 +43,13 @@ class Sharded:
         return getattr(import_module(f".{self.module}", __package__), name)
 
 
-_MEDIA = Sharded("media", "prepare_media", "open_media")
+_MEDIA = ShardFormat("media", "prepare_media", "open_media")
 SHARDED = {
-    "text": Sharded("text", "prepare_text", "open_text"),
+    "text": ShardFormat("text", "prepare_text", "open_text"),
     "image": _MEDIA,
     "audio": _MEDIA,
     "video": _MEDIA,
-    "table": Sharded("parquet_shards", "prepare_table", "open_table_shards"),
+    "table": ShardFormat("parquet_shards", "prepare_table", "open_table_shards"),
 }
 
 
@@ -66,10 +66,10 @@ def prepare_data(
     if kind not in SHARDED:
         raise DataError(
             f"{KINDS[kind].plural.capitalize()} cannot be prepared into shards; what can is "
-            f"{listed([KINDS[k].plural for k in SHARDED], 'and')}.",
+            f"{join([KINDS[k].plural for k in SHARDED], 'and')}.",
             fix=f"Train on it as it is: cutaway train MODEL {source}",
         )
-    own = among(given, ShardSettings)
+    own = pick(given, ShardSettings)
     how = build(ShardSettings, own)
     settings = build(DataSettings, {key: value for key, value in given.items() if key not in own})
     if source.is_dir() and out.resolve().is_relative_to(source.resolve()):
@@ -102,7 +102,7 @@ def open_prepared(
     return data
 
 
-def reject_settled(settings: DataSettings, manifest: Manifest, folder: Path, free: Iterable[str]) -> None:
+def reject_fixed_settings(settings: DataSettings, manifest: Manifest, folder: Path, free: Iterable[str]) -> None:
     """Raise SettingError for the first changed setting that is not `free` and differs from the preparation."""
     usual = DataSettings()
     for key in (field.name for field in fields(settings)):
@@ -110,8 +110,8 @@ def reject_settled(settings: DataSettings, manifest: Manifest, folder: Path, fre
         then = manifest.settings.get(key, getattr(usual, key))
         if key not in free and value not in (getattr(usual, key), then, _as_tuple(then)):
             raise SettingError(
-                f"{key}={short(as_text(value))} cannot be: {folder} was prepared with {key}={short(as_text(then))}. "
-                "Leave it out, or prepare the data again with it, into another folder."
+                f"{key}={shorten(as_text(value))} cannot be: {folder} was prepared with {key}={shorten(as_text(then))}."
+                " Leave it out, or prepare the data again with it, into another folder."
             )
 
 

@@ -15,22 +15,22 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import DataError, FileError, Problem
-from ..findings import lookalike
-from ..folders import FileKind, Found, same_name
-from ..parallel import in_threads
+from ..findings import similar_name_hint
+from ..folders import FileKind, FolderContents, normalize_name
+from ..parallel import map_in_threads
 from ..splits import SPLITS, Rows
 from ..tables.column_types import natural_order
-from .index import Arrays, Index, kept_at
-from .manifest import AGAIN, is_prepared, read_manifest, sum_of
+from .index import Arrays, Index, index_path
+from .manifest import AGAIN, file_sha256, is_prepared, read_manifest
 from .members import Member, Members, Names
-from .tars import examples, shards_of
+from .tars import examples, list_shards
 
 INDEX = "index.safetensors"  # beside the shards that `cutaway prepare` wrote
 UNLABELLED = -1
 
 
 @dataclass(frozen=True)
-class Looking:
+class FileInspector:
     """The functions that inspect files of a kind before training."""
 
     kind: FileKind
@@ -49,19 +49,21 @@ class Looking:
 class Read:
     """The content of an index, as the kinds of data use it."""
 
-    found: Found[Any]
+    found: FolderContents[Any]
     looks: Arrays
     fingerprint: str
 
 
-def read_shards(path: Path, looking: Looking, classes: bool = True, drop: bool = False, apart: bool = False) -> Read:
+def read_shards(
+    path: Path, looking: FileInspector, classes: bool = True, drop: bool = False, apart: bool = False
+) -> Read:
     """Return the examples of tar shards and the results of inspecting them.
 
     With `classes` each example needs one, and there must be two classes, in the training split unless the classes of
     splits are to be `apart`. With `drop`, examples without a class are left out. Raises DataError if shards or examples
     cannot be used.
     """
-    index, said = index_of(path, looking, drop)
+    index, said = load_or_build_index(path, looking, drop)
     index, left = _complete(index, path, classes, drop)
     notes = [note for note in (*said, left) if note]
     present = np.bincount(index.labels[index.labels >= 0], minlength=len(index.classes)) > 0
@@ -75,11 +77,11 @@ def read_shards(path: Path, looking: Looking, classes: bool = True, drop: bool =
         _reject_untaught(index, path)
     labels = index.labels if classes else np.zeros(len(index), np.int64)
     members = _members(index, path)
-    found = Found(index.classes if classes else (), members, index.names, labels, index.splits, notes)
+    found = FolderContents(index.classes if classes else (), members, index.names, labels, index.splits, notes)
     return Read(found, index.arrays, index.fingerprint)
 
 
-def index_of(path: Path, looking: Looking, drop: bool = False) -> tuple[Index, list[str]]:
+def load_or_build_index(path: Path, looking: FileInspector, drop: bool = False) -> tuple[Index, list[str]]:
     """Return the index of these shards, and a note if it had to be built.
 
     With `drop` it is built by reading every example completely. Raises DataError if a prepared shard is missing or has
@@ -88,11 +90,11 @@ def index_of(path: Path, looking: Looking, drop: bool = False) -> tuple[Index, l
     if not path.is_file() and is_prepared(path):
         then = read_manifest(path).about.get("index")  # checks that every shard exists with its size
         own = Index.load(path / INDEX)
-        if own is None or then not in (None, sum_of(path / INDEX)):  # earlier versions did not store it
+        if own is None or then not in (None, file_sha256(path / INDEX)):  # earlier versions did not store it
             raise DataError(f"{path / INDEX} is missing or damaged: nothing says what stands where.", fix=AGAIN)
         return own, []
     now = {name: [shard.stat().st_size, shard.stat().st_mtime_ns] for name, shard in _named(path)}
-    place = kept_at(path, looking.kind.kind + "-drop" * drop)
+    place = index_path(path, looking.kind.kind + "-drop" * drop)
     kept = Index.load(place)
     if kept is not None and kept.places == now:
         return kept, []
@@ -105,12 +107,12 @@ def index_of(path: Path, looking: Looking, drop: bool = False) -> tuple[Index, l
     return made, [f"The shards had no index: they were read once to make one ({len(made):,} examples), which {where}."]
 
 
-def make_index(path: Path, looking: Looking, drop: bool = False) -> Index:
+def make_index(path: Path, looking: FileInspector, drop: bool = False) -> Index:
     """Build an index by reading every shard once.
 
     Raises DataError that names every unusable example; with `drop` these are among the problems of the index.
     """
-    of_split, names = shards_of(path), [name for name, _ in _named(path)]
+    of_split, names = list_shards(path), [name for name, _ in _named(path)]
     arrays: list[Arrays] = []
     written: list[str | None] = []
     called: list[str] = []
@@ -124,7 +126,7 @@ def make_index(path: Path, looking: Looking, drop: bool = False) -> Index:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # problems are reported here instead of as library warnings
                 look = looking.look_whole if drop else looking.look
-                looks = list(in_threads(look, [example.media for example in found]))
+                looks = list(map_in_threads(look, [example.media for example in found]))
             bad = [look for look in looks if isinstance(look, Problem)]
             if drop:
                 problems += bad
@@ -133,9 +135,9 @@ def make_index(path: Path, looking: Looking, drop: bool = False) -> Index:
             else:
                 damaged += bad
             if not damaged and found:
-                own = places_of([example.media for example in found], number) | looking.pack(looks)
+                own = member_locations([example.media for example in found], number) | looking.pack(looks)
                 arrays.append(own | ({"split": np.full(len(found), SPLITS.index(split), np.uint8)} if split else {}))
-            written += [example.label and same_name(example.label) for example in found]
+            written += [example.label and normalize_name(example.label) for example in found]
             called += [f"{names[number]}/{example.media.name}" for example in found]
             number += 1
     if damaged:
@@ -151,7 +153,7 @@ def make_index(path: Path, looking: Looking, drop: bool = False) -> Index:
     return Index(looking.kind.kind, classes, Names.of(called), joined, places, tuple(problems))
 
 
-def places_of(members: Sequence[Member], shard: int) -> Arrays:
+def member_locations(members: Sequence[Member], shard: int) -> Arrays:
     """Return the locations of these members of the shard with this number."""
     return {
         "shard": np.full(len(members), shard, np.int32),
@@ -160,34 +162,34 @@ def places_of(members: Sequence[Member], shard: int) -> Arrays:
     }
 
 
-def labelled_shards(path: Path, looking: Looking, names: Sequence[str]) -> Read:
+def labelled_shards(path: Path, looking: FileInspector, names: Sequence[str]) -> Read:
     """Return the examples of shards with their classes as indices into `names`.
 
     If there are splits, the test split is used, else val. Raises DataError for a class that was not in training.
     """
-    index, said = index_of(path, looking)
+    index, said = load_or_build_index(path, looking)
     index, _ = _complete(index, path, bool(names), drop=False)
     present: list[int] = np.unique(index.labels).tolist() if names else []
-    number = {same_name(name): k for k, name in enumerate(names)}
-    unknown = [index.classes[k] for k in present if same_name(index.classes[k]) not in number]
+    number = {normalize_name(name): k for k, name in enumerate(names)}
+    unknown = [index.classes[k] for k in present if normalize_name(index.classes[k]) not in number]
     if unknown:
         raise DataError(
             f"The shards of {path} have the class {unknown[0]!r}, and the model was trained on {', '.join(names)}."
-            f"{lookalike(unknown[0], names)}"
+            f"{similar_name_hint(unknown[0], names)}"
         )
     splits = index.splits or {"": np.arange(len(index))}
     rows = next(splits[split] for split in ("test", "val", "train", "") if split in splits)
     labels = np.zeros(len(rows), np.int64)
     if names:
-        labels = np.array([number.get(same_name(name), UNLABELLED) for name in index.classes])
+        labels = np.array([number.get(normalize_name(name), UNLABELLED) for name in index.classes])
         labels = labels[index.labels[rows]]
-    found = Found(tuple(names), _members(index, path).part(rows), index.names.part(rows), labels, notes=said)
+    found = FolderContents(tuple(names), _members(index, path).part(rows), index.names.part(rows), labels, notes=said)
     return Read(found, {key: array[rows] for key, array in index.arrays.items()}, index.fingerprint)
 
 
-def all_of(path: Path, looking: Looking) -> Members:
+def all_members(path: Path, looking: FileInspector) -> Members:
     """Return all images, recordings or videos of shards, of every split and class."""
-    return _members(index_of(path, looking)[0], path)
+    return _members(load_or_build_index(path, looking)[0], path)
 
 
 def _members(index: Index, path: Path) -> Members:
@@ -197,7 +199,7 @@ def _members(index: Index, path: Path) -> Members:
 
 def _named(path: Path) -> list[tuple[str, Path]]:
     """Return every shard with its name in the folder, split by split."""
-    shards = [shard for of_split in shards_of(path).values() for shard in of_split]
+    shards = [shard for of_split in list_shards(path).values() for shard in of_split]
     return [(shard.name if path.is_file() else str(shard.relative_to(path)), shard) for shard in shards]
 
 

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...core.errors import DataError, Problem
-from ...core.files import cause, exists, open_regular
-from ..folders import AUDIO, IMAGES, SPLIT_FOLDERS, VIDEOS, FileKind, entries, holds
+from ...core.files import error_reason, exists, open_regular
+from ..folders import AUDIO, IMAGES, SPLIT_FOLDERS, VIDEOS, FileKind, dominant_kind, list_entries
 from .members import FIX, Member
 
 TAR = ".tar"
@@ -47,10 +47,12 @@ def is_sharded(path: Path) -> bool:
     if path.suffix.lower() == TAR:
         return exists(path) and path.is_file()
     tars = path.is_dir() and any(p.suffix.lower() == TAR or _is_compressed(p) for p in _inside(path))
-    return tars and holds(path) is None  # a tar next to class folders is the archive from which they were unpacked
+    return (
+        tars and dominant_kind(path) is None
+    )  # a tar next to class folders is the archive from which they were unpacked
 
 
-def shards_of(path: Path) -> dict[str, list[Path]]:
+def list_shards(path: Path) -> dict[str, list[Path]]:
     """Return the shards of each split, sorted by name; under "" if their names contain no split.
 
     Raises DataError if only some are named like splits, or one is compressed.
@@ -81,7 +83,7 @@ def shards_of(path: Path) -> dict[str, list[Path]]:
 
 def kind_of_shards(path: Path) -> FileKind:
     """Return the kind of the first example. Raises DataError if it is none that can be read."""
-    first = next(shard for shards in shards_of(path).values() for shard in shards)
+    first = next(shard for shards in list_shards(path).values() for shard in shards)
     for name, _, _ in members(first):
         for kind in KINDS:
             if Path(name.lower()).suffix in kind.suffixes:
@@ -108,7 +110,7 @@ def members(shard: Path) -> Iterator[tuple[str, int, int]]:
     except (tarfile.TarError, OSError) as error:
         if isinstance(error, DataError):
             raise
-        what = cause(error) if isinstance(error, OSError) else str(error)
+        what = error_reason(error) if isinstance(error, OSError) else str(error)
         raise _broken(
             shard, f"it is cut short or damaged after {last} ({what})" if last else f"it is no tar ({what})"
         ) from error
@@ -145,7 +147,7 @@ def examples(shard: Path, kind: FileKind) -> tuple[list[Example], list[Problem]]
     for key, files in found.items():
         media = [file for extension, file in files.items() if f".{extension.split('.')[-1]}" in kind.suffixes]
         if len(media) == 1:
-            made.append(Example(media[0], label_of(files)))
+            made.append(Example(media[0], read_label(files)))
         else:
             others = [c for c in KINDS if c is not kind and any(f.suffix.lower() in c.suffixes for f in files.values())]
             what = f"it is {others[0].kind}, and the others are {kind.plural}" if others else f"no {kind.kind}"
@@ -154,7 +156,7 @@ def examples(shard: Path, kind: FileKind) -> tuple[list[Example], list[Problem]]
     return made, problems
 
 
-def label_of(files: Mapping[str, Member]) -> str | None:
+def read_label(files: Mapping[str, Member]) -> str | None:
     """Return the class of an example; None if none exists, or it cannot be read."""
     member = files.get("cls", files.get("json"))
     if member is None or member.size > MOST_OF_A_LABEL:
@@ -172,8 +174,10 @@ def label_of(files: Mapping[str, Member]) -> str | None:
 
 def _inside(path: Path) -> list[Path]:
     """List a folder and its subfolders that are named like splits."""
-    own = entries(path)
-    deeper = [p for folder in own if folder.name.lower() in SPLIT_FOLDERS and folder.is_dir() for p in entries(folder)]
+    own = list_entries(path)
+    deeper = [
+        p for folder in own if folder.name.lower() in SPLIT_FOLDERS and folder.is_dir() for p in list_entries(folder)
+    ]
     return [p for p in [*own, *deeper] if not p.name.startswith(".")]
 
 

@@ -21,29 +21,37 @@ import numpy as np
 import numpy.typing as npt
 
 from ...core.config import build
-from ...core.errors import DataError, FileError, SettingError, short
+from ...core.errors import DataError, FileError, SettingError, shorten
 from ...core.files import MEBIBYTE, open_regular
-from ...core.schema import Between, naming, reject_unlike
+from ...core.schema import Between, name_document_in_errors, validate_document
 from ...core.spec import Context, ImageSizes, NextToken, Target
-from ..build import Origin, assemble
+from ..build import DataSource, build_dataset
 from ..dataset_base import DataSet
 from ..modalities import reject_changed, reject_settings_for_others
 from ..parallel import Progress
 from ..settings import DataSettings
-from ..splits import SPLITS, fractions_left, places_by_position
-from ..text.corpus import ALPHABET, reading_of, reject_short, room_of, unknown_note
+from ..splits import SPLITS, remaining_fractions, split_ranges
+from ..text.corpus import ALPHABET, build_preprocessing, reject_short, text_tokens_per_step, unknown_note
 from ..text.corpus_files import find_texts
 from ..text.dataset import has_classes
 from ..text.tokenizer_files import TOKENIZERS, tokenizer_from_json
-from ..text.tokenizer_fitting import AUTO, fit_tokenizer, given_tokenizer
+from ..text.tokenizer_fitting import AUTO, fit_tokenizer, load_named_tokenizer
 from ..text.tokenizers import KINDS, Tokenizer, characters_tokenizer
 from .corpus import Corpus, Place
-from .corpus_stats import Looked
+from .corpus_stats import CorpusIndex
 from .manifest import AGAIN, DTYPES, MANIFEST, OF_TEXT, PLAN, Manifest, reject_other_form
-from .prepare import reject_settled
+from .prepare import reject_fixed_settings
 from .settings import ShardSettings
 from .tokens import ShardTokens
-from .writer import begin, end, in_processes, keep, make, processes, reject_full
+from .writer import (
+    begin_preparation,
+    finish_preparation,
+    map_in_processes,
+    num_processes,
+    require_disk_space,
+    save_plan,
+    write_shards,
+)
 
 AT_ONCE = 16  # pieces of text tokenised together
 SETTLED = ("tokenizer", "vocab_size", "min_count", "lower", "val", "test")  # fixed when text is prepared
@@ -63,25 +71,25 @@ def prepare_text(source: Path, out: Path, settings: DataSettings, how: ShardSett
     _reject_settings(source, settings)
     files = find_texts(source)
     corpora = {split: Corpus.of(of_split) for split, of_split in files.items()}
-    given = given_tokenizer(settings)
+    given = load_named_tokenizer(settings)
     asked = _request(corpora, settings, how, given)
-    found = begin(out, asked)
+    found = begin_preparation(out, asked)
     if found.manifest is not None:
         return found.manifest
     size = sum(sum(corpus.sizes) for corpus in corpora.values())
-    workers = processes(how.workers, size)
+    workers = num_processes(how.workers, size)
     if found.plan is None:
         plan = _plan(source, corpora, settings, how, workers)
-        keep(out, asked, plan)
+        save_plan(out, asked, plan)
     else:
         plan = found.plan
         _reject_plan(plan, corpora, out / PLAN)
     tokenizer = tokenizer_from_json(plan["tokenizer"])
     jobs = [*_jobs(plan, corpora, tokenizer)]
-    reject_full(out, jobs, plan["bytes"])
+    require_disk_space(out, jobs, plan["bytes"])
     shards: dict[str, list[Any]] = {split: [] for split in plan["places"]}
     counts = {split: np.zeros(len(tokenizer), np.int64) for split in shards}
-    for job, made in zip(jobs, make(out, jobs, workers, progress)):
+    for job, made in zip(jobs, write_shards(out, jobs, workers, progress)):
         shards[job.split].append(made.shard)
         counts[job.split] += made.found
     about = {
@@ -92,7 +100,9 @@ def prepare_text(source: Path, out: Path, settings: DataSettings, how: ShardSett
     }
     name = source.resolve().name if source.is_dir() else source.stem
     head = {"kind": "text", "name": name, "source": str(source), "fingerprint": plan["fingerprint"], "asked": asked}
-    return end(out, Manifest(splits=shards, settings=plan["settings"], notes=plan["notes"], about=about, **head))
+    return finish_preparation(
+        out, Manifest(splits=shards, settings=plan["settings"], notes=plan["notes"], about=about, **head)
+    )
 
 
 PLANS = {
@@ -104,24 +114,24 @@ PLANS = {
 def _reject_plan(plan: Any, corpora: Mapping[str, Corpus], path: Path) -> None:
     """Raise FileError if the plan at `path` cannot be resumed."""
     again = "Give another folder, or remove this one."
-    reject_unlike(plan, PLANS, path, again)
-    with naming(path, again):
+    validate_document(plan, PLANS, path, again)
+    with name_document_in_errors(path, again):
         build(DataSettings, plan["settings"])
     for split, places in plan["places"].items():
         sizes = corpora.get(split, corpora["train"]).sizes
         within = (len(at) == 2 and 0 <= at[0] < len(sizes) and 0 <= at[1] <= sizes[at[0]] + 1 for at in places)
         if split not in SPLITS or len(places) < 2 or not all(within) or places != sorted(places):
-            raise FileError(f"{path}: places.{short(split)} is not where text begins and ends, in order. {again}")
+            raise FileError(f"{path}: places.{shorten(split)} is not where text begins and ends, in order. {again}")
     try:
         tokenizer = tokenizer_from_json(plan["tokenizer"])
     except ValueError as error:
-        raise FileError(f"{path}: tokenizer cannot be used: {short(error, 200)}. {again}") from error
+        raise FileError(f"{path}: tokenizer cannot be used: {shorten(error, 200)}. {again}") from error
     if len(tokenizer) > np.iinfo(plan["dtype"]).max + 1:
         raise FileError(f"{path}: dtype is {plan['dtype']!r}, which cannot hold {len(tokenizer):,} tokens. {again}")
 
 
 @dataclass(frozen=True)
-class Tokenised:
+class TokenShardJob:
     """A job that writes one shard: the tokens of the text between two places."""
 
     name: str
@@ -215,7 +225,7 @@ def _plan(
 ) -> dict[str, Any]:
     """Return everything that determines the shards, as plain JSON values."""
     fingerprint = _fingerprint(source, corpora, workers)
-    looked = {split: Looked.at(corpus, bool(settings.lower), workers) for split, corpus in corpora.items()}
+    looked = {split: CorpusIndex.at(corpus, bool(settings.lower), workers) for split, corpus in corpora.items()}
     train = looked["train"]
     notes = [note for split in looked for note in looked[split].notes()]
     kind = settings.tokenizer
@@ -253,27 +263,27 @@ def _fingerprint(source: Path, corpora: Mapping[str, Corpus], workers: int) -> s
     """Return the sha256 of the content, equal to that of `running_files.read_texts` for the same files."""
     found, folder = hashlib.sha256(), source if source.is_dir() else source.parent
     for corpus in corpora.values():
-        sums = in_processes(corpus.sha256, range(len(corpus.files)), workers)
+        sums = map_in_processes(corpus.sha256, range(len(corpus.files)), workers)
         for path, digest in zip(corpus.files, sums):
             found.update(f"{digest}  {path.relative_to(folder)}\n".encode(errors="surrogateescape"))
     return found.hexdigest()
 
 
 def _spans(
-    train: Looked, settings: DataSettings, how: ShardSettings, given: Container[str], whole_words: bool
+    train: CorpusIndex, settings: DataSettings, how: ShardSettings, given: Container[str], whole_words: bool
 ) -> tuple[dict[str, tuple[int, int]], dict[str, float], list[str]]:
     """Return the character range of each split that is not `given`, the fractions of val and test, and notes."""
     most = how.held_out * MEBIBYTE / train.characters if how.held_out else 1.0
-    asked, usual = fractions_left(settings, given), DataSettings()
+    asked, usual = remaining_fractions(settings, given), DataSettings()
     val, test = (min(x, most) if x == own else x for x, own in zip(asked, (usual.val, usual.test)))
-    found, notes = places_by_position(train.characters, val, test, train.after_blank if whole_words else None)
+    found, notes = split_ranges(train.characters, val, test, train.after_blank if whole_words else None)
     if (val, test) != asked:
         notes.append(f"Each split that is held out has {how.held_out:,} MiB of the text; val and test make it another.")
     return found, {"val": val, "test": test}, notes
 
 
 def _tokenizer(
-    train: Looked, count: int, places: tuple[Place, Place], settings: DataSettings, how: ShardSettings
+    train: CorpusIndex, count: int, places: tuple[Place, Place], settings: DataSettings, how: ShardSettings
 ) -> tuple[Tokenizer, list[str]]:
     """Return the named tokenizer, or one fitted on the training split (the first `count` characters), and notes.
 
@@ -324,7 +334,7 @@ def _bounds(corpus: Corpus, start: Place, stop: Place, tokenizer: Tokenizer, siz
     return [*found, stop]
 
 
-def _size(train: Looked, tokenizer: Tokenizer) -> int:
+def _size(train: CorpusIndex, tokenizer: Tokenizer) -> int:
     """Estimate the number of tokens of the whole text from a stretch in the middle."""
     if tokenizer.kind == "characters":
         return train.characters
@@ -334,12 +344,12 @@ def _size(train: Looked, tokenizer: Tokenizer) -> int:
     return int(1.1 * train.characters * found / (stop - start))
 
 
-def _jobs(plan: Mapping[str, Any], corpora: Mapping[str, Corpus], tokenizer: Tokenizer) -> Iterator[Tokenised]:
+def _jobs(plan: Mapping[str, Any], corpora: Mapping[str, Corpus], tokenizer: Tokenizer) -> Iterator[TokenShardJob]:
     for split, bounds in plan["places"].items():
         places = [Place(*place) for place in bounds]
         for k, (start, stop) in enumerate(pairwise(places)):
             corpus = corpora.get(split, corpora["train"])
-            yield Tokenised(f"{split}-{k:05}.bin", split, corpus, start, stop, tokenizer, plan["dtype"])
+            yield TokenShardJob(f"{split}-{k:05}.bin", split, corpus, start, stop, tokenizer, plan["dtype"])
 
 
 # --- opening ------------------------------------------------------------------------------------------------------
@@ -370,20 +380,22 @@ def open_text(
     try:
         tokenizer = tokenizer_from_json(manifest.about["tokenizer"])
     except ValueError as error:
-        raise FileError(f"{folder / MANIFEST}: about.tokenizer cannot be used: {short(error, 200)}. {AGAIN}") from error
+        raise FileError(
+            f"{folder / MANIFEST}: about.tokenizer cannot be used: {shorten(error, 200)}. {AGAIN}"
+        ) from error
     counts = manifest.about["counts"]
     if any(len(counts.get(split, ())) != len(tokenizer) for split in manifest.splits):
         raise FileError(f"{folder / MANIFEST}: about.counts does not have one count for each token. {AGAIN}")
     size = np.dtype(manifest.about["dtype"]).itemsize
     if wrong := next((shard for shard in manifest.shards if shard.count * size != shard.bytes), None):
-        said = f"the count of {short(wrong.name)} is {wrong.count:,}, which is not what {wrong.bytes:,} bytes hold"
+        said = f"the count of {shorten(wrong.name)} is {wrong.count:,}, which is not what {wrong.bytes:,} bytes hold"
         raise FileError(f"{folder / MANIFEST}: {said}. {AGAIN}")
     _reject_other_tokenizer(folder, manifest, tokenizer, settings)
-    reject_settled(settings, manifest, folder, free=(*WHEN_IT_LEARNS, "tokenizer"))
-    preprocessing, notes = reading_of(tokenizer, manifest.about["given"], settings, targets)
+    reject_fixed_settings(settings, manifest, folder, free=(*WHEN_IT_LEARNS, "tokenizer"))
+    preprocessing, notes = build_preprocessing(tokenizer, manifest.about["given"], settings, targets)
     streams = {split: ShardTokens(folder, manifest, split) for split in manifest.splits}
     if settings.max_samples is not None:
-        most = settings.max_samples * room_of(preprocessing) + preprocessing.least - 1
+        most = settings.max_samples * text_tokens_per_step(preprocessing) + preprocessing.least - 1
         streams["train"] = ShardTokens(folder, manifest, "train", most)
     reject_short({split: len(ids) for split, ids in streams.items()}, preprocessing, str(folder))
     if tokenizer.unknown is not None:
@@ -392,13 +404,13 @@ def open_text(
     held = {split: preprocessing.stream_split([ids]) for split, ids in streams.items()}
     digests = [f"{split} {shard.sha256}" for split, shards in manifest.splits.items() for shard in shards]
     split_hash = hashlib.sha256(f"{digests} {len(streams['train'])}".encode()).hexdigest()
-    origin = Origin(manifest.name, str(folder), manifest.fingerprint, manifest.notes)
-    return assemble(origin, settings, split_hash, preprocessing, held, notes)
+    origin = DataSource(manifest.name, str(folder), manifest.fingerprint, manifest.notes)
+    return build_dataset(origin, settings, split_hash, preprocessing, held, notes)
 
 
 def _reject_other_tokenizer(folder: Path, manifest: Manifest, tokenizer: Tokenizer, settings: DataSettings) -> None:
     named, then = settings.tokenizer, manifest.settings["tokenizer"]
-    given = given_tokenizer(settings)
+    given = load_named_tokenizer(settings)
     if named in (AUTO, then) or (given is not None and given.to_json() == tokenizer.to_json()):
         return
     raise SettingError(

@@ -22,9 +22,9 @@ import torch
 from torch import Tensor
 
 from ...core.errors import DataError, Problem
-from ...core.files import cause, open_regular
+from ...core.files import error_reason, open_regular
 from ..parallel import Progress
-from .manifest import AGAIN, Manifest, damaged
+from .manifest import AGAIN, Manifest, find_damaged
 
 AT_ONCE = 1 << 20  # tokens counted together
 OPEN_AT_MOST = 256  # open shards; the oldest is closed first
@@ -100,7 +100,7 @@ class ShardTokens:
         try:
             found = os.pread(self._file(shard), count, offset)
         except OSError as error:
-            raise self._lost(shard, cause(error)) from error
+            raise self._lost(shard, error_reason(error)) from error
         if len(found) < count:
             written = self._shards[shard].bytes
             raise self._lost(shard, f"it ends after {offset + len(found):,} bytes, and {written:,} were written")
@@ -123,7 +123,7 @@ class ShardTokens:
                 with open_regular(self.folder / self._shards[shard].name) as file:
                     self._files[shard] = os.dup(file.fileno())
             except OSError as error:
-                raise self._lost(shard, cause(error)) from error
+                raise self._lost(shard, error_reason(error)) from error
         return self._files[shard]
 
     def _lost(self, shard: int, said: str) -> DataError:
@@ -135,7 +135,7 @@ class ShardTokens:
             os.close(descriptor)
 
 
-def reading_ahead(
+def prefetch_windows(
     tokens: Tensor | ShardTokens, order: Iterable[Tensor], grid: Callable[[Tensor], tuple[Tensor, Tensor]]
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield the starts and lengths of the windows of each batch, (N,) each, as computed by `grid`.
@@ -156,7 +156,7 @@ def reading_ahead(
         found = following
 
 
-def together(streams: Sequence[Tensor | ShardTokens]) -> Tensor | ShardTokens:
+def concatenate_streams(streams: Sequence[Tensor | ShardTokens]) -> Tensor | ShardTokens:
     """Return the concatenated tokens of streams, (Σ n,); a stream in shards is returned unchanged."""
     (first, *others) = streams
     if isinstance(first, ShardTokens):
@@ -170,20 +170,20 @@ def _concatenate(streams: list[Tensor]) -> Tensor:
     return streams[0] if len(streams) == 1 else torch.cat(streams)
 
 
-def damaged_of(tokens: Tensor | ShardTokens, progress: Progress | None = None) -> list[Problem]:
+def damaged_token_shards(tokens: Tensor | ShardTokens, progress: Progress | None = None) -> list[Problem]:
     """Return every shard of these tokens whose checksum differs; empty for a tensor."""
     if isinstance(tokens, Tensor):
         return []
-    return damaged(tokens.folder, tokens.manifest, (tokens.split,), progress)
+    return find_damaged(tokens.folder, tokens.manifest, (tokens.split,), progress)
 
 
-def targets_of(streams: Sequence[Tensor | ShardTokens], first: int) -> tuple[Tensor, Tensor | None]:
+def stream_targets(streams: Sequence[Tensor | ShardTokens], first: int) -> tuple[Tensor, Tensor | None]:
     """Return the tokens to be predicted: those of each stream from its `first` on, (n,).
 
     For a stream in shards these are read with each window, so the tensor is empty, (0,), and the count of each token
     among them, (V,), is returned too.
     """
-    tokens = together(streams)
+    tokens = concatenate_streams(streams)
     if isinstance(tokens, Tensor):
         return _concatenate([stream[first:] for stream in streams if isinstance(stream, Tensor)]), None
     counts = tokens.counts.clone()

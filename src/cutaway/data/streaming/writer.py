@@ -32,10 +32,10 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from torch.utils.data import DataLoader, Dataset
 
 from ...core.errors import CutawayError, FileError
-from ...core.files import is_leftover, read_json, replacing, write_json
-from ...core.schema import reject_unlike
-from ..parallel import Progress, cores, leave_interrupts_to_the_parent, results
-from .manifest import FORMAT, MANIFEST, PLAN, PLANNED, VERSION, Manifest, Shard, read_manifest, shard_of
+from ...core.files import atomic_write, is_temp_file, read_json, write_json
+from ...core.schema import validate_document
+from ..parallel import Progress, ignore_interrupts, iterate_workers, num_cpus
+from .manifest import FORMAT, MANIFEST, PLAN, PLANNED, VERSION, Manifest, Shard, describe_shard, read_manifest
 
 KEPT = "What is done is kept: the same command goes on from there."
 LITTLE = 1 << 24  # bytes of data that are read faster than processes start
@@ -62,7 +62,7 @@ class Job(Protocol):
         ...
 
 
-class Made(NamedTuple):
+class ShardWriteResult(NamedTuple):
     """A finished shard."""
 
     shard: Shard
@@ -70,14 +70,14 @@ class Made(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Begun:
+class PreparationState:
     """The existing part of the same preparation in OUT: nothing, its plan, or all of it."""
 
     manifest: Manifest | None = None
     plan: dict[str, Any] | None = None
 
 
-def begin(out: Path, asked: Mapping[str, Any]) -> Begun:
+def begin_preparation(out: Path, asked: Mapping[str, Any]) -> PreparationState:
     """Create the folder, or return what exists of the same preparation, which `asked` (plain JSON values) identifies.
 
     Files left by a kill are removed. Raises FileError if the folder holds anything else, or cannot be created.
@@ -87,41 +87,41 @@ def begin(out: Path, asked: Mapping[str, Any]) -> Begun:
         raise FileError(f"{out} is a file, and shards need a folder. {another}")
     try:
         out.mkdir(parents=True, exist_ok=True)
-        names = sorted(p.name for p in out.iterdir() if not is_leftover(p))
-        for left in [p for p in out.iterdir() if is_leftover(p)]:
+        names = sorted(p.name for p in out.iterdir() if not is_temp_file(p))
+        for left in [p for p in out.iterdir() if is_temp_file(p)]:
             shutil.rmtree(left, ignore_errors=True)
     except OSError as error:
         raise FileError(f"{out} cannot be a folder of shards: {error.strerror}. Give another folder.") from error
     if not names:
-        return Begun()
+        return PreparationState()
     if MANIFEST not in names and PLAN not in names:
         raise FileError(f"{out} is not empty, and `cutaway prepare` did not write it: {names[0]} is there. {another}")
     if MANIFEST in names:
         manifest = read_manifest(out)
         _reject_other(out, manifest.asked, asked)
         (out / PLAN).unlink(missing_ok=True)  # of a preparation killed between its last two steps
-        return Begun(manifest=manifest)
+        return PreparationState(manifest=manifest)
     document = read_json(out / PLAN)
     if not isinstance(document, dict) or document.get("format") != FORMAT or document.get("version") != VERSION:
         raise FileError(f"{out / PLAN} is not what this version of `cutaway prepare` writes. {another}")
-    reject_unlike(document, PLANNED, out / PLAN, another)
+    validate_document(document, PLANNED, out / PLAN, another)
     _reject_other(out, document["asked"], asked)
-    return Begun(plan=document["plan"])
+    return PreparationState(plan=document["plan"])
 
 
-def keep(out: Path, asked: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
+def save_plan(out: Path, asked: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
     """Save the request and the plan, so that a killed preparation can be resumed."""
     write_json(out / PLAN, {"format": FORMAT, "version": VERSION, "asked": asked, "plan": plan})
 
 
-def end(out: Path, manifest: Manifest) -> Manifest:
+def finish_preparation(out: Path, manifest: Manifest) -> Manifest:
     """Write the manifest as the last file, and return it."""
     manifest.write(out)
     (out / PLAN).unlink(missing_ok=True)
     return manifest
 
 
-def reject_full(out: Path, jobs: Sequence[Job], size: int) -> None:
+def require_disk_space(out: Path, jobs: Sequence[Job], size: int) -> None:
     """Raise FileError if the disk has no room for shards of about `size` bytes in total, including existing ones."""
     there = sum((out / job.name).stat().st_size for job in jobs if (out / job.name).is_file())
     free, wanted = shutil.disk_usage(out).free, size - there + SPARE
@@ -132,17 +132,19 @@ def reject_full(out: Path, jobs: Sequence[Job], size: int) -> None:
         )
 
 
-def make(out: Path, jobs: Sequence[Job], workers: int, progress: Progress = lambda done, of: None) -> Iterator[Made]:
+def write_shards(
+    out: Path, jobs: Sequence[Job], workers: int, progress: Progress = lambda done, of: None
+) -> Iterator[ShardWriteResult]:
     """Write the shard of each job in `workers` processes (0: in this one), and yield each in order.
 
     Raises the CutawayErrors of a job, and FileError if the disk is full; finished shards are kept.
     """
-    for done, made in enumerate(in_processes(partial(_run_job, out), jobs, workers), 1):
+    for done, made in enumerate(map_in_processes(partial(_run_job, out), jobs, workers), 1):
         progress(done, len(jobs))
         yield made
 
 
-def in_processes(function: Callable[[Item], Result], items: Sequence[Item], workers: int) -> Iterator[Result]:
+def map_in_processes(function: Callable[[Item], Result], items: Sequence[Item], workers: int) -> Iterator[Result]:
     """Apply `function` to each item in `workers` processes (0: in this one) and yield the results in order.
 
     Raises its CutawayErrors, after which no further items are started.
@@ -158,24 +160,24 @@ def in_processes(function: Callable[[Item], Result], items: Sequence[Item], work
         yield one
 
 
-def processes(asked: int | None, size: int) -> int:
+def num_processes(asked: int | None, size: int) -> int:
     """Return the number of processes for `size` bytes: `asked`, or one per processor; 0 if there is little to do."""
-    return asked if asked is not None else cores() if size > LITTLE else 0
+    return asked if asked is not None else num_cpus() if size > LITTLE else 0
 
 
-def _run_job(out: Path, job: Job) -> Made:
+def _run_job(out: Path, job: Job) -> ShardWriteResult:
     """Write the shard of a job unless it exists, and return its result."""
     path = out / job.name
     try:
         if not path.is_file():
-            with replacing(path) as temporary:
+            with atomic_write(path) as temporary:
                 job.write(temporary)
     except FileError as error:
         if isinstance(error.__cause__, OSError) and error.__cause__.errno in (errno.ENOSPC, errno.EDQUOT):
             raise FileError(f"{path} could not be written: the disk is full. Free some space. {KEPT}") from error
         raise
     count, found = job.look(path)
-    return Made(shard_of(path, count), found)
+    return ShardWriteResult(describe_shard(path, count), found)
 
 
 class _Work(Dataset[Any]):
@@ -207,11 +209,11 @@ def _through_workers(work: _Work, workers: int) -> Generator[Any, None, None]:
                 work,
                 batch_size=None,
                 num_workers=workers,
-                worker_init_fn=leave_interrupts_to_the_parent,
+                worker_init_fn=ignore_interrupts,
                 collate_fn=_identity,
             )
             made = iter(loader)
-        yield from results(made, "prepares shards", f"(workers=1). {KEPT}")
+        yield from iterate_workers(made, "prepares shards", f"(workers=1). {KEPT}")
     finally:
         del made  # ends the workers
         if before is None:

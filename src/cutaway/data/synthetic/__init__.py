@@ -48,8 +48,12 @@ EXAMPLES = {
         Example("graph/", "the 34 members of a karate club that split, and who met whom", tables.karate),
         Example("novel/", "the 77 characters of Les Misérables, and who stand in a chapter together", tables.novel),
         Example("molecules.csv", "800 molecules, and what a mole of each weighs (made up)", molecules.molecules),
-        Example("photographs/", "two images in every form that people's folders hold (made up)", photographs.whole),
-        Example("damaged/", "the same, and two of the files are cut short (made up)", photographs.damaged),
+        Example(
+            "photographs/",
+            "two images in every form that people's folders hold (made up)",
+            photographs.write_drawn_folder,
+        ),
+        Example("damaged/", "the same, and two of the files are cut short (made up)", photographs.write_damaged_folder),
     )
 }
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from ..datasets.captions import SMALL, described, scikit_learn_digits
+from ..datasets.captions import SMALL, compose_described, scikit_learn_digits
 from ..folders import CAPTIONS
 
 COUNT = 3_000
@@ -14,7 +14,7 @@ COUNT = 3_000
 
 def captions(folder: Path) -> None:
     """Write scenes of two of scikit-learn's digits as PNG files, and every true caption of each in captions.tsv."""
-    pixels, texts = described(*scikit_learn_digits(), COUNT, SMALL, seed=0, most=2)
+    pixels, texts = compose_described(*scikit_learn_digits(), COUNT, SMALL, seed=0, most=2)
     lines = ["file\tcaption"]
     (folder / "scenes").mkdir(parents=True)
     for i, (scene, of_scene) in enumerate(zip(pixels, texts, strict=True)):

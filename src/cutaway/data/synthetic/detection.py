@@ -8,7 +8,7 @@ from typing import Any
 
 from PIL import Image
 
-from ..datasets.detection import SMALL_SIDE, scenes_of, small_digits
+from ..datasets.detection import SMALL_SIDE, compose_splits, small_digits
 from .signals import DIGITS
 
 COUNTS = {"train": 900, "val": 100, "test": 200}
@@ -19,7 +19,7 @@ def scenes(folder: Path) -> None:
 
     No digit is in the scenes of two splits.
     """
-    composed = scenes_of(small_digits(), COUNTS, SMALL_SIDE, smallest=12, largest=24)
+    composed = compose_splits(small_digits(), COUNTS, SMALL_SIDE, smallest=12, largest=24)
     for split, of_split in composed.items():
         (folder / split).mkdir(parents=True)
         images: list[dict[str, Any]] = []

@@ -20,7 +20,7 @@ AT_MOST = 4  # maximal number of subjects
 
 
 @dataclass(frozen=True)
-class Form:
+class FileFormat:
     """One file format of a photograph: how it is written and how it should look."""
 
     write: Callable[[Image.Image, Path], None]
@@ -59,12 +59,12 @@ def with_hole(photo: Image.Image) -> Image.Image:
 # --- writers --------------------------------------------------------------------------------------------------------
 
 
-def plainly(**options: Any) -> Callable[[Image.Image, Path], None]:
+def plain_writer(**options: Any) -> Callable[[Image.Image, Path], None]:
     """Return a writer that saves with Pillow in the format of the file's suffix unless `options` gives another."""
     return lambda photo, path: photo.save(path, **options)
 
 
-def turned(orientation: int, **options: Any) -> Callable[[Image.Image, Path], None]:
+def orientation_writer(orientation: int, **options: Any) -> Callable[[Image.Image, Path], None]:
     """Return a writer that stores rotated or mirrored pixels with an EXIF orientation, as cameras do."""
     back = {
         2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -85,12 +85,12 @@ def turned(orientation: int, **options: Any) -> Callable[[Image.Image, Path], No
     return write
 
 
-def in_palette(photo: Image.Image, path: Path) -> None:
+def write_palette(photo: Image.Image, path: Path) -> None:
     """Save with a palette of 256 colors that fits this photograph."""
     photo.quantize(256, dither=Image.Dither.NONE).save(path)
 
 
-def in_palette_with_hole(photo: Image.Image, path: Path) -> None:
+def write_palette_with_hole(photo: Image.Image, path: Path) -> None:
     """Save with a palette of 255 colors and one that is transparent in the upper left quarter."""
     indexed = photo.quantize(255, dither=Image.Dither.NONE)
     indexed.putpalette([*(indexed.getpalette() or [])[: 3 * 255], 255, 0, 255])
@@ -98,27 +98,27 @@ def in_palette_with_hole(photo: Image.Image, path: Path) -> None:
     indexed.save(path, transparency=255)
 
 
-def cut_out(photo: Image.Image, path: Path) -> None:
+def write_cut_out(photo: Image.Image, path: Path) -> None:
     """Save with an alpha channel. Fully transparent pixels are black."""
     shown = Image.composite(photo, Image.new(photo.mode, photo.size), mask(photo).point(lambda a: 255 * (a > 0)))
     shown.putalpha(mask(photo))
     shown.save(path, lossless=True)
 
 
-def deep(photo: Image.Image, path: Path) -> None:
+def write_16_bit(photo: Image.Image, path: Path) -> None:
     """Save as 16-bit grey with non-zero lower bits."""
     levels = np.asarray(grey(photo)).astype(np.uint16)
     Image.fromarray(levels * 257 - (levels > 0) * np.uint16(100)).save(path)
 
 
-def deep_negative(photo: Image.Image, path: Path) -> None:
+def write_16_bit_negative(photo: Image.Image, path: Path) -> None:
     """Save as 16-bit grey in a TIFF in which 0 is white, as scanners write."""
-    deep(ImageOps.invert(photo), path)
+    write_16_bit(ImageOps.invert(photo), path)
     black_is_zero, white_is_zero = (struct.pack("<HHIH", Base.PhotometricInterpretation, 3, 1, v) for v in (1, 0))
     path.write_bytes(path.read_bytes().replace(black_is_zero, white_is_zero))
 
 
-def inks(photo: Image.Image) -> Image.Image:
+def to_cmyk(photo: Image.Image) -> Image.Image:
     """Convert the photograph to CMYK with maximal black."""
     levels = np.asarray(photo).astype(float)
     lightest = np.maximum(levels.max(2, keepdims=True), 1)
@@ -126,14 +126,14 @@ def inks(photo: Image.Image) -> Image.Image:
     return Image.fromarray(np.uint8(planes.round()), "CMYK")
 
 
-def cmyk(photo: Image.Image, path: Path) -> None:
+def write_cmyk(photo: Image.Image, path: Path) -> None:
     """Save as CMYK. JPEGs use Adobe's and Pillow's convention: 255 is no ink."""
-    inks(photo).save(path, quality=95)
+    to_cmyk(photo).save(path, quality=95)
 
 
-def ycck(photo: Image.Image, path: Path) -> None:
+def write_ycck(photo: Image.Image, path: Path) -> None:
     """Save as YCCK, as Photoshop writes CMYK: the first three inks as luminance and two color differences."""
-    *colours, black = inks(photo).split()
+    *colours, black = to_cmyk(photo).split()
     planes = Image.merge("RGB", colours).convert("YCbCr").split()
     stored = Image.merge("CMYK", [*planes, ImageChops.invert(black)])
     ImageChops.invert(stored).save(path, quality=95, subsampling=0)  # Pillow inverts again on writing
@@ -142,42 +142,44 @@ def ycck(photo: Image.Image, path: Path) -> None:
     path.write_bytes(data.replace(marker + b"\x00", marker + b"\x02"))
 
 
-def moving(photo: Image.Image, path: Path) -> None:
+def write_animation(photo: Image.Image, path: Path) -> None:
     """Save two frames, the second a negative."""
     frames = [frame.quantize(256, dither=Image.Dither.NONE) for frame in (photo, ImageOps.invert(photo))]
     frames[0].save(path, save_all=True, append_images=frames[1:], duration=200)
 
 
 FORMS = {
-    "plain.png": Form(plainly()),
-    "plain.bmp": Form(plainly()),
-    "plain.jpg": Form(plainly(quality=90), error=4),
-    "plain.jfif": Form(plainly(format="JPEG", quality=92), error=4),  # the name of a JPEG in browsers on Windows
-    "plain.webp": Form(plainly(quality=90), error=4),
-    "progressive.jpg": Form(plainly(quality=90, progressive=True), error=4),
-    "a jpeg in truth.png": Form(plainly(format="JPEG", quality=88), error=4),
-    **{f"turned {k}.jpg": Form(turned(k, quality=90), error=4) for k in range(1, 9)},
-    "turned 6.png": Form(turned(6)),
-    "turned 6.tiff": Form(turned(6)),
-    "turned 6.webp": Form(turned(6, lossless=True)),
-    "grey.jpg": Form(lambda photo, path: grey(photo).save(path, quality=90), grey, error=4),
-    "grey.png": Form(lambda photo, path: grey(photo).save(path), grey),
-    "palette.png": Form(in_palette, error=4),
-    "palette.gif": Form(in_palette, error=4),
-    "palette with a hole.png": Form(in_palette_with_hole, with_hole, error=4),
-    "palette with a hole.gif": Form(in_palette_with_hole, with_hole, error=4),
-    "cut out.png": Form(cut_out, on_white, error=0.5),
-    "cut out.webp": Form(cut_out, on_white, error=0.5),
-    "cut out, grey.png": Form(
-        lambda photo, path: cut_out(grey(photo), path), lambda photo: on_white(grey(photo)), error=0.5
+    "plain.png": FileFormat(plain_writer()),
+    "plain.bmp": FileFormat(plain_writer()),
+    "plain.jpg": FileFormat(plain_writer(quality=90), error=4),
+    "plain.jfif": FileFormat(
+        plain_writer(format="JPEG", quality=92), error=4
+    ),  # the name of a JPEG in browsers on Windows
+    "plain.webp": FileFormat(plain_writer(quality=90), error=4),
+    "progressive.jpg": FileFormat(plain_writer(quality=90, progressive=True), error=4),
+    "a jpeg in truth.png": FileFormat(plain_writer(format="JPEG", quality=88), error=4),
+    **{f"turned {k}.jpg": FileFormat(orientation_writer(k, quality=90), error=4) for k in range(1, 9)},
+    "turned 6.png": FileFormat(orientation_writer(6)),
+    "turned 6.tiff": FileFormat(orientation_writer(6)),
+    "turned 6.webp": FileFormat(orientation_writer(6, lossless=True)),
+    "grey.jpg": FileFormat(lambda photo, path: grey(photo).save(path, quality=90), grey, error=4),
+    "grey.png": FileFormat(lambda photo, path: grey(photo).save(path), grey),
+    "palette.png": FileFormat(write_palette, error=4),
+    "palette.gif": FileFormat(write_palette, error=4),
+    "palette with a hole.png": FileFormat(write_palette_with_hole, with_hole, error=4),
+    "palette with a hole.gif": FileFormat(write_palette_with_hole, with_hole, error=4),
+    "cut out.png": FileFormat(write_cut_out, on_white, error=0.5),
+    "cut out.webp": FileFormat(write_cut_out, on_white, error=0.5),
+    "cut out, grey.png": FileFormat(
+        lambda photo, path: write_cut_out(grey(photo), path), lambda photo: on_white(grey(photo)), error=0.5
     ),
-    "deep.png": Form(deep, grey, error=0.5),
-    "deep.tiff": Form(deep, grey, error=0.5),
-    "deep, 0 is white.tiff": Form(deep_negative, grey, error=1),
-    "cmyk.jpg": Form(cmyk, error=4),
-    "cmyk.tiff": Form(cmyk, error=1),
-    "ycck.jpg": Form(ycck, error=4),
-    "moving.gif": Form(moving, error=4),
+    "deep.png": FileFormat(write_16_bit, grey, error=0.5),
+    "deep.tiff": FileFormat(write_16_bit, grey, error=0.5),
+    "deep, 0 is white.tiff": FileFormat(write_16_bit_negative, grey, error=1),
+    "cmyk.jpg": FileFormat(write_cmyk, error=4),
+    "cmyk.tiff": FileFormat(write_cmyk, error=1),
+    "ycck.jpg": FileFormat(write_ycck, error=4),
+    "moving.gif": FileFormat(write_animation, error=4),
 }
 
 
@@ -217,7 +219,7 @@ def meadow(width: int = 90, height: int = 140) -> Image.Image:
     return image
 
 
-def write(folder: Path, photos: dict[str, Image.Image]) -> None:
+def write_folder(folder: Path, photos: dict[str, Image.Image]) -> None:
     """Write every photograph in every format, as folder/SUBJECT/FORM."""
     for subject, photo in photos.items():
         (folder / subject).mkdir(parents=True, exist_ok=True)
@@ -225,20 +227,20 @@ def write(folder: Path, photos: dict[str, Image.Image]) -> None:
             form.write(photo, folder / subject / name)
 
 
-def cut_short(path: Path) -> None:
+def truncate_file(path: Path) -> None:
     """Truncate a file to its first two thirds, as an interrupted download does."""
     data = path.read_bytes()
     path.write_bytes(data[: len(data) * 2 // 3])
 
 
-def whole(folder: Path) -> None:
+def write_drawn_folder(folder: Path) -> None:
     """Write two drawn images in every format."""
-    write(folder, photographs())
+    write_folder(folder, photographs())
 
 
-def damaged(folder: Path) -> None:
+def write_damaged_folder(folder: Path) -> None:
     """Write two drawn images in every format, with two truncated files that `cutaway check` should report."""
-    whole(folder)
+    write_drawn_folder(folder)
     subject = min(folder.iterdir())
     for name in ("progressive.jpg", "plain.png"):
-        cut_short(subject / name)
+        truncate_file(subject / name)

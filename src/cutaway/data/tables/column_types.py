@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ...core.errors import SettingError, brief
+from ...core.errors import SettingError, shorten_repr
 
 Numbers = npt.NDArray[np.float64]
 
@@ -88,7 +88,7 @@ class ColumnType:
         return self.kind in ("number", "date")
 
 
-def meaning(cells: pl.Series, missing: Sequence[str] = MISSING) -> pl.Series:
+def strip_missing(cells: pl.Series, missing: Sequence[str] = MISSING) -> pl.Series:
     """Strip the cells, and return null for those that are one of the lower-case words `missing`.
 
     Columns that are not text are returned unchanged.
@@ -98,16 +98,16 @@ def meaning(cells: pl.Series, missing: Sequence[str] = MISSING) -> pl.Series:
         return cells.set(cells.is_in(gone).fill_null(False), None) if gone else cells
     if cells.dtype != pl.String:
         return cells
-    return cells.to_frame().select(meant(pl.all(), missing)).to_series()
+    return cells.to_frame().select(strip_missing_expr(pl.all(), missing)).to_series()
 
 
-def meant(cells: pl.Expr, missing: Sequence[str] = MISSING) -> pl.Expr:
+def strip_missing_expr(cells: pl.Expr, missing: Sequence[str] = MISSING) -> pl.Expr:
     """Return the expression of `meaning` for any text columns."""
     stripped = cells.str.strip_chars()
     return pl.when(~stripped.str.to_lowercase().is_in(missing)).then(stripped)
 
 
-def infer(name: str, cells: pl.Series, rows: int) -> ColumnType:
+def infer_type(name: str, cells: pl.Series, rows: int) -> ColumnType:
     """Infer the type of the column `name` from `cells`, its stripped training cells, in a file of `rows` rows."""
     present = cells.drop_nulls()
     if present.is_empty():
@@ -149,26 +149,35 @@ def find_codes(name: str, present: pl.Series) -> tuple[bool, str]:
     if padded.any():
         cells = present.filter(padded)
         if len(cells) >= PADDED * len(present):
-            return True, (
-                f"cells such as {cells[0]} begin with zeros, which a number would lose, and are read as codes; "
-                f"types={name}:number reads numbers"
+            return (
+                True,
+                (
+                    f"cells such as {cells[0]} begin with zeros, which a number would lose, and are read as codes; "
+                    f"types={name}:number reads numbers"
+                ),
             )
-        return False, (
-            f"{len(cells):,} of {len(present):,} cells begin with zeros ({brief(cells[0])}) and are read as numbers; "
-            f"types={name}:category keeps the zeros"
+        return (
+            False,
+            (
+                f"{len(cells):,} of {len(present):,} cells begin with zeros ({shorten_repr(cells[0])}) and are read as"
+                f" numbers; types={name}:category keeps the zeros"
+            ),
         )
     long = present.filter(present.str.contains(r"^[-+]?\d{16,}$"))
     exact = long.cast(pl.Int64, strict=False)
     lost = long.filter((exact.cast(pl.Float64).cast(pl.Int64, strict=False) != exact).fill_null(True))
     if len(long) and len(lost) >= LONG * len(present):
-        return True, (
-            f"cells such as {lost[0]} have more digits than a number keeps, and are read as codes; "
-            f"types={name}:number reads numbers"
+        return (
+            True,
+            (
+                f"cells such as {lost[0]} have more digits than a number keeps, and are read as codes; "
+                f"types={name}:number reads numbers"
+            ),
         )
     return False, ""
 
 
-def asked_for(name: str, kind: str, cells: pl.Series) -> ColumnType:
+def requested_type(name: str, kind: str, cells: pl.Series) -> ColumnType:
     """Return the type requested by `types=name:kind`. Raises SettingError if the cells cannot be read as that type."""
     present = cells.drop_nulls()
     if present.is_empty() or (present.n_unique() == 1 and not cells.null_count()):
@@ -211,7 +220,7 @@ def to_moments(cells: pl.Series, written: str) -> pl.Series:
     return moments.set(moments < FIRST_YEAR, None)  # Nov 2016 would be the 20th of November of the year 16
 
 
-def show(value: float, type: ColumnType) -> str:
+def format_cell(value: float, type: ColumnType) -> str:
     """Format a number that `decode` could have returned as a user would write the cell."""
     if type.kind == "date":
         return str(np.datetime64(round(value * 86_400), "s")).removesuffix("T00:00:00")
@@ -221,7 +230,7 @@ def show(value: float, type: ColumnType) -> str:
     return f"{value:.6g}"
 
 
-def unreadable(cells: pl.Series, type: ColumnType) -> npt.NDArray[np.bool_]:
+def unreadable_mask(cells: pl.Series, type: ColumnType) -> npt.NDArray[np.bool_]:
     """Return a mask (n,) of cells that are present but not of their column's type. Any cell can be a category."""
     if type.kind == "category":
         return np.zeros(len(cells), bool)
@@ -229,22 +238,25 @@ def unreadable(cells: pl.Series, type: ColumnType) -> npt.NDArray[np.bool_]:
     return bad
 
 
-def explain(cell: str, type: ColumnType) -> str:
+def explain_unreadable(cell: str, type: ColumnType) -> str:
     """Return the reason why a cell is unreadable as that type."""
     if type.kind == "date":
-        return f"{brief(cell)} is no date written like {WRITTEN_DATES[type.written]}"
+        return f"{shorten_repr(cell)} is no date written like {WRITTEN_DATES[type.written]}"
     if type.kind == "yes/no":
-        return f"{brief(cell)} is neither of {type.written}"
+        return f"{shorten_repr(cell)} is neither of {type.written}"
     with contextlib.suppress(ValueError):
         if not abs(float(cell)) <= LARGEST:
-            return f"{brief(cell)} is infinite, or beyond ±{LARGEST:.1e}"
+            return f"{shorten_repr(cell)} is infinite, or beyond ±{LARGEST:.1e}"
     if re.search(r"[%$€£¥]", cell):
-        return f"{brief(cell)} is a number with a unit: write the digits alone"
+        return f"{shorten_repr(cell)} is a number with a unit: write the digits alone"
     if re.fullmatch(r"[-+]?\d+,\d+", cell) and not re.fullmatch(r"[-+]?\d{1,3},\d{3}", cell):
-        return f"{brief(cell)} has a decimal comma: write {cell.replace(',', '.')}, or say decimal=, where all have one"
+        return (
+            f"{shorten_repr(cell)} has a decimal comma: write {cell.replace(',', '.')}, or say decimal=, where all"
+            " have one"
+        )
     if re.match(SHOWN_NUMBER, cell):
-        return f"{brief(cell)} has thousands separators: write digits alone, and a point before decimals"
-    return f"{brief(cell)} is not a number"
+        return f"{shorten_repr(cell)} has thousands separators: write digits alone, and a point before decimals"
+    return f"{shorten_repr(cell)} is not a number"
 
 
 def natural_order(names: Iterable[str]) -> list[str]:
@@ -301,7 +313,7 @@ def _compact_date(name: str, present: pl.Series) -> ColumnType | None:
     if days.count() < MOSTLY * len(present):
         return None
     i = int(days.is_not_null().arg_max() or 0)
-    day = show(days[i] / MICROSECONDS_A_DAY, ColumnType("date", written))
+    day = format_cell(days[i] / MICROSECONDS_A_DAY, ColumnType("date", written))
     return ColumnType(
         "date", written, f"{cells[i].removesuffix('.0')} is read as the date {day}; types={name}:number reads a number"
     )

@@ -14,23 +14,32 @@ import numpy as np
 import polars as pl
 
 from ...core.spec import Episodes
-from ..build import Origin, assemble
+from ..build import DataSource, build_dataset
 from ..dataset_base import DataSet
 from ..modalities import reject_changed
-from ..quality.duplicates import straddle_note
+from ..quality.duplicates import duplicate_warning
 from ..settings import DataSettings
-from ..splits import Rows, draw, fractions_left
+from ..splits import Rows, remaining_fractions, sample_rows
 from .column_types import ColumnType
 from .dialect import Form
 from .distributions import distributions
 from .encoders import fit_encoder
-from .leaks import leaks
+from .leaks import find_leaks
 from .parquet import RowGroups, StreamedTable, parquet_files, reject_form, row_groups
 from .roles import choose_roles
 from .streamed_dataset import streamed_dataset
 from .summary import column_notes, describe_columns, split_notes
-from .table_files import TABLE_SUFFIXES, Table, counted, frame_table, read_table
-from .targets import NUMBER, Labels, check_learnable, check_taught, complete_rows, named, nothing_to_learn, read_labels
+from .table_files import TABLE_SUFFIXES, Table, format_count, frame_table, read_table
+from .targets import (
+    NUMBER,
+    Labels,
+    check_learnable,
+    check_trained_classes,
+    complete_rows,
+    constant_target_error,
+    format_problems,
+    read_labels,
+)
 from .transforms import (
     EMPTIED,
     MEND,
@@ -39,11 +48,11 @@ from .transforms import (
     TablePreprocessing,
     TableSplit,
     bad_cells,
-    fitted,
+    column_types_for,
+    drop_rows,
+    fit_preprocessing,
     split_rows,
-    types_of,
     unreadable_cells,
-    without_rows,
 )
 
 __all__ = ["TABLE_SUFFIXES", "open_table", "table_dataset"]
@@ -57,13 +66,13 @@ def open_table(path: Path, settings: DataSettings) -> DataSet:
     """
     if not parquet_files(path):
         reject_changed(settings, ("memory", "workers"), "is for Parquet, and this table is read as a whole")
-        return table_dataset(read_table(path, Form.of(settings)), Origin.of_file(path), settings)
+        return table_dataset(read_table(path, Form.of(settings)), DataSource.of_file(path), settings)
     groups = row_groups(path)
     if settings.target in groups.schema:
         reject_one_value(groups, settings.target, Form.of(settings))
     if path.is_dir() or groups.are_larger_than(settings.memory):
         return open_groups(groups, settings)
-    return table_dataset(read_table(path, Form.of(settings)), Origin.of_file(path), settings)
+    return table_dataset(read_table(path, Form.of(settings)), DataSource.of_file(path), settings)
 
 
 def open_groups(groups: RowGroups, settings: DataSettings, shuffled: bool = False) -> DataSet:
@@ -72,7 +81,7 @@ def open_groups(groups: RowGroups, settings: DataSettings, shuffled: bool = Fals
     if groups.are_larger_than(settings.memory):
         return streamed_dataset(groups, settings, shuffled)
     reject_form(groups.path, Form.of(settings))
-    origin = Origin(groups.path.resolve().name, str(groups.path), groups.fingerprint)
+    origin = DataSource(groups.path.resolve().name, str(groups.path), groups.fingerprint)
     groups = replace(groups, form=Form.of(settings))
     return table_dataset(StreamedTable.of(groups, list(groups.schema)), origin, settings)
 
@@ -91,11 +100,11 @@ def reject_one_value(groups: RowGroups, column: str, form: Form) -> None:
         if len(values) > 1:
             return
     if values:
-        raise nothing_to_learn(column, values.pop(), count)
+        raise constant_target_error(column, values.pop(), count)
 
 
 def table_dataset(
-    table: Table, origin: Origin, settings: DataSettings, given: Mapping[str, Rows] | None = None
+    table: Table, origin: DataSource, settings: DataSettings, given: Mapping[str, Rows] | None = None
 ) -> DataSet:
     """Return the data set in a table, with the target that `settings` name.
 
@@ -106,29 +115,31 @@ def table_dataset(
     roles = choose_roles(table, settings)
     labels = read_labels(table, roles.target, roles.types.get(roles.target))
     rows, left_out = complete_rows(table, labels, roles.group, settings.missing)
-    drawn = sum(fraction > 0 for fraction in fractions_left(settings, given or ()))
+    drawn = sum(fraction > 0 for fraction in remaining_fractions(settings, given or ()))
     check_learnable(labels, rows if given is None else np.intersect1d(given["train"], rows), splits=1 + drawn)
     splits = split_rows(table, labels, roles, rows, settings, given)
 
     as_text = {column for column, type in roles.types.items() if type != "number"}
     cells = {c: table.text(c) if c in as_text else table.cells(c) for c in roles.inputs}
-    types = types_of(cells, roles, splits["train"], len(table))
+    types = column_types_for(cells, roles, splits["train"], len(table))
     cells |= {c: table.text(c) for c, type in types.items() if c in table.numbers and type.kind != "number"}
     splits, unread = _without_bad_cells(table, cells, types, splits, settings.missing)
     if settings.max_samples is not None:
         train = splits["train"]
-        splits["train"] = draw(train, settings.max_samples, seed=settings.split_seed, strata=labels.classes(train))
+        splits["train"] = sample_rows(
+            train, settings.max_samples, seed=settings.split_seed, strata=labels.classes(train)
+        )
     learned = {column: type for column, type in types.items() if type.learned}
     training = {column: cells[column].gather(splits["train"]) for column in learned}
     encoders = [fit_encoder(column, type, training[column], settings.scale) for column, type in learned.items()]
-    preprocessing = fitted(encoders, types, labels, splits["train"], settings, table.form)
+    preprocessing = fit_preprocessing(encoders, types, labels, splits["train"], settings, table.form)
     assert not isinstance(preprocessing.spec.target, Episodes), "rows have a target each"
-    check_taught(labels, preprocessing.spec.target, splits)
+    check_trained_classes(labels, preprocessing.spec.target, splits)
 
     by_split = {split: {column: c.gather(rows) for column, c in cells.items()} for split, rows in splits.items()}
     inputs = pl.DataFrame([cells[encoder.name] for encoder in preprocessing.encoders])
     aside = table.frame.drop(*inputs.columns, roles.target)
-    return assemble(
+    return build_dataset(
         origin,
         settings,
         splits,
@@ -141,8 +152,8 @@ def table_dataset(
             *labels.notes(),
             *column_notes(table, roles, types, preprocessing),
             *split_notes(labels, preprocessing, splits, by_split),
-            straddle_note(inputs.hash_rows().to_numpy(), splits, table.place, aside=aside),
-            *leaks(labels, inputs.to_dict(), types, np.concatenate(list(splits.values()))),
+            duplicate_warning(inputs.hash_rows().to_numpy(), splits, table.place, aside=aside),
+            *find_leaks(labels, inputs.to_dict(), types, np.concatenate(list(splits.values()))),
         ],
         describe_columns(table, cells, roles, labels, types, preprocessing),
         lambda: distributions(
@@ -167,10 +178,14 @@ def _without_bad_cells(
     if not found:
         return splits, []
     if missing == "fill":
-        return splits, [f"missing=fill counts {counted(len(found), 'unreadable cell')} as missing: {named(found)}."]
+        return splits, [
+            f"missing=fill counts {format_count(len(found), 'unreadable cell')} as missing: {format_problems(found)}."
+        ]
     bad = np.array(sorted({row for row, _ in problems}), np.int64)
-    splits = without_rows(splits, bad, unreadable_cells(table, found, EMPTIED))
-    return splits, [f"missing=drop left out {counted(len(bad), 'row')} with unreadable cells: {named(found)}."]
+    splits = drop_rows(splits, bad, unreadable_cells(table, found, EMPTIED))
+    return splits, [
+        f"missing=drop left out {format_count(len(bad), 'row')} with unreadable cells: {format_problems(found)}."
+    ]
 
 
 def _table_split(labels: Labels, cells: Cells, preprocessing: TablePreprocessing, rows: Rows) -> TableSplit:

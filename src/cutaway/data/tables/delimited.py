@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ...core.errors import DataError, Problem, brief
+from ...core.errors import DataError, Problem, shorten_repr
 from .dialect import AUTO, Form
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
@@ -229,7 +229,7 @@ def _with_names(rows: Rows, frame: pl.DataFrame, path: Path) -> tuple[pl.DataFra
         twice = next(name for name in names if names.count(name) > 1)
         at = [str(k) for k, name in enumerate(names, 1) if name == twice]
         raise DataError(
-            f"{where}: columns {' and '.join(at)} are all named {brief(twice)}.",
+            f"{where}: columns {' and '.join(at)} are all named {shorten_repr(twice)}.",
             fix="Give each column a name of its own; where that line is a row like the others, say header=false.",
         )
     frame.columns = names

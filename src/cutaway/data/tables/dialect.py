@@ -15,9 +15,9 @@ import polars as pl
 
 from ...core.config import build
 from ...core.errors import SettingError
-from ...core.schema import from_document, schema_of
+from ...core.schema import dataclass_schema, from_document
 from ..settings import DataSettings
-from .column_types import MISSING, MOSTLY, meaning
+from .column_types import MISSING, MOSTLY, strip_missing
 
 AUTO = "auto"
 OF_TEXT = ("separator", "decimal", "encoding", "header", "quoting")  # undecided in text files, but not in Parquet
@@ -81,7 +81,7 @@ class Form:
         return found.kept()
 
 
-SCHEMA = schema_of(Form, header=bool | None, units=dict | None)
+SCHEMA = dataclass_schema(Form, header=bool | None, units=dict | None)
 KEPT = Form(asked=False)  # the format in a preprocessing that was not fitted on a table
 
 
@@ -112,7 +112,7 @@ def lacks_header(names: list[str], frame: pl.DataFrame, missing: tuple[str, ...]
             return False
     likes = False
     for name, value in numbers.items():
-        cells = meaning(frame[name].head(LOOKED_AT), missing).drop_nulls()
+        cells = strip_missing(frame[name].head(LOOKED_AT), missing).drop_nulls()
         if not len(cells):
             continue
         values = cells.cast(pl.Float64, strict=False).drop_nulls().to_numpy()

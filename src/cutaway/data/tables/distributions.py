@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from .column_types import ColumnType, decode, show
+from .column_types import ColumnType, decode, format_cell
 
 MOST_COLUMNS = 200
 BARS = 24
@@ -46,7 +46,11 @@ def _numbers(cells: pl.Series, type: ColumnType) -> dict[str, Any]:
     low, high = float(known.min()), float(known.max())
     whole = bool((known == known.round()).all()) and high / 2 - low / 2 < BARS / 2
     counts = np.bincount((known - low).astype(np.int64)) if whole else histogram(known, BARS)
-    return {"counts": counts.tolist(), "ends": [show(low, type), show(high, type)], "missing": len(values) - len(known)}
+    return {
+        "counts": counts.tolist(),
+        "ends": [format_cell(low, type), format_cell(high, type)],
+        "missing": len(values) - len(known),
+    }
 
 
 def histogram(values: NDArray[np.float64], bins: int) -> NDArray[np.int64]:

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ...core.errors import short
-from ...core.schema import NUMBER, Tagged, from_document, schema_of
+from ...core.errors import shorten
+from ...core.schema import NUMBER, Tagged, dataclass_schema, from_document
 from .column_types import ColumnType, Numbers, decode, natural_order
 
 Inputs = npt.NDArray[np.float32]
@@ -168,16 +168,18 @@ def fit_encoder(name: str, type: ColumnType, cells: pl.Series, scale: str) -> En
 
 def mean_and_std(values: Numbers) -> tuple[float, float]:
     """Return mean and standard deviation of finite values; the latter is 1 if all are equal up to rounding."""
-    return scale_of(float(values.mean()), float(values.std()))
+    return standard_scale(float(values.mean()), float(values.std()))
 
 
-def scale_of(mean: float, std: float) -> tuple[float, float]:
+def standard_scale(mean: float, std: float) -> tuple[float, float]:
     """Return the shift and scale that standardise a column, from its mean and standard deviation."""
     return mean, std if std > 1e-12 * abs(mean) else 1.0
 
 
-NUMERIC = schema_of(Numeric, curve=[[NUMBER]], cycles=[str])
-ENCODERS = Tagged("kind", {"category": schema_of(Category), **dict.fromkeys(("number", "yes/no", "date"), NUMERIC)})
+NUMERIC = dataclass_schema(Numeric, curve=[[NUMBER]], cycles=[str])
+ENCODERS = Tagged(
+    "kind", {"category": dataclass_schema(Category), **dict.fromkeys(("number", "yes/no", "date"), NUMERIC)}
+)
 
 
 def encoder_from_json(data: Mapping[str, Any]) -> Encoder:
@@ -186,9 +188,9 @@ def encoder_from_json(data: Mapping[str, Any]) -> Encoder:
         return from_document(Category, data)
     found = from_document(Numeric, data)
     if any(len(point) != 2 for point in found.curve) or not set(found.cycles) <= set(CYCLES):
-        raise ValueError(f"the column {short(found.name)} has a curve or cycles that are none")
+        raise ValueError(f"the column {shorten(found.name)} has a curve or cycles that are none")
     if not found.scale > 0:
-        raise ValueError(f"the column {short(found.name)} has a scale of {found.scale:g}")
+        raise ValueError(f"the column {shorten(found.name)} has a scale of {found.scale:g}")
     return found
 
 
@@ -210,10 +212,10 @@ def _normal_curve(values: Numbers) -> Curve:
     """
     count = min(QUANTILES, len(values))
     fractions = (np.arange(count) + 0.5) / count
-    return curve_of(np.quantile(values, fractions, method="hazen"), fractions)
+    return quantile_curve(np.quantile(values, fractions, method="hazen"), fractions)
 
 
-def curve_of(quantiles: Numbers, fractions: Numbers) -> Curve:
+def quantile_curve(quantiles: Numbers, fractions: Numbers) -> Curve:
     """Return the curve through these quantiles, several of which may be equal."""
     quantiles, group = np.unique(quantiles, return_inverse=True)
     middle = np.bincount(group, weights=fractions) / np.bincount(group)

@@ -24,7 +24,9 @@ FEW = 20  # maximum values of a category; a column with more may identify the su
 Codes = npt.NDArray[np.int64]
 
 
-def leaks(labels: Labels, cells: Mapping[str, pl.Series], types: Mapping[str, ColumnType], rows: Rows) -> list[str]:
+def find_leaks(
+    labels: Labels, cells: Mapping[str, pl.Series], types: Mapping[str, ColumnType], rows: Rows
+) -> list[str]:
     """Return a finding for each input column that alone determines the target of `rows`, if there are other inputs.
 
     `cells` are the stripped input columns of the whole table.

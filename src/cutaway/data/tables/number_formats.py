@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 
 import polars as pl
 
-from .column_types import MOSTLY, meaning, meant
+from .column_types import MOSTLY, strip_missing, strip_missing_expr
 from .dialect import AUTO, Form
 
 CELLS = 2_000_000  # examined together
@@ -53,7 +53,7 @@ def plain_numerals(frame: pl.DataFrame, separator: str, form: Form) -> tuple[pl.
         sign = _sign(column, told, "," if separator == ";" else ".", form)
         if sign is None or not (column.commas or column.gaps or (sign == "," and column.points)):
             continue  # contradictory or already plain
-        cells = meaning(frame[column.name], form.missing)
+        cells = strip_missing(frame[column.name], form.missing)
         good = cells.str.contains(WRITTEN[sign])
         if good.sum() < MOSTLY * cells.count():
             continue
@@ -80,7 +80,9 @@ def _look(frame: pl.DataFrame, missing: tuple[str, ...]) -> list[_Column]:
     at_once = max(1, CELLS // max(1, len(frame)))
     found = []
     for i in range(0, len(frame.columns), at_once):
-        cells = frame[:, i : i + at_once].unpivot().select("variable", cell=meant(pl.col("value"), missing))
+        cells = (
+            frame[:, i : i + at_once].unpivot().select("variable", cell=strip_missing_expr(pl.col("value"), missing))
+        )
         told = cells.select("variable", **_questions(pl.col("cell"))).group_by("variable", maintain_order=True)
         for row in told.agg(pl.exclude("variable").sum()).iter_rows(named=True):
             if row["present"] and row["numbers"] >= MOSTLY * row["present"]:

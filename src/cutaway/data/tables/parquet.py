@@ -19,9 +19,9 @@ import numpy.typing as npt
 import polars as pl
 
 from ...core.errors import DataError, Problem, SettingError
-from ...core.files import MEBIBYTE, cause, open_regular
-from ..folders import entries
-from .column_types import meaning
+from ...core.files import MEBIBYTE, error_reason, open_regular
+from ..folders import list_entries
+from .column_types import strip_missing
 from .dialect import KEPT, OF_TEXT, Form
 from .table_files import Table, plain_columns, read_table, text_frame
 
@@ -198,7 +198,7 @@ def _compact(groups: RowGroups, column: str, kind: str | None) -> pl.Series:
     if as_numbers and kind != "category" and (kind == "number" or whole.n_unique() > MOST_VALUES_OF_CLASSES):
         return whole.cast(pl.Float64).fill_nan(None)
     values = whole.unique()
-    meant = meaning(text_frame(values.to_frame()).to_series(), ("",))
+    meant = strip_missing(text_frame(values.to_frame()).to_series(), ("",))
     known = pl.Enum(meant.drop_nulls().unique().sort())
     return whole.replace_strict(values, meant.cast(known), return_dtype=known).alias(column)
 
@@ -206,11 +206,11 @@ def _compact(groups: RowGroups, column: str, kind: str | None) -> pl.Series:
 def parquet_files(path: Path) -> list[Path]:
     """Return the Parquet files of a path: itself, or those in a folder, sorted by name."""
     if path.is_dir():
-        return [p for p in entries(path) if p.suffix.lower() == PARQUET and not p.name.startswith(".")]
+        return [p for p in list_entries(path) if p.suffix.lower() == PARQUET and not p.name.startswith(".")]
     return [path] if path.suffix.lower() == PARQUET else []
 
 
-def table_at(path: Path, form: Form) -> Table:
+def read_table_or_folder(path: Path, form: Form) -> Table:
     """Read the table at a path, or in a folder of Parquet files, into memory. Raises as `read_table`."""
     if not path.is_dir():
         return read_table(path, form)
@@ -294,7 +294,7 @@ def _footer(path: Path) -> bytes:
     except OSError as error:
         if isinstance(error, DataError):
             raise
-        raise _broken(path, cause(error)) from error
+        raise _broken(path, error_reason(error)) from error
 
 
 def _broken(path: Path, what: str) -> DataError:

@@ -81,7 +81,7 @@ class Selection:
         self._counts = np.zeros(0 if collects else len(self._prefixes) << self._width, np.int64)
 
 
-def at_ranks(passes: Callable[[], Iterable[Numbers]], ranks: Ranks) -> Numbers:
+def select_ranks(passes: Callable[[], Iterable[Numbers]], ranks: Ranks) -> Numbers:
     """Return the numbers at these ranks; each call of `passes` iterates over all numbers in chunks."""
     selection = Selection(ranks)
     while not selection.done:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...core.errors import DataError, Problem, SettingError, UnknownName, nearest
+from ...core.errors import DataError, Problem, SettingError, UnknownName, closest_names
 from ..settings import DataSettings
 from .column_types import TYPES
 from .table_files import Table
@@ -80,7 +80,10 @@ def find_column(table: Table, setting: str, column: str) -> str:
             f"There is {alike[0]!r}, which differs by {how}: write {setting}={alike[0]!r} or fix the header. {words}"
         )
     raise UnknownName(
-        "column", column, [] if alike else nearest(column, table.columns), f"{words} Name one of them with {setting}=."
+        "column",
+        column,
+        [] if alike else closest_names(column, table.columns),
+        f"{words} Name one of them with {setting}=.",
     )
 
 

@@ -25,26 +25,35 @@ from torch import Tensor
 from ...core.errors import DataError, Problem
 from ...core.files import MEBIBYTE
 from ...core.spec import Episodes
-from ..build import Origin, assemble
+from ..build import DataSource, build_dataset
 from ..dataset_base import Batch, DataSet, Split
-from ..findings import absent_classes
+from ..findings import missing_class_findings
 from ..modalities import reject_changed
-from ..parallel import Progress, unreadable
-from ..samplers import Plan
+from ..parallel import Progress, find_unreadable
+from ..samplers import BatchPlan
 from ..settings import DataSettings
-from ..splits import Rows, draw
+from ..splits import Rows, sample_rows
 from .column_types import ColumnType
 from .dialect import Form
 from .distributions import distributions
 from .encoders import Category
-from .leaks import leaks
+from .leaks import find_leaks
 from .parquet import RowGroups, StreamedTable
 from .roles import choose_roles
-from .streamed_encoders import cells_of, fit_encoders, unread_cells
+from .streamed_encoders import fit_encoders, read_cells, unread_cells
 from .summary import column_notes, describe_columns
-from .table_files import Table, counted, text_frame
-from .targets import NUMBER, check_learnable, check_taught, complete_rows, named, read_labels
-from .transforms import EMPTIED, MEND, Splits, TablePreprocessing, fitted, split_rows, types_of, without_rows
+from .table_files import Table, format_count, text_frame
+from .targets import NUMBER, check_learnable, check_trained_classes, complete_rows, format_problems, read_labels
+from .transforms import (
+    EMPTIED,
+    MEND,
+    Splits,
+    TablePreprocessing,
+    column_types_for,
+    drop_rows,
+    fit_preprocessing,
+    split_rows,
+)
 
 SAMPLE = 100_000  # rows from which types are inferred
 BYTES = 4  # bytes of an input
@@ -58,7 +67,7 @@ def streamed_dataset(groups: RowGroups, settings: DataSettings, shuffled: bool =
     """
     reject_changed(settings, ("noise", "count"), "is for xor, moons, circles and spirals, whose points are drawn here")
     groups = replace(groups, form=replace(Form.of(settings), units={}))
-    chosen = draw(np.arange(len(groups)), SAMPLE, seed=settings.split_seed)
+    chosen = sample_rows(np.arange(len(groups)), SAMPLE, seed=settings.split_seed)
     sample = _sample_table(groups, chosen)
     roles = choose_roles(sample, settings)
     kinds = {roles.target: roles.types.get(roles.target)} | ({roles.group: "category"} if roles.group else {})
@@ -69,17 +78,19 @@ def streamed_dataset(groups: RowGroups, settings: DataSettings, shuffled: bool =
     splits = split_rows(of_rows, labels, roles, rows, settings)
 
     cells = {column: sample.text(column) for column in roles.inputs}
-    types = types_of(cells, roles, np.flatnonzero(np.isin(chosen, splits["train"])), len(groups))
+    types = column_types_for(cells, roles, np.flatnonzero(np.isin(chosen, splits["train"])), len(groups))
     learned = {column: type for column, type in types.items() if type.learned}
     splits, unread = _without_bad_cells(groups, learned, splits, settings.missing)
     if settings.max_samples is not None:
         train = splits["train"]
-        splits["train"] = draw(train, settings.max_samples, seed=settings.split_seed, strata=labels.classes(train))
+        splits["train"] = sample_rows(
+            train, settings.max_samples, seed=settings.split_seed, strata=labels.classes(train)
+        )
     encoders = fit_encoders(groups, splits["train"], learned, settings.scale)
-    preprocessing = fitted(encoders, types, labels, splits["train"], settings, groups.form)
+    preprocessing = fit_preprocessing(encoders, types, labels, splits["train"], settings, groups.form)
     target = preprocessing.spec.target
     assert not isinstance(target, Episodes), "rows have a target each"
-    check_taught(labels, target, splits)
+    check_trained_classes(labels, target, splits)
 
     window = _window(groups, len(preprocessing.spec.columns), settings.memory)
     targets = {split: labels.tensor(target, rows) for split, rows in splits.items()}
@@ -101,8 +112,8 @@ def streamed_dataset(groups: RowGroups, settings: DataSettings, shuffled: bool =
     training = np.flatnonzero(np.isin(chosen, splits["train"]))
     shown = {**cells, roles.target: own.cells}
     shown_types = {**types, roles.target: NUMBER if labels.numeric else ColumnType("category")}
-    return assemble(
-        Origin(groups.path.stem, str(groups.path), groups.fingerprint),
+    return build_dataset(
+        DataSource(groups.path.stem, str(groups.path), groups.fingerprint),
         settings,
         splits,
         preprocessing,
@@ -114,8 +125,8 @@ def streamed_dataset(groups: RowGroups, settings: DataSettings, shuffled: bool =
             *labels.notes(),
             *column_notes(sample, roles, types, preprocessing),
             *_gaps(preprocessing),
-            *absent_classes(targets, target),
-            *leaks(own, cells, types, used),
+            *missing_class_findings(targets, target),
+            *find_leaks(own, cells, types, used),
         ],
         describe_columns(sample, cells, roles, own, types, preprocessing),
         lambda: distributions({column: c.gather(training) for column, c in shown.items()}, shown_types),
@@ -140,16 +151,22 @@ def _without_bad_cells(
         return splits, []
 
     def error(fix: str) -> DataError:
-        return DataError(f"{counted(found.count, 'cell')} of {groups.path} cannot be read.", found.problems, fix)
+        return DataError(f"{format_count(found.count, 'cell')} of {groups.path} cannot be read.", found.problems, fix)
 
     if missing == "error":
         raise error(MEND)
     if missing == "fill":
-        said = f"missing=fill counts {counted(found.count, 'unreadable cell')} as missing: {named(found.problems)}."
+        said = (
+            f"missing=fill counts {format_count(found.count, 'unreadable cell')} as missing:"
+            f" {format_problems(found.problems)}."
+        )
         return splits, [said]
     bad = np.unique(np.concatenate(found.rows))
-    splits = without_rows(splits, bad, error(EMPTIED))
-    return splits, [f"missing=drop left out {counted(len(bad), 'row')} with unreadable cells: {named(found.problems)}."]
+    splits = drop_rows(splits, bad, error(EMPTIED))
+    return splits, [
+        f"missing=drop left out {format_count(len(bad), 'row')} with unreadable cells:"
+        f" {format_problems(found.problems)}."
+    ]
 
 
 def _encoded(groups: RowGroups, preprocessing: TablePreprocessing) -> Encoded:
@@ -158,7 +175,7 @@ def _encoded(groups: RowGroups, preprocessing: TablePreprocessing) -> Encoded:
 
     def encoded(block: int, rows: Rows) -> Tensor:
         frame = groups.frame(block, list(types))[rows - groups.first[block]]
-        return preprocessing.encode(cells_of(groups, frame, types))
+        return preprocessing.encode(read_cells(groups, frame, types))
 
     return encoded
 
@@ -176,8 +193,10 @@ def _how_it_is_read(groups: RowGroups, window: int, sample: int, settings: DataS
     mixed = (
         "all are mixed"
         if window == groups.blocks
-        else f"the rows of {window:,} of them, drawn at random from as many stretches of the table, are mixed at a "
-        f"time: {'all were shuffled when they were prepared' if shuffled else better}"
+        else (
+            f"the rows of {window:,} of them, drawn at random from as many stretches of the table, are mixed at a "
+            f"time: {'all were shuffled when they were prepared' if shuffled else better}"
+        )
     )
     notes = [
         f"{groups.path} has {len(groups):,} rows of {len(groups.schema):,} columns, more than memory={settings.memory} "
@@ -230,14 +249,16 @@ class RowGroupSplit(Split):
     def __len__(self) -> int:
         return len(self.rows)
 
-    def plan(self, batch_size: int, generator: torch.Generator | None) -> Plan:
+    def plan(self, batch_size: int, generator: torch.Generator | None) -> BatchPlan:
         """Return batches of rows from few blocks, in order without a generator; a last one of a single row,
         which has no variance for batch norm to divide by, joins the one before it."""
         order, n = self.order(generator), len(self)
         count = -(-n // batch_size)
         if generator is not None and count > 1 and n % batch_size == 1 < batch_size:
             count -= 1
-        return Plan(range(count), lambda k: order.part(k * batch_size, n if k == count - 1 else (k + 1) * batch_size))
+        return BatchPlan(
+            range(count), lambda k: order.part(k * batch_size, n if k == count - 1 else (k + 1) * batch_size)
+        )
 
     def order(self, generator: torch.Generator | None) -> BlockOrder:
         """Return the order of an epoch, drawn from the generator."""
@@ -281,7 +302,7 @@ class RowGroupSplit(Split):
 
     def damaged(self, progress: Progress | None = None) -> list[Problem]:
         """Return every block that cannot be read, by its file."""
-        return unreadable(self._read, len(self.numbers), progress)
+        return find_unreadable(self._read, len(self.numbers), progress)
 
     def _block_index(self, index: Tensor) -> RowIndices:
         return np.searchsorted(self.ends, index.numpy(), side="right")

@@ -15,8 +15,8 @@ import numpy.typing as npt
 import polars as pl
 
 from ...core.errors import Problem
-from .column_types import ColumnType, Numbers, decode, explain, meaning, unreadable
-from .encoders import QUANTILES, Category, Curve, Encoder, Numeric, curve_of, most_frequent, scale_of
+from .column_types import ColumnType, Numbers, decode, explain_unreadable, strip_missing, unreadable_mask
+from .encoders import QUANTILES, Category, Curve, Encoder, Numeric, most_frequent, quantile_curve, standard_scale
 from .parquet import EXACT, RowGroups
 from .quantiles import Selection
 from .table_files import text_frame
@@ -26,7 +26,7 @@ Rows = npt.NDArray[np.int64]
 Block = tuple[Rows, dict[str, pl.Series]]  # rows of a block, and their cells by column
 
 
-def cells_of(groups: RowGroups, frame: pl.DataFrame, types: Mapping[str, ColumnType]) -> dict[str, pl.Series]:
+def read_cells(groups: RowGroups, frame: pl.DataFrame, types: Mapping[str, ColumnType]) -> dict[str, pl.Series]:
     """Return the cells of these columns by their types. Columns of numbers are not converted to text and back, which
     would give the same numbers."""
     found = {}
@@ -35,20 +35,22 @@ def cells_of(groups: RowGroups, frame: pl.DataFrame, types: Mapping[str, ColumnT
         if type.kind == "number" and cells.dtype in EXACT:
             found[column] = cells.cast(pl.Float64).fill_nan(None)
         else:
-            found[column] = meaning(text_frame(cells.to_frame(), groups.path.name).to_series(), groups.form.missing)
+            found[column] = strip_missing(
+                text_frame(cells.to_frame(), groups.path.name).to_series(), groups.form.missing
+            )
     return found
 
 
-def blocks_of(groups: RowGroups, rows: Rows, types: Mapping[str, ColumnType]) -> Iterator[Block]:
+def iterate_blocks(groups: RowGroups, rows: Rows, types: Mapping[str, ColumnType]) -> Iterator[Block]:
     """Yield the cells of these sorted rows block by block."""
     for first, frame in groups.frames(list(types)):
         own = rows[np.searchsorted(rows, first) : np.searchsorted(rows, first + frame.height)]
         if len(own):
-            yield own, cells_of(groups, frame[own - first], types)
+            yield own, read_cells(groups, frame[own - first], types)
 
 
 @dataclass
-class Unread:
+class UnreadableCells:
     """Cells that are not of their column's type."""
 
     count: int = 0
@@ -56,18 +58,18 @@ class Unread:
     problems: list[Problem] = field(default_factory=list)  # the first of them, by name
 
 
-def unread_cells(groups: RowGroups, rows: Rows, types: Mapping[str, ColumnType]) -> Unread:
+def unread_cells(groups: RowGroups, rows: Rows, types: Mapping[str, ColumnType]) -> UnreadableCells:
     """Return the cells of these rows that are not of their column's type."""
-    found = Unread()
-    for own, cells in blocks_of(groups, rows, types):
+    found = UnreadableCells()
+    for own, cells in iterate_blocks(groups, rows, types):
         for column, type in types.items():
-            bad = np.flatnonzero(unreadable(cells[column], type))
+            bad = np.flatnonzero(unreadable_mask(cells[column], type))
             found.count += len(bad)
             if len(bad):
                 found.rows.append(own[bad])
             for i in bad[: NAMED - len(found.problems)].tolist():
                 where = f"{groups.place(int(own[i]))}, column {column}"
-                found.problems.append(Problem(where, explain(str(cells[column][i]), type)))
+                found.problems.append(Problem(where, explain_unreadable(str(cells[column][i]), type)))
     return found
 
 
@@ -78,7 +80,7 @@ def fit_encoders(groups: RowGroups, rows: Rows, types: Mapping[str, ColumnType],
     }
     open_ = dict(fits)
     while open_:
-        for _, cells in blocks_of(groups, rows, {column: types[column] for column in open_}):
+        for _, cells in iterate_blocks(groups, rows, {column: types[column] for column in open_}):
             for column, fit in open_.items():
                 fit.see(cells[column])
         open_ = {column: fit for column, fit in open_.items() if not fit.end_pass()}
@@ -144,11 +146,11 @@ class _Numbers:
         mean, std = 0.0, 1.0
         curve: Curve = ()
         if self.scale == "standard":
-            mean, std = scale_of(self.mean, float(np.sqrt(self.squares / self.count)))
+            mean, std = standard_scale(self.mean, float(np.sqrt(self.squares / self.count)))
         elif self.scale == "quantile":
             fractions, below, above = self._points()
             part = self.count * fractions - 0.5 - below  # interpolation weight of Hazen's definition
-            curve = curve_of(self._at(below) + (self._at(above) - self._at(below)) * part, fractions)
+            curve = quantile_curve(self._at(below) + (self._at(above) - self._at(below)) * part, fractions)
         return Numeric.of(name, self.type, median, self.count < self.cells, mean, std, curve, self.fractions)
 
     def _middle(self) -> Rows:

@@ -9,10 +9,10 @@ import polars as pl
 
 from ..findings import Finding
 from ..splits import Rows
-from .column_types import LEFT_OUT, ColumnType, decode, natural_order, show
+from .column_types import LEFT_OUT, ColumnType, decode, format_cell, natural_order
 from .encoders import MOST_CATEGORIES, Category
 from .roles import Roles
-from .table_files import Table, counted
+from .table_files import Table, format_count
 from .targets import NUMBER, Labels
 from .transforms import Cells, TablePreprocessing, unknown_note
 
@@ -101,7 +101,7 @@ def split_notes(
         counts = ", ".join(f"{gap:,} in {split}" for split, gap in gaps.items() if gap)
         notes.append(
             f"Column {encoder.name}: missing cells ({counts}) count as the training median, "
-            f"{show(encoder.fill, encoder.type)}; {tell}."
+            f"{format_cell(encoder.fill, encoder.type)}; {tell}."
         )
     for split in splits:
         if split != "train":
@@ -132,8 +132,8 @@ def _missing_words(table: Table, types: Mapping[str, ColumnType]) -> list[str]:
         if len(words):
             said = ", ".join(words.unique().sort().head(SHOWN))
             notes.append(
-                f"Column {column}: {said} counts as missing ({counted(len(words), 'cell')}). To read it as a value, "
-                "give missing_values= the words that do count."
+                f"Column {column}: {said} counts as missing ({format_count(len(words), 'cell')}). To read it as a"
+                " value, give missing_values= the words that do count."
             )
     return notes
 
@@ -153,7 +153,7 @@ def _example(present: pl.Series, type: ColumnType) -> str:
     if type.ordered:
         values = decode(present, type)
         values = values[~np.isnan(values)]
-        return f"{show(values.min(), type)} … {show(values.max(), type)}" if len(values) else ""
+        return f"{format_cell(values.min(), type)} … {format_cell(values.max(), type)}" if len(values) else ""
     different = present.unique(maintain_order=True).str.replace_all(r"\s+", " ")  # a cell may have several lines
     more = f", … ({len(different):,})" if len(different) > SHOWN else ""
     return ", ".join(different.head(SHOWN)) + more

@@ -17,13 +17,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ...core.errors import DataError, SettingError, brief, visible
+from ...core.errors import DataError, SettingError, printable, shorten_repr
 from ...core.files import read_bytes
-from .column_types import meaning
+from .column_types import strip_missing
 from .delimited import read_delimited
 from .dialect import AUTO, KEPT, OF_TEXT, Form, lacks_header
 from .number_formats import plain_numerals
-from .units import without_units
+from .units import strip_units
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
 CELLS = "a cell is a number, a text, a date or yes/no"
@@ -67,7 +67,7 @@ class Table:
 
     def text(self, column: str) -> pl.Series:
         """Return the text of a column's cells without spaces around it, null where they are missing."""
-        return meaning(self.frame[column], self.form.missing)
+        return strip_missing(self.frame[column], self.form.missing)
 
     def place(self, i: int) -> str:
         """Return the name of row i: line 18 of houses.csv, or row 17."""
@@ -103,7 +103,7 @@ class Table:
         return f"row {place - first + 1}" if self.lines is None else f"line {self.lines[i]}", name
 
 
-def counted(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """Format a count with its noun: 3 rows; 1 row."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
@@ -150,7 +150,7 @@ def plain_columns(
 def _plain(frame: pl.DataFrame, separator: str, form: Form) -> tuple[pl.DataFrame, Form, list[str], Mapping[str, str]]:
     """Return columns of text with plain numbers, the format with the inferred decimal sign and units, notes, and the
     columns that mix units."""
-    frame, units = without_units(frame, form)
+    frame, units = strip_units(frame, form)
     frame, decimal, said = plain_numerals(frame, separator, form)
     return frame, replace(form, decimal=decimal, units=units.found), [*units.notes, *said], units.problems
 
@@ -164,7 +164,7 @@ def reject_column(column: str, dtype: pl.DataType, table: str = "") -> None:
     if dtype.is_nested() or dtype in (pl.Binary, pl.Object):
         of = {pl.Object: "Python objects", pl.Binary: "bytes"}.get(dtype.base_type(), f"values of type {dtype}")
         raise DataError(
-            f"Column {brief(column)} of {table or 'the table'} holds {of}: {CELLS}.",
+            f"Column {shorten_repr(column)} of {table or 'the table'} holds {of}: {CELLS}.",
             fix="Write it as several plain columns, or leave it out.",
         )
 
@@ -184,7 +184,7 @@ def text_frame(frame: pl.DataFrame, name: str = "") -> pl.DataFrame:
         ) from error
 
 
-def one_below_another(tables: Mapping[str, Table]) -> tuple[Table, dict[str, npt.NDArray[np.int64]]]:
+def concatenate_tables(tables: Mapping[str, Table]) -> tuple[Table, dict[str, npt.NDArray[np.int64]]]:
     """Concatenate named tables, and return the rows of each. Raises DataError if their columns differ."""
     (called, first), *others = tables.items()
     for name, other in others:
@@ -233,7 +233,7 @@ def column_name(name: Any) -> str:
     """Return the name of a column as text. Raises DataError if it has no text, or its text is not Unicode."""
     return _to_text(
         name,
-        lambda text: f"The column name '{visible(text)}'",
+        lambda text: f"The column name '{printable(text)}'",
         f"A column name is an object of type {type(name).__name__}: names are text.",
     )
 
@@ -247,7 +247,7 @@ def cell_text(value: Any, row: int, column: str) -> str | None:
     if value is None:
         return None
     kind: Any = type(value)
-    place = f"Row {row + 1} of {brief(column)}"
+    place = f"Row {row + 1} of {shorten_repr(column)}"
     no_text = f"{place} holds an object of type {kind.__name__}: {CELLS}."
     if kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__:
         raise DataError(no_text)
@@ -335,9 +335,12 @@ def _delimited(text: str, path: Path, form: Form, notes: list[str]) -> Table:
     frame, form, said, problems = _plain(found.frame, found.separator, form)
     if form.header is None and lacks_header(found.named, frame, form.missing):
         raise DataError(
-            f"{path} has no header: its first line, {brief(', '.join(found.named))}, is a row like those below it.",
-            fix="header=false names the columns column_1, column_2, … in their order; header=true takes that line for "
-            "their names all the same.",
+            f"{path} has no header: its first line, {shorten_repr(', '.join(found.named))}, is a row like those"
+            " below it.",
+            fix=(
+                "header=false names the columns column_1, column_2, … in their order; header=true takes that line for "
+                "their names all the same."
+            ),
         )
     taken = replace(form, separator=found.separator.replace("\t", "tab"), quoting=found.quoting)
     return Table(path.name, frame, found.lines, (*notes, *found.notes, *said), taken, unit_problems=problems)

@@ -11,26 +11,26 @@ import polars as pl
 import torch
 from torch import Tensor
 
-from ...core.errors import DataError, Problem, brief
+from ...core.errors import DataError, Problem, shorten_repr
 from ...core.spec import Classes, Simple, Value
-from ..findings import Finding, lookalike
+from ..findings import Finding, similar_name_hint
 from ..settings import DataSettings
 from ..splits import Array, Rows
 from .column_types import (
     MOSTLY,
     ColumnType,
     decode,
-    explain,
+    explain_unreadable,
     find_codes,
     find_yes_no,
-    meaning,
     natural_order,
-    unreadable,
+    strip_missing,
+    unreadable_mask,
 )
 from .dialect import AUTO
 from .encoders import mean_and_std
 from .parquet import MOST_VALUES_OF_CLASSES
-from .table_files import Table, counted
+from .table_files import Table, format_count
 
 NUMBER = ColumnType("number")
 NAMES = ("na", "none", "null")  # words for a missing cell that may be names of classes
@@ -68,10 +68,12 @@ class Labels:
         found = {}
         for i in np.flatnonzero(self.cells.is_null().to_numpy()):
             given = self.table.frame[self.column][int(i)]
-            found[int(i)] = "the target is missing" + (f", which is what {brief(given)} stands for" if given else "")
+            found[int(i)] = "the target is missing" + (
+                f", which is what {shorten_repr(given)} stands for" if given else ""
+            )
         if self.numeric:
-            bad = np.flatnonzero(unreadable(self.cells, NUMBER))
-            found |= {int(i): explain(str(self.cells[int(i)]), NUMBER) for i in bad}
+            bad = np.flatnonzero(unreadable_mask(self.cells, NUMBER))
+            found |= {int(i): explain_unreadable(str(self.cells[int(i)]), NUMBER) for i in bad}
         return {i: Problem(self.table.where(i, self.column), found[i]) for i in sorted(found)}
 
     def classes(self, rows: Rows) -> Array | None:
@@ -107,12 +109,12 @@ class Labels:
         if numbers.null_count():
             strange = [int(k) for k in np.flatnonzero(numbers.is_null().to_numpy())]
             raise DataError(
-                f"{counted(len(strange), 'row')} of {self.table.title} have a class that training did not know.",
+                f"{format_count(len(strange), 'row')} of {self.table.title} have a class that training did not know.",
                 [
-                    Problem(self.table.where(int(rows[k]), self.column), f"{brief(cells[k])} is no class")
+                    Problem(self.table.where(int(rows[k]), self.column), f"{shorten_repr(cells[k])} is no class")
                     for k in strange
                 ],
-                f"The classes are: {', '.join(target.names[:20])}.{lookalike(cells[strange[0]], target.names)} "
+                f"The classes are: {', '.join(target.names[:20])}.{similar_name_hint(cells[strange[0]], target.names)} "
                 "Fix those cells, or take the rows out.",
             )
         return torch.from_numpy(numbers.to_numpy().copy())
@@ -152,21 +154,22 @@ def read_labels(table: Table, column: str, kind: str | None, known: Sequence[str
 def _with_names(table: Table, column: str, names: Sequence[str]) -> pl.Series:
     """Return the text of a column's cells, null where they are missing; the words in `names` are not missing."""
     own = {name.lower() for name in names}
-    return meaning(table.frame[column], [word for word in table.form.missing if word not in own])
+    return strip_missing(table.frame[column], [word for word in table.form.missing if word not in own])
 
 
 def check_learnable(labels: Labels, rows: Rows, splits: int) -> None:
     """Reject targets that cannot be learned from `rows`: a single value, or classes with fewer examples than splits."""
     if len(rows) < splits:
         raise DataError(
-            f"{labels.table.title} has {counted(len(rows), 'usable row')}: train, val and test need at least one each.",
+            f"{labels.table.title} has {format_count(len(rows), 'usable row')}: train, val and test need at least one"
+            " each.",
             fix="Add rows.",
         )
     cells = labels.cells.gather(rows)
     column = labels.column
     counts = cells.alias("class").value_counts(name="examples")
     if counts.height == 1:
-        raise nothing_to_learn(column, cells[0], len(rows))
+        raise constant_target_error(column, cells[0], len(rows))
     if labels.numeric:
         return
     scarce = counts.filter(pl.col("examples") < splits)
@@ -188,7 +191,7 @@ def check_learnable(labels: Labels, rows: Rows, splits: int) -> None:
     )
 
 
-def nothing_to_learn(column: str, value: object, rows: int) -> DataError:
+def constant_target_error(column: str, value: object, rows: int) -> DataError:
     """Return the error for a target with one value."""
     return DataError(
         f"The target {column!r} is {value!r} in all {rows:,} rows: there is nothing to tell apart.",
@@ -204,14 +207,14 @@ def read_targets(table: Table, column: str, target: Simple) -> Tensor:
     labels = read_labels(table, column, target.cells, target.classes)
     if problems := list(labels.problems().values()):
         raise DataError(
-            f"{counted(len(problems), 'row')} of {table.title} cannot be compared with predictions.",
+            f"{format_count(len(problems), 'row')} of {table.title} cannot be compared with predictions.",
             problems,
             "Fix those targets, or take the rows out.",
         )
     return labels.tensor(target, np.arange(len(table)))
 
 
-def check_taught(labels: Labels, target: Simple, splits: dict[str, Rows]) -> None:
+def check_trained_classes(labels: Labels, target: Simple, splits: dict[str, Rows]) -> None:
     """Reject classes that occur only outside the training split: they cannot be learned."""
     if not target.classes:
         return
@@ -250,11 +253,14 @@ def complete_rows(
     found = [problems[i] for i in sorted(problems)]
     if missing != "drop":
         raise DataError(
-            f"{len(found):,} of {counted(len(table), 'row')} cannot be used for want of a target or group.",
+            f"{len(found):,} of {format_count(len(table), 'row')} cannot be used for want of a target or group.",
             found,
             "Fill them in, or leave those rows out with missing=drop.",
         )
-    return rows, [f"missing=drop left out {counted(len(found), 'row')} for want of a target or group: {named(found)}."]
+    return rows, [
+        f"missing=drop left out {format_count(len(found), 'row')} for want of a target or group:"
+        f" {format_problems(found)}."
+    ]
 
 
 def group_numbers(table: Table, group: str, rows: Rows, settings: DataSettings) -> Array:
@@ -263,13 +269,13 @@ def group_numbers(table: Table, group: str, rows: Rows, settings: DataSettings) 
     needed = 1 + (settings.val > 0) + (settings.test > 0)
     if groups.max() < needed:
         raise DataError(
-            f"The group column {group!r} has {counted(int(groups.max()), 'different value')}, and the {needed} splits "
-            "need one each.",
+            f"The group column {group!r} has {format_count(int(groups.max()), 'different value')}, and the {needed}"
+            " splits need one each.",
             fix="Give another group=COLUMN, or none.",
         )
     return groups
 
 
-def named(problems: list[Problem]) -> str:
+def format_problems(problems: list[Problem]) -> str:
     """Return the first three problems as text."""
     return "; ".join(map(str, problems[:3])) + ("; …" if len(problems) > 3 else "")

@@ -19,17 +19,17 @@ from ...core.schema import COUNT
 from ...core.spec import Episodes, TableSpec
 from ..dataset_base import Preprocessing, Split, TensorSplit
 from ..in_memory.from_dataframe import as_frame
-from ..label_mapping import relabelled
+from ..label_mapping import remap_targets
 from ..settings import DataSettings
-from ..splits import SPLITS, Rows, drawn_splits, fractions_left
+from ..splits import SPLITS, Rows, draw_splits, remaining_fractions
 from . import dialect
-from .column_types import LEFT_OUT, ColumnType, asked_for, explain, infer, unreadable
+from .column_types import LEFT_OUT, ColumnType, explain_unreadable, infer_type, requested_type, unreadable_mask
 from .dialect import KEPT, Form
 from .encoders import ENCODERS, Category, Encoder, encoder_from_json
-from .parquet import table_at
+from .parquet import read_table_or_folder
 from .roles import Roles, reject_units
-from .table_files import Table, counted, frame_table, rows_table
-from .targets import Labels, group_numbers, named, read_targets
+from .table_files import Table, format_count, frame_table, rows_table
+from .targets import Labels, format_problems, group_numbers, read_targets
 
 Cells = Mapping[str, pl.Series]  # column → (n,) stripped cells
 
@@ -103,7 +103,7 @@ class TablePreprocessing:
         """Prepare the rows of another set, with its targets mapped to this one's. Raises DataError as `labelled`."""
         assert split.target is not None, "sets to evaluate on have targets"
         prepared = self.examples([split.row(i) for i in range(len(split))])
-        prepared.target = relabelled(split.target, theirs.spec.target, self.spec.target)
+        prepared.target = remap_targets(split.target, theirs.spec.target, self.spec.target)
         return prepared
 
     def encode(self, cells: Cells) -> Tensor:
@@ -136,7 +136,7 @@ class TablePreprocessing:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> TablePreprocessing:
         """Restore the object that `to_json` wrote. Raises ValueError if the document is inconsistent."""
-        spec = specs.read_as(data["spec"], TableSpec)
+        spec = specs.read_spec(data["spec"], TableSpec)
         found = tuple(encoder_from_json(column) for column in data["columns"])
         if (features := tuple(feature for encoder in found for feature in encoder.features)) != spec.columns:
             raise ValueError(f"its columns give {len(features)} inputs, and its spec names {len(spec.columns)} others")
@@ -156,7 +156,9 @@ class TablePreprocessing:
             raise unreadable_cells(table, list(problems.values()), "Fix them; an empty cell counts as missing.")
         if problems:
             found = list(problems.values())
-            notes.append(f"Unreadable cells count as missing ({counted(len(found), 'cell')}): {named(found)}.")
+            notes.append(
+                f"Unreadable cells count as missing ({format_count(len(found), 'cell')}): {format_problems(found)}."
+            )
         for column, count in self.unknown(cells).items():
             notes.append(unknown_note(column, count, table.name or "these rows"))
         return TableSplit(self.encode(cells), target, lambda i: (table, i), notes)
@@ -179,22 +181,22 @@ def bad_cells(
     wanted[slice(None) if rows is None else rows] = True
     found = {}
     for column, type in types.items():
-        for i in np.flatnonzero(unreadable(cells[column], type) & wanted):
+        for i in np.flatnonzero(unreadable_mask(cells[column], type) & wanted):
             row = int(i)
-            found[row, column] = Problem(table.where(row, column), explain(str(cells[column][row]), type))
+            found[row, column] = Problem(table.where(row, column), explain_unreadable(str(cells[column][row]), type))
     return dict(sorted(found.items(), key=lambda item: item[0][0]))
 
 
 def unreadable_cells(table: Table, problems: Sequence[Problem], fix: str) -> DataError:
     """Return the error that names cells which are not of their column's type."""
-    return DataError(f"{counted(len(problems), 'cell')} of {table.title} cannot be read.", problems, fix)
+    return DataError(f"{format_count(len(problems), 'cell')} of {table.title} cannot be read.", problems, fix)
 
 
 def unknown_note(column: str, count: int, where: str) -> str:
     """Return a note on categories that have no input of their own."""
     return (
         f"Column {column}: values that training had too rarely or never count as unknown "
-        f"({counted(count, 'cell')} of {where})."
+        f"({format_count(count, 'cell')} of {where})."
     )
 
 
@@ -214,7 +216,7 @@ def _table(source: Any, form: Form) -> Table:
     if isinstance(source, Table):
         return source
     if isinstance(source, str | Path):
-        return table_at(Path(source).expanduser(), form)
+        return read_table_or_folder(Path(source).expanduser(), form)
     if (frame := as_frame(source)) is not None:
         return frame_table(frame, form=form)
     raise DataError(
@@ -245,34 +247,34 @@ def split_rows(
     """
     own = {split: np.intersect1d(of_split, rows) for split, of_split in (given or {"train": rows}).items()}
     train = own["train"]
-    val, test = fractions_left(settings, own)
+    val, test = remaining_fractions(settings, own)
     if settings.fold is not None and "test" in own:
         raise SettingError(f"fold={settings.fold} makes a test split, and this data has its own: leave it out.")
     drawn = replace(settings, val=val, test=test)
     groups = None if roles.group is None else group_numbers(table, roles.group, train, drawn)
-    indices = drawn_splits(len(train), drawn, val=val, test=test, strata=labels.classes(train), groups=groups)
+    indices = draw_splits(len(train), drawn, val=val, test=test, strata=labels.classes(train), groups=groups)
     own |= {split: train[chosen] for split, chosen in indices.items()}
     for split, chosen in own.items():
         if not len(chosen):
             raise DataError(
-                f"The {split} split of {table.title} would be empty: {counted(len(train), 'row')} are split with "
+                f"The {split} split of {table.title} would be empty: {format_count(len(train), 'row')} are split with "
                 f"val={val:g} and test={test:g}.",
                 fix="Add rows, or give larger fractions: each split needs at least one.",
             )
     return {split: own[split] for split in SPLITS if split in own}
 
 
-def types_of(cells: Cells, roles: Roles, train: Rows, rows: int) -> dict[str, ColumnType]:
+def column_types_for(cells: Cells, roles: Roles, train: Rows, rows: int) -> dict[str, ColumnType]:
     """Return the type of each input column, from its training cells unless a setting names it; `rows` is the number of
     rows of the table."""
     types = {}
     for column, all_cells in cells.items():
         training, asked = all_cells.gather(train), roles.types.get(column)
-        types[column] = asked_for(column, asked, training) if asked else infer(column, training, rows)
+        types[column] = requested_type(column, asked, training) if asked else infer_type(column, training, rows)
     return types
 
 
-def without_rows(splits: Splits, bad: Rows, error: DataError) -> Splits:
+def drop_rows(splits: Splits, bad: Rows, error: DataError) -> Splits:
     """Return the splits without these rows. Raises the error if one becomes empty."""
     left = {split: np.setdiff1d(rows, bad) for split, rows in splits.items()}
     if not all(map(len, left.values())):
@@ -280,7 +282,7 @@ def without_rows(splits: Splits, bad: Rows, error: DataError) -> Splits:
     return left
 
 
-def fitted(
+def fit_preprocessing(
     encoders: Sequence[Encoder | None],
     types: Mapping[str, ColumnType],
     labels: Labels,

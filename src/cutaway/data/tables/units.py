@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from .column_types import MOSTLY, meaning
+from .column_types import MOSTLY, strip_missing
 from .dialect import Form
 
 CURRENCY = r"(?:US|A|C|R|NZ|HK)?[$€£¥₹₽₩₪₺]|USD|EUR|GBP|CHF|JPY|CNY|INR|AUD|CAD|SEK|NOK|DKK|PLN|BRL|MXN|ZAR|KRW|TRY"
@@ -40,7 +40,7 @@ class Units:
     notes: tuple[str, ...] = ()
 
 
-def without_units(frame: pl.DataFrame, form: Form) -> tuple[pl.DataFrame, Units]:
+def strip_units(frame: pl.DataFrame, form: Form) -> tuple[pl.DataFrame, Units]:
     """Return the table with the units taken from its columns of numbers, and the units.
 
     Where `form` has the units of training, a column in another is a problem.
@@ -50,7 +50,7 @@ def without_units(frame: pl.DataFrame, form: Form) -> tuple[pl.DataFrame, Units]
     negative: list[str] = []
     scaled: list[str] = []
     for column in frame.columns:
-        cells = meaning(frame[column], form.missing)
+        cells = strip_missing(frame[column], form.missing)
         if not _may_have_units(cells):
             continue
         parts = _parts(cells)

@@ -16,21 +16,21 @@ from torch import Tensor
 
 from ...core.errors import Problem, SettingError
 from ...core.spec import Classes, Simple
-from ..build import Origin, assemble
+from ..build import DataSource, build_dataset
 from ..dataset_base import DataSet
-from ..findings import absent_classes
-from ..folders import TEXTS, find
+from ..findings import missing_class_findings
+from ..folders import TEXTS, find_examples
 from ..modalities import reject_changed
-from ..quality.duplicates import straddle_note
+from ..quality.duplicates import duplicate_warning
 from ..settings import DataSettings
-from ..splits import Rows, complete_split, fractions_left
+from ..splits import Rows, complete_split, remaining_fractions
 from ..tables.dialect import Form
 from ..tables.roles import find_column
 from ..tables.table_files import Table
 from ..tables.targets import check_learnable, complete_rows, group_numbers, read_labels
 from ..unusable_examples import reject_fill
-from .text_files import LABEL, TEXT, digest_of, pair_table, read_files, read_text_table, with_text
-from .tokenizer_fitting import fit_tokenizer, frame_note, frame_of, spec_for, tokenizer_note
+from .text_files import LABEL, TEXT, digest_lines, drop_empty_texts, pair_table, read_files, read_text_table
+from .tokenizer_fitting import fit_tokenizer, spec_for, spec_special_tokens, special_tokens_note, tokenizer_note
 from .tokenizers import Tokenizer
 from .transforms import AUTO_LENGTH, OTHER_LENGTH, TextPreprocessing, unknown_fraction
 
@@ -42,7 +42,7 @@ def text_dataset(
     texts: Sequence[str],
     labels: Numbers,
     classes: Sequence[str],
-    origin: Origin,
+    origin: DataSource,
     settings: DataSettings,
     *,
     splits: Mapping[str, Rows] | None = None,
@@ -75,11 +75,11 @@ def open_table(path: Path, settings: DataSettings) -> DataSet:
 
     Raises FileError, DataError (with every bad row in `problems`), UnknownName or SettingError.
     """
-    return table_dataset(read_text_table(path, Form.of(settings)), Origin.of_file(path), settings)
+    return table_dataset(read_text_table(path, Form.of(settings)), DataSource.of_file(path), settings)
 
 
 def table_dataset(
-    table: Table, origin: Origin, settings: DataSettings, given: Mapping[str, Rows] | None = None
+    table: Table, origin: DataSource, settings: DataSettings, given: Mapping[str, Rows] | None = None
 ) -> DataSet:
     """Build the data set of a table whose columns are named in `settings`.
 
@@ -99,7 +99,7 @@ def table_dataset(
         notes.append(f"Only text and target are read; these columns are not: {', '.join(others[:10])}.")
     if group is not None:
         notes.append(f"Column {group} keeps rows together in the split and is no input.")
-    data = of_table(table, text, target, group, dataclasses.replace(origin, notes=notes), settings, given)
+    data = dataset_from_columns(table, text, target, group, dataclasses.replace(origin, notes=notes), settings, given)
     assert isinstance(data.preprocessing, TextPreprocessing)
     data.preprocessing = dataclasses.replace(data.preprocessing, written=table.form.kept())
     return data
@@ -110,7 +110,7 @@ def open_lines(
 ) -> DataSet:
     """Build the data set of two line-aligned files: a text on each line of one, its class or number in the other."""
     table = pair_table(texts, lines, labels)
-    return of_table(table, TEXT, LABEL, None, Origin(texts.stem, str(texts), digest), settings)
+    return dataset_from_columns(table, TEXT, LABEL, None, DataSource(texts.stem, str(texts), digest), settings)
 
 
 def open_folder(path: Path, settings: DataSettings) -> DataSet:
@@ -121,32 +121,32 @@ def open_folder(path: Path, settings: DataSettings) -> DataSet:
     for key in ("text", "target", "group"):
         if getattr(settings, key) is not None:
             raise SettingError(f"{key}= names a column of a table, and {path} is a folder of texts: leave it out.")
-    found = find(path, TEXTS)
+    found = find_examples(path, TEXTS)
     names = found.names
     reject_fill(settings)
     read, empty = read_files(found.files, names, settings.missing)
     at = {name: i for i, name in enumerate(names)}
     without = {at[problem.where]: problem for problem in empty}
-    kept, left_out = with_text(np.arange(len(names)), without, settings.missing, "file")
+    kept, left_out = drop_empty_texts(np.arange(len(names)), without, settings.missing, "file")
     splits = found.splits or {"train": np.arange(len(names))}
-    digest = digest_of(f"{digest}  {name}" for digest, name in zip(read.digests, names))
+    digest = digest_lines(f"{digest}  {name}" for digest, name in zip(read.digests, names))
     return text_dataset(
         read.texts,
         found.labels,
         found.classes,
-        Origin(path.resolve().name, str(path), digest, [*found.notes, *left_out]),
+        DataSource(path.resolve().name, str(path), digest, [*found.notes, *left_out]),
         settings,
         splits={split: np.intersect1d(rows, kept) for split, rows in splits.items()},
         names=names,
     )
 
 
-def of_table(
+def dataset_from_columns(
     table: Table,
     text: str,
     target: str,
     group: str | None,
-    origin: Origin,
+    origin: DataSource,
     settings: DataSettings,
     given: Mapping[str, Rows] | None = None,
     tokenizer: str = "words",
@@ -160,9 +160,9 @@ def of_table(
     rows, without_target = complete_rows(table, labels, group, settings.missing)
     texts = table.frame[text].fill_null("").to_list()
     empty = {i: Problem(table.where(i, text), "the text is empty") for i, t in enumerate(texts) if not t.strip()}
-    rows, without_text = with_text(rows, empty, settings.missing, "row")
+    rows, without_text = drop_empty_texts(rows, empty, settings.missing, "row")
     own = {split: np.intersect1d(of_split, rows) for split, of_split in (given or {"train": rows}).items()}
-    fractions = fractions_left(settings, own)
+    fractions = remaining_fractions(settings, own)
     check_learnable(labels, own["train"], splits=1 + sum(fraction > 0 for fraction in fractions))
     classes: Simple = labels.fit(rows)
     numbers = np.zeros(len(table), np.int64)
@@ -190,7 +190,7 @@ def _build(
     indices: Mapping[str, Rows],
     target: Simple,
     values: Mapping[str, Tensor],
-    origin: Origin,
+    origin: DataSource,
     settings: DataSettings,
     *,
     tokenizer: str = "words",
@@ -212,13 +212,13 @@ def _build(
     preprocessing = dataclasses.replace(unmeasured, spec=dataclasses.replace(unmeasured.spec, longest=longest))
     notes = [
         tokenizer_note(fitted, given),
-        frame_note(fitted, frame_of(preprocessing.spec)),
+        special_tokens_note(fitted, spec_special_tokens(preprocessing.spec)),
         *(note for split in prepared.values() for note in split.notes),
         *unknown_notes({split: found.values.numpy() for split, found in prepared.items()}, fitted, given),
-        straddle_note(texts, indices, names.__getitem__, "texts"),
-        *absent_classes(values, target),
+        duplicate_warning(texts, indices, names.__getitem__, "texts"),
+        *missing_class_findings(values, target),
     ]
-    return assemble(origin, settings, indices, preprocessing, prepared, notes)
+    return build_dataset(origin, settings, indices, preprocessing, prepared, notes)
 
 
 def unknown_notes(ids: Mapping[str, Numbers], tokenizer: Tokenizer, given: bool = False) -> list[str]:

@@ -19,20 +19,27 @@ from torch import Tensor
 
 from ...core.errors import DataError, SettingError
 from ...core.spec import Context, Masked, NextToken, Target, TextSpec
-from ..build import Origin, assemble
+from ..build import DataSource, build_dataset
 from ..dataset_base import DataSet
 from ..modalities import reject_changed
 from ..settings import DataSettings
 from ..splits import SPLITS, split_by_position
 from . import tokenizer_fitting
-from .corpus_files import Read, documents_of, joined, read_text, read_texts, split_documents
-from .corpus_transforms import Reading, RunningPreprocessing, pieces_of
+from .corpus_files import TextFile, join_texts, read_text, read_texts, split_documents, to_documents
+from .corpus_transforms import RunningPreprocessing, StreamPreprocessing, split_pieces
 from .masking import MaskedPreprocessing
 from .tokenizers import PRETRAINED, Tokenizer
 from .word2vec_dataset import open_context
 
-__all__ = ["RunningPreprocessing", "learns_masked", "open_running", "read_text", "reading_of", "running_dataset"]
-__all__ += ["reject_short", "room_of", "unknown_note"]
+__all__ = [
+    "RunningPreprocessing",
+    "build_preprocessing",
+    "open_running",
+    "predicts_masked",
+    "read_text",
+    "running_dataset",
+]
+__all__ += ["reject_short", "text_tokens_per_step", "unknown_note"]
 
 STEPS = {"characters": 64}  # default tokens of a step
 OTHER_STEPS = 35  # of words or subwords, as in W. Zaremba et al., 2014 <https://arxiv.org/abs/1409.2329>
@@ -51,15 +58,15 @@ def open_running(path: Path, settings: DataSettings, targets: tuple[type[Target]
     masked text uses WordPiece. A step has 64 characters, 35 other tokens, or 128 tokens of masked text. Raises
     DataError that names file and line, FileError, SettingError.
     """
-    if learns_context(targets):
+    if predicts_context(targets):
         return open_context(path, settings)
     files, read, origin, settings = read_texts(path, settings)
     return texts_dataset(read, origin, settings, targets, [] if settings.documents else _order_notes(files))
 
 
 def texts_dataset(
-    read: Mapping[str, Sequence[Read]],
-    origin: Origin,
+    read: Mapping[str, Sequence[TextFile]],
+    origin: DataSource,
     settings: DataSettings,
     targets: tuple[type[Target], ...] = (),
     said: Sequence[str] = (),
@@ -71,37 +78,37 @@ def texts_dataset(
     kind = settings.tokenizer
     if kind == tokenizer_fitting.AUTO:
         letters = set().union(*(r.text for r in read["train"]))
-        kind = "wordpiece" if learns_masked(targets) else "characters" if len(letters) <= ALPHABET else "bpe"
+        kind = "wordpiece" if predicts_masked(targets) else "characters" if len(letters) <= ALPHABET else "bpe"
         if kind == "bpe":
             notes.append(
                 f"The text has more than {ALPHABET:,} different characters: its tokens are subwords "
                 "(tokenizer=bpe). tokenizer=characters takes each for itself."
             )
-    splits: Mapping[str, str | Sequence[Read]]
+    splits: Mapping[str, str | Sequence[TextFile]]
     if settings.documents:
-        documents, what = documents_of(read)
+        documents, what = to_documents(read)
         splits, placed = split_documents(documents, settings)
         notes.append(what)
     else:
-        texts = {split: joined([r.text for r in of_split]) for split, of_split in read.items()}
+        texts = {split: join_texts([r.text for r in of_split]) for split, of_split in read.items()}
         splits, placed = split_by_position(texts, settings, whole_words=kind != "characters")
     origin = replace(origin, notes=[*notes, *said, *placed])
     return running_dataset(splits, origin, settings, tokenizer=kind, targets=targets)
 
 
-def learns_context(targets: tuple[type[Target], ...]) -> bool:
+def predicts_context(targets: tuple[type[Target], ...]) -> bool:
     """Return whether a model with these targets learns the context words of running text."""
     return Context in targets and NextToken not in targets
 
 
-def learns_masked(targets: tuple[type[Target], ...]) -> bool:
+def predicts_masked(targets: tuple[type[Target], ...]) -> bool:
     """Return whether a model with these targets learns masked tokens of running text."""
     return Masked in targets and NextToken not in targets
 
 
 def running_dataset(
-    splits: Mapping[str, str | Sequence[Read]],
-    origin: Origin,
+    splits: Mapping[str, str | Sequence[TextFile]],
+    origin: DataSource,
     settings: DataSettings,
     *,
     tokenizer: str = "characters",
@@ -118,25 +125,25 @@ def running_dataset(
     """
     why = "is for texts with a target each, and this is running text, which is its own target"
     reject_changed(settings, NOT_FOR_RUNNING_TEXT, why)
-    texts = {split: [Read("", text)] if isinstance(text, str) else list(text) for split, text in splits.items()}
+    texts = {split: [TextFile("", text)] if isinstance(text, str) else list(text) for split, text in splits.items()}
     fitted = tokenizer if settings.tokenizer == tokenizer_fitting.AUTO else settings.tokenizer
     line_end = line_end if blanks and fitted not in ("characters", "bpe", "wordpiece") else ""
-    train = joined([r.text for r in texts["train"]])
+    train = join_texts([r.text for r in texts["train"]])
     if line_end:
         train = train.replace("\n", f" {line_end}\n")
     try:
-        found, given = tokenizer_fitting.fit_tokenizer(settings, tokenizer, pieces_of(train), blanks=blanks)
+        found, given = tokenizer_fitting.fit_tokenizer(settings, tokenizer, split_pieces(train), blanks=blanks)
     except DataError as error:
         raise DataError(f"{origin.source} cannot be learned from. {error}") from error
     if given and line_end not in found.tokens:
         line_end = ""
-    preprocessing, notes = reading_of(found, given, settings, targets, line_end)
+    preprocessing, notes = build_preprocessing(found, given, settings, targets, line_end)
     streams = {split: [preprocessing.encode(r.text) for r in texts[split]] for split in SPLITS if split in texts}
     names = {split: [r.name for r in texts[split]] for split in streams}
     if settings.documents:
         notes += _leave_out_short(streams, names, preprocessing.least)
     if settings.max_samples is not None:
-        room = room_of(preprocessing)
+        room = text_tokens_per_step(preprocessing)
         streams["train"] = _first_steps(streams["train"], settings.max_samples, room, preprocessing.least - 1)
     lengths = {split: sum(map(len, ids)) for split, ids in streams.items()}
     reject_short(lengths, preprocessing, origin.source, settings.documents)
@@ -147,20 +154,20 @@ def running_dataset(
     held = {split: preprocessing.stream_split(ids, names[split]) for split, ids in streams.items()}
     digests = [f"{split} {hashlib.sha256(_content(splits[split])).hexdigest()}" for split in streams]
     split_hash = hashlib.sha256(f"{digests} {sum(map(len, streams['train']))}".encode()).hexdigest()
-    return assemble(origin, settings, split_hash, preprocessing, held, (*notes, *unknown))
+    return build_dataset(origin, settings, split_hash, preprocessing, held, (*notes, *unknown))
 
 
-def reading_of(
+def build_preprocessing(
     tokenizer: Tokenizer, given: bool, settings: DataSettings, targets: tuple[type[Target], ...], line_end: str = ""
 ) -> tuple[RunningPreprocessing | MaskedPreprocessing, Notes]:
     """Return the preprocessing of a token stream for a model with these targets, and notes.
 
     `given` says that the tokenizer was not fitted on this text. Raises SettingError.
     """
-    preprocessing, said = (_masked_preprocessing if learns_masked(targets) else _next_token_preprocessing)(
+    preprocessing, said = (_masked_preprocessing if predicts_masked(targets) else _next_token_preprocessing)(
         tokenizer, settings, line_end
     )
-    told = given or learns_masked(targets)
+    told = given or predicts_masked(targets)
     notes = [tokenizer_fitting.tokenizer_note(tokenizer, given) if told else None, *said]
     if not line_end and _leaves_out_line_ends(tokenizer):
         what = "words" if tokenizer.kind == "words" else "subwords"
@@ -168,7 +175,7 @@ def reading_of(
     return preprocessing, notes
 
 
-def room_of(preprocessing: Reading) -> int:
+def text_tokens_per_step(preprocessing: StreamPreprocessing) -> int:
     """Return the number of text tokens in a step."""
     return preprocessing.spec.longest - (2 if preprocessing.spec.begin is not None else 0)
 
@@ -205,17 +212,17 @@ def _masked_preprocessing(
     if settings.whole_words and tokenizer.kind == "words":
         raise SettingError("whole_words=true chooses the subwords of a word together, and tokens are words: leave it.")
     length = settings.length or MASKED_STEPS
-    vocab_size = tokenizer_fitting.vocabulary_of(tokenizer, with_frame=True)
+    vocab_size = tokenizer_fitting.full_vocab_size(tokenizer, with_frame=True)
     mask = tokenizer_fitting.mask_for(tokenizer)
     target = Masked(vocab_size, mask, mask_prob=settings.mask_prob)
-    frame = tokenizer_fitting.framed(tokenizer, length) if settings.special_tokens else None
+    frame = tokenizer_fitting.require_special_tokens(tokenizer, length) if settings.special_tokens else None
     spec = TextSpec(vocab_size, length, target, *(frame or ()))
     what = "tokens, in whole words," if settings.whole_words else "tokens"
     hidden = (
         f"{100 * settings.mask_prob:.3g} % of the {what} are to be predicted, at least one in each step, chosen "
         "anew in every epoch: 80 % of these are hidden, 10 % are any token instead, 10 % stay as they are."
     )
-    notes = [tokenizer_fitting.frame_note(tokenizer, frame), hidden]
+    notes = [tokenizer_fitting.special_tokens_note(tokenizer, frame), hidden]
     return MaskedPreprocessing(spec, tokenizer, line_end, settings.documents, settings.whole_words), notes
 
 
@@ -261,9 +268,11 @@ def _first_steps(streams: Sequence[Tensor], limit: int, room: int, after: int) -
     return kept
 
 
-def reject_short(lengths: Mapping[str, int], preprocessing: Reading, source: str, documents: bool = False) -> None:
+def reject_short(
+    lengths: Mapping[str, int], preprocessing: StreamPreprocessing, source: str, documents: bool = False
+) -> None:
     """Raise DataError if a split with this number of tokens is too short for training or evaluation."""
-    room, after = room_of(preprocessing), preprocessing.least - 1
+    room, after = text_tokens_per_step(preprocessing), preprocessing.least - 1
     for split, count in lengths.items():
         least = room + after if split == "train" and not documents else preprocessing.least
         if count < least:
@@ -285,6 +294,6 @@ def unknown_note(split: str, count: int, among: int) -> str | None:
     )
 
 
-def _content(text: str | Sequence[Read]) -> bytes:
+def _content(text: str | Sequence[TextFile]) -> bytes:
     """Return the content of a split as bytes: its text, or its documents separated by zeros."""
     return (text if isinstance(text, str) else "\0".join(r.text for r in text)).encode()

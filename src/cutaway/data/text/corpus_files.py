@@ -16,21 +16,21 @@ import numpy as np
 
 from ...core.errors import DataError, Problem
 from ...core.files import read_bytes
-from ..build import Origin
-from ..folders import SPLIT_FOLDERS, TEXTS, entries, left_note
+from ..build import DataSource
+from ..folders import SPLIT_FOLDERS, TEXTS, list_entries, unread_note
 from ..settings import DataSettings
-from ..splits import SPLITS, fractions_left
+from ..splits import SPLITS, remaining_fractions
 from ..tables.column_types import natural_order
-from ..tables.table_files import counted
+from ..tables.table_files import format_count
 from ..unusable_examples import leave_out, reject_fill
-from .text_files import TEXT, UTF8, decoded
-from .transforms import shown, text_itself
+from .text_files import TEXT, UTF8, decode_utf8
+from .transforms import parse_text_source, preview
 
 BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 
 
 @dataclass(frozen=True)
-class Read:
+class TextFile:
     """A text and its display name."""
 
     name: str
@@ -46,12 +46,14 @@ def find_texts(path: Path) -> dict[str, list[Path]]:
     """
     if not path.is_dir():
         return {"train": [path]}
-    own = [p for p in entries(path) if not p.name.startswith(".")]
+    own = [p for p in list_entries(path) if not p.name.startswith(".")]
     files = [p for p in own if TEXTS.fits(p) and p.is_file()]
     splits: dict[str, list[Path]] = {}
     for entry in own:
         split = SPLIT_FOLDERS.get(entry.stem.lower())
-        inside = [p for p in entries(entry) if TEXTS.fits(p)] if entry.is_dir() else [entry] if entry in files else []
+        inside = (
+            [p for p in list_entries(entry) if TEXTS.fits(p)] if entry.is_dir() else [entry] if entry in files else []
+        )
         if split is None or not inside:
             continue
         if split in splits:
@@ -77,7 +79,7 @@ def find_texts(path: Path) -> dict[str, list[Path]]:
 
 def read_texts(
     path: Path, settings: DataSettings
-) -> tuple[dict[str, list[Path]], dict[str, list[Read]], Origin, DataSettings]:
+) -> tuple[dict[str, list[Path]], dict[str, list[TextFile]], DataSource, DataSettings]:
     """Read a .txt or a folder of them; return the files and texts of each split, the origin, and the remaining
     settings.
 
@@ -86,7 +88,7 @@ def read_texts(
     reject_fill(settings)
     found = find_texts(path)
     files: dict[str, list[Path]] = {split: [] for split in found}
-    read: dict[str, list[Read]] = {split: [] for split in found}
+    read: dict[str, list[TextFile]] = {split: [] for split in found}
     problems: list[Problem] = []
     for split, of_split in found.items():
         for file in of_split:
@@ -110,21 +112,21 @@ def read_texts(
     if path.is_dir():
         notes += dropped
         used = {place for of_split in found.values() for file in of_split for place in (file, file.parent)}
-        left = left_note([p for p in entries(path) if p not in used], "no texts (.txt)")
+        left = unread_note([p for p in list_entries(path) if p not in used], "no texts (.txt)")
         notes += [left] if left else []
     digest = hashlib.sha256("".join(lines).encode(errors="surrogateescape")).hexdigest()  # a file name may not be UTF-8
-    origin = Origin(name, str(path), digest, notes)
+    origin = DataSource(name, str(path), digest, notes)
     return files, read, origin, replace(settings, missing="error") if path.is_dir() else settings
 
 
-def read_text(path: Path) -> Read:
+def read_text(path: Path) -> TextFile:
     r"""Read a file in UTF-8, with line ends as \\n and without a byte order mark; notes report such changes.
 
     Raises DataError, with the byte and the line, if it is not text, or empty; FileError if it cannot be read.
     """
     data = read_bytes(path)
     try:
-        text = decoded(data)
+        text = decode_utf8(data)
     except ValueError as error:
         raise DataError("A file that cannot be read:", [Problem(str(path), str(error))], UTF8) from error
     if not text:
@@ -136,33 +138,33 @@ def read_text(path: Path) -> Read:
     if ends := text.count("\r"):
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         notes.append(f"{ends:,} line ends of {path.name} are written with a carriage return, and are read without.")
-    return Read(str(path), text, hashlib.sha256(data).hexdigest(), tuple(notes))
+    return TextFile(str(path), text, hashlib.sha256(data).hexdigest(), tuple(notes))
 
 
-def texts_of(source: Any) -> list[Read]:
+def load_texts(source: Any) -> list[TextFile]:
     """Return the texts of a source: of a file, of a folder's files, or the source itself; {"text": …} is always a text.
 
     Raises DataError or FileError if they cannot be read.
     """
     if isinstance(source, Mapping) and TEXT in source:
         text = str(source[TEXT])
-        return [Read(shown(text), text)]
+        return [TextFile(preview(text), text)]
     if not isinstance(source, str | Path):
         raise DataError(f"A text cannot be read from a {type(source).__name__}.", fix="Give a text, or its path.")
     if not os.path.exists(os.path.expanduser(source)):  # Path.exists raises for a text that is too long for a name
-        text = text_itself(source)
-        return [Read(shown(text), text)]
+        text = parse_text_source(source)
+        return [TextFile(preview(text), text)]
     path = Path(source).expanduser()
     return [read_text(file) for of_split in find_texts(path).values() for file in of_split]
 
 
-def parted(read: Read) -> list[Read]:
+def split_at_blank_lines(read: TextFile) -> list[TextFile]:
     """Split a text at blank lines into documents."""
     pieces = [piece.strip("\n") + "\n" for piece in BLANK_LINE.split(read.text) if piece.strip()]
-    return [Read(f"document {i}", piece) for i, piece in enumerate(pieces, 1)]
+    return [TextFile(f"document {i}", piece) for i, piece in enumerate(pieces, 1)]
 
 
-def joined(texts: Sequence[str]) -> str:
+def join_texts(texts: Sequence[str]) -> str:
     """Concatenate texts, each of which ends with a line end."""
     *most, last = texts
     return "".join(text if text.endswith("\n") else f"{text}\n" for text in most) + last
@@ -174,35 +176,37 @@ def _natural(files: Sequence[Path]) -> list[Path]:
     return [by_name[name] for name in natural_order(by_name)]
 
 
-Documents = dict[str, list[Read]]
+Documents = dict[str, list[TextFile]]
 
 
-def documents_of(read: Mapping[str, Sequence[Read]]) -> tuple[Documents, str]:
+def to_documents(read: Mapping[str, Sequence[TextFile]]) -> tuple[Documents, str]:
     """Return the documents of each split, and a sentence that defines them.
 
     They are the files, if a split has several; otherwise each file is split at blank lines.
     """
     by_file = any(len(of_split) > 1 for of_split in read.values())
-    found = {split: list(of_split) if by_file else parted(of_split[0]) for split, of_split in read.items()}
+    found = {
+        split: list(of_split) if by_file else split_at_blank_lines(of_split[0]) for split, of_split in read.items()
+    }
     what = "each file is one" if by_file else "what stands between blank lines is one"
     count = sum(map(len, found.values()))
     return found, f"No step reaches from one document into another; {what} ({count:,} in all)."
 
 
-def split_documents(documents: Mapping[str, Sequence[Read]], settings: DataSettings) -> tuple[Documents, list[str]]:
+def split_documents(documents: Mapping[str, Sequence[TextFile]], settings: DataSettings) -> tuple[Documents, list[str]]:
     """Return the documents of each split, without dividing any, and a note.
 
     Missing splits are taken from the end of the train split, with their fractions of its characters as closely as whole
     documents allow. Raises SettingError or DataError if a split would be empty.
     """
-    val, test = fractions_left(settings, documents)
+    val, test = remaining_fractions(settings, documents)
     whole = documents["train"]
     fractions = {"train": 1 - val - test, "val": val, "test": test}
     cut = [split for split in SPLITS if fractions[split]]
     if len(whole) < len(cut):
         raise DataError(
             f"documents=true leaves each document whole, and there {'is' if len(whole) == 1 else 'are'} "
-            f"{counted(len(whole), 'document')} for the splits {', '.join(cut)}.",
+            f"{format_count(len(whole), 'document')} for the splits {', '.join(cut)}.",
             fix="Give more files, or more blank lines between the documents of one; or val=0 test=0.",
         )
     ends = np.cumsum([len(read.text) for read in whole])

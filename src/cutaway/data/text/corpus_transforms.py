@@ -19,10 +19,10 @@ from ..dataset_base import Split
 from ..splits import SPLITS
 from ..streaming.manifest import is_prepared, read_manifest
 from ..streaming.tokens import ShardTokens
-from .corpus_files import Read, joined, parted, texts_of
+from .corpus_files import TextFile, join_texts, load_texts, split_at_blank_lines
 from .stream import StreamSplit
 from .tokenizer_files import TOKENIZERS, tokenizer_from_json
-from .tokenizer_fitting import padding_of
+from .tokenizer_fitting import padding_id
 from .tokenizers import UNKNOWN, Tokenizer
 
 PIECE = 1 << 16  # minimum characters passed to a tokenizer at a time
@@ -32,7 +32,7 @@ READING = {"spec": specs.SCHEMA, "tokenizer": TOKENIZERS, "line_end": str, "docu
 
 
 @dataclass(frozen=True)
-class Reading(ABC):
+class StreamPreprocessing(ABC):
     """Base class of the conversion of running text to a stream of tokens."""
 
     form: ClassVar[str]
@@ -48,7 +48,7 @@ class Reading(ABC):
         if self.line_end:
             text = text.replace("\n", f" {self.line_end}\n")
         whole = self.tokenizer.kind == "characters" or not getattr(self.tokenizer, "by_pieces", True)
-        flat, _ = self.tokenizer.encode_flat([text] if whole else pieces_of(text))
+        flat, _ = self.tokenizer.encode_flat([text] if whole else split_pieces(text))
         return torch.from_numpy(flat)
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -81,7 +81,7 @@ class Reading(ABC):
         """
         if len(sources) == 1 and is_prepared(sources[0]):
             return self._in_shards(Path(sources[0]).expanduser())
-        texts = [text for source in sources for text in texts_of(source)]
+        texts = [text for source in sources for text in load_texts(source)]
         if not texts:
             raise DataError("No text was given.")
         return self._as_split(texts, texts)
@@ -94,13 +94,13 @@ class Reading(ABC):
             raise DataError(f"There is no file or folder {str(source)!r}, seen from {Path.cwd()}.")
         if is_prepared(path):
             return self._in_shards(path)
-        return self.of_texts(texts_of(path))
+        return self.of_texts(load_texts(path))
 
-    def of_texts(self, texts: Sequence[Read]) -> Split:
+    def of_texts(self, texts: Sequence[TextFile]) -> Split:
         """Prepare texts as one stream, or as documents; their tokens are the targets."""
         if not self.documents:
-            return self._as_split([Read("", joined([read.text for read in texts]))], texts)
-        streams = parted(texts[0]) if len(texts) == 1 else texts
+            return self._as_split([TextFile("", join_texts([read.text for read in texts]))], texts)
+        streams = split_at_blank_lines(texts[0]) if len(texts) == 1 else texts
         return self._as_split([s for s in streams if len(self.encode(s.text)) >= self.least] or streams, texts)
 
     @abstractmethod
@@ -140,7 +140,7 @@ class Reading(ABC):
             [ShardTokens(folder, manifest, split)], notes=[f"The {split} split of {folder} is read."]
         )
 
-    def _as_split(self, streams: Sequence[Read], texts: Sequence[Read]) -> Split:
+    def _as_split(self, streams: Sequence[TextFile], texts: Sequence[TextFile]) -> Split:
         """Return the split of these streams, which come from those texts."""
         encoded = [self.encode(stream.text) for stream in streams]
         for stream, ids in zip(streams, encoded):
@@ -164,7 +164,7 @@ class Reading(ABC):
 
 
 @dataclass(frozen=True)
-class RunningPreprocessing(Reading):
+class RunningPreprocessing(StreamPreprocessing):
     """Conversion of text to a stream for next-token prediction."""
 
     form: ClassVar[str] = "running"
@@ -178,7 +178,7 @@ class RunningPreprocessing(Reading):
         self, streams: Sequence[Tensor | ShardTokens], names: Sequence[str] = ("",), notes: Sequence[str] = ()
     ) -> StreamSplit:
         """Return streams of at least 2 tokens as a split."""
-        padding = padding_of(self.tokenizer)
+        padding = padding_id(self.tokenizer)
         return StreamSplit(streams, self.spec.longest, self.carries, self.decode, names, notes, padding)
 
     def to_json(self) -> dict[str, Any]:
@@ -188,20 +188,20 @@ class RunningPreprocessing(Reading):
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> RunningPreprocessing:
         """Restore the object that `to_json` wrote. Raises ValueError if the document is inconsistent."""
-        return cls(*read_back(data), carries=bool(data["carries"]))
+        return cls(*parse_stream_document(data), carries=bool(data["carries"]))
 
 
-def read_back(data: dict[str, Any]) -> tuple[TextSpec, Tokenizer, str, bool]:
+def parse_stream_document(data: dict[str, Any]) -> tuple[TextSpec, Tokenizer, str, bool]:
     """Return the fields of every such document: spec, tokenizer, the line-end token, whether documents are separate.
 
     Raises ValueError.
     """
-    spec = specs.read_as(data["spec"], TextSpec)
+    spec = specs.read_spec(data["spec"], TextSpec)
     documents = bool(data.get("documents", False))  # missing in the first version
     return spec, tokenizer_from_json(data["tokenizer"]), str(data["line_end"]), documents
 
 
-def pieces_of(text: str, least: int = PIECE) -> list[str]:
+def split_pieces(text: str, least: int = PIECE) -> list[str]:
     """Split a text before line ends into pieces that do not change its tokenization."""
     pieces, begin = [], 0
     while begin < len(text):

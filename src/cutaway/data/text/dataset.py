@@ -7,7 +7,7 @@ from pathlib import Path
 from ...core.errors import DataError, SettingError
 from ...core.spec import Target
 from ..dataset_base import DataSet
-from ..folders import SPLIT_FOLDERS, TEXTS, entries, subfolders
+from ..folders import SPLIT_FOLDERS, TEXTS, list_entries, subfolders
 from ..modalities import reject_changed
 from ..settings import DataSettings
 from ..tables.dataset import TABLE_SUFFIXES
@@ -53,10 +53,10 @@ def has_classes(path: Path) -> bool:
     folders = subfolders(path)
     splits = [folder for folder in folders if folder.name.lower() in SPLIT_FOLDERS]
     inside = [c for split in splits for c in subfolders(split)]
-    classes = [c for c in (*inside, *(f for f in folders if f not in splits)) if any(map(TEXTS.fits, entries(c)))]
+    classes = [c for c in (*inside, *(f for f in folders if f not in splits)) if any(map(TEXTS.fits, list_entries(c)))]
     if not classes:
         return False
-    return bool(len(classes) > 1 or not any(map(TEXTS.fits, entries(path))))
+    return bool(len(classes) > 1 or not any(map(TEXTS.fits, list_entries(path))))
 
 
 def _open_with_labels(path: Path, target: str, settings: DataSettings) -> DataSet:

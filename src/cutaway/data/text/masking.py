@@ -21,15 +21,15 @@ from torch import Tensor
 
 from ...core.errors import DataError, Problem
 from ...core.spec import Masked
-from ..bucketing import bucketed
+from ..bucketing import bucket_batches
 from ..dataset_base import IGNORED, Batch, Split
 from ..parallel import Progress
-from ..samplers import HELD, Batches, Order
-from ..streaming.tokens import ShardTokens, damaged_of, reading_ahead, targets_of, together
-from .corpus_transforms import READING, Reading, read_back
+from ..samplers import HELD, Batches, SampleOrder
+from ..streaming.tokens import ShardTokens, concatenate_streams, damaged_token_shards, prefetch_windows, stream_targets
+from .corpus_transforms import READING, StreamPreprocessing, parse_stream_document
 from .positional_random import uniform
-from .tokenizer_fitting import Frame, frame_of, padding_of, special_of
-from .whole_words import continuing
+from .tokenizer_fitting import SpecialTokens, padding_id, spec_special_tokens, special_ids
+from .whole_words import continues_word
 from .windows import Windows
 
 AS_READ = 0  # the seed for evaluation
@@ -53,7 +53,7 @@ class MaskedSplit(Split):
         names: Sequence[str] = ("",),
         notes: Sequence[str] = (),
         *,
-        frame: Frame | None = None,
+        frame: SpecialTokens | None = None,
         goes_on: Tensor | None = None,
         padding: int = 0,
     ) -> None:
@@ -62,8 +62,8 @@ class MaskedSplit(Split):
         `length` is that of a window with its special tokens. For whole-word masking, `goes_on` (Σ n,) is True where a
         token continues the word of the previous token.
         """
-        self.tokens = together(streams)  # (Σ n,)
-        self.target, self.target_counts = targets_of(streams, first=0)
+        self.tokens = concatenate_streams(streams)  # (Σ n,)
+        self.target, self.target_counts = stream_targets(streams, first=0)
         self.masking, self.frame, self.padding = masking, frame, padding
         self.notes = list(notes)
         self._decode, self._names, self._goes_on = decode, names, goes_on
@@ -82,15 +82,15 @@ class MaskedSplit(Split):
         """Return batches of windows of similar length."""
         if len(self) > HELD and len(self._windows.of_stream) == 1:  # all but the last have the same length
             longest = self._windows.length + self._around
-            return Order(len(self), generator).plan(max(1, tokens // longest) if tokens else batch_size)
+            return SampleOrder(len(self), generator).plan(max(1, tokens // longest) if tokens else batch_size)
         every = torch.arange(len(self))
         lengths = self.lengths if generator is None else self._windows.longest(every) + self._around
-        return bucketed(lengths, batch_size, generator, tokens)
+        return bucket_batches(lengths, batch_size, generator, tokens)
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
         """Yield the batches of these windows, masked by the seed."""
         grid, lead = self._windows.grid(seed), self._around // 2
-        for starts, counts in reading_ahead(self.tokens, order, grid):
+        for starts, counts in prefetch_windows(self.tokens, order, grid):
             count = counts[:, None]  # (N, 1)
             step = torch.arange(int(count.max()) + 2 * lead) - lead  # (T,)
             inside = (step >= 0) & (step < count)  # (N, T)
@@ -107,7 +107,7 @@ class MaskedSplit(Split):
 
     def damaged(self, progress: Progress | None = None) -> list[Problem]:
         """Return every shard whose checksum differs, if the tokens are read from shards."""
-        return damaged_of(self.tokens, progress)
+        return damaged_token_shards(self.tokens, progress)
 
     def name(self, i: int) -> str:
         """Return the stream and the range of tokens in the window, counted from 0."""
@@ -123,7 +123,7 @@ GAP = "[MASK]"  # typed by a user for a token to predict
 
 
 @dataclass(frozen=True)
-class MaskedPreprocessing(Reading):
+class MaskedPreprocessing(StreamPreprocessing):
     """Conversion of text to windows in which some tokens are masked."""
 
     form: ClassVar[str] = "masked"
@@ -138,7 +138,7 @@ class MaskedPreprocessing(Reading):
         """The masking of tokens."""
         target = self.spec.target
         assert isinstance(target, Masked)
-        special = special_of(self.tokenizer)
+        special = special_ids(self.tokenizer)
         others = [i for i, token in enumerate(self.tokenizer.tokens) if token and i not in special]
         return Masking(target.mask, np.array(others, np.int64), target.mask_prob)
 
@@ -170,9 +170,9 @@ class MaskedPreprocessing(Reading):
         return self.stream_split([self._gapped(str(source)) for source in sources], [str(source) for source in sources])
 
     @property
-    def frame(self) -> Frame | None:
+    def frame(self) -> SpecialTokens | None:
         """The special tokens around each window, if there are any."""
-        return frame_of(self.spec)
+        return spec_special_tokens(self.spec)
 
     def stream_split(
         self, streams: Sequence[Tensor | ShardTokens], names: Sequence[str] = ("",), notes: Sequence[str] = ()
@@ -180,9 +180,9 @@ class MaskedPreprocessing(Reading):
         """Return streams of at least 1 token as a split."""
         goes_on = None
         if self.whole_words:
-            tokens = together(streams)
+            tokens = concatenate_streams(streams)
             assert isinstance(tokens, Tensor), "whole words are not told of tokens in shards"
-            goes_on = torch.from_numpy(continuing(self.tokenizer, tokens.numpy()))
+            goes_on = torch.from_numpy(continues_word(self.tokenizer, tokens.numpy()))
         return MaskedSplit(
             streams,
             self.spec.longest,
@@ -192,7 +192,7 @@ class MaskedPreprocessing(Reading):
             notes,
             frame=self.frame,
             goes_on=goes_on,
-            padding=padding_of(self.tokenizer),
+            padding=padding_id(self.tokenizer),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -202,7 +202,7 @@ class MaskedPreprocessing(Reading):
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> MaskedPreprocessing:
         """Restore the object that `to_json` wrote. Raises ValueError if the document is inconsistent."""
-        read = read_back(data)
+        read = parse_stream_document(data)
         if not isinstance(read[0].target, Masked):
             raise ValueError(f"a preprocessing of masked text whose target is {read[0].target.column}")
         return cls(*read, whole_words=bool(data["whole_words"]))

@@ -14,7 +14,7 @@ Keys = npt.NDArray[np.uint64]
 GAMMA = np.uint64(0x9E3779B97F4A7C15)  # the odd number next to 2⁶⁴ / golden ratio
 
 
-def mixed(keys: Keys) -> Keys:
+def mix_bits(keys: Keys) -> Keys:
     """Mix all bits of each number by a bijection."""
     keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -23,7 +23,7 @@ def mixed(keys: Keys) -> Keys:
 
 def uniform(seed: int, places: npt.NDArray[np.int64], draw: int) -> npt.NDArray[np.float64]:
     """Return a number in [0, 1) for each position, of any shape. `draw` distinguishes several draws at a position."""
-    first = mixed(np.array([seed % 2**64, draw], np.uint64) * GAMMA + GAMMA)
-    stream = mixed(first[:1] + GAMMA * (first[1:] | np.uint64(1)))
-    keys = mixed(stream + GAMMA * (places.astype(np.uint64) + np.uint64(1)))
+    first = mix_bits(np.array([seed % 2**64, draw], np.uint64) * GAMMA + GAMMA)
+    stream = mix_bits(first[:1] + GAMMA * (first[1:] | np.uint64(1)))
+    keys = mix_bits(stream + GAMMA * (places.astype(np.uint64) + np.uint64(1)))
     return (keys >> np.uint64(11)).astype(np.float64) * 2.0**-53

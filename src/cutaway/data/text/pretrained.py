@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from .tokenizers import PRETRAINED, OnLibrary, library_from
+from .tokenizers import PRETRAINED, LibraryTokenizer, library_from
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Library
@@ -24,7 +24,7 @@ MOST_IDS = 10_000_000  # no vocabulary is larger; each id takes a row of the mod
 GAPS = 100_000  # maximum unused ids: each costs memory, here and in every embedding
 
 
-class Pretrained(OnLibrary):
+class Pretrained(LibraryTokenizer):
     """A tokenizer with its own ids. Texts are encoded without surrounding special tokens."""
 
     kind = PRETRAINED
@@ -73,7 +73,7 @@ class Pretrained(OnLibrary):
         return cls(library_from(data["library"], PRETRAINED), {role: data["special"][role] for role in ROLES})
 
 
-def specials(library: Library, said: Mapping[str, Any]) -> dict[str, int | None]:
+def special_token_ids(library: Library, said: Mapping[str, Any]) -> dict[str, int | None]:
     """Return the ids of special tokens, from the files next to the tokenizer or by their usual names.
 
     A token that is both unknown and an end, as in GPT-2, is not used as unknown, because nothing is unknown there.

@@ -20,7 +20,7 @@ from torch.nn.utils.rnn import pad_sequence
 from ...core import spec as specs
 from ...core.errors import DataError, SettingError
 from ...core.spec import Solution, TextSpec
-from ..bucketing import bucketed
+from ..bucketing import bucket_batches
 from ..dataset_base import IGNORED, Batch, Split
 from ..problems.kinds import PROBLEMS
 from ..problems.problem import Problem
@@ -50,7 +50,7 @@ class ProblemSplit(Split):
 
     def plan(self, batch_size: int, generator: torch.Generator | None, tokens: int = 0) -> list[Tensor]:
         """Return batches of one form where possible, because those have similar lengths."""
-        return bucketed(self._lengths, batch_size, generator, tokens)
+        return bucket_batches(self._lengths, batch_size, generator, tokens)
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
         """Yield batches with the solutions drawn from the seed."""
@@ -85,7 +85,7 @@ class ProblemSplit(Split):
         return torch.tensor(each).repeat(len(self.problems))
 
 
-class AskedSplit(ProblemSplit):
+class QuestionSplit(ProblemSplit):
     """Problems given by a user, without targets."""
 
     target = None  # type: ignore[assignment]
@@ -164,7 +164,7 @@ class ProblemPreprocessing:
 
     def batch(self, pairs: Sequence[tuple[str, str]]) -> tuple[tuple[Tensor, Tensor], Tensor]:
         """Return questions with their solutions: ids and mask (N, T), and the next token of each, (N, T)."""
-        return padded([(self.encode(asked), [*self.encode(solution), END]) for asked, solution in pairs])
+        return pad_problems([(self.encode(asked), [*self.encode(solution), END]) for asked, solution in pairs])
 
     def asked(self, problems: Sequence[str]) -> tuple[Tensor, Tensor]:
         """Return questions only: ids and mask (N, T)."""
@@ -175,7 +175,7 @@ class ProblemPreprocessing:
     def examples(self, sources: Sequence[Any]) -> ProblemSplit:
         """Prepare typed problems. Raises DataError for an invalid or unsolvable one."""
         sources = [sources] if isinstance(sources, str) else list(sources)
-        return AskedSplit(self, [self.kind.read(str(one)) for one in sources], (self.form,))
+        return QuestionSplit(self, [self.kind.read(str(one)) for one in sources], (self.form,))
 
     def labelled(self, source: str | Path) -> ProblemSplit:
         """Prepare a text file with a problem on each line; solutions are computed."""
@@ -200,13 +200,13 @@ class ProblemPreprocessing:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> ProblemPreprocessing:
         """Restore the object that `to_json` wrote. Raises ValueError if the document is inconsistent."""
-        found = cls(specs.read_as(data["spec"], TextSpec, Solution))
+        found = cls(specs.read_spec(data["spec"], TextSpec, Solution))
         if len(found.kind.vocabulary) + FIRST != found.spec.vocab_size:
             raise ValueError("problems of this kind are written with other tokens now")
         return found
 
 
-def padded(rows: Sequence[tuple[list[int], list[int]]]) -> tuple[tuple[Tensor, Tensor], Tensor]:
+def pad_problems(rows: Sequence[tuple[list[int], list[int]]]) -> tuple[tuple[Tensor, Tensor], Tensor]:
     """Pad questions with their solutions: ids and mask (N, T), and the next token of each, (N, T).
 
     The targets are IGNORED up to the question's end.

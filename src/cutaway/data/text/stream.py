@@ -22,15 +22,15 @@ import torch
 from torch import Tensor
 
 from ...core.errors import Problem
-from ..bucketing import bucketed
+from ..bucketing import bucket_batches
 from ..dataset_base import IGNORED, Batch, Split, WholeBatch
 from ..parallel import Progress
-from ..samplers import Batches, Order, Plan
-from ..streaming.tokens import ShardTokens, damaged_of, reading_ahead, targets_of, together
+from ..samplers import Batches, BatchPlan, SampleOrder
+from ..streaming.tokens import ShardTokens, concatenate_streams, damaged_token_shards, prefetch_windows, stream_targets
 from .windows import Windows
 
 EVALUATED = 32  # maximum rows in evaluation, so that a score does not depend on larger batch sizes
-FEWEST = 8  # minimum windows in such a row: only its first has no previous context
+MIN_WINDOWS_PER_ROW = 8  # minimum windows in such a row: only its first has no previous context
 
 
 class StreamSplit(Split):
@@ -57,8 +57,8 @@ class StreamSplit(Split):
         `decode` returns their text, and `names` are their display names. `notes` are messages for the user, and
         `padding` is the id at positions without a token.
         """
-        self.tokens = together(streams)  # (Σ n,)
-        self.target, self.target_counts = targets_of(streams, first=1)
+        self.tokens = concatenate_streams(streams)  # (Σ n,)
+        self.target, self.target_counts = stream_targets(streams, first=1)
         self.length, self.carries, self.padding = length, carries, padding
         self.notes = list(notes)
         self._decode, self._names = decode, names
@@ -82,14 +82,14 @@ class StreamSplit(Split):
         if self.carries:
             return self._in_rows(size, generator is not None)
         if len(self._windows.of_stream) == 1:
-            return Order(len(self), generator).plan(size)
+            return SampleOrder(len(self), generator).plan(size)
         lengths = self.lengths if generator is None else self._windows.longest(torch.arange(len(self)))
-        return bucketed(lengths, batch_size, generator, tokens)
+        return bucket_batches(lengths, batch_size, generator, tokens)
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
         """Yield the batches of these windows. With a seed, and without `carries`, the grid is shifted."""
         grid = self._windows.grid(None if self.carries else seed)
-        for starts, lengths in reading_ahead(self.tokens, order, grid):
+        for starts, lengths in prefetch_windows(self.tokens, order, grid):
             step = torch.arange(int(lengths.max()) + 1)
             mask = step[:-1] < lengths[:, None]  # (N, T)
             place = starts[:, None] + step  # (N, T + 1)
@@ -104,7 +104,7 @@ class StreamSplit(Split):
 
     def damaged(self, progress: Progress | None = None) -> list[Problem]:
         """Return every shard whose checksum differs, if the tokens are read from shards."""
-        return damaged_of(self.tokens, progress)
+        return damaged_token_shards(self.tokens, progress)
 
     def name(self, i: int) -> str:
         """Return the stream and the range of tokens that the window reads, counted from 0."""
@@ -116,14 +116,14 @@ class StreamSplit(Split):
         start, end = int(starts), int(starts + lengths)
         return {"text": self._decode(self.tokens[start : end + 1].tolist())}
 
-    def _in_rows(self, batch_size: int, learns: bool) -> Plan:
+    def _in_rows(self, batch_size: int, learns: bool) -> BatchPlan:
         """Return the windows of each batch, where each row continues the previous batch."""
         if not learns:
-            batch_size = min(batch_size, EVALUATED, max(1, len(self) // FEWEST))
+            batch_size = min(batch_size, EVALUATED, max(1, len(self) // MIN_WINDOWS_PER_ROW))
         counts = torch.tensor(self._rows(batch_size))
         firsts, order = counts.cumsum(0) - counts, counts.argsort(descending=True, stable=True)
         firsts, counts = firsts[order], counts[order]
-        return Plan(range(int(counts[0])), lambda k: firsts[counts > k] + k)
+        return BatchPlan(range(int(counts[0])), lambda k: firsts[counts > k] + k)
 
     def _rows(self, batch_size: int) -> list[int]:
         """Return the number of windows in each row.

@@ -24,20 +24,29 @@ from ...core import spec as specs
 from ...core.errors import DataError, Problem, SettingError
 from ...core.schema import COUNT
 from ...core.spec import Tags, TextSpec
-from ..build import Origin, assemble
+from ..build import DataSource, build_dataset
 from ..dataset_base import IGNORED, Batch, DataSet, SequenceSplit
 from ..modalities import reject_changed
-from ..quality.duplicates import straddle_note
+from ..quality.duplicates import duplicate_warning
 from ..settings import DataSettings
 from ..splits import Rows, complete_split
 from ..tables.column_types import natural_order
-from ..tables.table_files import TABLE_SUFFIXES, counted
+from ..tables.table_files import TABLE_SUFFIXES, format_count
 from .classification import FOR_RUNNING_TEXT, unknown_notes
 from .text_files import TAGGED, TEXT, Tagged, read_lines, read_pair, read_tagged, tagged_lines
 from .tokenizer_files import TOKENIZERS, tokenizer_from_json
-from .tokenizer_fitting import AUTO, fit_tokenizer, frame_note, frame_of, padding_of, spec_for, stand_in, tokenizer_note
+from .tokenizer_fitting import (
+    AUTO,
+    fit_tokenizer,
+    padding_id,
+    placeholder_id,
+    spec_for,
+    spec_special_tokens,
+    special_tokens_note,
+    tokenizer_note,
+)
 from .tokenizers import Tokenizer, Words, words_tokenizer
-from .transforms import OTHER_LENGTH, gathered, length_notes, placed, shown, text_itself
+from .transforms import OTHER_LENGTH, gather_ids, length_notes, parse_text_source, preview, truncate_and_frame
 from .whole_words import marks_blanks
 
 __all__ = ["TAGGED", "TagPreprocessing", "open_tagged", "tagged_dataset"]
@@ -106,7 +115,7 @@ class TagPreprocessing:
                 if tag not in number
             ]:
                 raise DataError(
-                    f"{counted(len(strange), 'token')} have a tag that training did not know:",
+                    f"{format_count(len(strange), 'token')} have a tag that training did not know:",
                     strange,
                     f"The tags are: {', '.join(self.tags.names[:20])}.",
                 )
@@ -116,7 +125,7 @@ class TagPreprocessing:
         def row(i: int) -> dict[str, str]:
             return {TEXT: " ".join(tagged.sentences[i])}
 
-        framed = frame_of(self.spec) is not None
+        framed = spec_special_tokens(self.spec) is not None
         split = TagSplit(
             torch.from_numpy(found.ids),
             torch.from_numpy(found.lengths),
@@ -125,23 +134,23 @@ class TagPreprocessing:
             row,
             [*tagged.notes, *length_notes(found.whole, self.length, of, framed)],
             by_step=target is not None,
-            padding=padding_of(self.tokenizer),
+            padding=padding_id(self.tokenizer),
         )
         split.words = torch.from_numpy(begins)
         return split
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> Encoded:
         """Return the ids of sentences of words."""
-        frame = frame_of(self.spec)
+        frame = spec_special_tokens(self.spec)
         flat, subwords = self._subwords(sentences)  # (P,), (W,) of each word
         counts = np.array([len(sentence) for sentence in sentences], np.int64)  # (n,) of words
         ends = np.concatenate([[0], subwords.cumsum()])
         whole = np.diff(ends[np.concatenate([[0], counts.cumsum()])])  # (n,) of subwords
         word_at = np.full(len(flat), -1, np.int64)
         word_at[ends[:-1]] = np.arange(len(subwords))
-        place, lengths = placed(whole, self.length, frame)
+        place, lengths = truncate_and_frame(whole, self.length, frame)
         words = np.where(place < 0, -1, word_at[place.clip(0)] if len(flat) else -1)
-        return Encoded(gathered(flat, place, frame, stand_in(self.tokenizer)), lengths, whole, words)
+        return Encoded(gather_ids(flat, place, frame, placeholder_id(self.tokenizer)), lengths, whole, words)
 
     def _subwords(self, sentences: Sequence[Sequence[str]]) -> tuple[Numbers, Numbers]:
         """Return the concatenated ids of all words, and the number of each word's ids: at least one."""
@@ -153,7 +162,7 @@ class TagPreprocessing:
             words = ((" " if i else "") + word for sentence in sentences for i, word in enumerate(sentence))
         each = list(words)
         known = {word: i for i, word in enumerate(dict.fromkeys(each))}
-        subwords = [ids or [stand_in(self.tokenizer)] for ids in self.tokenizer.encode_many(list(known))]
+        subwords = [ids or [placeholder_id(self.tokenizer)] for ids in self.tokenizer.encode_many(list(known))]
         of_word = [subwords[known[word]] for word in each]
         flat = np.fromiter(itertools.chain.from_iterable(of_word), np.int64)
         return flat, np.fromiter(map(len, of_word), np.int64, count=len(of_word))
@@ -208,7 +217,7 @@ class TagPreprocessing:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> TagPreprocessing:
         """Restore the object that `to_json` wrote. Raises ValueError if the document is inconsistent."""
-        spec = specs.read_as(data["spec"], TextSpec, Tags)
+        spec = specs.read_spec(data["spec"], TextSpec, Tags)
         return cls(spec, tokenizer_from_json(data["tokenizer"]), int(data["length"]))
 
     def _sentences(self, source: Any) -> list[tuple[list[str], str]]:
@@ -218,7 +227,7 @@ class TagPreprocessing:
         if not isinstance(source, str | Path):
             raise DataError(f"Sentences cannot be read from a {type(source).__name__}.", fix="Give texts or paths.")
         if not os.path.exists(os.path.expanduser(source)):  # Path.exists raises for a text that is too long for a name
-            return [(text_itself(source).split(), shown(str(source)))]
+            return [(parse_text_source(source).split(), preview(str(source)))]
         path = Path(source).expanduser()
         if path.suffix.lower() in TAGGED:
             read, _ = read_tagged(path, needs_tags=False)
@@ -244,12 +253,12 @@ def open_tagged(
             if getattr(settings, key) is not None:
                 raise SettingError(f"{key}= names a column of a table, and {path} is tagged text: leave it out.")
         tagged, fingerprint = read_tagged(path)
-    return tagged_dataset(tagged, Origin(path.stem, str(path), fingerprint), settings)
+    return tagged_dataset(tagged, DataSource(path.stem, str(path), fingerprint), settings)
 
 
 def tagged_dataset(
     tagged: Tagged,
-    origin: Origin,
+    origin: DataSource,
     settings: DataSettings,
     splits: Mapping[str, Rows] | None = None,
     column: str = "tag",
@@ -286,14 +295,14 @@ def tagged_dataset(
     notes = [
         *tagged.notes,
         tokenizer_note(tokenizer, given),
-        frame_note(tokenizer, frame_of(spec)),
+        special_tokens_note(tokenizer, spec_special_tokens(spec)),
         None if isinstance(tokenizer, Words) else "The tag of a word stands at its first subword.",
         *(note for split in prepared.values() for note in split.notes),
         *unknown_notes({split: found.values.numpy() for split, found in prepared.items()}, tokenizer, given),
         f"No training sentence has the tag {', '.join(absent)}: it cannot be learned." if absent else None,
-        straddle_note(keys, indices, tagged.names.__getitem__, "sentences"),
+        duplicate_warning(keys, indices, tagged.names.__getitem__, "sentences"),
     ]
-    return assemble(origin, settings, indices, preprocessing, prepared, notes)
+    return build_dataset(origin, settings, indices, preprocessing, prepared, notes)
 
 
 def _fit_tokenizer(sentences: Sequence[Sequence[str]], settings: DataSettings) -> tuple[Tokenizer, bool]:

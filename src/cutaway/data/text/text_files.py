@@ -19,8 +19,8 @@ from ...core.errors import DataError, Problem
 from ...core.files import read_bytes
 from ..splits import Rows
 from ..tables.dialect import Form
-from ..tables.table_files import Table, counted, read_table
-from ..tables.targets import named
+from ..tables.table_files import Table, format_count, read_table
+from ..tables.targets import format_problems
 
 BOM = "\ufeff"
 UTF8 = (
@@ -39,7 +39,7 @@ class Texts:
     digests: list[str]  # sha256 of each file
 
 
-def decoded(data: bytes, at: int = 0, lines: int = 0) -> str:
+def decode_utf8(data: bytes, at: int = 0, lines: int = 0) -> str:
     """Decode UTF-8, with or without a byte order mark. Raises ValueError, with an explanation, if it is invalid.
 
     For a part of a file, `at` is its first byte, and `lines` are the line ends before it.
@@ -65,7 +65,7 @@ def read_lines(path: Path) -> tuple[list[str], str]:
     """
     data = read_bytes(path)
     try:
-        text = decoded(data)
+        text = decode_utf8(data)
     except ValueError as error:
         raise DataError("A file that cannot be read:", [Problem(str(path), str(error))], UTF8) from error
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
@@ -85,7 +85,7 @@ def read_files(files: Sequence[Path], names: Sequence[str], missing: str = "erro
         data = read_bytes(file)
         digests.append(hashlib.sha256(data).hexdigest())
         try:
-            text = decoded(data)
+            text = decode_utf8(data)
         except ValueError as error:
             unreadable.append(Problem(name, str(error)))
             texts.append("")
@@ -94,7 +94,7 @@ def read_files(files: Sequence[Path], names: Sequence[str], missing: str = "erro
         if not text.strip():
             empty.append(Problem(name, "it holds no text" if data else "it is empty: it has 0 bytes"))
     if unreadable and missing != "drop":
-        raise DataError(f"{counted(len(unreadable), 'file')} of {len(files):,} cannot be read:", unreadable, UTF8)
+        raise DataError(f"{format_count(len(unreadable), 'file')} of {len(files):,} cannot be read:", unreadable, UTF8)
     return Texts(texts, list(names), digests), [*unreadable, *empty]
 
 
@@ -134,7 +134,7 @@ def read_pair(texts: Path, labels: Path) -> tuple[list[str], list[str], str]:
     if len(first) != len(second):
         fewer, more = (labels, texts) if len(second) < len(first) else (texts, labels)
         raise DataError(
-            f"{texts} has {counted(len(first), 'line')} and {labels} {counted(len(second), 'line')}: "
+            f"{texts} has {format_count(len(first), 'line')} and {labels} {format_count(len(second), 'line')}: "
             f"line {min(len(first), len(second)) + 1} of {more.name} has none beside it.",
             fix=f"Each line of one belongs to that line of the other: was {fewer.name} cut short, "
             "or is a line missing further up?",
@@ -150,7 +150,7 @@ def pair_table(texts: Path, lines: Sequence[str], labels: Sequence[str]) -> Tabl
     return Table(texts.name, frame, np.arange(1, len(lines) + 1))
 
 
-def with_text(rows: Rows, empty: dict[int, Problem], missing: str, noun: str) -> tuple[Rows, list[str]]:
+def drop_empty_texts(rows: Rows, empty: dict[int, Problem], missing: str, noun: str) -> tuple[Rows, list[str]]:
     """Return the examples that have text, and a note on those left out.
 
     Raises DataError that names the others, unless `missing` is drop.
@@ -161,16 +161,16 @@ def with_text(rows: Rows, empty: dict[int, Problem], missing: str, noun: str) ->
     found = [empty[i] for i in without]
     if missing != "drop":
         raise DataError(
-            f"{counted(len(found), noun)} of {len(rows):,} hold no text:",
+            f"{format_count(len(found), noun)} of {len(rows):,} hold no text:",
             found,
             f"Fill them in, or leave those {noun}s out with missing=drop.",
         )
     return np.setdiff1d(rows, without), [
-        f"missing=drop left out {counted(len(found), noun)} without text: {named(found)}."
+        f"missing=drop left out {format_count(len(found), noun)} without text: {format_problems(found)}."
     ]
 
 
-def digest_of(lines: Iterable[str]) -> str:
+def digest_lines(lines: Iterable[str]) -> str:
     """Return the sha256 of the sorted lines."""
     return hashlib.sha256("".join(sorted(f"{line}\n" for line in lines)).encode(errors="surrogateescape")).hexdigest()
 
@@ -221,9 +221,11 @@ def read_tagged(path: Path, needs_tags: bool = True) -> tuple[Tagged, str]:
     width = _validate_width(path, sentences, needs_tags)
     notes = []
     if comments:
-        notes.append(f"{counted(comments, 'line')} of {path.name} that begin with # are comments and are passed over.")
+        notes.append(
+            f"{format_count(comments, 'line')} of {path.name} that begin with # are comments and are passed over."
+        )
     if documents:
-        notes.append(f"{counted(documents, 'line')} of {path.name} with {DOCUMENT} are passed over.")
+        notes.append(f"{format_count(documents, 'line')} of {path.name} with {DOCUMENT} are passed over.")
     tagged = Tagged(
         [[found[0] for _, found in sentence] for sentence in sentences],
         [[found[-1] for _, found in sentence] for sentence in sentences] if width > 1 else None,
@@ -244,19 +246,19 @@ def tagged_lines(path: Path, labels: Path, lines: Sequence[str], beside: Sequenc
     if 2 * sum(several) <= len(several):
         return None
     problems = [
-        Problem(f"{path.name}, line {i}", f"{counted(len(found), 'word')} and {counted(len(of_it), 'tag')}")
+        Problem(f"{path.name}, line {i}", f"{format_count(len(found), 'word')} and {format_count(len(of_it), 'tag')}")
         for i, (found, of_it) in enumerate(zip(words, tags), 1)
         if len(found) != len(of_it)
     ]
     if problems:
         raise DataError(
-            f"{counted(len(problems), 'line')} of {path} and {labels} do not go together:",
+            f"{format_count(len(problems), 'line')} of {path} and {labels} do not go together:",
             problems,
             "Each word between blanks needs a tag on the same line of the other file.",
         )
     kept = [i for i, found in enumerate(words) if found]
     blank = len(words) - len(kept)
-    notes = (f"{counted(blank, 'blank line')} of {path.name} hold no sentence.",) if blank else ()
+    notes = (f"{format_count(blank, 'blank line')} of {path.name} hold no sentence.",) if blank else ()
     return Tagged(
         [words[i] for i in kept], [tags[i] for i in kept], [f"line {i + 1} of {path.name}" for i in kept], notes
     )
@@ -278,7 +280,7 @@ def _validate_width(path: Path, sentences: Sequence[Sequence[Line]], needs_tags:
         elif not found[0] or not found[-1]:
             problems.append(Problem(where, "its token or its tag is empty"))
     if problems:
-        raise DataError(f"{counted(len(problems), 'line')} of {path} cannot be read:", problems, WAY_OUT)
+        raise DataError(f"{format_count(len(problems), 'line')} of {path} cannot be read:", problems, WAY_OUT)
     if width > 2 and all(f[0] == str(i) for s in sentences for i, (_, f) in enumerate(s, 1)):
         raise DataError(
             f"The first column of {path} numbers the tokens, as CoNLL-U has it, and does not hold them.",

@@ -96,7 +96,7 @@ def fit_ids(settings: DataSettings, texts: Iterable[str]) -> Ids:
     return Ids(settings.vocab_size if asked else largest + 1, 0 if padded else None)
 
 
-def written(ids: Sequence[int]) -> str:
+def format_ids(ids: Sequence[int]) -> str:
     """Return ids as blank-separated text."""
     return " ".join(map(str, ids))
 

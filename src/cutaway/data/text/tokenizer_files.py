@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import FileError, short
+from ...core.errors import FileError, shorten
 from ...core.files import exists, read_json, reject_address
-from ...core.schema import Between, Tagged, fault_in
-from ...core.spec import kind_now
-from .pretrained import MOST_IDS, ROLES, Pretrained, specials
+from ...core.schema import Between, Tagged, find_mismatch
+from ...core.spec import current_kind
+from .pretrained import MOST_IDS, ROLES, Pretrained, special_token_ids
 from .token_ids import IDS, Ids
 from .tokenizers import KINDS, PRETRAINED, Characters, Subwords, Tokenizer, Words, library_from
 
@@ -76,13 +76,13 @@ def open_tokenizer(path: str | Path) -> Tokenizer:
         return tokenizer_from_json(_tokenizer_document(file, document))
     except ValueError as error:
         raise FileError(
-            f"{file} is no tokenizer that can be read: {short(error, 200)}. Restore it from a copy."
+            f"{file} is no tokenizer that can be read: {shorten(error, 200)}. Restore it from a copy."
         ) from error
 
 
 def tokenizer_from_json(data: Any) -> Tokenizer:
     """Restore the tokenizer that `to_json` wrote. Raises ValueError if the document is invalid."""
-    if fault := fault_in(data, TOKENIZERS):
+    if fault := find_mismatch(data, TOKENIZERS):
         raise ValueError(fault)
     kind, lower = data["kind"], bool(data.get("lower"))
     if kind == PRETRAINED:
@@ -105,7 +105,7 @@ def _load_library(file: Path, document: Mapping[str, Any]) -> Pretrained:
         if (beside := file.parent / name).is_file():
             said = {**_read(beside), **said}
     library = library_from(json.dumps(_apply_config(file, document, said)), PRETRAINED)
-    return Pretrained(library, specials(library, said))
+    return Pretrained(library, special_token_ids(library, said))
 
 
 def _apply_config(file: Path, document: Mapping[str, Any], said: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -147,7 +147,7 @@ def _tokenizer_document(file: Path, document: dict[str, Any]) -> dict[str, Any]:
         return document
     if isinstance(found := document.get("tokenizer"), dict):
         return found
-    if kind_now(document.get("kind")) == "seq2seq":
+    if current_kind(document.get("kind")) == "seq2seq":
         source, target = document.get("source"), document.get("target")
         if isinstance(source, dict) and target in (None, source):
             return source
@@ -155,7 +155,7 @@ def _tokenizer_document(file: Path, document: dict[str, Any]) -> dict[str, Any]:
             f"{file} holds two tokenizers, one for each side of its pairs. Give a run whose sides share one "
             "(joint_vocab=true), or one of text."
         )
-    raise FileError(f"{file} is about {short(document.get('kind', 'no'))} data, and holds no tokenizer. {WAYS}")
+    raise FileError(f"{file} is about {shorten(document.get('kind', 'no'))} data, and holds no tokenizer. {WAYS}")
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -25,14 +25,14 @@ OF_ITS_OWN = ("vocab_size", "min_count", "lower")  # settings that configure the
 LEAST_FRAMED = 3  # minimum tokens: the special tokens and one between them
 
 
-class Frame(NamedTuple):
+class SpecialTokens(NamedTuple):
     """The special tokens around a text."""
 
     begin: int
     end: int
 
 
-def given_tokenizer(settings: DataSettings) -> Tokenizer | None:
+def load_named_tokenizer(settings: DataSettings) -> Tokenizer | None:
     """Return the tokenizer whose path is in the settings; None if they name a kind to be fitted.
 
     Raises SettingError if it is neither, or if settings configure the fit of a tokenizer; FileError.
@@ -64,7 +64,7 @@ def fit_tokenizer(
     """
     if usual == IDS:
         return fit_ids(settings, texts), False
-    given = given_tokenizer(settings)
+    given = load_named_tokenizer(settings)
     if given is not None:
         return given, True
     kind = usual if settings.tokenizer == AUTO else settings.tokenizer
@@ -72,31 +72,31 @@ def fit_tokenizer(
     return train_tokenizer(kind, texts, settings.vocab_size, settings.min_count, lower, blanks=blanks), False
 
 
-def frame_for(tokenizer: Tokenizer) -> Frame:
+def special_tokens_for(tokenizer: Tokenizer) -> SpecialTokens:
     """Return the special tokens around texts of this tokenizer. Raises SettingError if it has none."""
     if tokenizer.kind != PRETRAINED:
-        return Frame(len(tokenizer), len(tokenizer) + 1)
+        return SpecialTokens(len(tokenizer), len(tokenizer) + 1)
     if tokenizer.begin is None or tokenizer.end is None:
         lacks = " and ".join(side for side in ("begin", "end") if getattr(tokenizer, side) is None)
         raise SettingError(
             f"special_tokens=true: the tokenizer has no token for the {lacks} of a text, such as [CLS] and [SEP]. Take "
             "special_tokens=false, another tokenizer, or one that is fitted on this text (tokenizer=wordpiece)."
         )
-    return Frame(tokenizer.begin, tokenizer.end)
+    return SpecialTokens(tokenizer.begin, tokenizer.end)
 
 
-def frame_of(spec: TextSpec) -> Frame | None:
+def spec_special_tokens(spec: TextSpec) -> SpecialTokens | None:
     """Return the special tokens around the texts of a spec, if there are any."""
-    return Frame(spec.begin, spec.end) if spec.begin is not None and spec.end is not None else None
+    return SpecialTokens(spec.begin, spec.end) if spec.begin is not None and spec.end is not None else None
 
 
-def framed(tokenizer: Tokenizer, length: int) -> Frame:
+def require_special_tokens(tokenizer: Tokenizer, length: int) -> SpecialTokens:
     """Return the special tokens for texts of at most `length` tokens. Raises SettingError if nothing fits, as
     `frame_for`.
     """
     if length < LEAST_FRAMED:
         raise SettingError(f"length={length} leaves nothing within the frame of a text: give at least {LEAST_FRAMED}.")
-    return frame_for(tokenizer)
+    return special_tokens_for(tokenizer)
 
 
 def spec_for(tokenizer: Tokenizer, settings: DataSettings, length: int, target: Simple | Tags) -> TextSpec:
@@ -104,8 +104,8 @@ def spec_for(tokenizer: Tokenizer, settings: DataSettings, length: int, target: 
 
     Raises as `framed`.
     """
-    frame = framed(tokenizer, length) if settings.special_tokens else ()
-    return TextSpec(vocabulary_of(tokenizer, bool(settings.special_tokens)), 1, target, *frame)
+    frame = require_special_tokens(tokenizer, length) if settings.special_tokens else ()
+    return TextSpec(full_vocab_size(tokenizer, bool(settings.special_tokens)), 1, target, *frame)
 
 
 def mask_for(tokenizer: Tokenizer) -> int:
@@ -120,22 +120,22 @@ def mask_for(tokenizer: Tokenizer) -> int:
     return tokenizer.mask
 
 
-def vocabulary_of(tokenizer: Tokenizer, with_frame: bool) -> int:
+def full_vocab_size(tokenizer: Tokenizer, with_frame: bool) -> int:
     """Return the number of ids, including special tokens and the mask if the texts have these."""
     return len(tokenizer) + (3 if with_frame and tokenizer.kind != PRETRAINED else 0)
 
 
-def stand_in(tokenizer: Tokenizer) -> int:
+def placeholder_id(tokenizer: Tokenizer) -> int:
     """Return the token for a text without tokens: unknown, or else end or padding."""
     return next((i for i in (tokenizer.unknown, tokenizer.end, tokenizer.padding) if i is not None), 0)
 
 
-def padding_of(tokenizer: Tokenizer) -> int:
+def padding_id(tokenizer: Tokenizer) -> int:
     """Return the id of padding in batches."""
     return tokenizer.padding or 0
 
 
-def special_of(tokenizer: Tokenizer) -> set[int]:
+def special_ids(tokenizer: Tokenizer) -> set[int]:
     """Return the ids of special tokens, without those beyond the vocabulary."""
     own = {tokenizer.padding, tokenizer.unknown, tokenizer.begin, tokenizer.end, tokenizer.mask}
     return {i for i in own if i is not None} | set(getattr(tokenizer, "special", ()))
@@ -159,7 +159,7 @@ def tokenizer_note(tokenizer: Tokenizer, given: bool) -> str:
     return f"Text is cut into {how}{cased}: {count:,} are told apart, {told}."
 
 
-def frame_note(tokenizer: Tokenizer, frame: Frame | None) -> str | None:
+def special_tokens_note(tokenizer: Tokenizer, frame: SpecialTokens | None) -> str | None:
     """Return a sentence on the special tokens, if there are any."""
     if frame is None:
         return None

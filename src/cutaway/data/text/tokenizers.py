@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ...core.errors import DataError, SettingError, require, short
+from ...core.errors import DataError, SettingError, check_value, shorten
 from .subword_training import (
     BYTES,
     PAD,
@@ -42,7 +42,17 @@ from .subword_training import (
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Library
 
-__all__ = ["KINDS", "PAD", "PRETRAINED", "SPECIAL", "UNKNOWN", "Characters", "OnLibrary", "Ours", "Subwords"]
+__all__ = [
+    "KINDS",
+    "PAD",
+    "PRETRAINED",
+    "SPECIAL",
+    "UNKNOWN",
+    "Characters",
+    "DefaultSpecialIds",
+    "LibraryTokenizer",
+    "Subwords",
+]
 __all__ += ["Tokenizer", "Words", "library_from", "train_tokenizer"]
 __all__ += ["characters_tokenizer", "words_tokenizer"]
 
@@ -117,10 +127,12 @@ def train_tokenizer(
 
     Raises SettingError for invalid settings, and DataError if fewer than two different tokens are left.
     """
-    require(kind in KINDS, "tokenizer", kind, f"one of {', '.join(KINDS)}", SettingError)
-    require(min_count >= 1, "min_count", min_count, "at least 1", SettingError)
-    require(kind != "bpe" or vocab_size >= BYTES + 2, "vocab_size", vocab_size, "at least 258 for bpe", SettingError)
-    require(vocab_size >= 3, "vocab_size", vocab_size, "at least 3", SettingError)
+    check_value(kind in KINDS, "tokenizer", kind, f"one of {', '.join(KINDS)}", SettingError)
+    check_value(min_count >= 1, "min_count", min_count, "at least 1", SettingError)
+    check_value(
+        kind != "bpe" or vocab_size >= BYTES + 2, "vocab_size", vocab_size, "at least 258 for bpe", SettingError
+    )
+    check_value(vocab_size >= 3, "vocab_size", vocab_size, "at least 3", SettingError)
     if blanks and kind != "words":
         raise SettingError(f"Text that is cut at blanks has words, not {kind}: take tokenizer=words.")
     if kind == "characters":
@@ -146,8 +158,8 @@ def characters_tokenizer(
 
 def words_tokenizer(words: Iterable[str], vocab_size: int, min_count: int = 1, lower: bool = False) -> Words:
     """Fit a tokenizer on words that are already split; `look_up` returns their ids. Raises as `train_tokenizer`."""
-    require(min_count >= 1, "min_count", min_count, "at least 1", SettingError)
-    require(vocab_size >= 3, "vocab_size", vocab_size, "at least 3", SettingError)
+    check_value(min_count >= 1, "min_count", min_count, "at least 1", SettingError)
+    check_value(vocab_size >= 3, "vocab_size", vocab_size, "at least 3", SettingError)
     counts = Counter(reject_surrogates(word).lower() if lower else reject_surrogates(word) for word in words)
     return _build_words(counts, vocab_size, min_count, lower, blanks=True)
 
@@ -213,7 +225,7 @@ def _reject_growth(part: str, rules: Sequence[tuple[str, str]]) -> None:
             else:
                 raise ValueError(
                     f"the rules of its {part} make a text {growth:,.0f} times as long, at most {MOST_GROWTH} times is "
-                    f"allowed: take out the Replace rule that writes {short(repr(content))}"
+                    f"allowed: take out the Replace rule that writes {shorten(repr(content))}"
                 )
 
 
@@ -227,7 +239,7 @@ def _library_error(error: BaseException) -> BaseException:
     )
 
 
-class Ours:
+class DefaultSpecialIds:
     """Ids of special tokens, for every kind that is fitted here."""
 
     padding: int | None = PAD
@@ -237,7 +249,7 @@ class Ours:
     mask: int | None = None
 
 
-class Characters(Ours):
+class Characters(DefaultSpecialIds):
     """A tokenizer of Unicode code points, with a lookup table of all of them for speed."""
 
     kind = "characters"
@@ -246,7 +258,7 @@ class Characters(Ours):
         """Initialize with `tokens` by id: padding, unknown, then one character each."""
         _check(tokens)
         if long := next((token for token in tokens[2:] if len(token) != 1), None):
-            raise ValueError(f"a character {short(long)!r}")
+            raise ValueError(f"a character {shorten(long)!r}")
         self.tokens, self.lower = tokens, lower
         self._ids = np.full(CODE_POINTS, UNKNOWN, np.int32)
         self._ids[[ord(token) for token in tokens[2:]]] = np.arange(2, len(tokens))
@@ -294,7 +306,7 @@ class Characters(Ours):
             raise no_text(error.object, error.start) from error
 
 
-class OnLibrary:
+class LibraryTokenizer:
     """Base class of tokenizers based on the `tokenizers` library."""
 
     kind: str
@@ -335,7 +347,7 @@ class OnLibrary:
         return flat, lengths
 
 
-class Words(Ours, OnLibrary):
+class Words(DefaultSpecialIds, LibraryTokenizer):
     """A tokenizer of words and signs, or of text split at blanks."""
 
     kind = "words"
@@ -369,7 +381,7 @@ class Words(Ours, OnLibrary):
         return {"kind": self.kind, "lower": self.lower, "blanks": self.blanks, "tokens": self.tokens}
 
 
-class Subwords(Ours, OnLibrary):
+class Subwords(DefaultSpecialIds, LibraryTokenizer):
     """A tokenizer of subwords: byte-pair encoding or WordPiece."""
 
     def __init__(self, kind: str, library: Library, lower: bool = False) -> None:

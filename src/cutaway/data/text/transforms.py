@@ -18,7 +18,7 @@ from ...core.errors import DataError, Problem
 from ...core.schema import COUNT
 from ...core.spec import Classes, TextSpec, Value
 from ..dataset_base import SequenceSplit
-from ..folders import TEXTS, labelled
+from ..folders import TEXTS, find_labelled
 from ..in_memory.from_dataframe import as_frame
 from ..tables import dialect
 from ..tables.dialect import KEPT, Form
@@ -26,7 +26,7 @@ from ..tables.table_files import TABLE_SUFFIXES, Table, frame_table
 from ..tables.targets import read_targets
 from .text_files import TAGGED, TEXT, pair_table, read_files, read_pair, read_text_table
 from .tokenizer_files import TOKENIZERS, tokenizer_from_json
-from .tokenizer_fitting import Frame, frame_of, padding_of, stand_in
+from .tokenizer_fitting import SpecialTokens, padding_id, placeholder_id, spec_special_tokens
 from .tokenizers import Tokenizer
 
 Numbers = npt.NDArray[np.int64]
@@ -69,14 +69,14 @@ class TextPreprocessing:
         def row(i: int) -> dict[str, str]:
             return {TEXT: texts[i]}
 
-        told = length_notes(whole, self.length, of, frame_of(self.spec) is not None)
-        stands_in = 0 if frame_of(self.spec) else int((whole == 0).sum())
+        told = length_notes(whole, self.length, of, spec_special_tokens(self.spec) is not None)
+        stands_in = 0 if spec_special_tokens(self.spec) else int((whole == 0).sum())
         strange = int((values == self.tokenizer.unknown).sum()) - stands_in if self.tokenizer.unknown is not None else 0
         if strange > 0 and not fitted:
             total = f"{len(values) - stands_in:,}"
             told.append(f"{strange:,} of {total} tokens are unknown to this model, and count as one and the same.")
         ids = torch.from_numpy(values)
-        padding = padding_of(self.tokenizer)
+        padding = padding_id(self.tokenizer)
         return SequenceSplit(ids, torch.from_numpy(lengths), target, names, row, told, padding=padding)
 
     def encode(self, texts: Sequence[str]) -> tuple[Numbers, Numbers, Numbers]:
@@ -87,8 +87,8 @@ class TextPreprocessing:
         exclude special tokens.
         """
         flat, whole = self.tokenizer.encode_flat(texts)
-        place, lengths = placed(whole, self.length, frame_of(self.spec))
-        return gathered(flat, place, frame_of(self.spec), stand_in(self.tokenizer)), lengths, whole
+        place, lengths = truncate_and_frame(whole, self.length, spec_special_tokens(self.spec))
+        return gather_ids(flat, place, spec_special_tokens(self.spec), placeholder_id(self.tokenizer)), lengths, whole
 
     def examples(self, sources: Sequence[Any]) -> SequenceSplit:
         """Prepare new texts without targets.
@@ -148,7 +148,7 @@ class TextPreprocessing:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> TextPreprocessing:
         """Restore the object that `to_json` wrote. Raises ValueError if the document is inconsistent."""
-        spec = specs.read_as(data["spec"], TextSpec)
+        spec = specs.read_spec(data["spec"], TextSpec)
         written = Form.from_json(data.get("read"))
         return cls(spec, tokenizer_from_json(data["tokenizer"]), int(data["length"]), data["column"], written)
 
@@ -165,7 +165,7 @@ class TextPreprocessing:
             frame = as_frame(source)
             return _no_source(source) if frame is None else self._column(frame_table(frame, form=self.written))
         if not os.path.exists(os.path.expanduser(source)):  # Path.exists raises for a text that is too long for a name
-            return [text_itself(source)], [shown(str(source))]
+            return [parse_text_source(source)], [preview(str(source))]
         path = Path(source).expanduser()
         if path.suffix.lower() in TABLE_SUFFIXES:
             return self._column(read_text_table(path, self.written))
@@ -185,7 +185,7 @@ class TextPreprocessing:
         return table.frame[self.column].fill_null("").to_list(), [table.place(i) for i in range(len(table))]
 
     def _folder(self, path: Path) -> SequenceSplit:
-        files, labels, names = labelled(path, TEXTS, self.spec.target.classes)
+        files, labels, names = find_labelled(path, TEXTS, self.spec.target.classes)
         found, _ = read_files(files, names)
         return self.as_split(found.texts, torch.tensor(labels), found.names)
 
@@ -198,7 +198,7 @@ class TextPreprocessing:
         return self.as_split(texts, read_targets(table, of, target), names)
 
 
-def cut(whole: Numbers, most: int) -> tuple[Numbers, Numbers]:
+def truncate(whole: Numbers, most: int) -> tuple[Numbers, Numbers]:
     """Truncate concatenated sequences of lengths `whole` (n,) to at most `most` and at least one step.
 
     Returns the source position of each remaining step, (Σ lengths,), −1 for the step of an empty sequence; and the
@@ -211,13 +211,13 @@ def cut(whole: Numbers, most: int) -> tuple[Numbers, Numbers]:
     return np.where(np.repeat(whole == 0, lengths), -1, place), lengths
 
 
-def placed(whole: Numbers, most: int, frame: Frame | None) -> tuple[Numbers, Numbers]:
+def truncate_and_frame(whole: Numbers, most: int, frame: SpecialTokens | None) -> tuple[Numbers, Numbers]:
     """Truncate as `cut`, with special tokens if there is a frame, at positions −2 and −3.
 
     Special tokens count in `most` and in the lengths. An empty sequence becomes only its special tokens.
     """
     if frame is None:
-        return cut(whole, most)
+        return truncate(whole, most)
     within = whole.clip(0, most - 2)
     lengths = within + 2
     ends = lengths.cumsum()
@@ -227,7 +227,7 @@ def placed(whole: Numbers, most: int, frame: Frame | None) -> tuple[Numbers, Num
     return place, lengths
 
 
-def gathered(flat: Numbers, place: Numbers, frame: Frame | None, unknown: int) -> Numbers:
+def gather_ids(flat: Numbers, place: Numbers, frame: SpecialTokens | None, unknown: int) -> Numbers:
     """Return the ids at these positions, (Σ lengths,): of `flat`, special tokens, or `unknown` if there is no step."""
     ids = np.where(place < 0, unknown, flat[place.clip(0)] if len(flat) else unknown)
     if frame is not None:
@@ -252,7 +252,7 @@ def length_notes(whole: Numbers, most: int, of: str, framed: bool = False) -> li
     return notes
 
 
-def text_itself(source: str | Path) -> str:
+def parse_text_source(source: str | Path) -> str:
     """Return a source that is not a path as text. Raises DataError if it was meant as a path."""
     text = str(source)
     meant = isinstance(source, Path) or (
@@ -264,7 +264,7 @@ def text_itself(source: str | Path) -> str:
     return text
 
 
-def shown(text: str) -> str:
+def preview(text: str) -> str:
     """Return a display name for a text: its beginning, on one line."""
     line = " ".join(text.split()) or "(no text)"
     return line if len(line) <= SHOWN else f"{line[: SHOWN - 1]}…"

@@ -17,7 +17,7 @@ from .tokenizers import Tokenizer
 Flags = npt.NDArray[np.bool_]
 
 
-def continuing(tokenizer: Tokenizer, ids: npt.NDArray[np.int64]) -> Flags:
+def continues_word(tokenizer: Tokenizer, ids: npt.NDArray[np.int64]) -> Flags:
     """Return a mask (n,) of tokens that continue the word of the previous one, for consecutive ids (n,)."""
     prefix, by_bytes = _token_notation(tokenizer)
     if tokenizer.kind == "words":

@@ -31,12 +31,12 @@ from ...core import spec as specs
 from ...core.errors import DataError
 from ...core.schema import COUNT, NUMBER
 from ...core.spec import Context, TextSpec
-from ..build import Origin, assemble
+from ..build import DataSource, build_dataset
 from ..dataset_base import Batch, DataSet, Split
 from ..modalities import reject_changed
 from ..settings import DataSettings
 from ..splits import SPLITS, split_by_position
-from .corpus_files import BLANK_LINE, joined, read_texts, texts_of
+from .corpus_files import BLANK_LINE, join_texts, load_texts, read_texts
 from .tokenizer_files import TOKENIZERS, tokenizer_from_json
 from .tokenizers import UNKNOWN, Tokenizer, Words, train_tokenizer
 
@@ -48,7 +48,7 @@ WINDOW, SUBSAMPLE = 5, 1e-3  # as in word2vec.c
 
 
 @dataclass(frozen=True)
-class Draws:
+class Word2VecSampler:
     """The random choices for a text: kept words, window sizes, and noise words."""
 
     counts: Tensor  # (V,) int64, count of each word in the training split; 0 for padding and unknown
@@ -70,7 +70,7 @@ class Draws:
         return powers / powers.sum()
 
 
-class Laid(NamedTuple):
+class SampledText(NamedTuple):
     """The sampled text of one epoch, in n stretches of L words; the last may be partly or completely empty."""
 
     words: Tensor  # (b + n L + b,) int64, padding at the ends
@@ -86,7 +86,7 @@ class ContextSplit(Split):
     """
 
     def __init__(
-        self, ids: Tensor, lengths: Tensor, draws: Draws, tokens: Sequence[str], notes: Iterable[str] = ()
+        self, ids: Tensor, lengths: Tensor, draws: Word2VecSampler, tokens: Sequence[str], notes: Iterable[str] = ()
     ) -> None:
         """Initialize with `ids` (Σ lengths,), the words of paragraphs of these `lengths`, all of them known."""
         self.target: Tensor | None = ids
@@ -94,11 +94,11 @@ class ContextSplit(Split):
         self.ids, self._tokens = ids, tokens
         self._keep = draws.keep[ids]  # (Σ lengths,)
         self.paragraph = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
-        self._alias = alias(draws.noise)
+        self._alias = build_alias_table(draws.noise)
         # The number of words kept in an epoch is random: six standard deviations are exceeded once in 10⁹ epochs.
         most = float(self._keep.sum() + 6 * (self._keep * (1 - self._keep)).sum().sqrt())
         self._size = -(-min(int(most) + 1, len(ids)) // STRETCH)
-        self._as_read: Laid | None = None
+        self._as_read: SampledText | None = None
 
     def __len__(self) -> int:
         return self._size
@@ -137,7 +137,7 @@ class ContextSplit(Split):
         words = self._sample(None).words[start : start + STRETCH].tolist()
         return {"text": " ".join(self._tokens[w] for w in words if w)}
 
-    def _sample(self, seed: int | None) -> Laid:
+    def _sample(self, seed: int | None) -> SampledText:
         """Return the text sampled by the seed."""
         if seed is None:
             if self._as_read is None:
@@ -145,22 +145,22 @@ class ContextSplit(Split):
             return self._as_read
         return self._sample_text(torch.Generator().manual_seed(seed))
 
-    def _sample_text(self, generator: torch.Generator) -> Laid:
+    def _sample_text(self, generator: torch.Generator) -> SampledText:
         margin, room = self.draws.window, len(self) * STRETCH
         kept = torch.rand(len(self.ids), generator=generator, dtype=torch.float64) < self._keep
         words, paragraph = self.ids[kept][:room], self.paragraph[kept][:room]
         count = len(words)
         widths = torch.randint(1, margin + 1, (count,), generator=generator)
         reach = torch.zeros(room, 2, dtype=torch.int64)
-        for side, far in enumerate(within(paragraph)):
+        for side, far in enumerate(words_around(paragraph)):
             reach[:count, side] = torch.minimum(widths, far)
         padded = torch.zeros(room + 2 * margin, dtype=torch.int64)
         padded[margin : margin + count] = words
-        noise = draw_alias(*self._alias, (len(self), NOISE), generator)
-        return Laid(padded, reach.view(len(self), STRETCH, 2), noise)
+        noise = sample_alias_table(*self._alias, (len(self), NOISE), generator)
+        return SampledText(padded, reach.view(len(self), STRETCH, 2), noise)
 
 
-def alias(probabilities: Tensor) -> tuple[Tensor, Tensor]:
+def build_alias_table(probabilities: Tensor) -> tuple[Tensor, Tensor]:
     """Build an alias table to sample from a distribution (V,) in constant time.
 
     Returns the threshold of each of V equal bins, (V,), and the alternative of each, (V,). After A. J. Walker, 1977,
@@ -184,14 +184,14 @@ def alias(probabilities: Tensor) -> tuple[Tensor, Tensor]:
     return torch.tensor(cut, dtype=torch.float64), torch.tensor(rest)
 
 
-def draw_alias(cut: Tensor, rest: Tensor, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+def sample_alias_table(cut: Tensor, rest: Tensor, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
     """Sample from an alias table."""
     drawn = torch.rand(shape, generator=generator, dtype=torch.float64) * len(cut)
     share = drawn.long()
     return torch.where(drawn - share < cut[share], share, rest[share])
 
 
-def within(paragraph: Tensor) -> tuple[Tensor, Tensor]:
+def words_around(paragraph: Tensor) -> tuple[Tensor, Tensor]:
     """Return the number of words before and after each in its paragraph, (n,) each; `paragraph` is its ascending
     number.
     """
@@ -215,7 +215,7 @@ class ContextPreprocessing:
 
     spec: TextSpec
     tokenizer: Tokenizer
-    draws: Draws
+    draws: Word2VecSampler
 
     SCHEMA: ClassVar[Mapping[str, Any]] = {
         "spec": specs.SCHEMA, "tokenizer": TOKENIZERS, "counts": [COUNT], "subsample": NUMBER,
@@ -223,7 +223,7 @@ class ContextPreprocessing:
 
     def as_split(self, text: str, notes: Iterable[str] = ()) -> ContextSplit:
         """Prepare a text as its paragraphs. Raises DataError if fewer than two of its words are known."""
-        ids, lengths = known(*self.tokenizer.encode_flat(paragraphs(text)))
+        ids, lengths = select_known(*self.tokenizer.encode_flat(paragraphs(text)))
         if len(ids) < 2:
             raise DataError(
                 f"Of this text {len(ids)} words are in the vocabulary, and at least 2 are needed: {text[:60]!r}."
@@ -233,7 +233,7 @@ class ContextPreprocessing:
     def examples(self, sources: Sequence[Any]) -> ContextSplit:
         """Prepare other texts: paths of .txt files or of folders of them, or texts."""
         sources = [sources] if isinstance(sources, str | Path) else sources
-        read = [r for source in sources for r in texts_of(source)]
+        read = [r for source in sources for r in load_texts(source)]
         if not read:
             raise DataError("No text was given.", fix="Give texts, or paths of .txt files or folders.")
         return self.as_split("\n\n".join(r.text for r in read), [note for r in read for note in r.notes])
@@ -256,12 +256,12 @@ class ContextPreprocessing:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> ContextPreprocessing:
         """Restore the object that `to_json` wrote. Raises ValueError if the document is inconsistent."""
-        spec = specs.read_as(data["spec"], TextSpec, Context)
+        spec = specs.read_spec(data["spec"], TextSpec, Context)
         assert isinstance(spec.target, Context)
         counts = torch.tensor(data["counts"], dtype=torch.int64)
         if len(counts) != spec.vocab_size:
             raise ValueError(f"{len(counts)} counts of {spec.vocab_size} words")
-        draws = Draws(counts, spec.target.window, float(data["subsample"]))
+        draws = Word2VecSampler(counts, spec.target.window, float(data["subsample"]))
         return cls(spec, tokenizer_from_json(data["tokenizer"]), draws)
 
 
@@ -270,11 +270,11 @@ def open_context(path: Path, settings: DataSettings) -> DataSet:
     SettingError.
     """
     _, read, origin, settings = read_texts(path, settings)
-    texts = {split: joined([f"{r.text}\n" for r in of_split]) for split, of_split in read.items()}
+    texts = {split: join_texts([f"{r.text}\n" for r in of_split]) for split, of_split in read.items()}
     return context_dataset(texts, origin, settings)
 
 
-def context_dataset(texts: Mapping[str, str] | Sequence[str], origin: Origin, settings: DataSettings) -> DataSet:
+def context_dataset(texts: Mapping[str, str] | Sequence[str], origin: DataSource, settings: DataSettings) -> DataSet:
     """Build a data set for word vectors from the text of each split, or from texts that are split by position.
 
     The vocabulary is that of the training split. `max_samples` keeps its first stretches of 16 words. Raises DataError
@@ -291,7 +291,7 @@ def context_dataset(texts: Mapping[str, str] | Sequence[str], origin: Origin, se
     if len(ids) < 2:
         raise DataError(f"{short}: {len(ids)} of its words are in the vocabulary.")
     window, subsample = settings.window, settings.subsample
-    draws = Draws(ids.bincount(minlength=len(tokenizer)), window, subsample)
+    draws = Word2VecSampler(ids.bincount(minlength=len(tokenizer)), window, subsample)
     spec = TextSpec(len(tokenizer), STRETCH + 2 * window, Context(len(tokenizer), window=window))
     preprocessing = ContextPreprocessing(spec, tokenizer, draws)
     told = [*said, *done]
@@ -330,7 +330,7 @@ def context_dataset(texts: Mapping[str, str] | Sequence[str], origin: Origin, se
             assert stream is not None
             digest.update(f"{split} {len(stream)}\n".encode())
             digest.update(stream.numpy().astype("<i8").tobytes())
-    return assemble(origin, settings, digest.hexdigest(), preprocessing, found, told)
+    return build_dataset(origin, settings, digest.hexdigest(), preprocessing, found, told)
 
 
 def _has_context(split: ContextSplit) -> bool:
@@ -344,7 +344,7 @@ def paragraphs(text: str) -> list[str]:
     return found if sum(bool(p.strip()) for p in found) > 1 else text.split("\n")
 
 
-def known(flat: Numbers, lengths: Numbers) -> tuple[Tensor, Tensor]:
+def select_known(flat: Numbers, lengths: Numbers) -> tuple[Tensor, Tensor]:
     """Return the known words of paragraphs, (Σ lengths,), and the number in each; empty paragraphs are dropped."""
     real = flat > UNKNOWN
     ends = np.concatenate([[0], real.cumsum()])[lengths.cumsum()]
@@ -363,7 +363,7 @@ def _select_words(text: str, settings: DataSettings) -> tuple[Tokenizer, Tensor,
     kind = "words" if settings.tokenizer == "auto" else settings.tokenizer
     if kind != "words":
         tokenizer = train_tokenizer(kind, pieces, settings.vocab_size, settings.min_count, lower)
-        return tokenizer, *known(*tokenizer.encode_flat(pieces)), notes
+        return tokenizer, *select_known(*tokenizer.encode_flat(pieces)), notes
     every = train_tokenizer(kind, pieces, EVERY, 1, lower)
     flat, lengths = every.encode_flat(pieces)
     counts = np.bincount(flat, minlength=len(every))
@@ -388,4 +388,4 @@ def _select_words(text: str, settings: DataSettings) -> tuple[Tokenizer, Tensor,
             f"{left:,} of the {total:,} words of the training split ({100 * left / total:.2g} %) {rare}: they are left "
             "out of the text, and contexts reach across them."
         )
-    return kept, *known(new[flat], lengths), notes
+    return kept, *select_known(new[flat], lengths), notes

@@ -12,23 +12,23 @@ from torch import Tensor
 
 from ...core.files import MEBIBYTE
 from ...core.spec import ANY_SIZE, Classes, ImageSizes, ImageSpec, VideoSpec
-from ..build import Origin, assemble
+from ..build import DataSource, build_dataset
 from ..dataset_base import DataSet
 from ..findings import Finding
-from ..folders import NAMED_AT_MOST, VIDEOS, Found, absent_notes, find, fingerprint_of
-from ..images.build import channels_for, size_for
-from ..images.image_files import Pixels, Size, as_pixels, covering, resized
+from ..folders import NAMED_AT_MOST, VIDEOS, FolderContents, find_examples, fingerprint_files, missing_class_notes
+from ..images.build import choose_channels, choose_size
+from ..images.image_files import Pixels, Size, as_pixels, resize, size_covering
 from ..images.transforms import fit_preprocessing
 from ..modalities import reject_changed
-from ..quality.duplicates import straddle_note
+from ..quality.duplicates import duplicate_warning
 from ..settings import DataSettings
-from ..splits import Rows, complete_split, draw
-from ..streaming.members import chosen
+from ..splits import Rows, complete_split, sample_rows
+from ..streaming.members import select_items
 from ..streaming.tar_index import read_shards
 from ..streaming.tars import is_sharded
-from ..unusable_examples import look_through, reject_fill
+from ..unusable_examples import inspect_files, reject_fill
 from .transforms import SHARDED, VideoPreprocessing, VideoSplit
-from .video_files import Look, Video, look_at_all, read_all, read_frames, unpacked
+from .video_files import Video, VideoFileInfo, inspect_videos, read_frames, read_videos, unpack_video_info
 
 SAMPLE = 64  # training videos used to estimate mean and standard deviation
 
@@ -41,22 +41,22 @@ def open_videos(path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SIZE
     name = path.resolve().name
     if is_sharded(path):
         read = read_shards(path, SHARDED, drop=settings.missing == "drop")
-        return video_dataset(read.found, name, str(path), settings, sizes, seen=unpacked(read.looks))
+        return video_dataset(read.found, name, str(path), settings, sizes, seen=unpack_video_info(read.looks))
     reject_fill(settings)
-    found = find(path, VIDEOS)
-    usable = look_through(found.files, SHARDED, lambda files: look_at_all(files, settings.workers), settings)
+    found = find_examples(path, VIDEOS)
+    usable = inspect_files(found.files, SHARDED, lambda files: inspect_videos(files, settings.workers), settings)
     found = found.part(usable.rows, usable.notes) if usable.notes else found
     return video_dataset(found, name, str(path), settings, sizes, seen=usable.looks)
 
 
 def video_dataset(
-    found: Found[Video],
+    found: FolderContents[Video],
     name: str,
     source: str,
     settings: DataSettings,
     sizes: ImageSizes,
     groups: Rows | None = None,
-    seen: Sequence[Look] | None = None,
+    seen: Sequence[VideoFileInfo] | None = None,
 ) -> DataSet:
     """Build a data set of video files, folders of frames or arrays.
 
@@ -68,13 +68,13 @@ def video_dataset(
     videos, names, labels = found.files, found.names, found.labels
     if seen is None:
         reject_changed(settings, ("missing",), "is for files, and these videos are in memory")
-    looks = look_at_all(videos, settings.workers) if seen is None else seen
+    looks = inspect_videos(videos, settings.workers) if seen is None else seen
     indices = complete_split(labels, found.classes, found.splits, settings, groups)
-    own_size, (height, width), enlarged = size_for({look.size for look in looks}, sizes, settings.image_size)
-    channels, target = channels_for([look.grey for look in looks], settings.color), Classes(found.classes)
+    own_size, (height, width), enlarged = choose_size({look.size for look in looks}, sizes, settings.image_size)
+    channels, target = choose_channels([look.grey for look in looks], settings.color), Classes(found.classes)
     counts = [look.frames for look in looks]
     image_spec = ImageSpec(channels, height, width, target)
-    sample = draw(indices["train"], SAMPLE, seed=settings.split_seed)
+    sample = sample_rows(indices["train"], SAMPLE, seed=settings.split_seed)
     training = _training_frames([videos[i] for i in sample], [counts[i] for i in sample], image_spec, settings)
     images = fit_preprocessing(image_spec, training, settings.resize, own_size)
     frames = min(settings.frames, max(counts[i] for i in indices["train"]))
@@ -90,7 +90,7 @@ def video_dataset(
         target, own_names = torch.from_numpy(labels[rows]), [names[i] for i in rows]
         if held:
             return preprocessing.held([held[i] for i in rows.tolist()], target, own_names)
-        own_videos, own_counts = chosen(videos, rows), [counts[i] for i in rows]
+        own_videos, own_counts = select_items(videos, rows), [counts[i] for i in rows]
         return preprocessing.streamed(own_videos, own_counts, target, own_names, settings.workers)
 
     sums = [look.digest for look in looks]
@@ -98,12 +98,12 @@ def video_dataset(
         *_notes([looks[i] for i in used], settings.frames, channels),
         _still_note([names[i] for i in used if counts[i] == 1], len(used)),
         enlarged,
-        straddle_note(sums, indices, names.__getitem__, "videos"),
-        *absent_notes(labels, found.classes, indices, "no videos"),
+        duplicate_warning(sums, indices, names.__getitem__, "videos"),
+        *missing_class_notes(labels, found.classes, indices, "no videos"),
     ]
-    origin = Origin(name, source, fingerprint_of(names, sums), found.notes)
+    origin = DataSource(name, source, fingerprint_files(names, sums), found.notes)
     splits = {split: as_split(rows) for split, rows in indices.items()}
-    return assemble(origin, settings, indices, preprocessing, splits, own_notes)
+    return build_dataset(origin, settings, indices, preprocessing, splits, own_notes)
 
 
 def _training_frames(
@@ -112,15 +112,15 @@ def _training_frames(
     """Yield uint8 (T, C, h, w) of each video, with uncropped frames no larger than the network's input requires."""
 
     def drawing_size(size: Size) -> Size:
-        return min(size, covering(size, (spec.height, spec.width)))
+        return min(size, size_covering(size, (spec.height, spec.width)))
 
     def whole(frame: Image.Image) -> Pixels:
-        return as_pixels(resized(frame, drawing_size((frame.height, frame.width))))
+        return as_pixels(resize(frame, drawing_size((frame.height, frame.width))))
 
     def read(video: Video, count: int) -> Tensor:
         return torch.from_numpy(read_frames(video, count, settings.frames, whole, spec.channels)).permute(0, 3, 1, 2)
 
-    return iter(read_all(read, videos, counts, settings.workers))
+    return iter(read_videos(read, videos, counts, settings.workers))
 
 
 def _still_note(names: Sequence[str], total: int) -> str | None:
@@ -132,7 +132,7 @@ def _still_note(names: Sequence[str], total: int) -> str | None:
     return Finding(f"{len(names):,} of {total:,} videos {has} a single frame, and nothing moves in {it}: {some}.")
 
 
-def _notes(looks: Sequence[Look], frames: int, channels: int) -> list[str]:
+def _notes(looks: Sequence[VideoFileInfo], frames: int, channels: int) -> list[str]:
     """Return notes on how the videos were changed."""
     notes, total = [], f"{len(looks):,} videos"
     longer = sum(look.frames > frames for look in looks)

@@ -22,26 +22,26 @@ from ...core import spec as specs
 from ...core.errors import DataError, Problem
 from ...core.schema import COUNT
 from ...core.spec import VideoSpec
-from ..bucketing import bucketed
+from ..bucketing import bucket_batches
 from ..dataset_base import Batch, Split
-from ..folders import VIDEOS, labelled
+from ..folders import VIDEOS, find_labelled
 from ..images.image_files import Pixels, as_image
 from ..images.transforms import ImagePreprocessing
-from ..parallel import Progress, ahead, unreadable
+from ..parallel import Progress, find_unreadable, prefetch
 from ..streaming.members import Stored
-from ..streaming.tar_index import Looking, all_of, labelled_shards
+from ..streaming.tar_index import FileInspector, all_members, labelled_shards
 from ..streaming.tars import is_sharded
 from .video_files import (
     Video,
     as_video,
-    called,
-    look,
-    look_at_all,
-    packed,
-    read_all,
+    check_decodable,
+    display_name,
+    inspect_videos,
+    pack_video_info,
     read_frames,
-    read_whole,
-    unusable,
+    read_videos,
+    try_inspect_video,
+    unusable_videos_error,
     video_paths,
 )
 
@@ -66,7 +66,7 @@ class VideoPreprocessing:
         Raises DataError, naming it, if it cannot be read.
         """
 
-        name = called(video)
+        name = display_name(video)
 
         def fit(frame: Image.Image) -> Pixels:
             return self.images.pixels(frame, name)
@@ -85,7 +85,7 @@ class VideoPreprocessing:
         for source in sources:
             if isinstance(source, str | Path):
                 path = Path(source).expanduser()
-                videos += all_of(path, SHARDED) if is_sharded(path) else video_paths(path)
+                videos += all_members(path, SHARDED) if is_sharded(path) else video_paths(path)
             else:
                 videos.append(source if isinstance(source, Stored) else as_video(np.asarray(source)))
         if not videos:
@@ -103,7 +103,7 @@ class VideoPreprocessing:
             read = labelled_shards(path, SHARDED, self.spec.target.classes)
             counts = read.looks["frames"].tolist()
             return self.streamed(read.found.files, counts, torch.from_numpy(read.found.labels), read.found.names)
-        files, labels, names = labelled(source, VIDEOS, self.spec.target.classes)
+        files, labels, names = find_labelled(source, VIDEOS, self.spec.target.classes)
         return self._as_split([*files], torch.tensor(labels), names)
 
     def to_json(self) -> dict[str, Any]:
@@ -118,15 +118,15 @@ class VideoPreprocessing:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> VideoPreprocessing:
         """Load an object written by `to_json`. Raises ValueError if a document that matches SCHEMA is inconsistent."""
-        spec = specs.read_as(data["spec"], VideoSpec)
+        spec = specs.read_spec(data["spec"], VideoSpec)
         return cls(spec, ImagePreprocessing.from_json(data["images"]), int(data["frames"]))
 
     def _as_split(self, videos: Sequence[Video], target: Tensor | None, names: Sequence[str]) -> VideoSplit:
-        return self.streamed(videos, [look.frames for look in look_at_all(videos)], target, names)
+        return self.streamed(videos, [look.frames for look in inspect_videos(videos)], target, names)
 
     def clips(self, videos: Sequence[Video], counts: Sequence[int], workers: int | None = None) -> list[Tensor]:
         """Read the clips of these videos. Raises DataError that names every video that cannot be read."""
-        return read_all(self.clip, videos, counts, workers)
+        return read_videos(self.clip, videos, counts, workers)
 
     def held(self, clips: Sequence[Tensor], target: Tensor | None, names: Sequence[str]) -> VideoSplit:
         """Build a split whose clips are in memory."""
@@ -183,16 +183,16 @@ class VideoSplit(Split):
 
     def plan(self, batch_size: int, generator: torch.Generator | None) -> list[Tensor]:
         """Return batches of videos with nearly equal length."""
-        return bucketed(self.lengths, batch_size, generator)
+        return bucket_batches(self.lengths, batch_size, generator)
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
         """Yield batches (N, T, C, H, W) with masks (N, T). Raises DataError naming a video that cannot be read."""
         del seed
-        return ahead(self._batch, order, self._held)
+        return prefetch(self._batch, order, self._held)
 
     def damaged(self, progress: Progress | None = None) -> list[Problem]:
         """Return a problem for every video that cannot be read."""
-        return unreadable(lambda k: self._clips([k]), len(self), progress)
+        return find_unreadable(lambda k: self._clips([k]), len(self), progress)
 
     def _batch(self, index: Tensor) -> Batch:
         clips = self._clips(index.tolist())
@@ -219,4 +219,4 @@ class VideoSplit(Split):
         return as_image(rows.flatten(2, 3).flatten(0, 1).contiguous().numpy())
 
 
-SHARDED = Looking(VIDEOS, look, packed, unusable, read_whole)
+SHARDED = FileInspector(VIDEOS, try_inspect_video, pack_video_info, unusable_videos_error, check_decodable)

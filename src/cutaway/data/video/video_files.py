@@ -19,11 +19,11 @@ import numpy.typing as npt
 from PIL import Image
 
 from ...core.errors import DataError, Problem
-from ...core.files import exists, open_regular, read_bytes, reject_irregular
-from ..folders import IMAGES, VIDEOS, entries
-from ..images.image_files import Pixels, Size, facts, read_image
-from ..parallel import in_threads
-from ..streaming.members import Sent, Stored
+from ...core.files import exists, open_regular, read_bytes, require_regular_file
+from ..folders import IMAGES, VIDEOS, list_entries
+from ..images.image_files import Pixels, Size, read_header, read_image
+from ..parallel import map_in_threads
+from ..streaming.members import Stored, UploadedFile
 from ..tables.column_types import natural_order
 from ..unusable_examples import REPAIR
 
@@ -36,7 +36,7 @@ AT_ONCE = 16  # videos that the threads hold in memory
 
 
 @dataclass(frozen=True)
-class Look:
+class VideoFileInfo:
     """Properties of one checked video."""
 
     digest: str  # sha256 of its bytes, or of its frames' names and bytes
@@ -46,43 +46,45 @@ class Look:
     left: tuple[str, ...] = ()  # files in a folder of frames that are not frames
 
 
-def look_at_all(videos: Sequence[Video], workers: int | None = None) -> list[Look]:
+def inspect_videos(videos: Sequence[Video], workers: int | None = None) -> list[VideoFileInfo]:
     """Check every video in `workers` threads. Raises DataError that names every unusable video.
 
     If a header check fails, the other videos are decoded too, so that one error names all problems.
     """
-    looks = list(in_threads(lambda video: _result_or_problems(look_at, video), videos, workers))
+    looks = list(map_in_threads(lambda video: _result_or_problems(inspect_video, video), videos, workers))
     problems = [p for look in looks if isinstance(look, list) for p in look]
     if problems:
         for video, look in zip(videos, looks):
-            read = _result_or_problems(_read_through, video, look.frames) if isinstance(look, Look) else []
+            read = _result_or_problems(_read_through, video, look.frames) if isinstance(look, VideoFileInfo) else []
             problems += read or []
-        raise unusable(problems, len(videos))
-    return [look for look in looks if isinstance(look, Look)]
+        raise unusable_videos_error(problems, len(videos))
+    return [look for look in looks if isinstance(look, VideoFileInfo)]
 
 
-def read_all(
+def read_videos(
     read: Callable[[Video, int], Result], videos: Sequence[Video], counts: Sequence[int], workers: int | None = None
 ) -> list[Result]:
     """Apply `read` to each video and its number of frames, in `workers` threads.
 
     Raises DataError that names every video that cannot be read.
     """
-    found = list(in_threads(lambda item: _result_or_problems(read, *item), list(zip(videos, counts)), workers, AT_ONCE))
+    found = list(
+        map_in_threads(lambda item: _result_or_problems(read, *item), list(zip(videos, counts)), workers, AT_ONCE)
+    )
     if problems := [p for result in found if isinstance(result, list) for p in result]:
-        raise unusable(problems, len(videos))
+        raise unusable_videos_error(problems, len(videos))
     return [result for result in found if not isinstance(result, list)]
 
 
-def look(video: Video) -> Look | Problem:
+def try_inspect_video(video: Video) -> VideoFileInfo | Problem:
     """Check one video. Returns a Problem if it cannot be used."""
     try:
-        return look_at(video)
+        return inspect_video(video)
     except DataError as error:
         return error.problems[0]
 
 
-def packed(looks: Sequence[Look]) -> dict[str, Array]:
+def pack_video_info(looks: Sequence[VideoFileInfo]) -> dict[str, Array]:
     """Pack file properties into arrays: `digest` (n, 32), `frames`, `height`, `width`, `grey` (n,)."""
     return {
         "digest": np.frombuffer(b"".join(bytes.fromhex(look.digest) for look in looks), np.uint8).reshape(-1, 32),
@@ -93,11 +95,11 @@ def packed(looks: Sequence[Look]) -> dict[str, Array]:
     }
 
 
-def unpacked(arrays: Mapping[str, Array]) -> list[Look]:
+def unpack_video_info(arrays: Mapping[str, Array]) -> list[VideoFileInfo]:
     """Unpack the arrays that `packed` returns."""
     columns = (arrays[key].tolist() for key in ("frames", "height", "width", "grey"))
     return [
-        Look(digest.tobytes().hex(), frames, (height, width), grey)
+        VideoFileInfo(digest.tobytes().hex(), frames, (height, width), grey)
         for digest, frames, height, width, grey in zip(arrays["digest"], *columns)
     ]
 
@@ -110,7 +112,7 @@ def _result_or_problems(read: Callable[..., Result], *arguments: Any) -> Result 
         return error.problems
 
 
-def read_whole(video: Video, look: Look) -> Problem | None:
+def check_decodable(video: Video, look: VideoFileInfo) -> Problem | None:
     """Decode all frames. Returns a Problem if that fails."""
     problems = _result_or_problems(_read_through, video, look.frames)
     return problems[0] if problems else None
@@ -120,20 +122,22 @@ def _read_through(video: Video, count: int) -> None:
     read_frames(video, count, count, lambda image: np.empty(0, np.uint8), 1)
 
 
-def look_at(video: Video) -> Look:
+def inspect_video(video: Video) -> VideoFileInfo:
     """Read the header and the first frame of a video. Raises DataError, with a Problem, if it cannot be used."""
     if isinstance(video, Stored):
         return _inspect_content(video, video.read())
     if not isinstance(video, Path):
         shape = video.shape
-        return Look(hashlib.sha256(video.tobytes()).hexdigest(), len(video), (shape[1], shape[2]), video.ndim == 3)
+        return VideoFileInfo(
+            hashlib.sha256(video.tobytes()).hexdigest(), len(video), (shape[1], shape[2]), video.ndim == 3
+        )
     try:
         return _inspect_folder(video) if video.is_dir() else _inspect_file(video)
     except OSError as error:
-        raise unusable_video(video, f"it cannot be read ({error.strerror or error})") from error
+        raise unusable_video_error(video, f"it cannot be read ({error.strerror or error})") from error
 
 
-def chosen(count: int, wanted: int) -> list[int]:
+def sampled_frame_indices(count: int, wanted: int) -> list[int]:
     """Return the indices of sampled frames: all if `count` ≤ `wanted`, else the middle of `wanted` equal segments."""
     if count <= wanted:
         return list(range(count))
@@ -149,7 +153,7 @@ def read_frames(video: Video, count: int, wanted: int, fit: Fit, channels: int) 
     if isinstance(video, Stored) or (isinstance(video, Path) and not video.is_dir()):
         return np.stack(_from_file(video, count, wanted, fit, channels))
     sources: Any = _frame_files(video)[0] if isinstance(video, Path) else video
-    frames = [sources[i] for i in chosen(len(sources), wanted)]
+    frames = [sources[i] for i in sampled_frame_indices(len(sources), wanted)]
     return np.stack([fit(read_image(frame, f"frame {i}", channels)) for i, frame in enumerate(frames)])
 
 
@@ -157,7 +161,7 @@ def as_video(video: Array) -> Array:
     """Return the array if it is a video. Raises DataError otherwise."""
     form = video.ndim == 3 or (video.ndim == 4 and video.shape[3] == 3)
     if not form or video.dtype != np.uint8 or not video.size:
-        raise unusable_video(
+        raise unusable_video_error(
             video,
             f"it is an array of {video.dtype} of shape {video.shape}: give (T, H, W) or (T, H, W, 3) of uint8",
         )
@@ -173,7 +177,7 @@ def video_paths(path: Path) -> list[Path]:
         raise DataError(f"There is no video {str(path)!r}, seen from {Path.cwd()}.")
     if VIDEOS.fits(path):
         return [path]
-    found = [p for p in entries(path) if VIDEOS.fits(p)] if path.is_dir() else []
+    found = [p for p in list_entries(path) if VIDEOS.fits(p)] if path.is_dir() else []
     if not found:
         raise DataError(
             f"{path} is neither a video file ({', '.join(VIDEOS.suffixes)}) nor a folder of frames or of videos."
@@ -181,34 +185,34 @@ def video_paths(path: Path) -> list[Path]:
     return found
 
 
-def unusable_video(video: Video, what: str) -> DataError:
+def unusable_video_error(video: Video, what: str) -> DataError:
     """Build the error for one video."""
-    return DataError("A video cannot be used:", [Problem(called(video), what)], fix=REPAIR)
+    return DataError("A video cannot be used:", [Problem(display_name(video), what)], fix=REPAIR)
 
 
-def called(video: Video) -> str:
+def display_name(video: Video) -> str:
     """Return the name of a video for messages."""
     return str(video) if isinstance(video, Path | Stored) else "array"
 
 
-def unusable(problems: Sequence[Problem], total: int) -> DataError:
+def unusable_videos_error(problems: Sequence[Problem], total: int) -> DataError:
     """Build the error that names these of `total` videos."""
     some = f"{len(problems):,} of {total:,} videos" if total > 1 else "The video"
     return DataError(f"{some} cannot be used:", problems, fix=REPAIR)
 
 
-def _inspect_file(path: Path) -> Look:
-    reject_irregular(path)
+def _inspect_file(path: Path) -> VideoFileInfo:
+    require_regular_file(path)
     if not path.stat().st_size:
-        raise unusable_video(path, "it is empty (0 bytes)")
+        raise unusable_video_error(path, "it is empty (0 bytes)")
     with open_regular(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         return _inspect_content(path, data)
 
 
-def _inspect_content(video: Path | Stored, data: Content) -> Look:
+def _inspect_content(video: Path | Stored, data: Content) -> VideoFileInfo:
     digest = hashlib.sha256(data).hexdigest()
     if missing := missing_bytes(data):
-        raise unusable_video(video, f"it is cut short: {missing:,} of {missing + len(data):,} bytes are missing")
+        raise unusable_video_error(video, f"it is cut short: {missing:,} of {missing + len(data):,} bytes are missing")
     count, first = 0, None
     with _open_container(video) as (container, stream):
         for packet in container.demux(stream):
@@ -216,22 +220,22 @@ def _inspect_content(video: Path | Stored, data: Content) -> Look:
             if first is None:
                 first = next(iter(packet.decode()), None)
     if first is None:
-        raise unusable_video(video, "it holds no frames")
+        raise unusable_video_error(video, "it holds no frames")
     height, width = _pixels(first, "gray").shape
-    return Look(digest, count, (height, width), first.format.name.startswith("gray"))
+    return VideoFileInfo(digest, count, (height, width), first.format.name.startswith("gray"))
 
 
-def size_of(data: bytes, name: str) -> int:
+def count_pixels(data: bytes, name: str) -> int:
     """Return the number of pixels in all frames of the file in `data`, from header and packets without decoding.
 
     Raises DataError, with a Problem, if it cannot be read.
     """
-    with _open_container(Sent(name, data)) as (container, stream):
+    with _open_container(UploadedFile(name, data)) as (container, stream):
         frames = sum(packet.size > 0 for packet in container.demux(stream))
         return int(frames * stream.width * stream.height)
 
 
-def _inspect_folder(path: Path) -> Look:
+def _inspect_folder(path: Path) -> VideoFileInfo:
     files, left = _frame_files(path)
     digest, problems = hashlib.sha256(), []
     size: Size | None = None
@@ -240,7 +244,7 @@ def _inspect_folder(path: Path) -> Look:
         data = read_bytes(file)
         digest.update(f"{file.name} {len(data)}\n".encode(errors="surrogateescape") + data)
         try:
-            seen = facts(data, str(file))
+            seen = read_header(data, str(file))
         except DataError as error:
             problems += error.problems
             continue
@@ -254,13 +258,13 @@ def _inspect_folder(path: Path) -> Look:
             )
     if problems or size is None:
         raise DataError("A video cannot be used:", problems or [Problem(str(path), "it holds no frames")], fix=REPAIR)
-    return Look(digest.hexdigest(), len(files), size, grey, tuple(str(p) for p in left))
+    return VideoFileInfo(digest.hexdigest(), len(files), size, grey, tuple(str(p) for p in left))
 
 
 def _frame_files(folder: Path) -> tuple[list[Path], list[Path]]:
     """Return the frames of a folder in natural order (2 before 10), and its other visible files."""
-    found = {p.name: p for p in entries(folder) if IMAGES.fits(p)}
-    left = [p for p in entries(folder) if p.name not in found and not p.name.startswith(".")]
+    found = {p.name: p for p in list_entries(folder) if IMAGES.fits(p)}
+    left = [p for p in list_entries(folder) if p.name not in found and not p.name.startswith(".")]
     return [found[name] for name in natural_order(found)], left
 
 
@@ -268,19 +272,19 @@ def _from_file(path: Path | Stored, count: int, wanted: int, fit: Fit, channels:
     """Read the sampled frames of a file, again if its number of frames differs from `count`."""
     form = "gray" if channels == 1 else "rgb24"
     while True:
-        wanted_numbers, found, number = set(chosen(count, wanted)), [], 0
+        wanted_numbers, found, number = set(sampled_frame_indices(count, wanted)), [], 0
         with _open_container(path) as (container, stream):
             size = None
             for frame in container.decode(stream):
                 size = size or (frame.width, frame.height)
                 if (frame.width, frame.height) != size:
                     change = f"{size[0]}×{size[1]} to {frame.width}×{frame.height} pixels"
-                    raise unusable_video(path, f"its frames change size, from {change}")
+                    raise unusable_video_error(path, f"its frames change size, from {change}")
                 if number in wanted_numbers:
                     found.append(fit(Image.fromarray(_pixels(frame, form))))
                 number += 1
         if not number:
-            raise unusable_video(path, "it holds no frames")
+            raise unusable_video_error(path, "it holds no frames")
         if number == count:
             return found
         count = number
@@ -294,18 +298,18 @@ def _open_container(path: Path | Stored) -> Iterator[tuple[Any, Any]]:
     try:
         container = av.open(io.BytesIO(path.read()) if isinstance(path, Stored) else str(path))
     except UnicodeError as error:
-        raise unusable_video(path, "its name is not UTF-8, and FFmpeg takes no other: rename it") from error
+        raise unusable_video_error(path, "its name is not UTF-8, and FFmpeg takes no other: rename it") from error
     except av.FFmpegError as error:
-        raise unusable_video(
+        raise unusable_video_error(
             path, f"it is no video that can be read, whatever its name says ({error.strerror})"
         ) from error
     with container:
         if not container.streams.video:
-            raise unusable_video(path, "it holds no images, only audio or text")
+            raise unusable_video_error(path, "it holds no images, only audio or text")
         try:
             yield container, container.streams.video[0]
         except av.FFmpegError as error:
-            raise unusable_video(path, f"it is damaged ({error.strerror})") from error
+            raise unusable_video_error(path, f"it is damaged ({error.strerror})") from error
 
 
 def _pixels(frame: Any, form: str) -> Pixels:

@@ -11,7 +11,7 @@ import torch
 
 from ...core.errors import CutawayError
 from ...data.dataset_base import DataSet, SequenceSplit, Split
-from ...data.task_sequence import part_of
+from ...data.task_sequence import subset
 from ...runs.run import Run
 from ...statistics.intervals import Metric
 from ...tasks.classification import Classification
@@ -19,7 +19,7 @@ from ...tasks.regression import Regression
 from ...tasks.task import HIGHER_IS_BETTER, Task
 from ...training.schemas import read_evaluation, write_evaluation
 from ...views.run.outcome import headline
-from .baseline_models import loaded
+from .baseline_models import load_sklearn
 from .baselines import Baseline, baselines_for
 
 FRACTION = 0.1  # of the training time, the limit for all baselines together
@@ -29,7 +29,7 @@ MARGIN = 1.3  # factor by which a fit may exceed the expected time
 UNCUT = 2_000  # maximum training examples of data that cannot be subsampled for timing
 
 
-def hold_against_simple(run: Run) -> None:
+def check_baselines(run: Run) -> None:
     """Fit baselines for a run's data and store their scores on the run's evaluation split in evaluation.json.
 
     All baselines together take at most a tenth of the training time. Nothing is done if there is no time, if the scores
@@ -45,7 +45,7 @@ def hold_against_simple(run: Run) -> None:
         data = run.data()
     except CutawayError:  # `cutaway evaluate RUN` reports it
         return
-    loaded()  # imported once, and not counted as fitting time
+    load_sklearn()  # imported once, and not counted as fitting time
     end = time.perf_counter() + seconds
     split = data.splits.get(evaluation["split"])
     found = _scores(run.task, data, split, headline(evaluation), end) if split is not None else None
@@ -82,7 +82,7 @@ def _score_by(baseline: Baseline, task: Task, data: DataSet, split: Split, key: 
     total = len(data.splits["train"])
     timed: list[tuple[int, float]] = []  # (examples, seconds)
     for count in _sizes(data, total):
-        if time.perf_counter() + _expected(timed, count) > end:
+        if time.perf_counter() + _expected_seconds(timed, count) > end:
             return None
         began = time.perf_counter()
         part, asked = (
@@ -103,7 +103,7 @@ def _score_by(baseline: Baseline, task: Task, data: DataSet, split: Split, key: 
     return None
 
 
-def _expected(timed: Sequence[tuple[int, float]], count: int) -> float:
+def _expected_seconds(timed: Sequence[tuple[int, float]], count: int) -> float:
     """Return the expected seconds of a fit on `count` examples.
 
     It is a little more than the line through the last two fits.
@@ -134,4 +134,4 @@ def _subset(data: DataSet, count: int) -> DataSet:
 def _sample(split: Split, count: int) -> Split:
     """Return `count` random examples of a split, at least one, in their original order."""
     order = torch.randperm(len(split), generator=torch.Generator().manual_seed(0))
-    return part_of(split, order[: max(1, count)].sort().values)
+    return subset(split, order[: max(1, count)].sort().values)

@@ -17,7 +17,7 @@ from torch import Tensor
 from ...core.spec import AudioSpec, Classes, GraphSpec, ImageSpec, SeriesSpec, Spec, TableSpec, Value, VideoSpec
 from ...data.dataset_base import DataSet, Split
 from ...data.graphs.splits import NodeSplit
-from ...training.evaluation import batches_in_order
+from ...training.evaluation import sequential_batches
 
 MOST_CELLS = 20_000_000  # maximum training examples times inputs of a fit
 MOST_ROWS = 20_000  # maximum training examples of a fit
@@ -33,7 +33,7 @@ Finish = Callable[[Tensor], Tensor]  # from ln p or values to the outputs that t
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedBaseline:
     """Fitted baseline."""
 
     answer: Answer
@@ -53,14 +53,14 @@ class Baseline:
     learn: Callable[[DataSet, int], Answer]
     chance: bool = False  # whether the model depends on the seed
 
-    def fit(self, data: DataSet, seed: int = 0) -> Fitted:
+    def fit(self, data: DataSet, seed: int = 0) -> FittedBaseline:
         """Fit the training split. `seed` matters only for models with randomness."""
         with one_thread():
-            return Fitted(self.learn(data, seed))
+            return FittedBaseline(self.learn(data, seed))
 
 
 @functools.cache
-def loaded() -> Any:
+def load_sklearn() -> Any:
     """Import scikit-learn's models and return the controller of their libraries' threads."""
     import sklearn.ensemble
     import sklearn.linear_model
@@ -76,11 +76,11 @@ def one_thread() -> AbstractContextManager[object]:
     Scores then do not depend on the number of threads. On a busy machine, waiting threads would cost a hundred times as
     much as the fit.
     """
-    found: AbstractContextManager[object] = loaded().limit(limits=1)
+    found: AbstractContextManager[object] = load_sklearn().limit(limits=1)
     return found
 
 
-class Wanted(NamedTuple):
+class FitContext(NamedTuple):
     """Data sizes and seed for which a scikit-learn model is built."""
 
     rows: int  # training examples
@@ -95,12 +95,12 @@ class Recipe:
 
     name: str
     explanation: str
-    make: Callable[[Wanted], Any]
+    make: Callable[[FitContext], Any]
     votes: int = 0  # number of votes behind each probability, for smoothing of classes without a vote
     chance_from: float = np.inf  # training examples above which the seed matters
 
 
-def boosting(wanted: Wanted) -> Any:
+def boosting(wanted: FitContext) -> Any:
     """Build gradient boosted trees: J. H. Friedman, Greedy function approximation, 2001."""
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
@@ -109,7 +109,7 @@ def boosting(wanted: Wanted) -> Any:
     return kind(max_iter=rounds, random_state=wanted.seed)
 
 
-def forest(wanted: Wanted) -> Any:
+def forest(wanted: FitContext) -> Any:
     """Build a random forest: L. Breiman, Random forests, 2001."""
     from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
@@ -117,7 +117,7 @@ def forest(wanted: Wanted) -> Any:
     return kind(TREES, random_state=wanted.seed)
 
 
-def weighted_sum(wanted: Wanted) -> Any:
+def linear_regression(wanted: FitContext) -> Any:
     """Build logistic regression, or ridge regression, on standardized inputs."""
     from sklearn.linear_model import LogisticRegression, Ridge
     from sklearn.pipeline import make_pipeline
@@ -127,7 +127,7 @@ def weighted_sum(wanted: Wanted) -> Any:
     return make_pipeline(StandardScaler(), LogisticRegression(C=c, max_iter=200) if wanted.classes else Ridge())
 
 
-def weighted_sum_of_words(wanted: Wanted) -> Any:
+def bag_of_words_regression(wanted: FitContext) -> Any:
     """Build logistic or ridge regression on counts or fractions of words, scaled to unit length."""
     from sklearn.linear_model import LogisticRegression, Ridge
     from sklearn.pipeline import make_pipeline
@@ -136,7 +136,7 @@ def weighted_sum_of_words(wanted: Wanted) -> Any:
     return make_pipeline(Normalizer(), LogisticRegression(max_iter=200) if wanted.classes else Ridge())
 
 
-def nearest(wanted: Wanted) -> Any:
+def nearest_neighbors(wanted: FitContext) -> Any:
     """Build k-nearest neighbors on standardized inputs."""
     from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
     from sklearn.pipeline import make_pipeline
@@ -153,16 +153,18 @@ BOOSTING = Recipe(
     chance_from=STOPS + 1,
 )
 FOREST = Recipe("random forest", f"{TREES} trees on resamples of the training split, which vote.", forest, TREES, 0)
-NEIGHBORS = Recipe("nearest neighbors", f"What the {NEAREST} most alike training examples have.", nearest, NEAREST)
+NEIGHBORS = Recipe(
+    "nearest neighbors", f"What the {NEAREST} most alike training examples have.", nearest_neighbors, NEAREST
+)
 
 
-def linear(of: str, target: Classes | Value, make: Callable[[Wanted], Any] = weighted_sum) -> Recipe:
+def linear_recipe(of: str, target: Classes | Value, make: Callable[[FitContext], Any] = linear_regression) -> Recipe:
     """Return the recipe of a linear model of the named inputs."""
     kind = "Ridge" if isinstance(target, Value) else "Logistic"
     return Recipe("linear model", f"{kind} regression on {of}.", make)
 
 
-def constant(target: Classes | Value, finish: Finish) -> Baseline:
+def constant_baseline(target: Classes | Value, finish: Finish) -> Baseline:
     """Return the baseline that predicts the class frequencies or the mean of the training split."""
     if isinstance(target, Value):
         name, said = "the mean", "The mean of the training split, whatever the example."
@@ -171,7 +173,7 @@ def constant(target: Classes | Value, finish: Finish) -> Baseline:
 
     def learn(data: DataSet, seed: int) -> Answer:
         del seed
-        learned = target_of(data)
+        learned = training_targets(data)
         if isinstance(target, Value):
             row = np.array([[learned.mean(dtype=np.float64)]])
         else:
@@ -182,17 +184,19 @@ def constant(target: Classes | Value, finish: Finish) -> Baseline:
     return Baseline(name, said, learn)
 
 
-def of_rows(recipe: Recipe, data: DataSet, target: Classes | Value, finish: Finish) -> Baseline:
+def row_baseline(recipe: Recipe, data: DataSet, target: Classes | Value, finish: Finish) -> Baseline:
     """Return a scikit-learn baseline on examples as feature rows."""
     total = len(data.splits["train"])
-    most = most_rows(rows_of(data.splits["train"], data.spec, np.arange(1)).shape[1])
+    most = most_rows(feature_rows(data.splits["train"], data.spec, np.arange(1)).shape[1])
 
     def learn(data: DataSet, seed: int) -> Answer:
         spec, train = data.spec, data.splits["train"]
-        some = chosen(total, most, seed)
-        labels = target_of(data)
-        model = fitted(recipe, rows_of(train, spec, some), labels if some is None else labels[some], target, seed)
-        return lambda split: finish(answers(model, rows_of(split, spec), target, recipe.votes))
+        some = sample_training_rows(total, most, seed)
+        labels = training_targets(data)
+        model = fit_recipe(
+            recipe, feature_rows(train, spec, some), labels if some is None else labels[some], target, seed
+        )
+        return lambda split: finish(predict_outputs(model, feature_rows(split, spec), target, recipe.votes))
 
     said = f" Learned from {most:,} of the {total:,} training examples." if total > most else ""
     chance = total > most or total >= recipe.chance_from
@@ -204,25 +208,25 @@ def most_rows(width: int) -> int:
     return max(1_000, min(MOST_ROWS, MOST_CELLS // width))
 
 
-def chosen(total: int, most: int, seed: int) -> NDArray[np.int64] | None:
+def sample_training_rows(total: int, most: int, seed: int) -> NDArray[np.int64] | None:
     """Return the sorted indices of the training examples to fit on; None for all of them."""
     if total <= most:
         return None
     return np.sort(np.random.default_rng(seed).choice(total, most, replace=False)).astype(np.int64)
 
 
-def fitted(recipe: Recipe, rows: Any, labels: NDArray[Any], target: Classes | Value, seed: int) -> Any:
+def fit_recipe(recipe: Recipe, rows: Any, labels: NDArray[Any], target: Classes | Value, seed: int) -> Any:
     """Fit a recipe's model on rows (n, D). With a single class the model always predicts it."""
     from sklearn.dummy import DummyClassifier
 
     classes = len(target.names) if isinstance(target, Classes) else 0
-    model = recipe.make(Wanted(len(rows), rows.shape[1], classes, seed))
+    model = recipe.make(FitContext(len(rows), rows.shape[1], classes, seed))
     if classes and (labels == labels[0]).all():
         model = DummyClassifier()
     return model.fit(rows, labels)
 
 
-def answers(model: Any, rows: Any, target: Classes | Value, votes: int = 0) -> Tensor:
+def predict_outputs(model: Any, rows: Any, target: Classes | Value, votes: int = 0) -> Tensor:
     """Return the predictions of a fitted scikit-learn model as float32: values (n, 1) or ln p (n, K)."""
     if isinstance(target, Value):
         return torch.from_numpy(np.asarray(model.predict(rows), np.float64)[:, None]).float()
@@ -241,7 +245,7 @@ def log_probabilities(p: NDArray[np.float64]) -> NDArray[np.float64]:
     return found
 
 
-def target_of(data: DataSet) -> NDArray[Any]:
+def training_targets(data: DataSet) -> NDArray[Any]:
     """Return the targets of the training split, shape (n,)."""
     target = data.splits["train"].target
     assert target is not None, "a training split has targets"
@@ -249,7 +253,7 @@ def target_of(data: DataSet) -> NDArray[Any]:
     return found
 
 
-AT_ONCE = 256  # batch size of reading
+READ_BATCH = 256  # batch size of reading
 SIDE = 32  # maximum side of images in pixels; larger ones are averaged
 VIDEO_SIDE = 16  # maximum side of the mean frame of a video
 MOST_STEPS = 128  # maximum steps of series; longer ones are averaged
@@ -257,11 +261,11 @@ MOST_STEPS = 128  # maximum steps of series; longer ones are averaged
 Rows = NDArray[np.float32]
 
 
-def rows_of(split: Split, spec: Spec, index: NDArray[np.int64] | None = None) -> Rows:
+def feature_rows(split: Split, spec: Spec, index: NDArray[np.int64] | None = None) -> Rows:
     """Return the examples as feature rows (n, D), in order, or those of `index`, in its order."""
-    describe = DESCRIBED[type(spec)]
+    describe = FEATURE_EXTRACTORS[type(spec)]
     numbers = torch.arange(len(split)) if index is None else torch.from_numpy(index)
-    plan = batches_in_order(split, AT_ONCE) if index is None else torch.split(numbers, AT_ONCE)
+    plan = sequential_batches(split, READ_BATCH) if index is None else torch.split(numbers, READ_BATCH)
     read = torch.cat(list(plan))
     described = torch.cat([describe(*batch.inputs) for batch in split.batches(plan)])
     place = torch.empty(len(split), dtype=torch.int64)
@@ -323,7 +327,7 @@ def _downsample(x: Tensor, side: int) -> Tensor:
     return F.adaptive_avg_pool2d(x, (min(side, height), min(side, width))) if max(height, width) > side else x
 
 
-DESCRIBED: dict[type[Spec], Callable[..., Tensor]] = {
+FEATURE_EXTRACTORS: dict[type[Spec], Callable[..., Tensor]] = {
     TableSpec: lambda x: x,
     ImageSpec: pixels,
     VideoSpec: mean_frame,
@@ -337,7 +341,7 @@ ALPHA = 0.8  # fraction of a node's distribution that comes from its neighbours
 STEPS = 50  # 0.8⁵⁰ is 10⁻⁵
 
 
-def by_propagation(target: Classes, finish: Finish) -> Baseline:
+def label_propagation_baseline(target: Classes, finish: Finish) -> Baseline:
     """Return label propagation: F ← α S F + (1 − α) Y, S = D^−½ A D^−½.
 
     D. Zhou et al., Learning with local and global consistency, 2004.
@@ -347,8 +351,8 @@ def by_propagation(target: Classes, finish: Finish) -> Baseline:
         del seed
         train = _nodes(data.splits["train"])
         labels = np.zeros((len(train.x), len(target.names)))
-        labels[train.rows.numpy(), target_of(data)] = 1
-        spread = propagated(train.edges.numpy(), labels)
+        labels[train.rows.numpy(), training_targets(data)] = 1
+        spread = propagate_labels(train.edges.numpy(), labels)
         total = spread.sum(1, keepdims=True)
         prior = labels.sum(0) / labels.sum()  # for nodes without a path to a labelled node
         p = np.where(total > 0, spread / np.where(total > 0, total, 1.0), prior)
@@ -359,18 +363,18 @@ def by_propagation(target: Classes, finish: Finish) -> Baseline:
     return Baseline("label propagation", said, learn)
 
 
-def by_features(target: Classes | Value, finish: Finish, recipe: Recipe) -> Baseline:
+def node_feature_baseline(target: Classes | Value, finish: Finish, recipe: Recipe) -> Baseline:
     """Return a scikit-learn baseline on node features, without edges."""
 
     def learn(data: DataSet, seed: int) -> Answer:
         train = _nodes(data.splits["train"])
-        model = fitted(recipe, _features(train), target_of(data), target, seed)
-        return lambda split: finish(answers(model, _features(split), target, recipe.votes))
+        model = fit_recipe(recipe, _features(train), training_targets(data), target, seed)
+        return lambda split: finish(predict_outputs(model, _features(split), target, recipe.votes))
 
     return Baseline(recipe.name, recipe.explanation, learn)
 
 
-def propagated(edges: NDArray[np.int64], labels: NDArray[np.float64]) -> NDArray[np.float64]:
+def propagate_labels(edges: NDArray[np.int64], labels: NDArray[np.float64]) -> NDArray[np.float64]:
     """Propagate labels (V, K) along undirected edges (2, E), without self-loops."""
     from scipy.sparse import coo_matrix, diags  # comes with scikit-learn
 
@@ -399,7 +403,7 @@ def _nodes(split: Split) -> NodeSplit:
     return split
 
 
-def by_words(target: Classes | Value, finish: Finish) -> Baseline:
+def tfidf_baseline(target: Classes | Value, finish: Finish) -> Baseline:
     """Return TF-IDF of tokens and bigrams with logistic or ridge regression.
 
     S. Wang, C. D. Manning, Baselines and bigrams, 2012, find such models hard to beat.
@@ -408,8 +412,8 @@ def by_words(target: Classes | Value, finish: Finish) -> Baseline:
     def learn(data: DataSet, seed: int) -> Answer:
         del seed
         model = tfidf(isinstance(target, Value))
-        model.fit(tokens_of(data.splits["train"]), target_of(data))
-        return lambda split: finish(answers(model, tokens_of(split), target))
+        model.fit(token_strings(data.splits["train"]), training_targets(data))
+        return lambda split: finish(predict_outputs(model, token_strings(split), target))
 
     last = "ridge" if isinstance(target, Value) else "logistic regression"
     said = f"How often tokens and pairs of neighbours stand in the text, weighted by how rare they are; {last}."
@@ -429,9 +433,9 @@ def tfidf(numbers: bool) -> Any:
     return make_pipeline(counted, last)
 
 
-def tokens_of(split: Split) -> list[list[str]]:
+def token_strings(split: Split) -> list[list[str]]:
     """Return the tokens of each text that the network receives, as strings of their ids."""
-    plan = batches_in_order(split, AT_ONCE)
+    plan = sequential_batches(split, READ_BATCH)
     found: list[list[str]] = [[]] * len(split)
     for index, batch in zip(plan, split.batches(plan)):
         ids, mask = batch.inputs

@@ -35,18 +35,18 @@ from .baseline_models import (
     NEIGHBORS,
     Answer,
     Finish,
-    by_features,
-    by_propagation,
-    by_words,
-    constant,
-    linear,
-    of_rows,
-    weighted_sum,
-    weighted_sum_of_words,
+    bag_of_words_regression,
+    constant_baseline,
+    label_propagation_baseline,
+    linear_recipe,
+    linear_regression,
+    node_feature_baseline,
+    row_baseline,
+    tfidf_baseline,
 )
 from .baseline_models import Baseline as Baseline
-from .baseline_models import Fitted as Fitted
-from .ngrams import by_ngrams
+from .baseline_models import FittedBaseline as FittedBaseline
+from .ngrams import ngram_baseline
 
 PROBABILITIES = ("mse", "half_squared_error")  # classification losses that compare outputs with one-hot rows
 
@@ -67,43 +67,43 @@ def baselines_for(data: DataSet, task: Task) -> list[Baseline]:
     if isinstance(spec, SeriesSpec) and isinstance(target, Horizon):
         return _forecasts(target)
     if isinstance(spec, TextSpec) and type(target) is NextToken:
-        return [by_ngrams(target, len(data.splits["train"]), spec.longest)]
+        return [ngram_baseline(target, len(data.splits["train"]), spec.longest)]
     if not isinstance(target, Classes | Value):
         return []
     finish = _probable if getattr(task, "loss_name", "") in PROBABILITIES and isinstance(target, Classes) else _as_is
-    return [constant(target, finish), *_learned_baselines(data, target, finish)]
+    return [constant_baseline(target, finish), *_learned_baselines(data, target, finish)]
 
 
 def _learned_baselines(data: DataSet, target: Classes | Value, finish: Finish) -> list[Baseline]:
     """Return the learned baselines for the kind of data."""
     spec = data.spec
     if isinstance(spec, TableSpec):
-        recipes = [BOOSTING, FOREST, linear("the columns", target), NEIGHBORS]
+        recipes = [BOOSTING, FOREST, linear_recipe("the columns", target), NEIGHBORS]
     elif isinstance(spec, SeriesSpec):
-        recipes = [BOOSTING, FOREST, linear("the steps", target), NEIGHBORS]
+        recipes = [BOOSTING, FOREST, linear_recipe("the steps", target), NEIGHBORS]
     elif isinstance(spec, GraphSpec) and spec.graph_level:
-        recipes = [BOOSTING, FOREST, linear("what nodes and edges have in sum", target)]
+        recipes = [BOOSTING, FOREST, linear_recipe("what nodes and edges have in sum", target)]
     elif isinstance(spec, ImageSpec):
-        recipes = [linear("the pixels, of images larger than 32×32 averaged to that", target)]
+        recipes = [linear_recipe("the pixels, of images larger than 32×32 averaged to that", target)]
     elif isinstance(spec, AudioSpec):
-        recipes = [linear("the mean spectrum and its standard deviation", target)]
+        recipes = [linear_recipe("the mean spectrum and its standard deviation", target)]
     elif isinstance(spec, VideoSpec):
-        recipes = [linear("the mean frame and the standard deviation over frames, at most 16×16", target)]
+        recipes = [linear_recipe("the mean frame and the standard deviation over frames, at most 16×16", target)]
     elif isinstance(spec, TextSpec):
-        return [by_words(target, finish)]
+        return [tfidf_baseline(target, finish)]
     elif isinstance(spec, GraphSpec):
         return _node_baselines(data, target, finish)
     else:
         return []
-    return [of_rows(recipe, data, target, finish) for recipe in recipes]
+    return [row_baseline(recipe, data, target, finish) for recipe in recipes]
 
 
 def _node_baselines(data: DataSet, target: Classes | Value, finish: Finish) -> list[Baseline]:
     """Return the baselines for nodes of one graph. Nodes that are only numbered have no features."""
     form = getattr(data.preprocessing, "form", "")
-    make = weighted_sum_of_words if form == "matrix" else weighted_sum
-    features = by_features(target, finish, linear("what is known of the node", target, make))
-    spread = [by_propagation(target, finish)] if isinstance(target, Classes) else []
+    make = bag_of_words_regression if form == "matrix" else linear_regression
+    features = node_feature_baseline(target, finish, linear_recipe("what is known of the node", target, make))
+    spread = [label_propagation_baseline(target, finish)] if isinstance(target, Classes) else []
     return spread if form == "number" else [*spread, features]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...checkpoints.factory import begun
+from ...checkpoints.factory import new_model
 from ...core.config import as_text
 from ...core.errors import CutawayError, DataError, UnknownName
 from ...data.dataset_base import DataSet
@@ -17,9 +17,9 @@ from ...inspect.example_inputs import inputs_for
 from ...inspect.layers import layer_table
 from ...models.registry import Preset
 from ...tasks.task import Task
-from ...training.setup import prepare
-from ..search.trial import Opened
-from .contributions import Compared, compared_by
+from ...training.setup import setup_training
+from ..search.trial import DataCache
+from .contributions import ComparisonMetric, metric_for_task
 
 COPIES = 4  # of the weights while AdamW trains: weights, gradients and two moments
 LENGTHS = ("minutes", "max_steps", "epochs")
@@ -27,13 +27,13 @@ EPOCHS, STEPS, BATCH = 20, 500, 64  # minimum budget unless one is given: few ex
 
 
 @dataclass
-class Contestant:
+class Candidate:
     """Model that accepts the data."""
 
     preset: Preset
     data: DataSet
     task: Task
-    compared: Compared
+    compared: ComparisonMetric
     parameters: int
     macs: int | None  # of one example; None if unknown
     bytes: int  # of memory to train
@@ -54,15 +54,15 @@ class Excluded:
     why: str
 
 
-def contestants(
+def select_candidates(
     models: Sequence[Preset], source: Any, given: Mapping[str, Any], macs: float | None
-) -> tuple[list[Contestant], list[Excluded]]:
+) -> tuple[list[Candidate], list[Excluded]]:
     """Return the models that accept the data, and those that do not, with the reason.
 
     Raise the first error if no model accepts the data. Errors that concern all models, such as those of names, settings
     or the data itself, are always raised.
     """
-    opened, found, excluded, first = Opened(), [], [], None
+    opened, found, excluded, first = DataCache(), [], [], None
     for model in models:
         try:
             found.append(_contestant(model, source, given, macs, opened))
@@ -81,9 +81,11 @@ def contestants(
     return found, excluded
 
 
-def _contestant(model: Preset, source: Any, given: Mapping[str, Any], macs: float | None, opened: Opened) -> Contestant:
-    started, settings = begun(model, given)
-    ready = prepare(started, source, settings, opened=opened)
+def _contestant(
+    model: Preset, source: Any, given: Mapping[str, Any], macs: float | None, opened: DataCache
+) -> Candidate:
+    started, settings = new_model(model, given)
+    ready = setup_training(started, source, settings, opened=opened)
     table = layer_table(ready.model.eval(), *inputs_for(ready.model, ready.data.spec))
     cost = table.multiply_adds if table.complete else None
     own = dict(given)
@@ -99,11 +101,11 @@ def _contestant(model: Preset, source: Any, given: Mapping[str, Any], macs: floa
         for f in dataclasses.fields(DataSettings)
         if f.name not in given and getattr(ready.data_settings, f.name) != getattr(usual, f.name)
     }
-    return Contestant(
+    return Candidate(
         model,
         ready.data,
         ready.task,
-        compared_by(ready.task),
+        metric_for_task(ready.task),
         table.parameters,
         cost,
         COPIES * sum(p.nbytes for p in ready.model.parameters()),
@@ -112,7 +114,7 @@ def _contestant(model: Preset, source: Any, given: Mapping[str, Any], macs: floa
     )
 
 
-def _incompatibility(first: Contestant, other: Contestant) -> str:
+def _incompatibility(first: Candidate, other: Candidate) -> str:
     """Return why two models cannot be compared; empty if they can."""
     if first.compared.key != other.compared.key:
         return f"it is told by {other.compared.key}, and {first.model} by {first.compared.key}"

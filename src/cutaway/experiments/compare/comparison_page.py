@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...core.config import as_text, command_of
+from ...core.config import as_text, shell_command
 from ...core.metric_names import metric
 from ...core.version import __version__
 from ...draw import charts
 from ...draw.description import Drawing, Page, View, table
-from ...draw.html_page import page
-from ...draw.number_format import capital, count, duration, moment, plural, written
+from ...draw.html_page import render_page
+from ...draw.number_format import capitalize_name, count, duration, format_value, plural, timestamp_text
 
 if TYPE_CHECKING:
     from .result import Comparison
 
 Row = dict[str, Any]
 GROUPS = ["networks", "simple models"]
-OVER = (  # x axes of the cost chart: button, key of the row, axis label, number format
+COST_AXES = (  # x axes of the cost chart: button, key of the row, axis label, number format
     ("training", "seconds", "seconds of training", "number"),
     ("an answer", "milliseconds", "milliseconds for one example", "number"),
     ("memory", "memory", "MiB of memory to train", "number"),
@@ -29,7 +29,7 @@ OVER = (  # x axes of the cost chart: button, key of the row, axis label, number
 
 def describe_page(found: Comparison) -> str:
     """Return the report as one HTML file."""
-    return page(describe(found))
+    return render_page(describe(found))
 
 
 def describe(found: Comparison) -> Page:
@@ -43,8 +43,8 @@ def describe(found: Comparison) -> Page:
         views += [scores(found, result, end, of), pairs(found, result, end, of), costs(found, result, end, of)]
     views.append(method(found))
     colophon = (
-        f"Cutaway {__version__} · {moment(found.about['started'])} · This page holds all that it shows and asks no "
-        "network for more."
+        f"Cutaway {__version__} · {timestamp_text(found.about['started'])} · This page holds all that it shows and asks"
+        " no network for more."
     )
     return Page(title=views[0]["title"], views=views, colophon=colophon)
 
@@ -69,13 +69,13 @@ def verdict(found: Comparison, result: dict[str, Any]) -> str:
     return f"{told}."
 
 
-def over_all(found: Comparison) -> str:
+def rank_verdict(found: Comparison) -> str:
     """Return a sentence on the best rank over several data sets. It begins with simple models if they win."""
     best = min(found.ranks.values(), key=lambda rank: rank.value)
     names = [name for name, rank in found.ranks.items() if rank.value == best.value]
     simple = {row["name"] for row in found.results[0]["models"] if row["simple"]}
     wins = "" if set(names) - simple else "A simple model wins. " if len(names) == 1 else "Simple models win. "
-    told = capital(_join(names)) if names[0] in simple else _join(names)
+    told = capitalize_name(_join(names)) if names[0] in simple else _join(names)
     ranks = f"{'ranks' if len(names) == 1 else 'rank'} best over {count(len(found.results))} data sets"
     return f"{wins}{told} {ranks}, {best.value:.2f} on average ({best.low:.2f} to {best.high:.2f})."
 
@@ -88,7 +88,7 @@ def head(found: Comparison) -> View:
     if len(found.results) > 1:
         summaries = [f"{result['data_name']}: {text}" for result, text in zip(found.results, summaries)]
     if found.ranks:
-        summaries.insert(0, over_all(found))
+        summaries.insert(0, rank_verdict(found))
     drawings: list[Drawing] = [{"kind": "prose", "sentences": summaries[1:], "command": command(found)}]
     left_out = [(one, result) for result in found.results for one in result["excluded"]]
     if left_out:
@@ -113,7 +113,7 @@ def scores(found: Comparison, result: dict[str, Any], end: str, of: str) -> View
     rows = result["models"]
     equals = set(found.equals(result))
     drawing = charts.rows(
-        capital(name),
+        capitalize_name(name),
         [_dots(f"{result['split']} {name}, 95 % interval", format, rows)],
         [
             {
@@ -129,7 +129,7 @@ def scores(found: Comparison, result: dict[str, Any], end: str, of: str) -> View
     body = [
         [
             *(row["name"], row["value"], row["low"], row["high"]),
-            ", ".join(written(value, format) for value in row["scores"]),
+            ", ".join(format_value(value, format) for value in row["scores"]),
             "yes" if row["name"] in equals else "no",
         ]
         for row in rows
@@ -138,16 +138,22 @@ def scores(found: Comparison, result: dict[str, Any], end: str, of: str) -> View
     return View(
         id=f"scores{end}",
         title=f"Scores{of}",
-        says=f"Dots are means over seeds, bars hold the {name} of other examples and seeds with 95 % "
-        f"confidence ({plural(result['count'], 'test example')}).",
-        summary=f"{count(len(equals))} of {plural(len(rows), 'model')} may be the best: the first, and those that "
-        "cannot be told apart from it."
-        if len(equals) > 1
-        else f"{_display_name(rows[0])} is told apart from all others.",
+        says=(
+            f"Dots are means over seeds, bars hold the {name} of other examples and seeds with 95 % "
+            f"confidence ({plural(result['count'], 'test example')})."
+        ),
+        summary=(
+            f"{count(len(equals))} of {plural(len(rows), 'model')} may be the best: the first, and those that "
+            "cannot be told apart from it."
+            if len(equals) > 1
+            else f"{_display_name(rows[0])} is told apart from all others."
+        ),
         table=table(heads, body),
         drawings=[drawing, *notes],
-        misleads="Bars that overlap do not say that two models are alike: both were asked the same examples, and the "
-        "difference is known better than either score. The pairs below say it.",
+        misleads=(
+            "Bars that overlap do not say that two models are alike: both were asked the same examples, and the "
+            "difference is known better than either score. The pairs below say it."
+        ),
     )
 
 
@@ -167,7 +173,7 @@ def pairs(found: Comparison, result: dict[str, Any], end: str, of: str) -> View:
                     "label": pair["b"],
                     "note": "told apart" if pair["told_apart"] else "not told apart",
                     "cells": [{key: pair[key] for key in ("value", "low", "high")}],
-                    "tip": [f"{best} less {pair['b']}", said(pair, format)],
+                    "tip": [f"{best} less {pair['b']}", difference_text(pair, format)],
                 }
                 for pair in against
             ],
@@ -205,13 +211,16 @@ def pairs(found: Comparison, result: dict[str, Any], end: str, of: str) -> View:
     return View(
         id=f"pairs{end}",
         title=f"What can be told apart{of}",
-        says="Models answered the same examples, so their differences are paired; p-values are corrected for the "
-        "number of pairs (Holm), and 0.05 is the bound.",
+        says=(
+            "Models answered the same examples, so their differences are paired; p-values are corrected for the "
+            "number of pairs (Holm), and 0.05 is the bound."
+        ),
         summary=f"{apart} of {plural(len(result['differences']), 'pair')} can be told apart.",
         table=table(heads, body),
         drawings=drawings,
-        misleads="That two cannot be told apart is no proof that they are alike: more test examples or seeds may tell "
-        "them.",
+        misleads=(
+            "That two cannot be told apart is no proof that they are alike: more test examples or seeds may tell them."
+        ),
     )
 
 
@@ -220,7 +229,7 @@ def costs(found: Comparison, result: dict[str, Any], end: str, of: str) -> View:
     name, format = metric(result["metric"])
     rows = [row for row in result["models"] if row["value"] == row["value"]]
     options = []
-    for label, key, axis, kind in OVER:
+    for label, key, axis, kind in COST_AXES:
         there = [row for row in rows if row.get(key)]
         if len(there) > 1:
             options.append({"name": label, "drawings": [_pareto(result, there, key, axis, kind)]})
@@ -233,19 +242,25 @@ def costs(found: Comparison, result: dict[str, Any], end: str, of: str) -> View:
     body = [[_cost(row, key) for key in columns] for row in rows]
     equals = found.equals(result)
     fastest = min((row for row in rows if row["name"] in equals), key=lambda row: row["seconds"])
-    drawings: list[Drawing] = [charts.choice(f"{capital(name)} over cost", "cost", options)] if options else []
+    drawings: list[Drawing] = [charts.choice(f"{capitalize_name(name)} over cost", "cost", options)] if options else []
     return View(
         id=f"costs{end}",
         title=f"What it costs{of}",
-        says="On the steps, no model is as good for less. Seconds are means of a model's trainings, and memory is the "
-        "most of any; milliseconds are medians of asking all models in turns, on this machine.",
-        summary=f"{_display_name(fastest)} has the best {name} and trains in {_time(fastest['seconds'])}."
-        if fastest is rows[0]
-        else f"Of those that may be the best, {fastest['name']} trains fastest, in {_time(fastest['seconds'])}.",
+        says=(
+            "On the steps, no model is as good for less. Seconds are means of a model's trainings, and memory is the "
+            "most of any; milliseconds are medians of asking all models in turns, on this machine."
+        ),
+        summary=(
+            f"{_display_name(fastest)} has the best {name} and trains in {_time(fastest['seconds'])}."
+            if fastest is rows[0]
+            else f"Of those that may be the best, {fastest['name']} trains fastest, in {_time(fastest['seconds'])}."
+        ),
         table=table(heads, body),
         drawings=[*drawings, {"kind": "prose", "sentences": [_energy_note(result)], "table": table(heads, body)}],
-        misleads="Trainings that ran two at a time, or beside other work, took longer than they would alone. Memory is "
-        "what the process held above what it held before. Parameters of simple models are not counted.",
+        misleads=(
+            "Trainings that ran two at a time, or beside other work, took longer than they would alone. Memory is "
+            "what the process held above what it held before. Parameters of simple models are not counted."
+        ),
     )
 
 
@@ -278,7 +293,7 @@ def ranks(found: Comparison) -> View:
         id="ranks",
         title="Over all data sets",
         says=f"Ranks of the models that took all {len(found.results)} data sets; intervals from resampling data sets.",
-        summary=over_all(found),
+        summary=rank_verdict(found),
         table=table({"model": "text", "mean rank": "number", "low": "number", "high": "number"}, body),
         drawings=[drawing],
         misleads="A few data sets say little of others, and a rank nothing of how large a difference is.",
@@ -323,14 +338,16 @@ def command(found: Comparison) -> str:
         models = ", ".join(f'("{name}", {made[name]})' if name in made else f'"{name}"' for name in about["models"])
         data = ", ".join(name if name in about["in_memory"] else f'"{name}"' for name in about["data"])
         return f"cutaway.compare([{models}], {data if len(about['data']) == 1 else f'[{data}]'}, **{given})"
-    return command_of("compare", ",".join(about["models"]), ",".join(about["data"]), given)
+    return shell_command("compare", ",".join(about["models"]), ",".join(about["data"]), given)
 
 
-def said(pair: Row, format: str) -> str:
+def difference_text(pair: Row, format: str) -> str:
     """Return a difference in words."""
-    between = f"{written(pair['low'], format)} to {written(pair['high'], format)}"
+    between = f"{format_value(pair['low'], format)} to {format_value(pair['high'], format)}"
     apart = "" if pair["told_apart"] else "; cannot be told apart"
-    return f"{written(pair['value'], format)} ({between}), better with probability {pair['probability']:.2f}{apart}"
+    return (
+        f"{format_value(pair['value'], format)} ({between}), better with probability {pair['probability']:.2f}{apart}"
+    )
 
 
 def _dots(name: str, format: str, cells: Sequence[Row], *more: float) -> dict[str, Any]:
@@ -392,14 +409,17 @@ def _time(seconds: float) -> str:
 
 def _display_name(row: Row) -> str:
     """Return the name of a model at the beginning of a sentence. Names of presets keep their case."""
-    return capital(row["name"]) if row["simple"] else str(row["name"])
+    return capitalize_name(row["name"]) if row["simple"] else str(row["name"])
 
 
 def _value(result: dict[str, Any], row: Row) -> str:
     format = metric(result["metric"])[1]
     if row["low"] is None:
-        return written(row["value"], format)
-    return f"{written(row['value'], format)} ({written(row['low'], format)} to {written(row['high'], format)})"
+        return format_value(row["value"], format)
+    return (
+        f"{format_value(row['value'], format)} ({format_value(row['low'], format)} to"
+        f" {format_value(row['high'], format)})"
+    )
 
 
 def _join(names: list[str]) -> str:

@@ -22,7 +22,7 @@ Finish = Callable[[Values], Values]
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparisonMetric:
     """Metric of a comparison: f(mean over examples of their contributions)."""
 
     key: str  # key of the metric
@@ -33,16 +33,18 @@ class Compared:
     overlap: int = 1  # windows that begin within one horizon
 
 
-def compared_by(task: Task) -> Compared:
+def metric_for_task(task: Task) -> ComparisonMetric:
     """Return the metric for models of a task. Raises SettingError if its metric is not a mean over examples."""
     if type(task) is Classification:
-        return Compared("accuracy", True, None, lambda outputs, target: _to_numpy(task.decide(outputs) == target))
+        return ComparisonMetric(
+            "accuracy", True, None, lambda outputs, target: _to_numpy(task.decide(outputs) == target)
+        )
     if isinstance(task, Regression):
 
         def squared(outputs: Tensor, target: Tensor) -> Values:
             return _to_numpy(task.values(outputs) - task.in_units(target)) ** 2
 
-        return Compared("rmse", False, np.sqrt, squared)
+        return ComparisonMetric("rmse", False, np.sqrt, squared)
     if isinstance(task, Forecasting):
 
         def of_blocks(outputs: Tensor, target: Tensor) -> Values:
@@ -55,9 +57,11 @@ def compared_by(task: Task) -> Compared:
             return np.asarray(sums[:, 0] * len(sums) / sums[:, 1].sum())
 
         note = f"Windows overlap: {FEWEST} to {MOST} blocks of neighbours count as examples, as in `cutaway evaluate`."
-        return Compared("rmse", False, np.sqrt, of_blocks, note, task.overlap)
+        return ComparisonMetric("rmse", False, np.sqrt, of_blocks, note, task.overlap)
     if type(task) is Language:
-        return Compared("perplexity", False, np.exp, lambda kept, target: np.nanmean(_to_numpy(kept[..., 0]), axis=1))
+        return ComparisonMetric(
+            "perplexity", False, np.exp, lambda kept, target: np.nanmean(_to_numpy(kept[..., 0]), axis=1)
+        )
     raise SettingError(
         f"compare tells models apart by accuracy, by the error of numbers and forecasts and by perplexity, and this "
         f"data asks for {task.name}: train each, and compare the intervals of `cutaway evaluate`."

@@ -32,16 +32,16 @@ class Cost:
 
 
 @contextlib.contextmanager
-def metered() -> Iterator[Cost]:
+def measure_cost() -> Iterator[Cost]:
     """Measure the cost of this context."""
-    cost, before, began = Cost(), held(), time.perf_counter()
-    meter = Meter()
+    cost, before, began = Cost(), reset_peak_memory(), time.perf_counter()
+    meter = EnergyMeter()
     try:
         with meter:
             yield cost
     finally:
         cost.seconds, cost.joules = time.perf_counter() - began, meter.joules
-        cost.memory = most_since(before)
+        cost.memory = peak_memory_since(before)
 
 
 RAPL = Path("/sys/class/powercap")
@@ -69,7 +69,7 @@ def counters(root: Path = RAPL) -> Counters:
     return found
 
 
-class Meter:
+class EnergyMeter:
     """Energy meter of packages and memory during the context. `joules` is None if the machine does not report it."""
 
     def __init__(self, root: Path = RAPL, every: float = EVERY) -> None:
@@ -77,7 +77,7 @@ class Meter:
         self._root, self._every = root, every
         self._over = threading.Event()
 
-    def __enter__(self) -> Meter:
+    def __enter__(self) -> EnergyMeter:
         self._last, self._taken = counters(self._root), 0
         self._reader = threading.Thread(target=self._poll, daemon=True)
         if self._last:  # without counters no thread is needed
@@ -106,7 +106,7 @@ class Meter:
 SELF = Path("/proc/self")
 
 
-def held() -> int | None:
+def reset_peak_memory() -> int | None:
     """Reset the peak memory and return the current bytes of the process. None if the system is not Linux.
 
     With a GPU, its memory is measured.
@@ -114,14 +114,14 @@ def held() -> int | None:
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
         return torch.cuda.memory_allocated()
-    let_go()
+    release_memory()
     with contextlib.suppress(OSError):
         (SELF / "clear_refs").write_text("5")  # resets the peak
         return _status("VmRSS")
     return None
 
 
-def most_since(before: int | None) -> int | None:
+def peak_memory_since(before: int | None) -> int | None:
     """Return the peak memory since then, above `before`."""
     if before is None:
         return None
@@ -129,7 +129,7 @@ def most_since(before: int | None) -> int | None:
     return None if most is None else max(0, most - before)
 
 
-def let_go() -> None:
+def release_memory() -> None:
     """Release unused memory, so that memory freed by an earlier training does not count."""
     gc.collect()
     with contextlib.suppress(AttributeError, OSError):  # glibc only

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from ...core.spec import NextToken
 from ...data.dataset_base import IGNORED, DataSet, Split
-from ...training.evaluation import batches_in_order
-from .baseline_models import AT_ONCE, Answer, Baseline
+from ...training.evaluation import sequential_batches
+from .baseline_models import READ_BATCH, Answer, Baseline
 
 LONGEST = 5  # maximum context in tokens
 MOST_TOKENS = 2_000_000  # maximum training tokens; more are subsampled evenly by window
@@ -30,7 +30,7 @@ MIX = np.uint64(
 Keys = NDArray[np.uint64]
 
 
-def by_ngrams(target: NextToken, total: int, length: int) -> Baseline:
+def ngram_baseline(target: NextToken, total: int, length: int) -> Baseline:
     """Return the n-gram baseline for `total` training windows of `length` tokens.
 
     Its outputs have the format that evaluation keeps of a language model's outputs.
@@ -41,8 +41,8 @@ def by_ngrams(target: NextToken, total: int, length: int) -> Baseline:
         del seed
         train = data.splits["train"]
         windows = torch.linspace(0, total - 1, min(total, most)).round().long()
-        contexts, following = zip(*(_read(*batch) for batch in train.batches(list(torch.split(windows, AT_ONCE)))))
-        tables = [Table.of(keys, np.concatenate(following)) for keys in map(np.concatenate, zip(*contexts))]
+        contexts, following = zip(*(_read(*batch) for batch in train.batches(list(torch.split(windows, READ_BATCH)))))
+        tables = [NgramTable.of(keys, np.concatenate(following)) for keys in map(np.concatenate, zip(*contexts))]
         return lambda split: _token_losses(split, tables, target.vocab_size)
 
     said = f"How often each token followed the last {LONGEST} in training, and fewer where these are rare."
@@ -50,7 +50,7 @@ def by_ngrams(target: NextToken, total: int, length: int) -> Baseline:
 
 
 @dataclass(frozen=True)
-class Table:
+class NgramTable:
     """Counts of the tokens that followed contexts of one length."""
 
     contexts: Keys  # (C,) sorted
@@ -61,7 +61,7 @@ class Table:
     together: NDArray[np.float64]  # occurrences of each pair
 
     @classmethod
-    def of(cls, keys: Keys, following: NDArray[np.int64]) -> Table:
+    def of(cls, keys: Keys, following: NDArray[np.int64]) -> NgramTable:
         """Count contexts (n,) and their next tokens (n,)."""
         pairs, first, together = np.unique(_extend(keys, following), return_index=True, return_counts=True)
         contexts, of_pair, kinds = np.unique(keys[first], return_inverse=True, return_counts=True)
@@ -82,9 +82,9 @@ class Table:
         return np.where(known, better, p), np.where(known, self.likeliest[at], likeliest)
 
 
-def _token_losses(split: Split, tables: list[Table], vocab_size: int) -> Tensor:
+def _token_losses(split: Split, tables: list[NgramTable], vocab_size: int) -> Tensor:
     """Return each token's loss in nats, and 1 if it is the most likely, shape (n, T, 2); NaN at padding."""
-    plan = batches_in_order(split, AT_ONCE)
+    plan = sequential_batches(split, READ_BATCH)
     found = []
     for batch in split.batches(plan):
         keys, following = _read(*batch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 
-from ...core.errors import visible
+from ...core.errors import printable
 
 
 class CompareProgress:
@@ -34,4 +34,4 @@ class CompareProgress:
 
     def _line(self, said: str) -> None:
         if self.shown:
-            print(visible(said), file=sys.stderr, flush=True)
+            print(printable(said), file=sys.stderr, flush=True)

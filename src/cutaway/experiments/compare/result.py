@@ -7,7 +7,7 @@ import html
 from pathlib import Path
 from typing import Any
 
-from ...draw.html_page import framed
+from ...draw.html_page import render_iframe
 from ...statistics.comparison import ranks
 from ...statistics.intervals import Metric
 from .storage import REPORT, read_about
@@ -82,4 +82,4 @@ class Comparison:
         """Return the report in a frame, or the repr if there is no report yet."""
         if not self.report.is_file():
             return html.escape(repr(self))
-        return framed(repr(self), self.report.read_text(encoding="utf-8"))
+        return render_iframe(repr(self), self.report.read_text(encoding="utf-8"))

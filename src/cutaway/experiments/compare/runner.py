@@ -11,29 +11,29 @@ from typing import Any
 
 import torch
 
-from ...checkpoints.factory import Made, maker, module_of
-from ...core.config import among, as_text, build, exact, keys, unknown_setting
-from ...core.errors import CutawayError, SettingError, short
+from ...checkpoints.factory import ModuleBuilder, build_custom_module, to_builder
+from ...core.config import as_text, build, exact_text, field_names, pick, unknown_setting
+from ...core.errors import CutawayError, SettingError, shorten
 from ...core.files import write_text
 from ...core.metric_names import metric
 from ...core.version import __version__
 from ...data.settings import DataSettings
-from ...draw.number_format import written
+from ...draw.number_format import format_value
 from ...models.registry import Preset, preset
 from ...runs.run import Run
 from ...training.config import TrainSettings
-from ...training.run_folder import locked
+from ...training.run_folder import lock_run
 from ..search.spec import located
-from .candidates import Contestant, contestants, with_budget
+from .candidates import Candidate, select_candidates, with_budget
 from .comparison_page import describe_page
 from .config import CompareSettings
 from .progress import CompareProgress
 from .result import Comparison
-from .scoring import judged
+from .scoring import score_models
 from .storage import REPORT, comparison_folder, read_about, write_about
-from .training import at_once, threads_each, train_all
-from .tuning import tried
-from .worker import Job, finished
+from .training import num_parallel_trainings, threads_each, train_all
+from .tuning import tune_settings
+from .worker import Job, is_finished
 
 NOT_GIVEN = {"seed": "seeds=5 trains each model with seeds 0 to 4", "processes": "jobs=2 trains two at a time"}
 MAY_CHANGE = ("seeds", "jobs")
@@ -79,7 +79,7 @@ def compare(
         folder = Path(resume)
         about = _resume_document(read_about(folder), asked, sources, given, folder, out)
     else:
-        about = _planned(asked, sources, given)
+        about = _new_document(asked, sources, given)
         folder = comparison_folder(out, "-".join([*(_as_path(m) for m in about["models"][:3]), _name(sources[0])]))
         if (folder / "compare.json").is_file():
             about = _existing_document(read_about(folder), about, folder)
@@ -89,9 +89,9 @@ def compare(
             f"The {missing[0]} of {folder} was given in Python, and is not at hand: give it again, as in "
             f"cutaway.compare(data=(X, y), resume={str(folder)!r})."
         )
-    made = {one.name: one for one in asked if isinstance(one, Made)}
+    made = {one.name: one for one in asked if isinstance(one, ModuleBuilder)}
     presets = [made[name] if name in made else preset(name) for name in about["models"]]
-    with locked(folder):
+    with lock_run(folder):
         before = read_about(folder) if (folder / "compare.json").is_file() else None
         begun = about["results"]
         write_about(folder, about)
@@ -117,16 +117,18 @@ def compare(
 
 def _parse_models(models: Sequence[Any]) -> list[Preset]:
     """Return presets and makers of custom modules."""
-    found = [preset(one) if isinstance(one, str) else maker(one) for one in models]
+    found = [preset(one) if isinstance(one, str) else to_builder(one) for one in models]
     twins = [
-        one.name for i, one in enumerate(found) if isinstance(one, Made) and one.name in {f.name for f in found[:i]}
+        one.name
+        for i, one in enumerate(found)
+        if isinstance(one, ModuleBuilder) and one.name in {f.name for f in found[:i]}
     ]
     if twins:
         raise SettingError(f'Two models are called {twins[0]}: give one another name, as in ("{twins[0]}-2", make).')
     return list({one.name: one for one in found}.values())
 
 
-def _planned(models: Sequence[Preset], sources: Sequence[Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def _new_document(models: Sequence[Preset], sources: Sequence[Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return compare.json of a new comparison."""
     if not models or not sources:
         raise SettingError(
@@ -134,28 +136,28 @@ def _planned(models: Sequence[Preset], sources: Sequence[Any], given: Mapping[st
         )
     for key, why in NOT_GIVEN.items():
         if key in given:
-            raise SettingError(f"{key}={short(as_text(given[key]))} cannot be given: {why}.")
-    how = among(given, CompareSettings)
+            raise SettingError(f"{key}={shorten(as_text(given[key]))} cannot be given: {why}.")
+    how = pick(given, CompareSettings)
     rest = {key: value for key, value in given.items() if key not in how}
-    known = keys(TrainSettings, DataSettings)
+    known = field_names(TrainSettings, DataSettings)
     for key in rest:
         if key.startswith("model."):
             raise SettingError(
-                f"{key}={short(as_text(rest[key]))} is a setting of one model, and settings of a comparison are the "
+                f"{key}={shorten(as_text(rest[key]))} is a setting of one model, and settings of a comparison are the "
                 f"same for all: leave it out, or name from Python what makes the model, as in "
                 f'("mine", lambda: cutaway.create_model(NAME, {key.removeprefix("model.")}=…)).'
             )
         if key not in known:
-            raise unknown_setting(key, [*keys(CompareSettings), *known])
-    build(TrainSettings, among(rest, TrainSettings))
-    build(DataSettings, among(rest, DataSettings))
+            raise unknown_setting(key, [*field_names(CompareSettings), *known])
+    build(TrainSettings, pick(rest, TrainSettings))
+    build(DataSettings, pick(rest, DataSettings))
     settings = build(CompareSettings, how)
     return {
         "models": [one.name for one in models],
-        **({"own": own} if (own := {one.name: one.path for one in models if isinstance(one, Made)}) else {}),
+        **({"own": own} if (own := {one.name: one.path for one in models if isinstance(one, ModuleBuilder)}) else {}),
         "data": [located(source) if isinstance(source, str) else _name(source) for source in map(_to_str, sources)],
         "in_memory": [_name(source) for source in sources if not isinstance(source, str | Path)],
-        "given": {key: exact(value) for key, value in rest.items()},
+        "given": {key: exact_text(value) for key, value in rest.items()},
         "compare": asdict(settings),
         "threads": threads_each(int(rest["threads"]) if rest.get("threads") else None),
         "status": "running",
@@ -186,7 +188,7 @@ def _resume_document(
     """Return compare.json of a comparison that is continued. Raises SettingError for settings that cannot change."""
     if out is not None and Path(out).resolve() != folder.resolve():
         raise SettingError(f"A comparison is resumed where it stands, in {folder}: leave --out out.")
-    own, made = about.get("own", {}), {one.name for one in models if isinstance(one, Made)}
+    own, made = about.get("own", {}), {one.name for one in models if isinstance(one, ModuleBuilder)}
     if missing := [name for name in own if name not in made]:
         raise SettingError(
             f"The {missing[0]} of {folder} is made by {own[missing[0]]}, and that is not at hand: give it again, as in "
@@ -198,7 +200,7 @@ def _resume_document(
     for key, value in given.items():
         if key not in MAY_CHANGE:
             raise SettingError(
-                f"{key}={short(as_text(value))} cannot change when a comparison is resumed; these can: "
+                f"{key}={shorten(as_text(value))} cannot change when a comparison is resumed; these can: "
                 f"{', '.join(MAY_CHANGE)}."
             )
     settings = asdict(build(CompareSettings, {**about["compare"], **given}))
@@ -213,7 +215,7 @@ def _existing_document(there: dict[str, Any], here: dict[str, Any], folder: Path
         then = there.get(key)
         if then != here.get(key):
             raise SettingError(
-                f"{folder} holds another comparison: its {key} are {short(str(then))}. Give another --out, or go "
+                f"{folder} holds another comparison: its {key} are {shorten(str(then))}. Give another --out, or go "
                 f"on with that: cutaway compare --resume {folder}"
             )
     return {**there, "status": "running"}
@@ -234,7 +236,7 @@ def _compare_on(
     settings = CompareSettings(**about["compare"])
     given = {**about["given"], "threads": about["threads"], "tensorboard": False}
     with _threads(about["threads"]):
-        found, excluded = contestants(models, source, given, settings.macs)
+        found, excluded = select_candidates(models, source, given, settings.macs)
         _, budget = with_budget(given, settings.macs, len(found[0].data.splits["train"]))
         for one in found:
             one.given, _ = with_budget(one.given, settings.macs, len(one.data.splits["train"]))
@@ -244,14 +246,16 @@ def _compare_on(
         own.mkdir(exist_ok=True)
         _reject_other_data(own, found[0].data.fingerprint, name)
         chosen = {
-            one.model: tried(one, source, own / _as_path(one.model), settings.trials, progress)
+            one.model: tune_settings(one, source, own / _as_path(one.model), settings.trials, progress)
             for one in (found if settings.trials else ())
         }
         for one in found:
             one.given |= chosen.get(one.model, {})
         # Data and modules in memory cannot be passed to other processes.
-        here = not isinstance(source, str) or any(isinstance(one, Made) for one in models)
-        together = 1 if here else at_once(settings.jobs, about["threads"], max(one.bytes for one in found))
+        here = not isinstance(source, str) or any(isinstance(one, ModuleBuilder) for one in models)
+        together = (
+            1 if here else num_parallel_trainings(settings.jobs, about["threads"], max(one.bytes for one in found))
+        )
         if here and settings.jobs and settings.jobs > 1:
             progress.note(f"jobs={settings.jobs}: what was given in Python is trained one at a time, in this process.")
         runs = {
@@ -271,7 +275,7 @@ def _compare_on(
         of_model = {
             one.model: [_open_run(job) for (model, _), job in runs.items() if model == one.model] for one in left
         }
-        result = judged(left, of_model, settings, progress)
+        result = score_models(left, of_model, settings, progress)
     result |= {
         "data": name,
         "budget": budget,
@@ -289,22 +293,22 @@ def _compare_on(
 
 def _open_run(job: Job) -> Run:
     """Open the run of a training. A custom module is built again."""
-    return Run(job.folder, module_of(job.preset, job.given))
+    return Run(job.folder, build_custom_module(job.preset, job.given))
 
 
 def _reject_other_data(own: Path, fingerprint: str, name: str) -> None:
     """Raise SettingError if an earlier training in this folder used different data of the same name."""
     for folder in own.glob("*/seed-*"):
-        if finished(folder) and Run(folder).about["data"]["fingerprint"] != fingerprint:
+        if is_finished(folder) and Run(folder).about["data"]["fingerprint"] != fingerprint:
             raise SettingError(
                 f"{name} is not what it was when {folder} was trained: it has changed since. Give another --out, and "
                 "all is trained anew."
             )
 
 
-def _train(jobs: list[Job], together: int, found: list[Contestant], progress: CompareProgress) -> dict[Job, str]:
+def _train(jobs: list[Job], together: int, found: list[Candidate], progress: CompareProgress) -> dict[Job, str]:
     """Train the jobs that are not finished yet, and return the errors of failed trainings."""
-    waiting = [job for job in jobs if not finished(job.folder)]
+    waiting = [job for job in jobs if not is_finished(job.folder)]
     progress.begin(len(jobs), len(jobs) - len(waiting))
     watch = {one.model: one.compared.key for one in found}
 
@@ -314,7 +318,7 @@ def _train(jobs: list[Job], together: int, found: list[Contestant], progress: Co
             return
         about = Run(job.folder).about
         best, key = about["best"], watch[job.model]
-        said = f"{metric(best['metric'])[0]} {written(best['value'], metric(best['metric'])[1])}" if best else key
+        said = f"{metric(best['metric'])[0]} {format_value(best['value'], metric(best['metric'])[1])}" if best else key
         progress.trained(f"{job.model}, seed {job.given['seed']}: validation {said}, {about['seconds']:.1f} s")
 
     return train_all(waiting, together, trained)

@@ -13,17 +13,17 @@ import torch
 
 from ...core.errors import CutawayError, SettingError
 from ...data.dataset_base import Split
-from ...data.task_sequence import part_of
+from ...data.task_sequence import subset
 from ...runs.run import Run
-from ...statistics.blocks import too_few
+from ...statistics.blocks import too_few_windows
 from ...statistics.comparison import differences, measure
-from ...training.timing import in_turns
-from .baseline_models import loaded
+from ...training.timing import time_calls
+from .baseline_models import load_sklearn
 from .baselines import baselines_for
-from .candidates import Contestant
+from .candidates import Candidate
 from .config import CompareSettings
 from .contributions import Values
-from .cost import counters, metered
+from .cost import counters, measure_cost
 from .progress import CompareProgress
 from .worker import COST, read_cost
 
@@ -31,7 +31,7 @@ DIVERGED = "what it answers is no number: its training diverged, which a smaller
 
 
 @dataclass
-class Judged:
+class ModelScore:
     """Scores and costs of one model."""
 
     name: str
@@ -47,8 +47,8 @@ class Judged:
     more: dict[str, Any] = field(default_factory=dict)
 
 
-def judged(
-    models: Sequence[Contestant],
+def score_models(
+    models: Sequence[Candidate],
     runs: Mapping[str, Sequence[Run]],
     settings: CompareSettings,
     progress: CompareProgress,
@@ -72,7 +72,7 @@ def judged(
     contributions = {one.name: one.contributions for one in all_judged}
     pairs = differences(contributions, higher, finish)
     timed = [one for one in all_judged if one.answers is not None]
-    latency = dict(zip((one.name for one in timed), in_turns([one.answers for one in timed if one.answers])))
+    latency = dict(zip((one.name for one in timed), time_calls([one.answers for one in timed if one.answers])))
     rows = [
         {
             "name": one.name,
@@ -95,7 +95,11 @@ def judged(
     if name == "val":
         notes.append("There is no test split: the validation split, which chose the weights, judges, and flatters.")
     if not several:
-        few = f"There are {too_few(len(split), compared.overlap)}" if len(split) > 1 else "There is one test example"
+        few = (
+            f"There are {too_few_windows(len(split), compared.overlap)}"
+            if len(split) > 1
+            else "There is one test example"
+        )
         notes.append(f"{few}: no model has an interval, and no two are told apart.")
     if max(len(one.contributions) for one in all_judged) == 1:
         notes.append("One training of each says nothing of other trainings: seeds=5 does.")
@@ -129,7 +133,7 @@ def _score(row: Values, finish: Callable[[Values], Values] | None) -> float:
     return float(finish(mean) if finish else mean)
 
 
-def _network(one: Contestant, runs: Sequence[Run], name: str) -> Judged:
+def _network(one: Candidate, runs: Sequence[Run], name: str) -> ModelScore:
     """Return the scores and costs of a network from its runs."""
     split, answered = one.data.splits[name], []
     for run in runs:
@@ -144,7 +148,7 @@ def _network(one: Contestant, runs: Sequence[Run], name: str) -> Judged:
     def answers() -> object:
         return model(*inputs)
 
-    return Judged(
+    return ModelScore(
         one.model,
         np.stack(answered),
         float(np.mean([run.about["seconds"] for run in runs])),
@@ -166,24 +170,24 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _baselines(first: Contestant, split: Split, seeds: int, progress: CompareProgress) -> list[Judged]:
+def _baselines(first: Candidate, split: Split, seeds: int, progress: CompareProgress) -> list[ModelScore]:
     """Fit the baselines, with as many seeds as the networks if they have randomness and once otherwise."""
     data, found = first.data, []
-    loaded()  # imported first, so that it is not counted
+    load_sklearn()  # imported first, so that it is not counted
     for baseline in baselines_for(data, first.task):
         own_seeds = range(seeds if baseline.chance else 1)
         try:
-            with metered() as cost:
+            with measure_cost() as cost:
                 fitted = [baseline.fit(data, seed) for seed in own_seeds]
         except (CutawayError, ValueError) as error:
             progress.note(f"{baseline.name} could not be fitted: {error}")
             continue
         assert split.target is not None, "what is judged on has targets"
         answered = [first.compared.of(one.outputs(split), split.target) for one in fitted]
-        example = None if data.spec.kind in ("graph", "series") else part_of(split, torch.arange(1))
+        example = None if data.spec.kind in ("graph", "series") else subset(split, torch.arange(1))
         answers = partial(fitted[0].outputs, example) if example is not None else None
         found.append(
-            Judged(
+            ModelScore(
                 baseline.name,
                 np.stack(answered),
                 cost.seconds / len(fitted),

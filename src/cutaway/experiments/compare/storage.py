@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ...core.schema import NUMBER, reject_unlike, write_document
-from ...training.run_folder import about_several, folder_of_several
+from ...core.schema import NUMBER, validate_document, write_document
+from ...training.run_folder import create_group_folder, read_group_document
 
 ABOUT, REPORT = "compare.json", "report.html"
 
@@ -76,13 +76,13 @@ PRINTED = {**COMPARISON, "comparison": str, "report": str, "ranks?": {...: INTER
 
 def comparison_folder(out: str | Path | None, name: str) -> Path:
     """Return the folder of a comparison, as defined by `folder_of_several`."""
-    return folder_of_several(out, "compare", name, ABOUT)
+    return create_group_folder(out, "compare", name, ABOUT)
 
 
 def read_about(folder: str | Path) -> dict[str, Any]:
     """Read compare.json of a folder. Raises FileError if it is missing or invalid."""
-    about = about_several(folder, "compare", ABOUT, ("models", "data"))
-    reject_unlike(about, COMPARISON, Path(folder) / ABOUT, "Restore it from a copy, or compare again.")
+    about = read_group_document(folder, "compare", ABOUT, ("models", "data"))
+    validate_document(about, COMPARISON, Path(folder) / ABOUT, "Restore it from a copy, or compare again.")
     return about
 
 

@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
-from ...data.parallel import cores
+from ...data.parallel import num_cpus
 from ...training.device import free_memory
 from . import worker
 from .worker import Job, Worker
 
-BESIDE = 1 << 30  # bytes of a process without its model: PyTorch and the data
+PROCESS_OVERHEAD = 1 << 30  # bytes of a process without its model: PyTorch and the data
 JOBS = 2  # maximum trainings at a time by default
 
 
@@ -22,16 +22,16 @@ def threads_each(asked: int | None) -> int:
 
     The number does not depend on parallel trainings, because sums, and so scores, depend on it.
     """
-    return asked or max(1, cores() // JOBS)
+    return asked or max(1, num_cpus() // JOBS)
 
 
-def at_once(asked: int | None, threads: int, largest: int) -> int:
+def num_parallel_trainings(asked: int | None, threads: int, largest: int) -> int:
     """Return the number of trainings at a time. `largest` is the memory in bytes to train the largest model."""
     if asked:
         return asked
     free = free_memory(torch.device("cpu"))
-    room = JOBS if free is None else free // (largest + BESIDE)
-    return max(1, min(JOBS, cores() // threads, room)) if not torch.cuda.is_available() else 1
+    room = JOBS if free is None else free // (largest + PROCESS_OVERHEAD)
+    return max(1, min(JOBS, num_cpus() // threads, room)) if not torch.cuda.is_available() else 1
 
 
 def train_all(jobs: Sequence[Job], together: int, trained: Callable[[Job, str], None]) -> dict[Job, str]:

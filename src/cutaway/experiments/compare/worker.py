@@ -20,15 +20,15 @@ from pathlib import Path
 from typing import Any
 
 from ...checkpoints import factory
-from ...core.config import exact
+from ...core.config import exact_text
 from ...core.errors import CutawayError
 from ...core.files import read_json, write_json
-from ...core.schema import NUMBER, reject_unlike
+from ...core.schema import NUMBER, validate_document
 from ...models.registry import Preset, preset
 from ...training.progress import Progress
-from ...training.run_folder import RunInUse, locked
-from ...training.train import fit
-from .cost import metered
+from ...training.run_folder import RunInUse, lock_run
+from ...training.train import train_model
+from .cost import measure_cost
 
 COSTS = {"joules": NUMBER | None, "memory": int | None}
 COST = "cost.json"  # file in a run's folder with the energy and memory of training
@@ -53,7 +53,7 @@ class Job:
 
     def to_json(self) -> dict[str, Any]:
         """Return the job as plain JSON values for a worker. Values are written as on the command line."""
-        given = {key: value if isinstance(value, str) else exact(value) for key, value in self.given.items()}
+        given = {key: value if isinstance(value, str) else exact_text(value) for key, value in self.given.items()}
         return {
             "model": self.model,
             "source": self.source,
@@ -105,17 +105,17 @@ class Worker:
 
 def train(job: Job) -> str:
     """Train or resume a job in this process. Returns an empty string or the error."""
-    resumed = begun(job.folder)
+    resumed = can_resume(job.folder)
     in_memory = None if isinstance(job.source, str) else job.source
     try:
-        model, given = factory.begun(job.preset, job.given)
-        with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere), metered() as cost:
+        model, given = factory.new_model(job.preset, job.given)
+        with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere), measure_cost() as cost:
             if resumed:
                 _wait_for(job.folder)
                 own = None if isinstance(model, str) else model
-                fit(own, in_memory, {}, resume=job.folder, progress=Progress(shown=False))
+                train_model(own, in_memory, {}, resume=job.folder, progress=Progress(shown=False))
             else:
-                fit(model, job.source, given, out=job.folder, progress=Progress(shown=False))
+                train_model(model, job.source, given, out=job.folder, progress=Progress(shown=False))
     except CutawayError as error:
         return str(error)
     whole = job.alone and not resumed  # otherwise the energy includes other trainings or only a part of this one
@@ -126,7 +126,7 @@ def train(job: Job) -> str:
 def read_cost(path: Path) -> dict[str, Any]:
     """Read the cost of a training. Raises FileError if the document is invalid."""
     cost: dict[str, Any] = read_json(path)
-    reject_unlike(cost, COSTS, path, "Take the folder from a copy, or compare again.")
+    validate_document(cost, COSTS, path, "Take the folder from a copy, or compare again.")
     return cost
 
 
@@ -135,18 +135,18 @@ def _wait_for(folder: Path) -> None:
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         try:
-            with locked(folder):
+            with lock_run(folder):
                 return
         except RunInUse:
             time.sleep(0.1)
 
 
-def begun(folder: Path) -> bool:
+def can_resume(folder: Path) -> bool:
     """Return whether the folder has a run that can be resumed."""
     return (folder / "run.json").is_file()
 
 
-def finished(folder: Path) -> bool:
+def is_finished(folder: Path) -> bool:
     """Return whether the folder has a run that was trained completely and tested."""
     path = folder / "run.json"
     if not path.is_file() or not (folder / "evaluation.json").is_file():

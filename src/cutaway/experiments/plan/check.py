@@ -9,29 +9,29 @@ from typing import Any
 import torch
 
 from ...core.errors import DataError
-from ...data.images.dataset import verify
-from ...data.streaming.manifest import is_prepared, unusable
+from ...data.images.dataset import find_damaged
+from ...data.streaming.manifest import is_prepared, unusable_shards_error
 from ...data.streaming.media import damaged_shards
 from ...data.unusable_examples import REPAIR
 from ...draw.number_format import plural
 from ...inspect.layers import LayerTable, layer_table
-from ...training.config_checks import reject_unfit
-from ...training.cost_estimate import Estimate, estimate
-from ...training.memory.fake_step import Step, can_be_watched, step_of
+from ...training.config_checks import reject_incompatible
+from ...training.cost_estimate import Estimate, estimate_cost
+from ...training.memory.fake_step import StepProfile, is_traceable, simulate_step
 from ...training.memory_check import reject_step_beyond_memory
-from ...training.setup import Prepared, prepare
-from ...training.train import settle_length
+from ...training.setup import TrainingSetup, setup_training
+from ...training.train import set_epochs_from_steps
 
-TRACED = 4  # batch size of the trace
+TRACE_BATCH = 4  # batch size of the trace
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckResult:
     """Result of a check. Nothing is written, and no training result is kept."""
 
-    ready: Prepared
+    ready: TrainingSetup
     cost: Estimate  # seconds and bytes of an epoch
-    step: Step | None  # memory and operations of a step; None if they cannot be traced
+    step: StepProfile | None  # memory and operations of a step; None if they cannot be traced
     inputs: tuple[torch.Tensor, ...]  # inputs of the traced batch
     layers: LayerTable
 
@@ -103,25 +103,27 @@ class Checked:
         }
 
 
-def check(model: Any, source: Any, given: Mapping[str, Any]) -> Checked:
+def check(model: Any, source: Any, given: Mapping[str, Any]) -> CheckResult:
     """Read the data, build the model, trace a batch and estimate the cost.
 
     Raises DataError for unreadable data, with every bad row or file in `problems`.
     """
-    ready = prepare(model, source, given)
-    reject_unfit(ready.settings, ready.data.splits["train"])
-    settle_length(ready, given)
+    ready = setup_training(model, source, given)
+    reject_incompatible(ready.settings, ready.data.splits["train"])
+    set_epochs_from_steps(ready, given)
     damaged = damaged_shards(source) if isinstance(source, str) else []
-    if problems := damaged or [p for split in ready.data.splits.values() for p in verify(split)]:
+    if problems := damaged or [p for split in ready.data.splits.values() for p in find_damaged(split)]:
         if is_prepared(source):
-            raise unusable(source, problems)
+            raise unusable_shards_error(source, problems)
         raise DataError(
             f"{len(problems)} files in {source} cannot be read.", problems, f"{REPAIR} Nothing was changed."
         )
     reject_step_beyond_memory(ready)
-    step = step_of(ready) if can_be_watched(ready) else None  # before steps are timed, because those train the model
-    cost = estimate(ready)
+    step = (
+        simulate_step(ready) if is_traceable(ready) else None
+    )  # before steps are timed, because those train the model
+    cost = estimate_cost(ready)
     train = ready.data.splits["train"]
-    batch = next(iter(train.batches([torch.arange(min(TRACED, len(train)))])))
+    batch = next(iter(train.batches([torch.arange(min(TRACE_BATCH, len(train)))])))
     inputs, _ = ready.place.batch(batch)
-    return Checked(ready, cost, step, inputs, layer_table(ready.model, *inputs))
+    return CheckResult(ready, cost, step, inputs, layer_table(ready.model, *inputs))

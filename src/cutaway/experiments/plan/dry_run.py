@@ -9,22 +9,22 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from ...checkpoints.deferred_init import without_numbers
+from ...checkpoints.deferred_init import copy_to_meta
 from ...core.errors import SettingError
 from ...distributed.dry_run import DryRun, dry_run
-from ...training.batches import largest_of
+from ...training.batches import largest_batch
 from ...training.config import TrainSettings
-from ...training.memory.shapes import carry_out
-from ...training.objectives.choice import objective_for
+from ...training.memory.shapes import run_operation
+from ...training.objectives.choice import build_objective
 from ...training.optimizers import build_optimizers
-from ...training.parameter_groups import blocks
-from ...training.processes import SHARED
-from ...training.recompute import recomputing
-from ...training.setup import Prepared
+from ...training.parameter_groups import find_blocks
+from ...training.processes import DISTRIBUTED_OBJECTIVES
+from ...training.recompute import checkpointed
+from ...training.setup import TrainingSetup
 
 
 def dry_runs(
-    ready: Prepared, shared: TrainSettings, strategies: Iterable[str], devices: int, machine: int
+    ready: TrainingSetup, shared: TrainSettings, strategies: Iterable[str], devices: int, machine: int
 ) -> dict[str, DryRun]:
     """Return the dry run of each strategy on a number of devices, `machine` of them in each machine.
 
@@ -35,19 +35,19 @@ def dry_runs(
     of_several = [name for name in strategies if name != "one"]
     if not of_several:
         raise SettingError("dry_run=true shows what several devices hold and send, and there is one: give gpus=8.")
-    if ready.settings.objective not in SHARED:
+    if ready.settings.objective not in DISTRIBUTED_OBJECTIVES:
         raise SettingError(f"objective={ready.settings.objective} is not for several processes: leave dry_run out.")
     return {name: _dry_run(ready, shared, name, devices, machine) for name in of_several}
 
 
-def _dry_run(ready: Prepared, shared: TrainSettings, strategy: str, devices: int, machine: int) -> DryRun:
-    model, split, place = without_numbers(ready.model), ready.data.splits["train"], ready.place
-    index = largest_of(split, ready.settings)
+def _dry_run(ready: TrainingSetup, shared: TrainSettings, strategy: str, devices: int, machine: int) -> DryRun:
+    model, split, place = copy_to_meta(ready.model), ready.data.splits["train"], ready.place
+    index = largest_batch(split, ready.settings)
     index = index[: -(-len(index) * shared.tensor_parallel // devices)]
     batch = next(iter(split.batches([index], seed=0)))
 
     def step(sharded: nn.Module) -> Tensor:
-        objective = objective_for(sharded, ready.data, ready.task, ready.settings, split, place, ready.teacher)
+        objective = build_objective(sharded, ready.data, ready.task, ready.settings, split, place, ready.teacher)
         inputs, target = place.batch(batch)
         with place.autocast():
             total: Tensor = objective.loss(inputs, target, index, torch.Generator()).total
@@ -57,15 +57,15 @@ def _dry_run(ready: Prepared, shared: TrainSettings, strategy: str, devices: int
         return dry_run(
             lambda: model,
             step,
-            blocks,
+            find_blocks,
             processes=devices,
             parallel=strategy,
             tensor_parallel=shared.tensor_parallel,
             machine=machine,
             dtype=place.autocast_dtype,
             optimizers=partial(build_optimizers, settings=ready.settings),
-            within=lambda: recomputing(blocks(model), shared.recompute, nullcontext),
-            carry_out=carry_out,
+            within=lambda: checkpointed(find_blocks(model), shared.recompute, nullcontext),
+            carry_out=run_operation,
         )
     except (RuntimeError, TypeError) as error:
         raise SettingError(

@@ -10,35 +10,44 @@ from typing import Any
 import torch
 from torch import nn
 
-from ...core.config import among, build, keys, unknown_setting
+from ...core.config import build, field_names, pick, unknown_setting
 from ...core.errors import ModelError, SettingError
-from ...core.memory_budget import in_bytes
+from ...core.memory_budget import format_bytes
 from ...data.settings import DataSettings
 from ...nn.transformer import is_block
-from ...training.batches import batches_of, examples_of_a_batch, largest_of
+from ...training.batches import batch_examples, epoch_batches, largest_batch
 from ...training.config import TrainSettings
-from ...training.cost_estimate import Estimate, estimate
-from ...training.memory.choice import room_here
-from ...training.memory.fake_step import NeedsNumbers, Step, step_of
-from ...training.memory.strategies import Memory, Weights, bytes_sent, holders, memory_of, weights_of
-from ...training.objectives.choice import epochs_of
-from ...training.parameter_groups import blocks
-from ...training.processes import reject_small_batches, whole_weights_for
-from ...training.setup import Prepared, prepare
-from ...training.train import settle_length
+from ...training.cost_estimate import Estimate, estimate_cost
+from ...training.memory.choice import available_bytes
+from ...training.memory.fake_step import NeedsRealValues, StepProfile, simulate_step
+from ...training.memory.strategies import (
+    ProcessMemory,
+    WeightLayout,
+    bytes_sent,
+    num_shards,
+    process_memory,
+    weight_layout,
+)
+from ...training.objectives.choice import total_epochs
+from ...training.parameter_groups import find_blocks
+from ...training.processes import reject_small_batches, requires_whole_weights
+from ...training.setup import TrainingSetup, setup_training
+from ...training.train import set_epochs_from_steps
 from .config import SHARED, PlanSettings, reject_plan
 from .dry_run import dry_runs
 from .hardware import GIB, Gpu, find_gpu
 from .result import Plan, Strategy
 
 LAUNCH = 25e-6  # seconds to launch an operation's kernels in eager PyTorch, measured with an H200
-AGAIN = {
+RECOMPUTE_FACTOR = {
     "none": 1.0,
     "selective": 1.0,
     "full": 4 / 3,
 }  # factor of operations: recomputation repeats the forward pass
 HOUR = 3600
-Timed = Callable[[Step, str, Weights], tuple[float | None, str]]  # seconds of a step of a strategy, and its bottleneck
+Timed = Callable[
+    [StepProfile, str, WeightLayout], tuple[float | None, str]
+]  # seconds of a step of a strategy, and its bottleneck
 
 
 def plan(model: str | nn.Module, source: Any, given: Mapping[str, Any]) -> Plan:
@@ -46,11 +55,11 @@ def plan(model: str | nn.Module, source: Any, given: Mapping[str, Any]) -> Plan:
 
     No training result is kept, and nothing runs on the planned GPUs. The model may be larger than this machine.
     """
-    known = keys(PlanSettings, TrainSettings, DataSettings)
+    known = field_names(PlanSettings, TrainSettings, DataSettings)
     for key in given:
         if key not in known and not key.startswith("model."):
             raise unknown_setting(key, known)
-    own = among(given, PlanSettings)
+    own = pick(given, PlanSettings)
     asked = build(PlanSettings, own)
     shared = build(TrainSettings, {key: given[key] for key in SHARED if key in given})
     rest = {key: value for key, value in given.items() if key not in (*own, *SHARED)}
@@ -60,7 +69,7 @@ def plan(model: str | nn.Module, source: Any, given: Mapping[str, Any]) -> Plan:
     gpu = find_gpu(asked.gpu)
     try:
         return _plan_gpus(model, source, rest, asked, shared, gpu)
-    except NeedsNumbers:
+    except NeedsRealValues:
         return _plan_gpus(model, source, rest, asked, shared, gpu, shapes=False)
 
 
@@ -69,32 +78,32 @@ def _plan_local(
 ) -> Plan:
     """Plan for this machine. A few steps are measured if they fit."""
     try:
-        ready = prepare(model, source, given)
+        ready = setup_training(model, source, given)
     except ModelError:  # too large for this machine, otherwise it is raised again
-        ready = prepare(model, source, given, shapes=True)
+        ready = setup_training(model, source, given, shapes=True)
     return plan_here(ready, given, asked, shared)
 
 
 def plan_here(
-    ready: Prepared,
+    ready: TrainingSetup,
     given: Mapping[str, Any],
     asked: PlanSettings,
     shared: TrainSettings,
     measured: Estimate | None = None,
 ) -> Plan:
     """Plan a prepared training on this machine. `measured` is the estimate from a few of its steps, if available."""
-    settle_length(ready, given)
+    set_epochs_from_steps(ready, given)
     device, processes = ready.place.device, shared.processes
     there = any(x.is_meta for x in ready.model.parameters())
-    room = room_here(ready.model, device, ready.settings, processes if device.type == "cpu" else 1)
+    room = available_bytes(ready.model, device, ready.settings, processes if device.type == "cpu" else 1)
 
-    def timed(step: Step, strategy: str, weights: Weights) -> tuple[float | None, str]:
-        return (None, "") if measured is None else (AGAIN[shared.recompute] * measured.seconds_per_step, "")
+    def timed(step: StepProfile, strategy: str, weights: WeightLayout) -> tuple[float | None, str]:
+        return (None, "") if measured is None else (RECOMPUTE_FACTOR[shared.recompute] * measured.seconds_per_step, "")
 
-    costs = Costs(ready, asked, shared, processes, processes, room)
+    costs = CostModel(ready, asked, shared, processes, processes, room)
     found = costs.strategies(timed)
     if measured is None and found[0].fits and not there:
-        measured = estimate(ready)
+        measured = estimate_cost(ready)
         found = costs.strategies(timed)
     if measured is not None:
         said = "A step takes as long as a few of them took here, one after another, in one process."
@@ -124,16 +133,16 @@ def _plan_gpus(
     rest = {key: value for key, value in given.items() if key not in ("device", "precision")}
     if precision == "float64":
         rest["precision"] = precision
-    ready = prepare(model, source, {**rest, "device": "cpu"}, shapes=shapes)
+    ready = setup_training(model, source, {**rest, "device": "cpu"}, shapes=shapes)
     half = torch.bfloat16 if precision in ("auto", "bfloat16") else None
     ready.place = replace(ready.place, autocast_dtype=half)
-    settle_length(ready, given)
+    set_epochs_from_steps(ready, given)
     peak = asked.peak * 1e12 if asked.peak else gpu.peak
     memory = asked.gpu_memory * GIB if asked.gpu_memory else gpu.memory
     node = min(asked.gpus, asked.gpus_per_node)
-    again = AGAIN[shared.recompute]
+    again = RECOMPUTE_FACTOR[shared.recompute]
 
-    def timed(step: Step, strategy: str, weights: Weights) -> tuple[float, str]:
+    def timed(step: StepProfile, strategy: str, weights: WeightLayout) -> tuple[float, str]:
         shared_by = 1 if strategy == "one" else shared.tensor_parallel
         within, between = bytes_sent(strategy, step, weights, asked.gpus, node, shared_by)
         waits = {
@@ -146,11 +155,13 @@ def _plan_gpus(
         return waits[bound], bound
 
     room = (ready.settings.memory_fraction or math.inf) * memory
-    costs = Costs(ready, asked, shared, asked.gpus, node, room)
+    costs = CostModel(ready, asked, shared, asked.gpus, node, room)
     said = [
-        f"{gpu.name}: {peak / 1e12:.4g} TFLOP/s, of which products are assumed to reach {asked.utilization:.0%} "
-        f"(utilization=); {memory / GIB:.3g} GiB, of which {ready.settings.memory_fraction or 1:.0%} may be taken; "
-        f"{gpu.bandwidth / 1e12:.3g} TB/s of memory; {LAUNCH * 1e6:g} µs to start each kernel, without compile.",
+        (
+            f"{gpu.name}: {peak / 1e12:.4g} TFLOP/s, of which products are assumed to reach {asked.utilization:.0%} "
+            f"(utilization=); {memory / GIB:.3g} GiB, of which {ready.settings.memory_fraction or 1:.0%} may be taken; "
+            f"{gpu.bandwidth / 1e12:.3g} TB/s of memory; {LAUNCH * 1e6:g} µs to start each kernel, without compile."
+        ),
         "A step takes the longest of computing, memory, kernels and communication.",
     ]
     if asked.gpus > 1:
@@ -166,50 +177,58 @@ def _plan_gpus(
     return costs.plan(f"{asked.gpus} × {gpu.name}", costs.strategies(timed), said)
 
 
-class Costs:
+class CostModel:
     """Costs of a training for several strategies on a number of devices, `node` of them in each machine."""
 
     def __init__(
-        self, ready: Prepared, asked: PlanSettings, shared: TrainSettings, devices: int, node: int, room: float | None
+        self,
+        ready: TrainingSetup,
+        asked: PlanSettings,
+        shared: TrainSettings,
+        devices: int,
+        node: int,
+        room: float | None,
     ) -> None:
         self.ready, self.asked, self.shared, self.room = ready, asked, shared, room
         self.devices, self.node = devices, node
-        self.whole_for = whole_weights_for(ready.settings, ready.model)
-        self.names = names_of(shared, devices, node, self.whole_for)
+        self.whole_for = requires_whole_weights(ready.settings, ready.model)
+        self.names = possible_strategies(shared, devices, node, self.whole_for)
         self.copies = devices // shared.tensor_parallel  # model replicas that share a batch
-        self.batch = len(largest_of(ready.data.splits["train"], ready.settings))
+        self.batch = len(largest_batch(ready.data.splits["train"], ready.settings))
         called = "processes" if asked.gpu is None else "gpus"
-        examples = examples_of_a_batch(ready.data.splits["train"], ready.settings)
+        examples = batch_examples(ready.data.splits["train"], ready.settings)
         reject_small_batches(ready.settings, examples, devices, shared.tensor_parallel, called)
-        parts = blocks(ready.model)
+        parts = find_blocks(ready.model)
         if shared.recompute != "none" and not parts:
             raise SettingError(f"recompute is for a model of blocks, and {ready.preset.name} has none: leave it out.")
         if shared.tensor_parallel > 1 and not any(map(is_block, parts)):
             raise SettingError(f"tensor_parallel is for Transformers, and {ready.preset.name} is none: leave it out.")
-        self.weights = weights_of(
+        self.weights = weight_layout(
             ready.model, parts, ready.place.dtype, ready.place.autocast_dtype, bool(ready.settings.ema)
         )
-        self.epochs = epochs_of(ready.settings, ready.data)
-        an_epoch = len(batches_of(ready.data.splits["train"], ready.settings, epoch=0))
+        self.epochs = total_epochs(ready.settings, ready.data)
+        an_epoch = len(epoch_batches(ready.data.splits["train"], ready.settings, epoch=0))
         self.an_epoch = math.ceil(an_epoch / ready.settings.accumulate)
         self.in_all = min(ready.settings.max_steps or math.inf, self.epochs * self.an_epoch)
-        self._steps: dict[int, Step] = {}
+        self._steps: dict[int, StepProfile] = {}
 
-    def step(self, strategy: str) -> Step:
+    def step(self, strategy: str) -> StepProfile:
         """Return one device's part of a step with that strategy."""
         parts = 1 if strategy == "one" else self.copies
         if parts not in self._steps:
-            self._steps[parts] = step_of(self.ready, parts, gpu=self.asked.gpu is not None)
+            self._steps[parts] = simulate_step(self.ready, parts, gpu=self.asked.gpu is not None)
         return self._steps[parts]
 
-    def memory(self, strategy: str, recompute: str) -> Memory:
+    def memory(self, strategy: str, recompute: str) -> ProcessMemory:
         """Return the memory of one device with that strategy."""
-        ranks = holders(strategy, self.copies, self.node // self.shared.tensor_parallel)
+        ranks = num_shards(strategy, self.copies, self.node // self.shared.tensor_parallel)
         shared_by = 1 if strategy == "one" else self.shared.tensor_parallel
         elsewhere = self.asked.gpu is not None
         here = not elsewhere and self.ready.place.device.type == "cpu"
         step = self.step(strategy)
-        return memory_of(strategy, step, self.weights, ranks, shared_by, recompute, reserved=elsewhere, copied=here)
+        return process_memory(
+            strategy, step, self.weights, ranks, shared_by, recompute, reserved=elsewhere, copied=here
+        )
 
     def strategies(self, timed: Timed) -> tuple[Strategy, ...]:
         """Return every strategy with its memory, time and price."""
@@ -254,7 +273,7 @@ class Costs:
             dry_runs(self.ready, self.shared, self.names, self.devices, self.node) if self.asked.dry_run else {},
         )
 
-    def _notes(self, step: Step, found: tuple[Strategy, ...]) -> list[str]:
+    def _notes(self, step: StepProfile, found: tuple[Strategy, ...]) -> list[str]:
         notes = []
         if self.whole_for is not None and self.devices > 1:
             notes.append(f"{self.whole_for} needs whole weights, so they are not planned in parts.")
@@ -269,11 +288,12 @@ class Costs:
     def _suggestion(self, best: Strategy) -> str:
         """Return a suggestion that makes the last strategy fit."""
         room = best.room or math.inf
-        for recompute in list(AGAIN)[list(AGAIN).index(self.shared.recompute) + 1 :]:
+        for recompute in list(RECOMPUTE_FACTOR)[list(RECOMPUTE_FACTOR).index(self.shared.recompute) + 1 :]:
             memory = self.memory(best.name, recompute)
             if memory.total <= room and self.step(best.name).blocks:
                 return (
-                    f"Nothing fits. With recompute={recompute}, {best.name} takes {in_bytes(memory.total)}, and fits."
+                    f"Nothing fits. With recompute={recompute}, {best.name} takes {format_bytes(memory.total)}, and"
+                    " fits."
                 )
         memory = best.memory
         examples = int((room - memory.total + memory.of_batch) / (memory.of_batch / best.examples))
@@ -284,12 +304,14 @@ class Costs:
                 f"{math.ceil(self.batch / size)} makes up for it."
             )
         return (
-            f"Nothing fits: {best.name} holds {in_bytes(memory.total - memory.of_batch)} on each device whatever the "
-            "batch is. Take more devices, or a smaller model."
+            f"Nothing fits: {best.name} holds {format_bytes(memory.total - memory.of_batch)} on each device whatever"
+            " the batch is. Take more devices, or a smaller model."
         )
 
 
-def names_of(shared: TrainSettings, devices: int, node: int, whole_for: str | None = None) -> tuple[str, ...]:
+def possible_strategies(
+    shared: TrainSettings, devices: int, node: int, whole_for: str | None = None
+) -> tuple[str, ...]:
     """Return the strategies for the devices, or the requested one.
 
     `whole_for` names a feature that needs whole weights.

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ...distributed.dry_run import DryRun
-from ...training.memory.strategies import Memory
+from ...training.memory.strategies import ProcessMemory
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Strategy:
     name: str
     devices: int
     examples: int  # of a step on each device
-    memory: Memory
+    memory: ProcessMemory
     room: float | None  # usable bytes of each device; None if unknown
     seconds_per_step: float | None
     bound: str  # bottleneck of the step: computing, memory, kernels or communication

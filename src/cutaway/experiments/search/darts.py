@@ -26,8 +26,8 @@ from torch import Tensor, nn
 from ...core.errors import SettingError
 from ...data.dataset_base import Batch
 from ...models import cellnet
-from ...training.batches import mix
-from ...training.setup import Prepared
+from ...training.batches import mix_seeds
+from ...training.setup import TrainingSetup
 from .config import SearchSettings
 from .space import Space, edge_name
 from .trial import costs
@@ -37,7 +37,7 @@ LR, LEAST_LR, MOMENTUM, DECAY, CLIP = 0.025, 0.001, 0.9, 3e-4, 5.0
 ALPHA_BETAS, ALPHA_DECAY = (0.5, 0.999), 1e-3
 
 
-class Mixed(nn.Module):
+class MixedOperation(nn.Module):
     """Weighted sum of all operations of an edge: equation 2."""
 
     def __init__(self, channels: int) -> None:
@@ -59,7 +59,7 @@ class Supernet(nn.Module):
         self.network = cellnet.Model(config)
         for cell in self.network.modules():
             if isinstance(cell, cellnet.Cell):
-                cell.edges = nn.ModuleList(Mixed(cell.channels) for _ in cellnet.EDGES)
+                cell.edges = nn.ModuleList(MixedOperation(cell.channels) for _ in cellnet.EDGES)
         self.cells = [cell for cell in self.network.modules() if isinstance(cell, cellnet.Cell)]
         self.alpha = nn.Parameter(1e-3 * torch.randn(len(cellnet.EDGES), len(cellnet.OPERATIONS)))
 
@@ -71,7 +71,7 @@ class Supernet(nn.Module):
         """Return the logits with the given weights (6, 5) of the operations."""
         for cell in self.cells:
             for edge, of_edge in zip(cell.edges, weights):
-                assert isinstance(edge, Mixed), "every edge is mixed"
+                assert isinstance(edge, MixedOperation), "every edge is mixed"
                 edge.weights = of_edge
         logits: Tensor = self.network(x)
         return logits
@@ -82,7 +82,7 @@ class Supernet(nn.Module):
 
 
 @dataclass(frozen=True)
-class Found:
+class DartsResult:
     """Result of training a supernet."""
 
     parts: Mapping[str, str]  # operation of each edge, by part of the space
@@ -99,57 +99,58 @@ def reject_space(space: Space) -> None:
 
 
 def find_cell(
-    ready: Prepared, settings: SearchSettings, seed: int, tick: Callable[[int, int], None] = lambda done, of: None
-) -> Found:
+    ready: TrainingSetup, settings: SearchSettings, seed: int, tick: Callable[[int, int], None] = lambda done, of: None
+) -> DartsResult:
     """Train the supernet of the prepared model on its training split and return the cell.
 
     `tick` is called with the number of finished epochs and of all epochs.
     """
     torch.manual_seed(seed)
     net = Supernet(ready.model.config)  # type: ignore[arg-type]
-    macs = costs_of(net, ready)
+    macs = supernet_macs(net, ready)
     ready.place.model(net)
     weights = [p for name, p in net.named_parameters() if name != "alpha"]
     epochs, size = settings.darts_epochs, ready.settings.batch_size
     of_weights = torch.optim.SGD(weights, lr=LR, momentum=MOMENTUM, weight_decay=DECAY)
     of_alpha = torch.optim.Adam([net.alpha], lr=settings.darts_lr, betas=ALPHA_BETAS, weight_decay=ALPHA_DECAY)
-    learn, judge = halves(len(ready.data.splits["train"]), seed)
+    learn, judge = split_halves(len(ready.data.splits["train"]), seed)
     seen = 0
     for epoch in range(epochs):
         lr = LEAST_LR + (LR - LEAST_LR) * (1 + math.cos(math.pi * epoch / epochs)) / 2
         of_weights.param_groups[0]["lr"] = lr
         for train, val in zip(
-            batches(ready, learn, size, mix(seed, epoch, 0)), batches(ready, judge, size, mix(seed, epoch, 1))
+            batches(ready, learn, size, mix_seeds(seed, epoch, 0)),
+            batches(ready, judge, size, mix_seeds(seed, epoch, 1)),
         ):
             of_alpha.zero_grad()
             gradient = alpha_gradient(net, ready, train, val, lr if settings.darts_order == 2 else 0.0)
             net.alpha.grad = gradient
             of_alpha.step()
             of_weights.zero_grad()
-            loss_of(net, ready, train).backward()  # type: ignore[no-untyped-call]
+            mean_loss(net, ready, train).backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(weights, CLIP)
             of_weights.step()
             passes = 2 if settings.darts_order == 1 else 3
             seen += passes * len(train.target)
         tick(epoch + 1, epochs)
     parts = {edge_name(edge): o for edge, o in zip(cellnet.EDGES, net.operations())}
-    return Found(parts, net.alpha.detach().softmax(1).tolist(), float(seen * macs))
+    return DartsResult(parts, net.alpha.detach().softmax(1).tolist(), float(seen * macs))
 
 
-def costs_of(net: Supernet, ready: Prepared) -> int:
+def supernet_macs(net: Supernet, ready: TrainingSetup) -> int:
     """Return the multiply-adds of the supernet for one example."""
     macs = costs(ready, net)["macs"]
     assert macs is not None, "convolutions and the head are all that multiplies"
     return macs
 
 
-def halves(count: int, seed: int) -> tuple[Tensor, Tensor]:
+def split_halves(count: int, seed: int) -> tuple[Tensor, Tensor]:
     """Return the example indices for w and for α, two halves of equal size."""
     order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
     return order[: count // 2], order[count // 2 : 2 * (count // 2)]
 
 
-def batches(ready: Prepared, half: Tensor, size: int, seed: int) -> Iterator[Batch]:
+def batches(ready: TrainingSetup, half: Tensor, size: int, seed: int) -> Iterator[Batch]:
     """Yield the batches of a half in random order, with the augmentation of training."""
     generator = torch.Generator().manual_seed(seed)
     order = half[torch.randperm(len(half), generator=generator)]
@@ -163,7 +164,7 @@ def batches(ready: Prepared, half: Tensor, size: int, seed: int) -> Iterator[Bat
         yield Batch(inputs, target)
 
 
-def loss_of(net: Supernet, ready: Prepared, batch: Batch, weights: Mapping[str, Tensor] | None = None) -> Tensor:
+def mean_loss(net: Supernet, ready: TrainingSetup, batch: Batch, weights: Mapping[str, Tensor] | None = None) -> Tensor:
     """Return the mean loss of a batch, shape (). `weights` replaces those of the network, by name."""
     with ready.place.autocast():
         outputs = torch.func.functional_call(net, dict(weights or {}), batch.inputs)
@@ -171,7 +172,7 @@ def loss_of(net: Supernet, ready: Prepared, batch: Batch, weights: Mapping[str, 
     return loss
 
 
-def alpha_gradient(net: Supernet, ready: Prepared, train: Batch, val: Batch, xi: float) -> Tensor:
+def alpha_gradient(net: Supernet, ready: TrainingSetup, train: Batch, val: Batch, xi: float) -> Tensor:
     """Return the gradient of the loss on `val` with respect to α, shape (6, 5).
 
     This is equation 6, with ξ the learning rate of w or 0. It differentiates through the step. The paper uses a finite
@@ -179,19 +180,19 @@ def alpha_gradient(net: Supernet, ready: Prepared, train: Batch, val: Batch, xi:
     """
     named = {name: p for name, p in net.named_parameters() if name != "alpha"}
     if not xi:
-        (gradient,) = torch.autograd.grad(loss_of(net, ready, val), [net.alpha])
+        (gradient,) = torch.autograd.grad(mean_loss(net, ready, val), [net.alpha])
         return gradient
     moved = {
         name: w - xi * g
         for (name, w), g in zip(
-            named.items(), torch.autograd.grad(loss_of(net, ready, train), list(named.values()), create_graph=True)
+            named.items(), torch.autograd.grad(mean_loss(net, ready, train), list(named.values()), create_graph=True)
         )
     }
-    (gradient,) = torch.autograd.grad(loss_of(net, ready, val, moved), [net.alpha])
+    (gradient,) = torch.autograd.grad(mean_loss(net, ready, val, moved), [net.alpha])
     return gradient
 
 
-def described(weights: Sequence[Sequence[float]]) -> list[dict[str, Any]]:
+def weight_rows(weights: Sequence[Sequence[float]]) -> list[dict[str, Any]]:
     """Return the weights of the operations as table rows, one for each edge."""
     return [
         {"edge": edge_name(edge), **dict(zip(cellnet.OPERATIONS, row))} for edge, row in zip(cellnet.EDGES, weights)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...core.errors import SettingError
 
 
-def need_optuna() -> None:
+def require_optuna() -> None:
     """Raise SettingError if Optuna is not installed."""
     try:
         import optuna  # noqa: F401

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from ...core.errors import short, visible
+from ...core.errors import printable, shorten
 from ...core.metric_names import metric
 from ...draw.number_format import count, number, percent
 from ...tasks.task import HIGHER_IS_BETTER
-from .result import best_of
+from .result import best_row
 from .trial import DIVERGED, FINISHED, PRUNED, REJECTED
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class SearchProgress:
 
     def epoch(self, number: int, epoch: int, score: float) -> None:
         """Report a finished epoch of a trial."""
-        self._update(f"trial {number}, epoch {epoch}: {scored(self._metric, score)}")
+        self._update(f"trial {number}, epoch {epoch}: {format_score(self._metric, score)}")
 
     def trial_done(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Report that a trial ended. `rows` are all ended trials, including those of other processes."""
@@ -86,19 +86,19 @@ class SearchProgress:
     def said(self, row: Mapping[str, Any]) -> str:
         """Return a trial as one line."""
         if row["state"] == REJECTED:
-            return f"{row['trial']:>5}  rejected: {short(row['why'], 64)}"
-        score = scored(self._metric, row[self._metric]) if row[self._metric] is not None else ""
+            return f"{row['trial']:>5}  rejected: {shorten(row['why'], 64)}"
+        score = format_score(self._metric, row[self._metric]) if row[self._metric] is not None else ""
         if row["state"] != FINISHED:
             score = f"{row['state']} {score}".strip()
         told = ("trial", "state", self._metric, "epochs", "seconds", "macs", "parameters", "work", "why", "cell")
-        drawn = " ".join(f"{key.removeprefix('model.')}={as_said(row[key])}" for key in row if key not in told)
-        why = f" ({short(row['why'], 60)})" if row["state"] == DIVERGED else ""
+        drawn = " ".join(f"{key.removeprefix('model.')}={format_drawn(row[key])}" for key in row if key not in told)
+        why = f" ({shorten(row['why'], 60)})" if row["state"] == DIVERGED else ""
         best = " *" if row["trial"] == self._best_number() else ""
         return f"{row['trial']:>5}  {score + best:<10}  {drawn}{why}"
 
     def _best_number(self) -> int | None:
         finished = [row for row in self._rows if row["state"] == FINISHED]
-        best = best_of(finished, self._metric, self._metric in HIGHER_IS_BETTER)
+        best = best_row(finished, self._metric, self._metric in HIGHER_IS_BETTER)
         return best["trial"] if best else None
 
     def _update(self, doing: str) -> None:
@@ -107,23 +107,23 @@ class SearchProgress:
         done = sum(row["state"] != REJECTED for row in self._rows)
         number = self._best_number()
         best = next((row[self._metric] for row in self._rows if row["trial"] == number), None)
-        said = f"best {metric(self._metric)[0]} {scored(self._metric, best)}  " if best is not None else ""
+        said = f"best {metric(self._metric)[0]} {format_score(self._metric, best)}  " if best is not None else ""
         self._bar.update(self._task, completed=done, total=self._trials, description=said + doing)
 
     def _line(self, said: str, style: str = "") -> None:
         if self._bar:
-            self._bar.console.print(visible(said), style=style or None, markup=False, highlight=False)
+            self._bar.console.print(printable(said), style=style or None, markup=False, highlight=False)
         elif self.shown:
-            print(visible(said), file=sys.stderr, flush=True)
+            print(printable(said), file=sys.stderr, flush=True)
 
 
-def scored(name: str, value: float) -> str:
+def format_score(name: str, value: float) -> str:
     """Format a score."""
     return percent(value) if metric(name)[1] == "fraction" else number(value)
 
 
-def as_said(value: Any) -> str:
+def format_drawn(value: Any) -> str:
     """Format a drawn value in few characters."""
     if isinstance(value, float):
         return f"{value:.4g}"
-    return short(value, 40)
+    return shorten(value, 40)

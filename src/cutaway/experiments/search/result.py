@@ -11,16 +11,16 @@ from typing import Any
 import optuna
 from torch import nn
 
-from ...checkpoints.factory import Made
+from ...checkpoints.factory import ModuleBuilder
 from ...core.errors import FileError
-from ...core.schema import naming
-from ...data.in_memory.source import Given
-from ...draw.html_page import framed
+from ...core.schema import name_document_in_errors
+from ...data.in_memory.source import InMemorySource
+from ...draw.html_page import render_iframe
 from ...runs.run import Run
 from ...tasks.task import HIGHER_IS_BETTER
 from .samplers import distributions, pruner_for
-from .space import Space, space_of
-from .spec import named
+from .space import Space, parse_space
+from .spec import model_from_document
 from .storage import ABOUT, BEST, CELL, OUTCOME, REPORT, open_study, read_about, read_trials
 from .trial import FINISHED
 
@@ -30,7 +30,9 @@ Row = dict[str, Any]
 class Search:
     """Opened folder of a search. Nothing is read before it is needed, and nothing is trained."""
 
-    def __init__(self, folder: str | Path, given: Given | None = None, made: Made | None = None) -> None:
+    def __init__(
+        self, folder: str | Path, given: InMemorySource | None = None, made: ModuleBuilder | None = None
+    ) -> None:
         """Open a folder. `given` is data that was given in Python, and `made` the maker of custom modules."""
         self.folder, self._given, self._made = Path(folder), given, made
         self.about = read_about(self.folder)
@@ -61,8 +63,8 @@ class Search:
     @functools.cached_property
     def space(self) -> Space:
         """Return the search space."""
-        with naming(self.folder / ABOUT):
-            return space_of(named(self.about), self.about["space"], {})
+        with name_document_in_errors(self.folder / ABOUT):
+            return parse_space(model_from_document(self.about), self.about["space"], {})
 
     @functools.cached_property
     def trials(self) -> list[Row]:
@@ -71,7 +73,7 @@ class Search:
         Keys are number, state (finished, pruned, rejected, diverged), the drawn settings, the metric, epochs, seconds,
         macs, parameters, work and why.
         """
-        return rows_of(self.study, self.space, self.metric)
+        return trial_rows(self.study, self.space, self.metric)
 
     @property
     def finished(self) -> list[Row]:
@@ -81,12 +83,12 @@ class Search:
     @property
     def best(self) -> Row | None:
         """Return the finished trial with the best validation metric, then that with fewer MACs, then the first."""
-        return best_of(self.finished, self.metric, self.higher_is_better)
+        return best_row(self.finished, self.metric, self.higher_is_better)
 
     @property
     def front(self) -> list[Row]:
         """Return the Pareto front of metric and MACs among finished trials, cheapest first."""
-        return front_of(self.finished, self.metric, self.higher_is_better)
+        return pareto_front(self.finished, self.metric, self.higher_is_better)
 
     @property
     def run(self) -> Run:
@@ -126,10 +128,10 @@ class Search:
         """Return the report in a frame, or the repr if there is no report yet."""
         if not self.report.is_file():
             return html.escape(repr(self))
-        return framed(repr(self), self.report.read_text(encoding="utf-8"))
+        return render_iframe(repr(self), self.report.read_text(encoding="utf-8"))
 
 
-def rows_of(study: optuna.Study, space: Space, metric: str) -> list[Row]:
+def trial_rows(study: optuna.Study, space: Space, metric: str) -> list[Row]:
     """Return a row for each trial of a study that ended and was not killed."""
     rows: list[Row] = []
     for trial in read_trials(study, distributions(space)):
@@ -147,14 +149,14 @@ def rows_of(study: optuna.Study, space: Space, metric: str) -> list[Row]:
     return rows
 
 
-def best_of(rows: Sequence[Mapping[str, Any]], metric: str, higher: bool) -> Row | None:
+def best_row(rows: Sequence[Mapping[str, Any]], metric: str, higher: bool) -> Row | None:
     """Return the row with the best metric, then that with the fewest MACs, then the first."""
     sign = -1 if higher else 1
     ranked = sorted(rows, key=lambda row: (sign * row[metric], row["macs"] or 0, row["trial"]))
     return dict(ranked[0]) if ranked else None
 
 
-def front_of(rows: Sequence[Mapping[str, Any]], metric: str, higher: bool) -> list[Row]:
+def pareto_front(rows: Sequence[Mapping[str, Any]], metric: str, higher: bool) -> list[Row]:
     """Return the Pareto front of metric and MACs, cheapest first.
 
     Of rows that are equal in both the first is kept. Rows with unknown MACs are left out.

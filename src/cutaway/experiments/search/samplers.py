@@ -48,7 +48,7 @@ def sampler_for(
     if settings.sampler == "grid":
         order = list(space.grid())
         random.Random(0).shuffle(order)  # the same for every trial
-        return Proposed(next(one for one in order if one not in taken))
+        return FixedValuesSampler(next(one for one in order if one not in taken))
     if settings.sampler == "evolution":
         return RegularizedEvolution(distributions(space), settings.population, settings.tournament, seed)
     if settings.sampler == "nsga2":
@@ -58,7 +58,7 @@ def sampler_for(
     return optuna.samplers.TPESampler(seed=seed % 2**32)
 
 
-class Proposed(optuna.samplers.BaseSampler):
+class FixedValuesSampler(optuna.samplers.BaseSampler):
     """Sampler that returns given values."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
@@ -110,17 +110,17 @@ class RegularizedEvolution(optuna.samplers.BaseSampler):
         parent = best(self.random.choices(living, k=self.tournament), key=lambda one: float(one.value or 0.0))
         child = dict(parent.params)
         name = self.random.choice(sorted(self.space))
-        child[name] = drawn(self.space[name], self.random, unlike=child[name])
+        child[name] = draw_value(self.space[name], self.random, unlike=child[name])
         return child
 
     def sample_independent(
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
         """Draw any value."""
-        return drawn(param_distribution, self.random)
+        return draw_value(param_distribution, self.random)
 
 
-def drawn(one: BaseDistribution, source: random.Random, unlike: Any = None) -> Any:
+def draw_value(one: BaseDistribution, source: random.Random, unlike: Any = None) -> Any:
     """Draw a value uniformly, or log-uniformly for a logarithmic range, that differs from `unlike`."""
     if isinstance(one, CategoricalDistribution):
         return source.choice([choice for choice in one.choices if choice != unlike])

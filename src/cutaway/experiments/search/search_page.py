@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...core.config import command_of
+from ...core.config import shell_command
 from ...core.files import write_text
 from ...core.metric_names import metric
 from ...core.version import __version__
 from ...data.dataset_base import IN_MEMORY
 from ...draw import charts
 from ...draw.description import Drawing, Page, View, table
-from ...draw.html_page import page
-from ...draw.number_format import capital, count, duration, moment, plural, written
+from ...draw.html_page import render_page
+from ...draw.number_format import capitalize_name, count, duration, format_value, plural, timestamp_text
 from ...models import cellnet
 from ...training.schemas import read_evaluation
 from ...views.run.outcome import figure, metrics_rows
@@ -25,9 +25,9 @@ from .trial import DIVERGED, FINISHED, PRUNED, REJECTED
 if TYPE_CHECKING:
     from .result import Row, Search
 
-SEVERAL = 3  # minimum finished trials for comparisons
+MIN_TRIALS = 3  # minimum finished trials for comparisons
 STATES = (FINISHED, PRUNED, DIVERGED, REJECTED)
-MEANT = {
+STATE_TEXTS = {
     FINISHED: "trained to the end",
     PRUNED: "ended early, as others were better there",
     DIVERGED: "the loss was no number",
@@ -37,18 +37,20 @@ MEANT = {
 
 def write_search_report(found: Search) -> None:
     """Write report.html to the folder of a search."""
-    write_text(found.report, page(describe(found)))
+    write_text(found.report, render_page(describe(found)))
 
 
 def describe(found: Search) -> Page:
     """Return the whole report of a search that has trials."""
     views = [head(found)]
-    if len(found.finished) >= SEVERAL:
-        views += [front(found), so_far(found), what_mattered(found)]
+    if len(found.finished) >= MIN_TRIALS:
+        views += [front(found), best_so_far(found), importance(found)]
     views += [cells(row) for row in found.finished[-1:] if CELL in row]
     views.append(trials(found))
     about = found.about
-    colophon = f"Cutaway {__version__} · Optuna {about['optuna']} · {moment(about['started'])} · This page holds all "
+    colophon = (
+        f"Cutaway {__version__} · Optuna {about['optuna']} · {timestamp_text(about['started'])} · This page holds all "
+    )
     return Page(title=views[0]["title"], views=views, colophon=f"{colophon}that it shows and asks no network for more.")
 
 
@@ -68,10 +70,10 @@ def head(found: Search) -> View:
     rows: list[list[str]] = []
     if best:
         summary = (
-            f"Trial {best['trial']} is the best: validation {name} {scored(found, best)}. A best of many is a little "
-            "flattered: that is what the test split is for."
+            f"Trial {best['trial']} is the best: validation {name} {format_score(found, best)}. A best of many is a"
+            " little flattered: that is what the test split is for."
         )
-        rows = [[key, said_value(best[key])] for key in about["space"]]
+        rows = [[key, format_drawn(best[key])] for key in about["space"]]
         rows += [["MACs of an example", _count(best["macs"])], ["parameters", _count(best["parameters"])]]
     path = found.folder / BEST
     evaluation = read_evaluation(path) if (path / "evaluation.json").is_file() else None
@@ -88,8 +90,8 @@ def head(found: Search) -> View:
         again = run.get("best") or {}
         if again.get("value") is not None and again["value"] != best[found.metric]:
             sentences.append(
-                f"Trained again, its validation {name} is {written(again['value'], metric(found.metric)[1])}: on this "
-                "machine trainings are not alike to the last bit."
+                f"Trained again, its validation {name} is {format_value(again['value'], metric(found.metric)[1])}: on"
+                " this machine trainings are not alike to the last bit."
             )
         drawings.append({"kind": "prose", "sentences": sentences, "command": run["command"]})
     drawings.append({"kind": "prose", "title": "The search", "command": command(found)})
@@ -114,14 +116,14 @@ def front(found: Search) -> View:
     if len(ends) > 1:
         cheap = ends[0]
         worth = (
-            f" From the cheapest on it to the best, {name} goes from {scored(found, cheap)} with "
-            f"{_count(cheap['macs'])} MACs to {scored(found, ends[-1])} with {_count(ends[-1]['macs'])}."
+            f" From the cheapest on it to the best, {name} goes from {format_score(found, cheap)} with "
+            f"{_count(cheap['macs'])} MACs to {format_score(found, ends[-1])} with {_count(ends[-1]['macs'])}."
         )
 
     def drawing(rows: Sequence[Row]) -> Drawing:
         there = {row["trial"] for row in rows}
         return dots(
-            f"{capital(name)} and multiply-adds",
+            f"{capitalize_name(name)} and multiply-adds",
             ("MACs of an example", "count", True),
             (f"validation {name}", format),
             [(row["macs"], row[found.metric], row) for row in rows],
@@ -143,8 +145,10 @@ def front(found: Search) -> View:
     return View(
         id="front",
         title="What accuracy costs" if found.metric == "accuracy" else f"What {name} costs",
-        says=f"Each mark is a trial that was trained to its end. On the steps, no other has {more} {name} for as few "
-        "MACs.",
+        says=(
+            f"Each mark is a trial that was trained to its end. On the steps, no other has {more} {name} for as few "
+            "MACs."
+        ),
         summary=f"{plural(len(ends), 'trial')} of {plural(len(known), 'finished trial')} on the front.{worth}",
         table=table(heads, [[row["trial"], row[found.metric], row["macs"], row["parameters"]] for row in ends]),
         drawings=[shown] if known else [],
@@ -152,7 +156,7 @@ def front(found: Search) -> View:
     )
 
 
-def so_far(found: Search) -> View:
+def best_so_far(found: Search) -> View:
     """Return the view of the best metric after each trial."""
     name, format = metric(found.metric)
     rows = [row for row in found.trials if row["state"] != REJECTED]
@@ -176,16 +180,20 @@ def so_far(found: Search) -> View:
     return View(
         id="so-far",
         title="How the search went",
-        says="Each mark is a trial, at the metric that it had when it ended; the steps are the best that was found by "
-        "then. Steps that still rise ask for more trials.",
-        summary=f"The best was there after {plural(int(steps[-1][0]), 'trial')} of {count(len(rows))}. The forward "
-        f"passes of all trainings took {written(cost, 'number')} multiply-adds.",
+        says=(
+            "Each mark is a trial, at the metric that it had when it ended; the steps are the best that was found by "
+            "then. Steps that still rise ask for more trials."
+        ),
+        summary=(
+            f"The best was there after {plural(int(steps[-1][0]), 'trial')} of {count(len(rows))}. The forward "
+            f"passes of all trainings took {format_value(cost, 'number')} multiply-adds."
+        ),
         table=table({"trials": "count", f"best {name} so far": format}, [[int(n), value] for n, value in steps]),
         drawings=[drawing],
     )
 
 
-def what_mattered(found: Search) -> View:
+def importance(found: Search) -> View:
     """Return the view of the importance of each setting, and the metric over each."""
     name = metric(found.metric)[0]
     fractions = found.importances()
@@ -196,27 +204,33 @@ def what_mattered(found: Search) -> View:
                 "Fraction of the variance that each setting explains by itself",
                 [charts.bar("importance", "fraction")],
                 [
-                    {"label": key, "cells": [{"value": value}], "tip": [key, written(value, "fraction")]}
+                    {"label": key, "cells": [{"value": value}], "tip": [key, format_value(value, "fraction")]}
                     for key, value in fractions.items()
                 ],
             )
         )
     order = list(fractions) or list(found.space.parts())
     options = [{"name": key, "drawings": [_slice(found, key)]} for key in order]
-    drawings.append(charts.choice(f"{capital(name)} by one setting", "setting", options))
+    drawings.append(charts.choice(f"{capitalize_name(name)} by one setting", "setting", options))
     first = next(iter(fractions), None)
     return View(
         id="importance",
         title="What mattered",
-        says=f"Above, which settings the {name} followed, by fANOVA over the finished trials; below, the trials by one "
-        "of them.",
-        summary=f"{first} explains most, {written(fractions[first], 'fraction')} of the variance."
-        if first
-        else "Too few trials ended, or all alike, to say which setting mattered.",
+        says=(
+            f"Above, which settings the {name} followed, by fANOVA over the finished trials; below, the trials by one "
+            "of them."
+        ),
+        summary=(
+            f"{first} explains most, {format_value(fractions[first], 'fraction')} of the variance."
+            if first
+            else "Too few trials ended, or all alike, to say which setting mattered."
+        ),
         table=table({"setting": "text", "importance": "fraction"}, [[k, v] for k, v in fractions.items()]),
         drawings=drawings,
-        misleads="Importance is about this space and these trials: a setting that was searched in a narrow range "
-        "cannot matter, and a sampler that learns looks seldom where things are bad.",
+        misleads=(
+            "Importance is about this space and these trials: a setting that was searched in a narrow range "
+            "cannot matter, and a sampler that learns looks seldom where things are bad."
+        ),
     )
 
 
@@ -248,8 +262,10 @@ def cells(row: Row) -> View:
         id="weights",
         title="What the gradient came to",
         says="The softmax of α, the weight of each operation on each edge of the cell: each edge takes the largest.",
-        summary=f"{idle} of 6 edges take an operation without weights. The cell of trial {row['trial']}: "
-        f"{row['model.arch']}",
+        summary=(
+            f"{idle} of 6 edges take an operation without weights. The cell of trial {row['trial']}: "
+            f"{row['model.arch']}"
+        ),
         table=table(
             {"edge": "text", **dict.fromkeys(operations, "number")},
             [[one["edge"], *v] for one, v in zip(weights, values)],
@@ -282,7 +298,7 @@ def trials(found: Search) -> View:
     rows = [
         [
             *(row["trial"], row["state"], row[found.metric]),
-            *(said_value(row[key]) for key in keys),
+            *(format_drawn(row[key]) for key in keys),
             *(row["epochs"], row["macs"], row["parameters"], row["seconds"]),
             row["why"] if row["state"] in (DIVERGED, REJECTED) else "",
         ]
@@ -294,7 +310,7 @@ def trials(found: Search) -> View:
         title="Every trial",
         says="The best first; then those that were ended early and those that were not trained.",
         summary="; ".join(
-            f"{count(states.count(state))} {state}: {MEANT[state]}" for state in STATES if state in states
+            f"{count(states.count(state))} {state}: {STATE_TEXTS[state]}" for state in STATES if state in states
         )
         + ".",
         table=table(heads, rows),
@@ -345,21 +361,21 @@ def command(found: Search) -> str:
         model = about["model"] if OWN in about else repr(about["model"])
         data = "data" if about["data"] == IN_MEMORY else repr(about["data"])
         return f"cutaway.search({model}, {data}, out={str(found.folder)!r}, **{given!r})"
-    return command_of("search", about["model"], about["data"], given, "--out", str(found.folder))
+    return shell_command("search", about["model"], about["data"], given, "--out", str(found.folder))
 
 
-def scored(found: Search, row: Row) -> str:
+def format_score(found: Search, row: Row) -> str:
     """Format the metric of a row."""
-    return written(row[found.metric], metric(found.metric)[1])
+    return format_value(row[found.metric], metric(found.metric)[1])
 
 
-def said_value(value: Any) -> str:
+def format_drawn(value: Any) -> str:
     """Format a drawn value."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _count(value: int | None) -> str:
-    return written(value, "count")
+    return format_value(value, "count")
 
 
 def _finished_value(found: Search, row: Row) -> float | None:

@@ -19,8 +19,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...core.config import as_text, build, keys, parse, short, unknown_setting
-from ...core.errors import SettingError, require
+from ...core.config import as_text, build, field_names, parse, shorten, unknown_setting
+from ...core.errors import SettingError, check_value
 from ...data.settings import DataSettings
 from ...models import cellnet
 from ...models.registry import Preset
@@ -103,7 +103,7 @@ class Space:
         """Return the settings from the drawn value of each part."""
         found: dict[str, Any] = {key: one.value(drawn[key]) for key, one in self.settings.items()}
         if self.cells:
-            found[self.cells] = cellnet.written([drawn[edge_name(edge)] for edge in cellnet.EDGES])
+            found[self.cells] = cellnet.format_cell([drawn[edge_name(edge)] for edge in cellnet.EDGES])
         return found
 
     def grid(self) -> Iterator[dict[str, Any]]:
@@ -135,14 +135,14 @@ def sort_settings(found: Preset, given: Mapping[str, Any]) -> tuple[dict[str, An
 
     A range or a choice is searched. Raises UnknownName for an unknown setting.
     """
-    own = set(keys(SearchSettings))
+    own = set(field_names(SearchSettings))
     how = {key: value for key, value in given.items() if key in own}
     rest = {key: value for key, value in given.items() if key not in own}
-    searched = {key: value for key, value in rest.items() if is_searched(key, value, kind_of(found, key))}
+    searched = {key: value for key, value in rest.items() if is_searched(key, value, setting_type(found, key))}
     return how, searched, {key: value for key, value in rest.items() if key not in searched}
 
 
-def space_of(found: Preset, typed: Mapping[str, Any], fixed: Mapping[str, Any]) -> Space:
+def parse_space(found: Preset, typed: Mapping[str, Any], fixed: Mapping[str, Any]) -> Space:
     """Parse the search space.
 
     Raises SettingError for an empty or invalid range and for a setting that is both searched and fixed; UnknownName for
@@ -151,7 +151,7 @@ def space_of(found: Preset, typed: Mapping[str, Any], fixed: Mapping[str, Any]) 
     settings: dict[str, Searched] = {}
     cells = ""
     for key, raw in typed.items():
-        kind = kind_of(found, key)
+        kind = setting_type(found, key)
         if key in fixed:
             raise SettingError(
                 f"{key} is both searched ({key}={_repr(raw)}) and fixed ({key}={_repr(fixed[key])}): give one of them."
@@ -178,7 +178,7 @@ def space_of(found: Preset, typed: Mapping[str, Any], fixed: Mapping[str, Any]) 
     return Space(settings, cells)
 
 
-def kind_of(found: Preset, key: str) -> Any:
+def setting_type(found: Preset, key: str) -> Any:
     """Return the type of a setting of training, data or, as model.KEY, the model.
 
     Raises UnknownName if it does not exist.
@@ -193,7 +193,7 @@ def kind_of(found: Preset, key: str) -> Any:
         hints = typing.get_type_hints(group)
         if key in hints:
             return hints[key]
-    raise unknown_setting(key, keys(SearchSettings, TrainSettings, DataSettings))
+    raise unknown_setting(key, field_names(SearchSettings, TrainSettings, DataSettings))
 
 
 def is_searched(key: str, raw: Any, kind: Any) -> bool:
@@ -233,19 +233,21 @@ def _range(key: str, raw: str, whole: bool) -> Range:
     found = RANGE.fullmatch(raw.strip())
     if found is None:
         raise SettingError(
-            f"{key}={short(raw)} cannot be read: a range is low..high, or low..high:log, as in lr=1e-4..1e-1:log."
+            f"{key}={shorten(raw)} cannot be read: a range is low..high, or low..high:log, as in lr=1e-4..1e-1:log."
         )
     low, high = float(found[1]), float(found[2])
     if not math.isfinite(low) or not math.isfinite(high):
-        raise SettingError(f"{key}={short(raw)} cannot be: both ends must be finite numbers.")
+        raise SettingError(f"{key}={shorten(raw)} cannot be: both ends must be finite numbers.")
     if whole and (low != int(low) or high != int(high)):
-        raise SettingError(f"{key}={short(raw)} cannot be: {key} is a whole number, and so are the ends of its range.")
+        raise SettingError(
+            f"{key}={shorten(raw)} cannot be: {key} is a whole number, and so are the ends of its range."
+        )
     if low >= high:
         why = "is empty: it begins above its end" if low > high else "is one number"
-        raise SettingError(f"{key}={short(raw)} {why}. A range is low..high, with low below high.")
+        raise SettingError(f"{key}={shorten(raw)} {why}. A range is low..high, with low below high.")
     if found[3] and low <= 0:
         raise SettingError(
-            f"{key}={short(raw)} cannot be: a logarithm needs ends above 0. Leave :log out, or raise low."
+            f"{key}={shorten(raw)} cannot be: a logarithm needs ends above 0. Leave :log out, or raise low."
         )
     return Range(low, high, bool(found[3]), whole)
 
@@ -253,17 +255,17 @@ def _range(key: str, raw: str, whole: bool) -> Range:
 def _check(found: Preset, key: str, raw: Any) -> None:
     """Raise the error of the setting if the value is invalid."""
     if not key.startswith("model."):
-        build(TrainSettings if key in keys(TrainSettings) else DataSettings, {key: raw})
+        build(TrainSettings if key in field_names(TrainSettings) else DataSettings, {key: raw})
         return
     name = key.removeprefix("model.")
     field = next(f for f in dataclasses.fields(found.config) if f.name == name)
-    value, rule = parse(key, raw, kind_of(found, key)), field.metadata.get("rule")
+    value, rule = parse(key, raw, setting_type(found, key)), field.metadata.get("rule")
     if rule is not None and value is not None:
-        require(rule.holds(value), key, value, rule.allowed, SettingError)
+        check_value(rule.holds(value), key, value, rule.allowed, SettingError)
 
 
 def _repr(raw: Any) -> str:
-    return short(raw if isinstance(raw, str) else as_text(tuple(raw) if isinstance(raw, list) else raw))
+    return shorten(raw if isinstance(raw, str) else as_text(tuple(raw) if isinstance(raw, list) else raw))
 
 
 def _is_cells(key: str, raw: Any) -> bool:

@@ -7,18 +7,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ...checkpoints.factory import Made, described, maker
-from ...core.config import as_text, build, exact
-from ...core.errors import SettingError, short
+from ...checkpoints.factory import ModuleBuilder, builder_from_document, to_builder
+from ...core.config import as_text, build, exact_text
+from ...core.errors import SettingError, shorten
 from ...core.files import exists
-from ...core.schema import naming
+from ...core.schema import name_document_in_errors
 from ...data.dataset_base import IN_MEMORY
-from ...data.in_memory.source import Given
+from ...data.in_memory.source import InMemorySource
 from ...models.registry import Preset, preset
-from ...training.documents import path_of
+from ...training.documents import absolute_source
 from . import darts
 from .config import SearchSettings, reject_idle
-from .space import Space, sort_settings, space_of
+from .space import Space, parse_space, sort_settings
 from .storage import ABOUT, read_about
 
 OWN = "own"  # key of search.json for the maker of custom modules
@@ -29,7 +29,7 @@ class Plan:
     """Specification of a search."""
 
     found: Preset
-    source: str | Given
+    source: str | InMemorySource
     space: Space
     fixed: dict[str, Any]
     settings: SearchSettings
@@ -44,22 +44,26 @@ class Plan:
         """Return everything that searches with the same folder must have in common, without the number of trials."""
         return {
             "model": self.found.name,
-            "data": IN_MEMORY if isinstance(self.source, Given) else self.source,
+            "data": IN_MEMORY if isinstance(self.source, InMemorySource) else self.source,
             "space": self.space.texts(),
-            "fixed": {key: exact(value) for key, value in self.fixed.items()},
+            "fixed": {key: exact_text(value) for key, value in self.fixed.items()},
             "search": {key: value for key, value in asdict(self.settings).items() if key != "trials"},
-            **({OWN: {"path": self.found.path, "kinds": self.found.kinds}} if isinstance(self.found, Made) else {}),
+            **(
+                {OWN: {"path": self.found.path, "kinds": self.found.kinds}}
+                if isinstance(self.found, ModuleBuilder)
+                else {}
+            ),
         }
 
 
-def planned(model: Any, source: Any, given: Mapping[str, Any], space: Mapping[str, Any] | None) -> Plan:
+def new_plan(model: Any, source: Any, given: Mapping[str, Any], space: Mapping[str, Any] | None) -> Plan:
     """Return the specification of a new search. Raises SettingError or UnknownName for invalid input."""
     if model is None or source is None:
         raise SettingError(
             "A model, data and a range are needed: cutaway search MODEL DATA lr=1e-4..1e-1:log. `cutaway list` shows "
             "the models."
         )
-    found = preset(model) if isinstance(model, str) else maker(model)
+    found = preset(model) if isinstance(model, str) else to_builder(model)
     how, searched, fixed = sort_settings(found, given)
     for key in space or {}:
         if key in how or key in SearchSettings.__dataclass_fields__:
@@ -69,17 +73,22 @@ def planned(model: Any, source: Any, given: Mapping[str, Any], space: Mapping[st
     settings = build(SearchSettings, how)
     reject_idle(settings, how)
     searched |= space or {}
-    whole = space_of(found, searched, fixed)
+    whole = parse_space(found, searched, fixed)
     if settings.sampler == "darts":
         darts.reject_space(whole)
     if settings.sampler == "grid":
         whole.grid()  # rejects unlimited ranges
     return Plan(
-        found, source if isinstance(source, Given) else located(str(source)), whole, dict(fixed), settings, dict(how)
+        found,
+        source if isinstance(source, InMemorySource) else located(str(source)),
+        whole,
+        dict(fixed),
+        settings,
+        dict(how),
     )
 
 
-def resumed(
+def resumed_plan(
     folder: Path,
     model: Any,
     source: Any,
@@ -91,18 +100,18 @@ def resumed(
     about = read_about(folder)
     if out is not None and Path(out).resolve() != folder.resolve():
         raise SettingError(f"A search is resumed where it stands, in {folder}: leave --out out.")
-    with naming(folder / ABOUT):
+    with name_document_in_errors(folder / ABOUT):
         build(SearchSettings, about["search"])
-        space_of(named(about), about["space"], about["fixed"])
+        parse_space(model_from_document(about), about["space"], about["fixed"])
     in_memory = about["data"] == IN_MEMORY
-    if in_memory and not isinstance(source, Given):
+    if in_memory and not isinstance(source, InMemorySource):
         raise SettingError(
             "This search's data was given in Python: give it again, as search(data=DATA, resume=FOLDER)."
         )
-    if isinstance(source, Given) and not in_memory:
+    if isinstance(source, InMemorySource) and not in_memory:
         raise SettingError(f"This search's data is {about['data']}, which is opened by itself: leave data out.")
     handed = model is not None and not isinstance(model, str)
-    found = maker(model) if handed else named(about)
+    found = to_builder(model) if handed else model_from_document(about)
     if OWN in about and not handed:
         raise SettingError(
             f"This search is of modules that {about[OWN]['path']} makes: give it again, as in "
@@ -116,22 +125,22 @@ def resumed(
     for key, value in {**given, **(space or {})}.items():
         if key != "trials":
             raise SettingError(
-                f"{key}={short(value if isinstance(value, str) else as_text(value))} cannot change when a search is "
+                f"{key}={shorten(value if isinstance(value, str) else as_text(value))} cannot change when a search is "
                 "resumed, as its trials could not be compared; trials can. For another space, begin another search."
             )
     how = {**about["typed"], **given}
     settings = build(SearchSettings, {**about["search"], "trials": given.get("trials", about["trials"])})
-    whole = space_of(found, about["space"], about["fixed"])
+    whole = parse_space(found, about["space"], about["fixed"])
     return Plan(found, source if in_memory else about["data"], whole, dict(about["fixed"]), settings, how)
 
 
-def named(about: Mapping[str, Any]) -> Preset:
+def model_from_document(about: Mapping[str, Any]) -> Preset:
     """Return the model of a search from its document. For custom modules only their settings are known."""
     own = about.get(OWN)
-    return preset(about["model"]) if own is None else described(about["model"], own["path"], own["kinds"])
+    return preset(about["model"]) if own is None else builder_from_document(about["model"], own["path"], own["kinds"])
 
 
 def located(source: str) -> str:
     """Return a source with its absolute path, if it is a path."""
     there = all(exists(Path(one).expanduser()) for one in source.split(","))
-    return (path_of(source) or source) if there else source  # missing paths are reported as they were typed
+    return (absolute_source(source) or source) if there else source  # missing paths are reported as they were typed

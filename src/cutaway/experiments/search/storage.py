@@ -23,9 +23,9 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.pool import NullPool
 
-from ...core.errors import FileError, short
-from ...core.schema import NUMBER, Between, OneOf, reject_unlike
-from ...training.run_folder import RunInUse, about_several, folder_of_several, locked
+from ...core.errors import FileError, shorten
+from ...core.schema import NUMBER, Between, Choice, validate_document
+from ...training.run_folder import RunInUse, create_group_folder, lock_run, read_group_document
 
 try:
     import fcntl
@@ -39,7 +39,7 @@ OUTCOME, DRAW, CELL = "outcome", "draw", "cell"  # user attributes of a trial
 
 
 @contextlib.contextmanager
-def turn(folder: Path) -> Iterator[None]:
+def draw_lock(folder: Path) -> Iterator[None]:
     """Wait for the lock of drawing and hold it. The lock of a process is released when it ends."""
     try:
         handle = os.open(folder / TURN, os.O_RDWR | os.O_CREAT, 0o644)
@@ -56,7 +56,7 @@ def turn(folder: Path) -> Iterator[None]:
 
 def new_search_folder(out: str | Path | None, name: str) -> Path:
     """Return the folder of a search, as defined by `folder_of_several`."""
-    return folder_of_several(out, "search", name, ABOUT, beside=(TURN, STUDY))
+    return create_group_folder(out, "search", name, ABOUT, beside=(TURN, STUDY))
 
 
 SEARCH = {
@@ -69,7 +69,7 @@ SEARCH = {
     "typed": dict,
     "trials": Between(1, 2**31 - 1),
     "metric": str,
-    "directions": [OneOf(("maximize", "minimize")), ...],
+    "directions": [Choice(("maximize", "minimize")), ...],
     "task": str,
     "data_name": str,
     "splits": {"train": int, ...: int},
@@ -81,15 +81,15 @@ SEARCH = {
     "tested": [int],
 }
 OUTCOMES = {
-    "state": OneOf(("finished", "pruned", "rejected", "diverged")),
+    "state": Choice(("finished", "pruned", "rejected", "diverged")),
     "epochs": int, "seconds": NUMBER, "macs": int | None, "parameters": int | None, "work": NUMBER, "why": str,
 }  # fmt: skip
 
 
 def read_about(folder: str | Path) -> dict[str, Any]:
     """Read search.json of a folder. Raises FileError if it is missing or invalid."""
-    about = about_several(folder, "search", ABOUT, ("model", "data", "space", "fixed", "search"))
-    reject_unlike(about, SEARCH, Path(folder) / ABOUT, "Take it from a copy, or search again.")
+    about = read_group_document(folder, "search", ABOUT, ("model", "data", "space", "fixed", "search"))
+    validate_document(about, SEARCH, Path(folder) / ABOUT, "Take it from a copy, or search again.")
     return about
 
 
@@ -106,16 +106,16 @@ def read_trials(study: optuna.Study, params: Iterable[str]) -> list[FrozenTrial]
             raise
         raise FileError(f"{STUDY} could not be read ({_first_line(error)}). {fix}") from error
     for trial in trials:
-        reject_unlike(
+        validate_document(
             trial.user_attrs, {OUTCOME: OUTCOMES, f"{CELL}?": list}, Path(f"{STUDY}, trial {trial.number}"), fix
         )
         if lost := [name for name in params if name not in trial.params]:
-            raise FileError(f"{STUDY}, trial {trial.number}: {short(lost[0])} has no value. {fix}")
+            raise FileError(f"{STUDY}, trial {trial.number}: {shorten(lost[0])} has no value. {fix}")
     return trials
 
 
 def _first_line(error: Exception) -> str:
-    return short(str(error).splitlines()[0], 120) if str(error) else type(error).__name__
+    return shorten(str(error).splitlines()[0], 120) if str(error) else type(error).__name__
 
 
 def open_study(folder: Path, directions: Sequence[Any], pruner: optuna.pruners.BasePruner) -> optuna.Study:
@@ -127,7 +127,7 @@ def open_study(folder: Path, directions: Sequence[Any], pruner: optuna.pruners.B
         return sqlite3.connect(path, timeout=WAIT, check_same_thread=False)
 
     try:
-        with turn(folder):  # processes that create the tables at the same time would corrupt them
+        with draw_lock(folder):  # processes that create the tables at the same time would corrupt them
             # By a function and not a URL, because a path may contain characters that are special there.
             storage = optuna.storages.RDBStorage("sqlite://", engine_kwargs={"creator": connect, "poolclass": NullPool})
             return optuna.create_study(
@@ -146,7 +146,7 @@ def trial_folder(folder: Path, number: int) -> Path:
     return folder / TRIALS / str(number)
 
 
-def put_aside_killed(study: optuna.Study, folder: Path) -> list[FrozenTrial]:
+def fail_killed_trials(study: optuna.Study, folder: Path) -> list[FrozenTrial]:
     """Mark running trials without a lock as failed and return the others. The caller must hold `turn`."""
     running = []
     for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
@@ -160,7 +160,7 @@ def put_aside_killed(study: optuna.Study, folder: Path) -> list[FrozenTrial]:
 
 def _is_locked(folder: Path) -> bool:
     try:
-        with locked(folder):
+        with lock_run(folder):
             return False
     except RunInUse:
         return True

@@ -13,40 +13,40 @@ import optuna
 import torch
 from optuna.trial import FrozenTrial, TrialState
 
-from ...checkpoints.factory import Made, begun, module_of
+from ...checkpoints.factory import ModuleBuilder, build_custom_module, new_model
 from ...core.config import as_text
-from ...core.errors import ModelError, SettingError, short
+from ...core.errors import ModelError, SettingError, shorten
 from ...core.files import write_json
 from ...core.version import __version__
-from ...data.in_memory.source import Given
-from ...reports.run_report import report_on
+from ...data.in_memory.source import InMemorySource
+from ...reports.run_report import write_layers_and_report
 from ...tasks.task import HIGHER_IS_BETTER
-from ...training.batches import mix
-from ...training.checkpoint import newest
+from ...training.batches import mix_seeds
+from ...training.checkpoint import latest_checkpoint
 from ...training.progress import Progress
-from ...training.run_folder import RunInUse, locked
-from ...training.setup import Prepared
-from ...training.train import fit
+from ...training.run_folder import RunInUse, lock_run
+from ...training.setup import TrainingSetup
+from ...training.train import train_model
 from . import darts
 from .progress import SearchProgress
-from .result import Search, best_of, rows_of
-from .samplers import Proposed, distributions, drawn, pruner_for, sampler_for
+from .result import Search, best_row, trial_rows
+from .samplers import FixedValuesSampler, distributions, draw_value, pruner_for, sampler_for
 from .search_page import write_search_report
-from .spec import Plan, planned, resumed
+from .spec import Plan, new_plan, resumed_plan
 from .storage import (
     ABOUT,
     BEST,
     CELL,
     DRAW,
     OUTCOME,
+    draw_lock,
+    fail_killed_trials,
     new_search_folder,
     open_study,
-    put_aside_killed,
     read_about,
     trial_folder,
-    turn,
 )
-from .trial import DIVERGED, FINISHED, PRUNED, REJECTED, Limits, Opened, Outcome, Trials, effective
+from .trial import DIVERGED, FINISHED, PRUNED, REJECTED, DataCache, Limits, Outcome, Trials, drop_unused_settings
 
 GIVE_UP = 50  # consecutive draws that are rejected without training
 PROBES = 20  # draws of which one must fit the data before the search begins
@@ -92,9 +92,9 @@ def search(
     """
     progress = progress or SearchProgress()
     if resume is not None:
-        plan, folder = resumed(Path(resume), model, source, given, space, out), Path(resume)
+        plan, folder = resumed_plan(Path(resume), model, source, given, space, out), Path(resume)
     else:
-        plan, folder = planned(model, source, given, space), None
+        plan, folder = new_plan(model, source, given, space), None
     with contextlib.ExitStack() as held:
         held.callback(torch.set_num_threads, torch.get_num_threads())
         torch.set_num_threads(torch.get_num_threads())  # set explicitly, as in `train`
@@ -103,7 +103,7 @@ def search(
             plan.source,
             plan.fixed,
             Limits(plan.settings.max_macs, plan.settings.max_parameters),
-            Opened(),
+            DataCache(),
         )
         ready = _probe(plan, trials)
         name = f"{plan.found.file_name}-{ready.data.name}"
@@ -123,18 +123,18 @@ def search(
         elif crowned:
             _train_winner(folder, plan, study, about, progress)
         _write_page(folder)
-    made = plan.found if isinstance(plan.found, Made) else None
-    return Search(folder, plan.source if isinstance(plan.source, Given) else None, made)
+    made = plan.found if isinstance(plan.found, ModuleBuilder) else None
+    return Search(folder, plan.source if isinstance(plan.source, InMemorySource) else None, made)
 
 
 # --- before the first trial -------------------------------------------------------------------------------------------
 
 
-def _probe(plan: Plan, trials: Trials) -> Prepared:
+def _probe(plan: Plan, trials: Trials) -> TrainingSetup:
     """Prepare model and data of a random draw, so that errors are raised before the search begins."""
     source, error = random.Random(plan.seed), None
     for _ in range(PROBES):
-        parts = {name: drawn(one, source) for name, one in distributions(plan.space).items()}
+        parts = {name: draw_value(one, source) for name, one in distributions(plan.space).items()}
         try:
             return trials.ready(plan.space.given(parts))
         except (SettingError, ModelError) as refused:
@@ -143,7 +143,7 @@ def _probe(plan: Plan, trials: Trials) -> Prepared:
     raise error
 
 
-def _open_document(folder: Path, plan: Plan, ready: Prepared) -> dict[str, Any]:
+def _open_document(folder: Path, plan: Plan, ready: TrainingSetup) -> dict[str, Any]:
     """Write search.json, or read it if the folder has the same search.
 
     Raises SettingError for another search or other data.
@@ -166,7 +166,7 @@ def _open_document(folder: Path, plan: Plan, ready: Prepared) -> dict[str, Any]:
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "tested": [],  # trials whose settings were tested
     }
-    with turn(folder):
+    with draw_lock(folder):
         if (folder / ABOUT).is_file():
             about = read_about(folder)
             for key in (*plan.document(), "fingerprint", "split_hash"):
@@ -184,9 +184,9 @@ def _open_document(folder: Path, plan: Plan, ready: Prepared) -> dict[str, Any]:
 def _diff_text(then: Any, now: Any) -> str:
     """Return the difference between two values of search.json in a few words."""
     if not isinstance(then, dict) or not isinstance(now, dict):
-        return f"{short(then)} there, {short(now)} here"
+        return f"{shorten(then)} there, {shorten(now)} here"
     key = next(key for key in (*then, *now) if then.get(key) != now.get(key))
-    return f"{key}={short(then.get(key, 'none'))} there, {key}={short(now.get(key, 'none'))} here"
+    return f"{key}={shorten(then.get(key, 'none'))} there, {key}={shorten(now.get(key, 'none'))} here"
 
 
 # --- the trials -------------------------------------------------------------------------------------------------------
@@ -211,20 +211,20 @@ class _TrialLoop:
     def until_done(self) -> None:
         """Run trials until there are enough. Raises SettingError if none can be trained."""
         space = self.plan.space
-        self.progress.begin(self.plan.settings.trials, self.metric, rows_of(self.study, space, self.metric))
+        self.progress.begin(self.plan.settings.trials, self.metric, trial_rows(self.study, space, self.metric))
         while True:
             with contextlib.ExitStack() as held:
                 trial = self._next(held)
                 if trial is None:
                     break
                 self._run(trial)
-            self.progress.trial_done(rows_of(self.study, space, self.metric))
+            self.progress.trial_done(trial_rows(self.study, space, self.metric))
 
     def _next(self, held: contextlib.ExitStack) -> optuna.Trial | None:
         """Draw and lock the next trial. None if there are enough trials or all combinations are used."""
         settings, space = self.plan.settings, self.plan.space
-        with turn(self.folder):
-            running = put_aside_killed(self.study, self.folder)
+        with draw_lock(self.folder):
+            running = fail_killed_trials(self.study, self.folder)
             there = [t for t in self.study.get_trials(deepcopy=False) if t.state != TrialState.FAIL]
             ended = [t for t in there if t.state != TrialState.RUNNING]
             trained = [t for t in ended if t.user_attrs[OUTCOME]["state"] != REJECTED]
@@ -235,7 +235,7 @@ class _TrialLoop:
                 return None
             taken = {t.user_attrs.get(DRAW) for t in there}
             draw = next(n for n in range(len(taken) + 1) if n not in taken)
-            seed = mix(self.plan.seed, draw)
+            seed = mix_seeds(self.plan.seed, draw)
             if settings.sampler == "darts":
                 trial = self.study.ask()
             else:
@@ -244,7 +244,7 @@ class _TrialLoop:
             own = trial_folder(self.folder, trial.number)
             own.mkdir(parents=True, exist_ok=True)
             held.callback(_clear, own)
-            held.enter_context(locked(own))
+            held.enter_context(lock_run(own))
             trial.set_user_attr(DRAW, draw)
         return trial
 
@@ -286,19 +286,19 @@ class _TrialLoop:
         outcome = self.trials.run(given, trial_folder(self.folder, trial.number), judge)
         outcome.work += work
         outcome.seconds = round(outcome.seconds + seconds, 3)
-        with turn(self.folder):  # no process may look for killed trials between the end of a trial and its outcome
+        with draw_lock(self.folder):  # no process may look for killed trials between the end of a trial and its outcome
             self._record(trial, outcome)
 
     def _propose(self, trial: optuna.Trial) -> tuple[float, float]:
         """Find the cell of a trial with DARTS and return its multiply-adds and seconds."""
         began = datetime.now(UTC)
         ready = self.trials.ready({})
-        seed = mix(self.plan.seed, trial.user_attrs[DRAW])
+        seed = mix_seeds(self.plan.seed, trial.user_attrs[DRAW])
         found = darts.find_cell(ready, self.plan.settings, seed, self.progress.supernet)
-        self.study.sampler = Proposed(found.parts)
+        self.study.sampler = FixedValuesSampler(found.parts)
         for name, one in distributions(self.plan.space).items():
             trial._suggest(name, one)
-        trial.set_user_attr(CELL, darts.described(found.weights))
+        trial.set_user_attr(CELL, darts.weight_rows(found.weights))
         return found.work, (datetime.now(UTC) - began).total_seconds()
 
     def _record(self, trial: optuna.Trial, outcome: Outcome) -> None:
@@ -327,15 +327,15 @@ def _train_winner(
 ) -> None:
     """Train the settings of the best trial as a run in best/ and test it, unless that is done already."""
     metric = str(about["metric"])
-    finished = [row for row in rows_of(study, plan.space, metric) if row["state"] == FINISHED]
-    best = best_of(finished, metric, metric in HIGHER_IS_BETTER)
+    finished = [row for row in trial_rows(study, plan.space, metric) if row["state"] == FINISHED]
+    best = best_row(finished, metric, metric in HIGHER_IS_BETTER)
     if best is None:
         raise SettingError(
             "No trial was trained to its end: every one was ended early, or its loss was no number. Widen the space, "
             "or take pruner=none."
         )
     try:
-        with locked(folder):
+        with lock_run(folder):
             tested: list[int] = read_about(folder)["tested"]
             run = folder / BEST
             done = (run / "evaluation.json").is_file()
@@ -343,18 +343,18 @@ def _train_winner(
                 return
             progress.note(f"Trial {best['trial']} is the best: it is trained once more, as a run, and tested.")
             given = {key: best[key] for key in plan.space.texts()}
-            given = {**plan.fixed, **effective(given, plan.fixed, plan.found)}
-            went_on = tested and tested[-1] == best["trial"] and newest(run / "checkpoints") is not None
+            given = {**plan.fixed, **drop_unused_settings(given, plan.fixed, plan.found)}
+            went_on = tested and tested[-1] == best["trial"] and latest_checkpoint(run / "checkpoints") is not None
             if not went_on:
-                with turn(folder):
+                with draw_lock(folder):
                     write_json(folder / ABOUT, read_about(folder) | {"tested": [*tested, best["trial"]]})
             if went_on:
-                again = plan.source if isinstance(plan.source, Given) else None
-                own = module_of(plan.found, given)
-                winner = fit(own, again, {}, resume=run, progress=Progress(shown=progress.shown))
+                again = plan.source if isinstance(plan.source, InMemorySource) else None
+                own = build_custom_module(plan.found, given)
+                winner = train_model(own, again, {}, resume=run, progress=Progress(shown=progress.shown))
             else:
-                model, given = begun(plan.found, given)
-                winner = fit(
+                model, given = new_model(plan.found, given)
+                winner = train_model(
                     model,
                     plan.source,
                     given,
@@ -362,7 +362,7 @@ def _train_winner(
                     overwrite=(run / "run.json").is_file(),
                     progress=Progress(shown=progress.shown),
                 )
-            report_on(winner)
+            write_layers_and_report(winner)
     except RunInUse:
         progress.note("Another process trains the winner.")
     except KeyboardInterrupt:

@@ -17,22 +17,22 @@ from typing import Any
 import torch
 from torch import nn
 
-from ...checkpoints.factory import begun
+from ...checkpoints.factory import new_model
 from ...core.config import as_text
 from ...core.errors import ModelError, SettingError, TrainingError
 from ...data.dataset_base import DataSet
-from ...data.in_memory.source import Given
-from ...data.open_data import open_guarded
+from ...data.in_memory.source import InMemorySource
+from ...data.open_data import open_validated
 from ...inspect.example_inputs import inputs_for
 from ...inspect.layers import layer_table
 from ...models.registry import Preset
-from ...training.checkpoint import State
+from ...training.checkpoint import TrainingState
 from ...training.config import TrainSettings
-from ...training.config_checks import FOR_OPTIMIZERS, FOR_SCHEDULES, reject_unfit
+from ...training.config_checks import FOR_OPTIMIZERS, FOR_SCHEDULES, reject_incompatible
 from ...training.memory_check import reject_step_beyond_memory
 from ...training.progress import Progress
-from ...training.setup import Prepared, prepare
-from ...training.train import settle_length
+from ...training.setup import TrainingSetup, setup_training
+from ...training.train import set_epochs_from_steps
 from ...training.trainer import Trainer
 
 FINISHED, PRUNED, REJECTED, DIVERGED = "finished", "pruned", "rejected", "diverged"
@@ -56,7 +56,7 @@ class Outcome:
         return {key: value for key, value in dataclasses.asdict(self).items() if key != "value"}
 
 
-class Opened:
+class DataCache:
     """Cache of the last opened data set, for trials with the same data settings."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class Opened:
     def __call__(self, *asked: Any) -> DataSet:
         """Return the result of `open_guarded`, cached for equal arguments. Its notes and splits can be extended."""
         if self._data is None or self._asked != asked:
-            self._asked, self._data = asked, open_guarded(*asked)
+            self._asked, self._data = asked, open_validated(*asked)
         data = self._data
         return dataclasses.replace(data, notes=list(data.notes), splits=dict(data.splits))
 
@@ -88,19 +88,19 @@ class Trials:
     """Common parts of all trials."""
 
     preset: Preset
-    source: str | Given
+    source: str | InMemorySource
     fixed: Mapping[str, Any]
     limits: Limits
-    opened: Opened
+    opened: DataCache
 
-    def ready(self, given: Mapping[str, Any]) -> Prepared:
+    def ready(self, given: Mapping[str, Any]) -> TrainingSetup:
         """Prepare model and data with these settings. Raises SettingError if there is no validation split."""
-        model, settings = begun(self.preset, {**self.fixed, **effective(given, self.fixed, self.preset)})
-        ready = prepare(model, self.source, settings, opened=self.opened)
+        model, settings = new_model(self.preset, {**self.fixed, **drop_unused_settings(given, self.fixed, self.preset)})
+        ready = setup_training(model, self.source, settings, opened=self.opened)
         if "val" not in ready.data.splits:
             raise _no_validation()
-        reject_unfit(ready.settings, ready.data.splits["train"])
-        settle_length(ready, settings)
+        reject_incompatible(ready.settings, ready.data.splits["train"])
+        set_epochs_from_steps(ready, settings)
         return ready
 
     def run(self, given: Mapping[str, Any], folder: Path, judge: Callable[[int, float], bool]) -> Outcome:
@@ -123,7 +123,7 @@ class Trials:
         finally:
             shutil.rmtree(checkpoints, ignore_errors=True)
 
-    def count(self, ready: Prepared) -> Outcome:
+    def count(self, ready: TrainingSetup) -> Outcome:
         """Return parameters and multiply-adds of an example, as in the report.
 
         `why` names the limit that is exceeded.
@@ -143,7 +143,7 @@ class Trials:
         return counted
 
 
-def costs(ready: Prepared, model: nn.Module | None = None) -> dict[str, int | None]:
+def costs(ready: TrainingSetup, model: nn.Module | None = None) -> dict[str, int | None]:
     """Return parameters and multiply-adds of one example of the prepared model, or of another model for the same data.
 
     The random state of torch is not changed.
@@ -154,8 +154,8 @@ def costs(ready: Prepared, model: nn.Module | None = None) -> dict[str, int | No
     return {"macs": layers.multiply_adds if layers.complete else None, "parameters": layers.parameters}
 
 
-def _train(ready: Prepared, checkpoints: Path, judge: Callable[[int, float], bool], counted: Outcome) -> Outcome:
-    def on_row(state: State) -> None:
+def _train(ready: TrainingSetup, checkpoints: Path, judge: Callable[[int, float], bool], counted: Outcome) -> Outcome:
+    def on_row(state: TrainingState) -> None:
         last = state.history[-1]
         score = last.get(f"val_{trainer.monitor}")
         if last["epoch"] != state.epoch or score is None:  # within an epoch
@@ -192,7 +192,7 @@ def _train(ready: Prepared, checkpoints: Path, judge: Callable[[int, float], boo
     )
 
 
-def effective(given: Mapping[str, Any], fixed: Mapping[str, Any], found: Preset) -> dict[str, Any]:
+def drop_unused_settings(given: Mapping[str, Any], fixed: Mapping[str, Any], found: Preset) -> dict[str, Any]:
     """Return the drawn settings that the optimizer and schedule use, without momentum for adam, for example."""
     usual, card = TrainSettings(), found.card.settings
     dropped: set[str] = set()

@@ -16,9 +16,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from .checks import LEAST_DRAWS, MOST_DRAWS, SPREAD, STAGES
 from .occlusion import ACROSS, PARTS, SHORT
-from .request import undisturbed
+from .request import isolated
 from .shap import FOR_EACH, SETS
-from .target import kind_of
+from .target import input_kind
 
 RATE = 5e10  # operations per second of two cores
 CALL = 2e-5  # seconds per call of a module
@@ -41,13 +41,13 @@ class Plan:
 
 def seconds(model: nn.Module, inputs: tuple[Tensor, ...]) -> float:
     """Estimate the time of a forward pass for one example."""
-    one = inputs if kind_of(inputs) == "graph" else tuple(x[:1] for x in inputs)
+    one = inputs if input_kind(inputs) == "graph" else tuple(x[:1] for x in inputs)
     counter = FlopCounterMode(display=False)
-    with undisturbed(model, 0), torch.no_grad(), counter:
+    with isolated(model, 0), torch.no_grad(), counter:
         model(*one)
     weights = sum(p.numel() for p in model.parameters())
     sums = max(counter.get_total_flops(), 2 * weights)  # recurrent layers are not counted: each weight at least once
-    kind = kind_of(inputs)
+    kind = input_kind(inputs)
     steps = one[0].shape[1] if kind in ("text", "seq2seq", "series", "video") else 0
     recurrent = sum(isinstance(m, nn.RNNBase | nn.RNNCellBase) for m in model.modules())
     calls = sum(1 for _ in model.modules()) * (SPARSE if kind == "graph" else 1) + steps * recurrent
@@ -60,7 +60,7 @@ def plan(method: str, inputs: tuple[Tensor, ...], one: float, near: Tensor | Non
 
     For a graph, `near` are the nodes within reach.
     """
-    kind, first = kind_of(inputs), inputs[0]
+    kind, first = input_kind(inputs), inputs[0]
     sizes = {"text": first.shape[-1], "seq2seq": 2 * first.shape[-1], "graph": len(first if near is None else near)}
     size = sizes.get(kind, math.prod(first.shape[1:]))
     draws = min(MOST_DRAWS, max(LEAST_DRAWS, math.ceil(1 / (SPREAD**2 * max(1, size - 1)))))

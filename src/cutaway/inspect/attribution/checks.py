@@ -31,7 +31,9 @@ EXAMPLES = 4  # largest number of examples that are compared
 Again = Callable[[Entry], tuple[Tensor, Tensor | None]]  # the method: maps an entry to its map
 
 
-def randomised(entry: Entry, values: Tensor, beside: Tensor | None, again: Again, seed: int) -> Randomisation | None:
+def randomization_check(
+    entry: Entry, values: Tensor, beside: Tensor | None, again: Again, seed: int
+) -> Randomisation | None:
     """Return the rank correlations of the map with itself as weights are randomized.
 
     The result is None for a map of one number, a map of zeros, or a model without weights.
@@ -52,7 +54,7 @@ def randomised(entry: Entry, values: Tensor, beside: Tensor | None, again: Again
         done: set[nn.Parameter] = set()
         for k, stage in enumerate(stages):
             for name in stage:
-                randomise(modules[name], generator, done)
+                randomize_module(modules[name], generator, done)
             now = _compared(entry, *again(entry.of(model)))
             sums[k] += _alike(entry, first, now)
     names = tuple(stage[-1] or type(entry.model).__name__ for stage in stages)
@@ -85,7 +87,7 @@ def _stages(layers: list[str]) -> list[list[str]]:
 
 
 @torch.no_grad()
-def randomise(module: nn.Module, generator: torch.Generator, done: set[nn.Parameter]) -> None:
+def randomize_module(module: nn.Module, generator: torch.Generator, done: set[nn.Parameter]) -> None:
     """Randomize a module's own weights in place, except those in `done`."""
     for parameter in module.parameters(recurse=False):
         if parameter in done:

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from ...core.errors import SettingError
 from ...core.spec import OF_TOKENS
-from .embeddings import embeddings, looked_up, replaced
-from .target import Asked, Target, choose, kind_of, outputs_of
+from .embeddings import embeddings, record_lookups, replace_lookups
+from .target import Asked, Target, explained_outputs, input_kind, select_target
 
 Baseline = Tensor | float | None
 
@@ -51,14 +51,14 @@ class Entry:
     def score(self, z: Tensor, rows: Tensor) -> Tensor:
         """Return F(z), the explained number, (n,), for z (n, …) in place of the input of the examples `rows`."""
         if self.kind == "graph":
-            given = [outputs_of(self.model, (x, *self.inputs[1:])) for x in z]
+            given = [explained_outputs(self.model, (x, *self.inputs[1:])) for x in z]
             return torch.cat([self.target.of(y, rows[:1]) for y in given])
         rest = tuple(x[rows] for x in self.inputs[1:])
         if not self.calls:
-            return self.target.of(outputs_of(self.model, (z, *rest)), rows)
+            return self.target.of(explained_outputs(self.model, (z, *rest)), rows)
         parts = torch.split(z, [call.length for call in self.calls], 1)
-        with replaced(self.model, parts):
-            return self.target.of(outputs_of(self.model, (self.inputs[0][rows], *rest)), rows)
+        with replace_lookups(self.model, parts):
+            return self.target.of(explained_outputs(self.model, (self.inputs[0][rows], *rest)), rows)
 
     def laid(self, values: Tensor, how: str) -> tuple[Tensor, Tensor | None]:
         """Reduce values for each element of z to values for each part of the input: pixel, column, token.
@@ -96,7 +96,7 @@ class Entry:
         return _entry(model, self.inputs, self.kind, self.target, self.given if self.calls else self.baseline)
 
 
-def entry_of(model: nn.Module, inputs: tuple[Tensor, ...], asked: Asked = None, baseline: Baseline = None) -> Entry:
+def build_entry(model: nn.Module, inputs: tuple[Tensor, ...], asked: Asked = None, baseline: Baseline = None) -> Entry:
     """Create the entry of a model at these inputs.
 
     The default of `baseline` is zero; it is a number or a tensor like the first input. For tokens the default is the
@@ -105,9 +105,9 @@ def entry_of(model: nn.Module, inputs: tuple[Tensor, ...], asked: Asked = None, 
     embedding.
     """
     with torch.no_grad():
-        outputs = outputs_of(model, inputs)
-    target = choose(model, inputs, outputs, asked)
-    return _entry(model, inputs, kind_of(inputs), target, baseline)
+        outputs = explained_outputs(model, inputs)
+    target = select_target(model, inputs, outputs, asked)
+    return _entry(model, inputs, input_kind(inputs), target, baseline)
 
 
 def _entry(model: nn.Module, inputs: tuple[Tensor, ...], kind: str, target: Target, baseline: Baseline) -> Entry:
@@ -128,7 +128,7 @@ def _entry(model: nn.Module, inputs: tuple[Tensor, ...], kind: str, target: Targ
 
 
 def _embedded(model: nn.Module, inputs: tuple[Tensor, ...], kind: str, target: Target, baseline: Baseline) -> Entry:
-    found = looked_up(model, inputs)
+    found = record_lookups(model, inputs)
     starts = [sum(f.output.shape[1] for f in found[:k]) for k in range(len(found))]
     calls = tuple(Call(start, f.output.shape[1], f.side) for start, f in zip(starts, found))
     z = torch.cat([f.output for f in found], 1)  # (N, places, d)
@@ -149,7 +149,7 @@ def _of_token(model: nn.Module, inputs: tuple[Tensor, ...], token: Baseline) -> 
     if not isinstance(token, int) or not 0 <= token < min(sizes):
         raise SettingError(f"baseline={token!r} cannot be: of tokens it is the number of one, below {min(sizes)}.")
     other = tuple(torch.full_like(x, token) if x.dtype == torch.int64 and x.ndim == 2 else x for x in inputs)
-    return torch.cat([f.output for f in looked_up(model, other)], 1)
+    return torch.cat([f.output for f in record_lookups(model, other)], 1)
 
 
 def _padding(tokens: Tensor, mask: Tensor | None, places: int) -> Tensor:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from ...core.errors import ModelError
-from .target import kind_of
+from .target import input_kind
 
 
 def embeddings(model: nn.Module) -> list[nn.Embedding]:
@@ -40,7 +40,7 @@ def _hooked(model: nn.Module, hook: Any) -> Iterator[None]:
 
 
 @contextmanager
-def replaced(model: nn.Module, parts: tuple[Tensor, ...]) -> Iterator[None]:
+def replace_lookups(model: nn.Module, parts: tuple[Tensor, ...]) -> Iterator[None]:
     """Replace the outputs of the lookups, in order, by the given parts within the context."""
     left = iter(parts)
     with _hooked(model, lambda module, args, output: next(left)):
@@ -61,10 +61,10 @@ class LookUp:
         return self.module.weight.detach().mean(0).expand_as(self.output)
 
 
-def looked_up(model: nn.Module, inputs: tuple[Tensor, ...]) -> list[LookUp]:
+def record_lookups(model: nn.Module, inputs: tuple[Tensor, ...]) -> list[LookUp]:
     """Return the output of each embedding call in one forward pass, in order."""
     found: list[LookUp] = []
-    pairs = kind_of(inputs) == "seq2seq"
+    pairs = input_kind(inputs) == "seq2seq"
 
     def keep(module: nn.Embedding, args: Any, output: Tensor) -> None:
         # The source of a pair comes first, also where both sides share one embedding.

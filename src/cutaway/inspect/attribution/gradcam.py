@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from ...core.errors import ModelError, UnknownName
 from .differentiable_input import Entry
-from .request import Ask, Found
+from .request import AttributionMap, MethodSettings
 
 KINDS = {
     "image": (4,),
@@ -28,7 +28,7 @@ KINDS = {
 }  # axes of a map, (N, C, …); for a video of frames, or over time
 
 
-def grad_cam(entry: Entry, ask: Ask) -> Found:
+def grad_cam(entry: Entry, ask: MethodSettings) -> AttributionMap:
     """Compute maps ≥ 0: (N, H, W), (N, T, H, W) for video, (N, T, F) for series, equal for all variables.
 
     Raises ModelError if the model has no maps, UnknownName for an unknown layer.
@@ -47,7 +47,7 @@ def grad_cam(entry: Entry, ask: Ask) -> Found:
     )
     small = found.detach()  # (M, 1, …), M examples, or frames; (N, 1, T', H', W') of maps over time
     values = _enlarged(small, entry)
-    return Found(values, values.flatten(1).sum(1), based=False, layer=name)
+    return AttributionMap(values, values.flatten(1).sum(1), based=False, layer=name)
 
 
 def _enlarged(small: Tensor, entry: Entry) -> Tensor:

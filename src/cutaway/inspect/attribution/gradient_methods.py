@@ -17,31 +17,31 @@ from __future__ import annotations
 import torch
 
 from .differentiable_input import Entry
-from .request import Ask, Found, at_once, doubled, size_of
+from .request import AttributionMap, MethodSettings, absolute_sum, copies_per_pass, doubled
 
 FIRST, MOST = 32, 256  # points of the integral
 ENOUGH = 0.01  # relative gap at which the doubling stops
 TOLERANCE = 0.05
 
 
-def gradient(entry: Entry, ask: Ask) -> Found:
+def gradient(entry: Entry, ask: MethodSettings) -> AttributionMap:
     """Compute ∂F/∂x with its sign; for the tokens of a text, its norm."""
     from captum.attr import Saliency
 
     found = Saliency(entry.score).attribute(_leaf(entry), abs=False, additional_forward_args=entry.rows).detach()
     values, beside = entry.laid(found, "norm" if entry.calls else "largest")
-    return Found(values, found.flatten(1).sum(1), beside, based=False)
+    return AttributionMap(values, found.flatten(1).sum(1), beside, based=False)
 
 
-def input_x_gradient(entry: Entry, ask: Ask) -> Found:
+def input_x_gradient(entry: Entry, ask: MethodSettings) -> AttributionMap:
     """Compute x ∂F/∂x, summed over channels and over the features of an embedding."""
     from captum.attr import InputXGradient
 
     found = InputXGradient(entry.score).attribute(_leaf(entry), additional_forward_args=entry.rows).detach()
-    return Found(*_summed(entry, found), based=False)
+    return AttributionMap(*_summed(entry, found), based=False)
 
 
-def integrated_gradients(entry: Entry, ask: Ask) -> Found:
+def integrated_gradients(entry: Entry, ask: MethodSettings) -> AttributionMap:
     """Compute the mean gradient on the path from the baseline, times the difference to the baseline."""
     from captum.attr import IntegratedGradients
 
@@ -55,13 +55,13 @@ def integrated_gradients(entry: Entry, ask: Ask) -> Found:
             baselines=entry.baseline,
             additional_forward_args=entry.rows,
             n_steps=steps,
-            internal_batch_size=max(1, at_once(entry)) * len(entry.z),
+            internal_batch_size=max(1, copies_per_pass(entry)) * len(entry.z),
         ).detach()
         values, total, beside = _summed(entry, found)
-        scale = torch.maximum(change.abs(), size_of(values, beside, examples=len(total))).clamp(min=1e-12)
+        scale = torch.maximum(change.abs(), absolute_sum(values, beside, examples=len(total))).clamp(min=1e-12)
         if bool(((total - change).abs() / scale <= ENOUGH).all()):
             break
-    return Found(values, total, beside, tolerance=TOLERANCE, steps=steps)
+    return AttributionMap(values, total, beside, tolerance=TOLERANCE, steps=steps)
 
 
 def _leaf(entry: Entry) -> torch.Tensor:

@@ -9,21 +9,21 @@ import torch
 from torch import Tensor, nn
 
 from ...core.errors import ModelError, SettingError, UnknownName
-from ...models.encoder_decoder import EncoderDecoder, sides
+from ...models.encoder_decoder import EncoderDecoder, parse_forward_args
 from ..interventions import Inputs, as_tuple
 from ..outputs import reject_compiled
-from .checks import randomised
-from .differentiable_input import Baseline, Entry, entry_of
+from .checks import randomization_check
+from .differentiable_input import Baseline, Entry, build_entry
 from .gradcam import grad_cam
 from .gradient_methods import gradient, input_x_gradient, integrated_gradients
 from .occlusion import edges, occlusion
-from .request import Ask, Found, size_of, undisturbed
+from .request import AttributionMap, MethodSettings, absolute_sum, isolated
 from .result import Attribution, Completeness
 from .rollout import rollout
 from .shap import SETS, gradient_shap, kernel_shap
 from .target import Asked
 
-METHODS: dict[str, Callable[[Entry, Ask], Found]] = {
+METHODS: dict[str, Callable[[Entry, MethodSettings], AttributionMap]] = {
     "gradient": gradient,
     "input_x_gradient": input_x_gradient,
     "integrated_gradients": integrated_gradients,
@@ -92,7 +92,7 @@ def attribute(
         raise UnknownName("method of attribution", method, METHODS)
     given = as_tuple(inputs)
     if isinstance(model, EncoderDecoder) and len(given) > 1 and not given[0].is_floating_point():  # as in a batch
-        source, mask, so_far = sides(given[0], given[1], given[2] if len(given) > 2 else None)
+        source, mask, so_far = parse_forward_args(given[0], given[1], given[2] if len(given) > 2 else None)
         given = (source, torch.ones_like(source, dtype=torch.bool) if mask is None else mask, so_far)
     if not given or not len(given[0]):
         raise ModelError("There is nothing to explain: give at least one example.")
@@ -100,9 +100,9 @@ def attribute(
     if steps is not None and steps < 1:
         raise SettingError(f"steps={steps} cannot be: it must be at least 1, or None for as many as it takes.")
     large = sum(p.numel() for p in model.parameters()) > LARGE
-    ask = Ask(steps or (FEW if large and method != "kernel_shap" else None), layer, window, background, seed)
-    with undisturbed(model, seed):
-        entry = entry_of(model, given, target, baseline)
+    ask = MethodSettings(steps or (FEW if large and method != "kernel_shap" else None), layer, window, background, seed)
+    with isolated(model, seed):
+        entry = build_entry(model, given, target, baseline)
         found = METHODS[method](entry, ask)
         result = _described(entry, method, found)
         if randomise is False or (randomise is None and large):
@@ -115,7 +115,7 @@ def attribute(
             drawn = METHODS[method](other, dataclasses.replace(brief, layer=found.layer))
             return drawn.values, drawn.beside
 
-        check = randomised(entry, found.values, found.beside, again, seed)
+        check = randomization_check(entry, found.values, found.beside, again, seed)
     why = "" if check else "The weights were not made random: there is nothing in the map to compare."
     return dataclasses.replace(result, randomisation=check, why_not=why)
 
@@ -125,10 +125,10 @@ def _brief(method: str, steps: int) -> int:
 
 
 @torch.no_grad()
-def _described(entry: Entry, method: str, found: Found) -> Attribution:
+def _described(entry: Entry, method: str, found: AttributionMap) -> Attribution:
     output = entry.score(entry.z, entry.rows)
     start = found.start if found.start is not None else entry.score(entry.baseline, entry.rows)
-    size = size_of(found.values, found.beside, examples=len(output))
+    size = absolute_sum(found.values, found.beside, examples=len(output))
     rounding = ROUNDING * torch.finfo(output.dtype).eps * torch.maximum(output.abs(), start.abs())
     return Attribution(
         method=method,

@@ -18,15 +18,15 @@ from torch import Tensor
 from ...core.errors import ModelError, SettingError
 from .differentiable_input import Entry
 from .groups import groups, within_reach
-from .request import Ask, Found, at_once
-from .target import outputs_of
+from .request import AttributionMap, MethodSettings, copies_per_pass
+from .target import explained_outputs
 
 PARTS = 512  # largest number of occluded parts
 ACROSS = 8  # windows along a side of an image; twice as many if they overlap
 SHORT = 4  # along an axis of a video, in time and space
 
 
-def occlusion(entry: Entry, ask: Ask) -> Found:
+def occlusion(entry: Entry, ask: MethodSettings) -> AttributionMap:
     """Compute the decrease of the output for each occluded part; elements of a part, such as a node's features, share
     it.
     """
@@ -37,7 +37,7 @@ def occlusion(entry: Entry, ask: Ask) -> Found:
             found, how = _one_by_one(entry), "sum"
     values, beside = entry.laid(found, how)
     total = values.reshape(len(entry.z), -1).sum(1)
-    return Found(values, total if beside is None else total + beside.sum(1), beside)
+    return AttributionMap(values, total if beside is None else total + beside.sum(1), beside)
 
 
 def _sliding(entry: Entry, window: int | None) -> Tensor:
@@ -56,7 +56,7 @@ def _sliding(entry: Entry, window: int | None) -> Tensor:
         strides=(*long, channels, step, step),
         baselines=entry.baseline,
         additional_forward_args=entry.rows,
-        perturbations_per_eval=min(at_once(entry), 64),
+        perturbations_per_eval=min(copies_per_pass(entry), 64),
     )
     return result.to(entry.z.dtype)
 
@@ -75,14 +75,14 @@ def _one_by_one(entry: Entry) -> Tensor:
         baselines=entry.baseline,
         feature_mask=mask,
         additional_forward_args=entry.rows,
-        perturbations_per_eval=1 if entry.kind == "graph" else min(at_once(entry), 64),
+        perturbations_per_eval=1 if entry.kind == "graph" else min(copies_per_pass(entry), 64),
     )
     count = torch.bincount(mask.flatten())  # a part's value is divided among its elements
     return result.to(entry.z.dtype) / count[mask].to(entry.z.dtype)
 
 
 @torch.no_grad()
-def edges(entry: Entry, ask: Ask) -> Found:
+def edges(entry: Entry, ask: MethodSettings) -> AttributionMap:
     """Compute the decrease of the output of a graph when one edge is removed, (E,).
 
     Edges that lead to no node within reach have no effect and are skipped. Raises ModelError for other data.
@@ -97,6 +97,6 @@ def edges(entry: Entry, ask: Ask) -> Found:
     for k in (near[pairs[0]] & near[pairs[1]]).nonzero()[:, 0].tolist()[:PARTS]:
         rest = torch.cat([pairs[:, :k], pairs[:, k + 1 :]], 1)
         beside = tuple(torch.cat([known[:k], known[k + 1 :]]) for known in entry.inputs[4:])
-        outputs = outputs_of(entry.model, (entry.inputs[0], rest, *entry.inputs[2:4], *beside))
+        outputs = explained_outputs(entry.model, (entry.inputs[0], rest, *entry.inputs[2:4], *beside))
         values[k] = (whole - entry.target.of(outputs, entry.rows))[0]
-    return Found(values, values.sum()[None], based=False)
+    return AttributionMap(values, values.sum()[None], based=False)

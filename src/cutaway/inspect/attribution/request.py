@@ -18,7 +18,7 @@ AT_ONCE = 1 << 22  # largest number of elements in one pass
 
 
 @dataclass(frozen=True)
-class Ask:
+class MethodSettings:
     """Settings of a method."""
 
     steps: int | None = None  # points of the integral, or random samples; None: until convergence
@@ -29,7 +29,7 @@ class Ask:
 
 
 @dataclass(frozen=True)
-class Found:
+class AttributionMap:
     """The result of a method."""
 
     values: Tensor  # one number for each part of the input
@@ -43,12 +43,12 @@ class Found:
     steps: int | None = None
 
 
-def size_of(*maps: Tensor | None, examples: int) -> Tensor:
+def absolute_sum(*maps: Tensor | None, examples: int) -> Tensor:
     """Return Σ |a| of each example, (N,)."""
     return torch.stack([m.detach().reshape(examples, -1).abs().sum(1) for m in maps if m is not None]).sum(0)
 
 
-def at_once(entry: Entry) -> int:
+def copies_per_pass(entry: Entry) -> int:
     """Return the number of copies of the examples in one pass."""
     return max(1, AT_ONCE // max(1, entry.z.numel()))
 
@@ -60,7 +60,7 @@ def doubled(first: int, most: int) -> Iterator[int]:
 
 
 @contextmanager
-def undisturbed(model: nn.Module, seed: int) -> Iterator[None]:
+def isolated(model: nn.Module, seed: int) -> Iterator[None]:
     """Run with the model in evaluation mode and random numbers from `seed`, and restore the previous state afterwards.
 
     This includes the mode, and torch's and numpy's random states. Library warnings, which users cannot act on, are

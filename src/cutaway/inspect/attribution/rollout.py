@@ -20,14 +20,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...core.errors import ModelError
-from ...models.base import contract_of
+from ...models.base import as_base_model
 from ...nn.attention import Attention, recording
 from .differentiable_input import Entry
-from .request import Ask, Found
+from .request import AttributionMap, MethodSettings
 
 
 @torch.no_grad()
-def rollout(entry: Entry, ask: Ask) -> Found:
+def rollout(entry: Entry, ask: MethodSettings) -> AttributionMap:
     """Compute the share of each token, patch or position in the final representation; for images, spread over the
     pixels.
 
@@ -43,14 +43,14 @@ def rollout(entry: Entry, ask: Ask) -> Found:
         )
     if entry.kind == "seq2seq":
         source, target = _both(entry, weights)
-        return Found(source, source.sum(1) + target.sum(1), target, based=False)
-    rolled = rolled_out([w for calls in weights.values() for w in calls])  # (N, T, T)
+        return AttributionMap(source, source.sum(1) + target.sum(1), target, based=False)
+    rolled = multiply_attention([w for calls in weights.values() for w in calls])  # (N, T, T)
     row = _read(entry, rolled)  # (N, T)
     values = row if entry.kind == "text" else _on_pixels(row, entry)
-    return Found(values, row.sum(1), based=False)
+    return AttributionMap(values, row.sum(1), based=False)
 
 
-def rolled_out(weights: list[Tensor]) -> Tensor:
+def multiply_attention(weights: list[Tensor]) -> Tensor:
     """Return R of the layers' weights, each (N, T, T): rows sum to 1."""
     rolled = torch.eye(weights[0].shape[-1], dtype=weights[0].dtype, device=weights[0].device).expand_as(weights[0])
     for w in weights:
@@ -72,7 +72,7 @@ def _read(entry: Entry, rolled: Tensor) -> Tensor:
         return rolled[rows, entry.target.place]
     if entry.kind == "image":
         return rolled[:, 0] if getattr(config, "pooling", "") == "token" else rolled.mean(1)
-    causal = not contract_of(entry.model).special_tokens
+    causal = not as_base_model(entry.model).special_tokens
     mask = entry.inputs[1] if len(entry.inputs) > 1 else torch.ones_like(entry.inputs[0], dtype=torch.bool)
     last = (mask * torch.arange(mask.shape[1], device=mask.device)).amax(1)
     return rolled[rows, last if causal else torch.zeros_like(last)]  # a decoder uses the last token, BERT the first
@@ -93,7 +93,7 @@ def _both(entry: Entry, weights: dict[str, list[Tensor]]) -> tuple[Tensor, Tenso
     """Return the shares of source and target tokens of an encoder–decoder model, (N, T) and (N, S)."""
     layers = dict(entry.model.named_modules())
     encoder = [w for name, calls in weights.items() if not name.startswith("decoder") for w in calls]
-    read = rolled_out(encoder)  # (N, T, T)
+    read = multiply_attention(encoder)  # (N, T, T)
     decoder = {name: calls[0] for name, calls in weights.items() if name.startswith("decoder")}
     if not decoder:
         raise ModelError(f"{type(entry.model).__name__} has no decoder of attention: roll-out cannot be read there.")

@@ -19,7 +19,7 @@ from torch import Tensor
 from ...core.errors import SettingError
 from .differentiable_input import Entry
 from .groups import groups
-from .request import Ask, Found, at_once, doubled, size_of
+from .request import AttributionMap, MethodSettings, absolute_sum, copies_per_pass, doubled
 
 PARTS = 64  # largest number of parts of an example, for KernelShap
 SETS, FOR_EACH = 224, 5  # random sets of parts, and additional ones per part
@@ -29,7 +29,7 @@ EXACT = 0.02  # tolerated gap of KernelShap
 
 
 @torch.no_grad()
-def kernel_shap(entry: Entry, ask: Ask) -> Found:
+def kernel_shap(entry: Entry, ask: MethodSettings) -> AttributionMap:
     """Estimate φ by regression, for at most 64 parts. The elements of a part share its value."""
     from captum.attr import KernelShap
 
@@ -51,7 +51,7 @@ def kernel_shap(entry: Entry, ask: Ask) -> Found:
             baselines=entry.baseline[row],
             feature_mask=mask,
             n_samples=draws,
-            perturbations_per_eval=1 if entry.kind == "graph" else min(at_once(entry) * len(entry.z), 64),
+            perturbations_per_eval=1 if entry.kind == "graph" else min(copies_per_pass(entry) * len(entry.z), 64),
             return_input_shape=False,
         )
         coefficients.append(found.flatten().to(entry.z.dtype))
@@ -59,10 +59,10 @@ def kernel_shap(entry: Entry, ask: Ask) -> Found:
     count = torch.bincount(mask.flatten(), minlength=parts).to(phi.dtype)
     spread = (phi / count)[:, mask[0]]  # (N, …)
     values, beside = entry.laid(spread, "sum")
-    return Found(values, phi.sum(1), beside, tolerance=EXACT, steps=draws)
+    return AttributionMap(values, phi.sum(1), beside, tolerance=EXACT, steps=draws)
 
 
-def gradient_shap(entry: Entry, ask: Ask) -> Found:
+def gradient_shap(entry: Entry, ask: MethodSettings) -> AttributionMap:
     """Compute expected gradients from the background, or from the baseline without one."""
     from captum.attr import GradientShap
 
@@ -74,7 +74,7 @@ def gradient_shap(entry: Entry, ask: Ask) -> Found:
         change = entry.score(entry.z, rows) - start
     values, total, beside, done = entry.z, change, None, 0
     sums = torch.zeros_like(entry.z)
-    chunk = min(FIRST, at_once(entry))
+    chunk = min(FIRST, copies_per_pass(entry))
     for draws in (ask.steps,) if ask.steps else doubled(FIRST, MOST):
         while done < draws:
             now = min(chunk, draws - done)
@@ -88,11 +88,11 @@ def gradient_shap(entry: Entry, ask: Ask) -> Found:
         mean = sums / done
         values, beside = entry.laid(mean, "sum")
         total = mean.flatten(1).sum(1)
-        scale = torch.maximum(change.abs(), size_of(values, beside, examples=len(total))).clamp(min=1e-12)
+        scale = torch.maximum(change.abs(), absolute_sum(values, beside, examples=len(total))).clamp(min=1e-12)
         if bool(((total - change).abs() / scale <= ENOUGH).all()):
             break
     about = None if ask.background is None else f"{len(background[0])} examples of the data"
-    return Found(values, total, beside, start, TOLERANCE, about, steps=done)
+    return AttributionMap(values, total, beside, start, TOLERANCE, about, steps=done)
 
 
 def _background(entry: Entry, given: Tensor | None) -> list[Tensor]:

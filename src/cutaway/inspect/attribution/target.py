@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from ...core.errors import SettingError
 from ...core.spec import Context
-from ...models.base import contract_of
-from ...models.images import answers_of
-from ...nn.masks import real_places
+from ...models.base import as_base_model
+from ...models.images import as_output_tuple
+from ...nn.masks import normalize_padding_mask
 
 Asked = int | tuple[int | None, int | None] | None  # an output, or (position, output); None: the model's own prediction
 
@@ -33,7 +33,7 @@ class Target:
         """Return the number for each of the examples `rows` (n,) with these outputs, (n, …) to (n,)."""
         if self.whole:
             return outputs.sum(1)
-        outputs = of_pixels(outputs)
+        outputs = sum_pixels(outputs)
         if self.graph:
             outputs = outputs[None]  # (1, V, C)
         output = None if self.output is None else self.output[rows]
@@ -48,12 +48,12 @@ class Target:
         return Target(output, place, self.whole, self.graph)
 
 
-def of_pixels(outputs: Tensor) -> Tensor:
+def sum_pixels(outputs: Tensor) -> Tensor:
     """Sum outputs per pixel (N, C, H, W) over all pixels, (N, C); others are unchanged."""
     return outputs.sum((2, 3)) if outputs.ndim == 4 else outputs
 
 
-def kind_of(inputs: tuple[Tensor, ...]) -> str:
+def input_kind(inputs: tuple[Tensor, ...]) -> str:
     """Return the kind of input, inferred from shapes and types.
 
     Integers are tokens; numbers with integers (2, E) are a graph; numbers with 5, 4, 3 or 2 axes are videos, images,
@@ -69,19 +69,19 @@ def kind_of(inputs: tuple[Tensor, ...]) -> str:
     return {5: "video", 4: "image", 3: "series"}.get(first.ndim, "table")
 
 
-def outputs_of(model: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
+def explained_outputs(model: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
     """Return the outputs of the head in the form that the model explains, (N, …), without auxiliary heads."""
-    outputs: Tensor = answers_of(model(*inputs))[0]
-    return contract_of(model).explained(outputs)
+    outputs: Tensor = as_output_tuple(model(*inputs))[0]
+    return as_base_model(model).explained(outputs)
 
 
-def choose(model: nn.Module, inputs: tuple[Tensor, ...], outputs: Tensor, asked: Asked = None) -> Target:
+def select_target(model: nn.Module, inputs: tuple[Tensor, ...], outputs: Tensor, asked: Asked = None) -> Target:
     """Return the given target, or by default the model's own prediction. Raises SettingError if it does not exist.
 
     The prediction is the class, the first forecast, the token after the last real one, or the class of the first node.
     """
     place, output = asked if isinstance(asked, tuple) else (None, asked)
-    if kind_of(inputs) == "graph":
+    if input_kind(inputs) == "graph":
         rows = torch.tensor([_within("node" if place is None else "place", place or 0, len(outputs))])
         target = Target(None, rows.to(outputs.device), graph=True)
         return Target(_output(model, outputs[rows], output), target.place, graph=True)
@@ -127,8 +127,10 @@ def _config(model: nn.Module) -> Any:
 def _last_real(inputs: tuple[Tensor, ...], places: int) -> Tensor:
     """Return the last real position of each example, (N,); for pairs that of the target."""
     first = inputs[0]
-    mask = inputs[1] if kind_of(inputs) == "text" and len(inputs) > 1 else None
-    mask = real_places(mask, first.shape) if mask is not None and mask.shape == (len(first), places) else None
+    mask = inputs[1] if input_kind(inputs) == "text" and len(inputs) > 1 else None
+    mask = (
+        normalize_padding_mask(mask, first.shape) if mask is not None and mask.shape == (len(first), places) else None
+    )
     if mask is None:
         return torch.full((len(first),), places - 1, device=first.device)
     return (mask * torch.arange(places, device=mask.device)).amax(1)

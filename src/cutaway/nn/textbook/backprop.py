@@ -127,22 +127,22 @@ def backward(layers: Sequence[Layer], trace: Trace, delta: Tensor) -> list[Gradi
             before = layers[depth - 1]
             back = delta @ layers[depth].weight  # Wᵀδ, in rows: (N, in)
             error = formula(before.activation).derivative(trace.u[depth - 1]) * back  # g′(u) ⊙ Wᵀδ = ∂loss/∂u
-            delta = through(before.norm, trace.z[depth - 1], error)
+            delta = normalization_backward(before.norm, trace.z[depth - 1], error)
     return gradients[::-1]
 
 
-def slope(norm: nn.BatchNorm1d) -> Tensor:
+def batch_norm_slope(norm: nn.BatchNorm1d) -> Tensor:
     """Return ∂u/∂z of batch normalization with running statistics, which is affine in each neuron, (out,)."""
     assert norm.running_var is not None, "it keeps statistics"
     return norm.weight.detach() / (norm.running_var + norm.eps).sqrt()
 
 
-def through(norm: nn.Module | None, z: Tensor, error: Tensor) -> Tensor:
+def normalization_backward(norm: nn.Module | None, z: Tensor, error: Tensor) -> Tensor:
     """Return ∂loss/∂z (N, out) from ∂loss/∂u, through batch normalization, layer normalization or None."""
     if norm is None:
         return error
     if isinstance(norm, nn.BatchNorm1d):
-        return slope(norm) * error
+        return batch_norm_slope(norm) * error
     assert isinstance(norm, nn.LayerNorm), "no other normalization stands in a multi-layer perceptron"
     scale = (z.var(1, correction=0, keepdim=True) + norm.eps).sqrt()  # (N, 1)
     normal, error = (z - z.mean(1, keepdim=True)) / scale, error * norm.weight.detach()

@@ -47,7 +47,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...core.errors import ModelError, UnknownName, require
+from ...core.errors import ModelError, UnknownName, check_value
 
 Sizes = int | Sequence[int]  # one number for each axis, or one for all
 WORDS = ("valid", "same", "full", "circular")
@@ -214,7 +214,7 @@ def binomial(size: int = 5) -> Tensor:
     Its variance is (size − 1)/4. In two dimensions: `torch.outer(binomial(), binomial())`. Raises an error for a size
     below 1.
     """
-    require(size >= 1, "size", size, "at least 1")
+    check_value(size >= 1, "size", size, "at least 1")
     row = torch.tensor([float(math.comb(size - 1, i)) for i in range(size)])
     return row / row.sum()
 
@@ -241,7 +241,7 @@ def sobel_y() -> Tensor:
 
 def _sizes(given: Sizes, axes: int, name: str, least: int = 1) -> tuple[int, ...]:
     sizes = (given,) * axes if isinstance(given, int) else tuple(given)
-    require(len(sizes) == axes and min(sizes) >= least, name, given, f"at least {least}, one number or {axes}")
+    check_value(len(sizes) == axes and min(sizes) >= least, name, given, f"at least {least}, one number or {axes}")
     return sizes
 
 
@@ -257,7 +257,7 @@ def _windows(kernel: Tensor, padding: Sizes | str, stride: Sizes, dilation: Size
     strides, dilations = _sizes(stride, axes, "stride"), _sizes(dilation, axes, "dilation")
     spare = [d * (k - 1) for k, d in zip(sizes, dilations)]
     if isinstance(padding, str):
-        require(padding in WORDS, "padding", padding, f"a number or one of {', '.join(WORDS)}")
+        check_value(padding in WORDS, "padding", padding, f"a number or one of {', '.join(WORDS)}")
         if padding in ("same", "circular"):
             before = [n - n // 2 if turned else n // 2 for n in spare]
             around = [(b, n - b) for b, n in zip(before, spare)]
@@ -288,7 +288,7 @@ def _as_layer(x: Tensor, kernel: Tensor, windows: tuple[Windows, ...], groups: i
     """Return x as (N, C, ...) and the kernel as (O, C/groups, ...). Raises ModelError if they do not fit."""
     axes, weight = len(windows), _weight(kernel)
     if kernel.ndim <= 2:
-        require(x.ndim >= axes, "x", tuple(x.shape), f"a tensor of at least {axes} axes, as the kernel has")
+        check_value(x.ndim >= axes, "x", tuple(x.shape), f"a tensor of at least {axes} axes, as the kernel has")
         x = x.reshape(math.prod(x.shape[: x.ndim - axes]), 1, *x.shape[x.ndim - axes :])
     elif x.ndim != kernel.ndim or x.shape[1] != kernel.shape[1] * groups:
         raise ModelError(
@@ -310,7 +310,7 @@ def _apply(x: Tensor, kernel: Tensor, windows: tuple[Windows, ...], groups: int,
 def _reject_misfits(size: Sequence[int], kernel: Tensor, windows: tuple[Windows, ...], groups: int) -> None:
     """Raise ModelError if the outputs cannot be divided into the groups, or no window fits on `size` pixels."""
     outputs = len(_weight(kernel))
-    require(groups >= 1 and outputs % groups == 0, "groups", groups, f"a divisor of the outputs, {outputs}")
+    check_value(groups >= 1 and outputs % groups == 0, "groups", groups, f"a divisor of the outputs, {outputs}")
     for n, window in zip(size, windows):
         if n == 0 or window.count(n) == 0:
             raise ModelError(

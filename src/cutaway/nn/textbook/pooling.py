@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...core.errors import ModelError, require
+from ...core.errors import ModelError, check_value
 
 Sizes = int | Sequence[int]  # one number for each axis, or one for all
 
@@ -42,8 +42,8 @@ def pooled_size(n: int, kernel: int, stride: int | None = None, padding: int = 0
         ModelError: If p is more than half the kernel.
     """
     stride = kernel if stride is None else stride
-    require(kernel >= 1 and stride >= 1, "kernel, stride", (kernel, stride), "at least 1")
-    require(0 <= padding <= kernel // 2, "padding", padding, f"at most half of the kernel's {kernel}")
+    check_value(kernel >= 1 and stride >= 1, "kernel, stride", (kernel, stride), "at least 1")
+    check_value(0 <= padding <= kernel // 2, "padding", padding, f"at most half of the kernel's {kernel}")
     over = n + 2 * padding - kernel
     count = (-(-over // stride) if ceil else over // stride) + 1
     if ceil and (count - 1) * stride >= n + padding:
@@ -112,7 +112,7 @@ def adaptive_cells(n: int, count: int) -> list[slice]:
     If n is not divisible by `count`, sizes differ by one and neighbours share an entry; with fewer entries than cells,
     cells repeat entries.
     """
-    require(n >= 1 and count >= 1, "count", count, f"at least 1, for at least one entry (there are {n})")
+    check_value(n >= 1 and count >= 1, "count", count, f"at least 1, for at least one entry (there are {n})")
     return [slice(i * n // count, -(-(i + 1) * n // count)) for i in range(count)]
 
 
@@ -122,7 +122,7 @@ def k_max(x: Tensor, k: int, dim: int = -1) -> Tensor:
     Of equal entries the first ones are taken. Raises ModelError if there are fewer than k.
     """
     n = x.shape[dim]
-    require(1 <= k <= n, "k", k, f"at least 1 and at most the {n} entries that there are")
+    check_value(1 <= k <= n, "k", k, f"at least 1 and at most the {n} entries that there are")
     # A stable sort, not topk: the choice among equal entries decides the order of the result.
     first = x.sort(dim=dim, descending=True, stable=True).indices.narrow(dim, 0, k)
     return x.gather(dim, first.sort(dim=dim).values)
@@ -135,9 +135,9 @@ def dynamic_k(layer: int, layers: int, length: int, k_top: int) -> int:
 
     The last layer keeps k_top for every sentence. With L = 3, s = 18, k_top = 3: 12, 6, 3.
     """
-    require(1 <= layer <= layers, "layer", layer, f"from 1 to the number of layers, {layers}")
-    require(length >= 1, "length", length, "at least 1")
-    require(k_top >= 1, "k_top", k_top, "at least 1")
+    check_value(1 <= layer <= layers, "layer", layer, f"from 1 to the number of layers, {layers}")
+    check_value(length >= 1, "length", length, "at least 1")
+    check_value(k_top >= 1, "k_top", k_top, "at least 1")
     return max(k_top, -(-(layers - layer) * length // layers))
 
 
@@ -151,7 +151,7 @@ def dynamic_k_max(x: Tensor, layer: int, layers: int, length: int, k_top: int) -
 
 def _sizes(given: Sizes, axes: int, name: str) -> tuple[int, ...]:
     sizes = (given,) * axes if isinstance(given, int) else tuple(given)
-    require(len(sizes) == axes, name, given, f"one number or {axes}")
+    check_value(len(sizes) == axes, name, given, f"one number or {axes}")
     return sizes
 
 
@@ -163,7 +163,7 @@ def _windows(
     `around` is the value of the padding, `beyond` the value after it for a last window that extends beyond the end.
     """
     axes = x.ndim - 2
-    require(axes in (1, 2, 3), "x", tuple(x.shape), "maps (N, C, n), (N, C, n₁, n₂) or (N, C, n₁, n₂, n₃)")
+    check_value(axes in (1, 2, 3), "x", tuple(x.shape), "maps (N, C, n), (N, C, n₁, n₂) or (N, C, n₁, n₂, n₃)")
     kernels, paddings = _sizes(kernel, axes, "kernel"), _sizes(padding, axes, "padding")
     strides = kernels if stride is None else _sizes(stride, axes, "stride")
     over = []
@@ -182,7 +182,7 @@ def _windows(
 def _pool_cells(x: Tensor, size: Sizes, pool: Callable[[Tensor], Tensor]) -> Tensor:
     """Apply `pool` to every cell of (N, C, *pixels), flattened to (N, C, entries)."""
     axes = x.ndim - 2
-    require(axes in (1, 2, 3), "x", tuple(x.shape), "maps (N, C, n), (N, C, n₁, n₂) or (N, C, n₁, n₂, n₃)")
+    check_value(axes in (1, 2, 3), "x", tuple(x.shape), "maps (N, C, n), (N, C, n₁, n₂) or (N, C, n₁, n₂, n₃)")
     sizes = _sizes(size, axes, "size")
     cells = itertools.product(*(adaptive_cells(n, m) for n, m in zip(x.shape[2:], sizes)))
     pooled = [pool(x[(slice(None), slice(None), *cell)].flatten(2)) for cell in cells]

@@ -21,24 +21,24 @@ from torch.overrides import TorchFunctionMode
 
 from ...core.errors import ModelError, SettingError
 from ...data.dataset_base import Batch
-from ..batches import largest_of
-from ..cost_estimate import unseen
-from ..device import Placement
+from ..batches import largest_batch
+from ..cost_estimate import silent_trainer
+from ..device import DeviceContext
 from ..objectives.choice import OBJECTIVES
-from ..parameter_groups import blocks
-from ..setup import Prepared
+from ..parameter_groups import find_blocks
+from ..setup import TrainingSetup
 from ..trainer import Trainer
-from .tracker import KINDS, Ledger
+from .tracker import KINDS, MemoryTracker
 
 STAYS = 0.01  # fraction of the peak
 
 
-class NeedsNumbers(ModelError):
+class NeedsRealValues(ModelError):
     """Raised if a network needs real values in its forward pass and has none."""
 
 
 @dataclass(frozen=True)
-class Block:
+class BlockMemory:
     """Memory of a block's activations for the backward pass, in bytes."""
 
     keeps: int  # all activations
@@ -47,7 +47,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Step:
+class StepProfile:
     """Memory and compute of a step in one process."""
 
     examples: int  # of the batch
@@ -58,7 +58,7 @@ class Step:
     flops: int  # of products, two for each multiply-add, forward and backward
     moved: int  # bytes that operations read and write
     kernels: int  # operations that are not views
-    blocks: tuple[Block, ...]
+    blocks: tuple[BlockMemory, ...]
     imagined: bool  # simulated on fake tensors, else run on this machine
     not_counted: tuple[str, ...]  # operations with unknown FLOPs
     accumulates: bool = False  # whether gradients are accumulated over batches
@@ -69,14 +69,14 @@ class Step:
         return sum(self.peak.values())
 
 
-def step_of(ready: Prepared, parts: int = 1, gpu: bool = False) -> Step:
+def simulate_step(ready: TrainingSetup, parts: int = 1, gpu: bool = False) -> StepProfile:
     """Simulate the largest step of a training, or the part of one of `parts` processes with its share of the batch.
 
     On a `gpu` attention keeps no weights, with dropout too, and larger chunks of logits are held. `ready.model` may be
     on the meta device. Raises NeedsNumbers if the network needs real values and has none, and SettingError for an
     objective whose steps cannot be traced.
     """
-    if not can_be_watched(ready):
+    if not is_traceable(ready):
         raise SettingError(
             f"objective={ready.settings.objective} takes second derivatives, whose steps are not planned: "
             "`cutaway check` times them here, and estimates their memory."
@@ -87,23 +87,23 @@ def step_of(ready: Prepared, parts: int = 1, gpu: bool = False) -> Step:
         return _step(ready, parts, gpu, imagined=True)
     except (RuntimeError, TypeError) as error:  # sparse matrices, or data-dependent control flow
         if any(x.is_meta for x in ready.model.parameters()):
-            raise NeedsNumbers(
+            raise NeedsRealValues(
                 f"{ready.preset.name} asks for numbers on its way, so a step of it is to be made on this machine to be "
                 "planned, and it does not fit here: plan a smaller one."
             ) from error
         return _step(ready, parts, gpu, imagined=False)
 
 
-def can_be_watched(ready: Prepared) -> bool:
+def is_traceable(ready: TrainingSetup) -> bool:
     """Return whether the steps of this training can be traced."""
     return OBJECTIVES[ready.settings.objective].weighable
 
 
-def _step(ready: Prepared, parts: int, gpu: bool, imagined: bool) -> Step:
-    ledger = Ledger()
+def _step(ready: TrainingSetup, parts: int, gpu: bool, imagined: bool) -> StepProfile:
+    ledger = MemoryTracker()
     place = ready.place
     if imagined:
-        model = without_numbers(ready.model, place)
+        model = to_fake(ready.model, place)
         place = _FakeContext(**{field.name: getattr(place, field.name) for field in fields(place)})
     else:
         model = copy.deepcopy(ready.model)
@@ -113,13 +113,13 @@ def _step(ready: Prepared, parts: int, gpu: bool, imagined: bool) -> Step:
         trainer = _trainer(replace(ready, model=model, place=place), ledger)
         if words := getattr(trainer.objective, "words", None):
             words.gpu = gpu
-        index = largest_of(ready.data.splits["train"], ready.settings)
+        index = largest_batch(ready.data.splits["train"], ready.settings)
         index = index[: -(-len(index) // parts)]
         batch, passes = _batch(ready, index), min(2, ready.settings.accumulate)
         trainer.plan = [index] * passes
         for x in (*batch.inputs, batch.target):
             ledger.count(x, "activations")
-        with ledger.watching(trainer.model, blocks(trainer.model)), _count_logits_apart(trainer, ledger):
+        with ledger.watching(trainer.model, find_blocks(trainer.model)), _count_logits_apart(trainer, ledger):
             for _ in range(2):
                 before = ledger.now["activations"]
                 ledger.begin()
@@ -127,7 +127,7 @@ def _step(ready: Prepared, parts: int, gpu: bool, imagined: bool) -> Step:
                 trainer.step([batch] * passes, steps=1000)
                 if ledger.now["activations"] - before < STAYS * ledger.peak.total():
                     break  # else the step cached something, such as a sorted graph: repeat it
-    return Step(
+    return StepProfile(
         len(index),
         _tokens(batch),
         {kind: ledger.peak[kind] for kind in KINDS},
@@ -136,14 +136,14 @@ def _step(ready: Prepared, parts: int, gpu: bool, imagined: bool) -> Step:
         flops=ledger.flops // passes * ready.settings.accumulate,
         moved=ledger.moved // passes * ready.settings.accumulate,
         kernels=ledger.kernels // passes * ready.settings.accumulate,
-        blocks=tuple(Block(one["keeps"], one["products"], one["gives"]) for one in ledger.blocks),
+        blocks=tuple(BlockMemory(one["keeps"], one["products"], one["gives"]) for one in ledger.blocks),
         imagined=imagined,
         not_counted=tuple(sorted(ledger.not_counted)),
         accumulates=passes > 1,
     )
 
 
-class _FakeContext(Placement):
+class _FakeContext(DeviceContext):
     """Device context for fake tensors, whose losses cannot be read."""
 
     @property
@@ -154,7 +154,7 @@ class _FakeContext(Placement):
         return model
 
 
-def without_numbers(model: nn.Module, place: Placement) -> nn.Module:
+def to_fake(model: nn.Module, place: DeviceContext) -> nn.Module:
     """Return a copy of the model with fake tensors, which take no memory. Tensors that share storage still share it."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     found: dict[int, Any] = {}
@@ -174,8 +174,8 @@ def without_numbers(model: nn.Module, place: Placement) -> nn.Module:
     return copied
 
 
-def _trainer(ready: Prepared, ledger: Ledger) -> Trainer:
-    trainer = unseen(ready)
+def _trainer(ready: TrainingSetup, ledger: MemoryTracker) -> Trainer:
+    trainer = silent_trainer(ready)
     trainer.state.update = 1  # the loss is read before the first update
     ledger.kind = "optimizer"
     for parameter in (p for p in trainer.model.parameters() if p.requires_grad):
@@ -188,7 +188,7 @@ def _trainer(ready: Prepared, ledger: Ledger) -> Trainer:
 
 
 @contextmanager
-def _count_logits_apart(trainer: Trainer, ledger: Ledger) -> Iterator[None]:
+def _count_logits_apart(trainer: Trainer, ledger: MemoryTracker) -> Iterator[None]:
     """Count logits separately if the loss computes the head in chunks."""
     words: Any = trainer.objective.words
     if words is None:
@@ -209,7 +209,7 @@ def _count_logits_apart(trainer: Trainer, ledger: Ledger) -> Iterator[None]:
         words.features = features
 
 
-def _batch(ready: Prepared, index: Tensor) -> Batch:
+def _batch(ready: TrainingSetup, index: Tensor) -> Batch:
     return next(iter(ready.data.splits["train"].batches([index], seed=0)))
 
 

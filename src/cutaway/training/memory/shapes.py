@@ -9,26 +9,26 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 
-from ...inspect.costs import name_of
+from ...inspect.costs import op_name
 
-BY_PLACES = ("index", "index_put", "_unsafe_index", "_index_put_impl")
+INDEXING_OPERATIONS = ("index", "index_put", "_unsafe_index", "_index_put_impl")
 
 
-def carry_out(op: OpOverload, args: Any, kwargs: Any) -> Any:
+def run_operation(op: OpOverload, args: Any, kwargs: Any) -> Any:
     """Run the operation, with corrections for what `FakeTensor` does not support."""
-    name = name_of(op)
-    result = op(*(_masks_to_indices(args) if name in BY_PLACES else args), **kwargs)
+    name = op_name(op)
+    result = op(*(_masks_to_indices(args) if name in INDEXING_OPERATIONS else args), **kwargs)
     if name == "mkldnn_rnn_layer" and isinstance(result[0], FakeTensor):
         return (*result[:3], result[3].new_empty(_workspace(op, args)))
     return result
 
 
-def held_within(op: OpOverload, args: Any) -> int:
+def internal_bytes(op: OpOverload, args: Any) -> int:
     """Return the bytes that a kernel allocates internally, if they are many.
 
     The backward pass of a recurrent layer holds the gradients of all gates at all steps, (T, N, 4 · hidden).
     """
-    if name_of(op) != "mkldnn_rnn_layer_backward":
+    if op_name(op) != "mkldnn_rnn_layer_backward":
         return 0
     x, weight = args[:2]  # (T, N, F), (4 · hidden, F)
     return int(x.shape[0] * x.shape[1] * weight.shape[0] * x.element_size())

@@ -19,7 +19,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch import nn
 
-from .fake_step import Block, Step
+from .fake_step import BlockMemory, StepProfile
 
 STRATEGIES = ("one", "ddp", "fsdp", "hsdp")
 WORKSPACE = 64 * 2**20  # bytes that PyTorch keeps on a GPU for matrix products, as measured on an H200
@@ -32,7 +32,7 @@ NOT_SHARED = 10 / 34
 
 
 @dataclass(frozen=True)
-class Weights:
+class WeightLayout:
     """Parameters of a model as strategies use them, in bytes of their storage format."""
 
     shapes: tuple[tuple[int, ...], ...]
@@ -69,13 +69,13 @@ class Weights:
         return sum(rows) * self.itemsize / max(1, self.total)
 
 
-def weights_of(
+def weight_layout(
     model: nn.Module, blocks: list[nn.Module], dtype: torch.dtype, compute: torch.dtype | None, copies: int = 0
-) -> Weights:
+) -> WeightLayout:
     """Return the weights of a model whose parameters are stored as `dtype` and converted to `compute` for products."""
     size = dtype.itemsize
     inside = [list(block.parameters()) for block in blocks]
-    return Weights(
+    return WeightLayout(
         tuple(tuple(p.shape) for p in model.parameters()),
         size,
         (compute or dtype).itemsize,
@@ -86,7 +86,7 @@ def weights_of(
 
 
 @dataclass(frozen=True)
-class Memory:
+class ProcessMemory:
     """Peak memory of one process, in bytes."""
 
     weights: float  # and buffers
@@ -111,7 +111,7 @@ class Memory:
         return self.activations + self.outputs + self.working
 
 
-def holders(strategy: str, copies: int, within: int) -> int:
+def num_shards(strategy: str, copies: int, within: int) -> int:
     """Return the number of processes over which the weights are sharded.
 
     `copies` processes share a batch, `within` of them on each machine.
@@ -119,16 +119,16 @@ def holders(strategy: str, copies: int, within: int) -> int:
     return {"fsdp": copies, "hsdp": within}.get(strategy, 1)
 
 
-def memory_of(
+def process_memory(
     strategy: str,
-    step: Step,
-    weights: Weights,
+    step: StepProfile,
+    weights: WeightLayout,
     ranks: int,
     tensor_parallel: int = 1,
     recompute: str = "none",
     reserved: bool = False,
     copied: bool = False,
-) -> Memory:
+) -> ProcessMemory:
     """Return the memory of one process under `strategy`, if `step` is its step.
 
     `ranks` processes shard the weights (see `holders`). On a GPU (`reserved`) products have a workspace, and the
@@ -143,7 +143,7 @@ def memory_of(
     in_buckets = strategy == "ddp" and tensor_parallel == 1  # DistributedDataParallel's; else `replicate` sends them
     copies = copied and (strategy in ("fsdp", "hsdp") or tensor_parallel > 1)
 
-    def at(peak: Mapping[str, int], waiting: bool = step.accumulates) -> Memory:
+    def at(peak: Mapping[str, int], waiting: bool = step.accumulates) -> ProcessMemory:
         in_full, alive = reserved and strategy != "one", peak["gradients"] / max(1, step.gradients)
         gradients = step.gradients if in_full else peak["gradients"]
         if in_buckets:  # allocated from the start, next to accumulated gradients
@@ -153,7 +153,7 @@ def memory_of(
         else:
             sent = _communication_bytes(strategy, weights, 1.0 if in_full else alive)
         buffers = peak["weights"] - weights.total * (1 + weights.copies)
-        return Memory(
+        return ProcessMemory(
             weights=buffers + part * (peak["weights"] - buffers),
             casts=0.0 if strategy in ("fsdp", "hsdp") else own * peak["casts"],
             gradients=part * gradients,
@@ -173,7 +173,7 @@ def memory_of(
     return max(found, key=lambda memory: memory.total)
 
 
-def _bytes_saved(blocks: tuple[Block, ...], recompute: str) -> float:
+def _bytes_saved(blocks: tuple[BlockMemory, ...], recompute: str) -> float:
     """Return the bytes that recomputing saves.
 
     Blocks then keep only their outputs (and products, if it is selective), except for one block, which is recomputed
@@ -185,7 +185,7 @@ def _bytes_saved(blocks: tuple[Block, ...], recompute: str) -> float:
     return sum(left) - max(left)
 
 
-def _communication_bytes(strategy: str, weights: Weights, alive: float) -> float:
+def _communication_bytes(strategy: str, weights: WeightLayout, alive: float) -> float:
     """Return the bytes of communication buffers and gathered weights; `alive` is the fraction of live gradients."""
     if strategy == "ddp":
         return weights.total + alive * min(weights.total, 3 * BUCKET)
@@ -198,7 +198,7 @@ def _communication_bytes(strategy: str, weights: Weights, alive: float) -> float
 
 
 def bytes_sent(
-    strategy: str, step: Step, weights: Weights, gpus: int, node: int, tensor_parallel: int = 1
+    strategy: str, step: StepProfile, weights: WeightLayout, gpus: int, node: int, tensor_parallel: int = 1
 ) -> tuple[float, float]:
     """Return the bytes that each GPU sends in a step within its machine of `node` GPUs, and between machines.
 
@@ -225,7 +225,7 @@ def bytes_sent(
     return (inside + sent, 0.0) if gpus <= node else (inside, sent)
 
 
-def _tensor_parallel_bytes(step: Step, weights: Weights, tensor_parallel: int) -> float:
+def _tensor_parallel_bytes(step: StepProfile, weights: WeightLayout, tensor_parallel: int) -> float:
     """Return the bytes that tensor parallelism sends: four sums of each block's output, two in each direction."""
     if tensor_parallel == 1:
         return 0.0

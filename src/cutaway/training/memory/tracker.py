@@ -19,8 +19,8 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ...inspect.costs import multiply_adds, name_of
-from .shapes import carry_out, held_within
+from ...inspect.costs import multiply_adds, op_name
+from .shapes import internal_bytes, run_operation
 
 KINDS = ("weights", "casts", "gradients", "optimizer", "activations", "outputs", "working")
 OF_PRODUCTS = ("mm", "mv", "conv", "attention", "rnn", "sparse")  # parts of the names of matrix products
@@ -34,7 +34,7 @@ PRODUCTS = (
 )  # operations whose results selective recomputation keeps
 
 
-class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's class has no types
+class MemoryTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's class has no types
     """Dispatch mode that counts live bytes by kind, now and at the peak, and total operations, bytes and kernels.
 
     The kinds are: weights, with buffers and a moving average; `casts`, weights in the number format of products;
@@ -108,7 +108,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's c
         if op.namespace == "prim":  # queries such as a tensor's device
             return op(*args, **kwargs)
         self._update_peaks()
-        result = carry_out(op, args, kwargs)
+        result = run_operation(op, args, kwargs)
         backward = torch._C._current_graph_task_id() != -1
         self._forward = self._forward and not backward
         kind = "working" if backward else "casts" if self._is_weight_cast(op, args) else self.kind
@@ -121,7 +121,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's c
                         self._count_in_block(op, part)
         # Autograd accumulates gradients in place, but not under a dispatch mode.
         if not (backward and op is torch.ops.aten.add.Tensor):
-            self._update_peaks(held_within(op, args))
+            self._update_peaks(internal_bytes(op, args))
         if not op.is_view and made:
             read = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
             self.moved += sum(part.nbytes for x in (*read, *made) for part in _strided_parts(x))
@@ -131,17 +131,17 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's c
 
     def _is_weight_cast(self, op: OpOverload, args: Any) -> bool:
         """Return whether the operation converts a weight to another number format."""
-        if name_of(op) != "_to_copy":
+        if op_name(op) != "_to_copy":
             return False
         return self._alive.get(args[0].untyped_storage()._cdata, ("",))[0] == "weights"
 
     def _flops(self, op: OpOverload, args: Any, result: Any) -> int:
         """Return the floating-point operations, two for each multiply-add."""
-        if (cost := BACKWARD.get(name_of(op))) is not None:
+        if (cost := BACKWARD.get(op_name(op))) is not None:
             return 2 * cost(args)
         found = multiply_adds(op, args, result)
-        if found is None and not name_of(op).endswith("_backward") and any(word in name_of(op) for word in OF_PRODUCTS):
-            self.not_counted.add(name_of(op))
+        if found is None and not op_name(op).endswith("_backward") and any(word in op_name(op) for word in OF_PRODUCTS):
+            self.not_counted.add(op_name(op))
         return 2 * (found or 0)
 
     # --- parts of the model -------------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's c
         assert inside is not None
         size = storage.nbytes()
         keys = ["keeps"]
-        if name_of(op) in PRODUCTS or name_of(op).startswith("_scaled_dot_product"):
+        if op_name(op) in PRODUCTS or op_name(op).startswith("_scaled_dot_product"):
             keys.append("products")
         inside.update(dict.fromkeys(keys, size))
 

@@ -14,7 +14,7 @@ from ...data.dataset_base import DataSet, Split
 from ...tasks.task import Task
 from ..attacks import Attack
 from ..config import TrainSettings
-from .supervised import Learned, Supervised
+from .supervised import BatchLoss, Supervised
 
 
 class AdversarialTraining(Supervised):
@@ -26,7 +26,7 @@ class AdversarialTraining(Supervised):
         assert method is not None
         self.attack = Attack(model, task, data.preprocessing, method, settings.attack_eps, settings.attack_steps)
 
-    def loss(self, inputs: tuple[Tensor, ...], target: Tensor, index: Tensor | None, random: Generator) -> Learned:
+    def loss(self, inputs: tuple[Tensor, ...], target: Tensor, index: Tensor | None, random: Generator) -> BatchLoss:
         """Return the losses of an attacked batch."""
         x, *rest = inputs
         return super().loss((self.attack(x, target, random), *rest), target, index, random)

@@ -9,9 +9,9 @@ from ...core.spec import Spec
 from ...data.dataset_base import DataSet, Split
 from ...nn.lora import merge
 from ...tasks.task import Task
-from ..adaptation import adapted
+from ..adaptation import add_lora
 from ..config import TrainSettings
-from ..device import Placement
+from ..device import DeviceContext
 from ..task_schedule import reject_for_tasks
 from .adversarial import AdversarialTraining
 from .distillation import Distillation, Teacher
@@ -52,36 +52,36 @@ def reject_for_objective(settings: TrainSettings, data: DataSet) -> None:
         )
 
 
-def epochs_of(settings: TrainSettings, data: DataSet) -> int:
+def total_epochs(settings: TrainSettings, data: DataSet) -> int:
     """Return the number of epochs of the whole training, summed over tasks that are learned one after another."""
     tasks = None if OBJECTIVES[settings.objective].at_once else data.tasks
     return settings.epochs * (tasks.count if tasks is not None else 1)
 
 
-def learning(model: nn.Module, spec: Spec, settings: TrainSettings) -> list[str]:
+def add_training_modules(model: nn.Module, spec: Spec, settings: TrainSettings) -> list[str]:
     """Add the modules for training alone to the model, which `learned` removes, and return notes on LoRA.
 
     Raises ModelError or SettingError if the model does not support them.
     """
     for name, module in OBJECTIVES[settings.objective].added(model, spec).items():
         model.add_module(name, module)
-    return adapted(model, spec, settings) if settings.lora else []
+    return add_lora(model, spec, settings) if settings.lora else []
 
 
-def learned(model: nn.Module, settings: TrainSettings) -> None:
+def remove_training_modules(model: nn.Module, settings: TrainSettings) -> None:
     """Remove the modules for training alone from the model, and merge LoRA into its weights."""
     for name in OBJECTIVES[settings.objective].adds:
         delattr(model, name)
     merge(model)
 
 
-def objective_for(
+def build_objective(
     model: nn.Module,
     data: DataSet,
     task: Task,
     settings: TrainSettings,
     train: Split,
-    place: Placement,
+    place: DeviceContext,
     teacher: Teacher | None,
 ) -> Supervised:
     """Return the objective that trains `model`, which is on its device, on the split."""

@@ -19,18 +19,18 @@ from __future__ import annotations
 import torch
 from torch import Generator, Tensor, nn
 
-from ...checkpoints.saving import weights_of
+from ...checkpoints.saving import weights_file
 from ...core.errors import SettingError
 from ...core.spec import Classes
 from ...data.dataset_base import DataSet, Split
-from ...nn.losses import distillation, of_both
+from ...nn.losses import distillation, expand_binary_logits
 from ...runs.run import Run
 from ...tasks.task import Task
 from ..config import TrainSettings
-from ..device import Placement
-from ..evaluation import at_once, results_of
-from ..pretrained_weights import digest
-from .supervised import Learned, Supervised
+from ..device import DeviceContext
+from ..evaluation import evaluate_split, evaluation_batch_size
+from ..pretrained_weights import sha256_of_weights
+from .supervised import BatchLoss, Supervised
 
 TEMPERATURE = 4.0  # default
 
@@ -72,7 +72,7 @@ class Teacher:
                 f"mixup blends examples, and {said}, which is given them in another form, was asked about each by "
                 "itself: leave mixup out."
             )
-        self.sha256 = digest(weights_of(self.run.folder / "model"))
+        self.sha256 = sha256_of_weights(weights_file(self.run.folder / "model"))
         self._logits: Tensor | None = None
 
     @property
@@ -80,12 +80,14 @@ class Teacher:
         """Return the teacher's entry in run.json."""
         return {"path": str(self.run.folder), "model": self.run.about["model"], "sha256": self.sha256}
 
-    def ready(self, place: Placement) -> None:
+    def ready(self, place: DeviceContext) -> None:
         """Move the teacher to the device. If its preprocessing differs, compute all its logits now."""
         self.place, self.model = place, place.model(self.run.model, learns=False).eval().requires_grad_(False)
         if self._logits is None and not self.like_ours:
             train = self.run.data().splits["train"]
-            self._logits = results_of(self.model, train, place, at_once(None, self.run.spec), self.run.task).outputs
+            self._logits = evaluate_split(
+                self.model, train, place, evaluation_batch_size(None, self.run.spec), self.run.task
+            ).outputs
 
     @torch.no_grad()
     def logits(self, inputs: tuple[Tensor, ...], index: Tensor | None) -> Tensor:
@@ -113,9 +115,11 @@ class Distillation(Supervised):
             settings.teacher_weight,
         )
 
-    def loss(self, inputs: tuple[Tensor, ...], target: Tensor, index: Tensor | None, random: Generator) -> Learned:
+    def loss(self, inputs: tuple[Tensor, ...], target: Tensor, index: Tensor | None, random: Generator) -> BatchLoss:
         """Return the losses of a batch."""
         loss, total, outputs = super().loss(inputs, target, index, random)
         assert outputs is not None, "classes are answered at once"
-        beside = distillation(of_both(outputs), of_both(self.teacher.logits(inputs, index)), self.temperature).sum()
-        return Learned(loss, (1 - self.weight) * total + self.weight * beside, outputs)
+        beside = distillation(
+            expand_binary_logits(outputs), expand_binary_logits(self.teacher.logits(inputs, index)), self.temperature
+        ).sum()
+        return BatchLoss(loss, (1 - self.weight) * total + self.weight * beside, outputs)

@@ -19,15 +19,15 @@ import torch
 from torch import Generator, Tensor, nn
 
 from ...data.dataset_base import DataSet, Split
-from ...models.images import answers_of
-from ...nn.eval_mode import resting
+from ...models.images import as_output_tuple
+from ...nn.eval_mode import eval_mode
 from ...nn.fisher import diagonal_fisher
 from ...tasks.task import Task
-from ..batches import mix
+from ..batches import mix_seeds
 from ..config import TrainSettings
-from ..device import Placement
+from ..device import DeviceContext
 from .joint import reject_without_tasks
-from .supervised import Learned, Supervised
+from .supervised import BatchLoss, Supervised
 
 
 class EWC(Supervised):
@@ -47,12 +47,12 @@ class EWC(Supervised):
         self.fisher: dict[str, Tensor] = {}  # sum of F over finished tasks
         self.held: dict[str, Tensor] = {}  # mean of their weights, weighted by F
 
-    def loss(self, inputs: tuple[Tensor, ...], target: Tensor, index: Tensor | None, random: Generator) -> Learned:
+    def loss(self, inputs: tuple[Tensor, ...], target: Tensor, index: Tensor | None, random: Generator) -> BatchLoss:
         """Return the losses of a batch."""
         loss, total, outputs = super().loss(inputs, target, index, random)
         if self.fisher:
             total = total + self.task.count(target) * self.penalty()  # so that the mean loss has it once
-        return Learned(loss, total, outputs)
+        return BatchLoss(loss, total, outputs)
 
     def penalty(self) -> Tensor:
         """Return Σ_i λ/2 F_i (θ_i − θ*_i)², ()."""
@@ -60,17 +60,17 @@ class EWC(Supervised):
         parts = [(F * (learned[name] - self.held[name]).square()).sum() for name, F in self.fisher.items()]
         return self.strength / 2 * torch.stack(parts).sum()
 
-    def end_task(self, train: Split, place: Placement, epoch: int) -> None:
+    def end_task(self, train: Split, place: DeviceContext, epoch: int) -> None:
         """Add the task that ends with that epoch to the penalty."""
         assert self.sequence.of is not None, "tasks end where there are some"
         task = self.sequence.task(epoch)
-        random = Generator().manual_seed(mix(self.settings.seed, task))
+        random = Generator().manual_seed(mix_seeds(self.settings.seed, task))
         rows = (self.sequence.of == task).nonzero()[:, 0]
         rows = rows[torch.randperm(len(rows), generator=random)[: self.samples]]
         learned = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         examples = (place.batch(batch)[0] for batch in train.batches(torch.split(rows, 1)))
-        with resting(self.model):
-            found = diagonal_fisher(lambda x: answers_of(self.model(*x))[0], list(learned.values()), examples)
+        with eval_mode(self.model):
+            found = diagonal_fisher(lambda x: as_output_tuple(self.model(*x))[0], list(learned.values()), examples)
         with torch.no_grad():
             for (name, weight), new in zip(learned.items(), found):
                 before = self.fisher.get(name, torch.zeros_like(new))

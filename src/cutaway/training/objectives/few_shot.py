@@ -18,8 +18,8 @@ from ...core.spec import Episodes
 from ...data.dataset_base import DataSet, Split
 from ...tasks.task import Task
 from ..config import TrainSettings
-from ..parameter_groups import backbone
-from .supervised import Learned, Supervised
+from ..parameter_groups import backbone_names
+from .supervised import BatchLoss, Supervised
 
 
 class Prototypes(Supervised):
@@ -51,18 +51,18 @@ class Prototypes(Supervised):
     def __init__(self, model: nn.Module, task: Task, settings: TrainSettings, train: Split, data: DataSet) -> None:
         super().__init__(model, task, settings, train, data)
         learning = {name for name, p in model.named_parameters() if p.requires_grad}
-        if not self.numbers and (settings.freeze_epochs or not learning & backbone(model)):
+        if not self.numbers and (settings.freeze_epochs or not learning & backbone_names(model)):
             raise SettingError(
                 "objective=prototypes learns what the head sees, and nothing of that learns here: leave freeze and "
                 "freeze_epochs out, or take a network with more than a head."
             )
 
-    def loss(self, inputs: tuple[Tensor, ...], target: Tensor, index: Tensor | None, random: Generator) -> Learned:
+    def loss(self, inputs: tuple[Tensor, ...], target: Tensor, index: Tensor | None, random: Generator) -> BatchLoss:
         """Return the losses of a batch of episodes."""
         asked: Any = self.task
         outputs: Tensor = asked.asked(self.model, inputs[0], target, self.settings.first_order)
         loss = self.task.loss(outputs, target)
-        return Learned(loss, loss, outputs)
+        return BatchLoss(loss, loss, outputs)
 
 
 class MAML(Prototypes):

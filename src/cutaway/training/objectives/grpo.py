@@ -22,14 +22,14 @@ import torch
 from torch import Generator, Tensor, nn
 
 from ...data.dataset_base import IGNORED, DataSet, Split
-from ...nn.eval_mode import resting
+from ...nn.eval_mode import eval_mode
 from ...tasks.task import Task
 from ..config import TrainSettings
-from .sampled_solutions import OwnAnswers, Tries
-from .supervised import Learned
+from .sampled_solutions import Attempts, SelfTraining
+from .supervised import BatchLoss
 
 
-class GRPO(OwnAnswers):
+class GRPO(SelfTraining):
     """Policy gradient that makes attempts better than the mean of their group more likely, others less likely."""
 
     def __init__(self, model: nn.Module, task: Task, settings: TrainSettings, train: Split, data: DataSet) -> None:
@@ -37,13 +37,13 @@ class GRPO(OwnAnswers):
         self.beta = settings.kl_weight
         self.reference = copy.deepcopy(model).requires_grad_(False)
 
-    def loss(self, inputs: tuple[Tensor, ...], target: Tensor, index: Tensor | None, random: Generator) -> Learned:
+    def loss(self, inputs: tuple[Tensor, ...], target: Tensor, index: Tensor | None, random: Generator) -> BatchLoss:
         """Return the losses of a batch of problems. Their given solutions are not used."""
         assert index is not None
         tries = self.tries(index, random)
         real = tries.target != IGNORED  # (M, T)
         log_p = _log_p(self.forward(tries.ids, tries.mask), tries.target)  # (M, T)
-        with torch.no_grad(), resting(self.reference):
+        with torch.no_grad(), eval_mode(self.reference):
             other = _log_p(self.reference(tries.ids, tries.mask), tries.target) - log_p.detach()
         ratio = (log_p - log_p.detach()).exp()
         gain = ratio * advantages(tries)[:, None]
@@ -52,7 +52,7 @@ class GRPO(OwnAnswers):
             gain = gain - self.beta * (apart.exp() - apart - 1)
         each = (gain * real).sum(1) / real.sum(1)  # (M,)
         loss = -(each * tries.times).sum() / tries.times.sum()
-        return Learned(self.failed(tries, target), loss * self.task.count(target))
+        return BatchLoss(self.failed(tries, target), loss * self.task.count(target))
 
     def remembered(self) -> dict[str, Tensor]:
         """Return p_ref, for the checkpoint."""
@@ -64,7 +64,7 @@ class GRPO(OwnAnswers):
             self.reference.load_state_dict(tensors)
 
 
-def advantages(tries: Tries) -> Tensor:
+def advantages(tries: Attempts) -> Tensor:
     """Return the advantage A of each attempt, (M,): 0 in groups whose attempts are all right or all wrong."""
     groups = int(tries.problem.max()) + 1
     zeros = tries.reward.new_zeros(groups)

@@ -31,7 +31,7 @@ from torch import Generator, Tensor, nn
 from ...core.errors import ModelError, SettingError
 from ...core.spec import ImageSpec, Patches, Spec
 from ...data.dataset_base import DataSet, Split
-from ...models.base import EncodesPatches, contract_of
+from ...models.base import SupportsPatchSubset, as_base_model
 from ...models.registry import presets
 from ...models.vit import EPS, Block, Config
 from ...nn.position import grid_sinusoids
@@ -39,7 +39,7 @@ from ...tasks.task import Task
 from ..config import TrainSettings
 from ..parameter_groups import HEAD
 from .pretraining import Pretraining
-from .supervised import Learned
+from .supervised import BatchLoss
 
 DECODER = "decoder"  # name of the child during training
 BLOCKS = 2  # of the decoder
@@ -75,19 +75,19 @@ class Decoder(nn.Module):
         return found
 
 
-def patches_of(x: Tensor, rows: int, columns: int) -> Tensor:
+def patchify(x: Tensor, rows: int, columns: int) -> Tensor:
     """Split images (N, C, H, W) into patches in row order, each pixel by pixel: (N, T, P²·C)."""
     n, channels, height, width = x.shape
     x = x.reshape(n, channels, rows, height // rows, columns, width // columns)
     return x.permute(0, 2, 4, 3, 5, 1).reshape(n, rows * columns, -1)  # from (N, rows, columns, P, P, C)
 
 
-def normalized(patches: Tensor) -> Tensor:
+def normalize_patches(patches: Tensor) -> Tensor:
     """Normalize each patch (…, d) to mean 0 and standard deviation 1. A patch of one colour becomes 0."""
     return (patches - patches.mean(-1, keepdim=True)) / (patches.var(-1, keepdim=True) + 1e-6).sqrt()
 
 
-def parted(noise: Tensor, ratio: float) -> tuple[Tensor, Tensor]:
+def random_masking(noise: Tensor, ratio: float) -> tuple[Tensor, Tensor]:
     """Return the indices of visible patches, (N, K), and of masked ones, (N, T − K).
 
     The patches with the largest noise (N, T) are masked. K is (1 − ratio) T rounded down, and at least 1.
@@ -129,9 +129,9 @@ class MAE(Pretraining):
     def added(cls, model: nn.Module, spec: Spec) -> dict[str, nn.Module]:
         """Return the decoder. Raises ModelError for a model without patches, and for images of one patch."""
         assert isinstance(spec, ImageSpec), "what has patches"
-        grid, head = contract_of(model).token_grid(spec.height, spec.width), getattr(model, HEAD, None)
-        if not isinstance(model, EncodesPatches) or grid is None or not isinstance(head, nn.Linear):
-            able = [name for name, preset in presets().items() if issubclass(preset.network, EncodesPatches)]
+        grid, head = as_base_model(model).token_grid(spec.height, spec.width), getattr(model, HEAD, None)
+        if not isinstance(model, SupportsPatchSubset) or grid is None or not isinstance(head, nn.Linear):
+            able = [name for name, preset in presets().items() if issubclass(preset.network, SupportsPatchSubset)]
             raise ModelError(
                 f"objective=mae shows a network some patches of an image alone, and {type(model).__name__} reads "
                 f"whole images: take a model that reads patches one by one ({', '.join(able)}), or objective=simclr."
@@ -148,24 +148,24 @@ class MAE(Pretraining):
     def __init__(self, model: nn.Module, task: Task, settings: TrainSettings, train: Split, data: DataSet) -> None:
         super().__init__(model, task, settings, train, data)
         decoder, head = model.get_submodule(DECODER), model.get_submodule(HEAD)
-        assert isinstance(model, EncodesPatches), "as `added` asks"
+        assert isinstance(model, SupportsPatchSubset), "as `added` asks"
         assert isinstance(decoder, Decoder), "that `added` made"
         self.encoder, self.head, self.decoder = model, head, decoder
         self.mask_ratio, self.normalizes = settings.mask_ratio, settings.norm_pix_loss
 
-    def loss(self, inputs: tuple[Tensor, ...], target: Tensor, index: Tensor | None, random: Generator) -> Learned:
+    def loss(self, inputs: tuple[Tensor, ...], target: Tensor, index: Tensor | None, random: Generator) -> BatchLoss:
         """Return the losses of a batch."""
         x = inputs[0]
         noise = torch.rand(len(x), self.decoder.rows * self.decoder.columns, generator=random, device=x.device)
         loss = self.errors(x, noise).sum()
-        return Learned(loss, loss)
+        return BatchLoss(loss, loss)
 
     def errors(self, x: Tensor, noise: Tensor) -> Tensor:
         """Return the mean squared error of each image x (N, C, H, W), (N,); noise (N, T) selects the masked patches."""
-        kept, masked = parted(noise, self.mask_ratio)
+        kept, masked = random_masking(noise, self.mask_ratio)
         z = self.head(self.encoder.encode_patches(x, kept))  # (N, 1 + K, dim)
-        patches = patches_of(x, self.decoder.rows, self.decoder.columns)  # (N, T, d)
-        patches = normalized(patches) if self.normalizes else patches
+        patches = patchify(x, self.decoder.rows, self.decoder.columns)  # (N, T, d)
+        patches = normalize_patches(patches) if self.normalizes else patches
         error = (self.decoder(z, kept) - patches).square().mean(-1)  # (N, T)
         of_masked: Tensor = error.gather(1, masked)  # (N, T − K)
         return of_masked.mean(1)

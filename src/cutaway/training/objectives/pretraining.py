@@ -9,10 +9,10 @@ from torch import Generator, nn
 
 from ...core.errors import SettingError
 from ...data.dataset_base import DataSet, Split
-from ...nn.eval_mode import resting
+from ...nn.eval_mode import eval_mode
 from ...tasks.task import Task
 from ..config import TrainSettings
-from ..device import Placement
+from ..device import DeviceContext
 from .supervised import Supervised
 
 
@@ -40,7 +40,7 @@ class Pretraining(Supervised):
         self.scores = self._scores
 
     @torch.no_grad()
-    def _scores(self, split: Split, place: Placement) -> dict[str, float]:
+    def _scores(self, split: Split, place: DeviceContext) -> dict[str, float]:
         """Return the loss on a split, with the same random numbers every time, in batches of the training batch size.
 
         The difficulty of telling the views of an image from the others depends on the number of others.
@@ -48,7 +48,7 @@ class Pretraining(Supervised):
         random, total, counted = Generator(place.device).manual_seed(0), 0.0, 0
         size = self.settings.batch_size or len(split)
         plan = [index for index in torch.split(torch.arange(len(split)), size) if len(index) >= self.least]
-        with resting(self.model):
+        with eval_mode(self.model):
             for batch in split.batches(plan):
                 inputs, target = place.batch(batch)
                 with place.autocast():

@@ -20,7 +20,7 @@ from torch import Generator, Tensor
 from ...core.errors import SettingError
 from ...data.dataset_base import DataSet, Split
 from ...data.samplers import Batches
-from ..batches import mix
+from ..batches import mix_seeds
 from ..config import TrainSettings
 from .joint import reject_without_tasks
 from .supervised import Supervised
@@ -48,7 +48,7 @@ class Rehearsal(Supervised):
         new, stored = super().batches(train, settings, epoch), self.stored(train, self.sequence.task(epoch))
         if not len(stored):
             return new
-        count, random = sum(map(len, new)), Generator().manual_seed(mix(settings.seed, epoch, 1, 0))
+        count, random = sum(map(len, new)), Generator().manual_seed(mix_seeds(settings.seed, epoch, 1, 0))
         turns = [stored[torch.randperm(len(stored), generator=random)] for _ in range(math.ceil(count / len(stored)))]
         old = torch.split(torch.cat(turns)[:count], [len(batch) for batch in new])
         return [torch.cat(both) for both in zip(new, old)]
@@ -60,7 +60,7 @@ class Rehearsal(Supervised):
         found = [torch.empty(0, dtype=torch.int64)]
         for earlier in range(task):
             rows = (self.sequence.of == earlier).nonzero()[:, 0]
-            random = Generator().manual_seed(mix(self.settings.seed, earlier))
+            random = Generator().manual_seed(mix_seeds(self.settings.seed, earlier))
             rows = rows[torch.randperm(len(rows), generator=random)]
             target = train.target[rows].cpu()
             found += [rows[target == k][: self.settings.buffer] for k in range(int(train.target.max()) + 1)]

@@ -13,19 +13,19 @@ from torch import Generator, Tensor, nn
 
 from ...core.errors import ModelError, SettingError
 from ...data.dataset_base import DataSet, Split
-from ...data.text.problems import ProblemSplit, padded
-from ...inference.language_model_thinker import LanguageThinker, solved, tokens_of
+from ...data.text.problems import ProblemSplit, pad_problems
+from ...inference.language_model_thinker import LanguageThinker, solve_problems, thought_tokens
 from ...inference.thought_search import GREEDY
-from ...models.base import Extends
+from ...models.base import SupportsKVCache
 from ...tasks.task import Task
 from ..config import TrainSettings
-from ..device import Placement
+from ..device import DeviceContext
 from .supervised import Supervised
 
-VALIDATED = 200  # most validation problems that are solved after each epoch
+MAX_VALIDATION_PROBLEMS = 200  # most validation problems that are solved after each epoch
 
 
-class Tries(NamedTuple):
+class Attempts(NamedTuple):
     """Distinct solutions of some problems, M in total."""
 
     ids: Tensor  # (M, T), the problem and the solution but for its last token
@@ -36,7 +36,7 @@ class Tries(NamedTuple):
     reward: Tensor  # (M,), 1 where it is right, else 0
 
 
-class OwnAnswers(Supervised):
+class SelfTraining(Supervised):
     """Base class of objectives that learn from a network's own solutions.
 
     The loss that is reported, in training and validation, is the fraction of wrong attempts.
@@ -63,7 +63,7 @@ class OwnAnswers(Supervised):
 
     def __init__(self, model: nn.Module, task: Task, settings: TrainSettings, train: Split, data: DataSet) -> None:
         super().__init__(model, task, settings, train, data)
-        if not isinstance(model, Extends):
+        if not isinstance(model, SupportsKVCache):
             raise ModelError(
                 f"objective={settings.objective} draws solutions from a cache, and {type(model).__name__} keeps none: "
                 "take gpt2."
@@ -74,7 +74,7 @@ class OwnAnswers(Supervised):
         self.words = None
         self.scores = self._scores
 
-    def tries(self, index: Tensor, random: Generator) -> Tries:
+    def tries(self, index: Tensor, random: Generator) -> Attempts:
         """Sample `group_size` solutions of the problem of each example in `index` (N,)."""
         seed = int(torch.randint(1 << 62, (), generator=random, device=random.device))
         preprocessing, problems = self.problems.preprocessing, [self.problems.problem(i) for i in index.tolist()]
@@ -83,21 +83,21 @@ class OwnAnswers(Supervised):
         for k, thoughts in enumerate(thinker.propose(thinker.roots(problems), self.group, whole=True)):
             asked = preprocessing.encode(preprocessing.kind.ask(problems[k], preprocessing.form))
             for thought in thoughts:
-                rows.append((asked, tokens_of(thought, preprocessing)))
+                rows.append((asked, thought_tokens(thought, preprocessing)))
                 right = preprocessing.kind.judge(problems[k], preprocessing.form, thought.text).solved
                 told.append((k, thought.held.count, right))
-        (ids, mask), target = padded(rows)
+        (ids, mask), target = pad_problems(rows)
         of, times, reward = torch.tensor(told, device=thinker.device).unbind(1)
         ids, mask, target = (x.to(thinker.device) for x in (ids, mask, target))
-        return Tries(ids, mask, target, of, times.float(), reward.float())
+        return Attempts(ids, mask, target, of, times.float(), reward.float())
 
-    def failed(self, tries: Tries, target: Tensor) -> Tensor:
+    def failed(self, tries: Attempts, target: Tensor) -> Tensor:
         """Return the fraction of wrong attempts, scaled to a sum like the loss of `target`, ()."""
         return (1 - (tries.reward * tries.times).sum() / tries.times.sum()) * self.task.count(target)
 
-    def _scores(self, split: Split, place: Placement) -> dict[str, float]:
+    def _scores(self, split: Split, place: DeviceContext) -> dict[str, float]:
         """Return the fraction of problems that a greedy chain does not solve."""
         assert isinstance(split, ProblemSplit)
-        problems = list(dict.fromkeys(split.problems))[:VALIDATED]
-        _, _, verdicts = solved(self.model, split.preprocessing, problems, GREEDY)
+        problems = list(dict.fromkeys(split.problems))[:MAX_VALIDATION_PROBLEMS]
+        _, _, verdicts = solve_problems(self.model, split.preprocessing, problems, GREEDY)
         return {"loss": 1 - sum(verdict.solved for verdict in verdicts) / len(verdicts)}

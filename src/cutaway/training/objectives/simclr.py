@@ -25,16 +25,16 @@ from ...data.series.signals import SeriesPreprocessing
 from ...nn.losses import nt_xent
 from ...tasks.task import Task
 from ..config import TrainSettings
-from ..parameter_groups import PROJECTION, auxiliary, heads
+from ..parameter_groups import PROJECTION, auxiliary_head, output_layers
 from .pretraining import Pretraining
-from .supervised import Learned
+from .supervised import BatchLoss
 
 TEMPERATURE = 0.5  # default
 
 
-def head_of(model: nn.Module) -> nn.Linear:
+def linear_head(model: nn.Module) -> nn.Linear:
     """Return the linear output layer. Raises ModelError if the outputs come from another layer, as in LeNet-5."""
-    name = next(name for name in heads(model) if not auxiliary(name))
+    name = next(name for name in output_layers(model) if not auxiliary_head(name))
     head, config = model.get_submodule(name), getattr(model, "config", None)
     if not isinstance(head, nn.Linear) or head.out_features != getattr(config, "num_classes", None):
         raise ModelError(
@@ -69,20 +69,20 @@ class SimCLR(Pretraining):
     @classmethod
     def added(cls, model: nn.Module, spec: Spec) -> dict[str, nn.Module]:
         """Return W₁ and the ReLU, as wide as the head's input. Raises ModelError for a model without a linear head."""
-        dim = head_of(model).in_features
+        dim = linear_head(model).in_features
         return {PROJECTION: nn.Sequential(nn.Linear(dim, dim), nn.ReLU())}
 
     def __init__(self, model: nn.Module, task: Task, settings: TrainSettings, train: Split, data: DataSet) -> None:
         super().__init__(model, task, settings, train, data)
         assert isinstance(data.preprocessing, ImagePreprocessing | SeriesPreprocessing), "views are of these"
         self.views = data.preprocessing.views()
-        self.head, self.temperature = head_of(model), settings.temperature or TEMPERATURE
+        self.head, self.temperature = linear_head(model), settings.temperature or TEMPERATURE
 
-    def loss(self, inputs: tuple[Tensor, ...], target: Tensor, index: Tensor | None, random: Generator) -> Learned:
+    def loss(self, inputs: tuple[Tensor, ...], target: Tensor, index: Tensor | None, random: Generator) -> BatchLoss:
         """Return the losses of a batch."""
         views = torch.cat(self.views(inputs[0], random))  # (2N, C, H, W), or (2N, T, F)
         h = self.model.features(views)  # type: ignore[operator]  # (2N, D)
         z: Tensor = self.head(self.model.get_submodule(PROJECTION)(h))  # (2N, dim)
         one, other = z.chunk(2)
         loss = nt_xent(one, other, self.temperature).sum()
-        return Learned(loss, loss, z)
+        return BatchLoss(loss, loss, z)

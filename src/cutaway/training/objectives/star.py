@@ -17,21 +17,21 @@ import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from ...data.dataset_base import IGNORED
-from .sampled_solutions import OwnAnswers
-from .supervised import Learned
+from .sampled_solutions import SelfTraining
+from .supervised import BatchLoss
 
 
-class ExpertIteration(OwnAnswers):
+class ExpertIteration(SelfTraining):
     """Cross-entropy of the network's own right solutions."""
 
-    def loss(self, inputs: tuple[Tensor, ...], target: Tensor, index: Tensor | None, random: Generator) -> Learned:
+    def loss(self, inputs: tuple[Tensor, ...], target: Tensor, index: Tensor | None, random: Generator) -> BatchLoss:
         """Return the losses of a batch of problems. Their given solutions are not used."""
         assert index is not None
         tries = self.tries(index, random)
         right = tries.reward > 0
         failed = self.failed(tries, target)
         if not right.any():
-            return Learned(failed, 0.0 * self.forward(*inputs).sum())
+            return BatchLoss(failed, 0.0 * self.forward(*inputs).sum())
         outputs = self.forward(tries.ids[right], tries.mask[right])  # (R, T, V)
         loss = F.cross_entropy(outputs.flatten(0, 1), tries.target[right].flatten(), ignore_index=IGNORED)
-        return Learned(failed, loss * self.task.count(target))
+        return BatchLoss(failed, loss * self.task.count(target))

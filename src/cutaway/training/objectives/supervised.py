@@ -11,17 +11,17 @@ from torch import Generator, Tensor, nn
 from ...core.spec import Spec
 from ...data.dataset_base import DataSet, Split
 from ...data.samplers import Batches
-from ...models.base import contract_of
-from ...models.images import answers_of
+from ...models.base import as_base_model
+from ...models.images import as_output_tuple
 from ...tasks.task import Task
-from ..chunked_head import words_of
+from ..chunked_head import build_chunked_head
 from ..config import TrainSettings
-from ..device import Placement
-from ..evaluation import carries, going_on
-from ..task_schedule import Sequence
+from ..device import DeviceContext
+from ..evaluation import is_stateful, trim_state
+from ..task_schedule import TaskSequence
 
 
-class Learned(NamedTuple):
+class BatchLoss(NamedTuple):
     """Losses and outputs of a batch."""
 
     loss: Tensor  # (), summed over the batch: the loss that is reported
@@ -59,32 +59,32 @@ class Supervised:
 
     def __init__(self, model: nn.Module, task: Task, settings: TrainSettings, train: Split, data: DataSet) -> None:
         self.model, self.task, self.settings, self.data = model, task, settings, data
-        self.network = contract_of(model)
-        self.sequence = Sequence(data.tasks, train, settings.epochs, self.at_once)
+        self.network = as_base_model(model)
+        self.sequence = TaskSequence(data.tasks, train, settings.epochs, self.at_once)
         self.forward: Callable[..., Tensor] = torch.compile(model) if settings.compile else model
-        self.words = words_of(model, task, settings.loss_chunk, compiled=settings.compile)
-        self.scores: Callable[[Split, Placement], dict[str, float]] | None = None  # own validation of a split
-        self.carries = carries(model, train)
+        self.words = build_chunked_head(model, task, settings.loss_chunk, compiled=settings.compile)
+        self.scores: Callable[[Split, DeviceContext], dict[str, float]] | None = None  # own validation of a split
+        self.carries = is_stateful(model, train)
         self.carried: tuple[Tensor, ...] = ()  # state of the model, carried between batches
 
-    def loss(self, inputs: tuple[Tensor, ...], target: Tensor, index: Tensor | None, random: Generator) -> Learned:
+    def loss(self, inputs: tuple[Tensor, ...], target: Tensor, index: Tensor | None, random: Generator) -> BatchLoss:
         """Return the losses of a batch with the examples `index` (N,), with random numbers from `random`.
 
         Auxiliary heads contribute to the gradient, but not to any loss or metric that is reported.
         """
         if self.words and self.words.many(target):
             loss = self.words.loss(inputs, target)
-            return Learned(loss, loss)
+            return BatchLoss(loss, loss)
         outputs, *auxiliary = self._answers(inputs)
         loss = self.task.loss(outputs, target)
         beside = (self.network.auxiliary_weight * self.task.loss(a, target) for a in auxiliary)
-        return Learned(loss, sum(beside, loss), outputs)
+        return BatchLoss(loss, sum(beside, loss), outputs)
 
     def batches(self, train: Split, settings: TrainSettings, epoch: int) -> Batches:
         """Return the example indices of each batch of an epoch, the same on every call."""
         return self.sequence.batches(train, settings, epoch)
 
-    def end_task(self, train: Split, place: Placement, epoch: int) -> None:
+    def end_task(self, train: Split, place: DeviceContext, epoch: int) -> None:
         """Finish the task that ends with that epoch, if there are several."""
 
     def remembered(self) -> dict[str, Tensor]:
@@ -101,8 +101,8 @@ class Supervised:
         batch, which is truncated back-propagation through time.
         """
         if not self.carries:
-            return answers_of(self.forward(*inputs))
-        before = going_on(self.carried, len(inputs[0]))
+            return as_output_tuple(self.forward(*inputs))
+        before = trim_state(self.carried, len(inputs[0]))
         outputs, state = self.model.advance(*inputs, before)  # type: ignore[operator]
         self.carried = tuple(part.detach() for part in state)
         return (outputs,)

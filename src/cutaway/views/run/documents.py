@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...core.errors import FileError, brief, short
+from ...core.errors import FileError, shorten, shorten_repr
 from ...core.files import read_bytes
 from ...training.schemas import read_evaluation, read_layers, read_run
 
@@ -58,9 +58,9 @@ def read_metrics(path: Path) -> list[dict[str, Cell]]:
     try:
         rows = list(csv.DictReader(io.StringIO(read_bytes(path).decode("utf-8-sig"), newline="")))
     except (ValueError, csv.Error) as error:
-        raise FileError(f"{path} is no CSV file ({short(error, 120)}). Take it from a copy.") from error
+        raise FileError(f"{path} is no CSV file ({shorten(error, 120)}). Take it from a copy.") from error
     return [
-        {name: _cell(text, f"{path}, line {line}, column {short(name)}") for name, text in row.items() if name}
+        {name: _cell(text, f"{path}, line {line}, column {shorten(name)}") for name, text in row.items() if name}
         for line, row in enumerate(rows, 2)
     ]
 
@@ -72,5 +72,5 @@ def _cell(text: str | None, where: str) -> Cell:
     try:
         number = float(text)
     except ValueError as error:
-        raise FileError(f"{where}: {brief(text)} is not a number. Take the file from a copy.") from error
+        raise FileError(f"{where}: {shorten_repr(text)} is not a number. Take the file from a copy.") from error
     return number if math.isfinite(number) else text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core.errors import listed
+from ...core.errors import join
 from ...draw import charts
 from ...draw.description import Drawing, View, table
 from ...draw.number_format import count, number, plural
@@ -17,15 +17,15 @@ SHORT = {"model": "model", "last": "last value", "season": "last season", "linea
 
 def forecast_views(forecast: dict[str, Any]) -> list[View]:
     """Return the error by step ahead, the error by series, and some forecasts, as far as available."""
-    views = [by_step(forecast)]
+    views = [error_by_step(forecast)]
     if forecast.get("series"):
-        views.append(by_series(forecast))
+        views.append(error_by_series(forecast))
     if forecast["examples"]:
-        views.append(some_forecasts(forecast))
+        views.append(example_forecasts(forecast))
     return views
 
 
-def by_step(forecast: dict[str, Any]) -> View:
+def error_by_step(forecast: dict[str, Any]) -> View:
     """Return the RMSE of the model and of the simple forecasts at each step ahead."""
     curves = forecast["steps"]
     horizon, unit = forecast["horizon"], forecast["unit"]
@@ -50,7 +50,7 @@ def by_step(forecast: dict[str, Any]) -> View:
     )
 
 
-def by_series(forecast: dict[str, Any]) -> View:
+def error_by_series(forecast: dict[str, Any]) -> View:
     """Return the RMSE of each of several series, worst first."""
     found, names = forecast["series"], {curve["key"]: curve["name"] for curve in forecast["steps"]}
     worst, model = found[0], [one["rmse"]["model"] for one in found]
@@ -94,7 +94,7 @@ def _best_rival(rmse: dict[str, Any]) -> float:
     return min(float(value) for key, value in rmse.items() if key != "model")
 
 
-def some_forecasts(forecast: dict[str, Any]) -> View:
+def example_forecasts(forecast: dict[str, Any]) -> View:
     """Return some windows: input, actual values, and the forecasts of the model and of the best simple forecast."""
     column, best = forecast["columns"][0], forecast["best"]
     key = next(curve["key"] for curve in forecast["steps"] if curve["name"] == best)
@@ -127,8 +127,8 @@ def _summary(curves: list[dict[str, Any]]) -> str:
     if len(places) == len(PARTS):
         errors = [number(model["rmse"][place - 1]) for place in places]
         said += (
-            f" After a quarter, half and all of the horizon, {listed([count(p) for p in places], 'and')} steps ahead, "
-            f"it is {listed(errors, 'and')}."
+            f" After a quarter, half and all of the horizon, {join([count(p) for p in places], 'and')} steps ahead, "
+            f"it is {join(errors, 'and')}."
         )
     for other in others:
         pairs = [(a, b) for a, b in zip(model["rmse"], other["rmse"]) if a is not None and b is not None]

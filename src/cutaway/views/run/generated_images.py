@@ -10,7 +10,7 @@ from ...draw.number_format import count, number, plural
 NATS = 4  # number of least likely images in the summary
 
 
-def drawn(found: dict[str, Any], split: str) -> View:
+def new_images(found: dict[str, Any], split: str) -> View:
     """Return new images and, for diffusion models, some of their sampling steps."""
     samples, moments = found["samples"], found.get("moments") or []
     drawings: list[Drawing] = [
@@ -43,7 +43,7 @@ def drawn(found: dict[str, Any], split: str) -> View:
     )
 
 
-def unlikely(evaluation: dict[str, Any]) -> View:
+def least_likely(evaluation: dict[str, Any]) -> View:
     """Return the images with the lowest and the highest likelihood bounds."""
     worst, best = evaluation["worst"], evaluation.get("right") or []
     heads = {"image": "text", "bits": "text", "nats": "number"}

@@ -7,7 +7,7 @@ from typing import Any
 from ...draw import charts
 from ...draw.description import Drawing, View, table
 from ...draw.number_format import percent, plural
-from ..graph_diffusion import placed
+from ..graph_diffusion import layout_nodes
 
 
 def links(found: dict[str, Any], split: str) -> View:
@@ -54,7 +54,7 @@ def _graph(drawn: dict[str, Any], split: str) -> Drawing:
     degree = [sum(v in pair for pair in pairs) for v in range(len(names))]
     nodes = [
         {"label": name, "at": at, "tip": [plural(n, "link")], "key": str(v)}
-        for v, (name, at, n) in enumerate(zip(names, placed(pairs, len(names)), degree))
+        for v, (name, at, n) in enumerate(zip(names, layout_nodes(pairs, len(names)), degree))
     ]
     return {
         "kind": "graph",

@@ -10,7 +10,7 @@ import numpy as np
 from ...core.metric_names import metric
 from ...data.splits import split_hash
 from ...draw.description import Drawing, View, table
-from ...draw.number_format import capital, number, percent, plural, written
+from ...draw.number_format import capitalize_name, format_value, number, percent, plural
 from ...tasks.task import HIGHER_IS_BETTER
 from ...training.evaluation_examples import IMAGE_SIDE, PANELS
 
@@ -33,7 +33,7 @@ TASK_NOUNS = {
 SHOWN = 160  # characters of a text in the gallery
 
 
-def noun(run: dict[str, Any]) -> str:
+def example_noun(run: dict[str, Any]) -> str:
     """Return the noun for one example of the run's data: image, row, signal."""
     if run["data"].get("example"):
         return str(run["data"]["example"])
@@ -50,13 +50,13 @@ def headline(evaluation: dict[str, Any]) -> str:
     return str((watched or list(metrics))[0])
 
 
-def trust(run: dict[str, Any], evaluation: dict[str, Any]) -> str:
+def trust_note(run: dict[str, Any], evaluation: dict[str, Any]) -> str:
     """Return a sentence on how far the metrics can be trusted.
 
     A test split is evaluated once and has no part in training.
     """
     split = evaluation["split"]
-    these = f"the {plural(evaluation['count'], f'{split} {noun(run)}')}"
+    these = f"the {plural(evaluation['count'], f'{split} {example_noun(run)}')}"
     if _same_in_all_splits(run["data"]):
         return f"Tested on {these}, from which it learned too: there are no others."
     if split == "test":
@@ -74,9 +74,9 @@ def _same_in_all_splits(data: dict[str, Any]) -> bool:
     return split_hash({name: np.arange(n) for name, n in sizes.items()}) == data.get("split_hash")
 
 
-def phrase(run: dict[str, Any], evaluation: dict[str, Any]) -> str:
+def metric_phrase(run: dict[str, Any], evaluation: dict[str, Any]) -> str:
     """Return the object of the main metric: "of 360 test images right", "RMSE of price, over 90 test rows"."""
-    examples = plural(evaluation["count"], f"{evaluation['split']} {noun(run)}")
+    examples = plural(evaluation["count"], f"{evaluation['split']} {example_noun(run)}")
     key = headline(evaluation)
     if key == "accuracy":
         return f"of {'the tokens of ' if run['task'] == 'tagging' else ''}{examples} right"
@@ -85,41 +85,43 @@ def phrase(run: dict[str, Any], evaluation: dict[str, Any]) -> str:
     return f"{values.get('unit') or ''} {metric(key)[0]}{of}, over {examples}".lstrip()
 
 
-def result(run: dict[str, Any], evaluation: dict[str, Any]) -> str:
+def result_text(run: dict[str, Any], evaluation: dict[str, Any]) -> str:
     """Return the main metric in words, with its interval and its baselines."""
     key = headline(evaluation)
     format = metric(key)[1]
     value, baseline = evaluation["metrics"][key], evaluation.get("baseline")
-    said = f"{written(value['value'], format)} {phrase(run, evaluation)}"
+    said = f"{format_value(value['value'], format)} {metric_phrase(run, evaluation)}"
     if value["low"] is not None and value["high"] is not None:
-        said += f"; 95\u202f% interval: {written(value['low'], format)} to {written(value['high'], format)}"
+        said += f"; 95\u202f% interval: {format_value(value['low'], format)} to {format_value(value['high'], format)}"
     elif value.get("note"):
         said += f"; {value['note']}"
-    others = [f"{baseline['name']}: {written(baseline['value'], format)}"] if baseline else []
-    best = best_simple(evaluation)
+    others = [f"{baseline['name']}: {format_value(baseline['value'], format)}"] if baseline else []
+    best = best_baseline(evaluation)
     if best:
-        others.append(f"{best['name']}, a simple model: {written(best['value'], format)}")
+        others.append(f"{best['name']}, a simple model: {format_value(best['value'], format)}")
     if others:
         said += f". For comparison, {'; '.join(others)}"
     return f"{said}."
 
 
-def best_simple(evaluation: dict[str, Any]) -> dict[str, Any] | None:
+def best_baseline(evaluation: dict[str, Any]) -> dict[str, Any] | None:
     """Return the best baseline model if there are baselines and their metric is the main one, or None."""
     simple = evaluation.get("simple") or {"metric": "", "models": []}
     return simple["models"][0] if simple["models"] and simple["metric"] == headline(evaluation) else None
 
 
-def beside_simple(run: dict[str, Any], evaluation: dict[str, Any]) -> list[Drawing]:
+def baseline_drawings(run: dict[str, Any], evaluation: dict[str, Any]) -> list[Drawing]:
     """Return the scores of the baseline models, or an empty list without them."""
-    best = best_simple(evaluation)
+    best = best_baseline(evaluation)
     if best is None:
         return []
     simple, key = evaluation["simple"], headline(evaluation)
     name, format = metric(key)
     own, other = evaluation["metrics"][key]["value"], best["value"]
     wins = own is None or (other >= own if key in HIGHER_IS_BETTER else other <= own)
-    title = f"{capital(best['name'])}, which is simpler, does as well or better" if wins else "Beside simple models"
+    title = (
+        f"{capitalize_name(best['name'])}, which is simpler, does as well or better" if wins else "Beside simple models"
+    )
     sentences = [
         f"Each learned from the same training split, with scikit-learn's usual settings. Whether a difference is more "
         f"than chance, `cutaway compare {run['model']} {run['data']['source']}` tells."
@@ -137,8 +139,8 @@ def figure(run: dict[str, Any], evaluation: dict[str, Any]) -> Drawing:
     name, format = metric(key)
     return {
         "kind": "figure",
-        "title": f"{capital(name)} on the {evaluation['split']} split",
-        "phrase": phrase(run, evaluation),
+        "title": f"{capitalize_name(name)} on the {evaluation['split']} split",
+        "phrase": metric_phrase(run, evaluation),
         "format": format,
         "split": evaluation["split"],
         **{end: evaluation["metrics"][key][end] for end in ("value", "low", "high")},
@@ -149,7 +151,9 @@ def figure(run: dict[str, Any], evaluation: dict[str, Any]) -> Drawing:
 
 def missing_intervals(evaluation: dict[str, Any]) -> list[Drawing]:
     """Return the reasons for metrics without an interval."""
-    notes = [f"{capital(metric(k)[0])}: {m['note']}." for k, m in evaluation["metrics"].items() if m.get("note")]
+    notes = [
+        f"{capitalize_name(metric(k)[0])}: {m['note']}." for k, m in evaluation["metrics"].items() if m.get("note")
+    ]
     return [{"kind": "prose", "title": "Metrics without an interval", "sentences": notes}] if notes else []
 
 
@@ -158,20 +162,20 @@ def metrics_rows(evaluation: dict[str, Any]) -> list[list[str]]:
     rows = []
     for key, m in evaluation["metrics"].items():
         name, format = metric(key)
-        rows.append([name, *(written(m[k], format) for k in ("value", "low", "high"))])
+        rows.append([name, *(format_value(m[k], format) for k in ("value", "low", "high"))])
     baseline = evaluation.get("baseline")
     if baseline:
-        rows.append([baseline["name"], written(baseline["value"], metric(headline(evaluation))[1]), "", ""])
-    if best := best_simple(evaluation):
+        rows.append([baseline["name"], format_value(baseline["value"], metric(headline(evaluation))[1]), "", ""])
+    if best := best_baseline(evaluation):
         format = metric(headline(evaluation))[1]
-        rows.append([best["name"], *(written(best[k], format) for k in ("value", "low", "high"))])
+        rows.append([best["name"], *(format_value(best[k], format) for k in ("value", "low", "high"))])
     return rows
 
 
 # --- mistakes -------------------------------------------------------------------------------------------------
 
 
-def worst(run: dict[str, Any], evaluation: dict[str, Any]) -> View:
+def worst_mistakes(run: dict[str, Any], evaluation: dict[str, Any]) -> View:
     """Return the examples with the largest loss, with their images or columns."""
     mistakes = evaluation["worst"]
     heads = {
@@ -186,7 +190,7 @@ def worst(run: dict[str, Any], evaluation: dict[str, Any]) -> View:
     )
     # A column of the data may have the same name as one of the table's own columns.
     named = {(f"{c} (data)" if c in heads else c): "text" for c in columns}
-    says = f"The {noun(run)}s of the {evaluation['split']} split with the largest loss, worst first."
+    says = f"The {example_noun(run)}s of the {evaluation['split']} split with the largest loss, worst first."
     summary = "No example was got wrong."
     if mistakes:
         actual, predicted = _actual_and_predicted(mistakes[0], evaluation)

@@ -9,7 +9,16 @@ from typing import Any
 from ...core.metric_names import column_name, metric
 from ...draw import charts
 from ...draw.description import Drawing, View, table
-from ...draw.number_format import UNKNOWN, capital, count, duration, moment, percent, plural, written
+from ...draw.number_format import (
+    UNKNOWN,
+    capitalize_name,
+    count,
+    duration,
+    format_value,
+    percent,
+    plural,
+    timestamp_text,
+)
 from .documents import INSIDE, Cell
 from .settings_table import settings, text
 
@@ -69,7 +78,7 @@ def _lines(
     zero: bool = False,
 ) -> Drawing:
     return charts.lines(
-        capital(name),
+        capitalize_name(name),
         "epoch",
         [{"name": split, "split": split, "points": points} for split, points in splits.items()],
         format=format,
@@ -111,7 +120,7 @@ def _first_to_last(drawing: Drawing) -> str:
     """Return the first and last values of a metric: "Loss: train 2.1 to 0.03, val 1.2 to 0.08."."""
     said = []
     for series in drawing["series"]:
-        known = [written(y, drawing["format"]) for _, y in series["points"] if y is not None]
+        known = [format_value(y, drawing["format"]) for _, y in series["points"] if y is not None]
         if known:
             said.append(f"{series['name']} {' to '.join(dict.fromkeys((known[0], known[-1])))}")
     return f"{drawing['title']}: {', '.join(said)}." if said else ""
@@ -205,7 +214,7 @@ def network(layers: dict[str, Any], folder: str = "", inside: bool = False) -> V
             for row in rows
         ],
     )
-    multiply_adds = f"{written(layers['multiply_adds'], 'count')} MACs (multiply-adds)"
+    multiply_adds = f"{format_value(layers['multiply_adds'], 'count')} MACs (multiply-adds)"
     if not layers.get("complete", True):
         multiply_adds = f"at least {multiply_adds} (those of some layers are unknown)"
     return View(
@@ -213,7 +222,7 @@ def network(layers: dict[str, Any], folder: str = "", inside: bool = False) -> V
         title="Network",
         says=f"{'Block by block' if tree else 'Layer by layer'}, for one example of shape {_shape(layers['input'])}: "
         f"what each gives, and what it costs{'; a click opens a block, down to its products' if tree else ''}.",
-        summary=f"{written(layers['parameters'], 'count')} parameters; {multiply_adds} for one example.",
+        summary=f"{format_value(layers['parameters'], 'count')} parameters; {multiply_adds} for one example.",
         table=table(
             {
                 "layer": "text",
@@ -243,8 +252,8 @@ def _costs(row: dict[str, Any]) -> list[str]:
     said = [
         f"{row['name']}, {row['type']}",
         f"gives {_shape(row['shape'])}",
-        f"{written(row['parameters'], 'count')} parameters",
-        f"{written(row['multiply_adds'], 'count')} MACs",
+        f"{format_value(row['parameters'], 'count')} parameters",
+        f"{format_value(row['multiply_adds'], 'count')} MACs",
     ]
     field, frames = row.get("receptive_field"), row.get("frames")
     over = f"{plural(frames, 'frame')}, " if frames else ""
@@ -285,7 +294,7 @@ def _shape(shape: list[int] | None) -> str:
 # --- repeat ---------------------------------------------------------------------------------------------------
 
 
-def repeat(run: dict[str, Any], config: dict[str, Any] | None = None) -> View:
+def reproduction(run: dict[str, Any], config: dict[str, Any] | None = None) -> View:
     """Return everything needed to repeat the run; `config` is the complete configuration of the model."""
     about, machine = run["data"], run["machine"]
     groups = {
@@ -297,8 +306,8 @@ def repeat(run: dict[str, Any], config: dict[str, Any] | None = None) -> View:
     }
     facts = [
         ["seed", str(run["seed"])],
-        ["started", moment(run["started"])],
-        ["finished", moment(run.get("finished"))],
+        ["started", timestamp_text(run["started"])],
+        ["finished", timestamp_text(run.get("finished"))],
         ["took", _duration(run)],
         ["stopped", run.get("stopped") or UNKNOWN],
         ["device", " · ".join(str(machine[k]) for k in ("device", "cpu", "platform") if machine.get(k))],

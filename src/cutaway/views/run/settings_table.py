@@ -18,7 +18,7 @@ MODEL = "model."
 def settings(run: dict[str, Any], config: dict[str, Any] | None) -> list[Drawing]:
     """Return the settings of a run as drawings; `config` is the complete configuration of its model, if known."""
     known = {said.key: said for group in (TrainSettings, DataSettings) for said in describe(group)}
-    asked = typed(run["command"])
+    asked = typed_keys(run["command"])
     rows, chosen = [], []
     for key, value in run["settings"].items():
         usual = known[key].default if key in known else ""
@@ -40,7 +40,7 @@ def settings(run: dict[str, Any], config: dict[str, Any] | None) -> list[Drawing
     return drawings
 
 
-def typed(command: str) -> set[str]:
+def typed_keys(command: str) -> set[str]:
     """Return the names of the settings on a command line."""
     if command.startswith("cutaway.train("):  # a custom module, trained from Python
         return set(re.findall(r", (\w+)=", command))
@@ -52,4 +52,4 @@ def text(value: Any) -> str:
     return as_text(tuple(value) if isinstance(value, list) else value)
 
 
-__all__ = ["settings", "text", "typed"]
+__all__ = ["settings", "text", "typed_keys"]

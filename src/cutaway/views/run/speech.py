@@ -7,7 +7,7 @@ from typing import Any
 from ...draw import charts
 from ...draw.description import Drawing, View, table
 from ...draw.number_format import plural
-from ...tasks.transcription import ABSENT, aligned
+from ...tasks.transcription import ABSENT, align_words
 
 SHOWN = 12  # most transcripts in the comparison
 
@@ -52,6 +52,6 @@ def _pair(one: dict[str, Any]) -> str:
 
 def _mark_differences(actual: str, predicted: str) -> tuple[str, str]:
     """Return both texts with the different words in brackets."""
-    pairs = aligned(actual.split(), predicted.split())
+    pairs = align_words(actual.split(), predicted.split())
     right, written = (" ".join(p[side] if p[0] == p[1] else f"[{p[side]}]" for p in pairs) for side in (0, 1))
     return right, written

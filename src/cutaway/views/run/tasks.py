@@ -11,7 +11,7 @@ from ...draw.number_format import count, percent, plural
 CURVES = 10  # most tasks with a separate curve
 
 
-def over_time(found: dict[str, Any], split: str) -> View:
+def accuracy_over_time(found: dict[str, Any], split: str) -> View:
     """Return the matrix of tasks by time and a curve for each task; for joint training, only the final accuracies."""
     names, accuracy = found["names"], found["accuracy"]
     labels = [f"{t + 1}: {name}" for t, name in enumerate(names)]
