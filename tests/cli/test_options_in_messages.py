@@ -171,7 +171,7 @@ def test_a_quantization_that_was_killed_begins_anew(cli: Cli, run: Path, monkeyp
         shutil.copytree(folder, "small", ignore=lambda *_: [LOCK])  # what stands there at this moment
 
     with monkeypatch.context() as once:
-        once.setattr("cutaway.deploy.quantize.judge", killed)
+        once.setattr("cutaway.deploy.quantize.write_run_evaluation", killed)
         assert cli("quantize", "r", "other", "method=weight-only").status == 0
     assert Path("small/run.json").is_file()
     assert "small is not a complete run" in cli("evaluate", "small").said

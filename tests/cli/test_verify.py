@@ -80,7 +80,7 @@ def test_hugging_faces_format_is_a_claim_where_there_is_one(cli: Cli, monkeypatc
     rows = {r["claim"]: r for r in json.loads(cli("verify", "gpt2", "--json").out)}
     claim = "to Hugging Face and back, bit for bit"
     assert rows[claim]["status"] == "held"
-    monkeypatch.setattr("cutaway.checkpoints.huggingface.folders.renamed", _with_one_moved)
+    monkeypatch.setattr("cutaway.checkpoints.huggingface.folders.to_transformers_names", _with_one_moved)
     answer = cli("verify", "gpt2", "--json")
     row = next(r for r in json.loads(answer.out) if r["claim"] == claim)
     assert (answer.status, row["status"]) == (1, "failed")

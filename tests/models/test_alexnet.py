@@ -104,7 +104,7 @@ def test_the_least_size_is_exact(form: str, stem: str, monkeypatch: pytest.Monke
     assert model(torch.randn(1, 3, least, least + 9)).shape == (1, 3)
     with pytest.raises(ModelError, match=rf"at least {least}×{least} pixels, and these are {least + 9}×{least - 1}"):
         model(torch.randn(1, 3, least + 9, least - 1))
-    monkeypatch.setattr("cutaway.models.alexnet.reject_small", lambda *args: None)
+    monkeypatch.setattr("cutaway.models.alexnet.validate_image_size", lambda *args: None)
     with pytest.raises(RuntimeError, match="too small"):
         model(torch.randn(1, 3, least, least - 1))
 

@@ -109,7 +109,7 @@ def test_the_least_size_is_exact(widths: tuple[int, ...], monkeypatch: pytest.Mo
     small = torch.zeros(1, 2, least, least - 1)
     with pytest.raises(ModelError, match=f"at least {least}×{least} pixels"):
         model(small)
-    monkeypatch.setattr("cutaway.models.cnn_attention.reject_small", lambda *args: None)
+    monkeypatch.setattr("cutaway.models.cnn_attention.validate_image_size", lambda *args: None)
     with pytest.raises(RuntimeError):
         model(small)
 

@@ -87,7 +87,7 @@ def test_the_least_size_is_exact(stages: tuple[int, ...], monkeypatch: pytest.Mo
     assert model(torch.randn(1, 3, least, least + 9)).shape == (1, 3)
     with pytest.raises(ModelError, match=rf"at least {least}×{least} pixels, and these are {least + 9}×{least - 1}"):
         model(torch.randn(1, 3, least + 9, least - 1))
-    monkeypatch.setattr("cutaway.models.vgg.reject_small", lambda *args: None)
+    monkeypatch.setattr("cutaway.models.vgg.validate_image_size", lambda *args: None)
     with pytest.raises(RuntimeError, match="too small"):
         model(torch.randn(1, 3, least, least - 1))
 

@@ -33,8 +33,8 @@ QUIET: dict[str, Any] = {"progress": Progress(shown=False)}
 HOLDER = """
 import os, sys, time
 from pathlib import Path
-from cutaway.training.run_folder import locked
-with locked(Path(sys.argv[1])):
+from cutaway.training.run_folder import lock_run
+with lock_run(Path(sys.argv[1])):
     child = os.fork()
     if child == 0:
         print(os.getpid(), flush=True)  # from here on it holds nothing

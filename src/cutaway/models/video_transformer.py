@@ -55,7 +55,7 @@ from .card import Card, Divergence, Published
 from .fields import ValidatedConfig, fraction, positive
 from .vit import interpolate_positions
 
-EPS = 1e-6  # ε of the normalizations: the default of the authors' library, not PyTorch's
+EPS = 1e-6  # ε of the normalizations: the default in the authors' library, not PyTorch's
 STD = 0.02  # standard deviation of the initialization of positions, class token and head
 TIMES_STD = 0.2  # of times: a fifth of a patch embedding's, so that frames differ from the first step on
 

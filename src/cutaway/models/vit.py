@@ -49,7 +49,7 @@ from .fields import ValidatedConfig, choice, fraction, positive
 from .images import validate_image_size
 
 POOLING = ("token", "mean")
-EPS = 1e-6  # ε of the normalizations: the default of the authors' library, not PyTorch's
+EPS = 1e-6  # ε of the normalizations: the default in the authors' library, not PyTorch's
 
 
 @dataclass(frozen=True)
