@@ -246,3 +246,14 @@ def test_a_preset_looked_at_twice_is_the_same_and_the_random_state_stays() -> No
     first, second = (cutaway.look("mlp", view=["network", "gradients"]) for _ in range(2))
     assert first.page == second.page
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_no_command_imports_torch_for_its_help() -> None:
+    code = (
+        "import contextlib, io, sys, cutaway.apps.cli as c\n"
+        "for name in c.COMMANDS:\n"
+        "    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()): c.main([name, '--help'])\n"
+        "    if 'torch' in sys.modules: sys.exit(f'{name} --help imports torch')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -10,7 +10,7 @@ from random import Random
 from cutaway.core.config import field_names
 from cutaway.data.settings import DataSettings
 from cutaway.data.synthetic import write_example
-from cutaway.deploy.quantize import QuantizeSettings
+from cutaway.deploy.quantize_config import QuantizeSettings
 from cutaway.models.registry import presets
 from cutaway.training.config import TrainSettings
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cutaway.core.config import RENAMED, describe
 from cutaway.data.settings import DataSettings
 from cutaway.data.streaming.settings import ShardSettings
-from cutaway.deploy.quantize import QuantizeSettings
+from cutaway.deploy.quantize_config import QuantizeSettings
 from cutaway.experiments.compare.config import CompareSettings
 from cutaway.experiments.plan.config import PlanSettings
 from cutaway.experiments.search.config import SearchSettings

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,8 @@ import torch
 from torch import Tensor
 
 from ..checkpoints.saving import save_model
-from ..core.config import build, setting
-from ..core.errors import DataError, SettingError
+from ..core.config import build
+from ..core.errors import DataError
 from ..core.files import write_json
 from ..data.dataset_base import DataSet
 from ..nn.low_precision import quantization_scheme
@@ -25,6 +24,7 @@ from ..training.setup import setup_from_run
 from ..training.train import write_run_evaluation
 from .finetuning import finetune, reject_in_python
 from .quantization import choose_method, quantize_model, reject_method
+from .quantize_config import QuantizeSettings
 
 CALIBRATION_BATCH = 32  # batch size of calibration
 COPIED_FILES = ("metrics.csv",)  # files that are copied from the run: the training curves still apply
@@ -136,40 +136,3 @@ def _describe(scheme: Mapping[str, Any], run: Run, qat: int) -> str:
         f"Quantized from {run.folder} ({scheme['method']}, {scheme['bits']} bits; layers: {counts}){learned}. Curves "
         f"and time are those of {'these epochs' if qat else 'its training'}, results are of the quantized model."
     )
-
-
-HALVES = ("bfloat16", "float16")
-METHODS = ("static", "dynamic", "weight-only", *HALVES)
-BITS = (8, 4)
-
-
-@dataclass(frozen=True)
-class QuantizeSettings:
-    """Settings of quantization."""
-
-    method: str = setting(
-        "auto",
-        "static: inputs and weights, their ranges observed; dynamic: inputs as they come; weight-only: the file alone; "
-        "bfloat16, float16: 16 bits of both, for hardware that has them; auto takes the integers that suit the model",
-        choices=("auto", *METHODS),
-    )
-    bits: int = setting(
-        8, "of each weight, 8 or 4; of 4 the method is weight-only, and embeddings have 8", low=1, high=8
-    )
-    group: int = setting(32, "with bits=4: weights that share a scale", low=2, high=1024)
-    calibration: int = setting(256, "static: examples of the training split whose ranges are observed", low=1)
-
-    qat: int = setting(
-        0,
-        "quantization-aware training: epochs that the model learns on before, with weights and inputs rounded; 0: none",
-        low=0,
-    )
-    qat_lr: float | None = setting(
-        None, "of these epochs: the learning rate; auto: 0.3 times the run's", low=0.0, high=1e30
-    )
-
-    def __post_init__(self) -> None:
-        if self.qat and self.method in HALVES:
-            raise SettingError(f"qat={self.qat} is for integers, and 16 bits lose next to nothing: leave it out.")
-        if self.bits not in BITS:
-            raise SettingError(f"bits={self.bits} cannot be: a weight has 8 bits, or 4 with method=weight-only.")

@@ -37,7 +37,7 @@ not.
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    from ...deploy.quantize import QuantizeSettings
+    from ...deploy.quantize_config import QuantizeSettings
     from .arguments import format_settings
 
     parser.usage = "cutaway quantize RUN OUT [method=static] [bits=8] [key=value ...] [--json]"
