@@ -252,7 +252,8 @@ def test_no_command_imports_torch_for_its_help() -> None:
     code = (
         "import contextlib, io, sys, cutaway.apps.cli as c\n"
         "for name in c.COMMANDS:\n"
-        "    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()): c.main([name, '--help'])\n"
+        "    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):\n"
+        "        c.main([name, '--help'])\n"
         "    if 'torch' in sys.modules: sys.exit(f'{name} --help imports torch')\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
