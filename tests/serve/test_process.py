@@ -270,6 +270,26 @@ def test_a_process_that_does_not_hear_is_replaced(run_of: Runs, monkeypatch: pyt
     asyncio.run(during())
 
 
+def test_a_stop_signal_before_the_request_arrives_is_repeated(run_of: Runs) -> None:
+    """The process is suspended while the request is sent and given up, so that it handles the first signal first."""
+
+    async def during() -> None:
+        async with server(run_of("texts")) as own:
+            own.begin()
+            pid = own.engine.small.process.pid
+            os.kill(pid, signal.SIGSTOP)
+            asked = asyncio.create_task(own.engine.predict(given("slow")))
+            while not own.engine.small.process.working:
+                await asyncio.sleep(0.001)
+            asked.cancel()
+            await asyncio.sleep(0.05)
+            os.kill(pid, signal.SIGCONT)
+            assert (await own.engine.predict(given("the cat"))).rows
+            assert (own.engine.small.process.pid, own.engine.small.process.restarts) == (pid, 0)
+
+    asyncio.run(during())
+
+
 def test_a_text_goes_on_where_it_was_in_another_process(run_of: Runs, tmp_path: Path) -> None:
     wanted = [GenerationRequest("the cat", 12, seed, sampling={"temperature": 0.9}) for seed in (3, 4)]
     whole = Worker(run_of("words").folder, Bounds(), tmp_path)

@@ -31,6 +31,7 @@ from .text_generation import GenerationRequest, Text, Texts
 T = TypeVar("T")
 Job = tuple[PredictionRequest, "asyncio.Future[Prediction]"]
 GRACE = 5.0  # seconds in which a process has to stop once no client waits for its result
+REPEAT = 0.1  # seconds between two stop signals
 
 
 class ProcessWorker:
@@ -45,19 +46,22 @@ class ProcessWorker:
         return await asyncio.get_running_loop().run_in_executor(self.thread, do)
 
     async def run_while_needed(self, do: Callable[[], T], left: Coroutine[Any, Any, object]) -> T:
-        """Run `do` in the thread and return its result. If `left` finishes first, the process receives a stop signal,
-        because no client waits any more."""
+        """Run `do` in the thread and return its result. If `left` finishes first, the process receives stop signals,
+        because no client waits any more. They are repeated, because a process ignores those that arrive before the
+        request does."""
         work, gone = asyncio.ensure_future(self.in_thread(do)), asyncio.create_task(left)
         await asyncio.wait([work, gone], return_when=asyncio.FIRST_COMPLETED)
         gone.cancel()
         if work.done():
             return await work
-        self.process.stop()
-        timer = asyncio.get_running_loop().call_later(GRACE, self.process.kill)
-        try:
-            return await work
-        finally:
-            timer.cancel()
+        grace = GRACE
+        while not work.done():
+            if self.process.stop():
+                grace -= REPEAT
+            if grace <= 0:
+                self.process.kill()
+            await asyncio.wait([work], timeout=REPEAT)
+        return await work
 
     def close(self) -> None:
         """End the process and the thread, and delete temporary files."""

@@ -82,11 +82,18 @@ class ModelProcess:
         finally:
             self.working = False
 
-    def stop(self) -> None:
-        """Tell the process that no client waits for its result any more. It stops between two examples or tokens."""
-        if self.working and STOP is not None:
+    def stop(self) -> bool:
+        """Tell the process that no client waits for its result any more. It stops between two examples or tokens.
+
+        Returns:
+            Whether a request had been sent to the process; while it starts, it receives no signal.
+        """
+        if not self.working:
+            return False
+        if STOP is not None:
             with contextlib.suppress(OSError):
                 os.kill(self.process.pid, STOP)
+        return True
 
     def kill(self) -> None:
         """Kill the process, for the case that native code keeps it from handling the signal."""
