@@ -20,7 +20,7 @@ from cutaway.experiments.compare.cost import release_memory
 from cutaway.models.registry import create_model
 from cutaway.nn.lora import adapt, adaptable
 from cutaway.training.config import TrainSettings
-from cutaway.training.optimizers import build_optimizers
+from cutaway.training.optim import build_optimizers
 from cutaway.verify.operators import make_torchvision_importable
 
 from .attention import status, theirs

@@ -25,9 +25,9 @@ from torch import Tensor, nn
 from cutaway.checkpoints.huggingface import find_family, to_transformers_names
 from cutaway.checkpoints.huggingface.folders import read_folder
 from cutaway.core.spec import Masked, NextToken, PairSpec, TextSpec, Tokens
-from cutaway.data.bucketing import bucket_batches
 from cutaway.data.dataset_base import IGNORED, Batch, SequenceSplit, WholeBatch
 from cutaway.data.open_data import open_data
+from cutaway.data.samplers import bucket_batches
 from cutaway.data.settings import DataSettings
 from cutaway.data.text.tokenizer_files import open_tokenizer
 from cutaway.experiments.compare.cost import release_memory
@@ -38,7 +38,7 @@ from cutaway.tasks.task import Task, task_for
 from cutaway.training.chunked_head import build_chunked_head
 from cutaway.training.config import TrainSettings
 from cutaway.training.device import select_device
-from cutaway.training.optimizers import build_optimizers
+from cutaway.training.optim import build_optimizers
 from cutaway.verify.hugging import transformers_library
 
 from .pairs import Pair, race

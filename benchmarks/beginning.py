@@ -18,8 +18,8 @@ from pathlib import Path
 import torch
 
 from cutaway.distributed.group import all_gather_object, process_group, rank_and_size
+from cutaway.training.parallel import select_strategy
 from cutaway.training.setup import setup_training
-from cutaway.training.strategies import select_strategy
 
 WAYS = ("ddp", "fsdp")
 PROCESSES = (2, 4)

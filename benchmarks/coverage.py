@@ -24,12 +24,12 @@ from cutaway.data.dataset_base import IGNORED
 from cutaway.statistics import classes
 from cutaway.statistics.intervals import Metric, mean, proportion, ratio, share
 from cutaway.tasks import precision
-from cutaway.tasks.bleu import bleu, bleu_counts, bleu_metric
-from cutaway.tasks.confusion import Confusion
+from cutaway.tasks.classification import Confusion
 from cutaway.tasks.forecasting import Forecasting
 from cutaway.tasks.link_prediction import reciprocal_ranks
 from cutaway.tasks.regression import Regression
 from cutaway.tasks.segmentation import SAID, Segmentation
+from cutaway.tasks.sequences import bleu, bleu_counts, bleu_metric
 from cutaway.tasks.tagging import Tagging
 
 PAGE = Path("docs/statistics.md")

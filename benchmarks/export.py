@@ -10,7 +10,7 @@ import time
 import torch
 from torch import Tensor, nn
 
-from cutaway.deploy.artifact import trace
+from cutaway.deploy.exported_program import trace
 from cutaway.deploy.onnx import _convert, check_conversion
 from cutaway.deploy.preprocessing_graph import ExportModule, IdentityPreprocessing
 from cutaway.models.registry import create_model

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from cutaway.data.audio.transforms import AudioPreprocessing, spectrograms
-from cutaway.data.synthetic import captions, detection, segmentation, signals
-from cutaway.training.optimizers import build_optimizers
+from cutaway.data.synthetic import annotated_images, signals
+from cutaway.training.optim import build_optimizers
 from cutaway.training.setup import TrainingSetup, setup_training
 
 from .pairs import Pair, race
@@ -25,9 +25,9 @@ BATCHES = 8
 LIMIT = 1 / 3  # of the steps' time
 CASES: dict[str, tuple[str, Callable[[Path], None], dict[str, Any]]] = {
     "scenes in class folders, resnet20": ("resnet20", signals.scans, {}),
-    "scenes with masks, unet-small": ("unet-small", segmentation.masks, {}),
-    "scenes with boxes, fcos-resnet18-small": ("fcos-resnet18-small", detection.scenes, {}),
-    "scenes with captions, show-attend-tell": ("show-attend-tell", captions.captions, {}),
+    "scenes with masks, unet-small": ("unet-small", annotated_images.masks, {}),
+    "scenes with boxes, fcos-resnet18-small": ("fcos-resnet18-small", annotated_images.scenes, {}),
+    "scenes with captions, show-attend-tell": ("show-attend-tell", annotated_images.captions, {}),
 }
 
 

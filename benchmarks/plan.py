@@ -31,11 +31,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from cutaway.core.memory_budget import format_bytes
 from cutaway.data.dataset_base import Batch
-from cutaway.distributed import storage
-from cutaway.distributed.environment import rank
-from cutaway.distributed.group import process_group
-from cutaway.experiments.plan.hardware import GPUS
+from cutaway.distributed import checkpoint
+from cutaway.distributed.group import process_group, rank
 from cutaway.experiments.plan.planner import plan
+from cutaway.experiments.plan.result import GPUS
 from cutaway.training.batches import largest_batch
 from cutaway.training.cost_estimate import silent_trainer
 from cutaway.training.memory.fake_step import simulate_step
@@ -213,8 +212,8 @@ def shared(case: str, folder: str) -> None:
 def allocated_together(ready: TrainingSetup, folder: Path) -> int:
     """Bytes that PyTorch's allocator has handed out at most in a second step of this one of several processes, while
     a checkpoint of parts is written to the folder; the data itself is left out."""
-    made, write = threading.Event(), storage.write_tensors
-    storage.write_tensors = lambda *given: write(*given) if made.wait() else ""
+    made, write = threading.Event(), checkpoint.write_tensors
+    checkpoint.write_tensors = lambda *given: write(*given) if made.wait() else ""
     split = ready.data.splits["train"]
     data = [x for one in ready.data.splits.values() for x in vars(one).values() if isinstance(x, Tensor)]
     with _let_go():
@@ -235,7 +234,7 @@ def allocated_together(ready: TrainingSetup, folder: Path) -> int:
                 steps.make()
     made.set()
     steps.trainer.strategy.saved()
-    storage.write_tensors = write
+    checkpoint.write_tensors = write
     return before + _peak(seen)
 
 

@@ -8,7 +8,7 @@ from collections import defaultdict
 import torch
 from torch import Tensor
 
-from cutaway.inference.ctc import prefix_beam
+from cutaway.inference.sequence_decoding import prefix_beam
 
 from .pairs import Pair, race
 

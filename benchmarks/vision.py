@@ -32,7 +32,7 @@ from cutaway.models.registry import create_model
 from cutaway.nn.textbook.folding import fold_batch_norm
 from cutaway.training.config import TrainSettings
 from cutaway.training.device import DeviceContext, select_device
-from cutaway.training.optimizers import build_optimizers
+from cutaway.training.optim import build_optimizers
 from cutaway.verify.compare import difference
 
 from .pairs import Pair, race

@@ -14,7 +14,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from cutaway.core.files import atomic_write, write_text
-from cutaway.inspect.effective_receptive_field import effective_field, gradient_extent, save_field
+from cutaway.inspect.receptive_field import effective_field, gradient_extent, save_field
 from cutaway.nn.normalization import batch_norm, layer_norm, local_response_norm, rms_norm
 
 IMAGES = Path(__file__).parent / "images"

@@ -18,7 +18,7 @@ from cutaway.checkpoints.word_vectors import Vectors
 from cutaway.core.spec import Tokens
 from cutaway.data.text.masking import Masking
 from cutaway.inference.sequence_decoding import PENALTIES, decode_scored
-from cutaway.inspect.recurrent_memory import gradient_by_lag
+from cutaway.inspect.gates import gradient_by_lag
 from cutaway.models.gru import gru_step
 from cutaway.models.registry import card, create_model
 from cutaway.models.resnet import Config as ResNetConfig
@@ -35,8 +35,8 @@ from cutaway.nn.textbook.convolution import convolve, correlate, sobel_x, sobel_
 from cutaway.nn.textbook.pooling import k_max
 from cutaway.statistics.intervals import proportion
 from cutaway.training.config import TrainSettings
-from cutaway.training.schedules import lr_factor
-from cutaway.views.plain_networks import block_norms
+from cutaway.training.optim import lr_factor
+from cutaway.views.adversarial import block_norms
 
 IMAGES_OF_ALEXNET = ((224, 0), (227, 0), (224, 2))  # pixels a side and padding
 

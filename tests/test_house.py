@@ -208,7 +208,7 @@ def test_the_mathematics_needs_torch_alone() -> None:
 
 
 def test_pickle_is_read_in_one_place() -> None:
-    assert files_that_import("pickle") <= {"data/datasets/pickle_reader.py"}
+    assert files_that_import("pickle") <= {"data/datasets/formats.py"}
     for library in ("cloudpickle", "dill", "joblib", "shelve", "marshal"):
         assert files_that_import(library) == set()
     loading = [f for f in FILES if re.search(r"torch\.load\(", f.read_text(encoding="utf-8"))]

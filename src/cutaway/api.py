@@ -25,15 +25,14 @@ from .data.datasets.registry import NAMED
 from .data.in_memory.source import to_source
 from .data.open_data import infer_kind
 from .data.settings import DataSettings
-from .data.streaming.manifest import Manifest
+from .data.streaming.manifest import Manifest, ShardSettings
 from .data.streaming.prepare import prepare_data
-from .data.streaming.settings import ShardSettings
 from .deploy.runtime import ExportedRun, is_exported
-from .distributed.environment import rank
+from .distributed.group import rank
 from .draw.description import Page, View
 from .draw.html_page import render_iframe, render_page
-from .experiments.compare.baseline_check import check_baselines
-from .experiments.search.optuna_import import require_optuna
+from .experiments.compare.baselines import check_baselines
+from .experiments.search.samplers import require_optuna
 from .nn.eval_mode import eval_mode
 from .reports.run_report import write_layers_and_report
 from .runs.run import Run
@@ -45,7 +44,7 @@ from .views.summary import describe as describe
 
 if TYPE_CHECKING:
     from .experiments.compare.result import Comparison
-    from .experiments.plan.check import CheckResult
+    from .experiments.plan.planner import CheckResult
     from .experiments.plan.result import Plan
     from .experiments.search.result import Search
 
@@ -259,7 +258,7 @@ def check(model: str | nn.Module, data: Any, *, val: Any = None, test: Any = Non
         DataError: If the data cannot be used. `problems` lists every bad row or file.
         CutawayError: For other errors that the user can fix.
     """
-    from .experiments.plan.check import check as run_check
+    from .experiments.plan.planner import check as run_check
 
     source, fractions = to_source(data, val, test)
     return run_check(model, source, {**settings, **fractions})

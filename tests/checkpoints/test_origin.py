@@ -14,7 +14,7 @@ from cutaway.checkpoints.convert import convert, open_model
 from cutaway.checkpoints.huggingface import families
 from cutaway.checkpoints.huggingface.auxiliary_configs import DECODING
 from cutaway.checkpoints.huggingface.folders import read_folder
-from cutaway.checkpoints.origin import get_origin
+from cutaway.checkpoints.match_config import get_origin
 from cutaway.core.errors import FileError, ModelError
 from cutaway.inference.text import NONE, generate
 from cutaway.models.registry import preset

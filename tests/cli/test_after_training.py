@@ -34,9 +34,9 @@ def test_every_step_after_training_with_undefined_metrics(
     cli: Cli, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "cutaway.experiments.compare.baseline_check.FRACTION", 1e9
+        "cutaway.experiments.compare.baselines.FRACTION", 1e9
     )  # simple models are fitted however short training was
-    monkeypatch.setattr("cutaway.experiments.compare.baseline_check.FIRST", 4)  # and timed on a few examples first
+    monkeypatch.setattr("cutaway.experiments.compare.baselines.FIRST", 4)  # and timed on a few examples first
     case: Case = CASES[name]
     case.make(tmp_path)
     trained = cli("train", case.model, *case.words, *QUICK, "--out", "run")

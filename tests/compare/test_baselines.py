@@ -20,14 +20,15 @@ from cutaway.data.dataset_base import DataSet, Split, TensorSplit
 from cutaway.data.graphs.splits import NodeSplit
 from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
-from cutaway.experiments.compare.baseline_models import (
+from cutaway.experiments.compare.baselines import (
     ALPHA,
     MOST_ROWS,
+    Baseline,
+    baselines_for,
     most_rows,
     propagate_labels,
     sample_training_rows,
 )
-from cutaway.experiments.compare.baselines import Baseline, baselines_for
 from cutaway.tasks.task import Task, task_for
 
 
@@ -264,7 +265,7 @@ def test_graphs_are_bags_of_their_nodes(shared_data: Path) -> None:
 
 
 def test_forecasts_are_those_that_the_task_knows(shared_data: Path) -> None:
-    from cutaway.tasks.simple_forecasts import simple_forecasts
+    from cutaway.tasks.forecasting import simple_forecasts
 
     data, task, found = opened("airline")
     train, test = data.splits["train"], data.splits["test"]

@@ -8,8 +8,7 @@ import pytest
 
 from cutaway.apps.cli.train import result_lines
 from cutaway.core.files import read_json, write_json
-from cutaway.experiments.compare.baseline_check import LEAST, MARGIN, _expected_seconds, check_baselines
-from cutaway.experiments.compare.baselines import baselines_for
+from cutaway.experiments.compare.baselines import MARGIN, MIN_SECONDS, _expected_seconds, baselines_for, check_baselines
 from cutaway.reports.run_report import build_report
 from cutaway.runs.run import Run
 from cutaway.training.train import train_model
@@ -49,7 +48,7 @@ def test_a_long_training_is_held_against_all_of_them(data: str, model: str, key:
 
 
 def test_a_short_training_is_held_against_none(tmp_path: Path) -> None:
-    run = trained("softmax", "wine", tmp_path / "run", 10 * LEAST - 0.01)
+    run = trained("softmax", "wine", tmp_path / "run", 10 * MIN_SECONDS - 0.01)
     check_baselines(run)
     assert "simple" not in read_json(run.folder / "evaluation.json")
     assert "a simple model" not in build_report(read_documents(run.folder))["views"][0]["summary"]
@@ -62,7 +61,7 @@ def test_what_takes_too_long_is_left_out_and_said(tmp_path: Path, monkeypatch: p
     def expected(*_: object) -> float:
         return next(timed, 1e9)
 
-    monkeypatch.setattr("cutaway.experiments.compare.baseline_check._expected_seconds", expected)
+    monkeypatch.setattr("cutaway.experiments.compare.baselines._expected_seconds", expected)
     check_baselines(run)
     simple = read_json(run.folder / "evaluation.json")["simple"]
     assert [one["name"] for one in simple["models"]] == ["nearest neighbors"]
@@ -84,7 +83,7 @@ def test_data_that_is_gone_is_no_error(tmp_path: Path) -> None:
 
 
 def test_a_fit_takes_what_the_last_two_say() -> None:
-    assert _expected_seconds([], 32) == LEAST
+    assert _expected_seconds([], 32) == MIN_SECONDS
     assert _expected_seconds([(32, 0.5), (128, 0.5)], 512) == pytest.approx(
         MARGIN * 0.5
     )  # it is the same for any number

@@ -23,9 +23,8 @@ from cutaway.core.spec import Horizon
 from cutaway.experiments.compare.candidates import select_candidates
 from cutaway.experiments.compare.comparison_page import describe
 from cutaway.experiments.compare.contributions import metric_for_task
-from cutaway.experiments.compare.result import Comparison
-from cutaway.experiments.compare.storage import PRINTED, read_about
-from cutaway.experiments.compare.training import train_all
+from cutaway.experiments.compare.result import PRINTED, Comparison, read_about
+from cutaway.experiments.compare.runner import train_all
 from cutaway.experiments.compare.worker import Job, is_finished
 from cutaway.models.registry import preset
 from cutaway.statistics.blocks import too_few_windows

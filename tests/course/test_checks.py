@@ -10,8 +10,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
-from cutaway.apps.course.chapters import CHAPTERS, chapter
-from cutaway.apps.course.exercises import NotYet, check_answer
+from cutaway.apps.course.exercises import CHAPTERS, NotYet, chapter, check_answer
 
 from .pages import run
 from .wrong import WRONG

@@ -10,11 +10,9 @@ from typing import Any
 
 import pytest
 
-from cutaway.apps.course.chapters import CHAPTERS, Chapter
-from cutaway.apps.course.display import frame, source
-from cutaway.apps.course.exercises import Exercise
+from cutaway.apps.course.exercises import CHAPTERS, Chapter, Exercise, frame, source
 from cutaway.draw import charts
-from cutaway.inference.ctc import prefix_beam
+from cutaway.inference.sequence_decoding import prefix_beam
 from cutaway.nn.textbook.backprop import backward
 from cutaway.training.qat import FakeQuantization
 
@@ -132,7 +130,7 @@ def test_a_source_is_what_the_file_says_now() -> None:
 def test_the_source_of_a_decorated_function_is_its_own() -> None:
     text = source(prefix_beam, FakeQuantization.applied)._repr_markdown_()
     assert "@torch.no_grad()\ndef prefix_beam(log_probs: Tensor" in text
-    assert text.endswith("`src/cutaway/inference/ctc.py`, `src/cutaway/training/qat.py`\n")
+    assert text.endswith("`src/cutaway/inference/sequence_decoding.py`, `src/cutaway/training/qat.py`\n")
 
 
 @pytest.mark.browser

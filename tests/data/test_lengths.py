@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutaway.data.bucketing import bucket_batches, padding_fraction
 from cutaway.data.dataset_base import IGNORED, SequenceSplit
+from cutaway.data.samplers import bucket_batches, padding_fraction
 
 many_lengths = st.lists(st.integers(1, 30), min_size=1, max_size=200)
 

@@ -13,7 +13,7 @@ from PIL import Image
 
 from cutaway.core.errors import DataError
 from cutaway.core.spec import Mask
-from cutaway.data.label_mapping import map_class_ids
+from cutaway.data.dataset_base import map_class_ids
 from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
 

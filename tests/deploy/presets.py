@@ -17,7 +17,7 @@ from torch import Tensor
 from cutaway.checkpoints.huggingface.folders import write_folder
 from cutaway.checkpoints.torchvision import torchvision_names
 from cutaway.core.errors import CutawayError
-from cutaway.deploy.artifact import TracedModel, difference, trace
+from cutaway.deploy.exported_program import TracedModel, difference, trace
 from cutaway.deploy.onnx import _convert, check_conversion
 from cutaway.deploy.preprocessing_graph import ExportModule, IdentityPreprocessing
 from cutaway.inspect.example_inputs import example_inputs, input_modality

@@ -24,7 +24,7 @@ from cutaway.data.images.transforms import ImagePreprocessing
 from cutaway.data.tables.column_types import ColumnType
 from cutaway.data.tables.encoders import fit_encoder
 from cutaway.data.video.transforms import VideoPreprocessing
-from cutaway.deploy.artifact import KEY, TOLERANCE, difference, from_json, reject_different, to_json, trace
+from cutaway.deploy.exported_program import KEY, TOLERANCE, difference, from_json, reject_different, to_json, trace
 from cutaway.deploy.graph_inputs import graph_form
 from cutaway.deploy.onnx import SUM, Session, _convert, _digest, write_onnx
 from cutaway.deploy.preprocessing_graph import ExportModule, IdentityPreprocessing, TableEncoder

@@ -26,7 +26,7 @@ from cutaway.data.tables.column_types import ColumnType
 from cutaway.data.tables.encoders import fit_encoder
 from cutaway.data.tables.transforms import TablePreprocessing
 from cutaway.deploy.graph_inputs import graph_form
-from cutaway.deploy.onnx_columns import Column, to_cells
+from cutaway.deploy.onnx import Column, to_cells
 from cutaway.deploy.preprocessing_graph import LogMelFrontend, PerSeriesStandardizer, ResizeNormalize, TableEncoder
 from cutaway.deploy.raw_splits import raw_preprocessing
 from cutaway.tasks.detection import Detection

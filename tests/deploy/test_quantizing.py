@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import cutaway
-from cutaway.deploy.measurement import compare_runs
+from cutaway.deploy.finetuning import compare_runs
 from cutaway.deploy.quantization import observe_ranges, quantize_model
 from cutaway.deploy.quantize import _calibration
 from cutaway.nn.low_precision import quantization_scheme

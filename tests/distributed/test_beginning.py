@@ -14,10 +14,10 @@ from cutaway.apps.cli import main
 from cutaway.core.errors import CutawayError
 from cutaway.distributed.group import process_group, rank_and_size
 from cutaway.training import config_checks
-from cutaway.training.memory import choice
+from cutaway.training.memory import strategies
+from cutaway.training.parallel import select_strategy
 from cutaway.training.progress import Progress
 from cutaway.training.setup import setup_training
-from cutaway.training.strategies import select_strategy
 from cutaway.training.train import train_model
 
 from .ranks import together
@@ -55,7 +55,7 @@ def begin(base: Path) -> None:
 
 def train(base: Path) -> None:
     """Train in each way where little memory is free, and leave what a person would be told."""
-    for module in (choice, config_checks):
+    for module in (strategies, config_checks):
         module.free_memory = lambda device: FREE
     for parallel in ("ddp", "fsdp"):
         try:

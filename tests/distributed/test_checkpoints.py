@@ -24,10 +24,9 @@ from cutaway.apps.cli import main
 from cutaway.checkpoints.saving import read_tensors, write_tensors
 from cutaway.core.errors import CutawayError, FileError, LostProcess, SettingError
 from cutaway.core.files import read_json
-from cutaway.distributed.checkpoint import Checkpoint, complete_checkpoints
-from cutaway.distributed.dtensors import local_part
+from cutaway.distributed.checkpoint import Checkpoint, Saver, complete_checkpoints, read
 from cutaway.distributed.group import process_group, rank_and_size
-from cutaway.distributed.storage import Saver, read
+from cutaway.distributed.tensor_parallel import local_part
 from cutaway.models.registry import create_model
 from cutaway.training.checkpoint import (
     TrainingState,
@@ -188,16 +187,16 @@ def save_and_change(base: Path) -> None:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import Shard, distribute_tensor
 
-    from cutaway.distributed import storage
+    from cutaway.distributed import checkpoint
 
-    write = storage.write_tensors
+    write = checkpoint.write_tensors
 
     def later(*given: Any) -> str:
         while not (base / "now").exists():
             time.sleep(0.005)
         return write(*given)
 
-    storage.write_tensors = later
+    checkpoint.write_tensors = later
     with process_group():
         mesh = init_device_mesh("cpu", (2,))
         uneven = distribute_tensor(torch.arange(15.0).view(5, 3), mesh, [Shard(0)])  # 3 rows and 2
@@ -239,12 +238,12 @@ def test_training_goes_on_while_a_checkpoint_of_what_was_is_written(tmp_path: Pa
 
 def save_apart(base: Path) -> None:
     """Save where what the second process calls by the same name is another folder."""
-    from cutaway.distributed import storage
+    from cutaway.distributed import checkpoint
 
-    write = storage.write_tensors
+    write = checkpoint.write_tensors
     with process_group():
         if rank_and_size()[0] == 1:
-            storage.write_tensors = lambda path, *given: write(base / "another machine" / path.name, *given)
+            checkpoint.write_tensors = lambda path, *given: write(base / "another machine" / path.name, *given)
         saver = Saver()
         saver.save(base / "saved", "last", {f"only {rank_and_size()[0]}": torch.ones(3)}, {})
         with pytest.raises(FileError, match=r"1 cannot be seen by the first process, the first 00002-of-00002"):

@@ -18,10 +18,10 @@ from torch._subclasses.fake_tensor import FakeTensor
 from cutaway.core.errors import SettingError
 from cutaway.core.memory_budget import build_on_meta
 from cutaway.distributed.dry_run import Collective, DryRun, dry_run
-from cutaway.distributed.dtensors import local_part
+from cutaway.distributed.tensor_parallel import local_part
 from cutaway.models.registry import preset
 from cutaway.training.config import TrainSettings
-from cutaway.training.optimizers import build_optimizers
+from cutaway.training.optim import build_optimizers
 from cutaway.training.parameter_groups import find_blocks
 
 PROCESSES, LAYERS, DIM, WORDS, TOKENS = 256, 2, 64, 500, 16

@@ -15,8 +15,7 @@ from starlette.testclient import TestClient
 import cutaway
 from cutaway.apps.serve.app import Routes
 from cutaway.apps.serve.limits import Limits
-from cutaway.apps.serve.metrics import Metrics
-from cutaway.apps.serve.middleware import Guard
+from cutaway.apps.serve.middleware import Guard, Metrics
 
 from . import documents
 from .kinds import Case, Fault, Kind

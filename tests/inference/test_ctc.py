@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from cutaway.core.errors import SettingError
-from cutaway.inference.ctc import best_path, prefix_beam, transcribe
-from cutaway.nn.ctc import SILENT
+from cutaway.inference.sequence_decoding import best_path, prefix_beam, transcribe
+from cutaway.nn.losses import SILENT
 
 
 def frames(batch: int, count: int, tokens: int, seed: int = 0, scale: float = 2) -> Tensor:

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cutaway.core.errors import SettingError
-from cutaway.inference.streaming_text import BROKEN, TextStreamer, as_text, as_texts
-from cutaway.inference.text import NONE
+from cutaway.inference.text import BROKEN, NONE, TextStreamer, as_text, as_texts
 
 WORDS = ["a", "b", "ab", "ba", "aab", "é", "\n", ""]
 

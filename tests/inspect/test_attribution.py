@@ -16,9 +16,9 @@ from torch import Tensor, nn
 import cutaway
 from cutaway.core.errors import ModelError, SettingError, UnknownName
 from cutaway.inspect.attribution import METHODS, Completeness, attribute
-from cutaway.inspect.attribution.checks import rank_correlation
-from cutaway.inspect.attribution.embeddings import embeddings
-from cutaway.inspect.attribution.rollout import multiply_attention
+from cutaway.inspect.attribution.differentiable_input import embeddings
+from cutaway.inspect.attribution.gradient_methods import multiply_attention
+from cutaway.inspect.attribution.result import rank_correlation
 from cutaway.inspect.probes import capture
 from cutaway.models.registry import preset
 from tests.small import DIFFERENT, small

@@ -14,10 +14,9 @@ from torch import Tensor, nn
 import cutaway
 from cutaway import create_model
 from cutaway.core.errors import ModelError, SettingError, UnknownName
-from cutaway.inspect.ablation import ablate, patch
-from cutaway.inspect.interventions import Noise, Replace, Transplant, Zero, intervene
+from cutaway.inspect.ablation import Noise, Replace, Transplant, Zero, ablate, intervene, patch
+from cutaway.inspect.captures import Site
 from cutaway.inspect.probes import capture
-from cutaway.inspect.sites import Site
 from cutaway.models import gat
 from cutaway.models.images import as_output_tuple
 from cutaway.nn.attention import MultiHeadAttention

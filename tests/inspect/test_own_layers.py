@@ -8,10 +8,9 @@ from torch import Tensor, nn
 
 from cutaway import create_model
 from cutaway.core.errors import ModelError
-from cutaway.inspect.ablation import ablate
-from cutaway.inspect.interventions import Transplant, Zero, intervene
+from cutaway.inspect.ablation import Transplant, Zero, ablate, intervene
+from cutaway.inspect.gates import gradient_by_lag
 from cutaway.inspect.probes import capturable_kinds, capture
-from cutaway.inspect.recurrent_memory import gradient_by_lag
 from cutaway.nn.attention import Attention, AttentionRecord, scaled_dot_product
 from cutaway.nn.graphs import MessagePassing, build_adjacency, spmm
 from cutaway.nn.recurrent import State, Weights

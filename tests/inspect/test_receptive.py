@@ -15,8 +15,8 @@ from PIL import Image
 from torch import Tensor, nn
 
 from cutaway.core.errors import ModelError, UnknownName
-from cutaway.inspect.effective_receptive_field import ORANGE, effective_field, gradient_extent, save_field
 from cutaway.inspect.layers import layer_table, on_meta
+from cutaway.inspect.receptive_field import ORANGE, effective_field, gradient_extent, save_field
 from cutaway.models.registry import Preset, create_model, presets
 from cutaway.verify import compared_config
 

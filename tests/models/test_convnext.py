@@ -13,7 +13,7 @@ from cutaway.inspect.layers import layer_table, on_meta
 from cutaway.models.convnext import CARD, PRESETS, Block, Config, ConvNeXt
 from cutaway.models.registry import preset
 from cutaway.training.config import TrainSettings
-from cutaway.training.optimizers import build_optimizers
+from cutaway.training.optim import build_optimizers
 
 from .contract import assert_keeps_the_contract
 

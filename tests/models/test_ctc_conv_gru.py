@@ -14,7 +14,7 @@ from cutaway.core.spec import AudioSpec, Classes, Transcript
 from cutaway.inspect.layers import layer_table
 from cutaway.models.ctc_conv_gru import CARD, Config, Model
 from cutaway.models.registry import preset
-from cutaway.nn.ctc import SILENT
+from cutaway.nn.losses import SILENT
 from cutaway.verify import oracle_for
 from cutaway.verify.compare import compare
 

@@ -19,7 +19,7 @@ from cutaway.core.memory_budget import ModelSize, build_on_meta, format_bytes, f
 from cutaway.models.registry import create_model, preset
 from cutaway.training.config import TrainSettings
 from cutaway.training.device import find_device, list_devices
-from cutaway.training.optimizers import training_bytes
+from cutaway.training.optim import training_bytes
 
 GIB = 2**30
 

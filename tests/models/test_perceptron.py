@@ -13,7 +13,7 @@ from cutaway.core.errors import ModelError
 from cutaway.core.spec import Classes, ImageSpec, SeriesSpec, TableSpec, Value
 from cutaway.models.perceptron import CARD, Config, Perceptron
 from cutaway.nn import losses
-from cutaway.tasks.separability import linearly_separable
+from cutaway.tasks.classification import linearly_separable
 from cutaway.training.config import TrainSettings
 
 from .contract import assert_keeps_the_contract

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from cutaway.core.errors import ModelError
 from cutaway.core.spec import Classes, Tags, Value, VideoSpec
-from cutaway.inspect.effective_receptive_field import gradient_extent
 from cutaway.inspect.layers import layer_table, on_meta
+from cutaway.inspect.receptive_field import gradient_extent
 from cutaway.models.r3d import CARD, PRESETS, R3D, Config
 from cutaway.models.registry import preset
 

@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cutaway.nn.ctc import (
+from cutaway.nn.losses import (
     BLANK,
     SILENT,
     backward_variables,

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from cutaway.core.errors import ModelError
 from cutaway.models.registry import create_model
-from cutaway.nn.tree_cache import Path, TreeCache, gather_paths
+from cutaway.nn.kv_cache import Path, TreeCache, gather_paths
 
 WORDS = 9
 SIZES = {"vocab_size": WORDS, "context_length": 24, "dim": 8, "layers": 2, "heads": 2}

@@ -17,9 +17,8 @@ from cutaway.tasks.roc_curves import scores
 from cutaway.views.run.documents import Documents, read_documents
 from cutaway.views.run.examples import samples, translations
 from cutaway.views.run.outcome import worst_mistakes
-from cutaway.views.run.reproduction import data, network
+from cutaway.views.run.reproduction import data, network, settings, typed_keys
 from cutaway.views.run.scores import calibration, discrimination, importance
-from cutaway.views.run.settings_table import settings, typed_keys
 
 from . import samples as documents
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cutaway.views.run.tasks import CURVES, accuracy_over_time
+from cutaway.views.run.task_results import CURVES, accuracy_over_time
 
 FOUND = {"names": ["0 1", "2 3", "4 5"], "accuracy": [[0.9, 0.0, 0.1], [0.6, 0.8, 0.2], [0.2, 0.5, 1.0]]}
 

@@ -19,7 +19,7 @@ from cutaway.views.run.classes import confusion, per_class
 from cutaway.views.run.documents import Documents, read_documents
 from cutaway.views.run.outcome import metric_phrase, worst_mistakes
 from cutaway.views.run.reproduction import curves, data, network, reproduction
-from cutaway.views.run.values import bins, residuals
+from cutaway.views.run.task_results import bins, residuals
 
 from . import samples
 

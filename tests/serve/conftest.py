@@ -14,8 +14,7 @@ from starlette.testclient import TestClient
 import cutaway
 from cutaway.apps.serve.app import Routes
 from cutaway.apps.serve.limits import Limits
-from cutaway.apps.serve.metrics import Metrics
-from cutaway.apps.serve.middleware import Guard
+from cutaway.apps.serve.middleware import Guard, Metrics
 from cutaway.data.synthetic import write_example
 from cutaway.runs.run import Run
 

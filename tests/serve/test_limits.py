@@ -19,8 +19,7 @@ from cutaway.apps.serve.app import Routes
 from cutaway.apps.serve.batching import Prediction
 from cutaway.apps.serve.inputs import PredictionRequest
 from cutaway.apps.serve.limits import Limits, parse_duration
-from cutaway.apps.serve.metrics import Histogram, Metrics
-from cutaway.apps.serve.middleware import Guard
+from cutaway.apps.serve.middleware import Guard, Histogram, Metrics
 from cutaway.apps.serve.server import reject_open
 from cutaway.core.errors import SettingError
 from cutaway.runs.run import Run

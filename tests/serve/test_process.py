@@ -27,8 +27,7 @@ from cutaway.apps.serve.app import Routes
 from cutaway.apps.serve.batching import Prediction, Predictor
 from cutaway.apps.serve.inputs import Inputs, PredictionRequest
 from cutaway.apps.serve.limits import Bounds, Limits
-from cutaway.apps.serve.metrics import Metrics
-from cutaway.apps.serve.middleware import Guard
+from cutaway.apps.serve.middleware import Guard, Metrics
 from cutaway.apps.serve.process import ModelProcess, ProcessEnded, Worker, error_reply, work
 from cutaway.apps.serve.request_bounds import request_size
 from cutaway.apps.serve.text_generation import GenerationRequest

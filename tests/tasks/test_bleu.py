@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sacrebleu.metrics.bleu import BLEU
 
-from cutaway.tasks.bleu import COUNTS, bleu, bleu_counts, bleu_metric, bleu_signature
+from cutaway.tasks.sequences import COUNTS, bleu, bleu_counts, bleu_metric, bleu_signature
 
 SENTENCE = st.lists(st.sampled_from(["a", "man", "dog", "runs", "in", "The", "park,", "3.", "(fast)"]), max_size=9)
 

@@ -15,9 +15,8 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from cutaway.core.spec import Classes
-from cutaway.tasks import calibration as parts
-from cutaway.tasks.calibration import calibration, calibration_error, fit_temperature
-from cutaway.tasks.classification import Classification
+from cutaway.tasks import classification as parts
+from cutaway.tasks.classification import Classification, calibration, calibration_error, fit_temperature
 
 
 def task_of(classes: int) -> Classification:
@@ -87,7 +86,7 @@ def test_the_error_is_the_same_in_pieces_and_by_hand(classes: int, monkeypatch: 
     assert whole.value == pytest.approx(by_hand, rel=1e-9)
     assert whole.note == "no interval: binned calibration error is biased upwards"
     assert math.isnan(whole.low)
-    monkeypatch.setattr(parts, "CELLS", 7)
+    monkeypatch.setattr(parts, "CALIBRATION_CELLS", 7)
     assert calibration_error(task_of(classes).probabilities, z, target) == whole
 
 

@@ -12,9 +12,8 @@ import sklearn.metrics as sk
 import torch
 
 from cutaway.core.spec import Classes, Tags
-from cutaway.tasks import confusion as confusion_module
-from cutaway.tasks.classification import Classification
-from cutaway.tasks.confusion import Confusion
+from cutaway.tasks import classification as confusion_module
+from cutaway.tasks.classification import Classification, Confusion
 from cutaway.tasks.tagging import Tagging
 from cutaway.views.run.classes import confusion as confusion_view
 from cutaway.views.run.classes import per_class

@@ -14,8 +14,7 @@ import torch.nn.functional as F
 from cutaway.core.errors import SettingError
 from cutaway.core.spec import Horizon, SeriesSpec
 from cutaway.data.series.transforms import WindowSplit
-from cutaway.tasks.forecasting import Forecasting
-from cutaway.tasks.simple_forecasts import fit_linear, seasonal_naive, simple_forecasts
+from cutaway.tasks.forecasting import Forecasting, fit_linear, seasonal_naive, simple_forecasts
 from cutaway.tasks.task import task_for
 
 ONE = Horizon(3, ("load",), (50.0,), (4.0,), season_length=4)

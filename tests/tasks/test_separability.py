@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_iris
 
-from cutaway.tasks.separability import linearly_separable
+from cutaway.tasks.classification import linearly_separable
 
 CORNERS = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
 

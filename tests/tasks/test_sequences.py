@@ -16,8 +16,7 @@ from torch import Tensor
 
 from cutaway.core.spec import Tokens
 from cutaway.data.dataset_base import IGNORED
-from cutaway.tasks.bleu import bleu, bleu_counts
-from cutaway.tasks.sequences import EDITS, LENGTH, NLL, TOKENS, SequenceToSequence, edit_distances
+from cutaway.tasks.sequences import EDITS, LENGTH, NLL, TOKENS, SequenceToSequence, bleu, bleu_counts, edit_distances
 
 BEGIN, END = 2, 3
 TASK = SequenceToSequence(Tokens(10, BEGIN, END, 6, "sounds"))

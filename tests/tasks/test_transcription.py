@@ -12,8 +12,8 @@ from torch import Tensor
 
 from cutaway.core.spec import AudioSpec, Spelled, Transcript, from_json, to_json
 from cutaway.data.dataset_base import IGNORED
-from cutaway.inference.ctc import transcribe
-from cutaway.nn.ctc import SILENT
+from cutaway.inference.sequence_decoding import transcribe
+from cutaway.nn.losses import SILENT
 from cutaway.tasks.sequences import edit_distances
 from cutaway.tasks.task import task_for
 from cutaway.tasks.transcription import ABSENT, SpeechRecognition, Spelling, align_words, character_errors, word_errors

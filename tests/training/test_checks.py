@@ -14,8 +14,7 @@ from cutaway.core.config import build
 from cutaway.core.errors import SettingError
 from cutaway.models.registry import preset
 from cutaway.training.config import OPTIMIZERS, SCHEDULES, TrainSettings
-from cutaway.training.optimizers import build_optimizers
-from cutaway.training.schedules import lr_factor
+from cutaway.training.optim import build_optimizers, lr_factor
 from cutaway.training.setup import setup_training
 
 OTHER = {"momentum": 0.5, "weight_decay": 0.3, "lr": 0.02}

@@ -13,7 +13,7 @@ from cutaway.data.datasets.registry import NAMED
 from cutaway.data.synthetic.signals import spelled
 from cutaway.models.ctc_conv_gru import Config, Model
 from cutaway.runs.run import Run
-from cutaway.training.ctc_length_check import reject_too_long_transcripts, too_long_transcripts
+from cutaway.training.output_check import reject_too_long_transcripts, too_long_transcripts
 from cutaway.training.setup import setup_training
 
 SMALL = {"n_mels": 4, "model.channels": "3,3", "model.hidden_dim": 3, "val": 0.2, "test": 0.2}

@@ -11,8 +11,7 @@ from torch import nn
 from cutaway.core.config import build
 from cutaway.models.registry import create_model
 from cutaway.training.config import TrainSettings
-from cutaway.training.muon import Muon, orthogonalize
-from cutaway.training.optimizers import build_optimizers
+from cutaway.training.optim import Muon, build_optimizers, orthogonalize
 
 GIVEN = {"lr": 0.02, "momentum": 0.9, "weight_decay": 0.1}
 

@@ -10,7 +10,7 @@ from cutaway.core.config import build
 from cutaway.core.errors import SettingError
 from cutaway.models.base import BaseModel
 from cutaway.training.config import OPTIMIZERS, TrainSettings
-from cutaway.training.optimizers import build_optimizers
+from cutaway.training.optim import build_optimizers
 
 
 def steps(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cutaway.core.config import build
 from cutaway.training.config import SCHEDULES, TrainSettings
-from cutaway.training.schedules import lr_factor
+from cutaway.training.optim import lr_factor
 
 STEPS = 1000
 

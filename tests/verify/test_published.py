@@ -12,12 +12,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cutaway.apps.cli.verify_textbook import compare_updates
+from cutaway.apps.cli.verify import compare_updates
 from cutaway.checkpoints.huggingface import encoders, find_family
 from cutaway.models import bert, gpt2, resnet
 from cutaway.models.registry import preset, presets
 from cutaway.nn import transformer
-from cutaway.training import optimizers
+from cutaway.training import optim
 from cutaway.training.config import TrainSettings
 from cutaway.verify import changed, compared_config, oracle_for
 from cutaway.verify.compare import compare
@@ -182,7 +182,7 @@ def test_a_step_is_the_textbooks(optimizer: str) -> None:
 
 
 def test_decay_of_a_bias_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(optimizers, "_grouped", lambda weights, decay: [
+    monkeypatch.setattr(optim, "_grouped", lambda weights, decay: [
         {"params": [w.parameter for w in weights], "scale": 1.0, "decays": True, "weight_decay": decay}
     ])  # fmt: skip
     found = compare_updates(TrainSettings(optimizer="adamw", lr=0.05, weight_decay=0.1))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cutaway.core.errors import SettingError
 from cutaway.data.dataset_base import IGNORED
-from cutaway.nn.ctc import occupancies
+from cutaway.nn.losses import occupancies
 from cutaway.views import alignment
 from cutaway.views.subject import Subject, open_preset
 

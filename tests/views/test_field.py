@@ -12,7 +12,7 @@ from torch import nn
 
 import cutaway
 from cutaway.core.errors import UnknownName
-from cutaway.inspect.effective_receptive_field import effective_field
+from cutaway.inspect.receptive_field import effective_field
 from cutaway.views.field import LAYERS, _field, _fields, _gradients, _table, view
 from cutaway.views.subject import Subject, open_model, open_run
 

@@ -11,10 +11,9 @@ import torch
 from torch import Tensor, nn
 
 import cutaway
+import cutaway.inspect.gates
 from cutaway.core.errors import SettingError, UnknownName
-from cutaway.inspect import recurrent_memory
-from cutaway.inspect.gates import unroll
-from cutaway.inspect.recurrent_memory import gradient_by_lag, layer_inputs, plain_network, record_recurrent_calls
+from cutaway.inspect.gates import gradient_by_lag, layer_inputs, plain_network, record_recurrent_calls, unroll
 from cutaway.views import gates
 from cutaway.views.subject import Subject, open_model, open_run
 from tests.inspect.test_probes import traces
@@ -172,7 +171,7 @@ def jacobian_sizes(layer: Any, x: Tensor, first: tuple[Tensor, ...]) -> list[flo
 
 @pytest.mark.parametrize("kind", ["RNN", "LSTM", "GRU"])
 def test_lags_are_the_jacobians(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recurrent_memory, "PROBES", 4096)
+    monkeypatch.setattr(cutaway.inspect.gates, "PROBES", 4096)
     torch.manual_seed(0)
     layer = getattr(nn, kind)(3, 4, batch_first=True).double()
     x = torch.randn(6, 3).double()

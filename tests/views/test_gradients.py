@@ -11,11 +11,11 @@ from torch import nn
 import cutaway
 from cutaway.models import resnet
 from cutaway.training.config import TrainSettings
-from cutaway.training.optimizers import build_optimizers
+from cutaway.training.optim import build_optimizers
 from cutaway.views import gradients
+from cutaway.views.adversarial import block_norms, compare_with_plain
 from cutaway.views.common import batch_norm_mode
 from cutaway.views.gradients import LayerGradients, gradient_flow, view
-from cutaway.views.plain_networks import block_norms, compare_with_plain
 from cutaway.views.subject import Subject, open_model, open_preset
 
 from ..small import small

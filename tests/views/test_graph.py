@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import cutaway
 from cutaway.core.errors import SettingError, UnknownName
 from cutaway.views import graph
-from cutaway.views.graph_diffusion import IndexedGraph, compute_reach, hop_distances, node_similarity
+from cutaway.views.graph import IndexedGraph, compute_reach, hop_distances, node_similarity
 from cutaway.views.subject import Subject, open_model, open_run
 from tests.inspect.test_probes import traces
 from tests.small import DIFFERENT, GRAPHS

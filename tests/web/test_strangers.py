@@ -13,8 +13,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from cutaway.apps.studio.guard import Guard
-from cutaway.apps.web.connection_limit import BACKLOG, MOST, IdleConnections
-from cutaway.apps.web.sockets import open_socket
+from cutaway.apps.web.sockets import BACKLOG, MOST, IdleConnections, open_socket
 
 TOKEN = "a-token-that-nobody-knows"
 Peer = tuple[asyncio.StreamReader, asyncio.StreamWriter]

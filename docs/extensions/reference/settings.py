@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from cutaway.core.config import RENAMED, describe
 from cutaway.data.settings import DataSettings
-from cutaway.data.streaming.settings import ShardSettings
+from cutaway.data.streaming.manifest import ShardSettings
 from cutaway.deploy.quantize_config import QuantizeSettings
-from cutaway.experiments.compare.config import CompareSettings
-from cutaway.experiments.plan.config import PlanSettings
+from cutaway.experiments.compare.result import CompareSettings
+from cutaway.experiments.plan.result import PlanSettings
 from cutaway.experiments.search.config import SearchSettings
 from cutaway.training.config import TrainSettings
 

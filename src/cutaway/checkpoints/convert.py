@@ -22,7 +22,7 @@ from .huggingface.adapters import merge_adapter
 from .huggingface.folders import read_folder, write_folder
 from .huggingface.loading import is_folder
 from .huggingface.vocabulary import Vocabulary, read_vocabulary, to_vocabulary, vocabulary_for_targets
-from .origin import get_origin
+from .match_config import get_origin
 from .saving import CONFIG, load_model, save_model
 from .torchvision import likely_preset, read_checkpoint, read_state_dict, write_checkpoint
 from .word_vectors import Vectors

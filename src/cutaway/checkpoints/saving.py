@@ -32,7 +32,7 @@ from ..models.registry import Preset, find
 from ..nn.low_precision import insert_quantized_layers, quantization_scheme, to_file_tensors, to_state_dict
 from ..nn.resizing import resize, resized_shapes
 from .deferred_init import DeferredInit, materialized_tensors
-from .origin import get_origin, origin_from_json
+from .match_config import get_origin, origin_from_json
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 SHARED_LAYERS = 1_000  # maximum layers that share one block

@@ -1,4 +1,9 @@
-"""Interfaces of data sets for training: batches, splits, preprocessing, and what to report to the user."""
+"""Interfaces of data sets for training: batches, splits, preprocessing, and what to report to the user.
+
+Conversion of PyTorch tensors to NumPy arrays.
+
+Mapping of another data set's targets to those of a run.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +13,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import torch
 from PIL.Image import Image
 from torch import Tensor
 
-from ..core.spec import Spec
-from .bucketing import bucket_batches
-from .findings import Finding
+from ..core.errors import DataError
+from ..core.spec import Spec, Target, Value
+from .findings import Finding, similar_name_hint
+from .folders import normalize_name
+from .samplers import bucket_batches
 
 IN_MEMORY = "data given in Python"  # the source of a set that has neither a name nor a path
 IGNORED = -100  # target of padding; the default ignore_index of PyTorch's cross-entropy
@@ -312,3 +320,43 @@ class DataSet:
             for note in self.notes
             if isinstance(note, Finding) and note.examples
         ]
+
+
+def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    """Return a tensor as an array. Raises DataError for a tensor that NumPy cannot represent."""
+    if tensor.is_meta:
+        raise DataError("A tensor on the meta device has a shape and no numbers.", fix="Give a tensor on the CPU.")
+    if tensor.is_nested:
+        raise DataError("A nested tensor is not read as data.", fix="Give a list of tensors: tensor.unbind().")
+    if tensor.is_quantized:
+        raise DataError("A quantized tensor is not read as data.", fix="Give tensor.dequantize().")
+    if tensor.layout != torch.strided:
+        raise DataError("A sparse tensor is not read as data.", fix="Give tensor.to_dense().")
+    tensor = tensor.detach().cpu()
+    if tensor.is_floating_point() and tensor.dtype not in (torch.float32, torch.float64):
+        tensor = tensor.float()  # NumPy has no bfloat16 and no float8
+    return tensor.resolve_conj().resolve_neg().numpy()
+
+
+def remap_targets(target: Tensor, theirs: Target, ours: Target) -> Tensor:
+    """Map a `target` from the labels `theirs` to `ours`: classes by name, values to the same scale.
+
+    Raises DataError for a class that was not in the training data.
+    """
+    if ours.classes:
+        return map_class_ids(theirs.classes, ours.classes)[target]
+    if isinstance(theirs, Value) and isinstance(ours, Value):
+        return (target * theirs.scale + theirs.mean - ours.mean) / ours.scale
+    return target
+
+
+def map_class_ids(theirs: tuple[str, ...], ours: tuple[str, ...]) -> Tensor:
+    """Return the index in `ours` of each class in `theirs`, (K,). Raises DataError for an unknown class."""
+    number = {normalize_name(name): k for k, name in enumerate(ours)}
+    unknown = [name for name in theirs if normalize_name(name) not in number]
+    if unknown:
+        raise DataError(
+            f"That data has classes that this run did not learn: {', '.join(unknown[:5])}. It learned: "
+            f"{', '.join(ours[:20])}.{similar_name_hint(unknown[0], ours)}"
+        )
+    return torch.tensor([number[normalize_name(name)] for name in theirs])

@@ -5,12 +5,14 @@ and a run resumed late in an epoch would wait for all of them. Each batch is the
 2²² examples the order is computed too, by a Feistel network on exactly that many numbers (J. Black, P. Rogaway, Ciphers
 with arbitrary finite domains, 2002, <https://doi.org/10.1007/3-540-45760-7_9>, method 3). It is a permutation for every
 round function, and its mixing depends on that function; it needs no memory and has constant-time random access.
+
+Batches of sequences of similar length, to reduce padding.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import overload
 
 import numpy as np
@@ -118,3 +120,61 @@ def _mix_bits(x: Numbers) -> Numbers:
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
+
+
+POOL = 50  # batches sorted together: enough for similar lengths, few enough to keep the order random
+
+
+def bucket_batches(
+    lengths: Tensor,
+    batch_size: int,
+    generator: torch.Generator | None,
+    tokens: int = 0,
+    *,
+    by: Tensor | None = None,
+) -> list[Tensor]:
+    """Return the example numbers of each batch for `lengths` (n,).
+
+    With a generator, examples are shuffled and sorted within pools of 50 batches, and the batches are shuffled. Without
+    one, all examples are sorted. The sort key is the length, or `by` (n,) if given.
+
+    With `tokens`, the number of examples in a batch varies. The batch size times the longest length, padding included,
+    is at most `tokens`; a longer example gets its own batch.
+    """
+    by = lengths if by is None else by
+    if generator is None:
+        return _split_batches(by.argsort(stable=True), lengths, batch_size, tokens)
+    order = torch.randperm(len(lengths), generator=generator)
+    if tokens:
+        pool_of = (lengths[order].cumsum(0) - 1) // (POOL * tokens)  # rising, and some numbers are left out
+        pools = torch.split(order, [n for n in pool_of.bincount().tolist() if n])
+    else:
+        pools = torch.split(order, POOL * batch_size)
+    batches = [
+        batch for pool in pools for batch in _split_batches(pool[by[pool].argsort()], lengths, batch_size, tokens)
+    ]
+    return [batches[i] for i in torch.randperm(len(batches), generator=generator)]
+
+
+def padding_fraction(lengths: Tensor, plan: Iterable[Tensor]) -> float:
+    """Return the fraction of all steps of these batches that is padding, in [0, 1)."""
+    real = room = 0
+    for batch in plan:
+        real += int(lengths[batch].sum())
+        room += len(batch) * int(lengths[batch].max())
+    return 1 - real / room if room else 0.0
+
+
+def _split_batches(order: Tensor, lengths: Tensor, batch_size: int, tokens: int) -> list[Tensor]:
+    """Split the ordered examples into batches."""
+    if not tokens:
+        return list(torch.split(order, batch_size))
+    sizes: list[int] = []
+    count = longest = 0
+    for length in lengths[order].tolist():
+        longest = max(longest, length)
+        if count and (count + 1) * longest > tokens:
+            sizes.append(count)
+            count, longest = 0, length
+        count += 1
+    return list(torch.split(order, [*sizes, count])) if count else []

@@ -19,7 +19,7 @@ from .settings import DataSettings
 from .splits import Rows
 
 if TYPE_CHECKING:
-    from .streaming.tar_index import FileInspector
+    from .streaming.tars import FileInspector
 
 NAMED_AT_MOST = 3  # examples that a note names
 REPAIR = "Repair, replace or move away what is named; in training missing=drop leaves it out."

@@ -31,11 +31,9 @@ from ..data.tables.transforms import TablePreprocessing
 from ..models.base import SupportsState
 from ..nn.low_precision import reject_integers
 from ..runs.run import Run
-from .artifact import TracedModel, trace
-from .exported_program import write_program
+from .exported_program import TracedModel, trace, write_program
 from .graph_inputs import graph_form
-from .onnx import require_onnx, write_onnx
-from .onnx_columns import Column
+from .onnx import Column, require_onnx, write_onnx
 from .preprocessing_graph import ExportModule
 from .runtime import ExportedRun
 from .tokenizer_files import tokenizer_contents, tokenizer_files

@@ -18,8 +18,7 @@ from ..runs.run import Run
 from ..statistics.intervals import Metric
 from ..training.device import DeviceContext, select_device
 from .graph_inputs import raw_inputs
-from .onnx import Session, read_onnx
-from .onnx_columns import CATEGORY
+from .onnx import CATEGORY, Session, read_onnx
 from .raw_splits import raw_preprocessing
 
 DOCUMENT = {

@@ -1,4 +1,6 @@
-"""Distributed checkpoints: each process writes its parts of the tensors, and any number of processes can read them.
+"""Storage of PyTorch's distributed checkpoints in the folders of checkpoint.py.
+
+Distributed checkpoints: each process writes its parts of the tensors, and any number of processes can read them.
 
 `torch.distributed.checkpoint` plans who writes what, copies tensors so that training continues meanwhile, and finds the
 slices that each process needs. This module defines the files. PyTorch's own writer stores a pickle (`.metadata`) next
@@ -14,20 +16,337 @@ The folder has a temporary name until it is complete.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import os
 import re
 import shutil
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
+from torch.distributed.checkpoint.metadata import (
+    ChunkStorageMetadata,
+    Metadata,
+    MetadataIndex,
+    TensorProperties,
+    TensorStorageMetadata,
+)
+from torch.distributed.checkpoint.planner import (
+    LoadPlan,
+    LoadPlanner,
+    SavePlan,
+    TensorWriteData,
+    WriteItem,
+    WriteItemType,
+)
+from torch.distributed.checkpoint.planner_helpers import create_read_items_for_chunk_list
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import async_save
+from torch.distributed.checkpoint.storage import StorageReader, StorageWriter, WriteResult
 
-from ..checkpoints.saving import open_safetensors, tensor_metadata
-from ..core.errors import FileError
-from ..core.files import read_json, write_text
+from ..checkpoints.saving import open_safetensors, open_verified, tensor_metadata, write_tensors
+from ..core.errors import CutawayError, FileError
+from ..core.files import error_reason, make_folder, read_json, write_text
 from ..core.schema import Between, validate_document
+from .group import COLLECTIVE_TIMEOUT
+from .tensor_parallel import local_blocks
+
+Offset = tuple[int, ...]  # position of a block in the whole tensor
+
+
+class Saver:
+    """Asynchronous writer of checkpoints of several processes, one at a time."""
+
+    def __init__(self) -> None:
+        self._group: Any = None
+        self._running: Future[Any] | None = None
+
+    def save(self, folder: Path, name: str, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
+        """Start to write a checkpoint to folder/NAME-1, or the next number.
+
+        The tensors may change as soon as this returns. All processes must call it, with the same tensors. It waits for
+        the previous checkpoint.
+
+        Args:
+            folder: Folder of the checkpoints.
+            name: Name of the checkpoint.
+            tensors: Whole or sharded tensors, by name.
+            meta: JSON values.
+        """
+        self.wait()
+        if self._group is None:  # a group of its own, so that training can communicate meanwhile
+            self._group = dist.new_group(backend="gloo", timeout=COLLECTIVE_TIMEOUT)
+        blocks = {(name, offset): view for name, tensor in tensors.items() for offset, view in local_blocks(tensor)}
+        sizes = {name: tensor.shape for name, tensor in tensors.items()}
+        self._writer = _Writer(folder, name, meta)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about names that PyTorch will change
+            self._running = async_save(  # type: ignore[assignment]
+                {_key(*index): view for index, view in blocks.items()},
+                storage_writer=self._writer,
+                planner=_SavePlanner([*blocks], sizes),
+                process_group=self._group,
+            )
+
+    def wait(self) -> None:
+        """Wait until the checkpoint that is being written is complete.
+
+        Raises:
+            FileError: In all processes, if one of them could not write. The previous checkpoint still exists.
+        """
+        running, self._running = self._running, None
+        if running is None:
+            return
+        try:
+            with _raise_first_failure():
+                running.result()
+        except FileError:
+            self._writer.clear()
+            raise
+
+
+def read(checkpoint: Checkpoint, tensors: dict[str, Tensor]) -> None:
+    """Fill whole or sharded tensors with the values of a checkpoint, by name. All processes of a group must call this.
+
+    Raises:
+        FileError: In all processes, if a file is missing or damaged. The message names the file.
+    """
+    with warnings.catch_warnings(), _raise_first_failure():
+        warnings.simplefilter("ignore")  # PyTorch warns in a process without a group
+        load(
+            tensors,
+            storage_reader=_Reader(checkpoint),
+            planner=_LoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False),
+        )
+
+
+def _key(name: str, offset: Sequence[int]) -> str:
+    """Return the name of a block in a file."""
+    return f"{name}@{','.join(map(str, offset))}" if any(offset) else name
+
+
+class _SavePlanner(DefaultSavePlanner):
+    """Planner that lists the blocks of a process. PyTorch's own planner has one block for each tensor."""
+
+    def __init__(self, blocks: list[tuple[str, Offset]], sizes: Mapping[str, torch.Size]) -> None:
+        super().__init__(flatten_state_dict=False, flatten_sharded_tensors=False)
+        self.blocks, self.sizes = blocks, sizes
+
+    def create_local_plan(self) -> SavePlan:
+        """Return the blocks that this process can write. Of equal blocks of several processes only one is written."""
+        items = []
+        for name, offset in self.blocks:
+            block, at = self.state_dict[_key(name, offset)], torch.Size(offset)
+            about = TensorWriteData(
+                ChunkStorageMetadata(at, block.shape), TensorProperties(dtype=block.dtype), self.sizes[name]
+            )
+            items.append(WriteItem(MetadataIndex(name, at), WriteItemType.SHARD, tensor_data=about))
+        self.plan = SavePlan(items)
+        return self.plan
+
+    def resolve_data(self, write_item: WriteItem) -> Tensor:
+        """Return the block to write."""
+        found: Tensor = self.state_dict[_key(write_item.index.fqn, write_item.index.offset or ())]
+        return found
+
+
+class _LoadPlanner(DefaultLoadPlanner):
+    """Planner that requests the blocks of a process."""
+
+    def create_local_plan(self) -> LoadPlan:
+        """Return the stored slices that make up each block."""
+        assert self.metadata is not None
+        items = []
+        self.blocks: dict[tuple[str, Offset], Tensor] = {}
+        for name, tensor in self.state_dict.items():
+            blocks = dict(local_blocks(tensor))
+            self.blocks |= {(name, offset): view for offset, view in blocks.items()}
+            wanted = [ChunkStorageMetadata(torch.Size(offset), view.shape) for offset, view in blocks.items()]
+            stored = self.metadata.state_dict_metadata[name]
+            assert isinstance(stored, TensorStorageMetadata), "nothing else is written"
+            items += create_read_items_for_chunk_list(name, stored, wanted)
+        return LoadPlan(items)
+
+    def lookup_tensor(self, index: MetadataIndex) -> Tensor:
+        """Return the block to fill."""
+        return self.blocks[index.fqn, tuple(index.offset or ())]
+
+
+class _Writer(StorageWriter):
+    """Writer of the parts of one checkpoint."""
+
+    def __init__(self, folder: Path, name: str, meta: Mapping[str, Any]) -> None:
+        self.folder, self.name, self.meta = folder, name, meta
+        self.place: Path | None = None  # temporary folder; only rank 0 sets it
+
+    def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
+        """Assign a file to each process. Called on rank 0."""
+        numbers = [int(path.name.rpartition("-")[2]) for path in complete_checkpoints(self.folder, self.name)]
+        self.final = self.folder / f"{self.name}-{max(numbers, default=0) + 1}"
+        self.place = self.folder / f".{self.final.name}.{os.getpid()}.part"  # marks what a killed process leaves behind
+        try:
+            make_folder(self.place)
+        except OSError as error:
+            raise _write_error(self.place, error) from error
+        files = [self.place / f"{i:05d}-of-{len(plans):05d}.safetensors" for i in range(1, len(plans) + 1)]
+        return [replace(plan, storage_data=file) for plan, file in zip(plans, files)]
+
+    def write_data(self, plan: SavePlan, planner: Any) -> torch.futures.Future[list[WriteResult]]:
+        """Write the blocks of this process to its file."""
+        file, found = plan.storage_data, []
+        blocks: dict[MetadataIndex, Tensor] = {item.index: planner.resolve_data(item) for item in plan.items}
+        named = {_key(index.fqn, index.offset or ()): block for index, block in blocks.items()}
+        sha256 = write_tensors(file, named, {}) if named else ""
+        for index, block in blocks.items():
+            where = {"file": file.name, "offset": [*(index.offset or ())], "shape": [*block.shape], "sha256": sha256}
+            found.append(WriteResult(index, block.nbytes, where))
+        done: torch.futures.Future[list[WriteResult]] = torch.futures.Future()
+        done.set_result(found)
+        return done
+
+    def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
+        """Write the index, rename the folder to its final name and remove older checkpoints. Called on rank 0."""
+        assert self.place is not None
+        slices: dict[str, list[dict[str, Any]]] = {name: [] for name in metadata.state_dict_metadata}
+        sums: dict[str, str] = {}
+        for result in (one for of_process in results for one in of_process):
+            where = dict(result.storage_data)
+            sums[where["file"]] = where.pop("sha256")
+            slices[result.index.fqn].append(where)
+        self._reject_unseen(list(sums))
+        tensors = {
+            name: {"shape": list(one.size), "dtype": str(one.properties.dtype)[6:], "slices": slices[name]}
+            for name, one in metadata.state_dict_metadata.items()
+            if isinstance(one, TensorStorageMetadata)
+        }
+        write_index(self.place, self.meta, sums, tensors)
+        shutil.rmtree(self.final, ignore_errors=True)  # the rest of a checkpoint whose removal was interrupted
+        try:
+            self.place.rename(self.final)
+        except OSError as error:
+            raise _write_error(self.final, error) from error
+        (self.folder / f"{self.name}.safetensors").unlink(missing_ok=True)
+        for older in complete_checkpoints(self.folder, self.name)[:-1]:
+            remove(older)
+
+    def _reject_unseen(self, files: list[str]) -> None:
+        """Raise FileError if machines write to different folders of the same name."""
+        assert self.place is not None
+        unseen = [name for name in files if not (self.place / name).is_file()]
+        if unseen:
+            raise FileError(
+                f"Of the {len(files)} files of a checkpoint in {self.folder}, {len(unseen)} cannot be seen by the "
+                f"first process, the first {unseen[0]}: another machine wrote them, to a folder of its own. Give a "
+                "folder that all machines share."
+            )
+
+    def clear(self) -> None:
+        """Remove an incomplete checkpoint."""
+        if self.place is not None:
+            shutil.rmtree(self.place, ignore_errors=True)
+
+    def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
+        """Return the plan unchanged."""
+        return plan
+
+    def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
+        """Do nothing: all work needs the plan."""
+
+    def reset(self, checkpoint_id: Any = None) -> None:
+        """Do nothing: a writer is for one checkpoint."""
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:
+        """Return False: writers are not looked up by checkpoint name."""
+        return False
+
+
+class _Reader(StorageReader):
+    """Reader of the slices of a plan."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self.checkpoint = checkpoint
+
+    def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
+        """Return the metadata of the checkpoint in PyTorch's format."""
+        found: dict[str, Any] = {}
+        for name, tensor in self.checkpoint.tensors.items():
+            slices = [
+                ChunkStorageMetadata(torch.Size(one["offset"]), torch.Size(one["shape"]))
+                for one in self.checkpoint.slices[name]
+            ]
+            found[name] = TensorStorageMetadata(TensorProperties(dtype=tensor.dtype), tensor.shape, slices)
+        return Metadata(found)
+
+    def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> torch.futures.Future[None]:
+        """Read file by file, and verify the checksum of each first."""
+        files = {
+            MetadataIndex(name, one["offset"]): one["file"]
+            for name, slices in self.checkpoint.slices.items()
+            for one in slices
+        }
+        by_file = sorted(plan.items, key=lambda item: files[item.storage_index])
+        for name, items in groupby(by_file, key=lambda item: files[item.storage_index]):
+            with open_verified(self.checkpoint.folder / name, self.checkpoint.sums[name]) as opened:
+                for item in items:
+                    key = _key(item.storage_index.fqn, item.storage_index.offset or ())
+                    at = tuple(slice(a, a + n) for a, n in zip(item.storage_offsets, item.lengths))
+                    target = planner.resolve_tensor(item).detach()
+                    target.copy_(opened.get_slice(key)[at] if at else opened.get_tensor(key))
+                    planner.commit_tensor(item, target)
+        done: torch.futures.Future[None] = torch.futures.Future()
+        done.set_result(None)
+        return done
+
+    def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
+        """Return the plan unchanged."""
+        return plan
+
+    def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
+        """Return the plans unchanged."""
+        return plans
+
+    def set_up_storage_reader(self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
+        """Do nothing: all work needs the plan."""
+
+    def reset(self, checkpoint_id: Any = None) -> None:
+        """Do nothing: a reader is for one checkpoint."""
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:
+        """Return False: readers are not looked up by checkpoint name."""
+        return False
+
+
+@contextlib.contextmanager
+def _raise_first_failure() -> Iterator[None]:
+    """Raise in all processes the error of the first process that failed, instead of PyTorch's list of errors."""
+    try:
+        yield
+    except CheckpointException as error:
+        first = error.failures[min(error.failures)][0]
+        if isinstance(first, CutawayError):
+            first.shared = True
+        raise first from None
+
+
+def _write_error(path: Path, error: OSError) -> FileError:
+    return FileError(
+        f"{path} could not be written: {error_reason(error)}. The checkpoint before it is untouched. Free some space,"
+        " or check the permissions, and resume the run."
+    )
+
 
 INDEX = "index.json"
 NUMBERED = re.compile(r"(.+)-(\d+)")

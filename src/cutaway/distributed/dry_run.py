@@ -28,9 +28,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ..core.errors import SettingError
-from .dtensors import TENSOR, local_part
 from .fsdp import build_mesh, shard
-from .tensor_parallel import parallelize, reject_for_tensor_parallel
+from .tensor_parallel import TENSOR, local_part, parallelize, reject_for_tensor_parallel
 
 # Names of the operations that send data → name of the collective.
 KINDS = {

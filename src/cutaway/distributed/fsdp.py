@@ -18,8 +18,8 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 from ..core.errors import SettingError
 from .ddp import LossModule
-from .dtensors import TENSOR
-from .environment import local_world_size
+from .group import local_world_size
+from .tensor_parallel import TENSOR
 
 LOW_PRECISION_LAYERS = (
     nn.Linear,

@@ -1,4 +1,6 @@
-"""Text generation with a language model, token by token.
+"""Inputs of text generation: the prompt's tokens, forbidden tokens, and end tokens.
+
+Text generation with a language model, token by token.
 
 Tokens are not processed again, where the model supports it:
 
@@ -15,24 +17,64 @@ the context this is rare. The text depends only on the prompt, the seed and the 
 
 Prompts of a batch may differ in length. A mask (N, T) marks the real tokens, wherever padding is. Each row gives the
 same result as alone.
+
+Streaming text: whole characters only, and no text that may belong to a stop string.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, Unpack
+from typing import Any, NamedTuple, Protocol, Unpack
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..checkpoints.origin import get_origin
-from ..core.errors import ModelError, SettingError, check_value
+from ..checkpoints.match_config import get_origin
+from ..core.errors import DataError, ModelError, SettingError, check_value
+from ..data.text.corpus_transforms import RunningPreprocessing
 from ..models.base import SupportsKVCache, SupportsState
-from ..nn.decode_fast_path import DecodeFastPath
 from ..nn.masks import normalize_padding_mask
+from ..nn.recurrent import DecodeFastPath
 from .sampling import Sampling, Settings, draw, uniform
+
+NAMED = 10  # largest number of unknown pieces in a message
+
+
+class TokenBounds(NamedTuple):
+    """Tokens that are never generated, and tokens that end a text, as `inference.text.stream` expects them."""
+
+    never: list[int]
+    ends: list[int]
+
+
+def token_bounds(model: nn.Module, text: RunningPreprocessing) -> TokenBounds:
+    """Return the bounds of a model, from its tokenizer and the folder of its weights."""
+    known, origin = text.tokenizer, get_origin(model)
+    ends = {*([] if known.end is None else [known.end]), *(origin.ends if origin else ())}
+    special = (known.padding, known.unknown, known.begin, known.mask)
+    return TokenBounds(sorted({token for token in special if token is not None} - ends), sorted(ends))
+
+
+def encode_prompt(text: RunningPreprocessing, prompt: str) -> tuple[Tensor, str]:
+    """Return the prompt's tokens, (T,), and a warning or "". Raises DataError if all of its tokens are unknown."""
+    ids = text.encode(prompt)
+    if not len(ids):
+        said = f"nothing of the prompt {prompt!r} is a token of this model: the text begins as without one."
+        return text.beginning(), said if prompt else ""
+    unknown = text.unknown(prompt)
+    if not unknown:
+        return ids, ""
+    named = ", ".join(map(repr, unknown[:NAMED])) + (", …" if len(unknown) > NAMED else "")
+    if set(ids.tolist()) == {text.tokenizer.unknown}:
+        raise DataError(
+            f"This model knows nothing of the prompt: {named} did not stand in what it learned from, or was left "
+            "out of its vocabulary.",
+            fix="Give a prompt in the language and the letters of that text.",
+        )
+    return ids, f"the model does not know {named}: each is read as the one unknown token."
+
 
 PIECE = 512  # tokens of a prompt that are processed at a time, to limit memory
 NEVER = (0, 1)  # tokens that are never generated: padding and the unknown token
@@ -396,3 +438,97 @@ def _answering(modules: list[nn.Module], lean: DecodeFastPath) -> Iterator[None]
     finally:
         for module in training:
             module.training = True
+
+
+BROKEN = "\ufffd"  # result of decoding an incomplete character
+CHARACTER = 4  # largest number of bytes, and thus tokens, of a character
+BEFORE = 8  # tokens of the prompt that are decoded together with the tokens after it
+
+Decode = Callable[[Sequence[int]], str]
+
+
+class TextStreamer:
+    """The text after some tokens, one piece for each new token."""
+
+    def __init__(self, decode: Decode, before: Sequence[int] = (), stop: Sequence[str] = ()) -> None:
+        """Create an empty text.
+
+        Args:
+            decode: Returns the text of token ids.
+            before: Token ids before the text.
+            stop: Stop strings. The text ends before the one that is complete first; of several that end at the same
+                position, before the longest.
+
+        Raises:
+            SettingError: If a stop string is empty.
+        """
+        if not all(stop):
+            raise SettingError("stop='' cannot be: the text would end before it begins. Give at least one character.")
+        self.decode, self.stop = decode, list(stop)
+        self.over = False  # whether a stop string was found
+        self._shown = self._ids = list(before[-BEFORE:])
+        self._held = ""  # text that could begin a stop string
+
+    def add(self, token: int) -> str:
+        """Return the text that the token adds, if it is certain; "" once the text is over.
+
+        Only few tokens are decoded at a time: those since the last piece, and the piece before for the characters
+        between them.
+        """
+        if self.over:
+            return ""
+        self._ids = [*self._ids, token]
+        known, now = self.decode(self._shown), self.decode(self._ids)
+        if now.endswith(BROKEN) and len(self._ids) - len(self._shown) < CHARACTER:
+            return ""
+        self._shown = self._ids = self._ids[len(self._shown) :]
+        return self._certain(now[len(known) :])
+
+    def rest(self) -> str:
+        """Return the withheld text, after the last token."""
+        if self.over:
+            return ""
+        piece = ""
+        if len(self._ids) > len(self._shown):
+            piece = self._certain(self.decode(self._ids)[len(self.decode(self._shown)) :])
+            self._shown = self._ids
+        piece, self._held = piece + self._held, ""
+        return piece
+
+    def _certain(self, piece: str) -> str:
+        """Append a piece and return the text that can be shown."""
+        text = self._held + piece
+        found = [(text.find(stop) + len(stop), text.find(stop)) for stop in self.stop if stop in text]
+        if found:
+            self.over, self._held = True, ""
+            return text[: min(found)[1]]
+        most = max((k for stop in self.stop for k in range(1, len(stop)) if text.endswith(stop[:k])), default=0)
+        self._held = text[len(text) - most :]
+        return text[: len(text) - most]
+
+
+def as_text(drawn: Iterable[int], pieces: TextStreamer) -> Iterator[str]:
+    """Yield the text of tokens during generation, up to a stop string or to NONE."""
+    for token in drawn:
+        if token == NONE or pieces.over:
+            break
+        yield pieces.add(token)
+        if pieces.over:
+            return
+    yield pieces.rest()
+
+
+def as_texts(drawn: Iterable[Tensor], rows: Sequence[TextStreamer]) -> list[str]:
+    """Return the texts of several rows from tokens (N,), and stop once all rows are over."""
+    texts = [""] * len(rows)
+    ended = [False] * len(rows)
+    for tokens in drawn:
+        for i, token in enumerate(tokens.tolist()):
+            if ended[i]:
+                continue
+            if token != NONE:
+                texts[i] += rows[i].add(token)
+            ended[i] = token == NONE or rows[i].over
+        if all(ended):
+            break
+    return [text + row.rest() for text, row in zip(texts, rows)]

@@ -6,12 +6,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .ablation import ablate, patch
+    from .ablation import Noise, Replace, Transplant, Zero, ablate, intervene, patch
     from .attribution import attribute
-    from .concepts import concept
     from .gradient_flow import flow
-    from .interventions import Noise, Replace, Transplant, Zero, intervene
-    from .probes import capture
+    from .probes import capture, concept
 
 _FROM = {
     "capture": "probes",
@@ -19,8 +17,8 @@ _FROM = {
     "ablate": "ablation",
     "patch": "ablation",
     "attribute": "attribution",
-    "concept": "concepts",
-} | dict.fromkeys(("Noise", "Replace", "Transplant", "Zero", "intervene"), "interventions")
+    "concept": "probes",
+} | dict.fromkeys(("Noise", "Replace", "Transplant", "Zero", "intervene"), "ablation")
 __all__ = [
     "Noise",
     "Replace",

@@ -28,8 +28,8 @@ from torch.overrides import TorchFunctionMode
 
 from ..core.errors import ModelError, SettingError, check_value
 from ..models.images import as_output_tuple
-from .interventions import Inputs, as_tuple
-from .outputs import first_tensor, output_carriers, reject_compiled
+from .ablation import Inputs, as_tuple
+from .example_inputs import first_tensor, output_carriers, reject_compiled
 
 RULES = ("sgd", "adam")
 ADAM_EPS = 1e-8

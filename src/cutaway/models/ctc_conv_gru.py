@@ -5,7 +5,7 @@ sequence data with recurrent neural networks, ICML 2006. <https://doi.org/10.114
 
 At every frame t the network predicts a character or the blank (none): y_t = softmax(z_t). No alignment
 is needed. A path π is one token per frame; B(π) is its text: repeats are merged, then blanks removed. The probability
-of a text l is that of all paths with B(π) = l, and the loss is −log p(l | x) (`nn/ctc.py`):
+of a text l is that of all paths with B(π) = l, and the loss is −log p(l | x) (`nn/losses.py`):
 
     p(l | x) = Σ_{π: B(π) = l} Π_t y_t(π_t) = Σ_s α_t(s) β_t(s)     at any t, with l' = (blank, l_1, blank, …, blank)
     α_t(s) = y_t(l'_s) (α_{t−1}(s) + α_{t−1}(s − 1) + [l'_s ≠ blank, l'_s ≠ l'_{s−2}] α_{t−1}(s − 2))
@@ -43,7 +43,7 @@ from torch import Tensor, nn
 from ..core.errors import ModelError, check_value
 from ..core.spec import AudioSpec, Transcript
 from ..nn import recurrent
-from ..nn.ctc import BLANK, SILENT
+from ..nn.losses import BLANK, SILENT
 from ..nn.masks import normalize_padding_mask
 from ..nn.recurrent import sequence_lengths
 from .base import BaseModel

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from ..core.errors import ModelError
 from ..core.spec import GraphSpec, Links
-from ..nn.links import DECODERS, decoder
+from ..nn.few_shot import DECODERS, decoder
 from .base import BaseModel
 from .card import Card, Divergence, Published
 from .fields import ValidatedConfig, choice, fraction, positive

@@ -30,6 +30,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..core.spec import GraphSpec
+from ..nn.few_shot import DECODERS, decoder
 from ..nn.graphs import (
     MAX_NNZ,
     READS,
@@ -42,7 +43,6 @@ from ..nn.graphs import (
     edge_softmax,
     spmm,
 )
-from ..nn.links import DECODERS, decoder
 from .base import BaseModel
 from .card import Card, Divergence, Published
 from .fields import ValidatedConfig, choice, fraction, min_value, positive

@@ -28,8 +28,8 @@ import torch
 from torch import Tensor, nn
 
 from ..core.spec import GraphSpec
+from ..nn.few_shot import DECODERS, decoder
 from ..nn.graphs import READS, MessagePassing, NodeLinear, build_adjacency, spmm
-from ..nn.links import DECODERS, decoder
 from .base import BaseModel
 from .card import Card, Divergence, Published
 from .fields import ValidatedConfig, choice, fraction, positive

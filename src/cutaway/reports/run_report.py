@@ -19,12 +19,10 @@ from ..inspect.layers import layer_table
 from ..runs.run import Run
 from ..views.network import tree_drawing
 from ..views.run.classes import confusion, per_class
-from ..views.run.detection import per_class as boxes_by_class
 from ..views.run.documents import Documents, read_documents
 from ..views.run.examples import samples, translations
 from ..views.run.forecast import forecast_views
 from ..views.run.generated_images import least_likely, new_images
-from ..views.run.links import links
 from ..views.run.outcome import (
     baseline_drawings,
     example_noun,
@@ -37,10 +35,8 @@ from ..views.run.outcome import (
 )
 from ..views.run.reproduction import curves, data, network, reproduction
 from ..views.run.scores import calibration, discrimination, importance
-from ..views.run.segmentation import masks
-from ..views.run.speech import words
-from ..views.run.tasks import accuracy_over_time
-from ..views.run.values import residuals
+from ..views.run.task_results import accuracy_over_time, links, masks, residuals, words
+from ..views.run.task_results import per_class as boxes_by_class
 
 # Documents that can be missing, and the content that the page lacks without them.
 OPTIONAL = {

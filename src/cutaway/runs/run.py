@@ -48,18 +48,17 @@ from ..data.text.problems import ProblemPreprocessing
 from ..data.text.tokenizer_fitting import AUTO
 from ..data.text.tokenizers import KINDS
 from ..inference import image_generation
-from ..inference.language_model_thinker import think
 from ..inference.sampling import Settings as Sampled
-from ..inference.thought_search import GREEDY, Method, SearchResult
+from ..inference.thought_search import GREEDY, Method, SearchResult, think
 from ..models.registry import Preset
 from ..statistics.intervals import Metric
 from ..tasks.contrastive import Contrastive
 from ..tasks.sequences import SequenceToSequence
 from ..tasks.task import Task, target_types, task_for
 from ..training.attacks import AttackedSplit
-from ..training.ctc_length_check import drop_too_long_transcripts, reject_too_long_transcripts
 from ..training.device import DeviceContext, available_device, select_device
 from ..training.evaluation import SplitOutputs, evaluate_split, evaluation_batch_size
+from ..training.output_check import drop_too_long_transcripts, reject_too_long_transcripts
 from ..training.run_folder import reject_no_run
 from ..training.schemas import data_source, read_run
 from ..training.task_schedule import evaluate_tasks

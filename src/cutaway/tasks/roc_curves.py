@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..statistics.classes import auc, average_precision
-from .calibration import calibration
-from .classification import Classification
+from .classification import Classification, calibration
 
 MOST_ROWS = 20_000  # largest number of examples for curves; more are subsampled evenly
 MOST_CELLS = 20_000_000  # largest number of scores in memory

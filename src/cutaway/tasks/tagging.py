@@ -19,7 +19,7 @@ from torch import Tensor
 from ..core.spec import Tags
 from ..data.dataset_base import IGNORED
 from ..statistics.intervals import Metric, fraction, jackknife, ratio
-from .confusion import Confusion
+from .classification import Confusion
 
 OUTSIDE = "O"
 NOUN = "sentence"

@@ -1,13 +1,13 @@
 """Speech recognition, by connectionist temporal classification or by spelling with a decoder.
 
 For CTC, outputs (N, T', K) are logits of the blank and the characters at each frame, and targets (N, S) are the
-characters of the transcripts, padded with IGNORED. The loss is −log p(transcript | recording) (`nn/ctc.py`), per
+characters of the transcripts, padded with IGNORED. The loss is −log p(transcript | recording) (`nn/losses.py`), per
 character of the transcripts. For spelling, outputs (N, S, K) are logits of the token after each position of the correct
 transcript, and targets are the characters and the end. The loss is the cross-entropy of the next token.
 
-Texts from the outputs (`inference/ctc.py`), or decoded (`inference/sequence_decoding.py`), are compared with the
-transcripts by jiwer. The word error rate is the number of substituted, deleted and inserted words per word of the
-transcripts. The character error rate is the same for characters. Both may exceed 1 with many insertions.
+Texts read from the outputs or decoded (`inference/sequence_decoding.py`) are compared with the transcripts by
+jiwer. The word error rate is the number of substituted, deleted and inserted words per word of the transcripts. The
+character error rate is the same for characters. Both may exceed 1 with many insertions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from torch import Tensor
 
 from ..core.spec import Spelled, Transcript
 from ..data.dataset_base import IGNORED
-from ..nn.ctc import ctc_loss
+from ..nn.losses import ctc_loss
 from ..statistics.intervals import Metric, mean, proportion, ratio
 
 # Stored columns of an example, followed by the predicted ids, padded with negative values.

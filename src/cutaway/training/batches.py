@@ -10,9 +10,8 @@ import math
 import torch
 from torch import Tensor
 
-from ..data.bucketing import bucket_batches, padding_fraction
 from ..data.dataset_base import DataSet, Split
-from ..data.samplers import Batches, BatchPlan
+from ..data.samplers import Batches, BatchPlan, bucket_batches, padding_fraction
 from ..data.task_sequence import subset
 from .config import TrainSettings
 from .evaluation import planned_batches

@@ -20,7 +20,7 @@ from ..checkpoints.saving import find_mismatches, read_tensors, write_tensors
 from ..core.errors import FileError
 from ..core.schema import COUNT, NUMBER, dataclass_schema, from_document, replace_nonfinite, validate_document
 from ..distributed.checkpoint import INDEX, Checkpoint, SingleFileCheckpoint, complete_checkpoints, remove
-from ..distributed.dtensors import gather_tensors, is_sharded, load, shard_like
+from ..distributed.tensor_parallel import gather_tensors, is_sharded, load, shard_like
 from .weight_averaging import MovingAverage
 
 LAST = "last"
@@ -174,7 +174,7 @@ def _read_parts(
     path: Path, model: nn.Module, optimizers: list[Optimizer], average: MovingAverage | None, rank: int
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read a checkpoint, with the current sharding of each tensor, without the random states of other processes."""
-    from ..distributed.storage import read  # slow to import
+    from ..distributed.checkpoint import read  # slow to import
 
     checkpoint = Checkpoint(path) if path.is_dir() else SingleFileCheckpoint(path)
     _reject_other(path, model, checkpoint.tensors)

@@ -28,7 +28,7 @@ from .config import TrainSettings
 from .device import find_device, free_memory, num_sharing_processes
 from .evaluation import is_stateful
 from .objectives.choice import reject_for_objective
-from .optimizers import training_bytes
+from .optim import training_bytes
 from .parameter_groups import NORMS, layer_depths, match_frozen
 from .processes import max_shards
 from .pruning import reject_for_pruning

@@ -2,6 +2,11 @@
 
 The training loop uses only this interface. In a single process there is no process group, and all methods return at
 once.
+
+Reproducibility of resumed runs: they end bit-identical to uninterrupted ones, or a note says why not.
+
+Sums are split over CPU threads, and floating-point sums depend on how they are split. The result therefore depends on
+the number of threads, which is recorded when a run starts and restored when it is resumed.
 """
 
 from __future__ import annotations
@@ -9,9 +14,9 @@ from __future__ import annotations
 import contextlib
 import copy
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +26,7 @@ from ..core.config import shorten
 from ..core.errors import SettingError
 from ..core.memory_budget import free_memory as free_on_machine
 from ..data.dataset_base import Batch, Split, TensorSplit
-from ..distributed import environment, group
+from ..distributed import group
 from .config import TrainSettings
 
 # On a CPU, kernels with more weights than this are applied to small maps, where training with channels-last is
@@ -199,7 +204,7 @@ def select_device(
     )
     if channels_last is None:
         channels_last = not is_adapted(model) and any(isinstance(m, nn.Conv2d) for m in model.modules())
-    if found.type == "cuda" and environment.is_launched():
+    if found.type == "cuda" and group.is_launched():
         found = _own_gpu(found)
     rank, processes = group.rank_and_size()
     own = (rank // tensor, processes // tensor, tensor, rank % tensor)
@@ -211,7 +216,7 @@ def _own_gpu(asked: torch.device) -> torch.device:
 
     Raises SettingError if there are more processes than GPUs, or all of them are assigned to one GPU.
     """
-    here, there = environment.local_world_size(), torch.cuda.device_count()
+    here, there = group.local_world_size(), torch.cuda.device_count()
     if asked.index is not None and here > 1:
         raise SettingError(
             f"device={asked} is one GPU, and each of the {here} processes on this machine takes one of its own: leave "
@@ -222,7 +227,7 @@ def _own_gpu(asked: torch.device) -> torch.device:
             f"{here} processes on this machine would each take a GPU, and it has {there}: start no more than that, or "
             "take device=cpu."
         )
-    return asked if asked.index is not None else torch.device("cuda", environment.local_rank())
+    return asked if asked.index is not None else torch.device("cuda", group.local_rank())
 
 
 def for_sharded_weights(settings: TrainSettings, place: DeviceContext) -> DeviceContext:
@@ -251,7 +256,7 @@ def free_memory(device: torch.device) -> int | None:
 
 def num_sharing_processes(device: torch.device) -> int:
     """Return the number of processes that share the device's memory: on a CPU, those of its machine."""
-    return environment.local_world_size() if device.type == "cpu" else 1
+    return group.local_world_size() if device.type == "cpu" else 1
 
 
 def _fastest() -> str:
@@ -326,3 +331,35 @@ def _has_onednn_bug(conv: nn.Conv2d) -> bool:
 def _plain_input(conv: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     del conv
     return tuple(x.contiguous() for x in args)
+
+
+def restore_threads(about: Mapping[str, Any]) -> list[str]:
+    """Set the number of CPU threads that run.json records, and return a note if this process had another."""
+    then, here = about["machine"].get("threads"), torch.get_num_threads()
+    if then is None or then == here:
+        return []
+    torch.set_num_threads(then)
+    return [
+        f"The run goes on with {then} CPU threads, as it began, where this process would take {here}: so it ends bit "
+        f"for bit as if it had not stopped. threads={here} takes those, and ends in slightly other weights."
+    ]
+
+
+def environment_changes(about: Mapping[str, Any], place: DeviceContext) -> list[str]:
+    """Return a note on changes since the start of the run that affect the last digits of the results."""
+    machine, versions = about["machine"], about["versions"]
+    both = {
+        "CPU threads": (machine.get("threads"), torch.get_num_threads()),
+        "CPU instructions": (machine.get("instructions"), cpu_capability()),
+        "the device": (machine.get("device"), str(place.device)),
+        "PyTorch": (versions.get("torch"), torch.__version__),
+    }
+    other = [f"{what} {then} (now {now})" for what, (then, now) in both.items() if then is not None and then != now]
+    if not other:
+        return []
+    return [f"The run began with {', '.join(other)}: it will not end bit for bit as if it had not stopped."]
+
+
+def cpu_capability() -> str:
+    """Return the CPU instruction set that PyTorch's kernels use, such as AVX2."""
+    return str(torch.backends.cpu.get_cpu_capability())

@@ -21,13 +21,13 @@ from ..core.version import __version__
 from ..data.dataset_base import IN_MEMORY
 from ..data.datasets.registry import NAMED
 from ..data.modalities import KINDS
+from ..tasks.classification import linearly_separable
 from ..tasks.contrastive import Contrastive
-from ..tasks.separability import linearly_separable
 from ..tasks.task import headline_metric
 from . import evaluation_examples
 from .checkpoint import TrainingState
+from .device import cpu_capability
 from .evaluation import SplitOutputs, evaluate_split, evaluation_batch_size
-from .reproducibility import cpu_capability
 from .setup import TrainingSetup
 from .task_schedule import evaluate_tasks
 from .trainer import CONVERGED

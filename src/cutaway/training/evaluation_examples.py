@@ -21,8 +21,7 @@ from ..data.dataset_base import Batch, Split, TensorSplit, inverse_transform
 from ..data.tables.transforms import TablePreprocessing
 from ..data.text.corpus_transforms import StreamPreprocessing
 from ..inference import image_generation
-from ..inference.streaming_text import TextStreamer, as_text
-from ..inference.text import context_length, stream
+from ..inference.text import TextStreamer, as_text, context_length, stream
 from ..nn.eval_mode import eval_mode
 from ..statistics.intervals import mean
 from ..tasks.classification import CELLS, Classification

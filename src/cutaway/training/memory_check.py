@@ -25,7 +25,7 @@ from ..data.graphs.splits import NodeSplit
 from ..models.images import as_output_tuple
 from .batches import largest_batch
 from .device import DeviceContext, free_memory
-from .optimizers import training_bytes
+from .optim import training_bytes
 from .parameter_groups import find_blocks
 from .recompute import checkpointed
 from .setup import TrainingSetup

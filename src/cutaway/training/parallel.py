@@ -1,6 +1,10 @@
 """Parallel strategies: how processes hold a model and combine their gradients.
 
 The loop uses one of these objects, which strategies.py selects. All have the same interface.
+
+Parallel strategy with sharded weights: by rows, by heads and hidden units, or both.
+
+Selection of the parallel strategy.
 """
 
 from __future__ import annotations
@@ -10,11 +14,15 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from ..distributed.batch_norm import SynchronizedBatchNorm
-from ..distributed.ddp import wrap_in_ddp
-from .checkpoint import TrainingState, save_whole
+from ..checkpoints.deferred_init import DeferredInit, copy_to_meta, move_parameters_to_meta, named_tensors
+from ..distributed.checkpoint import Saver
+from ..distributed.ddp import SynchronizedBatchNorm, wrap_in_ddp
+from ..distributed.fsdp import build_mesh, set_gradient_sync, shard
+from ..distributed.tensor_parallel import TENSOR, global_norm, load_full_tensors, local_part, parallelize
+from .checkpoint import LAST, TrainingState, save_whole
 from .config import TrainSettings
 from .device import DeviceContext
 from .parameter_groups import find_blocks, has_batch_norm
@@ -102,3 +110,78 @@ class DataParallel(SingleProcess):
         waiting = nullcontext() if last else self.loss.no_sync()  # type: ignore[attr-defined]
         with super().batch(last), waiting, self.normalizing():
             yield
+
+
+class ShardedDataParallel(SingleProcess):
+    """Strategy in which each process holds a shard of every weight.
+
+    Training uses a copy of the model, which is sharded before its weights are initialized. The model itself keeps only
+    its shapes until the end.
+    """
+
+    def __init__(
+        self, model: nn.Module, place: DeviceContext, settings: TrainSettings, deferred: DeferredInit | None = None
+    ) -> None:
+        super().__init__(copy_to_meta(model).to(place.dtype), place, settings)
+        mesh = build_mesh(place.device, place.processes, settings.parallel, place.tensor)
+        if place.tensor > 1:
+            parallelize(self.model, mesh[TENSOR])
+        self.root: Any = shard(self.model, mesh, find_blocks(self.model), place.autocast_dtype)
+        self.root.to_empty(device=place.device)
+        load_full_tensors(self.model, deferred.numbers(model) if deferred else named_tensors(model))
+        move_parameters_to_meta(model.to(place.dtype))
+        for own, of_all in zip(model.buffers(), self.model.buffers()):
+            own.copy_(of_all)
+        self.loss = self.root
+        self.saver = Saver()
+
+    def learn(self, loss: Callable[..., Any]) -> None:
+        """Set the loss in all processes."""
+        self.root.loss = loss
+
+    @contextmanager
+    def batch(self, last: bool) -> Iterator[None]:
+        """Return the context of a batch.
+
+        Before the last batch of an update, whole gradients are accumulated in each process.
+        """
+        set_gradient_sync(self.root, last)
+        with super().batch(last), self.normalizing():
+            yield
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Gather the parameters outside of blocks within this context. A block gathers its own when it computes."""
+        self.root.unshard()
+        try:
+            yield
+        finally:
+            self.root.reshard()
+
+    def clip(self, parameters: list[nn.Parameter], most: float) -> float | Tensor:
+        """Clip the gradients by the norm of the whole gradient over all shards, and return that norm."""
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        norm = global_norm(gradients)
+        torch._foreach_mul_([local_part(gradient) for gradient in gradients], (most / (norm + 1e-6)).clamp(max=1.0))
+        return norm
+
+    def save(self, folder: Path, tensors: dict[str, Tensor], state: TrainingState) -> None:
+        """Write the shards of each process in the background."""
+        self.saver.save(folder, LAST, tensors, {"state": state.to_json()})
+
+    def saved(self) -> None:
+        """Wait until the shards are written. Raises FileError."""
+        self.saver.wait()
+
+
+def select_strategy(
+    model: nn.Module, place: DeviceContext, settings: TrainSettings, deferred: DeferredInit | None = None
+) -> SingleProcess:
+    """Return the parallel strategy for this model, whose initialization may be `deferred`."""
+    if place.processes * place.tensor == 1:
+        return SingleProcess(place.model(model), place, settings)
+    if not settings.in_parts:
+        return DataParallel(place.model(model), place, settings)
+    # MERGED
+
+    return ShardedDataParallel(model, place, settings, deferred)

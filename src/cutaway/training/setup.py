@@ -25,17 +25,16 @@ from ..models.registry import Preset
 from ..nn.resizing import resize
 from ..tasks.task import Task, target_types, task_for
 from .batches import class_weights, padding_notes
-from .channel_pruning import prune_channels
 from .config import TrainSettings
 from .config_checks import reject_for_data, reject_for_task, reject_too_large_to_train, reject_without_effect
 from .config_resolution import ResolvedConfig, finalize_config, resolve_config, resolve_model_settings
-from .ctc_length_check import drop_too_long_transcripts
 from .device import DeviceContext, for_sharded_weights, select_device
 from .objectives.choice import OBJECTIVES, add_training_modules
 from .objectives.distillation import Teacher
-from .output_check import check_outputs
+from .output_check import check_outputs, drop_too_long_transcripts
 from .pretrained_weights import LoadedWeights, attach_origin, load_pretrained, pruned_shapes, settings_note
 from .processes import may_start_sharded, reject_for_processes, reject_parallel
+from .pruning import prune_channels
 from .recompute import reject_for_recompute
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from ..core.errors import TrainingError
 from ..core.metric_names import metric
 from ..data.dataset_base import Augment, Batch, DataSet, Split
 from ..data.samplers import Batches
-from ..distributed.dtensors import gather_tensors, local_part
+from ..distributed.tensor_parallel import gather_tensors, local_part
 from ..models.base import BaseModel, as_base_model
 from ..tasks.classification import Classification
 from ..tasks.task import HIGHER_IS_BETTER, Task
@@ -42,16 +42,15 @@ from .device import DeviceContext, merge_states
 from .evaluation import EVALUATION_BATCH_SIZE, evaluate_split, evaluation_batch_size
 from .interruption import Interrupted, Stop
 from .metrics_log import add_row, is_cheap, is_due
-from .nan_check import find_nonfinite
 from .objectives.choice import build_objective
 from .objectives.distillation import Teacher
-from .optimizers import build_optimizers
+from .optim import build_optimizers, lr_factor
+from .output_check import find_nonfinite
+from .parallel import select_strategy
 from .parameter_groups import backbone_names, match_frozen, set_trainable
 from .progress import Progress
 from .pruning import Pruning, build_pruning
-from .schedules import lr_factor
 from .snapshots import Snapshots, snapshot_updates
-from .strategies import select_strategy
 from .weight_averaging import LastEpochs, MovingAverage, swap_weights
 
 LOOK_EVERY = 50  # steps between reading losses, if reading them synchronizes the device

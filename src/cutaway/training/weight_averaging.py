@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from ..checkpoints.saving import read_tensors, write_tensors
-from ..distributed.dtensors import load, shard_like
+from ..distributed.tensor_parallel import load, shard_like
 
 
 class MovingAverage:

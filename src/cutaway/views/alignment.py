@@ -12,9 +12,9 @@ from ..data.dataset_base import IGNORED
 from ..draw import charts
 from ..draw.description import Drawing, View, table
 from ..draw.number_format import number, percent, plural
-from ..inference.ctc import best_path
-from ..nn.ctc import BLANK, occupancies
+from ..inference.sequence_decoding import best_path
 from ..nn.eval_mode import eval_mode
+from ..nn.losses import BLANK, occupancies
 from ..nn.recurrent import sequence_lengths
 from .common import parse_index
 from .json_values import downsample, to_lists

@@ -13,8 +13,8 @@ from ..core.errors import ModelError
 from ..draw import charts
 from ..draw.description import Drawing, View, table
 from ..draw.number_format import count, number, percent, plural
-from ..inspect.effective_receptive_field import ORANGE
 from ..inspect.layers import LayerTable, layer_table, preset_layer_table
+from ..inspect.receptive_field import ORANGE
 from ..nn.eval_mode import eval_mode
 from .common import convolutions, evenly_spaced, find_token_grid, hook_outputs, parse_choice, parse_index, patch_blocks
 from .json_values import downsample, image_url, to_lists

@@ -15,8 +15,16 @@ from ..core.spec import OF_TOKENS
 from ..draw import charts
 from ..draw.description import Drawing, View, table
 from ..draw.number_format import count, number, percent, plural
-from ..inspect.gates import replay, step_function, step_state
-from ..inspect.recurrent_memory import PROBES, gradient_by_lag, layer_inputs, plain_network, record_recurrent_calls
+from ..inspect.gates import (
+    PROBES,
+    gradient_by_lag,
+    layer_inputs,
+    plain_network,
+    record_recurrent_calls,
+    replay,
+    step_function,
+    step_state,
+)
 from ..nn.eval_mode import eval_mode
 from ..nn.recurrent import State, layer_weights
 from .common import parse_index

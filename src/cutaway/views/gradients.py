@@ -19,10 +19,10 @@ from torch.nn.utils.rnn import PackedSequence
 from ..draw import charts
 from ..draw.description import Drawing, View, table
 from ..draw.number_format import format_value, number, percent, plural
-from ..inspect.outputs import output_carriers
+from ..inspect.example_inputs import output_carriers
+from .adversarial import compare_with_plain
 from .common import batch_norm_mode, examples_text
 from .network import subject_layers
-from .plain_networks import compare_with_plain
 from .run.reproduction import LOG_FROM
 from .shortcuts import compare_paths
 from .subject import Subject, with_first

@@ -14,7 +14,7 @@ from ..draw.description import Drawing
 from ..draw.number_format import count, number, plural
 from ..inspect.attribution import Attribution
 from .common import evenly_spaced, graph_index, node_labels
-from .graph_diffusion import layout_nodes
+from .graph import layout_nodes
 from .json_values import downsample, image_url, tensor_url, to_lists
 from .subject import Subject
 

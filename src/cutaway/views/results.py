@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from ..draw.description import Drawing, View, table
 from .run.classes import confusion, per_class
-from .run.detection import per_class as boxes_by_class
 from .run.documents import read_documents
 from .run.forecast import forecast_views
 from .run.generated_images import least_likely, new_images
-from .run.links import links
 from .run.outcome import metrics_rows, result_text, worst_mistakes
-from .run.segmentation import masks
-from .run.speech import words
-from .run.tasks import accuracy_over_time
-from .run.values import residuals
+from .run.task_results import accuracy_over_time, links, masks, residuals, words
+from .run.task_results import per_class as boxes_by_class
 from .subject import Subject
 
 SAYS = "what it gets right and wrong: confusion or residuals, and the worst mistakes"

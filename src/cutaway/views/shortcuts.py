@@ -21,8 +21,8 @@ from ..draw.number_format import percent
 from ..inspect.probes import capture
 from ..models.base import SupportsResidualBlocks
 from ..models.resnet import NoShortcut
+from .adversarial import GradientComparison
 from .common import batch_norm_mode
-from .plain_networks import GradientComparison
 from .subject import Subject
 
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cutaway.core.errors import DataError
-from cutaway.data.datasets.pickle_reader import read_pickle
+from cutaway.data.datasets.formats import read_pickle
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(),

@@ -16,7 +16,7 @@ from cutaway.data.graphs.molecules import ATOM, BOND, read_molecules
 from cutaway.data.graphs.transforms import GraphPreprocessing
 from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
-from cutaway.data.tables.dialect import Form
+from cutaway.data.tables.delimited import Form
 
 pytest.importorskip("rdkit")
 

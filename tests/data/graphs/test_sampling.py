@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from cutaway.data.graphs.sampling import NeighborSampler
-from cutaway.data.graphs.splits import NodeSplit
+from cutaway.data.graphs.splits import NeighborSampler, NodeSplit
 from tests.small import GRAPHS
 
 

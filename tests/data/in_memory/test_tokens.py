@@ -16,8 +16,8 @@ import cutaway
 from cutaway.data.in_memory.container import Texts
 from cutaway.data.in_memory.source import parse_object
 from cutaway.data.settings import DataSettings
-from cutaway.data.text.token_ids import Ids, fit_ids, format_ids
 from cutaway.data.text.tokenizer_files import tokenizer_from_json
+from cutaway.data.text.tokenizers import Ids, fit_ids, format_ids
 
 QUICK: dict[str, Any] = {"epochs": 4, "lr": 0.05, "batch_size": 16, "threads": 1, "tensorboard": False}
 rng = np.random.default_rng(0)

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cutaway.core.errors import DataError
-from cutaway.data.bucketing import padding_fraction
 from cutaway.data.pairs.transforms import PairsSplit
+from cutaway.data.samplers import padding_fraction
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), min_size=1, max_size=60)
 

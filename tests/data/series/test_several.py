@@ -18,8 +18,7 @@ from cutaway.data.saved_transforms import preprocessing_from_json
 from cutaway.data.series.dataset import open_series
 from cutaway.data.series.transforms import ForecastPreprocessing, WindowSplit
 from cutaway.data.settings import DataSettings
-from cutaway.tasks.forecasting import Forecasting
-from cutaway.tasks.simple_forecasts import seasonal_naive
+from cutaway.tasks.forecasting import Forecasting, seasonal_naive
 
 DAYS = {"north": 60, "south": 80, "new": 40}
 

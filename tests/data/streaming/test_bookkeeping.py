@@ -15,7 +15,7 @@ from PIL import Image
 
 import cutaway
 from cutaway.core.errors import FileError
-from cutaway.data.streaming import parquet_shards, writer
+from cutaway.data.streaming import parquet_shards, prepare
 from cutaway.data.streaming import text as texts
 from cutaway.data.streaming.manifest import MANIFEST, PLAN, Manifest
 
@@ -77,23 +77,23 @@ def test_a_disk_without_room_for_all_shards_is_told_before_the_first(
     if kind == "image":
         size = sum(path.stat().st_size for path in source.rglob("*.png"))  # small shards are mostly zeros
     disk = SimpleNamespace(free=0)
-    monkeypatch.setattr(writer.shutil, "disk_usage", lambda path: disk)
-    for disk.free in (0, writer.SPARE, writer.SPARE + size - 1):
+    monkeypatch.setattr(prepare.shutil, "disk_usage", lambda path: disk)
+    for disk.free in (0, prepare.SPARE, prepare.SPARE + size - 1):
         with pytest.raises(FileError, match="of free space, and the shards take about"):
             prepared(source, out)
         assert {path.name for path in out.iterdir()} <= {PLAN}
-    disk.free = writer.SPARE + (1 << 20)
+    disk.free = prepare.SPARE + (1 << 20)
     assert prepared(source, out) == made
 
 
 def test_shards_that_are_there_take_no_more_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = jobs_in(tmp_path)  # of 10, 20, 30, 40 and 50 bytes
-    made = writer.write_shards(tmp_path, jobs, 0)
+    made = prepare.write_shards(tmp_path, jobs, 0)
     next(made), next(made)
-    monkeypatch.setattr(writer.shutil, "disk_usage", lambda path: SimpleNamespace(free=writer.SPARE + 120))
-    writer.require_disk_space(tmp_path, jobs, 150)
+    monkeypatch.setattr(prepare.shutil, "disk_usage", lambda path: SimpleNamespace(free=prepare.SPARE + 120))
+    prepare.require_disk_space(tmp_path, jobs, 150)
     with pytest.raises(FileError, match=r"the same command goes on from there"):
-        writer.require_disk_space(tmp_path, jobs, 151)
+        prepare.require_disk_space(tmp_path, jobs, 151)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -136,7 +136,7 @@ def test_a_kill_before_the_manifest_leaves_the_plan_and_nothing_to_make_again(
     assert (out / PLAN).is_file()
     there = {shard.name: (out / shard.name).stat().st_mtime_ns for shard in made.shards}
     with monkeypatch.context() as once:  # that no shard and no part of one is written
-        once.setattr(writer, "atomic_write", killed)
+        once.setattr(prepare, "atomic_write", killed)
         assert prepared(source, out) == made
     assert {shard.name: (out / shard.name).stat().st_mtime_ns for shard in made.shards} == there
     assert sorted(path.name for path in out.iterdir()) == sorted(path.name for path in (tmp_path / "whole").iterdir())
@@ -151,11 +151,11 @@ def test_a_kill_after_the_manifest_leaves_no_plan_behind(tmp_path: Path, sources
 
 
 def test_the_plan_of_another_preparation_is_not_gone_on_with(tmp_path: Path) -> None:
-    writer.begin_preparation(tmp_path / "out", ASKED)
-    writer.save_plan(tmp_path / "out", ASKED, {"units": 5})
-    assert writer.begin_preparation(tmp_path / "out", ASKED).plan == {"units": 5}
+    prepare.begin_preparation(tmp_path / "out", ASKED)
+    prepare.save_plan(tmp_path / "out", ASKED, {"units": 5})
+    assert prepare.begin_preparation(tmp_path / "out", ASKED).plan == {"units": 5}
     with pytest.raises(FileError, match=r"of other data or with other settings \(settings\)"):
-        writer.begin_preparation(tmp_path / "out", {**ASKED, "settings": {"tokenizer": "bpe"}})
+        prepare.begin_preparation(tmp_path / "out", {**ASKED, "settings": {"tokenizer": "bpe"}})
 
 
 @pytest.mark.parametrize(("tokens", "dtype", "fits"), [

@@ -14,7 +14,7 @@ import pytest
 
 from cutaway.core.errors import DataError, FileError
 from cutaway.data.streaming.manifest import Manifest, find_damaged, is_prepared, read_manifest
-from cutaway.data.streaming.writer import (
+from cutaway.data.streaming.prepare import (
     Job,
     PreparationState,
     ShardWriteResult,

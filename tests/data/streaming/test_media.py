@@ -19,8 +19,8 @@ from cutaway.data.settings import DataSettings
 from cutaway.data.streaming.index import Index
 from cutaway.data.streaming.manifest import MANIFEST
 from cutaway.data.streaming.media import damaged_shards
-from cutaway.data.streaming.tar_index import INDEX
-from cutaway.data.streaming.writer import PLAN
+from cutaway.data.streaming.prepare import PLAN
+from cutaway.data.streaming.tars import INDEX
 
 from .test_tars import STREAMED, digits, everything, folder  # noqa: F401  # fixtures
 

@@ -25,10 +25,8 @@ from cutaway.data.dataset_base import DataSet
 from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
 from cutaway.data.streaming import corpus as reading
-from cutaway.data.streaming import corpus_stats
 from cutaway.data.streaming import text as shards
-from cutaway.data.streaming.corpus import Corpus, Place
-from cutaway.data.streaming.corpus_stats import CorpusIndex
+from cutaway.data.streaming.corpus import Corpus, CorpusIndex, Place
 from cutaway.data.text import corpus_files
 
 POEM = "Tiger, tiger, burning bright\r\nIn the forests of the night,\nWhat immortal hand or eye — ΑΣ Σ\n\n" * 40
@@ -40,7 +38,7 @@ few = settings(max_examples=40, deadline=None, suppress_health_check=[HealthChec
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks, parts and shards of a few bytes, so that a short text has many."""
     monkeypatch.setattr(shards, "MEBIBYTE", 200)
-    monkeypatch.setattr(corpus_stats, "PART", 700)
+    monkeypatch.setattr(reading, "PART", 700)
     monkeypatch.setattr(reading, "BLOCK", 64)
     monkeypatch.setattr(reading, "PIECE", 50)
 

@@ -19,10 +19,10 @@ from cutaway.data.images.dataset import find_damaged
 from cutaway.data.open_data import infer_kind, open_data
 from cutaway.data.settings import DataSettings
 from cutaway.data.tables import dataset, parquet, streamed_dataset
-from cutaway.data.tables.dialect import Form
+from cutaway.data.tables.delimited import Form
+from cutaway.data.tables.distributions import select_ranks
 from cutaway.data.tables.encoders import Numeric
 from cutaway.data.tables.parquet import row_groups
-from cutaway.data.tables.quantiles import select_ranks
 from cutaway.data.tables.streamed_dataset import BlockOrder, RowGroupSplit
 from cutaway.training.batches import epoch_batches
 from cutaway.training.config import TrainSettings
@@ -246,8 +246,8 @@ def test_windows_mix_a_sorted_table_as_well_as_a_full_shuffle(blocks: int, windo
 
 @pytest.mark.parametrize("numbers", [0, 1, 7, 5000])
 def test_order_statistics_are_exact(numbers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cutaway.data.tables.quantiles.HELD", 10)
-    monkeypatch.setattr("cutaway.data.tables.quantiles.COUNTERS", 1 << 12)
+    monkeypatch.setattr("cutaway.data.tables.distributions.HELD", 10)
+    monkeypatch.setattr("cutaway.data.tables.distributions.COUNTERS", 1 << 12)
     rng = np.random.default_rng(numbers)
     values = np.concatenate([rng.normal(size=numbers), rng.integers(-3, 3, numbers), [0.0, -0.0, 1e300, -5e-324]])
     ranks = np.unique(rng.integers(0, len(values), 40))

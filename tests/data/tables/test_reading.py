@@ -16,8 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cutaway.core.errors import DataError, FileError
-from cutaway.data.tables.delimited import CHUNK
-from cutaway.data.tables.dialect import Form
+from cutaway.data.tables.delimited import CHUNK, Form
 from cutaway.data.tables.table_files import frame_table, read_table, rows_table
 
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from cutaway.data.text.tokenizer_files import open_tokenizer
-from cutaway.data.text.tokenizers import Tokenizer, train_tokenizer
-from cutaway.data.text.whole_words import continues_word, marks_blanks
+from cutaway.data.text.tokenizers import Tokenizer, continues_word, marks_blanks, train_tokenizer
 
 from .tokenizer_files import bert_like, gpt2_like
 

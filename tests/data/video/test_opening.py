@@ -13,8 +13,8 @@ from torch import Tensor
 
 from cutaway.core.errors import DataError
 from cutaway.core.spec import Classes, ImageSizes, VideoSpec
-from cutaway.data.bucketing import padding_fraction
 from cutaway.data.dataset_base import DataSet
+from cutaway.data.samplers import padding_fraction
 from cutaway.data.settings import DataSettings
 from cutaway.data.video.dataset import open_videos
 from cutaway.data.video.transforms import VideoPreprocessing, VideoSplit

@@ -17,8 +17,7 @@ from cutaway.data.task_sequence import PermutedSplit
 from cutaway.runs.run import Run
 from cutaway.training.checkpoint import load_weights
 from cutaway.training.objectives.choice import total_epochs
-from cutaway.training.objectives.ewc import EWC
-from cutaway.training.objectives.rehearsal import Rehearsal
+from cutaway.training.objectives.continual import EWC, Rehearsal
 from cutaway.training.progress import Progress
 from cutaway.training.setup import setup_training
 from cutaway.training.trainer import Trainer

@@ -16,9 +16,7 @@ from cutaway.core.errors import ModelError, SettingError
 from cutaway.data.dataset_base import IGNORED
 from cutaway.data.text.problems import END
 from cutaway.runs.run import Run
-from cutaway.training.objectives.grpo import GRPO, advantages
-from cutaway.training.objectives.sampled_solutions import Attempts, SelfTraining
-from cutaway.training.objectives.star import ExpertIteration
+from cutaway.training.objectives.reinforcement import GRPO, Attempts, ExpertIteration, SelfTraining, advantages
 from cutaway.training.setup import setup_training
 
 from ..conftest import stopping

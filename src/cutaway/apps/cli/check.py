@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     from ...core.errors import DataError
-    from ...experiments.plan.check import check
+    from ...experiments.plan.planner import check
     from .output import emit_json, note
 
     model, data, given = parse_required_args("check", args.words)

@@ -47,7 +47,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _settings() -> list[str]:
-    from ...experiments.compare.config import CompareSettings
+    from ...experiments.compare.result import CompareSettings
 
     return format_settings((CompareSettings, "comparison"))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..course.answer_check import Result
-    from ..course.chapters import Chapter
+    from ..course.exercises import Chapter
 
 SUMMARY = "the course: chapters, exercises, and a check of your answers"
 DETAILS = """\
@@ -43,7 +43,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Execute the subcommand: list, show, start or check."""
     from ...core.errors import SettingError
-    from ..course.chapters import chapter
+    from ..course.exercises import chapter
 
     what, *rest = args.words or ["list"]
     if what in ("start", "check"):
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(as_json: bool) -> int:
-    from ..course.chapters import CHAPTERS
+    from ..course.exercises import CHAPTERS
     from .output import emit_json, say
 
     if as_json:

@@ -17,8 +17,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Export a run and print the result of the comparison with it."""
-    from ...deploy.artifact import TOLERANCE
     from ...deploy.export import export
+    from ...deploy.exported_program import TOLERANCE
     from ...runs.run import Run
     from .output import note
 

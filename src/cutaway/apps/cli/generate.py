@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from ...data.text.corpus import RunningPreprocessing
-    from ...inference.streaming_text import TextStreamer
+    from ...inference.text import TextStreamer
     from ...inference.thought_search import SearchResult, Thought
     from ...runs.run import Run
 
@@ -168,7 +168,7 @@ def _write(run: Run, text: RunningPreprocessing, args: argparse.Namespace) -> in
 
 def _parse_options(run: Run, text: RunningPreprocessing, args: argparse.Namespace) -> _GenerationOptions:
     """Return the generation options. Raises SettingError for invalid ones."""
-    from ...inference.prompts import token_bounds
+    from ...inference.text import token_bounds
 
     for key in PAIRS:
         if getattr(args, key) is not None:
@@ -214,8 +214,7 @@ def _stream_samples(
     run: Run, model: torch.nn.Module, text: RunningPreprocessing, prompt: str, ids: Tensor, asked: _GenerationOptions
 ) -> Iterator[tuple[int, Iterator[str]]]:
     """Generate the samples of one prompt as a stream: yield 0, the prompt's number, and an iterator of pieces."""
-    from ...inference.streaming_text import as_text
-    from ...inference.text import stream
+    from ...inference.text import as_text, stream
 
     ids = ids.to(run.place.device)
     for number in range(asked.samples):
@@ -236,8 +235,7 @@ def _batch_samples(
     import torch
     from torch.nn.utils.rnn import pad_sequence
 
-    from ...inference.streaming_text import as_texts
-    from ...inference.text import stream
+    from ...inference.text import as_texts, stream
 
     wanted = [(i, number) for i in range(len(prompts)) for number in range(asked.samples)]
     for begin in range(0, len(wanted), TOGETHER):
@@ -266,7 +264,7 @@ def _make_generator(seed: int) -> torch.Generator:
 
 def _pieces(text: RunningPreprocessing, prompt: str, ids: Tensor, asked: _GenerationOptions) -> TextStreamer:
     """Return the decoder of the tokens after a prompt."""
-    from ...inference.streaming_text import TextStreamer
+    from ...inference.text import TextStreamer
 
     return TextStreamer(text.decode, ids.tolist() if prompt else [], asked.stop)
 
@@ -304,7 +302,7 @@ def _reject_long(model: torch.nn.Module, encoded: list[Tensor], asked: _Generati
 
 def _prompt(text: RunningPreprocessing, prompt: str) -> Tensor:
     """Encode a prompt to token ids, shape (T,). Raises DataError if the model knows none of its tokens."""
-    from ...inference.prompts import encode_prompt
+    from ...inference.text import encode_prompt
     from .output import note
 
     ids, said = encode_prompt(text, prompt)
@@ -433,8 +431,7 @@ SHOWN = 12  # thoughts of each depth of a tree
 def solve_problem(run: Run, args: argparse.Namespace) -> int:
     """Search for a solution of a problem and print it, with the tree of thoughts and its cost."""
     from ...data.text.problems import ProblemPreprocessing
-    from ...inference.language_model_thinker import solution_form
-    from ...inference.thought_search import CHAINS, GREEDY
+    from ...inference.thought_search import CHAINS, GREEDY, solution_form
     from .output import emit_json, write
 
     for key in OTHERS:

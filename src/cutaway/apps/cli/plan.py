@@ -54,7 +54,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _settings() -> list[str]:
-    from ...experiments.plan.config import PlanSettings
+    from ...experiments.plan.result import PlanSettings
 
     return format_settings((PlanSettings, "plan"))
 

@@ -17,7 +17,7 @@ EVERY = 5.0  # seconds between progress notes
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    from ...data.streaming.settings import ShardSettings
+    from ...data.streaming.manifest import ShardSettings
     from .arguments import format_settings
 
     parser.usage = "cutaway prepare DATA OUT [key=value ...] [--json]"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from .compression_arguments import add_run_and_out, measure_runs, measurements_to_json, parse_run_args, print_comparison
 
 if TYPE_CHECKING:
-    from ...deploy.measurement import ModelMeasurement
+    from ...deploy.finetuning import ModelMeasurement
     from ...runs.run import Run
 
 SUMMARY = "make a run's weights integers of 8 or 4 bits, or floats of 16"

@@ -16,7 +16,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the page and print its path."""
-    from ...experiments.compare.baseline_check import check_baselines
+    from ...experiments.compare.baselines import check_baselines
     from ...reports.run_report import write_layers_and_report
     from ...runs.run import Run
     from ...training.run_folder import RunInUse, clear_leftovers, lock_run
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
 def _write_search_page(folder: str) -> Path:
     """Write the page of a search, with the trials so far. Raises FileError if no trial has ended."""
     from ...core.errors import FileError
-    from ...experiments.search.optuna_import import require_optuna
+    from ...experiments.search.samplers import require_optuna
 
     require_optuna()
     from ...experiments.search.result import Search

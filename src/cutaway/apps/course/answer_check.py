@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import FileError, SettingError, shorten
-from .chapters import Chapter, chapter
-from .exercises import Answer, NotYet, check_answer
+from .exercises import Answer, Chapter, NotYet, chapter, check_answer
 
 OPENING = 120.0  # time limit in seconds to run the file, with the import of PyTorch, before the first check
 SECONDS = 20.0  # time limit of one exercise in seconds

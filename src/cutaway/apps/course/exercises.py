@@ -1,16 +1,172 @@
-"""Exercises: functions for the reader to write, and helpers for the checks of their answers."""
+"""The chapters in order. The text of chapter 5 is docs/course/05-….md; its exercises are in chapter_05.py.
+
+Helpers for the pages of the chapters: source code of the library, interactive drawings, and a style for figures.
+
+Exercises: functions for the reader to write, and helpers for the checks of their answers.
+"""
 
 from __future__ import annotations
 
 import inspect
+import os
+import textwrap
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from ...core.errors import SettingError, shorten_repr
+from ...draw.description import Drawing, View, table
+from ...draw.html_page import render_view
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """One chapter: its number and title."""
+
+    number: int
+    title: str
+
+    @property
+    def exercises(self) -> tuple[Exercise, ...]:
+        """Exercises of the chapter, in the order of the text."""
+        module = import_module(f"{__package__}.chapter_{self.number:02}")
+        return tuple(module.EXERCISES)
+
+
+CHAPTERS = (
+    Chapter(1, "The neuron, and what one of them cannot do"),
+    Chapter(2, "Layers, activations, and what they can be made into"),
+    Chapter(3, "Losses, and back-propagation by hand"),
+    Chapter(4, "Optimizers and schedules"),
+    Chapter(5, "Convolution, from signals to networks"),
+    Chapter(6, "LeNet to DenseNet, and why depth needed shortcuts"),
+    Chapter(7, "Normalization, and what it does to depth and rates"),
+    Chapter(8, "Words as vectors"),
+    Chapter(9, "Recurrence, gates and time"),
+    Chapter(10, "Sequences to sequences, and attention"),
+    Chapter(11, "Self-attention, W_QK and the residual stream"),
+    Chapter(12, "The Transformer, whole"),
+    Chapter(13, "BERT, GPT and their kin: pre-training and fine-tuning"),
+    Chapter(14, "Patches and pictures: the Vision Transformer"),
+    Chapter(15, "Graphs"),
+    Chapter(16, "Beyond labels, thinking in steps, smaller and safer"),
+)
+
+
+def chapter(number: str | int) -> Chapter:
+    """Return the chapter with a number such as 5 or "05". Raises SettingError if it does not exist."""
+    found = {one.number: one for one in CHAPTERS}
+    words = str(number)
+    if not (words.isdecimal() and len(words) < 4 and int(words) in found):
+        raise SettingError(
+            f"There is no chapter {shorten_repr(number)}: they are 1 to {len(CHAPTERS)}. `cutaway course` lists them."
+        )
+    return found[int(words)]
+
+
+# M. Okabe's and K. Ito's colours, which are distinct in any colour vision, on light and dark backgrounds.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+INK = "#7d848c"  # colour of axes and text: enough contrast with white and with black
+
+
+class Source:
+    """Source code of an object of the library, read from its file."""
+
+    def __init__(self, *objects: Any) -> None:
+        # A decorator such as torch.no_grad() returns a wrapper, whose file is torch's.
+        self.objects = tuple(one if inspect.isclass(one) else inspect.unwrap(one) for one in objects)
+
+    def __repr__(self) -> str:
+        return "\n\n".join(textwrap.dedent(inspect.getsource(one)).rstrip() for one in self.objects)
+
+    def _repr_markdown_(self) -> str:
+        package = Path(__file__).parents[2]
+        files = dict.fromkeys(
+            Path(inspect.getsourcefile(one) or "").resolve().relative_to(package.resolve()).as_posix()
+            for one in self.objects
+        )
+        names = ", ".join(f"`src/cutaway/{name}`" for name in files)
+        return f"```python\n{self!r}\n```\n\n{names}\n"
+
+
+def source(*objects: Any) -> Source:
+    """Return the source code of functions, methods or classes of the library."""
+    return Source(*objects)
+
+
+class Frame:
+    """A view in an iframe, which reacts to pointer and keyboard and has no other rights."""
+
+    def __init__(self, view: View, height: int) -> None:
+        self.view, self.height = view, height
+
+    def __repr__(self) -> str:
+        return f"Frame({self.view['title']!r})"
+
+    def _repr_html_(self) -> str:
+        return render_view(self.view, self.height)
+
+
+def frame(first: Any, *more: Drawing, title: str = "", says: str = "", height: int = 480) -> Frame:
+    """Return an interactive frame with a View, such as `cutaway.look(...)["boundary"]`, or with drawings of draw/ and a
+    title.
+
+    `says` is the sentence below the title. `height` in pixels is the height until it is drawn.
+    """
+    if "drawings" in first:
+        view: Any = {**first, "title": title or first["title"], "says": says or first["says"]}
+    else:
+        view = View(id="drawing", title=title, says=says, summary="", table=table({}, []), drawings=[first, *more])
+    return Frame(view, height)
+
+
+def style() -> None:
+    """Set the matplotlib style of the course: a transparent background, for light and dark pages. Raises SettingError
+    if matplotlib is not installed."""
+    try:
+        from cycler import cycler
+        from matplotlib import pyplot as plt
+    except ImportError as error:
+        raise SettingError("The chapters draw with matplotlib: pip install matplotlib.") from error
+    plt.rcParams.update(
+        {
+            "figure.facecolor": "none",
+            "axes.facecolor": "none",
+            "savefig.facecolor": "none",
+            "legend.framealpha": 0.0,
+            "figure.figsize": (7.2, 3.4),
+            "figure.dpi": 110,
+            "figure.constrained_layout.use": True,
+            "font.size": 10,
+            "axes.titlesize": 10,
+            "axes.titleweight": "bold",
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.prop_cycle": cycler(color=COLOURS),
+            "image.cmap": "PuOr",
+            "svg.fonttype": "path",
+            "svg.hashsalt": "cutaway",  # makes the file of a figure reproducible
+            **dict.fromkeys(
+                ("text.color", "axes.edgecolor", "axes.labelcolor", "axes.titlecolor", "xtick.color", "ytick.color"),
+                INK,
+            ),
+        }
+    )
+    if "inline" in plt.get_backend().lower():
+        from matplotlib_inline.backend_inline import set_matplotlib_formats
+
+        inline: Any = set_matplotlib_formats
+        inline("svg", bbox_inches="tight", metadata={"Date": None})
+    elif not any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY"))):
+        plt.switch_backend("agg")
+
 
 Array = npt.NDArray[np.float64]
 Answer = Callable[..., Any]

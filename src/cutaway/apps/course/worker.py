@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from .answer_check import OPENING, SECONDS
-from .chapters import chapter
-from .exercises import READERS, NotYet, check_answer, innermost_line
+from .exercises import READERS, NotYet, chapter, check_answer, innermost_line
 
 
 def main(number: str, path: str, names: list[str]) -> None:

@@ -37,8 +37,7 @@ from . import openai
 from .engine import Engine
 from .inputs import BINARY, Inputs, PredictionRequest, reject_keys
 from .limits import PACE, PATIENCE, SAMPLES, Limits
-from .metrics import MEDIA_TYPE, Metrics
-from .middleware import rejection
+from .middleware import MEDIA_TYPE, Metrics, rejection
 from .openapi import build_openapi, example_request
 from .process import ProcessEnded
 from .text_generation import (

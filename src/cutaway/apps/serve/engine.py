@@ -24,7 +24,7 @@ from ...runs.run import Run
 from .batching import LargeRequest, Prediction
 from .inputs import PredictionRequest
 from .limits import Limits
-from .metrics import Metrics, resident_memory
+from .middleware import Metrics, resident_memory
 from .process import Fault, ModelProcess, ProcessEnded, Rejected, Reply
 from .text_generation import GenerationRequest, Text, Texts
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from ...core.errors import CutawayError, memory_message, printable
 from ...runs.run import Run
-from ..web.processes import interrupts_blocked, process_context
+from ..web.sockets import interrupts_blocked, process_context
 from .batching import LargeRequest, Prediction, Predictor
 from .inputs import PredictionRequest
 from .limits import Bounds

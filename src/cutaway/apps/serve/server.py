@@ -12,12 +12,10 @@ import uvicorn
 
 from ...core.errors import SettingError
 from ...runs.run import Run
-from ..web.connection_limit import IdleConnections
-from ..web.sockets import is_loopback, open_socket, reachable_host
+from ..web.sockets import IdleConnections, is_loopback, open_socket, reachable_host
 from .app import Routes
 from .limits import Limits
-from .metrics import Metrics
-from .middleware import Guard
+from .middleware import Guard, Metrics
 
 PORT = 8000
 FREE = "choose another with --port, or --port 0 for any that is free."

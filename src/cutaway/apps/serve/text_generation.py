@@ -15,10 +15,8 @@ import torch
 from ...core.errors import DataError, SettingError, shorten_repr
 from ...core.spec import NextToken, Solution
 from ...data.text.corpus_transforms import RunningPreprocessing
-from ...inference.prompts import encode_prompt, token_bounds
 from ...inference.sampling import Sampling
-from ...inference.streaming_text import TextStreamer, as_text
-from ...inference.text import stream
+from ...inference.text import TextStreamer, as_text, encode_prompt, stream, token_bounds
 from ...runs.run import Run
 from .limits import PROMPT, SAMPLES, STOP, STOPS, Limits
 

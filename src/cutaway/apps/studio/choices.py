@@ -16,7 +16,7 @@ from ...models.registry import Preset, presets
 from ...nn.activations import ACTIVATIONS
 from ...training.config import TrainSettings
 from ...views import VIEWS, view_module
-from .defaults import ALSO, LEARNS, default_state, small_settings
+from .state import ALSO, LEARNS, default_state, small_settings
 from .trainer import DRAWN, LIVE
 
 TRAINING = (

@@ -26,9 +26,8 @@ from ...data.datasets.builtin import TOYS, toy_parameters
 from ...models.registry import presets
 from .export_run import reproduction_code, save
 from .history import round_digits
-from .ipc import Message, MessagePipe, end_with_parent
+from .ipc import Message, MessagePipe, end_with_parent, shared_row
 from .setup import build_side, compatible_models
-from .shared_memory import shared_row
 from .state import FURTHEST, Change, Opening, format_log, parse_log, parse_number
 from .trainer import DRAWN, LIVE, LiveTrainer, error_message
 

@@ -20,10 +20,8 @@ from ...core.spec import Classes, ImageSpec, Mask, Masked, NextToken, PairSpec, 
 from ...data.text.corpus_transforms import RunningPreprocessing
 from ...data.text.masking import GAP, MaskedPreprocessing
 from ...data.text.problems import ProblemPreprocessing
-from ...inference.prompts import token_bounds
 from ...inference.sampling import probabilities
-from ...inference.streaming_text import TextStreamer, as_text
-from ...inference.text import context_length, stream
+from ...inference.text import TextStreamer, as_text, context_length, stream, token_bounds
 from ...training.evaluation import evaluate_split
 from ...views.thoughts import search_problem, verdict_text
 from .setup import Built

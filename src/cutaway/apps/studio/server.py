@@ -15,8 +15,7 @@ from types import FrameType
 import uvicorn
 
 from ...runs.run import Run
-from ..web.connection_limit import BACKLOG, IdleConnections
-from ..web.sockets import open_socket, reachable_host
+from ..web.sockets import BACKLOG, IdleConnections, open_socket, reachable_host
 from .app import Routes
 from .choices import choices
 from .guard import Guard, reject_open_host

@@ -1,4 +1,7 @@
-"""The model and data of an opening, ready for training. The learner and the viewer both build them here."""
+"""The model and data of an opening, ready for training. The learner and the viewer both build them here.
+
+A memory check of a training step, extrapolated from two examples before the first full batch.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,17 @@ from torch import nn
 
 from ...core.config import as_text, build, parse, pick, split_model_settings
 from ...core.errors import CutawayError, ModelError, SettingError
+from ...core.memory_budget import format_bytes, free_memory
 from ...core.spec import Context, Masked, NextToken, Solution, Target
 from ...data.open_data import open_data
 from ...data.settings import DataSettings
 from ...models.registry import Preset, preset
 from ...runs.run import Run
+from ...training.config import TrainSettings
+from ...training.memory_check import measure_activations
 from ...training.schemas import data_source
 from ...training.setup import TrainingSetup, setup_training
+from ...training.trainer import Trainer
 from .state import ALWAYS, NOT_HERE, USUAL, Opening
 
 RUNNING = (NextToken, Masked, Context)  # possible targets of a corpus of text
@@ -112,3 +119,26 @@ def _same_model(run: Run, given: Mapping[str, Any]) -> bool:
 
 def _shapes(model: nn.Module) -> dict[str, torch.Size]:
     return {name: tensor.shape for name, tensor in model.state_dict().items()}
+
+
+FEW = 2  # examples in the trial batch
+FRACTION = 0.5  # of free memory for one step, at most: a second model may train at the same time
+AND_BACK = 2  # activations of the forward pass, plus as much for gradients
+
+
+def reject_large_steps(trainer: Trainer, settings: TrainSettings) -> None:
+    """Raise SettingError if a training step would need too much memory. Neither the model nor random state changes."""
+    free = free_memory()
+    batches = trainer.batches_of(0)
+    if free is None or not batches or settings.batch_tokens or not settings.batch_size:
+        return  # batches of another kind have no fixed number of examples
+    few = batches[0][:FEW]
+    inputs, _ = trainer.place.batch(next(iter(trainer.train.batches([few]))))
+    kept = measure_activations(trainer.model, inputs, trainer.place)
+    needed = AND_BACK * kept * min(settings.batch_size, len(trainer.train)) / max(1, len(few))
+    if needed > FRACTION * free:
+        raise SettingError(
+            f"A step of batch_size={settings.batch_size} examples would take about {format_bytes(int(needed))} of"
+            f" memory with this model, and {format_bytes(free)} are free here, of which the studio takes half at most."
+            " Make the model narrower, or the batch smaller."
+        )

@@ -21,14 +21,13 @@ from ...core.errors import SettingError, TrainingError, UnknownName
 from ...training.checkpoint import TrainingState, latest_checkpoint
 from ...training.config import TrainSettings
 from ...training.config_checks import reject_incompatible
-from ...training.optimizers import build_optimizers
+from ...training.optim import build_optimizers
 from ...training.progress import Progress
 from ...training.setup import TrainingSetup
 from ...training.trainer import Trainer
-from .fitting import reject_large_steps
 from .history import POINTS, Curves, Snapshots
-from .setup import Built, with_data, with_settings
-from .shared_memory import Layout
+from .ipc import Layout
+from .setup import Built, reject_large_steps, with_data, with_settings
 from .state import Change
 
 LIVE = (

@@ -24,10 +24,9 @@ from ...core.errors import CutawayError
 from ...draw.description import View
 from ...views import VIEWS, view_module
 from ...views.subject import FEW, Subject, open_data, with_examples
-from .ipc import Message, MessagePipe, end_with_parent, lower_priority
+from .ipc import Layout, Message, MessagePipe, end_with_parent, lower_priority, shared_row
 from .playground import input_form, run_input
 from .setup import Built, build_side
-from .shared_memory import Layout, shared_row
 from .state import Opening
 
 # Default view: the first of these that suits.

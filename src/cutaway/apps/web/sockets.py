@@ -1,11 +1,27 @@
-"""Listening sockets: on this machine only by default, with a clear error if a port is in use."""
+"""Listening sockets: on this machine only by default, with a clear error if a port is in use.
+
+Start of the servers' worker processes.
+
+A limit on idle connections: few at a time, each for a short time, and never at the expense of the owner.
+
+Without it, a client that opens connections and sends nothing could use up all connections of a server. A connection is
+idle until a request on it is accepted; after that, nothing here closes it.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import errno
 import ipaddress
+import multiprocessing
+import signal
 import socket
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ...core.errors import FileError, SettingError
 
@@ -62,3 +78,84 @@ def format_host(host: str) -> str:
 def reachable_host(host: str) -> str:
     """Return the host, formatted for a URL, at which this machine reaches a server that listens on `host`."""
     return "127.0.0.1" if host in EVERYWHERE else format_host(host)
+
+
+START_METHOD = "forkserver" if sys.platform.startswith("linux") else "spawn"
+
+
+def process_context(preload: str) -> Any:
+    """Return the multiprocessing context of the servers' worker processes.
+
+    A worker is never forked from a server, because the libraries of the server have started threads by then. On Linux,
+    workers are forked from one process that has imported the module `preload` and run nothing else, so that the next
+    one starts at once. On other systems each worker is spawned.
+    """
+    context = multiprocessing.get_context(START_METHOD)
+    if START_METHOD == "forkserver":
+        context.set_forkserver_preload([preload])
+    return context
+
+
+@contextlib.contextmanager
+def interrupts_blocked() -> Iterator[None]:
+    """Block Ctrl-C within this context and in the processes that are started in it, until they install their own
+    handler."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+MOST = 64  # idle connections at a time; one more closes the oldest
+PATIENCE = 5.0  # seconds within which a request has to arrive
+BACKLOG = 16  # accepted at once: far fewer than MOST, so that a client that sends at once is served
+
+Peer = tuple[str, int]
+
+
+class IdleConnections:
+    """The connections on which no request has been accepted yet."""
+
+    def __init__(self, most: int = MOST, patience: float = PATIENCE) -> None:
+        self.most, self.patience = most, patience
+        self.waiting: dict[Peer, tuple[asyncio.Transport, asyncio.TimerHandle]] = {}  # the oldest first
+
+    def opened(self, peer: Peer, transport: asyncio.Transport) -> None:
+        """Record a new connection, and close the oldest idle ones while there are too many."""
+        while len(self.waiting) >= self.most:
+            self.close(next(iter(self.waiting)))
+        timer = asyncio.get_running_loop().call_later(self.patience, self.close, peer)
+        self.waiting[peer] = transport, timer
+
+    def known(self, peer: Peer) -> None:
+        """Forget a connection: a request on it was accepted, or it is closed."""
+        found = self.waiting.pop(peer, None)
+        if found is not None:
+            found[1].cancel()
+
+    def close(self, peer: Peer) -> None:
+        """Abort an idle connection without a response."""
+        transport, timer = self.waiting.pop(peer)
+        timer.cancel()
+        transport.abort()
+
+    def protocol(self) -> type[asyncio.Protocol]:
+        """Return the HTTP protocol class for uvicorn, which reports connections that open and close."""
+        strangers = self
+
+        class MonitoredProtocol(H11Protocol):
+            def connection_made(self, transport: Any) -> None:
+                super().connection_made(transport)
+                if self.client is not None:
+                    strangers.opened(self.client, transport)
+
+            def connection_lost(self, exc: Exception | None) -> None:
+                if self.client is not None:
+                    strangers.known(self.client)
+                super().connection_lost(exc)
+
+        return MonitoredProtocol

@@ -15,7 +15,7 @@ from torch import nn
 from ...core.errors import FileError, ModelError
 from ...core.files import atomic_dir, write_json, write_text
 from ...models.registry import Preset
-from ..origin import Origin, get_origin
+from ..match_config import Origin, get_origin
 from ..saving import CONFIG, WEIGHTS, load_weights
 from . import Family, families, find_family, to_config_json, to_transformers_names, transformers_names
 from .auxiliary_configs import GENERATION, generation_note, preparation_note

@@ -25,8 +25,7 @@ from ...core.errors import FileError, ModelError
 from ...core.files import read_json
 from ...core.memory_budget import build_on_meta
 from ...models.registry import Preset, preset
-from ..match_config import closest_preset, diff
-from ..origin import Origin
+from ..match_config import Origin, closest_preset, diff
 from ..saving import CONFIG, INDEX, WEIGHTS, open_safetensors, read_tensor, reject_not_finite, reject_pickle
 from . import Family, Rule, families, from_transformers_names, to_config_json, transformers_names
 from .auxiliary_configs import GENERATION

@@ -27,8 +27,7 @@ from ..settings import DataSettings
 from ..splits import Rows, complete_split, sample_rows
 from ..streaming.folder_index import read_folder
 from ..streaming.members import select_items
-from ..streaming.tar_index import read_shards
-from ..streaming.tars import is_sharded
+from ..streaming.tars import is_sharded, read_shards
 from ..unusable_examples import inspect_files, reject_fill
 from .audio_files import (
     AudioFileInfo,

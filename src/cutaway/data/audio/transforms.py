@@ -44,14 +44,13 @@ from ...core.config import build
 from ...core.errors import DataError, Problem
 from ...core.schema import COUNT, NUMBER
 from ...core.spec import AudioSpec, Spelled, Transcript
-from ..bucketing import bucket_batches
 from ..dataset_base import IGNORED, Batch, SequenceSplit, Split
 from ..folders import AUDIO, find_labelled
 from ..parallel import Progress, find_unreadable, map_in_threads, prefetch
+from ..samplers import bucket_batches
 from ..settings import DataSettings
 from ..streaming.members import Stored
-from ..streaming.tar_index import FileInspector, all_members, labelled_shards
-from ..streaming.tars import is_sharded
+from ..streaming.tars import FileInspector, all_members, is_sharded, labelled_shards
 from .audio_files import (
     AS_IT_IS,
     TABLE,

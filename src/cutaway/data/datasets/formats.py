@@ -3,16 +3,27 @@
 IDX is big-endian: two zero bytes, a byte for the type, a byte for the number of dimensions d, d sizes of four bytes,
 then the values in row-major order. CIFAR-10 binary: records of one label byte and 3 072 pixel bytes, the red plane (32
 × 32, row by row), then green, then blue.
+
+Safe pickle reader: an interpreter for the instructions that numbers, text, lists and arrays need.
+
+A scipy sparse matrix is read as the dictionary of its arrays (data, indices, indptr and shape), and a defaultdict as a
+plain dictionary; neither scipy nor a default factory is needed or called.
+
+A pickle is a program, and Python's own reader runs it, importing and calling any name in the file. Nothing is imported
+or called for the file here: an instruction or a name outside the lists below is rejected, by its name. `pickletools`
+decodes the instructions and executes nothing.
 """
 
 from __future__ import annotations
 
 import gzip
 import math
+import pickletools
 import struct
 import zlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -127,3 +138,218 @@ def _read(stream: IO[bytes] | gzip.GzipFile, size: int, path: Path) -> bytes:
         raise DataError(
             f"{path} cannot be unpacked: the gzip stream is cut short or damaged ({error}).", fix=FETCH_AGAIN
         ) from error
+
+
+PUSHED = {  # instructions whose argument is the value
+    *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
+    *("STRING", "BINSTRING", "SHORT_BINSTRING"),
+    *("UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"),
+    *("BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8"),
+}
+CONSTANTS: dict[str, Callable[[], Any]] = {
+    "NONE": lambda: None,
+    "NEWTRUE": lambda: True,
+    "NEWFALSE": lambda: False,
+    "EMPTY_LIST": list,
+    "EMPTY_DICT": dict,
+    "EMPTY_TUPLE": tuple,
+}
+MEMORY_IN = {"PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"}
+MEMORY_OUT = {"GET", "BINGET", "LONG_BINGET"}
+TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+ARRAY_KINDS = "biufcSU"  # numpy kinds of plain values, without objects
+SPARSE = {"scipy.sparse.csr.csr_matrix", "scipy.sparse._csr.csr_matrix"}  # names in older and newer releases
+SPARSE_PARTS = ("data", "indices", "indptr")
+NAMED_ONLY = {"numpy.ndarray", "__builtin__.list", "builtins.list"}  # names that are only valid as arguments of a call
+_OPEN = object()  # marks a list or dict that is being unwrapped
+
+
+class RejectedError(ValueError):
+    """Error that describes a disallowed operation of the file."""
+
+
+class _Name:
+    """A function or class named in the file, with numpy's renamed modules resolved."""
+
+    def __init__(self, module: str, name: str) -> None:
+        self.full = f"{module}.{name}".replace("numpy.core.", "numpy._core.")
+        if self.full not in CALLS and self.full not in NAMED_ONLY | SPARSE:
+            raise RejectedError(f"it names {module}.{name}, which is neither a number, text, list, dict nor array")
+
+
+class _Type:
+    """An array dtype under construction: a code such as f8, then its byte order."""
+
+    def __init__(self, code: str, align: bool = False, copy: bool = False) -> None:
+        del align, copy
+        self.code, self.order = code, "="
+
+    def set(self, state: tuple[Any, ...]) -> None:
+        self.order = state[1] if state[1] in "<>" else "="
+
+    def dtype(self) -> np.dtype[Any]:
+        dtype = np.dtype(str(self.code))
+        if dtype.kind not in ARRAY_KINDS:
+            raise RejectedError(f"it holds an array of {dtype}, and only arrays of numbers and text are read")
+        return dtype.newbyteorder(self.order)  # type: ignore[arg-type]
+
+
+class _Array:
+    """An array under construction: first empty, then with shape, type and bytes."""
+
+    value: np.ndarray[Any, Any] | None = None
+
+    def set(self, state: tuple[Any, ...]) -> None:
+        _, shape, dtype, fortran, data = state
+        self.value = _array(data, dtype, shape, "F" if fortran else "C")
+
+
+class _Sparse:
+    """A sparse matrix under construction: first empty, then with a dictionary of its parts."""
+
+    state: dict[str, Any] | None = None
+
+    def set(self, state: dict[str, Any]) -> None:
+        if not isinstance(state, dict):
+            raise ValueError("a sparse matrix without parts")
+        self.state = state
+
+    def parts(self) -> dict[str, Any]:
+        if self.state is None:
+            raise ValueError("a sparse matrix without parts")
+        return {part: self.state[part] for part in SPARSE_PARTS} | {"shape": self.state["_shape"]}
+
+
+def read_pickle(path: Path) -> Any:
+    """Read None, numbers, text, bytes, tuples, lists, dicts and arrays of numbers or text from a pickle.
+
+    Supports protocols 0 to 5; text of Python 2 is decoded as latin-1. Raises DataError if the file is truncated or
+    damaged, or would build or call anything else. None of it is executed.
+    """
+    try:
+        return _plain(_interpret(path.read_bytes()), {})
+    except RejectedError as error:
+        raise DataError(f"{path} is a pickle that is not read, and nothing of it was run: {error}.") from error
+    except OSError as error:
+        raise DataError(f"{path} could not be read: {error.strerror or error}.") from error
+    except (ValueError, LookupError, TypeError, AttributeError, MemoryError, RecursionError) as error:
+        raise DataError(
+            f"{path} is no whole pickle of numbers, text, lists and arrays: it is cut short or damaged "
+            f"({type(error).__name__}: {error}).",
+            fix="Take the file from its source again.",
+        ) from error
+
+
+def _interpret(data: bytes) -> Any:
+    """Run the instructions on a stack of plain values. Raises RejectedError for other instructions."""
+    stack: list[Any] = []
+    marked: list[list[Any]] = []  # the stacks saved by MARK
+    memory: dict[int, Any] = {}
+    argument: Any
+    for opcode, argument, _ in pickletools.genops(data):
+        name = opcode.name
+        if name in PUSHED:
+            stack.append(argument)
+        elif name in CONSTANTS:
+            stack.append(CONSTANTS[name]())
+        elif name in MEMORY_IN:
+            memory[len(memory) if name == "MEMOIZE" else argument] = stack[-1]
+        elif name in MEMORY_OUT:
+            stack.append(memory[argument])
+        elif name == "MARK":
+            marked.append(stack)
+            stack = []
+        elif name in {"TUPLE", "LIST", "DICT", "APPENDS", "SETITEMS"}:
+            items, stack = stack, marked.pop()
+            if name == "TUPLE":
+                stack.append(tuple(items))
+            elif name == "LIST":
+                stack.append(items)
+            elif name == "APPENDS":
+                stack[-1].extend(items)
+            elif name == "SETITEMS":
+                stack[-1].update(zip(items[::2], items[1::2]))
+            else:
+                stack.append(dict(zip(items[::2], items[1::2])))
+        elif name in TUPLES:
+            items = stack[-TUPLES[name] :]
+            stack[-TUPLES[name] :] = [tuple(items)]
+        elif name == "APPEND":
+            item = stack.pop()
+            stack[-1].append(item)
+        elif name == "SETITEM":
+            value, key = stack.pop(), stack.pop()
+            stack[-1][key] = value
+        elif name == "GLOBAL":
+            stack.append(_Name(*argument.split(" ")))
+        elif name == "STACK_GLOBAL":
+            attribute, module = stack.pop(), stack.pop()
+            stack.append(_Name(module, attribute))
+        elif name == "REDUCE":
+            arguments, called = stack.pop(), stack.pop()
+            stack.append(CALLS[called.full](*arguments))
+        elif name == "NEWOBJ":
+            arguments, called = stack.pop(), stack.pop()
+            if called.full not in SPARSE or arguments:
+                raise RejectedError(f"it makes an object of {called.full}")
+            stack.append(_Sparse())
+        elif name == "BUILD":
+            state = stack.pop()
+            stack[-1].set(state)  # only _Type, _Array and _Sparse have it
+        elif name == "STOP":
+            return stack.pop()
+        elif name not in {"PROTO", "FRAME"}:
+            raise RejectedError(f"it has the instruction {name}, which plain values do not need")
+    raise ValueError("no end")
+
+
+def _array(data: bytes | str, dtype: _Type, shape: tuple[int, ...], order: str = "C") -> np.ndarray[Any, Any]:
+    """Build an array from bytes, which Python 2 wrote as text."""
+    raw = data.encode("latin-1") if isinstance(data, str) else data
+    values = np.frombuffer(raw, dtype.dtype())
+    return values.reshape(shape, order=order).copy()  # type: ignore[call-overload, no-any-return]
+
+
+def _scalar(dtype: _Type, data: bytes | str) -> Any:
+    return _array(data, dtype, ()).item()
+
+
+def _encode(text: str, encoding: str) -> bytes:
+    """Encode text as protocols 0 to 2 do for non-empty bytes."""
+    if encoding not in {"latin1", "latin-1"}:
+        raise RejectedError(f"it encodes text as {encoding}")
+    return text.encode("latin-1")
+
+
+CALLS: dict[str, Callable[..., Any]] = {
+    "numpy._core.multiarray._reconstruct": lambda *_: _Array(),
+    "numpy._core.multiarray.scalar": _scalar,
+    "numpy._core.numeric._frombuffer": _array,
+    "numpy.dtype": _Type,
+    "_codecs.encode": _encode,
+    "__builtin__.bytes": lambda: b"",
+    "collections.defaultdict": lambda *_: {},
+}
+
+
+def _plain(value: Any, done: dict[int, Any]) -> Any:
+    """Unwrap the arrays of a value, shared parts once. Raises RejectedError for a recursive value."""
+    if isinstance(value, _Array):
+        if value.value is None:
+            raise ValueError("an array without values")
+        return value.value
+    if isinstance(value, _Sparse):
+        return _plain(value.parts(), done)
+    if isinstance(value, _Name | _Type):
+        raise RejectedError("it holds a function or type instead of a value")
+    if not isinstance(value, list | tuple | dict):
+        return value
+    if id(value) not in done:
+        done[id(value)] = _OPEN
+        if isinstance(value, dict):
+            done[id(value)] = {_plain(k, done): _plain(v, done) for k, v in value.items()}
+        else:
+            done[id(value)] = type(value)(_plain(v, done) for v in value)
+    if done[id(value)] is _OPEN:
+        raise RejectedError("it holds a list or dict that contains itself")
+    return done[id(value)]

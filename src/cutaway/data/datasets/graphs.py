@@ -10,13 +10,12 @@ import polars as pl
 
 from ..build import DataSource
 from ..dataset_base import DataSet
+from ..graphs.benchmark_files import EDGE_LABEL, GRAPH_CLASS, LABEL, read_planetoid, read_tu
 from ..graphs.dataset import graph_dataset
 from ..graphs.molecules import read_molecules
-from ..graphs.planetoid import read_planetoid
 from ..graphs.raw import RawGraphs
-from ..graphs.tu import CLASS, EDGE_LABEL, LABEL, read_tu
 from ..splits import split_indices
-from ..tables.dialect import Form
+from ..tables.delimited import Form
 from ..tables.table_files import Table
 from .catalog import NamedSet, Request, remote_files
 from .published import published_source
@@ -122,7 +121,7 @@ def open_mutag(request: Request) -> DataSet:
     assert graphs.targets is not None
     atom = f"{LABEL} 1"
     atoms = graphs.table.frame[atom].replace(ATOMS).alias("atom")
-    classes = graphs.targets.frame[CLASS].replace(MUTAGENIC).alias(CLASS)
+    classes = graphs.targets.frame[GRAPH_CLASS].replace(MUTAGENIC).alias(GRAPH_CLASS)
     bonds = None
     if graphs.edge_table is not None:  # an optional file
         bonds = Table("", pl.DataFrame([graphs.edge_table.frame[f"{EDGE_LABEL} 1"].replace(BONDS).alias("bond")]))

@@ -22,8 +22,7 @@ from ..tables.dataset import table_dataset
 from ..tables.table_files import frame_table, read_table
 from .catalog import NamedSet, Request
 from .download import file_sha256
-from .formats import checked_labels, read_cifar, read_labelled_idx
-from .pickle_reader import read_pickle
+from .formats import checked_labels, read_cifar, read_labelled_idx, read_pickle
 
 DIGITS = ("0", "1", "2", "3", "4", "5", "6", "7", "8", "9")
 GARMENTS = (

@@ -28,7 +28,7 @@ from ..modalities import reject_changed
 from ..settings import DataSettings
 from ..tables.encoders import Numeric
 from ..tables.transforms import TablePreprocessing
-from ..text.positional_random import uniform
+from ..text.masking import uniform
 from .catalog import NamedSet, Request
 
 AMPLITUDES, PHASES, INPUTS = (0.1, 5.0), (0.0, math.pi), (-5.0, 5.0)

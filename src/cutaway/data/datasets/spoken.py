@@ -75,7 +75,7 @@ def open_strings_speaker(request: Request) -> DataSet:
 
 def _build_dataset(request: Request, assign_split: Callable[[Take], str], note: str) -> DataSet:
     """Build the data set of strings. Raises DataError for recordings that are missing or cannot be used."""
-    from ..audio.audio_files import (  # slow imports
+    from ..audio.audio_files import (
         AudioFileInfo,
         InMemoryRecording,
         inspect_recording,

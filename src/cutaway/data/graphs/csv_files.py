@@ -19,7 +19,7 @@ from ...core.errors import DataError, Problem
 from ...core.files import read_bytes
 from ..folders import SPLIT_FOLDERS
 from ..splits import Rows
-from ..tables.dialect import Form
+from ..tables.delimited import Form
 from ..tables.table_files import Table, format_count, read_table
 from ..unusable_examples import leave_out
 from .raw import Edges, RawGraphs, add_reverse_edges, reverse_edge_note

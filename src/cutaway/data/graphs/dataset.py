@@ -21,7 +21,7 @@ from ..quality.duplicates import duplicate_warning
 from ..settings import DataSettings
 from ..splits import SPLITS, Rows, complete_split
 from ..tables.column_types import natural_order
-from ..tables.dialect import Form
+from ..tables.delimited import Form
 from ..tables.roles import find_column
 from ..tables.table_files import format_count
 from ..tables.targets import Labels, check_learnable, check_trained_classes, read_labels

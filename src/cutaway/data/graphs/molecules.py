@@ -21,7 +21,7 @@ import numpy as np
 import polars as pl
 
 from ...core.errors import DataError, Problem, SettingError, shorten_repr
-from ..tables.dialect import Form
+from ..tables.delimited import Form
 from ..tables.roles import find_column
 from ..tables.table_files import TABLE_SUFFIXES, Table, read_table
 from ..unusable_examples import leave_out

@@ -23,9 +23,9 @@ from ...core.errors import DataError
 from ...core.schema import Between
 from ...core.spec import GraphSpec
 from ..splits import Rows
-from ..tables import dialect
+from ..tables import delimited
 from ..tables.column_types import LEFT_OUT, ColumnType, decode, infer_type
-from ..tables.dialect import KEPT, Form
+from ..tables.delimited import KEPT, Form
 from ..tables.encoders import ENCODERS, Category, Encoder, encoder_from_json, fit_encoder
 from ..tables.table_files import Table, format_count, read_table
 from ..tables.targets import NUMBER, Labels, read_labels
@@ -72,7 +72,7 @@ class GraphPreprocessing:
         "columns": [ENCODERS],
         "scaled": str,
         "neighbours": [Between(1, 2**31 - 1)],
-        "read?": dialect.SCHEMA,
+        "read?": delimited.SCHEMA,
         "edge_columns?": [ENCODERS],
         "smiles?": str,
         "nodes?": [str],

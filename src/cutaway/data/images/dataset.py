@@ -35,8 +35,7 @@ from ..quality.duplicates import duplicate_warning
 from ..settings import DataSettings
 from ..splits import complete_split
 from ..streaming.folder_index import read_folder
-from ..streaming.tar_index import read_shards
-from ..streaming.tars import is_sharded
+from ..streaming.tars import is_sharded, read_shards
 from ..unsupported_formats import reject_flat, reject_layout
 from ..unusable_examples import inspect_files, reject_fill
 from . import detection, segmentation

@@ -35,10 +35,9 @@ from ...core.errors import DataError, Problem, shorten, shorten_repr
 from ...core.files import read_bytes
 from ...core.spec import Boxes, ImageSizes, ImageSpec
 from ..build import DataSource, build_dataset
-from ..dataset_base import IGNORED, DataSet, Preprocessing, Split
+from ..dataset_base import IGNORED, DataSet, Preprocessing, Split, map_class_ids
 from ..findings import Finding
 from ..folders import IMAGES, NAMED_AT_MOST, SPLIT_FOLDERS, FileLookup, list_entries, normalize_name, subfolders
-from ..label_mapping import map_class_ids
 from ..settings import DataSettings
 from ..splits import Rows, complete_split, filter_splits
 from .build import build_in_memory_splits, inspect_in_memory

@@ -20,7 +20,7 @@ from ...core.spec import Boxes, Classes, Episodes, GeneratedImage, Image, Mask, 
 from ..dataset_base import Batch, Split
 from ..modalities import reject_changed
 from ..settings import DataSettings
-from ..text.positional_random import uniform
+from ..text.masking import uniform
 
 AS_READ = 0  # seed of the noise outside training
 TIME, NOISE = range(2)  # random streams of each example

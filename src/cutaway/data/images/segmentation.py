@@ -31,10 +31,9 @@ from ...core.errors import DataError, Problem, join, shorten, shorten_repr
 from ...core.files import parse_json, read_bytes, require_regular_file
 from ...core.schema import COUNT, NUMBER, Between, find_mismatch
 from ...core.spec import ImageSpec, Mask, Target
-from ..dataset_base import Batch, Preprocessing, Split
+from ..dataset_base import Batch, Preprocessing, Split, map_class_ids
 from ..findings import Finding
 from ..folders import IMAGES, NAMED_AT_MOST, SPLIT_FOLDERS, FileLookup, list_entries, normalize_name, subfolders
-from ..label_mapping import map_class_ids
 from ..parallel import Progress
 from ..splits import Rows, filter_splits
 from ..unusable_examples import UsableFiles, leave_out

@@ -27,15 +27,13 @@ from ...core.config import build
 from ...core.errors import DataError, Problem, shorten
 from ...core.schema import COUNT, NUMBER, Between
 from ...core.spec import Classes, Episodes, GeneratedImage, ImageSpec, Unlabelled
-from ..dataset_base import Batch, Preprocessing, Split
+from ..dataset_base import Batch, Preprocessing, Split, remap_targets
 from ..episodes import labelled_episodes
 from ..folders import IMAGES, find_examples, find_labelled, is_flat
-from ..label_mapping import remap_targets
 from ..parallel import Progress, ignore_interrupts, iterate_workers, num_cpus
 from ..settings import DataSettings
 from ..streaming.members import Stored
-from ..streaming.tar_index import FileInspector, all_members, labelled_shards
-from ..streaming.tars import is_sharded
+from ..streaming.tars import FileInspector, all_members, is_sharded, labelled_shards
 from .contrastive_augmentation import ImageViews
 from .generation import with_noise
 from .image_files import (

@@ -26,7 +26,7 @@ from ..series.signals import SeriesPreprocessing
 from ..settings import DataSettings
 from ..splits import Rows, complete_split
 from ..tables.dataset import table_dataset
-from ..tables.dialect import KEPT, Form
+from ..tables.delimited import KEPT, Form
 from ..tables.table_files import Table, concatenate_tables, frame_table
 from ..tables.targets import Labels, check_learnable, read_labels
 from ..tables.transforms import TablePreprocessing
@@ -151,7 +151,7 @@ def _texts(
     if first.target is not None:
         from ..text.classification import dataset_from_columns
         from ..text.text_files import TEXT
-        from ..text.token_ids import IDS
+        from ..text.tokenizers import IDS
 
         reject_changed(settings, ("text", "target", "group", *OF_CSV), "is for tables, and this is (texts, y)")
         name = first.target.name or TARGET

@@ -13,7 +13,7 @@ import polars as pl
 import torch
 
 from ...core.errors import DataError, shorten_repr
-from ..tensors import to_numpy
+from ..dataset_base import to_numpy
 from .container import Array, Columns, ExampleContainer, Numbers, Texts
 from .from_dataframe import as_frame, is_series, to_polars_series
 from .from_token_ids import read_ids

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...core.errors import DataError
-from ..graphs.geometric import NOT_READ, read_data, read_edges, to_array
+from ..graphs.benchmark_files import NOT_READ, read_data, read_edges, to_array
 from .container import Graphs
 
 BESIDE = ("x", "edge_attr", "y")  # attributes of nodes, edges and the graph

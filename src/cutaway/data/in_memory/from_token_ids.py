@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from ...core.errors import DataError
-from ..tensors import to_numpy
-from ..text.token_ids import format_ids
+from ..dataset_base import to_numpy
+from ..text.tokenizers import format_ids
 from .container import Array, ExampleContainer, Numbers, Texts
 
 LARGEST = 2**22 - 1  # maximum token id: four times the largest vocabularies in use

@@ -19,12 +19,12 @@ from ..images.array_images import ArrayPreprocessing
 from ..images.transforms import ImagePreprocessing
 from ..series.signals import SeriesPreprocessing
 from ..series.transforms import ForecastPreprocessing
-from ..tables.dialect import KEPT, Form
+from ..tables.delimited import KEPT, Form
 from ..tables.table_files import frame_table
 from ..tables.targets import read_targets
 from ..tables.transforms import TablePreprocessing
 from ..text.corpus_files import TextFile
-from ..text.token_ids import IDS
+from ..text.tokenizers import IDS
 from ..text.transforms import TextPreprocessing
 from .build import to_table
 from .container import Columns, ExampleContainer, Graphs, Images, Numbers, Texts

@@ -17,8 +17,7 @@ from ..tables.table_files import not_unicode
 from ..text.subword_training import reject_surrogates
 from .container import Columns, ExampleContainer, Graphs, Images, Numbers, Texts
 from .from_arrays import parse_targets, read_array
-from .from_dataframe import as_frame, is_hugging_face, is_series, to_polars_series
-from .from_image_column import decode_images
+from .from_dataframe import as_frame, decode_images, is_hugging_face, is_series, to_polars_series
 from .from_list import read_list
 from .from_pyg import read_graphs
 from .from_token_ids import as_ids, may_be_token_ids

@@ -22,8 +22,8 @@ from ...core import spec as specs
 from ...core.errors import DataError, FileError, Problem, shorten
 from ...core.files import read_json
 from ...core.spec import PairSpec, Tokens
-from ..bucketing import bucket_batches
 from ..dataset_base import IGNORED, Batch, SequenceSplit, Split
+from ..samplers import bucket_batches
 from ..text.tokenizer_files import TOKENIZERS, tokenizer_from_json
 from ..text.tokenizers import PRETRAINED, UNKNOWN, Tokenizer
 from .pair_files import Pairs, read_lines, read_pairs

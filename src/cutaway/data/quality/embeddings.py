@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from ..dataset_base import SequenceSplit, Split, TensorSplit
 from ..images.build import PixelSplit
 from ..images.transforms import FileSplit
-from .image_patches import Patches, extract_patches
+from .altered_copies import Patches, extract_patches
 
 HELD = 60_000  # largest sample of in-memory examples of a split
 READ = 300  # largest sample of examples that are read from files

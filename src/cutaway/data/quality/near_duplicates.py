@@ -6,7 +6,7 @@ For k neighbors in m dimensions at distances d₁ ≤ … ≤ d_k, the probabili
 
 if points are locally uniform (E. Facco et al., Estimating the intrinsic dimension of datasets, 2017, for k = 2). m is
 estimated from these distances (E. Levina, P. Bickel, 2004). The probability is bounded by ALPHA over all examples.
-Table rows are also checked by `noisy_copies`, images by `image_copies` and `transformed_copies`.
+Rows of tables and images are also checked for altered copies by `image_copies` and `transformed_copies`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from torch import Tensor
 
 from ..dataset_base import DataSet, TensorSplit
 from ..findings import Finding
-from . import image_copies, noisy_copies, transformed_copies
+from . import altered_copies, transformed_copies
+from .altered_copies import ZOOMS, Patches, extract_patches
 from .duplicates import near_duplicate_warning
 from .embeddings import SplitFeatures, sample_indices
-from .image_patches import ZOOMS, Patches, extract_patches
 
 NEIGHBORS = 10  # neighbors to find; the probability uses the first LAST
 LAST = 5
@@ -98,11 +98,11 @@ def _find_near(
     place = numbers[:, 0]
     if len(kinds):
         hit &= (queries[:, kinds] == points[place][:, kinds]).all(1)
-        noisy, source = noisy_copies.find_noisy_copies(queries, points, ~kinds)
+        noisy, source = altered_copies.find_noisy_copies(queries, points, ~kinds)
         place = torch.where(noisy, source, place)
         hit |= apart & noisy
     if kind == "image":
-        filtered, which = image_copies.find_filtered_copies(
+        filtered, which = altered_copies.find_filtered_copies(
             own.small[rows], torch.cat([one.small for one in earlier]), numbers, r
         )
         moved, source = _find_transformed(own, rows, earlier)

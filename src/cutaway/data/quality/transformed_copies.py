@@ -16,9 +16,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .altered_copies import Candidates, Patches, gaussian_blur, masked_unexplained_fraction, match_patches
 from .embeddings import average_pool
-from .image_copies import masked_unexplained_fraction
-from .image_patches import Candidates, Patches, gaussian_blur, match_patches
 
 LEFT = 0.005  # largest u² of the best image / u of the second
 # Quantile of the second-best u, and its largest rank, that estimate chance: strokes look alike.

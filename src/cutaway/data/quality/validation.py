@@ -6,7 +6,7 @@ from ...core.spec import AudioSpec, Classes, ImageSpec, SeriesSpec, TableSpec, T
 from ..dataset_base import DataSet
 from ..findings import Finding
 from ..tables.transforms import TableSplit
-from . import drift, group_leakage, labels, near_duplicates, target_leakage, text_duplicates
+from . import drift, labels, leakage, near_duplicates, text_duplicates
 from .embeddings import extract_features
 
 
@@ -34,8 +34,8 @@ def validate_dataset(data: DataSet) -> list[Finding]:
         return [finding for finding in found if finding]
     found.append(near_duplicates.check_near_duplicates(looked, spec.kind, near_duplicates.continuous_columns(data)))
     if isinstance(looked["train"].split, TableSplit):
-        found += target_leakage.check_target_leakage(data, looked, " ".join(map(str, data.findings)))
-        found += group_leakage.check_group_leakage(data, looked)
+        found += leakage.check_target_leakage(data, looked, " ".join(map(str, data.findings)))
+        found += leakage.check_group_leakage(data, looked)
     if isinstance(target, Classes):
         found.append(labels.check_labels(looked, target))
     found += drift.check_drift(looked, target, spec.columns if isinstance(spec, TableSpec) else ())

@@ -15,7 +15,7 @@ from ..dataset_base import DataSet
 from ..modalities import reject_changed
 from ..settings import DataSettings
 from ..splits import Rows, remaining_fractions
-from ..tables.dialect import Form
+from ..tables.delimited import Form
 from ..tables.table_files import Table, format_count, read_table
 from ..unusable_examples import reject_fill
 from .column_roles import ColumnRoles, choose_columns

@@ -27,8 +27,8 @@ from ..dataset_base import Batch, Split
 from ..in_memory.from_dataframe import as_frame
 from ..settings import DataSettings
 from ..splits import SPLITS, Rows, remaining_fractions
-from ..tables import dialect
-from ..tables.dialect import KEPT, Form
+from ..tables import delimited
+from ..tables.delimited import KEPT, Form
 from ..tables.table_files import TABLE_SUFFIXES, Table, format_count, frame_table, read_table
 from .column_roles import ColumnRoles
 from .series_files import (
@@ -227,7 +227,7 @@ class ForecastPreprocessing:
         "step": dataclass_schema(Step),
         "gaps": str,
         "missing?": str,
-        "read?": dialect.SCHEMA,
+        "read?": delimited.SCHEMA,
         "scales?": {...: {"mean": [NUMBER], "std": [NUMBER]}},
     }
 

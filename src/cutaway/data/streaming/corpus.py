@@ -1,7 +1,11 @@
-r"""Text that is read in parts: the files of a split one after another, never held completely in memory.
+"""Text that is read in parts: the files of a split one after another, never held completely in memory.
 
 The result equals that of `running_files.read_text` and `joined` for the same files: UTF-8 without a byte order mark,
 line ends as \\n, and one after the last line of each file but the last. A place in it is a byte of a file.
+
+Statistics of a corpus from one pass: number of characters, their counts, and their positions.
+
+They define the splits and the vocabulary of characters, with only one block in memory.
 """
 
 from __future__ import annotations
@@ -12,8 +16,10 @@ import hashlib
 import itertools
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -24,6 +30,7 @@ from ...core.errors import DataError, Problem
 from ...core.files import open_regular, require_regular_file, unreadable_error
 from ..text.corpus_transforms import PIECE
 from ..text.text_files import UTF8, decode_utf8
+from .prepare import map_in_processes
 
 BLOCK = 1 << 20  # bytes per read
 FAR = 1 << 24  # maximum characters searched for a place to cut the text
@@ -275,3 +282,83 @@ def _whole_bytes(raw: bytes) -> int:
 def _marked(path: Path) -> bool:
     with open_regular(path) as file:
         return file.read(3) == codecs.BOM_UTF8
+
+
+PART = 1 << 26  # bytes read by one job
+
+
+@dataclass(frozen=True)
+class CorpusIndex:
+    """The statistics of a corpus, part by part."""
+
+    corpus: Corpus
+    parts: Sequence[tuple[Place, Place]]
+    seen: Sequence[CorpusPartStats]
+    lower: bool
+
+    @classmethod
+    def at(cls, corpus: Corpus, lower: bool, workers: int) -> CorpusIndex:
+        """Read a whole corpus with `workers` processes. Raises DataError, with byte and line, unless it is text."""
+        parts = corpus.parts(PART)
+        seen = [*map_in_processes(partial(_look, corpus, lower), parts, workers)]
+        return cls(corpus, parts, seen, lower)
+
+    @property
+    def characters(self) -> int:
+        """The number of characters of the whole text."""
+        return sum(part.characters for part in self.seen)
+
+    @property
+    def letters(self) -> Counter[str]:
+        """The count of each character."""
+        return self._sum(len(self.seen))
+
+    def place(self, characters: int) -> Place:
+        """Return the place after this number of characters."""
+        for (start, stop), part in zip(self.parts, self.seen):
+            if characters <= part.characters:
+                return self.corpus.place_in(start, stop, characters)
+            characters -= part.characters
+        return self.corpus.end
+
+    def letters_up_to(self, characters: int) -> Counter[str]:
+        """Return the count of each character in the first `characters` characters."""
+        whole = left = 0
+        for part in self.seen:
+            if characters < left + part.characters:
+                break
+            whole, left = whole + 1, left + part.characters
+        found = self._sum(whole)
+        if left < characters:
+            for text in self.corpus.chunks(self.place(left), self.place(characters)):
+                found.update(text.lower() if self.lower else text)
+        return found
+
+    def text(self, start: int, stop: int) -> str:
+        """Return the characters from `start` to `stop`."""
+        return "".join(self.corpus.chunks(self.place(start), self.place(stop)))
+
+    def after_blank(self, start: int, place: int) -> int:
+        """Return the position after the last blank between `start` and `place`, or `place` if none exists nearby."""
+        back = 1 << 16
+        while back <= 1 << 24:
+            near = self.text(max(start, place - back), place)
+            if blank := max(near.rfind(" "), near.rfind("\n")) + 1:
+                return place - len(near) + blank
+            back = back << 4 if place - back > start else 1 << 25
+        return place
+
+    def notes(self) -> list[str]:
+        """Return notes on differences between the text and the files."""
+        returns = sum(part.returns for part in self.seen)
+        return [f"{returns:,} line ends are written with a carriage return, and are read without."] if returns else []
+
+    def _sum(self, parts: int) -> Counter[str]:
+        found: Counter[str] = Counter()
+        for part in self.seen[:parts]:
+            found.update(part.letters)
+        return found
+
+
+def _look(corpus: Corpus, lower: bool, part: tuple[Place, Place]) -> CorpusPartStats:
+    return corpus.look(*part, lower)

@@ -23,7 +23,7 @@ from ..splits import SPLITS
 from ..unusable_examples import inspect_files, reject_fill
 from .index import Arrays, Index, index_path
 from .members import Files, Names
-from .tar_index import FileInspector, Read
+from .tars import FileInspector, Read
 
 MANY = 10_000  # minimum number of files for an index
 LOOKED_AT = 100  # files whose size and time are checked when it is opened

@@ -6,6 +6,8 @@
       preparing.json      until then: the request and the plan, from which a killed preparation is resumed
 
 Opening checks only names and sizes. `damaged` compares every checksum, which reads every byte.
+
+Settings of `cutaway prepare` other than those of the data.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from ...core.config import build
+from ...core.config import build, setting
 from ...core.errors import DataError, FileError, Problem, shorten
 from ...core.files import exists, open_regular, read_json, write_json
 from ...core.schema import NUMBER, Choice, name_document_in_errors, validate_document
@@ -179,3 +181,24 @@ def _reject_sizes(folder: Path, manifest: Manifest) -> None:
             found.append(Problem(str(path), f"it has {size:,} bytes, and {shard.bytes:,} were written"))
     if found:
         raise unusable_shards_error(folder, found)
+
+
+@dataclass(frozen=True)
+class ShardSettings:
+    """Settings for writing shards."""
+
+    workers: int | None = setting(
+        None, "processes that make shards side by side; 0 makes them in this one; auto has one for each processor",
+        low=0, high=256,
+    )  # fmt: skip
+    shard_size: int = setting(64, "MiB of the data, as it was given, that go into a shard", low=1, high=65_536)
+    held_out: int = setting(
+        4, "MiB that val and test of a corpus have at most each, unless val and test are given; 0 sets no bound",
+        low=0, high=65_536,
+    )  # fmt: skip
+    sample: int = setting(
+        64,
+        "MiB of the training text that a tokenizer is fitted on, evenly spread where there is more",
+        low=1,
+        high=65_536,
+    )

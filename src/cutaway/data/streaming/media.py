@@ -35,21 +35,28 @@ from ..parallel import Progress
 from ..settings import DataSettings
 from ..splits import SPLITS, complete_split
 from .index import Arrays, Index
-from .manifest import OF_MEDIA, Manifest, file_sha256, find_damaged, is_prepared, read_manifest, reject_other_form
+from .manifest import (
+    OF_MEDIA,
+    Manifest,
+    ShardSettings,
+    file_sha256,
+    find_damaged,
+    is_prepared,
+    read_manifest,
+    reject_other_form,
+)
 from .members import Names
-from .prepare import reject_fixed_settings
-from .settings import ShardSettings
-from .tar_index import INDEX, FileInspector, member_locations
-from .tars import BLOCK, KINDS, examples
-from .writer import (
+from .prepare import (
     ShardWriteResult,
     begin_preparation,
     finish_preparation,
     num_processes,
+    reject_fixed_settings,
     require_disk_space,
     save_plan,
     write_shards,
 )
+from .tars import BLOCK, INDEX, KINDS, FileInspector, examples, member_locations
 
 SETTLED = (
     "val",

@@ -29,9 +29,8 @@ from ..parallel import Progress
 from ..settings import DataSettings
 from ..tables.dataset import open_groups
 from ..tables.parquet import LEAST_ROWS, RowGroups, parquet_files, read_rows, row_groups
-from .manifest import Manifest, Shard
-from .settings import ShardSettings
-from .writer import begin_preparation, finish_preparation, require_disk_space, save_plan, write_shards
+from .manifest import Manifest, Shard, ShardSettings
+from .prepare import begin_preparation, finish_preparation, require_disk_space, save_plan, write_shards
 
 MOST_SHARDS = 2048  # with more, the pieces of a stretch would be too small to read one by one
 

@@ -9,25 +9,63 @@ A kind of data has an entry in `SHARDED`, which names two functions of a module 
         Build the data set, whose splits read from the shards. It rejects settings that were fixed by the preparation,
         by name (`reject_settled`). A split that reads shards has `damaged(progress)`, which compares all checksums
         for `cutaway check` (`manifest.damaged`).
+
+Writing of a folder of shards: one job per shard, in worker processes, resumable after a kill.
+
+A kind of data calls, in this order:
+
+    found = begin(out, asked)             # empty, or what exists of the same preparation
+    if found.manifest: return it          # it is complete already
+    plan = found.plan or …                # inspect the data, which may take long; then
+    keep(out, asked, plan)
+    reject_full(out, bytes)               # before hours of work, not after
+    for made in make(out, jobs, …): …     # a job for each shard; existing shards are only inspected
+    end(out, manifest)                    # written last
+
+A shard depends only on its job, and a job only on the plan, so the result is the same for any number of processes and
+any number of kills. Two simultaneous preparations of the same data do the work twice without harm.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import contextlib
+import errno
+import os
+import shutil
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from torch.utils.data import DataLoader, Dataset
 
 from ...core.config import as_text, build, pick, shorten
-from ...core.errors import DataError, SettingError, join
+from ...core.errors import CutawayError, DataError, FileError, SettingError, join
+from ...core.files import atomic_write, is_temp_file, read_json, write_json
+from ...core.schema import validate_document
 from ...core.spec import ANY_SIZE, ImageSizes, Target
 from ..dataset_base import DataSet
 from ..modalities import KINDS
-from ..parallel import Progress
+from ..parallel import Progress, ignore_interrupts, iterate_workers, num_cpus
 from ..settings import DataSettings
-from .manifest import Manifest, is_prepared, read_manifest
-from .settings import ShardSettings
+from .manifest import (
+    FORMAT,
+    MANIFEST,
+    PLAN,
+    PLANNED,
+    VERSION,
+    Manifest,
+    Shard,
+    ShardSettings,
+    describe_shard,
+    is_prepared,
+    read_manifest,
+)
 
 
 @dataclass(frozen=True)
@@ -118,3 +156,223 @@ def reject_fixed_settings(settings: DataSettings, manifest: Manifest, folder: Pa
 def _as_tuple(value: Any) -> Any:
     """Convert JSON's lists to the tuples of settings."""
     return tuple(value) if isinstance(value, list) else value
+
+
+KEPT = "What is done is kept: the same command goes on from there."
+LITTLE = 1 << 24  # bytes of data that are read faster than processes start
+SPARE = 1 << 26  # bytes kept free on the disk
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Job(Protocol):
+    """A job that writes one shard. It is sent to a worker process, or is inherited by fork."""
+
+    @property
+    def name(self) -> str:
+        """The shard's file name in the folder of shards."""
+        ...
+
+    def write(self, path: Path) -> None:
+        """Write the complete shard to this path, which is temporary."""
+        ...
+
+    def look(self, path: Path) -> tuple[int, Any]:
+        """Return the number of tokens or examples of a finished shard, and other results to combine over all shards."""
+        ...
+
+
+class ShardWriteResult(NamedTuple):
+    """A finished shard."""
+
+    shard: Shard
+    found: Any  # the other results of the job's `look`
+
+
+@dataclass(frozen=True)
+class PreparationState:
+    """The existing part of the same preparation in OUT: nothing, its plan, or all of it."""
+
+    manifest: Manifest | None = None
+    plan: dict[str, Any] | None = None
+
+
+def begin_preparation(out: Path, asked: Mapping[str, Any]) -> PreparationState:
+    """Create the folder, or return what exists of the same preparation, which `asked` (plain JSON values) identifies.
+
+    Files left by a kill are removed. Raises FileError if the folder holds anything else, or cannot be created.
+    """
+    another = "Give another folder, or remove this one."
+    if out.is_file():
+        raise FileError(f"{out} is a file, and shards need a folder. {another}")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        names = sorted(p.name for p in out.iterdir() if not is_temp_file(p))
+        for left in [p for p in out.iterdir() if is_temp_file(p)]:
+            shutil.rmtree(left, ignore_errors=True)
+    except OSError as error:
+        raise FileError(f"{out} cannot be a folder of shards: {error.strerror}. Give another folder.") from error
+    if not names:
+        return PreparationState()
+    if MANIFEST not in names and PLAN not in names:
+        raise FileError(f"{out} is not empty, and `cutaway prepare` did not write it: {names[0]} is there. {another}")
+    if MANIFEST in names:
+        manifest = read_manifest(out)
+        _reject_other(out, manifest.asked, asked)
+        (out / PLAN).unlink(missing_ok=True)  # of a preparation killed between its last two steps
+        return PreparationState(manifest=manifest)
+    document = read_json(out / PLAN)
+    if not isinstance(document, dict) or document.get("format") != FORMAT or document.get("version") != VERSION:
+        raise FileError(f"{out / PLAN} is not what this version of `cutaway prepare` writes. {another}")
+    validate_document(document, PLANNED, out / PLAN, another)
+    _reject_other(out, document["asked"], asked)
+    return PreparationState(plan=document["plan"])
+
+
+def save_plan(out: Path, asked: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
+    """Save the request and the plan, so that a killed preparation can be resumed."""
+    write_json(out / PLAN, {"format": FORMAT, "version": VERSION, "asked": asked, "plan": plan})
+
+
+def finish_preparation(out: Path, manifest: Manifest) -> Manifest:
+    """Write the manifest as the last file, and return it."""
+    manifest.write(out)
+    (out / PLAN).unlink(missing_ok=True)
+    return manifest
+
+
+def require_disk_space(out: Path, jobs: Sequence[Job], size: int) -> None:
+    """Raise FileError if the disk has no room for shards of about `size` bytes in total, including existing ones."""
+    there = sum((out / job.name).stat().st_size for job in jobs if (out / job.name).is_file())
+    free, wanted = shutil.disk_usage(out).free, size - there + SPARE
+    if free < wanted:
+        raise FileError(
+            f"{out} has {_in_bytes(free)} of free space, and the shards take about {_in_bytes(wanted)} more. Free some "
+            f"space, or give a folder on another disk.{f' {KEPT}' if there else ''}"
+        )
+
+
+def write_shards(
+    out: Path, jobs: Sequence[Job], workers: int, progress: Progress = lambda done, of: None
+) -> Iterator[ShardWriteResult]:
+    """Write the shard of each job in `workers` processes (0: in this one), and yield each in order.
+
+    Raises the CutawayErrors of a job, and FileError if the disk is full; finished shards are kept.
+    """
+    for done, made in enumerate(map_in_processes(partial(_run_job, out), jobs, workers), 1):
+        progress(done, len(jobs))
+        yield made
+
+
+def map_in_processes(function: Callable[[Item], Result], items: Sequence[Item], workers: int) -> Iterator[Result]:
+    """Apply `function` to each item in `workers` processes (0: in this one) and yield the results in order.
+
+    Raises its CutawayErrors, after which no further items are started.
+    """
+    if not workers or len(items) < 2:
+        yield from map(function, items)
+        return
+    found = _through_workers(_Work(function, items), min(workers, len(items)))
+    for one in found:
+        if isinstance(one, CutawayError):
+            found.close()  # ends the workers now, not when the exception is garbage-collected
+            raise one
+        yield one
+
+
+def num_processes(asked: int | None, size: int) -> int:
+    """Return the number of processes for `size` bytes: `asked`, or one per processor; 0 if there is little to do."""
+    return asked if asked is not None else num_cpus() if size > LITTLE else 0
+
+
+def _run_job(out: Path, job: Job) -> ShardWriteResult:
+    """Write the shard of a job unless it exists, and return its result."""
+    path = out / job.name
+    try:
+        if not path.is_file():
+            with atomic_write(path) as temporary:
+                job.write(temporary)
+    except FileError as error:
+        if isinstance(error.__cause__, OSError) and error.__cause__.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise FileError(f"{path} could not be written: the disk is full. Free some space. {KEPT}") from error
+        raise
+    count, found = job.look(path)
+    return ShardWriteResult(describe_shard(path, count), found)
+
+
+class _Work(Dataset[Any]):
+    """The data set of a worker process: a function and its items."""
+
+    def __init__(self, function: Callable[[Any], Any], items: Sequence[Any]) -> None:
+        self.function, self.items = function, items
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, k: int) -> Any:
+        """Return the result for item k, or the CutawayError for the parent to raise."""
+        try:
+            return self.function(self.items[k])
+        except CutawayError as error:
+            return error
+
+
+def _through_workers(work: _Work, workers: int) -> Generator[Any, None, None]:
+    """Yield the result of each job, in order, from forked processes where available."""
+    before = os.environ.get("TOKENIZERS_PARALLELISM")
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # each worker uses one thread; avoids the library's warning
+    made: Iterator[Any] = iter(())
+    try:
+        with _delay_interrupts(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # about more workers than processors
+            loader = DataLoader(
+                work,
+                batch_size=None,
+                num_workers=workers,
+                worker_init_fn=ignore_interrupts,
+                collate_fn=_identity,
+            )
+            made = iter(loader)
+        yield from iterate_workers(made, "prepares shards", f"(workers=1). {KEPT}")
+    finally:
+        del made  # ends the workers
+        if before is None:
+            del os.environ["TOKENIZERS_PARALLELISM"]
+        else:
+            os.environ["TOKENIZERS_PARALLELISM"] = before
+
+
+@contextlib.contextmanager
+def _delay_interrupts() -> Iterator[None]:
+    """Delay Ctrl-C during the block: while processes are forked, Python would print it and ignore it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    asked: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: asked.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if asked:
+        raise KeyboardInterrupt
+
+
+def _identity(found: Any) -> Any:
+    return found
+
+
+def _reject_other(out: Path, then: Any, now: Mapping[str, Any]) -> None:
+    """Raise FileError, with the differences, if the folder is of another preparation."""
+    if then == now:
+        return
+    changed = [key for key in {**then, **now} if not isinstance(then, dict) or then.get(key) != now.get(key)]
+    raise FileError(
+        f"{out} was prepared of other data or with other settings ({', '.join(changed)}), and nothing is written over. "
+        "Give another folder, or remove this one."
+    )
+
+
+def _in_bytes(size: int) -> str:
+    return f"{size / 2**30:.2f} GiB" if size >= 2**30 else f"{size / 2**20:.1f} MiB"

@@ -37,21 +37,19 @@ from ..text.dataset import has_classes
 from ..text.tokenizer_files import TOKENIZERS, tokenizer_from_json
 from ..text.tokenizer_fitting import AUTO, fit_tokenizer, load_named_tokenizer
 from ..text.tokenizers import KINDS, Tokenizer, characters_tokenizer
-from .corpus import Corpus, Place
-from .corpus_stats import CorpusIndex
-from .manifest import AGAIN, DTYPES, MANIFEST, OF_TEXT, PLAN, Manifest, reject_other_form
-from .prepare import reject_fixed_settings
-from .settings import ShardSettings
-from .tokens import ShardTokens
-from .writer import (
+from .corpus import Corpus, CorpusIndex, Place
+from .manifest import AGAIN, DTYPES, MANIFEST, OF_TEXT, PLAN, Manifest, ShardSettings, reject_other_form
+from .prepare import (
     begin_preparation,
     finish_preparation,
     map_in_processes,
     num_processes,
+    reject_fixed_settings,
     require_disk_space,
     save_plan,
     write_shards,
 )
+from .tokens import ShardTokens
 
 AT_ONCE = 16  # pieces of text tokenised together
 SETTLED = ("tokenizer", "vocab_size", "min_count", "lower", "val", "test")  # fixed when text is prepared

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...core.errors import FileError
-from . import captions, days, detection, molecules, photographs, segmentation, signals, tables, texts
+from . import annotated_images, days, molecules, photographs, signals, tables, texts
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,17 @@ EXAMPLES = {
         Example("days.txt", "3 000 sentences of everyday life (made up)", days.days),
         Example("topics.tsv", "600 others, and what each is about (made up)", days.topics),
         Example("dates.tsv", "3 000 dates as people write them, and in ISO 8601 (made up)", texts.dates),
-        Example("masks/", "900 scenes of handwritten digits, and which digit each pixel is of", segmentation.masks),
+        Example("masks/", "900 scenes of handwritten digits, and which digit each pixel is of", annotated_images.masks),
         Example(
-            "captions/", "3 000 scenes of two handwritten digits, and which stands where (made up)", captions.captions
+            "captions/",
+            "3 000 scenes of two handwritten digits, and which stands where (made up)",
+            annotated_images.captions,
         ),
         Example("sounds/", "the tones of a telephone's keys on a noisy line (made up)", signals.sounds),
         Example("spelled/", "numbers dialled key by key on a noisy line, and which (made up)", signals.spelled),
-        Example("scenes/", "digits in scenes with a box around each, as COCO writes them (made up)", detection.scenes),
+        Example(
+            "scenes/", "digits in scenes with a box around each, as COCO writes them (made up)", annotated_images.scenes
+        ),
         Example("videos/", "handwritten digits that move left, right, up or down (made up)", signals.videos),
         Example("graph/", "the 34 members of a karate club that split, and who met whom", tables.karate),
         Example("novel/", "the 77 characters of Les Misérables, and who stand in a chapter together", tables.novel),

@@ -21,10 +21,9 @@ from ..quality.duplicates import duplicate_warning
 from ..settings import DataSettings
 from ..splits import Rows, remaining_fractions, sample_rows
 from .column_types import ColumnType
-from .dialect import Form
+from .delimited import Form
 from .distributions import distributions
 from .encoders import fit_encoder
-from .leaks import find_leaks
 from .parquet import RowGroups, StreamedTable, parquet_files, reject_form, row_groups
 from .roles import choose_roles
 from .streamed_dataset import streamed_dataset
@@ -37,6 +36,7 @@ from .targets import (
     check_trained_classes,
     complete_rows,
     constant_target_error,
+    find_leaks,
     format_problems,
     read_labels,
 )

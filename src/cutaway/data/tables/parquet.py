@@ -22,7 +22,7 @@ from ...core.errors import DataError, Problem, SettingError
 from ...core.files import MEBIBYTE, error_reason, open_regular
 from ..folders import list_entries
 from .column_types import strip_missing
-from .dialect import KEPT, OF_TEXT, Form
+from .delimited import KEPT, OF_TEXT, Form
 from .table_files import Table, plain_columns, read_table, text_frame
 
 PARQUET = ".parquet"

@@ -20,10 +20,8 @@ import polars as pl
 from ...core.errors import DataError, SettingError, printable, shorten_repr
 from ...core.files import read_bytes
 from .column_types import strip_missing
-from .delimited import read_delimited
-from .dialect import AUTO, KEPT, OF_TEXT, Form, lacks_header
-from .number_formats import plain_numerals
-from .units import strip_units
+from .delimited import AUTO, KEPT, OF_TEXT, Form, lacks_header, read_delimited
+from .number_formats import plain_numerals, strip_units
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
 CELLS = "a cell is a number, a text, a date or yes/no"

@@ -17,14 +17,13 @@ from ...core import spec as specs
 from ...core.errors import DataError, Problem, SettingError
 from ...core.schema import COUNT
 from ...core.spec import Episodes, TableSpec
-from ..dataset_base import Preprocessing, Split, TensorSplit
+from ..dataset_base import Preprocessing, Split, TensorSplit, remap_targets
 from ..in_memory.from_dataframe import as_frame
-from ..label_mapping import remap_targets
 from ..settings import DataSettings
 from ..splits import SPLITS, Rows, draw_splits, remaining_fractions
-from . import dialect
+from . import delimited
 from .column_types import LEFT_OUT, ColumnType, explain_unreadable, infer_type, requested_type, unreadable_mask
-from .dialect import KEPT, Form
+from .delimited import KEPT, Form
 from .encoders import ENCODERS, Category, Encoder, encoder_from_json
 from .parquet import read_table_or_folder
 from .roles import Roles, reject_units
@@ -66,7 +65,7 @@ class TablePreprocessing:
     width: int = 0  # columns of the training array; 0 if columns have names
 
     SCHEMA: ClassVar[Mapping[str, Any]] = {
-        "spec": specs.SCHEMA, "columns": [ENCODERS], "fill": bool, "read?": dialect.SCHEMA, "width?": COUNT,
+        "spec": specs.SCHEMA, "columns": [ENCODERS], "fill": bool, "read?": delimited.SCHEMA, "width?": COUNT,
     }  # fmt: skip
 
     def examples(self, sources: Any) -> TableSplit:

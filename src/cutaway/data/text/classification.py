@@ -24,7 +24,7 @@ from ..modalities import reject_changed
 from ..quality.duplicates import duplicate_warning
 from ..settings import DataSettings
 from ..splits import Rows, complete_split, remaining_fractions
-from ..tables.dialect import Form
+from ..tables.delimited import Form
 from ..tables.roles import find_column
 from ..tables.table_files import Table
 from ..tables.targets import check_learnable, complete_rows, group_numbers, read_labels

@@ -20,10 +20,10 @@ from torch.nn.utils.rnn import pad_sequence
 from ...core import spec as specs
 from ...core.errors import DataError, SettingError
 from ...core.spec import Solution, TextSpec
-from ..bucketing import bucket_batches
 from ..dataset_base import IGNORED, Batch, Split
 from ..problems.kinds import PROBLEMS
 from ..problems.problem import Problem
+from ..samplers import bucket_batches
 
 PADDING, UNKNOWN, END = 0, 1, 2
 FIRST = 3  # the id of the first token of the vocabulary

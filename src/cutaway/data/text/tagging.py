@@ -45,9 +45,8 @@ from .tokenizer_fitting import (
     special_tokens_note,
     tokenizer_note,
 )
-from .tokenizers import Tokenizer, Words, words_tokenizer
+from .tokenizers import Tokenizer, Words, marks_blanks, words_tokenizer
 from .transforms import OTHER_LENGTH, gather_ids, length_notes, parse_text_source, preview, truncate_and_frame
-from .whole_words import marks_blanks
 
 __all__ = ["TAGGED", "TagPreprocessing", "open_tagged", "tagged_dataset"]
 

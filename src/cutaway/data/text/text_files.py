@@ -18,7 +18,7 @@ import polars as pl
 from ...core.errors import DataError, Problem
 from ...core.files import read_bytes
 from ..splits import Rows
-from ..tables.dialect import Form
+from ..tables.delimited import Form
 from ..tables.table_files import Table, format_count, read_table
 from ..tables.targets import format_problems
 

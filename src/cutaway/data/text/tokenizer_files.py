@@ -12,8 +12,7 @@ from ...core.files import exists, read_json, reject_address
 from ...core.schema import Between, Tagged, find_mismatch
 from ...core.spec import current_kind
 from .pretrained import MOST_IDS, ROLES, Pretrained, special_token_ids
-from .token_ids import IDS, Ids
-from .tokenizers import KINDS, PRETRAINED, Characters, Subwords, Tokenizer, Words, library_from
+from .tokenizers import IDS, KINDS, PRETRAINED, Characters, Ids, Subwords, Tokenizer, Words, library_from
 
 TOKENIZER, PREPROCESSING = "tokenizer.json", "preprocessing.json"
 HELD = (TOKENIZER, PREPROCESSING, f"model/{PREPROCESSING}", f"model/{TOKENIZER}")  # possible locations in a folder

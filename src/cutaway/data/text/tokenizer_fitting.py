@@ -16,9 +16,8 @@ from ...core.files import exists, reject_address
 from ...core.spec import Simple, Tags, TextSpec
 from ..modalities import reject_changed
 from ..settings import DataSettings
-from .token_ids import IDS, fit_ids
 from .tokenizer_files import open_tokenizer
-from .tokenizers import KINDS, PRETRAINED, Tokenizer, train_tokenizer
+from .tokenizers import IDS, KINDS, PRETRAINED, Tokenizer, fit_ids, train_tokenizer
 
 AUTO = "auto"
 OF_ITS_OWN = ("vocab_size", "min_count", "lower")  # settings that configure the fit of a tokenizer

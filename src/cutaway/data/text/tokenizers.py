@@ -14,10 +14,18 @@ the training split; equal texts give equal tokenizers. It is saved as JSON value
   https://arxiv.org/abs/1810.04805), with accents kept. A word with a character that is not in the training split is
   unknown as a whole, and so is one of more than 100 characters.
 - pretrained: a tokenizer.json of the `tokenizers` library, with its own ids (pretrained.py).
+
+A tokenizer for text that is already tokenized: "12 7 431" is the tokens 12, 7 and 431.
+
+Detection of tokens that continue the word of the previous token.
+
+In WordPiece these begin with ##. In other tokenizers they begin with a letter or digit, without a blank before it, and
+follow a token that ends with one. So the subwords of a word belong together, and signs are separate.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +34,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ...core.errors import DataError, SettingError, check_value, shorten
+from ...core.errors import DataError, Problem, SettingError, check_value, shorten
+from ..modalities import reject_changed
+from ..settings import DataSettings
 from .subword_training import (
     BYTES,
     PAD,
@@ -444,3 +454,146 @@ def _count_words(texts: Iterable[str], lower: bool, blanks: bool) -> Counter[str
 def _check(tokens: Sequence[str]) -> None:
     if len(tokens) < 3 or not all(isinstance(token, str) for token in tokens):
         raise ValueError("a tokenizer needs padding, unknown and at least one token")
+
+
+IDS = "ids"  # the kind of this tokenizer
+HOW_CUT = ("tokenizer", "min_count", "lower", "special_tokens")  # settings of tokenization
+Numbers = npt.NDArray[np.int64]
+
+
+class Ids:
+    """Given ids below `vocab_size`; if `padding` is 0, zeros at the ends of an example are padding.
+
+    There are no unknown, begin or end ids, because the text was tokenized elsewhere.
+    """
+
+    kind: str = IDS
+    lower: bool = False
+    unknown: int | None = None
+    begin: int | None = None
+    end: int | None = None
+    mask: int | None = None
+
+    def __init__(self, vocab_size: int, padding: int | None = None) -> None:
+        self.vocab_size, self.padding = vocab_size, padding
+
+    @functools.cached_property
+    def tokens(self) -> list[str]:
+        """Each id as text."""
+        return [str(i) for i in range(self.vocab_size)]
+
+    def __len__(self) -> int:
+        return self.vocab_size
+
+    def encode(self, text: str) -> list[int]:
+        """Parse the ids in a text, separated by blanks."""
+        return self.encode_many([text])[0]
+
+    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
+        """Encode each of the texts."""
+        flat, lengths = self.encode_flat(texts)
+        return [ids.tolist() for ids in np.split(flat, lengths.cumsum()[:-1])]
+
+    def encode_flat(self, texts: Sequence[str]) -> tuple[Numbers, Numbers]:
+        """Return the concatenated ids of all texts, and the number of each.
+
+        Raises DataError for anything but an id below `vocab_size`.
+        """
+        examples = [_written(text) for text in texts]
+        beyond = {i: int(ids.max()) for i, ids in enumerate(examples) if len(ids) and ids.max() >= self.vocab_size}
+        if beyond:
+            first = next(iter(beyond))
+            raise DataError(
+                f"{len(beyond):,} of {len(texts):,} examples hold ids that are not in the vocabulary, of "
+                f"{self.vocab_size:,} ids from 0. The first of them is example {first + 1}, with {beyond[first]}.",
+                fix=f"Train with vocab_size={max(beyond.values()) + 1} or more: unless it is said, it is as large as "
+                "the ids of the training split ask for.",
+            )
+        if self.padding == 0:
+            examples = [np.trim_zeros(ids) for ids in examples]
+        lengths = np.fromiter(map(len, examples), np.int64, count=len(examples))
+        return np.concatenate([np.empty(0, np.int64), *examples]), lengths
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Return the ids separated by blanks, without padding."""
+        return " ".join(str(i) for i in ids if i != self.padding)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values for `tokenizer_from_json`."""
+        return {"kind": self.kind, "lower": self.lower, "vocab_size": self.vocab_size, "padding": self.padding}
+
+
+def fit_ids(settings: DataSettings, texts: Iterable[str]) -> Ids:
+    """Return the vocabulary of ids: of the configured size, or up to the largest id of the training split.
+
+    0 is padding if all examples have the same length and zeros occur only at their ends. Raises SettingError for
+    settings of tokenization.
+    """
+    reject_changed(settings, HOW_CUT, "says how texts are cut, and these are token ids")
+    examples = [_written(text) for text in texts]
+    one_length = len({len(ids) for ids in examples}) == 1
+    within = any((np.trim_zeros(ids) == 0).any() for ids in examples)
+    padded = one_length and not within and any((ids == 0).any() for ids in examples)
+    asked = settings.vocab_size != DataSettings().vocab_size
+    largest = max((int(ids.max()) for ids in examples if len(ids)), default=0)
+    return Ids(settings.vocab_size if asked else largest + 1, 0 if padded else None)
+
+
+def format_ids(ids: Sequence[int]) -> str:
+    """Return ids as blank-separated text."""
+    return " ".join(map(str, ids))
+
+
+def _written(text: str) -> Numbers:
+    try:
+        return np.array(text.split(), np.int64)
+    except (ValueError, OverflowError):
+        raise DataError(
+            "This is a text, and the run learned from token ids.",
+            [Problem(repr(text[:60]), "it holds what is no id")],
+            "Give lists of ids, as in [[3, 17, 5]].",
+        ) from None
+
+
+Flags = npt.NDArray[np.bool_]
+
+
+def continues_word(tokenizer: Tokenizer, ids: npt.NDArray[np.int64]) -> Flags:
+    """Return a mask (n,) of tokens that continue the word of the previous one, for consecutive ids (n,)."""
+    prefix, by_bytes = _token_notation(tokenizer)
+    if tokenizer.kind == "words":
+        return np.zeros(len(ids), np.bool_)
+    if prefix:
+        return np.array([t.startswith(prefix) and t != prefix for t in tokenizer.tokens], np.bool_)[ids]
+    opens = np.array([bool(t) and _in_word(t[0], by_bytes) for t in tokenizer.tokens], np.bool_)[ids]
+    closes = np.array([bool(t) and _in_word(t[-1], by_bytes) for t in tokenizer.tokens], np.bool_)[ids]
+    found = np.zeros(len(ids), np.bool_)
+    found[1:] = opens[1:] & closes[:-1]
+    return found
+
+
+def marks_blanks(tokenizer: Tokenizer) -> bool:
+    """Return whether the first subword of a word includes the blank before it, so that an isolated word is split
+    differently.
+    """
+    return _token_notation(tokenizer)[1]
+
+
+def _token_notation(tokenizer: Tokenizer) -> tuple[str, bool]:
+    """Return the prefix of continuing subwords, or empty; and whether tokens are bytes."""
+    document: Any = tokenizer.to_json().get("library")
+    if document is None:
+        return "", False
+    library = json.loads(document)
+    prefix = (library["model"].get("continuing_subword_prefix") or "") if library["model"] else ""
+    return prefix, "ByteLevel" in json.dumps([library.get("pre_tokenizer"), library.get("decoder")])
+
+
+def _in_word(letter: str, by_bytes: bool) -> bool:
+    """Return whether it is a letter or digit; for bytes, also whether it is part of a character beyond ASCII."""
+    code = ord(letter)
+    if not by_bytes or code < 127:
+        return letter.isalnum()
+    # GPT-2 writes a printable byte as the character with its number, and the others from U+0100 on, in order: the first
+    # 34 of these are blanks and control characters, the rest parts of characters beyond ASCII.
+    return code < 256 or code - 256 >= 34

@@ -20,8 +20,8 @@ from ...core.spec import Classes, TextSpec, Value
 from ..dataset_base import SequenceSplit
 from ..folders import TEXTS, find_labelled
 from ..in_memory.from_dataframe import as_frame
-from ..tables import dialect
-from ..tables.dialect import KEPT, Form
+from ..tables import delimited
+from ..tables.delimited import KEPT, Form
 from ..tables.table_files import TABLE_SUFFIXES, Table, frame_table
 from ..tables.targets import read_targets
 from .text_files import TAGGED, TEXT, pair_table, read_files, read_pair, read_text_table
@@ -47,7 +47,7 @@ class TextPreprocessing:
     written: Form = KEPT  # format of the training table, the default for a new one
 
     SCHEMA: ClassVar[Mapping[str, Any]] = {
-        "spec": specs.SCHEMA, "tokenizer": TOKENIZERS, "length": COUNT, "column": str, "read?": dialect.SCHEMA,
+        "spec": specs.SCHEMA, "tokenizer": TOKENIZERS, "length": COUNT, "column": str, "read?": delimited.SCHEMA,
     }  # fmt: skip
 
     def as_split(

@@ -24,8 +24,7 @@ from ..quality.duplicates import duplicate_warning
 from ..settings import DataSettings
 from ..splits import Rows, complete_split, sample_rows
 from ..streaming.members import select_items
-from ..streaming.tar_index import read_shards
-from ..streaming.tars import is_sharded
+from ..streaming.tars import is_sharded, read_shards
 from ..unusable_examples import inspect_files, reject_fill
 from .transforms import SHARDED, VideoPreprocessing, VideoSplit
 from .video_files import Video, VideoFileInfo, inspect_videos, read_frames, read_videos, unpack_video_info

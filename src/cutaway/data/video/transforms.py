@@ -22,15 +22,14 @@ from ...core import spec as specs
 from ...core.errors import DataError, Problem
 from ...core.schema import COUNT
 from ...core.spec import VideoSpec
-from ..bucketing import bucket_batches
 from ..dataset_base import Batch, Split
 from ..folders import VIDEOS, find_labelled
 from ..images.image_files import Pixels, as_image
 from ..images.transforms import ImagePreprocessing
 from ..parallel import Progress, find_unreadable, prefetch
+from ..samplers import bucket_batches
 from ..streaming.members import Stored
-from ..streaming.tar_index import FileInspector, all_members, labelled_shards
-from ..streaming.tars import is_sharded
+from ..streaming.tars import FileInspector, all_members, is_sharded, labelled_shards
 from .video_files import (
     Video,
     as_video,

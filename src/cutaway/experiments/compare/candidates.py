@@ -1,4 +1,7 @@
-"""Candidates of a comparison on one data set: which models accept the data, their metrics and their budgets."""
+"""Candidates of a comparison on one data set: which models accept the data, their metrics and their budgets.
+
+Hyperparameter search before a comparison, with the same number of trials for each model, on the validation split.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,10 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from ...checkpoints.factory import new_model
+from ...checkpoints.factory import ModuleBuilder, new_model
 from ...core.config import as_text
 from ...core.errors import CutawayError, DataError, UnknownName
 from ...data.dataset_base import DataSet
@@ -18,8 +22,10 @@ from ...inspect.layers import layer_table
 from ...models.registry import Preset
 from ...tasks.task import Task
 from ...training.setup import setup_training
+from ..search.samplers import require_optuna
 from ..search.trial import DataCache
 from .contributions import ComparisonMetric, metric_for_task
+from .result import CompareProgress
 
 COPIES = 4  # of the weights while AdamW trains: weights, gradients and two moments
 LENGTHS = ("minutes", "max_steps", "epochs")
@@ -139,3 +145,40 @@ def with_budget(given: Mapping[str, Any], macs: float | None, examples: int) -> 
         return {**given, "epochs": epochs}, f"{epochs} epochs for each training"
     words = {"minutes": "minutes", "max_steps": "optimizer steps", "epochs": "epochs"}
     return {**given}, f"{' and '.join(f'{value} {words[key]}' for key, value in asked.items())} for each training"
+
+
+SPACE = {"lr": "1e-4..1e-2:log", "weight_decay": "1e-5..1e-1:log"}
+MODEL_SPACE = {"dropout": "0..0.5"}  # searched if the model has it
+
+
+def tune_settings(one: Candidate, source: Any, folder: Path, trials: int, progress: CompareProgress) -> dict[str, Any]:
+    """Return the settings of the best trial of a model. Interrupted trials are continued.
+
+    No trial uses the test split. Raises SettingError if Optuna is not installed.
+    """
+    require_optuna()
+    from ..search.progress import SearchProgress
+    from ..search.study import search
+
+    space = {key: value for key, value in SPACE.items() if key not in one.given}
+    own = one.preset.setting_names
+    space |= {f"model.{key}": value for key, value in MODEL_SPACE.items() if key in own}
+    if not space:
+        raise CutawayError("trials has nothing to search: lr and weight_decay are both given. Leave one of them out.")
+    fixed = {key: value for key, value in one.given.items() if key != "tensorboard"}
+    found = search(
+        (one.model, one.preset.make) if isinstance(one.preset, ModuleBuilder) else one.model,
+        source,
+        {**fixed, **space, "trials": trials, "seed": 0},
+        out=folder / "search",
+        progress=SearchProgress(progress.shown),
+        crowned=False,
+    )
+    best = found.best
+    if best is None:
+        progress.note(
+            f"{one.model}: no trial was trained to its end, and it is compared with the settings of its card."
+        )
+        return {}
+    progress.note(f"{one.model}: " + ", ".join(f"{key}={best[key]:.4g}" for key in space) + f", of {trials} trials")
+    return {key: best[key] for key in space}

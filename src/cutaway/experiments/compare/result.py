@@ -1,16 +1,32 @@
-"""Result of a comparison, read from its folder."""
+"""Result of a comparison, read from its folder.
+
+Progress of a comparison: a line for each training that ends.
+
+Settings of a comparison. Settings of training and data are given in addition and apply to all models.
+
+Folder of a comparison: compare.json and the runs of each data set and model.
+
+compare.json             the settings and results DATA/MODEL/seed-0/       a run DATA/MODEL/search/       earlier
+trials, with trials=N report.html              the report
+"""
 
 from __future__ import annotations
 
 import functools
 import html
+import sys
+import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...core.config import setting
+from ...core.errors import printable
+from ...core.schema import NUMBER, validate_document, write_document
 from ...draw.html_page import render_iframe
 from ...statistics.comparison import ranks
 from ...statistics.intervals import Metric
-from .storage import REPORT, read_about
+from ...training.run_folder import create_group_folder, read_group_document
 
 Row = dict[str, Any]
 
@@ -83,3 +99,130 @@ class Comparison:
         if not self.report.is_file():
             return html.escape(repr(self))
         return render_iframe(repr(self), self.report.read_text(encoding="utf-8"))
+
+
+class CompareProgress:
+    """Progress of one comparison on standard error."""
+
+    def __init__(self, shown: bool = True) -> None:
+        self.shown = shown
+        self._turn = threading.Lock()
+        self._done = self._of = 0
+
+    def begin(self, of: int, done: int) -> None:
+        """Start with `of` trainings, of which `done` are finished already."""
+        self._done, self._of = done, of
+        if done:
+            self.note(f"{done} of {of} trainings are there already.")
+
+    def note(self, sentence: str) -> None:
+        """Print a note."""
+        self._line(f"note: {sentence}")
+
+    def trained(self, said: str) -> None:
+        """Report that a training has ended."""
+        with self._turn:
+            self._done += 1
+            self._line(f"{self._done:>4}/{self._of}  {said}")
+
+    def _line(self, said: str) -> None:
+        if self.shown:
+            print(printable(said), file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True)
+class CompareSettings:
+    """Settings of a comparison."""
+
+    seeds: int = setting(3, "trainings of each model, with seeds 0, 1, 2, …; 1 says nothing of other trainings", low=1)
+    trials: int = setting(
+        0,
+        "settings that are tried for each model before (lr, weight decay, dropout), by Optuna on the validation split",
+        low=0,
+    )
+    macs: float | None = setting(
+        None, "budget: multiply-adds of all forward passes of a training, which become so many steps", low=1.0
+    )
+    jobs: int | None = setting(
+        None, "trainings at a time; auto: 2 where memory and processors allow. Scores do not depend on it", low=1
+    )
+    baselines: bool = setting(True, "hold the models against simple ones of scikit-learn")
+
+
+ABOUT, REPORT = "compare.json", "report.html"
+
+FIGURE = NUMBER | None  # null means infinite or unknown
+INTERVAL = {"value": NUMBER, "low": FIGURE, "high": FIGURE}
+MODEL = {
+    "name": str,
+    "simple": bool,
+    "explanation": str,
+    **INTERVAL,
+    "scores": [NUMBER, ...],  # of each seed
+    "seconds": NUMBER,  # of a training
+    "parameters": int | None,
+    "macs": int | None,
+    "milliseconds": FIGURE,  # for one example
+    "joules": FIGURE,
+    "memory": int | None,  # bytes
+    "epochs?": [int],
+    "runs?": [str],
+}
+DIFFERENCE = {
+    "a": str, "b": str, **INTERVAL, "probability": NUMBER, "p_value": NUMBER, "p_corrected": NUMBER, "told_apart": bool,
+}  # fmt: skip
+RESULT = {
+    "data": str,
+    "data_name": str,
+    "task": str,
+    "metric": str,
+    "higher_is_better": bool,
+    "split": str,
+    "count": int,
+    "splits": {"train": int, ...: int},
+    "fingerprint": str,
+    "split_hash": str,
+    "budget": str,
+    "models": [MODEL, ...],  # best first
+    "differences": [DIFFERENCE],
+    "excluded": [{"model": str, "why": str}],
+    "notes": [str],
+    "own_settings": dict,  # of the data, by a model's card
+    "chosen": dict,  # of training, by its trials
+    "tells_joules": bool,
+    "jobs": int,
+    "done": bool,
+}
+COMPARISON = {
+    "models": [str, ...],
+    "own?": {...: str},  # models that are built in Python, and the functions that build them
+    "data": [str, ...],
+    "in_memory": [str],  # names of data that were given in Python
+    "given": dict,
+    "compare": dict,
+    "threads": int,
+    "status": str,
+    "cutaway": str,
+    "torch": str,
+    "started": str,
+    "results": [RESULT],
+}
+# Output of `cutaway compare --json`. Several data sets also have ranks.
+PRINTED = {**COMPARISON, "comparison": str, "report": str, "ranks?": {...: INTERVAL}}
+
+
+def comparison_folder(out: str | Path | None, name: str) -> Path:
+    """Return the folder of a comparison, as defined by `folder_of_several`."""
+    return create_group_folder(out, "compare", name, ABOUT)
+
+
+def read_about(folder: str | Path) -> dict[str, Any]:
+    """Read compare.json of a folder. Raises FileError if it is missing or invalid."""
+    about = read_group_document(folder, "compare", ABOUT, ("models", "data"))
+    validate_document(about, COMPARISON, Path(folder) / ABOUT, "Restore it from a copy, or compare again.")
+    return about
+
+
+def write_about(folder: Path, about: dict[str, Any]) -> None:
+    """Write compare.json atomically."""
+    write_document(folder / ABOUT, about, COMPARISON)

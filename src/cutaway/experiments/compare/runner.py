@@ -1,9 +1,14 @@
-"""Runner of a comparison: it selects candidates, trains them and compares the results."""
+"""Training of the jobs of a comparison, several at a time if possible.
+
+Runner of a comparison: it selects candidates, trains them and compares the results.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+import queue
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,23 +22,90 @@ from ...core.errors import CutawayError, SettingError, shorten
 from ...core.files import write_text
 from ...core.metric_names import metric
 from ...core.version import __version__
+from ...data.parallel import num_cpus
 from ...data.settings import DataSettings
 from ...draw.number_format import format_value
 from ...models.registry import Preset, preset
 from ...runs.run import Run
 from ...training.config import TrainSettings
+from ...training.device import free_memory
 from ...training.run_folder import lock_run
 from ..search.spec import located
-from .candidates import Candidate, select_candidates, with_budget
+from . import worker
+from .candidates import Candidate, select_candidates, tune_settings, with_budget
 from .comparison_page import describe_page
-from .config import CompareSettings
-from .progress import CompareProgress
-from .result import Comparison
+from .result import REPORT, CompareProgress, CompareSettings, Comparison, comparison_folder, read_about, write_about
 from .scoring import score_models
-from .storage import REPORT, comparison_folder, read_about, write_about
-from .training import num_parallel_trainings, threads_each, train_all
-from .tuning import tune_settings
-from .worker import Job, is_finished
+from .worker import Job, Worker, is_finished
+
+PROCESS_OVERHEAD = 1 << 30  # bytes of a process without its model: PyTorch and the data
+JOBS = 2  # maximum trainings at a time by default
+
+
+def threads_each(asked: int | None) -> int:
+    """Return the processor threads of a training.
+
+    The number does not depend on parallel trainings, because sums, and so scores, depend on it.
+    """
+    return asked or max(1, num_cpus() // JOBS)
+
+
+def num_parallel_trainings(asked: int | None, threads: int, largest: int) -> int:
+    """Return the number of trainings at a time. `largest` is the memory in bytes to train the largest model."""
+    if asked:
+        return asked
+    free = free_memory(torch.device("cpu"))
+    room = JOBS if free is None else free // (largest + PROCESS_OVERHEAD)
+    return max(1, min(JOBS, num_cpus() // threads, room)) if not torch.cuda.is_available() else 1
+
+
+def train_all(jobs: Sequence[Job], together: int, trained: Callable[[Job, str], None]) -> dict[Job, str]:
+    """Train every job, `together` at a time, and return the errors of failed jobs.
+
+    `trained` is called after each job. With `together=1` jobs are trained in this process. Raises KeyboardInterrupt if
+    the user stops it; active jobs write their checkpoints first.
+    """
+    failed: dict[Job, str] = {}
+    if together == 1:
+        for job in jobs:
+            if said := worker.train(job):
+                failed[job] = said
+            trained(job, said)
+        return failed
+    idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+    workers = [Worker() for _ in range(min(together, len(jobs)))]
+    for one in workers:
+        idle.put(one)
+    stopped = False
+
+    def train(job: Job) -> None:
+        one = idle.get()
+        if not one.works and not stopped:
+            one = Worker()
+            workers.append(one)
+        said = "" if stopped else one.train(job)
+        idle.put(one)
+        if not stopped:
+            if said:
+                failed[job] = said
+            trained(job, said)
+
+    with ThreadPoolExecutor(max(1, len(workers))) as pool:
+        futures = [pool.submit(train, job) for job in jobs]
+        try:
+            for future in futures:
+                future.result()
+        except KeyboardInterrupt:
+            stopped = True
+            for one in workers:
+                one.stop()
+            raise
+        finally:
+            stopped = True
+    for one in workers:
+        one.end()
+    return failed
+
 
 NOT_GIVEN = {"seed": "seeds=5 trains each model with seeds 0 to 4", "processes": "jobs=2 trains two at a time"}
 MAY_CHANGE = ("seeds", "jobs")

@@ -17,14 +17,12 @@ from ...data.task_sequence import subset
 from ...runs.run import Run
 from ...statistics.blocks import too_few_windows
 from ...statistics.comparison import differences, measure
-from ...training.timing import time_calls
-from .baseline_models import load_sklearn
-from .baselines import baselines_for
+from ...training.cost_estimate import time_calls
+from .baselines import baselines_for, load_sklearn
 from .candidates import Candidate
-from .config import CompareSettings
 from .contributions import Values
 from .cost import counters, measure_cost
-from .progress import CompareProgress
+from .result import CompareProgress, CompareSettings
 from .worker import COST, read_cost
 
 DIVERGED = "what it answers is no number: its training diverged, which a smaller lr may fix"

@@ -14,9 +14,9 @@ from ...core.errors import SettingError
 from ...distributed.dry_run import DryRun, dry_run
 from ...training.batches import largest_batch
 from ...training.config import TrainSettings
-from ...training.memory.shapes import run_operation
+from ...training.memory.tracker import run_operation
 from ...training.objectives.choice import build_objective
-from ...training.optimizers import build_optimizers
+from ...training.optim import build_optimizers
 from ...training.parameter_groups import find_blocks
 from ...training.processes import DISTRIBUTED_OBJECTIVES
 from ...training.recompute import checkpointed

@@ -1,42 +1,51 @@
-"""Planner of a training: it traces a step and computes its memory, time and cost on a set of devices."""
+"""Planner of a training: it traces a step and computes its memory, time and cost on a set of devices.
+
+Check before training: data problems, a traced batch and the estimated cost.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import nn
 
 from ...core.config import build, field_names, pick, unknown_setting
-from ...core.errors import ModelError, SettingError
+from ...core.errors import DataError, ModelError, SettingError
 from ...core.memory_budget import format_bytes
+from ...data.images.dataset import find_damaged
 from ...data.settings import DataSettings
+from ...data.streaming.manifest import is_prepared, unusable_shards_error
+from ...data.streaming.media import damaged_shards
+from ...data.unusable_examples import REPAIR
+from ...draw.number_format import plural
+from ...inspect.layers import LayerTable, layer_table
 from ...nn.transformer import is_block
 from ...training.batches import batch_examples, epoch_batches, largest_batch
 from ...training.config import TrainSettings
+from ...training.config_checks import reject_incompatible
 from ...training.cost_estimate import Estimate, estimate_cost
-from ...training.memory.choice import available_bytes
-from ...training.memory.fake_step import NeedsRealValues, StepProfile, simulate_step
+from ...training.memory.fake_step import NeedsRealValues, StepProfile, is_traceable, simulate_step
 from ...training.memory.strategies import (
     ProcessMemory,
     WeightLayout,
+    available_bytes,
     bytes_sent,
     num_shards,
     process_memory,
     weight_layout,
 )
+from ...training.memory_check import reject_step_beyond_memory
 from ...training.objectives.choice import total_epochs
 from ...training.parameter_groups import find_blocks
 from ...training.processes import reject_small_batches, requires_whole_weights
 from ...training.setup import TrainingSetup, setup_training
 from ...training.train import set_epochs_from_steps
-from .config import SHARED, PlanSettings, reject_plan
 from .dry_run import dry_runs
-from .hardware import GIB, Gpu, find_gpu
-from .result import Plan, Strategy
+from .result import GIB, SHARED, Gpu, Plan, PlanSettings, Strategy, find_gpu, reject_plan
 
 LAUNCH = 25e-6  # seconds to launch an operation's kernels in eager PyTorch, measured with an H200
 RECOMPUTE_FACTOR = {
@@ -332,3 +341,110 @@ def possible_strategies(
         several = "several machines" if shared.parallel == "hsdp" else "several devices"
         raise SettingError(f"parallel={shared.parallel} is for {several}, and there is one: leave it out.")
     return (shared.parallel,)
+
+
+TRACE_BATCH = 4  # batch size of the trace
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """Result of a check. Nothing is written, and no training result is kept."""
+
+    ready: TrainingSetup
+    cost: Estimate  # seconds and bytes of an epoch
+    step: StepProfile | None  # memory and operations of a step; None if they cannot be traced
+    inputs: tuple[torch.Tensor, ...]  # inputs of the traced batch
+    layers: LayerTable
+
+    @property
+    def findings(self) -> list[str]:
+        """Return the problems of the data, in sentences."""
+        return self.ready.data.findings
+
+    @property
+    def notes(self) -> list[str]:
+        """Return all notes on the data and the initial weights, including findings."""
+        return [*self.ready.data.notes, *(self.ready.taken.notes if self.ready.taken else ())]
+
+    @property
+    def splits(self) -> dict[str, int]:
+        """Return the number of examples of each split."""
+        return {name: len(split) for name, split in self.ready.data.splits.items()}
+
+    @property
+    def memory(self) -> dict[str, int]:
+        """Return bytes by kind: the data, and a step at its peak as in `cutaway plan`.
+
+        If steps cannot be traced, the values are measured over a few of them.
+        """
+        cost = self.cost
+        if self.step is not None:
+            return {"data": cost.data, **self.step.peak}
+        return {
+            "data": cost.data,
+            "weights": cost.weights,
+            "gradients and optimizer": cost.learning,
+            "activations": cost.activations,
+            "outputs": cost.outputs,
+        }
+
+    def __repr__(self) -> str:
+        splits = ", ".join(f"{count:,} {name}" for name, count in self.splits.items())
+        about = (
+            f"{self.ready.preset.name} on {self.ready.data.name}: {self.ready.data.spec.kind}, {self.ready.task.name}"
+        )
+        return f"<Checked {about}, {splits}; {plural(len(self.findings), 'finding')}>"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as plain JSON values."""
+        ready = self.ready
+        return {
+            "model": ready.preset.name,
+            "data": {
+                "source": ready.data.source,
+                "kind": ready.data.spec.kind,
+                "shape": list(ready.data.spec.shape),
+                "splits": self.splits,
+                "columns": ready.data.columns,
+                "findings": self.findings,
+                "evidence": self.ready.data.evidence,
+                "notes": self.notes,
+            },
+            "task": ready.task.name,
+            "batch": [list(x.shape) for x in self.inputs],
+            "layers": self.layers.to_json()["rows"],
+            "cost": {
+                "steps": self.cost.steps,
+                "seconds_per_step": self.cost.seconds_per_step,
+                "seconds_per_epoch": self.cost.seconds_per_epoch,
+                "flops_per_step": self.step.flops if self.step else None,
+                "memory": sum(self.memory.values()),
+            },
+            "memory": self.memory,
+        }
+
+
+def check(model: Any, source: Any, given: Mapping[str, Any]) -> CheckResult:
+    """Read the data, build the model, trace a batch and estimate the cost.
+
+    Raises DataError for unreadable data, with every bad row or file in `problems`.
+    """
+    ready = setup_training(model, source, given)
+    reject_incompatible(ready.settings, ready.data.splits["train"])
+    set_epochs_from_steps(ready, given)
+    damaged = damaged_shards(source) if isinstance(source, str) else []
+    if problems := damaged or [p for split in ready.data.splits.values() for p in find_damaged(split)]:
+        if is_prepared(source):
+            raise unusable_shards_error(source, problems)
+        raise DataError(
+            f"{len(problems)} files in {source} cannot be read.", problems, f"{REPAIR} Nothing was changed."
+        )
+    reject_step_beyond_memory(ready)
+    step = (
+        simulate_step(ready) if is_traceable(ready) else None
+    )  # before steps are timed, because those train the model
+    cost = estimate_cost(ready)
+    train = ready.data.splits["train"]
+    batch = next(iter(train.batches([torch.arange(min(TRACE_BATCH, len(train)))])))
+    inputs, _ = ready.place.batch(batch)
+    return CheckResult(ready, cost, step, inputs, layer_table(ready.model, *inputs))

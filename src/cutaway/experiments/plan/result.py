@@ -1,4 +1,13 @@
-"""Plan of a training: memory, time and cost of each strategy."""
+"""Plan of a training: memory, time and cost of each strategy.
+
+Specifications of GPUs for plans of other hardware.
+
+Peaks are those of dense bfloat16 matrix products, which torchtitan uses for utilization
+<https://github.com/pytorch/torchtitan/blob/main/torchtitan/tools/utils.py>. Memory, memory bandwidth and the links
+between the GPUs of a machine are from data sheets.
+
+Settings of a plan. Settings of training, data and model describe the planned training.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +15,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ...core.config import setting
+from ...core.errors import SettingError, UnknownName
 from ...distributed.dry_run import DryRun
+from ...training.config import TrainSettings
 from ...training.memory.strategies import ProcessMemory
 
 
@@ -73,3 +85,96 @@ class Plan:
             for share, found in zip(run.shares, document["dry_runs"][name]["shares"]):
                 found["total"] = share.bytes
         return {**document, "best": self.best and self.best.name}
+
+
+GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """Specification of one GPU."""
+
+    name: str
+    peak: float  # FLOP/s of matrix products in bfloat16
+    memory: float  # bytes
+    bandwidth: float  # bytes/s of its memory
+    link: float  # bytes/s to the other GPUs of its machine, each way
+
+
+GPUS = {
+    "a100": Gpu("A100 80 GB", 312e12, 80 * GIB, 2.04e12, 300e9),
+    "a100-40gb": Gpu("A100 40 GB", 312e12, 40 * GIB, 1.56e12, 300e9),
+    "a6000": Gpu("RTX A6000", 154.85e12, 48 * GIB, 0.77e12, 32e9),
+    "h100": Gpu("H100 SXM", 989e12, 80 * GIB, 3.35e12, 450e9),
+    "h100-nvl": Gpu("H100 NVL", 835e12, 94 * GIB, 3.9e12, 300e9),
+    "h100-pcie": Gpu("H100 PCIe", 756e12, 80 * GIB, 2.0e12, 64e9),
+    "h200": Gpu("H200", 989e12, 141 * GIB, 4.8e12, 450e9),
+    "h20": Gpu("H20", 148e12, 96 * GIB, 4.0e12, 450e9),
+    "b200": Gpu("B200", 2.25e15, 180 * GIB, 7.7e12, 900e9),
+    "gb200": Gpu("GB200", 2.5e15, 186 * GIB, 8.0e12, 900e9),
+    "mi250x": Gpu("MI250X, one of its two dies", 191.5e12, 64 * GIB, 1.6e12, 50e9),
+    "mi300x": Gpu("MI300X", 1.3e15, 192 * GIB, 5.3e12, 448e9),
+    "mi355x": Gpu("MI355X", 2.5e15, 288 * GIB, 8.0e12, 538e9),
+}
+
+
+def find_gpu(name: str) -> Gpu:
+    """Return the GPU of that name, in any spelling. Raises UnknownName with similar names."""
+    key = name.lower().replace("_", "-").replace(" ", "-")
+    if key not in GPUS:
+        raise UnknownName(
+            "GPU", name, GPUS, "For another, take the nearest and give its own peak=TFLOP/s and gpu_memory=GIB."
+        )
+    return GPUS[key]
+
+
+SHARED = (
+    "processes",
+    "parallel",
+    "tensor_parallel",
+    "recompute",
+)  # settings of training that define the parallelism of a step
+ELSEWHERE = ("gpus", "gpus_per_node", "utilization", "peak", "gpu_memory", "network", "price")
+
+
+@dataclass(frozen=True)
+class PlanSettings:
+    """Hardware of a plan and assumptions about it."""
+
+    gpu: str | None = setting(
+        None, "kind of GPU: h100, a100, h200, b200, mi300x, …; without it the plan is for this machine, and measured"
+    )
+    gpus: int = setting(1, "GPUs in all, over all machines", low=1, high=100_000)
+    gpus_per_node: int = setting(8, "GPUs of one machine (node), whose links are faster than the network", low=1)
+    utilization: float = setting(
+        0.4, "model FLOPs utilization (MFU): fraction of the GPU's peak that products reach", low=0.001, high=1.0
+    )
+    peak: float | None = setting(None, "TFLOP/s of products in bfloat16; auto is the GPU's", low=0.001)
+    gpu_memory: float | None = setting(None, "GiB of memory of each GPU; auto is the GPU's", low=0.001)
+    network: float = setting(50.0, "GB/s between machines for each GPU, each way", low=0.001)
+    price: float | None = setting(None, "price of one GPU for an hour, in any money", low=0.0)
+    dry_run: bool = setting(False, "list what each device holds of each weight and what a step sends, by a dry run")
+
+
+def reject_plan(settings: PlanSettings, typed: Mapping[str, object], shared: TrainSettings) -> None:
+    """Raise SettingError for GPU settings without a GPU, and for numbers that do not divide."""
+    idle = [key for key in ELSEWHERE if key in typed]
+    if settings.gpu is None and idle:
+        raise SettingError(
+            f"{idle[0]}={typed[idle[0]]} is said of GPUs: say which they are too, as in gpu=h100. Without gpu= the "
+            "plan is for this machine; processes=N plans for several processes here."
+        )
+    if settings.gpu is None and shared.tensor_parallel > 1:
+        raise SettingError(f"tensor_parallel={shared.tensor_parallel} is planned for GPUs: say which, as gpu=h100.")
+    if settings.gpu is not None and shared.processes > 1:
+        raise SettingError(f"processes={shared.processes} are of this machine: of GPUs say how many, as gpus=N.")
+    gpus, node = settings.gpus, min(settings.gpus, settings.gpus_per_node)
+    if gpus % node:
+        raise SettingError(
+            f"gpus={gpus} are no whole machines of {node}: give a multiple, or gpus_per_node=N, which divides {gpus}."
+        )
+    if node % shared.tensor_parallel:
+        raise SettingError(
+            f"tensor_parallel={shared.tensor_parallel} does not divide the {node} GPUs of a machine, within which "
+            "matrices are shared: give a divisor."
+        )

@@ -5,6 +5,8 @@ T. Akiba, S. Sano, T. Yanase, T. Ohta, M. Koyama, Optuna: a next-generation hype
 
 Each trial has a new sampler, with a seed from the search's seed and the number of earlier draws. A search that was
 killed therefore continues with the same draws.
+
+Import of the optional dependency Optuna.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from optuna.distributions import (
 )
 from optuna.trial import FrozenTrial, TrialState
 
+from ...core.errors import SettingError
 from .config import SearchSettings
 from .space import Choice, Searched, Space
 
@@ -144,3 +147,13 @@ def pruner_for(name: str, epochs: int) -> optuna.pruners.BasePruner:
     if name == "hyperband":
         return optuna.pruners.HyperbandPruner(min_resource=1, max_resource=max(epochs, 2), reduction_factor=3)
     return optuna.pruners.NopPruner()
+
+
+def require_optuna() -> None:
+    """Raise SettingError if Optuna is not installed."""
+    try:
+        import optuna  # noqa: F401
+    except ImportError as error:
+        raise SettingError(
+            f"A search needs Optuna, which is not here ({error}): pip install 'cutaway[search]'."
+        ) from error

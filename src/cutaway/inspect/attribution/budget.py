@@ -14,10 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from .checks import LEAST_DRAWS, MOST_DRAWS, SPREAD, STAGES
-from .occlusion import ACROSS, PARTS, SHORT
+from .perturbation_methods import ACROSS, FOR_EACH, OCCLUSION_PARTS, SETS, SHORT
 from .request import isolated
-from .shap import FOR_EACH, SETS
+from .result import LEAST_DRAWS, MOST_DRAWS, SPREAD, STAGES
 from .target import input_kind
 
 RATE = 5e10  # operations per second of two cores
@@ -75,12 +74,12 @@ def plan(method: str, inputs: tuple[Tensor, ...], one: float, near: Tensor | Non
         return Plan(None, None, again * gradient <= SECONDS, False)
     window = None
     near = torch.arange(len(first)) if near is None else near
-    usual = {"image": (2 * ACROSS - 1) ** 2, "video": SHORT**3, "graph": min(len(near), PARTS // 2)}
-    passes = usual.get(kind, min(size, PARTS))
+    usual = {"image": (2 * ACROSS - 1) ** 2, "video": SHORT**3, "graph": min(len(near), OCCLUSION_PARTS // 2)}
+    passes = usual.get(kind, min(size, OCCLUSION_PARTS))
     if method == "kernel_shap":
-        passes = SETS + FOR_EACH * min(size, PARTS)
+        passes = SETS + FOR_EACH * min(size, OCCLUSION_PARTS)
     elif method == "edges":
-        passes = min(int(torch.isin(inputs[1], near).all(0).sum()), PARTS)
+        passes = min(int(torch.isin(inputs[1], near).all(0).sum()), OCCLUSION_PARTS)
     if method != "kernel_shap" and passes * one > SECONDS:
         across = int(math.sqrt(SECONDS / one) / 2)  # number of windows along a side, which overlap by half
         if kind != "image" or method != "occlusion" or across < 3:

@@ -10,17 +10,13 @@ from torch import Tensor, nn
 
 from ...core.errors import ModelError, SettingError, UnknownName
 from ...models.encoder_decoder import EncoderDecoder, parse_forward_args
-from ..interventions import Inputs, as_tuple
-from ..outputs import reject_compiled
-from .checks import randomization_check
+from ..ablation import Inputs, as_tuple
+from ..example_inputs import reject_compiled
 from .differentiable_input import Baseline, Entry, build_entry
-from .gradcam import grad_cam
-from .gradient_methods import gradient, input_x_gradient, integrated_gradients
-from .occlusion import edges, occlusion
+from .gradient_methods import grad_cam, gradient, input_x_gradient, integrated_gradients, rollout
+from .perturbation_methods import SETS, edges, gradient_shap, kernel_shap, occlusion
 from .request import AttributionMap, MethodSettings, absolute_sum, isolated
-from .result import Attribution, Completeness
-from .rollout import rollout
-from .shap import SETS, gradient_shap, kernel_shap
+from .result import Attribution, Completeness, randomization_check
 from .target import Asked
 
 METHODS: dict[str, Callable[[Entry, MethodSettings], AttributionMap]] = {

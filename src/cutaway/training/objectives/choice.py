@@ -9,21 +9,17 @@ from ...core.spec import Spec
 from ...data.dataset_base import DataSet, Split
 from ...nn.lora import merge
 from ...tasks.task import Task
-from ..adaptation import add_lora
 from ..config import TrainSettings
 from ..device import DeviceContext
+from ..parameter_groups import add_lora
 from ..task_schedule import reject_for_tasks
-from .adversarial import AdversarialTraining
+from .continual import EWC, Joint, Rehearsal
 from .distillation import Distillation, Teacher
-from .ewc import EWC
 from .few_shot import MAML, Prototypes
-from .grpo import GRPO
-from .joint import Joint
 from .mae import MAE
-from .rehearsal import Rehearsal
+from .reinforcement import GRPO, ExpertIteration
 from .simclr import SimCLR
-from .star import ExpertIteration
-from .supervised import Supervised
+from .supervised import AdversarialTraining, Supervised
 
 # By the value of `objective`. Distillation and adversarial training are supervised learning with other settings.
 OBJECTIVES: dict[str, type[Supervised]] = {

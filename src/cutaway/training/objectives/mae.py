@@ -38,7 +38,7 @@ from ...nn.position import grid_sinusoids
 from ...tasks.task import Task
 from ..config import TrainSettings
 from ..parameter_groups import HEAD
-from .pretraining import Pretraining
+from .simclr import Pretraining
 from .supervised import BatchLoss
 
 DECODER = "decoder"  # name of the child during training

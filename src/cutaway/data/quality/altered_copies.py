@@ -1,0 +1,294 @@
+"""Filtered copies of images: resized, blurred, sharpened, shifted by a pixel, or with changed brightness or contrast.
+
+All of these are nearly a 3 × 3 filter and a constant, which are fitted by least squares. For image q, the best filter w
+over image x leaves the fraction u = ‖q − w ∗ x − c‖² / ‖q − mean(q)‖² unexplained. A copy leaves little of its source,
+and much of all other images.
+
+Patch matching of images: candidates for copies that were shifted, scaled or cropped.
+
+Local extrema of a difference of Gaussians give salient patches (D. Lowe, Distinctive image features from
+scale-invariant keypoints, IJCV 2004, <https://doi.org/10.1023/B:VISI.0000029664.99615.94>), described by their low
+frequencies with norm 1. Queries are processed at several scales. The signs of a patch's principal components are its
+hash key. Patches are compared if their keys are equal or differ in a component near 0 (Q. Lv et al., Multi-probe LSH,
+VLDB 2007). Each pair of similar patches votes for a pair of images with a zoom z and an offset o,
+
+    row or column in the query = z · row or column in the point + o,
+
+and votes that agree are summed.
+
+Copies of table rows with added noise, detected in columns with few digits.
+
+In a column of measurements values repeat, and adjacent values differ by a step, such as 0.01 of a carat. A row is a
+noisy copy if its values are rare, are not a whole number of steps from others, and are within a step of another row in
+every column. Jitter augmentation creates such rows. Rows of a source with more digits have such values too, but rarely
+lie this close to others.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+LEFT = 0.0007  # largest u² of the best image / u of the worst neighbor
+BY_CHANCE = 0.0003  # share of images that match by chance, as strokes look alike
+ALONE = 0.45  # largest u of the best / u of the second; above it, several images are alike
+FAR = 0.5  # largest d₁ / d_k of copies
+TINY = 16  # images of fewer pixels a side change much when resized and are less distinctive:
+LEFT_OF_TINY, TINY_BY_CHANCE = 0.001, 0.005
+RIDGE, BLANK = 1e-5, 1e-6  # relative to the squared pixels
+CHUNK = 512
+
+
+def find_filtered_copies(queries: Tensor, points: Tensor, numbers: Tensor, ratio: Tensor) -> tuple[Tensor, Tensor]:
+    """Return which queries (n, 1, s, s) are copies of a point (N, 1, s, s), (n,), and of which, (n,).
+
+    `numbers` (n, k) are the nearest points of each query, `ratio` (n,) is d₁ / d_k.
+    """
+    which, copy = numbers[:, 0].clone(), torch.zeros(len(queries), dtype=torch.bool)
+    tiny = queries.shape[-1] < TINY
+    tried = torch.arange(len(queries)) if tiny else (ratio <= FAR).nonzero()[:, 0]
+    for rows in torch.split(tried, CHUNK):
+        left, best = unexplained_fraction(queries[rows], points, numbers[rows]).sort(1)
+        few = left[:, 0].square() <= (LEFT_OF_TINY if tiny else LEFT) * left[:, -1]
+        copy[rows] = few & (left[:, 0] <= ALONE * left[:, 1])
+        which[rows] = numbers[rows].gather(1, best[:, :1])[:, 0]
+    if copy.float().mean() <= (TINY_BY_CHANCE if tiny else BY_CHANCE):
+        copy[:] = False
+    return copy, which
+
+
+def unexplained_fraction(queries: Tensor, points: Tensor, numbers: Tensor) -> Tensor:
+    """Compute u of each query (n, 1, s, s) for k points each, (n, k).
+
+    The smaller value of both directions counts, because a blurred copy explains its source badly.
+    """
+    pairs = [(queries, points[own]) for own in numbers.T]
+    return torch.stack([torch.minimum(_unexplained(q, x), _unexplained(x, q)) for q, x in pairs], 1)
+
+
+def _unexplained(target: Tensor, source: Tensor) -> Tensor:
+    """Compute u of n images, each by one other, both (n, 1, s, s); returns (n,)."""
+    everywhere = torch.ones(1, *target.shape[1:])
+    return masked_unexplained_fraction(target, source, everywhere, everywhere.flatten(1))
+
+
+def masked_unexplained_fraction(target: Tensor, source: Tensor, inside: Tensor, free: Tensor) -> Tensor:
+    """Compute the unexplained fraction where `inside` (n, 1, s, s) is 1, after a fit of the patterns `free` (k, s²).
+
+    With only a constant pattern it is u.
+    """
+    n = len(source)
+    around = F.unfold(F.pad(source, (1, 1, 1, 1), mode="replicate"), 3)  # (n, 9, s²)
+    x = torch.cat([free.expand(n, -1, -1), around], 1).double()
+    weighed = x * inside.flatten(1)[:, None]
+    y = target.flatten(1)[..., None].double()  # (n, s², 1)
+    gram, product = weighed @ x.transpose(1, 2), weighed @ y
+    gram += RIDGE * gram.diagonal(dim1=1, dim2=2).mean(1)[:, None, None] * torch.eye(gram.shape[1])
+    k = len(free)
+    before, after = (
+        (
+            (y - x[:, :m].transpose(1, 2) @ torch.linalg.solve(gram[:, :m, :m], product[:, :m])).square()
+            * inside.flatten(1)[..., None]
+        ).sum((1, 2))
+        for m in (k, k + 9)
+    )
+    blank = before <= BLANK * (y.square() * inside.flatten(1)[..., None]).sum((1, 2))
+    return torch.where(blank, 1.0, after / before)  # blank images are unexplained
+
+
+PATCHES = 8  # per image
+SIDE, STEP, WAVES = 13, 2, 5  # pixels of a patch and their stride; cosines per side
+FINE, COARSE = 1.0, 2.0  # standard deviations of the Gaussians, in pixels
+ZOOMS = (0.8, 0.9, 1.0, 1 / 0.9, 1 / 0.8)  # scales of the queries
+PROBES = 3  # components nearest to 0, whose signs are both tried
+MAX_PATCH_PAIRS = 400_000  # patch pairs that are compared, those with rare keys first
+LIKE = 0.9  # smallest cosine of patches that vote, with weight ((cosine − LIKE) / (1 − LIKE))²
+PATCH_CHUNK = 512
+NEAR = 4  # tolerance of offsets in pixels
+WEIGHT, TRIED = 0.4, 3  # votes that a candidate needs; candidates per query
+
+
+class Patches(NamedTuple):
+    """Salient patches in the order of their images; positions refer to the original images."""
+
+    image: Tensor  # (M,)
+    zoom: Tensor  # (M,) scale at which the patch was found
+    place: Tensor  # (M, 2) row and column
+    vectors: Tensor  # (M, WAVES² − 1)
+
+
+class Candidates(NamedTuple):
+    """Pairs of images that may be copies, with their relative position."""
+
+    query: Tensor  # (m,)
+    point: Tensor  # (m,)
+    zoom: Tensor  # (m, 2)
+    offset: Tensor  # (m, 2)
+
+
+def extract_patches(images: Tensor, some: Tensor, zooms: tuple[float, ...] = (1.0,)) -> Patches:
+    """Extract the patches of the images `some` (m,) of (n, 1, s, s), at each of the zooms."""
+    found = []
+    for numbers in torch.split(some, PATCH_CHUNK):
+        for zoom in zooms:
+            one = _extract(images[numbers].float(), zoom)
+            found.append(one._replace(image=numbers[one.image]))
+    return Patches(*map(torch.cat, zip(*found)))
+
+
+def _extract(images: Tensor, zoom: float) -> Patches:
+    n, _, own, _ = images.shape
+    side = round(zoom * own)
+    if side != own:
+        images = F.interpolate(images, (side, side), mode="bilinear", antialias=True)
+    fine, coarse = (gaussian_blur(images, size) for size in (FINE, COARSE))
+    standing, edge = (fine - coarse).abs(), SIDE // 2
+    around = standing[..., edge - 1 : side - edge + 1, edge - 1 : side - edge + 1]
+    rows = around[..., :-2, :].maximum(around[..., 1:-1, :]).maximum(around[..., 2:, :])
+    highest = rows[..., :-2].maximum(rows[..., 1:-1]).maximum(rows[..., 2:])  # 3 × 3, faster than max_pool2d
+    inside = around[..., 1:-1, 1:-1]
+    peaks = torch.where(highest == inside, inside, 0)
+    height, number = peaks.flatten(1).topk(PATCHES)
+    place = torch.stack([number // (side - 2 * edge), number % (side - 2 * edge)], 2) + edge  # (n, PATCHES, 2)
+    read = torch.arange(-edge, edge + 1, STEP)
+    pixels = (place[..., 0, None, None] + read[:, None]) * side + place[..., 1, None, None] + read
+    cut = fine.flatten(1).gather(1, pixels.flatten(1)).view(n * PATCHES, -1)  # (n · PATCHES, reads²)
+    vectors = F.normalize(cut @ _basis(len(read)), dim=1)
+    real = (height.flatten() > 0) & (vectors.square().sum(1) > 0.5)
+    scale = own / side
+    image = torch.arange(n).repeat_interleave(PATCHES)
+    places = (place.flatten(0, 1) + 0.5) * scale - 0.5
+    return Patches(image[real], torch.full((int(real.sum()),), scale), places[real], vectors[real])
+
+
+def _basis(reads: int) -> Tensor:
+    """Return zero-mean cosines under a Gaussian window, (reads², WAVES² − 1)."""
+    place = torch.arange(reads) + 0.5
+    cosines = torch.cos(torch.arange(WAVES)[:, None] * place * np.pi / reads)  # (WAVES, reads)
+    window = torch.exp(-0.5 * ((place / reads - 0.5) / 0.35).square())
+    window = torch.outer(window, window).flatten()
+    waves = window[:, None] * torch.einsum("ai,bj->ijab", cosines, cosines).flatten(2).flatten(0, 1)[:, 1:]
+    return waves - torch.outer(window / window.sum(), waves.sum(0))
+
+
+def gaussian_blur(images: Tensor, size: float) -> Tensor:
+    """Blur images (n, 1, s, s) with a Gaussian of this σ in pixels, renormalised at the border."""
+    place = torch.arange(images.shape[-1])
+    rows = torch.exp(-0.5 * ((place[:, None] - place) / size).square())
+    rows /= rows.sum(1, keepdim=True)
+    return rows @ images @ rows.T
+
+
+def match_patches(queries: Patches, points: Patches, of: tuple[int, int]) -> Candidates:
+    """Return the best candidates of each query. `of` holds the numbers of queries and points."""
+    mine, theirs, cosine = _match(queries.vectors, points.vectors)
+    weight = ((cosine - LIKE) / (1 - LIKE)).square()
+    zoom = queries.zoom[mine]
+    offset = queries.place[mine] - zoom[:, None] * points.place[theirs]
+    query, point = queries.image[mine], points.image[theirs]
+    size = torch.unique(zoom, return_inverse=True)[1]
+    box = (offset / NEAR).round().long() + 64
+    key = (((query * of[1] + point) * len(ZOOMS) + size) * 128 + box[:, 0]) * 128 + box[:, 1]
+    _, group, count = torch.unique(key, return_inverse=True, return_counts=True)
+    one = torch.zeros(len(count), dtype=torch.int64).scatter_(0, group, torch.arange(len(group)))  # one per group
+    votes = torch.zeros(len(count)).index_add_(0, group, weight)
+    middle = torch.zeros(len(count), 2).index_add_(0, group, offset) / count[:, None]
+    best = (votes >= WEIGHT).nonzero()[:, 0]
+    best = best[votes[best].sort(descending=True, stable=True).indices]
+    best = best[query[one[best]].sort(stable=True).indices]  # by query, and within each by votes
+    own = query[one[best]]
+    counts = torch.bincount(own, minlength=of[0])
+    rank = torch.arange(len(best)) - (counts.cumsum(0) - counts)[own]
+    best = best[rank < TRIED]
+    return Candidates(query[one[best]], point[one[best]], zoom[one[best], None].expand(-1, 2), middle[best])
+
+
+def _match(queries: Tensor, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Match patches: returns indices into queries (n, D) and points (N, D), and their cosines."""
+    bits = min(points.shape[1], max(1, (len(points) // 2).bit_length()))
+    mean = points.mean(0)
+    axes = torch.linalg.svd(points[:: len(points) // 4096 + 1] - mean, full_matrices=False).Vh[:bits].T
+    at = points @ axes
+    middle = at.median(0).values
+    held, asked = at - middle, queries @ axes - middle
+    powers = 2 ** torch.arange(held.shape[1])
+    keys, order = ((held > 0) * powers).sum(1).sort()
+    weak = asked.abs().topk(min(PROBES, held.shape[1]), largest=False).indices
+    flips = torch.tensor(list(product((0, 1), repeat=weak.shape[1])))  # (2^PROBES, PROBES)
+    tried = (((asked > 0) * powers).sum(1)[:, None] ^ (powers[weak] @ flips.T)).flatten()
+    first = torch.searchsorted(keys, tried)
+    count = torch.searchsorted(keys, tried, right=True) - first
+    total = torch.bincount(count, minlength=1) * torch.arange(int(count.max()) + 1)
+    count[count > int((total.cumsum(0) <= MAX_PATCH_PAIRS).sum()) - 1] = 0  # frequent keys are uninformative
+    mine = torch.arange(len(tried)).repeat_interleave(count)
+    theirs = order[torch.arange(len(mine)) + (first - (count.cumsum(0) - count)).repeat_interleave(count)]
+    mine = mine // len(flips)
+    cosine = (queries[mine] * points[theirs]).sum(1)
+    like = cosine > LIKE
+    return mine[like], theirs[like], cosine[like]
+
+
+RARE = 2  # largest number of rows with a rare value
+COMMON = 0.2  # smallest share of rows with common values in a column of measurements
+REGULAR, FEW = 0.3, 0.1  # share of gaps between common values that equal the step; share that is smaller by chance
+WITHIN = 0.99  # of a step: a whole step is another measurement
+SAME = 1e-6  # step of the columns in which copies are equal
+WHOLE = 0.02  # of a step: smallest deviation from whole steps
+MIN_COPY_SHARE = 0.5  # smallest share of copies among the rows with such values; otherwise they have another source
+
+
+def find_noisy_copies(queries: Tensor, points: Tensor, measured: Tensor) -> tuple[Tensor, Tensor]:
+    """Return which queries (n, F) are noisy versions of a point (N, F) or vice versa, (n,), and of which, (n,).
+
+    Noise is in the columns `measured` (F,); all others are equal. No copies are found if a measured column has no step.
+    """
+    n = len(queries)
+    copy, which = torch.zeros(n, dtype=torch.bool), torch.zeros(n, dtype=torch.int64)
+    rows, steps = torch.cat([queries, points]), torch.full((len(measured),), SAME)
+    rare, between = torch.ones(len(rows), dtype=torch.bool), torch.zeros(len(rows), dtype=torch.bool)
+    for column in measured.nonzero()[:, 0]:
+        values, places, counts = torch.unique(rows[:, column], return_inverse=True, return_counts=True)
+        common = counts > RARE
+        step = _step(values[common])
+        if common[places].float().mean() < COMMON or not step:
+            return copy, which
+        steps[column] = step
+        away = (values - values[counts.argmax()]) / step
+        rare &= ~common[places]
+        between |= ((away - away.round()).abs() > WHOLE)[places]
+    noisy = rare & between
+    asked, found = noisy[:n].nonzero()[:, 0], noisy[n:].nonzero()[:, 0]
+    here, there = _within(queries[asked] / steps, points / steps)
+    if len(here) < MIN_COPY_SHARE * len(asked):
+        return copy, which
+    copy[asked[here]], which[asked[here]] = True, there
+    here, there = _within(points[found] / steps, queries / steps)
+    copy[there], which[there] = True, found[here]
+    return copy, which
+
+
+def _step(values: Tensor) -> float:
+    """Return the most regular gap between the sorted values (k,), or 0 for irregular values."""
+    gaps = values.diff()
+    if not len(gaps):
+        return 0.0
+    least = gaps.sort().values[int(FEW * len(gaps))]
+    regular = (gaps / least - 1).abs() < 0.5
+    return float(gaps[regular].median()) if regular.float().mean() >= REGULAR else 0.0
+
+
+def _within(some: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
+    """Match rows of `some` (n, F) within 1 of a row of `others` in every column: the indices of both."""
+    from scipy.spatial import KDTree
+
+    if not len(some):
+        return torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64)
+    tree = KDTree(others.numpy())
+    numbers = torch.from_numpy(tree.query(some.numpy(), p=float("inf"), distance_upper_bound=WITHIN)[1])
+    here = (numbers < len(others)).nonzero()[:, 0]
+    return here, numbers[here]

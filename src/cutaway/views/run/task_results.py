@@ -1,0 +1,405 @@
+"""The view of an object detector's average precision by class.
+
+The view of a segmentation: intersection over union by class, and the confusion matrix of pixels.
+
+Views of transcripts: confused words, and the worst transcripts next to their references.
+
+The view of link prediction: the scores of links and absent links, false positives, and the graph.
+
+The view of a regression: predicted over actual values, and the distribution of the errors.
+
+The view of continual learning: the accuracy on each task after each task.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from ...core.metric_names import metric
+from ...data.images.segmentation import palette
+from ...draw import charts
+from ...draw.description import Drawing, View, table
+from ...draw.number_format import UNKNOWN, count, number, percent, plural, signed
+from ...tasks.transcription import ABSENT, align_words
+from ..graph import layout_nodes
+
+METRICS = ("map", "map_50")
+
+
+def per_class(boxes: dict[str, Any], split: str) -> View:
+    """Return the average precision of each class, lowest first."""
+    found = [c for c in boxes["per_class"] if c["map"] is not None]
+    order = sorted(found, key=lambda c: c["map"]) + [c for c in boxes["per_class"] if c["map"] is None]
+    names = [metric(key)[0].replace("mAP", "AP") for key in METRICS]
+    drawing = charts.rows(
+        "Average precision of each class",
+        [{"name": name, "format": "fraction", "mark": "dot", "split": split, "domain": [0, 1]} for name in names],
+        [
+            {
+                "label": c["name"],
+                "note": count(c["count"]),
+                "cells": [{"value": c[key]} for key in METRICS],
+                "tip": [f"{c['name']}, {plural(c['count'], 'object')}"],
+            }
+            for c in order
+        ],
+    )
+    summary = "No class has an object in this split."
+    if found:
+        low, high = order[0], found[[c["map"] for c in found].index(max(c["map"] for c in found))]
+        summary = f"It is lowest for {low['name']}, {percent(low['map'])}, and highest for {high['name']}, "
+        summary += f"{percent(high['map'])}."
+    return View(
+        id="classes",
+        title="Class by class",
+        says="Boxes are matched to the actual ones of their class, the surest first; average precision is the mean "
+        "precision over all levels of recall, 1 where every object is found before anything that is none. AP@.5 asks "
+        "for an overlap (IoU) of one half, AP@[.5:.95] is the mean over ten such limits, up to 95\u202f%.",
+        summary=summary,
+        table=table(
+            {"class": "text", "objects": "count", **dict.fromkeys(names, "fraction")},
+            [[c["name"], c["count"], *(c[key] for key in METRICS)] for c in order],
+        ),
+        drawings=[drawing],
+    )
+
+
+MOST_CLASSES = 100  # most classes in a matrix
+SWATCH = (72, 20)  # pixels of a colour in the legend
+
+
+def masks(found: dict[str, Any], split: str) -> View:
+    """Return the IoU of each class, lowest first, the colours of the classes in the examples, and the matrix."""
+    per_class, names = found["per_class"], found["names"]
+    known = sorted((c for c in per_class if c["iou"]["value"] is not None), key=lambda c: c["iou"]["value"])
+    order = [*known, *(c for c in per_class if c["iou"]["value"] is None)]
+    drawings: list[Drawing] = [
+        charts.rows(
+            "Intersection over union of each class",
+            [{"name": "IoU", "format": "fraction", "mark": "dot", "split": split, "domain": [0, 1]}],
+            [
+                {
+                    "label": c["name"],
+                    "note": plural(c["images"], "image"),
+                    "cells": [c["iou"]],
+                    "tip": [
+                        f"{c['name']}, {plural(c['pixels'], 'pixel')} of {plural(c['images'], 'image')}",
+                        _iou(c),
+                    ],
+                }
+                for c in order
+            ],
+        ),
+        {
+            "kind": "gallery",
+            "title": "Colours in the examples; the ground has none",
+            "size": list(SWATCH),
+            "items": [
+                {"name": "", "image": _swatch(k), "words": name, "note": "", "lines": []}
+                for k, name in enumerate(names)
+                if k
+            ],
+        },
+    ]
+    if len(names) <= MOST_CLASSES:
+        title = "Pixels, actual and predicted"
+        drawings.append({"kind": "heat", "title": title, "names": names, "counts": found["confusion"]})
+    summary = "No class has a pixel in this split."
+    if known:
+        low, high = known[0], known[-1]
+        summary = f"IoU is lowest for {low['name']}, {_iou(low)}, and highest for {high['name']}, {_iou(high)}."
+    return View(
+        id="masks",
+        title="Class by class",
+        says="Intersection over union (IoU): of the pixels that are of a class or were said to be, the fraction that "
+        "are both, over the whole split. Bars are 95\u202f% intervals; their units are images, whose pixels are alike.",
+        summary=summary,
+        table=table(
+            {"class": "text", "pixels": "count", "images": "count", "IoU": "fraction", "from": "fraction",
+             "to": "fraction"},
+            [[c["name"], c["pixels"], c["images"], *(c["iou"][k] for k in ("value", "low", "high"))] for c in order],
+        ),
+        drawings=drawings,
+    )  # fmt: skip
+
+
+def _iou(c: dict[str, Any]) -> str:
+    """Return an IoU with its interval: 88.6 % (74.0 % – 95.5 %)."""
+    value, low, high = (c["iou"][k] for k in ("value", "low", "high"))
+    if value is None:
+        return UNKNOWN
+    return percent(value) + (f" ({percent(low)} – {percent(high)})" if low is not None and high is not None else "")
+
+
+def _swatch(k: int) -> str:
+    """Return the colour of a class as an image."""
+    red, green, blue = palette()[3 * k : 3 * k + 3]
+    buffer = io.BytesIO()
+    Image.new("RGB", SWATCH, (red, green, blue)).save(buffer, format="PNG")
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+SHOWN = 12  # most transcripts in the comparison
+
+
+def words(found: dict[str, Any], worst: list[dict[str, Any]], split: str) -> View:
+    """Return the confused words of the evaluation's `words`, and its `worst` transcripts, aligned."""
+    confusions = found["confusions"]
+    drawings: list[Drawing] = []
+    if confusions:
+        rows = [
+            {"label": _pair(one), "cells": [{"value": one["count"]}], "tip": [_pair(one), plural(one["count"], "time")]}
+            for one in confusions
+        ]
+        drawings.append(charts.rows("What was said → what was written", [charts.bar("times")], rows))
+    if worst:
+        heads = {"right": "text", "the model writes": "text"}
+        lines = [list(_mark_differences(one["actual"], one["predicted"])) for one in worst[:SHOWN]]
+        drawings.append(
+            {"kind": "prose", "title": "The worst, word beside word", "table": table(heads, lines)},
+        )
+    said = "No word is wrong."
+    if confusions:
+        wrong = plural(found["mistakes"], "mistake")
+        said = f"{wrong} in words, most often {_pair(confusions[0])}."
+    return View(
+        id="words",
+        title="Words taken for others",
+        says=f"Transcripts of the {split} split and what was written instead, with as few changes as possible between "
+        f"them; {ABSENT} stands for a word that was left out, or that nobody said.",
+        summary=said,
+        table=table(
+            {"said": "text", "written": "text", "times": "count"},
+            [[one["actual"], one["predicted"], one["count"]] for one in confusions],
+        ),
+        drawings=drawings,
+    )
+
+
+def _pair(one: dict[str, Any]) -> str:
+    return f"{one['actual']} → {one['predicted']}"
+
+
+def _mark_differences(actual: str, predicted: str) -> tuple[str, str]:
+    """Return both texts with the different words in brackets."""
+    pairs = align_words(actual.split(), predicted.split())
+    right, written = (" ".join(p[side] if p[0] == p[1] else f"[{p[side]}]" for p in pairs) for side in (0, 1))
+    return right, written
+
+
+def links(found: dict[str, Any], split: str) -> View:
+    """Return the probabilities of links and absent links, the most probable absent links, and a small graph."""
+    edges, (absent, real) = found["edges"], found["counts"].values()
+    drawings: list[Drawing] = [
+        charts.lines(
+            "Pairs by probability of a link",
+            "probability of a link",
+            [
+                {"name": name, "points": [[(a + b) / 2, n] for a, b, n in zip(edges, edges[1:], counts)]}
+                for name, counts in (("links", real), ("absent links", absent))
+            ],
+            x_format="fraction",
+            format="count",
+        )
+    ]
+    if found.get("graph"):
+        drawings.append(_graph(found["graph"], split))
+    half = len(real) // 2
+    summary = f"Of {plural(sum(real), 'link')} {percent(sum(real[half:]) / max(1, sum(real)))} have a probability of "
+    summary += f"at least a half, of {plural(sum(absent), 'absent link')} "
+    summary += f"{percent(sum(absent[half:]) / max(1, sum(absent)))}."
+    if found["wrong"]:
+        name, p = found["wrong"][0]
+        summary += f" The surest of what is no link is {name}, {percent(p)}: it may be one that is missing in the data."
+    return View(
+        id="links",
+        title="Links and absent links",
+        says=f"Pairs of nodes of the {split} split: as many that are linked as are not. In a whole graph nearly all "
+        "are not, so that of what is called a link fewer are. The table has the absent links that are held most "
+        "probable.",
+        summary=summary,
+        table=table({"absent link": "text", "probability": "fraction"}, [list(one) for one in found["wrong"]]),
+        drawings=drawings,
+    )
+
+
+def _graph(drawn: dict[str, Any], split: str) -> Drawing:
+    """Return the whole graph; the width of a held-out link is its probability."""
+    names, pairs = drawn["names"], [(a, b) for a, b in (link["ends"] for link in drawn["links"])]
+    asked = [[link["probability"]] * 2 for link in drawn["links"]]
+    taught = [[1 if link["taught"] else None] * 2 for link in drawn["links"]]
+    degree = [sum(v in pair for pair in pairs) for v in range(len(names))]
+    nodes = [
+        {"label": name, "at": at, "tip": [plural(n, "link")], "key": str(v)}
+        for v, (name, at, n) in enumerate(zip(names, layout_nodes(pairs, len(names)), degree))
+    ]
+    return {
+        "kind": "graph",
+        "title": f"Links of the {split} split, as wide as they are probable",
+        "nodes": nodes,
+        "links": [list(pair) for pair in pairs],
+        "weights": [
+            {"name": f"links of the {split} split, by probability", "values": asked},
+            {"name": "links that messages travel along", "values": taught},
+        ],
+        "colours": [],
+        "node": None,
+        "labels": True,
+    }
+
+
+MOST_BINS = 48
+
+
+def residuals(values: dict[str, Any], total: int) -> View:
+    """Return predicted over actual values, and the errors; `total` is the number of examples before selection."""
+    predicted = np.asarray(values["predicted"], dtype=np.float64)  # (n,)
+    actual = np.asarray(values["actual"], dtype=np.float64)  # (n,)
+    error = predicted - actual
+    edges = bins(error)
+    unit = values.get("unit") or ""
+    named = f"{values['column']} ({unit})" if unit else values["column"]
+    largest = float(error[np.abs(error).argmax()])
+    says = "Each dot is one example: on the line the model is exact, above it says too much, below too little."
+    if len(error) < total:
+        says += f" Shown is an even choice of {count(len(error))} of the {count(total)} examples."
+    return View(
+        id="residuals",
+        title="Predictions and residuals",
+        says=says,
+        summary=f"Half of the errors are at most {number(float(np.median(np.abs(error))))} in size; "
+        f"their mean is {signed(float(error.mean()))}, the largest {signed(largest)}{f' {unit}' if unit else ''}.",
+        table=table(
+            {"actual": "number", "predicted": "number", "error": "number"},
+            np.stack([actual, predicted, error], axis=1).tolist(),
+        ),
+        drawings=[
+            {
+                "kind": "points",
+                "title": f"Predicted {named}",
+                "x": f"actual {named}",
+                "points": np.stack([actual, predicted], axis=1).tolist(),
+                "scale": abs(largest) or 1.0,
+            },
+            {
+                "kind": "histogram",
+                "title": "Examples by error, predicted − actual",
+                "edges": edges.tolist(),
+                "counts": np.histogram(error, edges)[0].tolist(),
+                "below": "too little",
+                "above": "too much",
+                "scale": abs(largest) or 1.0,
+            },
+        ],
+    )
+
+
+def bins(error: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the edges of equal bins over the errors (n,), one of them 0, so that no bin mixes signs.
+
+    The width is that of Freedman and Diaconis (1981), 2 IQR n^(−1/3), rounded up to 1, 2 or 5 times a power of ten.
+    """
+    q1, q3 = np.percentile(error, [25, 75])
+    low, high = float(error.min()), float(error.max())
+    wanted = max(2 * float(q3 - q1) / len(error) ** (1 / 3), (high - low) / MOST_BINS)
+    if wanted:  # the bins extend to 0, which may be far from all errors
+        wanted = max(wanted, (max(high, 0) - min(low, 0)) / MOST_BINS)
+    width = _round_up(wanted or abs(high) or 1.0)
+    first, last = min(math.floor(low / width), 0), max(math.ceil(high / width), 0)
+    return width * np.arange(first, max(last, first + 1) + 1, dtype=np.float64)
+
+
+def _round_up(value: float) -> float:
+    """Return the smallest of 1, 2, 5 × 10ᵏ that is at least the value and not too small for a normal float."""
+    value = max(value, 10 * float(np.finfo(np.float64).tiny))
+    power = 10.0 ** math.floor(math.log10(value))
+    return next((m * power for m in (1, 2, 5) if m * power >= value), 10 * power)
+
+
+CURVES = 10  # most tasks with a separate curve
+
+
+def accuracy_over_time(found: dict[str, Any], split: str) -> View:
+    """Return the matrix of tasks by time and a curve for each task; for joint training, only the final accuracies."""
+    names, accuracy = found["names"], found["accuracy"]
+    labels = [f"{t + 1}: {name}" for t, name in enumerate(names)]
+    if len(accuracy) == 1:
+        return _final_view(labels, accuracy[0], split)
+    ends = accuracy[-1]
+    so_far = [sum(row[: t + 1]) / (t + 1) for t, row in enumerate(accuracy)]
+    lost = [accuracy[t][t] - ends[t] for t in range(len(names) - 1)]
+    most = max(range(len(lost)), key=lost.__getitem__)
+    learned = sum(row[t] for t, row in enumerate(accuracy)) / len(names)
+    summary = f"Right after a task was learned its accuracy is {percent(learned)} on average, at the end "
+    summary += f"{percent(sum(ends) / len(names))}."
+    if lost[most] > 0:
+        summary += f" Most is lost of task {labels[most]}: {percent(accuracy[most][most])}, then {percent(ends[most])}."
+    return View(
+        id="tasks",
+        title="Task by task",
+        says=f"The accuracy on each task of the {split} split, with the weights after each task was learned. On the "
+        "diagonal stands the task that had just been learned; to the right of it is what is left of it, to the left "
+        "what was known before. The split was opened once, at the end, with the weights that were kept.",
+        summary=summary,
+        table=table(
+            {"task": "text", **{f"after task {t + 1}": "fraction" for t in range(len(accuracy))}},
+            [[label, *(row[j] for row in accuracy)] for j, label in enumerate(labels)],
+        ),
+        drawings=[_matrix(labels, accuracy), _curves(labels, accuracy, so_far)],
+    )
+
+
+def _matrix(labels: list[str], accuracy: list[list[float]]) -> Drawing:
+    return charts.matrix(
+        "Accuracy on each task after each task",
+        [[row[j] for row in accuracy] for j in range(len(labels))],
+        ("task", labels),
+        ("after task", [count(t + 1) for t in range(len(accuracy))]),
+        scale="amount",
+        format="fraction",
+        low=0.0,
+        high=1.0,
+    )
+
+
+def _curves(labels: list[str], accuracy: list[list[float]], so_far: list[float]) -> Drawing:
+    """Return each task's accuracy from the time it was learned, and the mean over the tasks so far."""
+    series = [{"name": "mean of the tasks so far", "split": "test", "points": _over(so_far, 0)}]
+    if len(labels) <= CURVES:
+        series += [
+            {"name": f"task {label}", "points": _over([row[j] for row in accuracy[j:]], j)}
+            for j, label in enumerate(labels)
+        ]
+    return charts.lines("What is left of each task", "tasks learned", series, format="fraction", x_format="count")
+
+
+def _over(values: list[float], first: int) -> list[list[float]]:
+    return [[first + t + 1, value] for t, value in enumerate(values)]
+
+
+def _final_view(labels: list[str], ends: list[float], split: str) -> View:
+    least = min(range(len(labels)), key=ends.__getitem__)
+    return View(
+        id="tasks",
+        title="Task by task",
+        says=f"The accuracy on each task of the {split} split, at the end.",
+        summary=f"Of {plural(len(labels), 'task')} the least accuracy is {percent(ends[least])}, on {labels[least]}.",
+        table=table({"task": "text", "accuracy": "fraction"}, [list(pair) for pair in zip(labels, ends)]),
+        drawings=[
+            charts.rows(
+                "Accuracy on each task",
+                [charts.bar("accuracy", "fraction")],
+                [
+                    {"label": label, "cells": [{"value": end}], "tip": [label, percent(end)]}
+                    for label, end in zip(labels, ends)
+                ],
+            )
+        ],
+    )
