@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import cutaway
 from cutaway.core.errors import DataError, ModelError, UnknownName
-from cutaway.inspect.probes import concept, vector, welch
+from cutaway.inspect.concepts import concept, vector, welch
 from tests.small import small
 
 DECIDES = 3  # the column

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .ablation import Noise, Replace, Transplant, Zero, ablate, intervene, patch
     from .attribution import attribute
+    from .concepts import concept
     from .gradient_flow import flow
-    from .probes import capture, concept
+    from .probes import capture
 
 _FROM = {
     "capture": "probes",
@@ -17,7 +18,7 @@ _FROM = {
     "ablate": "ablation",
     "patch": "ablation",
     "attribute": "attribution",
-    "concept": "probes",
+    "concept": "concepts",
 } | dict.fromkeys(("Noise", "Replace", "Transplant", "Zero", "intervene"), "ablation")
 __all__ = [
     "Noise",

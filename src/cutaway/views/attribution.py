@@ -17,7 +17,7 @@ from ..draw.number_format import count, number, percent
 from ..inspect.attribution import METHODS, Attribution, attribute
 from ..inspect.attribution.budget import plan, seconds
 from ..inspect.attribution.perturbation_methods import reach
-from ..inspect.probes import Concept, concept
+from ..inspect.concepts import Concept, concept
 from ..nn.attention import MultiHeadAttention
 from .common import parse_index, patch_blocks
 from .maps import NAMES, attribution_drawings, column_names, node_names
