@@ -171,7 +171,7 @@ def test_every_folder_is_told_of_where_one_begins_to_read() -> None:
 
 
 def imported_files(path: Path) -> Iterator[Path]:
-    """The files of the package that a file imports anywhere in it, but for the package's own names."""
+    """The files of the package that a file imports anywhere in it, with the packages that they stand in."""
     for node in imports(path):
         if isinstance(node, ast.ImportFrom) and node.level:
             folder = path.parents[node.level - 1]
@@ -179,8 +179,9 @@ def imported_files(path: Path) -> Iterator[Path]:
             for named in (module / alias.name for alias in node.names):
                 file = next((f for f in (named.with_suffix(".py"), module.with_suffix(".py")) if f.is_file()), None)
                 found = file or module / "__init__.py"
-                if found not in (path, SOURCE / "__init__.py"):
-                    yield found
+                packages = {folder / "__init__.py" for folder in found.parents if SOURCE in folder.parents}
+                own = {path, *(folder / "__init__.py" for folder in path.parents)}  # have begun already
+                yield from ({found} | packages) - own
 
 
 def test_no_file_imports_itself_in_a_circle() -> None:
