@@ -10,7 +10,7 @@ from .arguments import add_output_options, add_positionals, format_settings, par
 if TYPE_CHECKING:
     from ...runs.run import Run
 
-SUMMARY = "train a model on data, and leave a run"
+SUMMARY = "train a model on data and save the run"
 
 EXAMPLES = """\
 examples:
@@ -25,8 +25,8 @@ examples:
   cutaway train --resume runs/lenet5-modern-digits-1
 
 settings, or hyperparameters (key=value, or lines of a TOML file given as @file).
-A model's card may hold others for it; `cutaway show MODEL` prints them. What is typed
-wins.
+A model's card may have other defaults; `cutaway show MODEL` prints them. Settings that
+you give take precedence.
 """
 
 
@@ -40,15 +40,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_positionals(parser)
     add_output_options(
         parser,
-        "the run's folder",
+        "folder of the run",
         "MODEL-DATA",
-        ("RUN", "go on with a run that was stopped or killed, in its folder"),
+        ("RUN", "resume a run that was stopped or killed"),
     )
-    parser.add_argument("--overwrite", action="store_true", help="let --out DIR be a run, and replace its files")
+    parser.add_argument(
+        "--overwrite", action="store_true", help="allow --out DIR to be an existing run, and replace its files"
+    )
     parser.epilog = (
         EXAMPLES
         + "\n".join(_settings())
-        + "\n\n  A model's own settings are model.KEY=value: `cutaway show MODEL` lists them."
+        + "\n\n  Settings of the model are model.KEY=value: `cutaway show MODEL` lists them."
     )
 
 
@@ -96,7 +98,7 @@ def summary(run: Run) -> dict[str, Any]:
     from ...training.schemas import read_evaluation
 
     evaluation = read_evaluation(run.folder)
-    assert evaluation is not None, "training that ended has been tested"
+    assert evaluation is not None, "finished training is evaluated"
     return {
         "run": str(run.folder),
         "report": str(run.folder / "report.html"),
@@ -135,7 +137,7 @@ def result_lines(run: Run) -> list[str]:
         f"{result['split']} {name} [bold]{format_metric(watch, found['value'])}[/] ({', '.join(how_sure)}){compared}",
         f"{plural(about['epochs_done'], 'epoch')} in {about['seconds']:.1f} s: {about['stopped']}"
         + (f"; best epoch {epoch}" if (epoch := about["best"]["epoch"]) and not about["settings"].get("tasks") else "")
-        + (f"; kept is {_mean(about['average'], about['best']['metric'])}" if about.get("average") else ""),
+        + (f"; kept: {_mean(about['average'], about['best']['metric'])}" if about.get("average") else ""),
     ]
     if about["summary"]:
         said.append(escape(about["summary"]))
@@ -155,8 +157,8 @@ def _mean(average: dict[str, Any], watch: str) -> str:
         score = f", validation {escape(metric(watch)[0])} {format_metric(watch, average['score'])}"
     epochs = f"epochs {average['first']} to {average['last']}"
     if average["first"] == average["last"]:
-        return f"what stood after epoch {average['last']}, the only one to average{score}"
-    return f"the mean of the weights after {epochs}{score}"
+        return f"weights after epoch {average['last']}, the only one to average{score}"
+    return f"mean of the weights after {epochs}{score}"
 
 
 def format_metric(name: str, value: float | None) -> str:
