@@ -113,7 +113,7 @@ def test_what_is_typed_against_the_data_is_rejected_and_what_agrees_is_taken(nam
             other = not own if isinstance(own, bool) else own + 1 if isinstance(own, int) else "classes"
             if other == own or (key in OUTPUT_FIELDS and other == spec.target.outputs):
                 continue
-            own_words = rf"^(model\.)?{key}=.* cannot be: (the data decides {key}|it must be)"  # its config's, or these
+            own_words = rf"^(Invalid {key}=.*: must be|(model\.)?{key}=.* cannot be: the data decides {key})"
             with pytest.raises((SettingError, ModelError), match=own_words):
                 found.configure(spec, {key: other})
             if key not in OUTPUT_FIELDS:

@@ -67,8 +67,8 @@ def trace(
         except Exception as error:  # tracing can raise anything, in any operator
             raise ModelError(
                 f"This model cannot be traced with a free batch size and length by torch.export ({first_line(error)}). "
-                "An operator whose result's size depends on values, a loop over time, and len() of a tensor fix one. "
-                "Its weights go elsewhere by `cutaway convert`."
+                "Operators with data-dependent sizes, loops over time and len() of a tensor prevent it. "
+                "`cutaway convert` converts its weights."
             ) from error
         checks = [(other, model(*other)) for other in others]
     traced = TracedModel(program, names, checks)
@@ -85,13 +85,13 @@ def reject_different(traced: TracedModel, run: Any, by: str) -> None:
                 found = run(*inputs)
         except Exception as error:  # a fixed size fails at run time
             raise ModelError(
-                f"Nothing was written: what {by} made of the model fails for inputs of {sizes} ({first_line(error)})."
+                f"Nothing was written: the model converted by {by} fails for inputs of {sizes} ({first_line(error)})."
             ) from error
         off = difference(found, expected)
         if not off <= TOLERANCE:
             raise ModelError(
-                f"Nothing was written: what {by} made of the model answers otherwise for inputs of {sizes}: by "
-                f"{off:.2g} of the largest output, where {TOLERANCE:g} is rounding."
+                f"Nothing was written: the outputs of the model converted by {by} differ for inputs of {sizes}, by "
+                f"{off:.2g} of the largest output (tolerance {TOLERANCE:g})."
             )
 
 

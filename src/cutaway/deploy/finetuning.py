@@ -69,7 +69,7 @@ def reject_in_python(run: Run, what: str, as_in: str) -> None:
     about = run.about
     for in_python, part in ((about.get("own"), "model"), (about["data"]["source"] == IN_MEMORY, "data")):
         if in_python:
-            raise SettingError(f"The {part} of {run.folder} was given in Python: {what} there, as {as_in}.")
+            raise SettingError(f"The {part} of {run.folder} was passed in Python: {what} in Python, e.g. {as_in}.")
 
 
 SIZES = (1, 32)  # batch sizes that are timed

@@ -209,7 +209,7 @@ def decode_scored(
     finally:
         model.train(training)
     if scores.isnan().any():
-        raise ModelError("Nothing can be decoded: the model's outputs are not finite.")
+        raise ModelError("Decoding failed: the model's outputs are not finite.")
     said = (found != NONE).sum(1).max() if found.numel() else 0
     return found[:, : int(said)], scores
 

@@ -363,8 +363,8 @@ def effective_field(model: nn.Module, inputs: Tensor, layer: str = "") -> Tensor
     total = field.sum()
     if not total > 0:
         raise ModelError(
-            f"No gradient arrives from {layer or 'the model'}: its middle output does not move with these inputs. "
-            "Take other inputs, or an earlier layer."
+            f"The gradient of {layer or 'the model'} is zero: its central output does not depend on these inputs. "
+            "Use other inputs or an earlier layer."
         )
     return field / total
 
@@ -425,10 +425,10 @@ def _gradient_of_middle(model: nn.Module, inputs: Tensor, layer: str) -> Tensor:
 
     y = answer[0] if answer else None
     if not isinstance(y, Tensor) or y.ndim != x.ndim:
-        gives = "is not called" if y is None else f"gives {tuple(getattr(y, 'shape', ())) or type(y).__name__}"
+        gives = "is not called" if y is None else f"returns {tuple(getattr(y, 'shape', ())) or type(y).__name__}"
         raise ModelError(
-            f"{layer or 'The model'} {gives}: a receptive field needs a map (N, C, *pixels) with {x.ndim - 2} axes of "
-            "pixels. Take an earlier layer."
+            f"{layer or 'The model'} {gives}: a receptive field needs a feature map (N, C, *pixels) with {x.ndim - 2} "
+            "axes of pixels. Use an earlier layer."
         )
     middle = y
     for axis in range(2, y.ndim):

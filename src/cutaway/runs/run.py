@@ -95,7 +95,7 @@ class Run:
             FileError: If the folder is not a run.
         """
         self.module = module
-        self.folder = as_path(folder, "A run is opened by its folder")
+        self.folder = as_path(folder, "folder must be the path of a run")
         self._given: InMemorySource | None = None  # the data, if it was passed in Python
         reject_no_run(self.folder)
 
@@ -112,8 +112,8 @@ class Run:
         """Return the trained model in eval mode on the CPU. Raises FileError if training has not saved a model yet."""
         if not (self.folder / "model").is_dir():
             raise FileError(
-                f"{self.folder} has no model yet: training stopped before its first epoch ended. "
-                f"Take it up again: cutaway train --resume {self.folder}"
+                f"{self.folder} has no model yet: training stopped in its first epoch. "
+                f"Continue it: cutaway train --resume {self.folder}"
             )
         self.reject_other_module()
         own = copy_custom_module(self.module) if self.module is not None else None
@@ -128,11 +128,13 @@ class Run:
         config, target, said = getattr(model, "config", None), self.spec.target, ""
         classes, ids = getattr(config, "num_classes", None), getattr(config, "vocab_size", None)
         if isinstance(target, NAMED_CLASSES) and classes is not None and classes != target.outputs:
-            said = f"names {target.outputs:,} classes, and the model beside it tells {classes:,} apart"
+            said = f"has {target.outputs:,} classes, and the model in the folder {classes:,}"
         if ids is not None and (wanted := getattr(self.spec, "vocab_size", ids)) > ids:
-            said = f"has {wanted:,} tokens, and the model beside it {ids:,}"
+            said = f"has {wanted:,} tokens, and the model in the folder {ids:,}"
         if said:
-            raise FileError(f"{self.folder / 'model' / 'preprocessing.json'} {said}. Take the folder from one copy.")
+            raise FileError(
+                f"{self.folder / 'model' / 'preprocessing.json'} {said}. Restore the whole folder from one backup."
+            )
 
     @functools.cached_property
     def preset(self) -> Preset:
@@ -187,7 +189,7 @@ class Run:
         given = self.with_own_tokenizer(pick(self.about["settings"], DataSettings))
         targets = target_types(self.preset.targets, self.about["settings"].get("objective", "supervised"))
         data = open_data(self.source, build(DataSettings, given), self.image_sizes, targets, (about["kind"],))
-        self.reject_other(data, "or evaluate on the new data by naming it: cutaway evaluate RUN DATA.")
+        self.reject_other(data, "or evaluate on the new data: cutaway evaluate RUN DATA.")
         if isinstance(data.spec.target, Transcript):
             drop_too_long_transcripts(self.model, data, given.get("missing", "error"))
         return data
@@ -226,8 +228,8 @@ class Run:
         given, fractions = to_source(data, val, test)
         if not isinstance(given, InMemorySource) or fractions or self.about["data"]["source"] != IN_MEMORY:
             raise SettingError(
-                "hand_over is for data that was given in Python, as it was given to train: a path is opened by itself, "
-                "and fractions are among the run's settings."
+                "set_data is for data that was passed to train in Python: a path is opened automatically, "
+                "and fractions are settings of the run."
             )
         self._given = given
         return self
@@ -247,8 +249,8 @@ class Run:
         ):
             if now != then:
                 raise DataError(
-                    f"The {what} of {about['source']} is not what this run was trained on "
-                    f"({now[:12]} now, {then[:12]} then).",
+                    f"The {what} of {about['source']} has changed since this run was trained "
+                    f"(SHA-256 {now[:12]} now, {then[:12]} then).",
                     fix=f"Restore the data; {way_out}",
                 )
 
@@ -295,7 +297,7 @@ class Run:
             data = self.data()
             split, tasks = data.splits.get("test") or data.splits.get("val"), data.tasks
             if split is None:
-                raise DataError("This run kept no test split.", fix="Name labelled data: cutaway evaluate RUN DATA.")
+                raise DataError("This run has no test split.", fix="Give labelled data: cutaway evaluate RUN DATA.")
         elif not isinstance(source, str | os.PathLike):
             split = prepare_labelled(source, self.preprocessing)
         elif str(source) in NAMED:
@@ -354,7 +356,7 @@ class Run:
             model = self.place.model(self.model, learns=False)
             return classify_by_support(model, self.place, self.preprocessing, sources, support)
         if support is not None:
-            raise SettingError(f"A support is for few-shot learning, and {self.folder} learned its own classes.")
+            raise SettingError(f"Invalid support: only for few-shot learning, and {self.folder} has fixed classes.")
         if isinstance(self.spec.target, Context):
             return self.vectors.rows(sources)
         if isinstance(self.spec.target, Masked) and any(GAP in str(source) for source in sources):
@@ -362,8 +364,8 @@ class Run:
             return fill_masks(self.place.model(self.model, learns=False), self.place, self.preprocessing, sources)
         if isinstance(self.spec.target, Noise):
             raise DataError(
-                f"{self.about['model']} predicts noise and says nothing of an image: `cutaway generate RUN` draws new "
-                "ones with it, and a run of vae says how likely an image is."
+                f"{self.about['model']} predicts noise and has no predictions for an image: `cutaway generate RUN` "
+                "generates images, and a run of vae gives the likelihood of an image."
             )
         named = self._named_graph(sources)
         split = named if named is not None else self._examples(sources)
@@ -409,8 +411,8 @@ class Run:
         """
         if not isinstance(self.task, SequenceToSequence):
             raise DataError(
-                f"{self.about['model']} learned the {self.spec.target.column} of {self.spec.kind} data, and writes no "
-                "sequence of a source: runs that learned pairs of sequences or captions do."
+                f"{self.about['model']} predicts the {self.spec.target.column} of {self.spec.kind} data and does not "
+                "translate sequences: use a sequence-to-sequence or captioning run."
             )
         split = self._examples([sources] if isinstance(sources, str | os.PathLike) else list(sources))
         model = self.place.model(self.model, learns=False)
@@ -495,13 +497,13 @@ class Run:
         spec = self.spec
         if not isinstance(spec, specs.ImageSpec) or not isinstance(spec.target, specs.GeneratedImage):
             raise DataError(
-                f"{self.folder} draws no images: {self.about['model']} learned the {spec.target.column} of {spec.kind} "
-                "data. Runs of ddpm-unet and vae do."
+                f"{self.folder} cannot generate images: {self.about['model']} predicts the {spec.target.column} of "
+                f"{spec.kind} data. Use a run of ddpm-unet or vae."
             )
         if count < 1:
-            raise SettingError(f"count={count} cannot be: it must be at least 1.")
+            raise SettingError(f"Invalid count={count}: must be at least 1.")
         if not 0 <= seed < 2**63 - count:
-            raise SettingError(f"seed={seed} cannot be: it must be at least 0, and below 2**63.")
+            raise SettingError(f"Invalid seed={seed}: must be at least 0 and below 2**63.")
         asked = image_generation.resolve_settings(spec, self.model, steps, guidance, eta)
         classes = image_generation.classes_for(spec, count, of_class)
         model = self.place.model(self.model, learns=False)
@@ -519,7 +521,7 @@ class Run:
             DataError: If the run does not predict masks.
         """
         if not isinstance(self.preprocessing, MaskPreprocessing):
-            raise DataError(f"{self.folder} is a run that learned the {self.spec.target.column}, and no masks.")
+            raise DataError(f"{self.folder} predicts the {self.spec.target.column}, not masks.")
         return predict_masks(self._answers(sources), self.preprocessing)
 
     def pictures(self, sources: Sequence[Any]) -> Iterator[tuple[str, Image.Image]]:
@@ -533,7 +535,7 @@ class Run:
         """
         pictured = getattr(self.preprocessing, "pictured", None)
         if pictured is None:
-            raise DataError(f"{self.folder} is a run that learned the {self.spec.target.column}: no boxes, no masks.")
+            raise DataError(f"{self.folder} predicts the {self.spec.target.column}, not boxes or masks.")
         return ((name, pictured(image, said)) for name, image, said in self._answers(sources))
 
     def _answers(self, sources: Sequence[Any]) -> Iterator[tuple[str, Image.Image, Tensor]]:
@@ -546,7 +548,7 @@ class Run:
         """Return the word vectors that the run learned. Raises DataError if it learned none."""
         embedding, tokenizer = getattr(self.model, "embedding", None), getattr(self.preprocessing, "tokenizer", None)
         if not isinstance(embedding, nn.Embedding) or tokenizer is None:
-            raise DataError(f"{self.folder} is a run of {self.about['model']}, which has no vectors of words.")
+            raise DataError(f"{self.folder} is a run of {self.about['model']}, which has no word vectors.")
         return Vectors.of(embedding, tokenizer.tokens)
 
     def _named_graph(self, sources: Sequence[Any]) -> LinkSplit | None:
@@ -588,8 +590,8 @@ class Run:
         if isinstance(task, Contrastive) and not task.remembers:
             if len(task.target.names) < 2:
                 raise DataError(
-                    f"{self.folder} learned from images with no classes, by which it could be judged.",
-                    fix=f"Begin another training with its weights: cutaway train MODEL DATA weights={self.folder}",
+                    f"{self.folder} is trained on images without classes, so it cannot be evaluated.",
+                    fix=f"Fine-tune its weights on classes: cutaway train MODEL DATA weights={self.folder}",
                 )
             train = self.data().splits["train"]
             task.remember(*evaluate_split(model, train, self.place, size, task))

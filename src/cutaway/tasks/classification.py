@@ -131,7 +131,7 @@ class Classification:
     def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
         """Return the accuracy of the majority class of the training split."""
         commonest = train_target.mode().values
-        name = f"always {self.target.names[int(commonest)]!r}, the commonest class"
+        name = f"majority-class baseline ({self.target.names[int(commonest)]!r})"
         return {"name": name, "value": (target == commonest).double().mean().item()}
 
     def predictions(self, outputs: Tensor) -> list[dict[str, Any]]:

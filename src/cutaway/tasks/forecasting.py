@@ -78,7 +78,7 @@ class Linear:
     @property
     def words(self) -> str:
         """The name of the model in reports."""
-        ahead = " and of what is known in advance" if self.known else ""
+        ahead = " and of the known future columns" if self.known else ""
         return f"a linear model of the last {self.steps} steps{ahead}"
 
     def __call__(self, split: WindowSplit) -> Tensor:
@@ -199,7 +199,7 @@ class Forecasting:
     def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
         """Return the RMSE of the training mean."""
         said = train_target.double().nanmean() if train_target.numel() else torch.tensor(0.0)
-        return {"name": "always the mean", "value": self.quick(said.expand_as(target), target)["rmse"]}
+        return {"name": "mean baseline", "value": self.quick(said.expand_as(target), target)["rmse"]}
 
     def beside(self, outputs: Tensor, train: WindowSplit, split: WindowSplit) -> dict[str, Any]:
         """Compare the model with simple forecasts of the same split; return parts of the document evaluation.json.

@@ -140,7 +140,7 @@ class SequenceToSequence(TokenLoss):
         """Return the loss of the unigram frequencies of the training tokens, with add-one smoothing."""
         counts = train_target[train_target != IGNORED].bincount(minlength=self.target.vocab_size).double() + 1
         nll = -(counts / counts.sum()).log()[target[target != IGNORED]]
-        return {"name": "each token as often as in training, whatever the source", "value": nll.mean().item()}
+        return {"name": "unigram baseline", "value": nll.mean().item()}
 
     def predictions(self, kept: Tensor) -> list[dict[str, Any]]:
         """Return the decoded answer of each example."""
@@ -255,7 +255,12 @@ class Captioning(SequenceToSequence):
         counts = Counter(tuple(ids) for i in range(len(train)) for ids in train.references(i))
         commonest = counts.most_common(1)[0][0]
         right = np.mean([commonest in map(tuple, split.references(i)) for i in range(len(split))])
-        return {"baseline": {"name": f"always “{self.words(list(commonest))}”", "value": float(right)}}
+        return {
+            "baseline": {
+                "name": f"most-frequent-caption baseline (“{self.words(list(commonest))}”)",
+                "value": float(right),
+            }
+        }
 
     def predictions(self, kept: Tensor) -> list[dict[str, Any]]:
         """Return the caption of each image and its probability."""
