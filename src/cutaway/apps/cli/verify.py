@@ -134,7 +134,7 @@ def _settings(found: Preset) -> Iterator[Claim]:
     import torch
 
     from ...checkpoints.huggingface import find_family
-    from ...checkpoints.names import torchvision_names
+    from ...checkpoints.torchvision import torchvision_names
     from ...verify import OracleMissing
     from ...verify.hugging import unlike_reference
     from ...verify.modules import unlike_torchvision
@@ -224,8 +224,7 @@ def _saved(found: Preset, model: Any) -> Claim:
 
 def _torchvision(found: Preset) -> Iterator[Claim]:
     """Check that a model is bit-identical after a round trip through torchvision's format."""
-    from ...checkpoints.names import torchvision_names
-    from ...checkpoints.torchvision import read_checkpoint, write_checkpoint
+    from ...checkpoints.torchvision import read_checkpoint, torchvision_names, write_checkpoint
 
     if found.name not in torchvision_names():
         return
