@@ -21,7 +21,7 @@ from cutaway.models.card import Card
 from cutaway.models.fields import field_descriptions
 from cutaway.models.registry import Preset, presets
 from cutaway.views import VIEWS
-from cutaway.views.summary import view_docs
+from cutaway.views.docs import view_docs
 
 HERE = Path(__file__).parent
 BOXES = 20  # blocks of a picture, at most

@@ -28,7 +28,7 @@ from .data.settings import DataSettings
 from .data.streaming.manifest import Manifest, ShardSettings
 from .data.streaming.prepare import prepare_data
 from .deploy.runtime import ExportedRun, is_exported
-from .distributed.group import rank
+from .distributed.environment import rank
 from .draw.description import Page, View
 from .draw.html_page import render_iframe, render_page
 from .experiments.compare.baselines import check_baselines

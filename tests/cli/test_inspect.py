@@ -18,7 +18,7 @@ import cutaway
 from cutaway.apps.cli import main
 from cutaway.core.errors import DataError, FileError, ModelError, SettingError, UnknownName
 from cutaway.views import VIEWS, view_module
-from cutaway.views.summary import view_docs
+from cutaway.views.docs import view_docs
 
 from .conftest import Answer
 

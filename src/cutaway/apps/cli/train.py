@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     """Train a model, then print its results and its folder."""
     from ...api import train
     from ...core.errors import FileError
-    from ...distributed.group import rank
+    from ...distributed.environment import rank
     from ...training.run_folder import RunExists
     from .output import console, emit_json, note, open_page
 
