@@ -254,7 +254,7 @@ def _behaviour(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
 
     from ...core.spec import OF_TOKENS, Context
     from ...inspect.example_inputs import example_inputs, example_shape, input_modality
-    from ...models.images import as_output_tuple
+    from ...models.base import as_output_tuple
     from ...verify.compare import BOUND, difference
     from ...verify.dropping import fixed_dropout
 
