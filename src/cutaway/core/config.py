@@ -162,6 +162,7 @@ def pick(given: Mapping[str, Any], *groups: type) -> dict[str, Any]:
     return {key: value for key, value in given.items() if key in known}
 
 
+HALVES = ("bfloat16", "float16")  # floating-point formats of 16 bits
 OF_MODEL = "model."  # prefix of the model's settings
 
 

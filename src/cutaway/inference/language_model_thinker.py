@@ -88,7 +88,7 @@ class LanguageThinker:
         ids, mask = (x.to(self.device) for x in self.preprocessing.asked(problems))  # (N, T)
         lengths = mask.sum(1)
         before = mask & (torch.arange(ids.shape[1], device=self.device) < lengths[:, None] - 1)
-        tree = TreeCache.of(self._extend(ids[:, :-1], before[:, :-1])[1])
+        tree = TreeCache.from_cache(self._extend(ids[:, :-1], before[:, :-1])[1])
         last = ids.gather(1, lengths[:, None] - 1)[:, 0].tolist()
         found = []
         for k, problem in enumerate(problems):

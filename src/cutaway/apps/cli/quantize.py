@@ -69,7 +69,8 @@ def run(args: argparse.Namespace) -> int:
 
 def comparison_sentences(models: list[ModelMeasurement], after: Run) -> list[str]:
     """Return sentences on the relative size, and on batch sizes at which the quantized model is faster or slower."""
-    from ...nn.mixed_precision import HALVES, has_half
+    from ...core.config import HALVES
+    from ...nn.mixed_precision import has_half
     from ...nn.quantized import exact_kernels
 
     method, device = after.about["quantized"]["method"], after.place.device.type
