@@ -18,10 +18,10 @@ from cutaway.core.config import as_text
 from cutaway.draw.number_format import count, shape_text
 from cutaway.inspect.layers import LayerTable, Row, block_range_name, group_equal_blocks, preset_layer_table
 from cutaway.models.card import Card
-from cutaway.models.fields import field_descriptions
+from cutaway.models.config import field_descriptions
 from cutaway.models.registry import Preset, presets
 from cutaway.views import VIEWS
-from cutaway.views.summary import view_docs
+from cutaway.views.docs import view_docs
 
 HERE = Path(__file__).parent
 BOXES = 20  # blocks of a picture, at most

@@ -18,7 +18,7 @@ from cutaway.inspect.ablation import Noise, Replace, Transplant, Zero, ablate, i
 from cutaway.inspect.captures import Site
 from cutaway.inspect.probes import capture
 from cutaway.models import gat
-from cutaway.models.images import as_output_tuple
+from cutaway.models.base import as_output_tuple
 from cutaway.nn.attention import MultiHeadAttention
 from cutaway.nn.graphs import MessagePassing
 from tests.inspect.test_probes import traces
@@ -159,7 +159,7 @@ def test_a_head_of_attention() -> None:
     nn.init.normal_(attention.out.bias)
     model, x = nn.Sequential(attention), torch.randn(2, 4, 6)
     _, weights = attention.textbook(x)
-    v = attention.split(x)[2]
+    v = attention.project_qkv(x)[2]
     parts = [(weights[:, h] @ v[:, h]) @ attention.out.weight[:, 2 * h : 2 * h + 2].T for h in range(3)]
     gone = answer(model, (x,), Zero("0", head=1))
     torch.testing.assert_close(gone, (parts[0] + parts[2] + attention.out.bias).detach())

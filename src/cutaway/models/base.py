@@ -11,10 +11,13 @@ from collections.abc import Callable, Mapping
 from fnmatch import fnmatch
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
+import torch
 from torch import Tensor, nn
 
-from ..core.spec import Classes, Spec, Target, Value
+from ..core.errors import ModelError
+from ..core.spec import Classes, NextToken, PairSpec, Spec, Target, TextSpec, Tokens, Value
 from ..nn.kv_cache import Cache
+from ..nn.masks import attention_mask, last_token, normalize_padding_mask
 
 
 class Dense(NamedTuple):
@@ -50,8 +53,8 @@ class SeriesPatches(NamedTuple):
 class BaseModel(nn.Module):
     """The base class of all models.
 
-    `Network(config)` stores its `config`. `forward` takes plain tensors and returns the raw outputs of the head. A
-    Config is a `Checked` dataclass with `for_spec(preset, spec)`, which fits the preset to a data set.
+    `Model(config)` stores its `config`. `forward` takes plain tensors and returns the raw outputs of the head. A
+    Config is a `ValidatedConfig` dataclass with `for_spec(preset, spec)`, which fits the preset to a data set.
     """
 
     takes: ClassVar[tuple[type[Spec], ...]]  # data specs that the model accepts
@@ -110,7 +113,7 @@ class BaseModel(nn.Module):
         """
         return None
 
-    def attends_over_frames(self, name: str) -> bool:
+    def is_temporal_attention(self, name: str) -> bool:
         """Return whether the attention layer of that name is temporal: from frame to frame, at each position
         separately.
 
@@ -134,6 +137,134 @@ class BaseModel(nn.Module):
     def adapt_state(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Return the tensors of a file, by name, in this network's shapes, e.g. with position embeddings resized."""
         return tensors
+
+
+class CausalLanguageModel(BaseModel):
+    """The base class of causal language models: `extend`, which continues from a cache.
+
+    A subclass has a `config` with `context_length` and `layers`, the layer `head`, and `hidden`. Right padding is never
+    attended to, because attention is causal. Other padding is masked, and positions count real tokens only. Either way
+    padding does not change the result.
+    """
+
+    takes = (TextSpec,)
+    targets = (NextToken, Classes, Value)
+
+    config: Any
+    head: nn.Module
+
+    def hidden(self, tokens: Tensor, mask: Tensor | None = None, cache: Cache | None = None) -> Tensor:
+        """Return the normalized output of the last block, (N, T, dim).
+
+        `mask` (N, T) is True where a token is real. With a `cache` the tokens continue after its end. Raises ModelError
+        if the context is exceeded.
+        """
+        raise NotImplementedError
+
+    def extend(
+        self, tokens: Tensor, mask: Tensor | None = None, cache: Cache | None = None, *, every: bool = False
+    ) -> tuple[Tensor, Cache]:
+        """Return the logits of the next token and the updated cache.
+
+        Args:
+            tokens: Token ids, shape (N, T). With a cache they continue after its end, else they are the beginning.
+            mask: True where a token is real, shape (N, T); None if all are.
+            cache: The keys and values of earlier tokens.
+            every: Return logits after every token and not only after the last real one.
+
+        Returns:
+            Logits, shape (N, vocab_size), or (N, T, vocab_size) with `every`, and the cache.
+        """
+        mask = normalize_padding_mask(mask, tokens.shape)
+        if cache is None:
+            cache = Cache(self.config.layers, self.config.context_length)
+        z = self.hidden(tokens, mask, cache)
+        return self.head(z if every else last_token(z, mask)), cache
+
+
+class EncoderDecoder(BaseModel):
+    """A network that maps source ids (N, T) and the target so far (N, S) to next-token logits (N, S, vocab_size).
+
+    A subclass has `decoder`, a list of blocks with `cross_attention`, and `head`; it implements `encode` and `decode`.
+    The source mask (N, T) is True where a token is real; None means that all are. For a source without real tokens,
+    cross-attention returns 0.
+    """
+
+    takes: ClassVar[tuple[type[Spec], ...]] = (PairSpec,)
+    targets: ClassVar[tuple[type[Target], ...]] = (Tokens,)
+    joint_vocab = True  # one vocabulary for source and target by default
+    decoder: nn.ModuleList
+    head: nn.Module
+
+    def encode(self, source: Tensor, mask: Tensor | None) -> Tensor:
+        """Return the encoder output (N, T, dim) of source ids (N, T); `mask` (N, 1, 1, T) is True where a token is
+        real.
+
+        """
+        raise NotImplementedError
+
+    def decode(self, target: Tensor, read: Tensor | None, mask: Tensor | None, cache: Cache | None = None) -> Tensor:
+        """Return the input of the head for target ids (N, S), (N, S, dim).
+
+        `read` (N, T, dim) is the encoder output of a source with that `mask` (N, 1, 1, T). With a `cache`, which holds
+        the source, the ids continue after its end.
+        """
+        raise NotImplementedError
+
+    def begin(self, source: Tensor, source_mask: Tensor | None = None) -> Cache:
+        """Encode source ids (N, T) and return the state for `step`: the keys and values of every cross-attention.
+
+        Raises ModelError for a source without a real token, because its answer would be made up.
+        """
+        source_mask = normalize_padding_mask(source_mask, source.shape)
+        if not source.shape[1] or (source_mask is not None and not bool(source_mask.any(1).all())):
+            raise ModelError("A source without a single token cannot be read: give at least one.")
+        cache = Cache(len(self.decoder), cross_attends=True)
+        cache.source_mask = attention_mask(source_mask, causal=False, length=source.shape[1])
+        read = self.encode(source, cache.source_mask)  # (N, T, dim)
+        for block, kept in zip(self.decoder, cache.cross_layers):
+            look: Any = block.cross_attention
+            look.project_qkv(read[:, :1], read, kept)  # it keeps the keys and values; the query is not used
+        return cache
+
+    def step(self, token: Tensor, state: Cache) -> tuple[Tensor, Cache]:
+        """Return the logits of the next token, (N, vocab_size), and the state after `token` (N,)."""
+        y = self.decode(token[:, None], None, state.source_mask, state)  # (N, 1, dim)
+        return self.head(y[:, 0]), state
+
+
+def parse_forward_args(
+    src: Tensor, tgt: Tensor | None, src_mask: Tensor | None
+) -> tuple[Tensor, Tensor | None, Tensor]:
+    """Return the source, its mask and the target so far from the arguments of `forward`.
+
+    Accepts both `model(src, tgt, src_mask)` and the order of a batch of pairs: source, mask or None, target. Token ids
+    are integers, so a mask is recognized by its dtype.
+    """
+    if tgt is None or tgt.dtype == torch.bool or tgt.is_floating_point():
+        src_mask, tgt = tgt, src_mask
+    if tgt is None:
+        raise ModelError("A target so far is needed beside the source: model(src, tgt), with the token that begins it.")
+    return src, src_mask, tgt
+
+
+def target_positions(target: Tensor, cache: Cache | None) -> tuple[Tensor, Tensor | None, bool]:
+    """Return the positions (S,) of target ids (N, S), their attention mask or None, and whether attention is causal.
+
+    With a `cache` the ids continue after its end.
+    """
+    if cache is None:
+        return torch.arange(target.shape[1], device=target.device), None, True
+    return cache.read(target)
+
+
+def require_joint_vocab(name: str, spec: PairSpec) -> None:
+    """Raise ModelError for data with separate vocabularies for source and target."""
+    if not spec.joint_vocab:
+        raise ModelError(
+            f"{name} needs one vocabulary for source and target, and the two sides of this data are tokenized "
+            "separately. Add tokenizer=bpe, which tokenizes both alike, and leave out joint_vocab=false."
+        )
 
 
 @runtime_checkable
@@ -240,3 +371,21 @@ class SupportsAdditiveScores(Protocol):
 def as_base_model(model: nn.Module) -> BaseModel:
     """Return the model if it is a Network; for any other module return a Network with the defaults."""
     return model if isinstance(model, BaseModel) else BaseModel()
+
+
+def validate_image_size(x: Tensor, least: int, name: str) -> None:
+    """Raise ModelError if a side of the images (N, C, H, W) has fewer than `least` pixels: no feature map would be
+    left.
+
+    """
+    height, width = x.shape[2:]
+    if min(height, width) < least:
+        raise ModelError(
+            f"{name} needs images of at least {least}×{least} pixels, and these are {height}×{width}: "
+            f"bring them to image_size={least} or more; `cutaway show` lists a model's settings for small images."
+        )
+
+
+def as_output_tuple(outputs: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Return a model's outputs as a tuple: those of the head, and in training those of auxiliary heads after them."""
+    return outputs if isinstance(outputs, tuple) else (outputs,)

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from ..core.errors import ModelError, check_value
 from ..core.spec import AudioSpec, Horizon, SeriesSpec, TextSpec
 from . import recurrent
-from .fields import min_value
+from .config import min_value
 from .recurrent import Recurrent
 
 

@@ -26,7 +26,7 @@ from ..core.spec import GraphSpec, Links
 from ..nn.few_shot import DECODERS, decoder
 from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, choice, fraction, positive
+from .config import ValidatedConfig, choice, fraction, positive
 from .gcn import GCNConv
 from .graphs import decode_links, index_nodes, validate_node_features
 

@@ -45,7 +45,7 @@ from ..nn.graphs import (
 )
 from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, choice, fraction, min_value, positive
+from .config import ValidatedConfig, choice, fraction, min_value, positive
 from .graphs import (
     LINK_TARGETS,
     config_for_data,
@@ -134,7 +134,7 @@ class GATConv(MessagePassing):
         of_targets, of_sources = scores.flatten(0, 1).unbind(1)  # (k·V,) each
         each = edges.blocks(len(h))
         attention = edge_softmax(F.leaky_relu(edge_scores(of_targets, of_sources, each), self.slope), each)
-        attention = self.hooked(attention.view(len(h), -1), edges, first).flatten()
+        attention = self.apply_edge_hook(attention.view(len(h), -1), edges, first).flatten()
         attention = dropout(attention, self.dropout, self.training)  # (k·E,)
         return spmm(attention, each, h.flatten(0, 1)).view(h.shape)
 

@@ -32,7 +32,7 @@ from ..nn.few_shot import DECODERS, decoder
 from ..nn.graphs import READS, MessagePassing, NodeLinear, build_adjacency, spmm
 from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, choice, fraction, positive
+from .config import ValidatedConfig, choice, fraction, positive
 from .graphs import (
     LINK_TARGETS,
     config_for_data,
@@ -84,7 +84,7 @@ class GCNConv(MessagePassing):
         h: Tensor = self.lin(x)  # (V, out)
         edges = build_adjacency(edge_index, x.shape[0], loops=True)
         weights = edges.normalised(torch.promote_types(h.dtype, torch.float32))
-        y = spmm(self.hooked(weights[None], edges)[0], edges, h)
+        y = spmm(self.apply_edge_hook(weights[None], edges)[0], edges, h)
         return y if self.bias is None else y + self.bias
 
 

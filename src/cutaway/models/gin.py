@@ -27,7 +27,7 @@ from ..core.spec import GraphSpec
 from ..nn.graphs import READS, MessagePassing, build_adjacency, dropout, spmm
 from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, choice, fraction, positive
+from .config import ValidatedConfig, choice, fraction, positive
 from .graphs import NODE_TARGETS, config_for_data, index_nodes, pool, validate_node_features
 
 
@@ -71,7 +71,7 @@ class GINConv(MessagePassing):
         """Sum over the edges first, then apply the MLP."""
         edges = build_adjacency(edge_index, x.shape[0], loops=False)
         ones = edges.ones(torch.promote_types(x.dtype, torch.float32))
-        h = (1 + self.eps) * x + spmm(self.hooked(ones[None], edges)[0], edges, x)  # (V, in)
+        h = (1 + self.eps) * x + spmm(self.apply_edge_hook(ones[None], edges)[0], edges, x)  # (V, in)
         y: Tensor = self.fc2(self.norm(self.fc1(h)).relu())
         return y
 

@@ -27,7 +27,7 @@ from ..core.spec import GraphSpec
 from ..nn.graphs import READS, MessagePassing, build_adjacency, dropout, spmm
 from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, choice, fraction, min_value, positive
+from .config import ValidatedConfig, choice, fraction, min_value, positive
 from .graphs import NODE_TARGETS, config_for_data, edge_features_in_order, index_nodes, pool, validate_node_features
 
 
@@ -77,7 +77,7 @@ class GINEConv(MessagePassing):
         sent = x.index_select(0, edges.columns)  # (E, hidden)
         if self.lin is not None:
             sent = sent + self.lin(attributes)
-        ones = self.hooked(edges.ones(torch.promote_types(x.dtype, torch.float32))[None], edges)[0]
+        ones = self.apply_edge_hook(edges.ones(torch.promote_types(x.dtype, torch.float32))[None], edges)[0]
         h = (1 + self.eps) * x + spmm(ones, edges.incidence, sent.relu())  # (V, hidden)
         y: Tensor = self.fc2(self.fc1(h).relu())
         return y

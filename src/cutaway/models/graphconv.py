@@ -28,7 +28,7 @@ from ..core.spec import GraphSpec
 from ..nn.graphs import READS, MessagePassing, NodeLinear, build_adjacency, dropout, spmm
 from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, choice, fraction, positive
+from .config import ValidatedConfig, choice, fraction, positive
 from .graphs import NODE_TARGETS, config_for_data, index_nodes, pool, validate_node_features
 
 
@@ -67,7 +67,7 @@ class GraphConv(MessagePassing):
         """Transform before or after the sum over the edges, whichever moves fewer values: both are equal."""
         edges = build_adjacency(edge_index, x.shape[0], loops=False)
         ones = edges.ones(torch.promote_types(x.dtype, torch.float32))
-        ones = self.hooked(ones[None], edges)[0]
+        ones = self.apply_edge_hook(ones[None], edges)[0]
         if self.lin_rel.out_features <= self.lin_rel.in_features:
             from_neighbours = spmm(ones, edges, self.lin_rel(x))
         else:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ..core.errors import ModelError, check_value
 from ..core.spec import Classes, GraphSpec, Links, Value
 from ..nn.graphs import CSRPattern, global_pool
-from .fields import ValidatedConfig
+from .config import ValidatedConfig
 
 Config = TypeVar("Config", bound=ValidatedConfig)
 NODE_TARGETS = (Classes, Value)  # targets of a node or a graph

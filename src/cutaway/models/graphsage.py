@@ -32,7 +32,7 @@ from ..nn.few_shot import DECODERS, decoder
 from ..nn.graphs import READS, MessagePassing, NodeLinear, build_adjacency, spmm
 from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, choice, fraction, positive
+from .config import ValidatedConfig, choice, fraction, positive
 from .graphs import (
     LINK_TARGETS,
     config_for_data,
@@ -83,7 +83,7 @@ class SAGEConv(MessagePassing):
         """Transform before or after the mean over the edges, whichever moves fewer values: both are equal."""
         edges = build_adjacency(edge_index, x.shape[0], loops=False)
         shares = edges.degrees(torch.promote_types(x.dtype, torch.float32)).reciprocal()[edges.rows]
-        shares = self.hooked(shares[None], edges)[0]  # 1 / the number of neighbours, for each edge
+        shares = self.apply_edge_hook(shares[None], edges)[0]  # 1 / the number of neighbours, for each edge
         if self.lin_l.out_features <= self.lin_l.in_features:
             from_neighbours = spmm(shares, edges, self.lin_l(x))
         else:

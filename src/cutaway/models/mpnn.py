@@ -29,7 +29,7 @@ from ..core.spec import GraphSpec
 from ..nn.graphs import READS, MessagePassing, build_adjacency, build_membership, count_graphs, edge_softmax, spmm
 from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, choice, min_value, positive
+from .config import ValidatedConfig, choice, min_value, positive
 from .graphs import NODE_TARGETS, config_for_data, edge_features_in_order, index_nodes, pool, validate_node_features
 
 
@@ -102,7 +102,7 @@ class Step(MessagePassing):
     def forward(self, h: Tensor, edge_index: Tensor, matrices: Tensor | None = None) -> Tensor:
         """Compute the messages at the edges, (E, d), and sum them at their targets."""
         edges = build_adjacency(edge_index, h.shape[0], loops=False)
-        ones = self.hooked(edges.ones(torch.promote_types(h.dtype, torch.float32))[None], edges)[0]
+        ones = self.apply_edge_hook(edges.ones(torch.promote_types(h.dtype, torch.float32))[None], edges)[0]
         if self.matrix is not None:
             message = spmm(ones, edges, h @ self.matrix[0])
         else:

@@ -36,7 +36,7 @@ from ..core.spec import AudioSpec, Classes, Horizon, NextToken, SeriesSpec, Tags
 from ..nn.masks import normalize_padding_mask
 from ..nn.recurrent import State, VariableLengthRNN, run_packed, sequence_lengths, to_state_tuple, to_torch_state
 from .base import BaseModel
-from .fields import ValidatedConfig, choice, fraction, min_value, positive
+from .config import ValidatedConfig, choice, fraction, min_value, positive
 
 POOLING = ("auto", "last", "mean", "max", "flat", "every")
 

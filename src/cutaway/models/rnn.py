@@ -27,7 +27,7 @@ from ..nn import recurrent as layers
 from ..nn.recurrent import State, Weights
 from . import forecasting
 from .card import Card, Divergence, Published
-from .fields import choice
+from .config import choice
 from .forecasting import Forecasting
 from .recurrent import Recurrent
 

@@ -297,8 +297,8 @@ EdgeHook = Callable[[Tensor, CSRPattern, int], Tensor]
 class MessagePassing(nn.Module):
     """Base class of layers that send messages along edges.
 
-    A subclass passes its coefficients through `hooked` before it uses them. The tools of `cutaway.inspect` can then
-    read them and intervene on them, without knowing the subclass by name.
+    A subclass passes its coefficients through `apply_edge_hook` before it uses them. The tools of `cutaway.inspect` can
+    then read them and intervene on them, without knowing the subclass by name.
     """
 
     heads: int = 0  # attention heads over the edges; 0 for a layer without heads
@@ -307,7 +307,7 @@ class MessagePassing(nn.Module):
         super().__init__()
         self.edge_hook: EdgeHook | None = None  # set while a hook is registered
 
-    def hooked(self, coefficients: Tensor, edges: CSRPattern, first: int = 0) -> Tensor:
+    def apply_edge_hook(self, coefficients: Tensor, edges: CSRPattern, first: int = 0) -> Tensor:
         """Pass the coefficients through the registered hook.
 
         Args:

@@ -27,7 +27,7 @@ from ..data.dataset_base import IN_MEMORY
 from ..data.in_memory.source import InMemorySource, to_source
 from ..data.text.tokenizer_fitting import AUTO
 from ..data.text.tokenizers import KINDS
-from ..distributed import group
+from ..distributed import environment
 from ..distributed.group import process_group, rank_zero_only
 from ..distributed.group import rank_and_size as group_place
 from ..distributed.launch import LaunchInterrupted, launch
@@ -84,15 +84,15 @@ def train_model(
         model = preset_for(model).given  # type: ignore[attr-defined]  # it is an Own, since others are rejected
     source = to_source(source)[0]
     several = process_settings(given, Run(resume).about["settings"] if resume is not None else {})
-    if not group.is_launched() and several.processes == 1:
+    if not environment.is_launched() and several.processes == 1:
         return _train_in_process(model, source, given, out, resume, progress, overwrite, judged)
-    name = group.launch_id() or uuid.uuid4().hex
+    name = environment.launch_id() or uuid.uuid4().hex
     try:
-        if group.is_launched():
+        if environment.is_launched():
             with process_group():
                 begun = (
                     rank_zero_only(lambda: find_launched_run(name, out))
-                    if group.restart_count() and resume is None
+                    if environment.restart_count() and resume is None
                     else None
                 )
                 if begun is not None:  # before the restart
@@ -139,7 +139,7 @@ def _train_in_process(
 ) -> Run:
     """Train in this process, which may be one of several: all run the same code, and only the first writes files."""
     rank, processes = group_place()
-    if processes > 1 or "processes" in given or group.is_launched():
+    if processes > 1 or "processes" in given or environment.is_launched():
         given = {**given, "processes": processes}
     typed = given
     own = model if isinstance(model, nn.Module) else None
@@ -228,7 +228,7 @@ def _train_in_folder(
     """
     settings = {**asdict(ready.data_settings), **asdict(ready.settings)}
     about = {**(before or documents.run_document(ready, given)), "settings": settings, "status": "running"}
-    about["launch"] = group.launch_id()
+    about["launch"] = environment.launch_id()
     if before:
         about["machine"] = {**before["machine"], "threads": torch.get_num_threads()}
         about["notes"] = [*before.get("notes", ()), *notes]

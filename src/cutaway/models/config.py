@@ -1,11 +1,13 @@
-"""Validated fields of a Config. An invalid value raises an error that names the field.
+"""Configs of models: validated fields, and the values that follow from a data set.
+
+An invalid value raises an error that names the field.
 
     @dataclass(frozen=True)
-    class Config(Checked):
+    class Config(ValidatedConfig):
         layers: int = positive(12)  # number of blocks
         ffn_dim: int | None = positive(None)  # None for 4 · dim
         dropout: float = fraction(0.1)  # dropout rate of the output of each layer
-        head: str = one_of("next", HEADS)  # output of the head
+        head: str = choice("next", HEADS)  # output of the head
 
 Constraints between fields go into a `__post_init__` that begins with `super().__post_init__()`.
 """
@@ -17,9 +19,12 @@ import inspect
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from ..core.errors import check_value
+from ..core.spec import NextToken, TextSpec
+
+C = TypeVar("C")
 
 
 @dataclass(frozen=True)
@@ -79,3 +84,23 @@ def field_descriptions(config: type) -> dict[str, str]:
     source = "".join(inspect.getsource(c) for c in reversed(config.__mro__) if dataclasses.is_dataclass(c))
     comments = dict(re.findall(r"^    (\w+): .*?  # (.*)$", source, flags=re.MULTILINE))
     return {f.name: comments.get(f.name, "") for f in dataclasses.fields(config)}
+
+
+def fit_language_model(preset: C, spec: TextSpec) -> C:
+    """Return a decoder's config with the vocabulary, the length and the target of `spec`.
+
+    The context of a language model is as long as the texts; that of a classifier is at least as long.
+    """
+    known: Any = preset
+    if isinstance(spec.target, NextToken):
+        known = dataclasses.replace(known, vocab_size=spec.vocab_size, context_length=spec.longest, head="next")
+    else:
+        known = dataclasses.replace(
+            known,
+            vocab_size=spec.vocab_size,
+            context_length=max(known.context_length, spec.longest),
+            head="classes",
+            num_classes=spec.target.outputs,
+        )
+    fit: C = known
+    return fit
