@@ -15,9 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from ..core.errors import ModelError
-from ..core.spec import Classes, NextToken, PairSpec, Spec, Target, TextSpec, Tokens, Value
+from ..core.spec import Classes, GraphSpec, NextToken, PairSpec, Spec, Target, TextSpec, Tokens, Value
+from ..nn.graphs import NodeLinear, decode_links, global_pool, index_nodes, link_decoder
 from ..nn.kv_cache import Cache
 from ..nn.masks import attention_mask, last_token, normalize_padding_mask
+from .config import NODE_TARGETS
 
 
 class Dense(NamedTuple):
@@ -231,6 +233,60 @@ class EncoderDecoder(BaseModel):
         """Return the logits of the next token, (N, vocab_size), and the state after `token` (N,)."""
         y = self.decode(token[:, None], None, state.source_mask, state)  # (N, 1, dim)
         return self.head(y[:, 0]), state
+
+
+class GraphModel(BaseModel):
+    """The base class of graph networks, which answer for nodes, for pairs of nodes, or for whole graphs.
+
+    A subclass has a `config` with `in_features`, and a `head` for all answers that its last layer does not give. Its
+    `forward` takes nodes x (V, F), edges `edge_index` (2, E), the nodes `rows` (n,) or pairs of nodes (n, 2) to answer
+    for, all nodes by default, and with `config.graph_level` the graph of each node, `batch` (V,).
+    """
+
+    takes = (GraphSpec,)
+    targets: ClassVar[tuple[type[Target], ...]] = NODE_TARGETS
+
+    config: Any
+    head: nn.Module
+
+    @property
+    def decodes_links(self) -> bool:
+        """True if the head is a link decoder."""
+        return getattr(self.config, "decoder", "none") != "none"
+
+    def build_head(self, dim: int) -> None:
+        """Build the head of a network whose last layer gives the logits of nodes.
+
+        For whole graphs it is a linear layer, (n, dim) to (n, classes), for links a decoder. Nodes need none.
+        """
+        if self.config.graph_level:
+            self.head = NodeLinear(dim, self.config.num_classes, dropout=self.config.dropout)
+        elif self.decodes_links:
+            self.head = link_decoder(self.config.decoder, dim)
+
+    def read_out(self, h: Tensor, rows: Tensor | None, batch: Tensor | None) -> Tensor:
+        """Return the nodes `rows` of h (V, F), or each graph, pooled: (n, F)."""
+        return global_pool(h, batch, self.config.pooling) if self.config.graph_level else index_nodes(h, rows)
+
+    def answer(self, h: Tensor, rows: Tensor | None, batch: Tensor | None) -> Tensor:
+        """Return the outputs of a network with `build_head`, given the outputs h of its last layer.
+
+        They are the logits of each graph, of pairs of nodes, or of the nodes `rows`, (n, classes). With a link decoder
+        and without pairs they are the embeddings of the nodes.
+        """
+        if self.config.graph_level:
+            logits: Tensor = self.head(global_pool(h, batch, self.config.pooling))
+            return logits
+        return decode_links(h, rows, self.head) if self.decodes_links else index_nodes(h, rows)
+
+
+def validate_node_features(name: str, x: Tensor, in_features: int) -> None:
+    """Raise ModelError if the nodes do not have `in_features` features each."""
+    if x.ndim != 2 or x.shape[1] != in_features:
+        raise ModelError(
+            f"This {name} takes nodes of {in_features} features, (V, {in_features}), and these are {tuple(x.shape)}: "
+            "build one with other in_features."
+        )
 
 
 def parse_forward_args(

@@ -21,10 +21,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ..core.errors import check_value
-from ..core.spec import NextToken, TextSpec
+from ..core.errors import ModelError, check_value
+from ..core.spec import Classes, GraphSpec, Links, NextToken, TextSpec, Value
 
 C = TypeVar("C")
+NODE_TARGETS = (Classes, Value)  # targets of a node or a graph
+LINK_TARGETS = (*NODE_TARGETS, Links)  # and targets of a pair of nodes
 
 
 @dataclass(frozen=True)
@@ -104,3 +106,28 @@ def fit_language_model(preset: C, spec: TextSpec) -> C:
         )
     fit: C = known
     return fit
+
+
+def fit_graph_model(name: str, preset: C, spec: GraphSpec) -> C:
+    """Return the preset's config with the features and outputs of `spec`.
+
+    The targets are nodes, graphs or, if the config has a decoder, links. Raises ModelError for another target.
+    """
+    decodes, links = hasattr(preset, "decoder"), isinstance(spec.target, Links)
+    if not isinstance(spec.target, LINK_TARGETS if decodes else NODE_TARGETS):
+        raise ModelError(
+            f"{name} learns a class or a number for each node or graph{', or links' if decodes else ''}, and "
+            f"{spec.target.column} is {'none of them' if decodes else 'neither'}."
+        )
+    fits: Any = {"in_features": spec.features, "num_classes": spec.target.outputs, "graph_level": spec.graph_level}
+    if decodes:
+        asked = getattr(preset, "decoder")  # noqa: B009  # not every Config has this field
+        fits["decoder"] = ("dot" if asked == "none" else asked) if links else "none"
+    if hasattr(preset, "edge_features"):
+        fits["edge_features"] = spec.edge_features
+    return dataclasses.replace(preset, **fits)  # type: ignore[type-var]  # a Config is a dataclass
+
+
+def validate_heads(graph_level: bool, decoder: str) -> None:
+    """Raise ModelError for a network with both a graph-level head and a link decoder."""
+    check_value(decoder == "none" or not graph_level, "decoder", decoder, "none with graph_level=true")
