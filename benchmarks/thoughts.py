@@ -118,7 +118,7 @@ def rows(runs: int = 3) -> list[tuple[Pair, float]]:
             for problem in problems[:ALONE]:
                 search(Apart(model, tree, draw), [Thought(problem)], TREE)
 
-        pair = race(f"tree of thoughts, b=5, one puzzle, beside {name}", together, one_by_one, runs, warm_up=1)
+        pair = race(f"tree of thoughts, b=5, one puzzle, vs. {name}", together, one_by_one, runs, warm_up=1)
         scale = ALONE / TOGETHER
         each = replace(pair, ours=pair.ours / TOGETHER, peer=pair.peer / ALONE)
         found.append((replace(each, ratio=pair.ratio * scale, low=pair.low * scale, high=pair.high * scale), 0.2))

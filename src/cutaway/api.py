@@ -84,7 +84,7 @@ def train(
         out: Folder of the run. It must be new, unless `overwrite` is set.
         resume: Run to resume from its last checkpoint.
         overwrite: Replace the files of a run that exists in `out`.
-        **settings: Settings as listed by `cutaway train --help`. Model settings are passed as
+        **settings: Settings as listed by `cutaway train --help all`. Model settings are passed as
             `**{"model.hidden_dims": (64, 64)}`.
 
     Returns:
@@ -278,7 +278,7 @@ def prune(run: Run | str | os.PathLike[str], out: str | os.PathLike[str], **sett
     Args:
         run: Run whose model is pruned.
         out: Folder of the new run.
-        **settings: Settings as listed by `cutaway train --help`, such as `sparsity`, `prune_pattern` and
+        **settings: Settings as listed by `cutaway train --help all`, such as `sparsity`, `prune_pattern` and
             `prune_channels`.
             The data, the split and all settings that are not given are those of the run.
 
