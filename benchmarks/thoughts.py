@@ -22,7 +22,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 import cutaway
 from cutaway.data.datasets.problems import generate_games
-from cutaway.data.problems.problem import SearchableProblem
+from cutaway.data.problems import SearchableProblem
 from cutaway.data.text.problems import END, ProblemPreprocessing
 from cutaway.inference.text import generate
 from cutaway.inference.thought_search import LINE, Method, Thought, search, solution_form, think
