@@ -16,7 +16,7 @@ import polars as pl
 
 from ..build import DataSource
 from ..dataset_base import DataSet
-from ..images.build import image_dataset
+from ..images.dataset import image_dataset
 from ..modalities import reject_changed
 from ..settings import DataSettings
 from ..splits import Rows

@@ -44,7 +44,7 @@ from ...core.spec import Episodes, TableSpec, Value
 from ..build import DataSource, build_dataset
 from ..dataset_base import Batch, DataSet, Split
 from ..episodes import COUNTS, SingleExamples, split_by_class
-from ..images.build import image_dataset
+from ..images.dataset import image_dataset
 from ..modalities import reject_changed
 from ..settings import DataSettings
 from ..splits import Rows

@@ -15,7 +15,7 @@ from ...core.errors import DataError
 from ...core.spec import Classes, SeriesSpec, Views
 from ..build import DataSource, build_dataset
 from ..dataset_base import DataSet, TensorSplit
-from ..images.build import image_dataset
+from ..images.dataset import image_dataset
 from ..series.transforms import SeriesPreprocessing
 from ..splits import complete_split
 from ..tables.dataset import table_dataset

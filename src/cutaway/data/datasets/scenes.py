@@ -20,8 +20,8 @@ from PIL import Image
 from ...core.errors import DataError
 from ..build import DataSource
 from ..dataset_base import DataSet
-from ..images.build import mask_dataset, prepare_in_memory
-from ..images.detection import Rectangles, box_dataset
+from ..images.dataset import box_dataset, mask_dataset, prepare_in_memory
+from ..images.detection import Rectangles
 from ..modalities import reject_changed
 from ..splits import SPLITS, Rows, complete_split
 from .builtin import NAMED as BUILTIN
