@@ -32,7 +32,7 @@ from .distributed.environment import rank
 from .draw.description import Page, View
 from .draw.html_page import render_iframe, render_page
 from .experiments.compare.baselines import check_baselines
-from .experiments.search.samplers import require_optuna
+from .experiments.search.config import require_optuna
 from .nn.eval_mode import eval_mode
 from .reports.run_report import write_layers_and_report
 from .runs.run import Run

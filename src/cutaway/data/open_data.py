@@ -18,8 +18,7 @@ from .graphs.graph_files import has_tu_files
 from .images.detection import is_box_folder
 from .images.segmentation import is_mask_folder
 from .in_memory.build import open_in_memory
-from .in_memory.container import Numbers, Texts
-from .in_memory.from_token_ids import may_be_token_ids
+from .in_memory.container import Numbers, Texts, may_be_token_ids
 from .in_memory.source import InMemorySource
 from .modalities import KINDS, reject_settings_for_others
 from .quality.validation import validate_dataset

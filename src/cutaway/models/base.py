@@ -15,9 +15,34 @@ import torch
 from torch import Tensor, nn
 
 from ..core.errors import ModelError
-from ..core.spec import Classes, NextToken, PairSpec, Spec, Target, TextSpec, Tokens, Value
+from ..core.spec import (
+    AudioSpec,
+    Classes,
+    GraphSpec,
+    Horizon,
+    NextToken,
+    PairSpec,
+    SeriesSpec,
+    Spec,
+    Tags,
+    Target,
+    TextSpec,
+    Tokens,
+    Value,
+)
+from ..nn.graphs import NodeLinear, decode_links, global_pool, index_nodes, link_decoder
 from ..nn.kv_cache import Cache
 from ..nn.masks import attention_mask, last_token, normalize_padding_mask
+from ..nn.recurrent import (
+    VariableLengthRNN,
+    pool_states,
+    run_layers,
+    run_packed,
+    sequence_lengths,
+    to_state_tuple,
+    to_torch_state,
+)
+from .config import NODE_TARGETS, RecurrentConfig
 
 
 class Dense(NamedTuple):
@@ -231,6 +256,263 @@ class EncoderDecoder(BaseModel):
         """Return the logits of the next token, (N, vocab_size), and the state after `token` (N,)."""
         y = self.decode(token[:, None], None, state.source_mask, state)  # (N, 1, dim)
         return self.head(y[:, 0]), state
+
+
+class RecurrentModel(BaseModel):
+    """The base class of recurrent networks: token ids (N, T) or numbers (N, T, F) to outputs of sequences or steps.
+
+    A subclass builds its layers in `build_layers`, and its `forward` runs them. The input of the head depends on the
+    task:
+
+        whole sequences   r = last, mean or max over the real steps of h_t, or all of them (flat); outputs W r + b
+        every step        outputs W h_t + b: tags, and the next token of a language model
+        forecasts         the next H steps of C variables, in one of three ways
+
+            direct          all H · C numbers at once from r
+            known future    a decoder, layers of the same kind, starts in the final states, reads the K variables that
+                            are known in advance at each of the H forecast steps, and predicts C numbers there
+            recursive       C numbers for the next step, which are fed back as the next input, and so on
+
+    The mask (N, T) is True where a step is real, with padding on the right. "last" is the last state of each direction
+    over real steps: for the backward direction the state after the first step.
+
+    A forecaster reads x (N, T, F), of which the first C variables are forecast, and known future values (N, H, K); a
+    recursive one has exactly the K known variables after the C. It reads the differences of each variable from its last
+    value, and predicts such differences, because a level outside the training range misleads other models (A. Zeng,
+    M. Chen, L. Zhang, Q. Xu, Are transformers effective for time series forecasting?, 2022, NLinear,
+    <https://arxiv.org/abs/2205.13504>). With `relative=false` it reads and forecasts the values themselves.
+
+    With `tie_weights` the embedding of a language model is also its output matrix (O. Press, L. Wolf, Using the output
+    embedding to improve language models, 2016, <https://arxiv.org/abs/1608.05859>). The matrix is initialized uniformly
+    between −0.1 and 0.1 (W. Zaremba, I. Sutskever, O. Vinyals, Recurrent neural network regularization, 2014,
+    <https://arxiv.org/abs/1409.2329>), because PyTorch's normal initialization would give large logits. Everything else
+    is initialized as in PyTorch.
+    """
+
+    takes = (TextSpec, SeriesSpec, AudioSpec)
+    targets: ClassVar[tuple[type[Target], ...]] = (Classes, Value, Tags, NextToken, Horizon)
+    config: RecurrentConfig
+    embedding: nn.Embedding | None
+
+    def __init__(self, config: RecurrentConfig) -> None:
+        super().__init__()
+        config.check()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocab_size, config.input_dim) if config.vocab_size else None
+        self.rnn = self.build_layers(config.input_dim, config.bidirectional)
+        if config.known_future and not config.recursive:
+            self.decoder = self.build_layers(config.known_future, bidirectional=False)
+        self.drop = nn.Dropout(config.dropout)
+        steps = config.steps if config.pooling == "flat" else 1
+        outputs = config.columns if config.forecasts_step_by_step else config.num_classes
+        self.head = nn.Linear(config.hidden_dim * self.directions * steps, outputs)
+        if config.tie_weights and self.embedding is not None:
+            nn.init.uniform_(self.embedding.weight, -0.1, 0.1)
+            self.head.weight = self.embedding.weight
+
+    @property
+    def directions(self) -> int:
+        """D, 2 for a bidirectional network, else 1."""
+        return 1 + self.config.bidirectional
+
+    def build_layers(self, inputs: int, bidirectional: bool) -> VariableLengthRNN:
+        """Build the recurrent layers, batch first."""
+        raise NotImplementedError
+
+    def layer_settings(self, inputs: int, bidirectional: bool) -> dict[str, Any]:
+        """Return the arguments of PyTorch's recurrent layers."""
+        config = self.config
+        return {
+            "input_size": inputs,
+            "hidden_size": config.hidden_dim,
+            "num_layers": config.layers,
+            "batch_first": True,
+            "bidirectional": bidirectional,
+            "dropout": config.dropout if config.layers > 1 else 0.0,  # PyTorch applies dropout between layers only
+        }
+
+    def textbook(self, x: Tensor) -> Tensor:
+        """Compute `forward` by the equations, one step after another, without padding and without dropout."""
+        raise NotImplementedError
+
+    def embed(self, x: Tensor) -> Tensor:
+        """Return the input of the first recurrent layer. Raises ModelError if x has another shape."""
+        if self.embedding is not None:
+            if x.ndim != 2 or x.is_floating_point():
+                raise ModelError(
+                    f"This network takes token ids, whole numbers of shape (N, T), and these are "
+                    f"{str(x.dtype).removeprefix('torch.')} of shape {tuple(x.shape)}."
+                )
+            embedded: Tensor = self.embedding(x)
+            return embedded  # (N, T, embedding_dim)
+        if x.ndim != 3 or x.shape[2] != self.config.in_features:
+            raise ModelError(
+                f"This network takes sequences of shape (N, T, {self.config.in_features}), steps and the numbers at "
+                f"each, and these are {tuple(x.shape)}: build one with other in_features."
+            )
+        return x
+
+    def pool(self, states: Tensor, last: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """Return the input of the head, given the states (N, T, D · hidden) and the last (layers · D, N, hidden)."""
+        pooling = "last" if self.config.pooling == "auto" else self.config.pooling
+        return pool_states(states, last, lengths, pooling, directions=self.directions, steps=self.config.steps)
+
+    def advance(
+        self, x: Tensor, mask: Tensor | None = None, state: tuple[Tensor, ...] | None = None
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Return the outputs at each step, (N, T, tokens), and the state after the last real step.
+
+        Consecutive windows of a long text, with the state passed on, give the same outputs as the whole text. The state
+        is h, and c for an LSTM, each (layers, N, hidden); None is a state of zeros. Raises ModelError for a network
+        that is not a language model or tagger, or that is bidirectional.
+        """
+        config = self.config
+        if config.pooling != "every" or config.bidirectional:
+            pooling = "last" if config.pooling == "auto" else config.pooling
+            raise ModelError(
+                "Only a unidirectional network with an output at each step can continue from a state: this one has "
+                f"pooling={pooling} and bidirectional={str(config.bidirectional).lower()}."
+            )
+        steps = self.embed(x)
+        lengths = sequence_lengths(normalize_padding_mask(mask, steps.shape), steps.shape[1])
+        if lengths is None:
+            outputs, after = self.rnn(steps, to_torch_state(state))
+            state = to_state_tuple(after)
+        else:
+            outputs, state = run_packed(self.rnn, steps, lengths, state)
+        return self.head(self.drop(outputs)), state
+
+    def forecast(self, x: Tensor, future: Tensor | None = None) -> Tensor:
+        """Return the forecasts (N, H · C), step after step, from x (N, T, F) and known future values (N, H, K).
+
+        Raises ModelError if shapes do not fit.
+        """
+        config = self.config
+        if config.recursive:
+            answers = self._recursive_forecast(x, future)[1]
+        else:
+            answers = self.head(self.drop(self.forecast_features(x, future))).flatten(1)  # (N, H · C)
+        if config.relative is not False:
+            answers = answers + x[:, -1, : config.columns].repeat(1, config.horizon)
+        return answers
+
+    def forecast_features(self, x: Tensor, future: Tensor | None = None) -> Tensor:
+        """Return the input of the head of a forecaster: (N, H, hidden) for step-by-step forecasts, else r."""
+        if self.config.recursive:
+            return self._recursive_forecast(x, future)[0]
+        if self.config.known_future:
+            known = self._check_future(x, future)
+            _, state = self.rnn(self._relative_steps(x))
+            states: Tensor = self.decoder(known, state)[0]
+            return states  # (N, H, hidden)
+        if future is not None:
+            raise ModelError(
+                "This forecaster takes one argument, the observed steps, which are all real. It was built without "
+                "variables that are known in advance."
+            )
+        return self.pool(*run_layers(self.rnn, self._relative_steps(x)))
+
+    def _recursive_forecast(self, x: Tensor, future: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return states (N, H, hidden) and forecasts (N, H · C).
+
+        The known values of a step are concatenated with the values of the step before it, so that its forecast can use
+        them.
+        """
+        config = self.config
+        values, ahead = self._relative_steps(x)[..., : config.columns], None
+        inputs = values
+        if config.known_future:
+            ahead = torch.cat([x[:, 1:, config.columns :], self._check_future(x, future)], dim=1)  # (N, T + H − 1, K)
+            inputs = torch.cat([values, ahead[:, : x.shape[1]]], dim=2)  # (N, T, C + K)
+        states, answers = [], []
+        value, state = values[:, -1], None  # the last observed value, then the last forecast
+        for step in range(config.horizon):
+            outputs, state = self.rnn(inputs, state)
+            states.append(outputs[:, -1])
+            answer = self.head(self.drop(outputs[:, -1]))
+            value = value + answer if config.relative is not False else answer
+            answers.append(value)
+            inputs = value[:, None]  # (N, 1, C)
+            if ahead is not None and step + 1 < config.horizon:
+                t = x.shape[1] + step
+                inputs = torch.cat([inputs, ahead[:, t : t + 1]], dim=2)  # (N, 1, C + K)
+        return torch.stack(states, dim=1), torch.cat(answers, dim=1)
+
+    def _relative_steps(self, x: Tensor) -> Tensor:
+        """Return x (N, T, F) with the last value of each variable subtracted, known future variables excepted.
+
+        Without `relative`, x is returned unchanged. Raises ModelError if x has another shape.
+        """
+        steps = self.embed(x)
+        if self.config.relative is False:
+            return steps
+        own = self.config.in_features - self.config.known_future
+        return torch.cat([steps[..., :own] - steps[:, -1:, :own], steps[..., own:]], dim=2)
+
+    def _check_future(self, x: Tensor, future: Tensor | None) -> Tensor:
+        """Return the known future values. Raises ModelError if they are missing or have another shape."""
+        expected = (x.shape[0], self.config.horizon, self.config.known_future)
+        if future is None or future.shape != expected:
+            found = "nothing" if future is None else str(tuple(future.shape))
+            raise ModelError(
+                f"This forecaster needs the known values of the steps to forecast, of shape {expected}, as its second "
+                f"argument, and was given {found}."
+            )
+        return future
+
+
+class GraphModel(BaseModel):
+    """The base class of graph networks, which answer for nodes, for pairs of nodes, or for whole graphs.
+
+    A subclass has a `config` with `in_features`, and a `head` for all answers that its last layer does not give. Its
+    `forward` takes nodes x (V, F), edges `edge_index` (2, E), the nodes `rows` (n,) or pairs of nodes (n, 2) to answer
+    for, all nodes by default, and with `config.graph_level` the graph of each node, `batch` (V,).
+    """
+
+    takes = (GraphSpec,)
+    targets: ClassVar[tuple[type[Target], ...]] = NODE_TARGETS
+
+    config: Any
+    head: nn.Module
+
+    @property
+    def decodes_links(self) -> bool:
+        """True if the head is a link decoder."""
+        return getattr(self.config, "decoder", "none") != "none"
+
+    def build_head(self, dim: int) -> None:
+        """Build the head of a network whose last layer gives the logits of nodes.
+
+        For whole graphs it is a linear layer, (n, dim) to (n, classes), for links a decoder. Nodes need none.
+        """
+        if self.config.graph_level:
+            self.head = NodeLinear(dim, self.config.num_classes, dropout=self.config.dropout)
+        elif self.decodes_links:
+            self.head = link_decoder(self.config.decoder, dim)
+
+    def read_out(self, h: Tensor, rows: Tensor | None, batch: Tensor | None) -> Tensor:
+        """Return the nodes `rows` of h (V, F), or each graph, pooled: (n, F)."""
+        return global_pool(h, batch, self.config.pooling) if self.config.graph_level else index_nodes(h, rows)
+
+    def answer(self, h: Tensor, rows: Tensor | None, batch: Tensor | None) -> Tensor:
+        """Return the outputs of a network with `build_head`, given the outputs h of its last layer.
+
+        They are the logits of each graph, of pairs of nodes, or of the nodes `rows`, (n, classes). With a link decoder
+        and without pairs they are the embeddings of the nodes.
+        """
+        if self.config.graph_level:
+            logits: Tensor = self.head(global_pool(h, batch, self.config.pooling))
+            return logits
+        return decode_links(h, rows, self.head) if self.decodes_links else index_nodes(h, rows)
+
+
+def validate_node_features(name: str, x: Tensor, in_features: int) -> None:
+    """Raise ModelError if the nodes do not have `in_features` features each."""
+    if x.ndim != 2 or x.shape[1] != in_features:
+        raise ModelError(
+            f"This {name} takes nodes of {in_features} features, (V, {in_features}), and these are {tuple(x.shape)}: "
+            "build one with other in_features."
+        )
 
 
 def parse_forward_args(

@@ -5,10 +5,10 @@ the steps one by one, and tests compare these layers with it. Each gate has its 
 the order i, f, g, o and r, z, n, as in PyTorch's layers. One of the two bias vectors is redundant, except for n of the
 GRU. PyTorch has both for compatibility with cuDNN.
 
-`packed` passes packed sequences to the fused layer, which computes no padding. This is used on CUDA. On a CPU packing
-costs more than it saves, because the fused operation does not support packed sequences. There, `in_rectangles` sorts
-the sequences by length and runs rectangular blocks of those that have not ended. Sequences are padded on the right. A
-padded step leaves the state unchanged, and its output is 0.
+`run_packed` passes packed sequences to the fused layer, which computes no padding. This is used on CUDA. On a CPU
+packing costs more than it saves, because the fused operation does not support packed sequences. There, `run_bucketed`
+sorts the sequences by length and runs rectangular blocks of those that have not ended. Sequences are padded on the
+right. A padded step leaves the state unchanged, and its output is 0.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class VariableLengthRNN(nn.RNNBase):
         Args:
             x: Inputs, shape (N, T, F).
             state: Initial state, without lengths only.
-            lengths: Lengths from `lengths_of`, shape (N,), on the CPU.
+            lengths: Lengths from `sequence_lengths`, shape (N,), on the CPU.
 
         Returns:
             Outputs (N, T, directions · hidden), 0 beyond each length, and the last h of each layer and direction,
@@ -151,6 +151,25 @@ class LSTM(VariableLengthRNN, nn.LSTM):
 
 class GRU(VariableLengthRNN, nn.GRU):
     """`nn.GRU` with support for lengths."""
+
+
+def run_layers(layer: VariableLengthRNN, x: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Run the layers of a network from a state of zeros.
+
+    Args:
+        layer: The layers.
+        x: Inputs, shape (N, T, F).
+        lengths: Lengths, shape (N,), on the CPU; None if all steps are real.
+
+    Returns:
+        The states of the last layer at each step, (N, T, D · hidden), and the last h of each layer and direction,
+        (layers · D, N, hidden).
+    """
+    if lengths is None:
+        states, after = layer(x)
+        return states, to_state_tuple(after)[0]
+    states, last = layer(x, lengths=lengths)
+    return states, last
 
 
 def run_packed(
@@ -301,7 +320,7 @@ def scan_steps(
 
 
 def run_scan(layer: nn.RNNBase, x: Tensor, lengths: Tensor | None, state: State | None = None) -> tuple[Tensor, State]:
-    """Compute `packed` by a scan of single steps over time, for export.
+    """Compute `run_packed` by a scan of single steps over time, for export.
 
     The exported graph keeps the length dynamic, whereas torch.export unrolls the fused layers at the example's length.
 
@@ -409,6 +428,45 @@ def zero_state(layer: nn.RNNBase, x: Tensor) -> State:
     ways = 2 if layer.bidirectional else 1
     zeros = x.new_zeros(layer.num_layers * ways, x.shape[0], layer.hidden_size)  # len() is static in an export
     return (zeros, zeros) if layer.mode == "LSTM" else (zeros,)
+
+
+def pool_states(
+    states: Tensor, last: Tensor, lengths: Tensor | None, pooling: str, *, directions: int = 1, steps: int = 0
+) -> Tensor:
+    """Return the read-out r of each sequence.
+
+    Args:
+        states: States at each step, shape (N, T, D · hidden), 0 beyond the lengths.
+        last: State of each layer and direction after the last real step, shape (layers · D, N, hidden).
+        lengths: Lengths, shape (N,); None if all steps are real.
+        pooling: last, mean or max over the real steps, flat (all steps side by side), or every (each step by itself).
+        directions: D.
+        steps: Number of steps that flat expects.
+
+    Returns:
+        r, shape (N, D · hidden); (N, T · D · hidden) for flat, (N, T, D · hidden) for every.
+
+    Raises:
+        ModelError: If flat is given sequences with another number of steps.
+    """
+    if pooling == "every":
+        return states
+    if pooling == "last":
+        return last[-directions:].transpose(0, 1).flatten(1)
+    if pooling == "flat":
+        if lengths is not None or states.shape[1] != steps:
+            raise ModelError(
+                f"pooling=flat has weights for each of {steps} steps, and these sequences have others: "
+                "cut or resample them, or choose pooling=last, mean or max."
+            )
+        return states.flatten(1)
+    if lengths is None:
+        return states.mean(1) if pooling == "mean" else states.amax(1)
+    own = lengths.to(states.device)[:, None]  # (N, 1)
+    if pooling == "mean":
+        return states.sum(1) / own
+    real = torch.arange(states.shape[1], device=states.device) < own  # (N, T)
+    return states.masked_fill(~real[..., None], -torch.inf).amax(1)
 
 
 def to_torch_state(state: State | None) -> Tensor | State | None:

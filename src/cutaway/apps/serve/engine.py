@@ -82,11 +82,10 @@ class Engine:
         self.writing: list[Text] = []
         self.news = asyncio.Event()
         self.crowd = 1  # requests in the previous batch
-        gauges = metrics.gauges
-        gauges["cutaway_queue_requests"] = "Requests that wait for the model.", self._num_waiting
-        gauges["cutaway_model_restarts"] = "Replaced processes of the model.", self._num_restarts
-        gauges["cutaway_resident_memory_bytes"] = "Resident memory of the server and its model.", self._resident
-        gauges["cutaway_texts"] = "Texts that are written.", lambda: len(self.writing)
+        metrics.add_gauge("cutaway_queue_requests", "Requests that wait for the model.", self._num_waiting)
+        metrics.add_gauge("cutaway_model_restarts", "Restarts of the model's processes.", self._num_restarts)
+        metrics.add_gauge("cutaway_resident_memory_bytes", "Memory of the server and its model.", self._resident)
+        metrics.add_gauge("cutaway_texts", "Texts in generation.", lambda: len(self.writing))
 
     def _num_waiting(self) -> int:
         return len(self.jobs) + self.large_jobs.qsize()
@@ -190,10 +189,10 @@ class Engine:
             found = [error] * len(batch)
         computed = [given.examples for (given, _), answer in zip(batch, found) if not isinstance(answer, LargeRequest)]
         if computed:
-            self.metrics.batches.add(sum(computed))
+            self.metrics.batches.observe(sum(computed))
         for (given, future), answer in zip(batch, found):
             if isinstance(answer, Prediction):
-                self.metrics.examples += len(answer.rows)
+                self.metrics.examples.inc(len(answer.rows))
             if future.done():
                 continue
             if isinstance(answer, LargeRequest):
@@ -232,7 +231,7 @@ class Engine:
                 text.take(reply["piece"], reply["state"])
             else:
                 text.take(_error(reply))
-        self.metrics.tokens += sum(text.tokens for text in texts) - before
+        self.metrics.tokens.inc(sum(text.tokens for text in texts) - before)
         self.writing = [text for text in texts if not text.left]
 
 

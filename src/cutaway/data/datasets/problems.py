@@ -15,13 +15,11 @@ from random import Random
 
 from ...core.errors import ModelError, SettingError
 from ...core.spec import NextToken, Solution, TextSpec
+from .. import problems
 from ..build import DataSource, build_dataset
 from ..dataset_base import DataSet
 from ..modalities import reject_changed
-from ..problems import addition
-from ..problems.arithmetic import State, reachable_numbers
-from ..problems.countdown import LARGEST, format_problem
-from ..problems.kinds import PROBLEMS
+from ..problems import LARGEST, PROBLEMS, State, format_countdown, reachable_numbers
 from ..text.problems import FIRST, ProblemPreprocessing, ProblemSplit
 from .catalog import NamedSet, Request
 
@@ -78,16 +76,18 @@ def evaluation_multisets() -> dict[str, list[State]]:
 
 def generate_sums() -> dict[str, Sequence[str]]:
     """Generate distinct sums for each split."""
-    size, total = 10**addition.DIGITS, sum(SUMS.values())
+    size, total = 10**problems.DIGITS, sum(SUMS.values())
     drawn = iter(Random(0).sample(range(size * size), total))
-    return {split: [addition.format_problem(*divmod(next(drawn), size)) for _ in range(n)] for split, n in SUMS.items()}
+    return {
+        split: [problems.format_addition(*divmod(next(drawn), size)) for _ in range(n)] for split, n in SUMS.items()
+    }
 
 
 def generate_countdowns() -> dict[str, Sequence[str]]:
     """Return all targets up to 100 that four numbers can make; training excludes held-out numbers."""
     found = {
         split: [
-            format_problem(state, target)
+            format_countdown(state, target)
             for state in of
             for target in sorted(reachable_numbers(state))
             if target in TARGETS
@@ -101,7 +101,7 @@ def generate_countdowns() -> dict[str, Sequence[str]]:
 def generate_games() -> dict[str, Sequence[str]]:
     """Return the problems with the target 24."""
     found = {
-        split: [format_problem(s, 24) for s in of if 24 in reachable_numbers(s)] for split, of in _states().items()
+        split: [format_countdown(s, 24) for s in of if 24 in reachable_numbers(s)] for split, of in _states().items()
     }
     Random(2).shuffle(found["train"])
     return {**found}

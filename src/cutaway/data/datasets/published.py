@@ -16,7 +16,7 @@ from ...core.spec import Classes, SeriesSpec, Views
 from ..build import DataSource, build_dataset
 from ..dataset_base import DataSet, TensorSplit
 from ..images.build import image_dataset
-from ..series.signals import SeriesPreprocessing
+from ..series.transforms import SeriesPreprocessing
 from ..splits import complete_split
 from ..tables.dataset import table_dataset
 from ..tables.table_files import frame_table, read_table

@@ -26,7 +26,7 @@ from ..dataset_base import Batch, DataSet, Split
 from ..episodes import COUNTS, SingleExamples
 from ..modalities import reject_changed
 from ..settings import DataSettings
-from ..tables.encoders import Numeric
+from ..tables.column_types import Numeric
 from ..tables.transforms import TablePreprocessing
 from ..text.masking import uniform
 from .catalog import NamedSet, Request

@@ -19,7 +19,7 @@ from ...core.errors import DataError, Problem
 from ..dataset_base import DataSet
 from ..folders import list_entries
 from ..splits import Rows
-from ..synthetic.signals import DIGITS
+from ..synthetic.media import DIGITS
 from .audio import FSDD_FILE, FSDD_TEST_TAKES
 from .audio import NAMED as AUDIO
 from .catalog import NamedSet, Request

@@ -20,13 +20,12 @@ from ...core.spec import Episodes, ImageSizes, ImageSpec, Mask, Target
 from ..build import DataSource, build_dataset
 from ..dataset_base import Batch, DataSet, Split, TensorSplit
 from ..episodes import split_by_class, to_episodes
+from ..findings import duplicate_warning
 from ..folders import FolderContents
 from ..modalities import reject_changed
-from ..quality.duplicates import duplicate_warning
 from ..settings import DataSettings
 from ..splits import Rows, complete_split, sample_rows
 from ..streaming.members import Stored, select_items
-from .generation import ImageTarget, OfImages, Shape, build_image_target, with_noise
 from .image_files import (
     ImageFileTable,
     Pixels,
@@ -39,7 +38,18 @@ from .image_files import (
     unusable_images_error,
 )
 from .segmentation import MaskPreprocessing, MaskSplit
-from .transforms import FileSplit, ImagePreprocessing, fit_preprocessing, map_in_threads, scale_for_generation
+from .transforms import (
+    FileSplit,
+    ImagePreprocessing,
+    ImageTarget,
+    OfImages,
+    Shape,
+    build_image_target,
+    fit_preprocessing,
+    map_in_threads,
+    scale_for_generation,
+    with_noise,
+)
 
 LARGEST_OWN_SIZE = 512  # largest original size that images keep by default
 SAMPLE = 1024  # training images used to estimate mean and standard deviation

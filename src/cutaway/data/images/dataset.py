@@ -20,6 +20,7 @@ from ...core.spec import ANY_SIZE, Episodes, GeneratedImage, ImageSizes, Mask, T
 from ..build import DataSource, build_dataset
 from ..dataset_base import DataSet, Split
 from ..episodes import EpisodeSplit, to_episodes
+from ..findings import duplicate_warning, reject_fill
 from ..folders import (
     IMAGES,
     FolderContents,
@@ -31,20 +32,16 @@ from ..folders import (
     missing_class_notes,
 )
 from ..parallel import Progress
-from ..quality.duplicates import duplicate_warning
 from ..settings import DataSettings
 from ..splits import complete_split
-from ..streaming.folder_index import read_folder
-from ..streaming.tars import is_sharded, read_shards
+from ..streaming.tars import inspect_files, is_sharded, read_folder, read_shards
 from ..unsupported_formats import reject_flat, reject_layout
-from ..unusable_examples import inspect_files, reject_fill
 from . import detection, segmentation
 from .build import build_splits, image_notes, prepare_splits, sample_image_files, split_images
 from .detection import ONE, build_box_target, fit_boxes, pad_boxes
-from .generation import NoisyImageSplit, build_image_target
 from .image_files import ImageFileInfo, ImageFileTable, inspect_images, pack_image_info
 from .segmentation import MaskPreprocessing, decode_mask_splits, stream_mask_split
-from .transforms import SHARDED, fit_preprocessing
+from .transforms import SHARDED, NoisyImageSplit, build_image_target, fit_preprocessing
 
 
 def open_folder(
