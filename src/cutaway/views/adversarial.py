@@ -16,7 +16,7 @@ from ..draw import charts
 from ..draw.description import Drawing, View, table
 from ..draw.number_format import number, percent
 from ..inference.image_generation import as_images
-from ..models.images import as_output_tuple
+from ..models.base import as_output_tuple
 from ..nn.adversarial import Bounds, fgsm, pgd
 from ..nn.eval_mode import eval_mode
 from ..tasks.classification import Classification

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from .arguments import add_output_options, add_positionals, format_settings, parse_args
+from .arguments import add_output_options, add_positionals, parse_args
+from .settings_help import training_settings
 from .train import format_metric
 
 if TYPE_CHECKING:
@@ -21,11 +22,11 @@ examples:
   cutaway compare mlp,softmax wine trials=20
   cutaway compare --resume runs/compare-mlp-softmax-wine-1 seeds=10
 
-All models get the same split, the same preprocessing and the same budget: epochs,
-max_steps, minutes, or macs (multiply-adds). Baseline models of scikit-learn are
-included. Differences are paired over test examples and seeds, and tested with a
-correction for the number of pairs. Each training is a run in the folder of the
-comparison. Settings of `cutaway train` apply to all models.
+All models get the same split, the same preprocessing and the same budget:
+epochs, max_steps, minutes, or macs (multiply-adds). Baseline models of
+scikit-learn are included. Differences are paired over test examples and seeds,
+and tested with a correction for the number of pairs. Each training is a run in
+the folder of the comparison. Settings of `cutaway train` apply to all models.
 """
 
 
@@ -43,13 +44,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "compare-MODELS-DATA",
         ("DIR", "resume a comparison; finished trainings are kept"),
     )
-    parser.epilog = EXAMPLES + "\n".join(_settings())
+    parser.epilog = EXAMPLES
 
 
-def _settings() -> list[str]:
+def settings() -> tuple[type, ...]:
+    """Return the groups of settings that the command takes."""
     from ...experiments.compare.result import CompareSettings
 
-    return format_settings((CompareSettings, "comparison"))
+    return CompareSettings, *training_settings()
 
 
 def run(args: argparse.Namespace) -> int:

@@ -18,7 +18,7 @@ EVERY = 5.0  # seconds between progress notes
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     from ...data.streaming.manifest import ShardSettings
-    from .arguments import format_settings
+    from .settings_help import format_group
 
     parser.usage = "cutaway prepare DATA OUT [key=value ...] [--json]"
     parser.add_argument("words", nargs="*", metavar="DATA OUT [key=value ...]", help="data, a folder for the shards")
@@ -27,11 +27,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "  cutaway prepare corpus/ shards/ tokenizer=bpe    a folder of .txt files\n"
         "  cutaway train gpt2 shards/                       train on the shards\n"
         "  cutaway prepare sorted.parquet shuffled/         rows of a table in random order\n\n"
-        "If interrupted, run the same command again to resume: finished shards are kept. `cutaway check MODEL OUT`\n"
-        "verifies their checksums.\n"
-        + "\n".join(format_settings((ShardSettings, "shards")))
+        "If interrupted, run the same command again to resume: finished shards are kept.\n"
+        "`cutaway check MODEL OUT` verifies their checksums.\n"
+        + format_group(ShardSettings, "\nsettings of the shards")
         + "\n\n  Data settings that are fixed by prepare (tokenizer, vocab_size, val, …) are those of\n"
-        "  `cutaway train --help`."
+        "  `cutaway train --help text` and its other topics."
     )
 
 

@@ -20,14 +20,14 @@ examples:
   cutaway quantize runs/gpt2-book-1 int4/ bits=4
   cutaway quantize runs/gpt2-book-1 int4/ bits=4 qat=2
 
-Integer methods (Jacob et al., 2018). static: weights and inputs of convolutions are
-8-bit integers, with input ranges calibrated on the training split and batch
-normalization folded in. dynamic: input ranges of linear layers are computed at
-inference. weight-only: the file stores integers, and the model computes in floats
-with the rounded weights. bfloat16, float16: 16 bits, for hardware that supports
-them. Without method=, one of the first three is chosen by the model. qat=5 runs
-five epochs of quantization-aware training first, if rounding costs too much
-accuracy.
+Integer methods (Jacob et al., 2018). static: weights and inputs of
+convolutions are 8-bit integers, with input ranges calibrated on the training
+split and batch normalization folded in. dynamic: input ranges of linear layers
+are computed at inference. weight-only: the file stores integers, and the model
+computes in floats with the rounded weights. bfloat16, float16: 16 bits, for
+hardware that supports them. Without method=, one of the first three is chosen
+by the model. qat=5 runs five epochs of quantization-aware training first, if
+rounding costs too much accuracy.
 
 OUT is a run. Milliseconds are medians on this machine, with both models
 alternating: integers are not always faster, which the output reports.
@@ -37,11 +37,11 @@ alternating: integers are not always faster, which the output reports.
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     from ...deploy.quantize_config import QuantizeSettings
-    from .arguments import format_settings
+    from .settings_help import format_group
 
     parser.usage = "cutaway quantize RUN OUT [method=static] [bits=8] [key=value ...] [--json]"
     add_run_and_out(parser)
-    parser.epilog = NOTES + "\n".join(format_settings((QuantizeSettings, "settings")))
+    parser.epilog = NOTES + format_group(QuantizeSettings, "\nsettings")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -68,7 +68,8 @@ def run(args: argparse.Namespace) -> int:
 
 def comparison_sentences(models: list[ModelMeasurement], after: Run) -> list[str]:
     """Return sentences on the relative size, and on batch sizes at which the quantized model is faster or slower."""
-    from ...nn.mixed_precision import HALVES, has_half
+    from ...core.config import HALVES
+    from ...nn.mixed_precision import has_half
     from ...nn.quantized import exact_kernels
 
     method, device = after.about["quantized"]["method"], after.place.device.type

@@ -67,3 +67,13 @@ def reject_idle(settings: SearchSettings, typed: dict[str, object]) -> None:
         raise SettingError(
             f"Invalid pruner={settings.pruner}: not supported with the two metrics of sampler=nsga2. Leave it out."
         )
+
+
+def require_optuna() -> None:
+    """Raise SettingError if Optuna is not installed."""
+    try:
+        import optuna  # noqa: F401
+    except ImportError as error:
+        raise SettingError(
+            f"A search needs Optuna, which is not installed ({error}): pip install 'cutaway[search]'."
+        ) from error
