@@ -1,8 +1,10 @@
-"""Common parts of exported files: tracing, comparison with the model, and the JSON of the document.
+"""Exported programs: tracing of a model, comparison with the original, and .pt2 files.
 
-torch.export: a traced model in a .pt2 file, for PyTorch without this package.
+ONNX and .pt2 files share the traced program and the JSON document of the preprocessing.
 
-Cutaway writes such files but never reads them, because `torch.export.load` unpickles their content.
+A .pt2 file of torch.export runs in PyTorch without this package.
+
+Cutaway writes these files but never reads them, because `torch.export.load` unpickles their content.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""Further training of a run's model on the same data and split, for pruning and quantization.
+"""Fine-tuning and comparison of a compressed model, for pruning and quantization.
 
-Comparison of a compressed model with the original: score and inference time.
+The model of a run is trained further on the same data and split.
+
+The compressed model is compared with the original by score and inference time.
 
 Times are medians over rounds in which the models take turns, so that a slowdown of the machine affects all of them.
 """

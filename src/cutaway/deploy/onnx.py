@@ -1,8 +1,7 @@
-"""ONNX export: conversion by torch's exporter, comparison with onnxruntime, and reading.
+"""ONNX export: conversion by PyTorch's exporter, comparison with onnxruntime, reading, and column inputs.
 
-Columns of a table as inputs of an ONNX graph.
-
-Each column is one input, shape (N,), with the column's name. Numbers are doubles, and categories are strings.
+Each column of a table is one input of the graph, shape (N,), with the column's name. Numbers are doubles, and
+categories are strings.
 """
 
 from __future__ import annotations

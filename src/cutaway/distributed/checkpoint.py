@@ -1,6 +1,4 @@
-"""Storage of PyTorch's distributed checkpoints in the folders of checkpoint.py.
-
-Distributed checkpoints: each process writes its parts of the tensors, and any number of processes can read them.
+"""Distributed checkpoints: each process writes its parts of the tensors, and any number of processes can read them.
 
 `torch.distributed.checkpoint` plans who writes what, copies tensors so that training continues meanwhile, and finds the
 slices that each process needs. This module defines the files. PyTorch's own writer stores a pickle (`.metadata`) next

@@ -1,6 +1,4 @@
-"""Sharded tensors (DTensors) and plain tensors behind one interface.
-
-Tensor parallelism: several processes share the heads of each attention and the hidden units of each MLP.
+"""Tensor parallelism: several processes share the heads of each attention and the hidden units of each MLP.
 
 M. Shoeybi et al., Megatron-LM: Training multi-billion parameter language models using model parallelism, 2019
 <https://arxiv.org/abs/1909.08053>, section 3. Of two consecutive matrices the first is split by columns (in the paper's
@@ -11,6 +9,8 @@ each attention and each MLP ends with one sum over the processes:
 
 PyTorch's `parallelize_module` implements it, with weights as DTensors. Everything else (normalizations, the residual
 stream, embeddings, the output layer) is computed by every process of the group, on the same examples.
+
+The first functions give DTensors and plain tensors one interface.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Inputs of text generation: the prompt's tokens, forbidden tokens, and end tokens.
-
-Text generation with a language model, token by token.
+"""Text generation with a language model: prompts, token-by-token generation, and streaming.
 
 Tokens are not processed again, where the model supports it:
 
@@ -18,7 +16,7 @@ the context this is rare. The text depends only on the prompt, the seed and the 
 Prompts of a batch may differ in length. A mask (N, T) marks the real tokens, wherever padding is. Each row gives the
 same result as alone.
 
-Streaming text: whole characters only, and no text that may belong to a stop string.
+Streamed text has whole characters only, and no text that may belong to a stop string.
 """
 
 from __future__ import annotations

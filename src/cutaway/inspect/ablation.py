@@ -1,7 +1,7 @@
-"""Interventions: changes of a model's intermediate results during a forward pass.
+"""Interventions in a forward pass, with ablation and activation patching of single parts of a model.
 
-with cutaway.inspect.intervene(model, Zero("blocks.0.attention", head=3)):
-    y = model(x)                                 # without the contribution of that head
+    with cutaway.inspect.intervene(model, Zero("blocks.0.attention", head=3)):
+        y = model(x)                                 # without the contribution of that head
 
     Zero(place)                  zeros
     Replace(place, value)        a number, or a tensor of matching shape
@@ -9,14 +9,12 @@ with cutaway.inspect.intervene(model, Zero("blocks.0.attention", head=3)):
     Transplant(place, inputs)    the value for other inputs of the model
 
 A place is a module's name and optionally channel, unit, position, row, head or edge for a part of its output: see
-`sites.py`. `ablate` changes parts one by one and ranks them. `patch` transfers parts from the computation of one input
-to another's and measures how much of the difference each restores (`ablation.py`). This is known as activation patching
-or causal tracing: J. Vig et al., 2020 <https://arxiv.org/abs/2004.12265>; K. Meng et al., 2022
+`captures.py`. `ablate` changes parts one by one and ranks them. `patch` transfers parts from the computation of one
+input to another's and measures how much of the difference each restores. This is known as activation patching or causal
+tracing: J. Vig et al., 2020 <https://arxiv.org/abs/2004.12265>; K. Meng et al., 2022
 <https://arxiv.org/abs/2202.05262>. It shows what this model depends on with these inputs, not what it would have
 learned without the part. Later layers can compensate for an ablated part (T. McGrath et al., 2023,
 <https://arxiv.org/abs/2307.15771>).
-
-Ablation and activation patching: the effect of single parts of a model.
 
     ablate   a part is zeroed, or changed otherwise, and the outputs, or a metric of them, are compared with before
     patch    a part of the clean computation replaces that of the corrupted one:

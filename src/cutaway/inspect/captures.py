@@ -1,4 +1,4 @@
-"""Sites of interventions: a module's output, or a head, channel, unit, position, node or edge of it.
+"""Captured results of a model, and the sites at which interventions change them.
 
 A site is a module and a part of its result:
 
@@ -16,7 +16,7 @@ first example. `name#2` is only the module's second run within a call of the mod
 For a recurrent layer the outputs and the last state are changed consistently; the states within the recurrence are
 unchanged.
 
-Results of a capture by kind and name, from the model's last recorded call.
+`Captured` holds the results of a capture by kind and name, from the model's last recorded call.
 """
 
 from __future__ import annotations

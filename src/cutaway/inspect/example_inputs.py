@@ -1,7 +1,4 @@
-"""Random example inputs of a model, without a data set.
-
-Module outputs: a tensor, a tensor with states, or packed sequences.
-"""
+"""Random example inputs of a model without a data set, and the tensors in a module's output."""
 
 from __future__ import annotations
 

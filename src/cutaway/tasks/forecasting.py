@@ -1,4 +1,6 @@
-"""Baseline forecasts: repeating the last value, repeating the last season, and a linear model.
+"""Forecasting: the next steps of a series, its metrics, and baseline forecasts.
+
+The baselines repeat the last value or the last season, or are a linear model.
 
 Seasonal naive: ŷ_{t+h} = y_{t+h−m⌈h/m⌉}, m the season (R. J. Hyndman, G. Athanasopoulos, Forecasting: principles and
 practice, 2021, section 5.2). Linear: each step ahead is a weighted sum of the last steps of the same column, by least
@@ -6,12 +8,10 @@ squares with a little ridge, as in A. Zeng et al., Are transformers effective fo
 <https://arxiv.org/abs/2205.13504>, who find such models hard to beat. It does not use the other columns: on ETTh1,
 where they add hundreds of inputs, they increased its error on the test split by a quarter.
 
-Forecasting: the next steps of a series, outputs (N, H·C) on the standardized scale, step by step.
-
-Metrics are in the column's own units where a single column is forecast. For several columns with different units, they
-are in standard deviations of the training period. Several series each have their own scale, and their windows are
-ordered by time, so that a block of windows has those of all series of a period. A NaN target was not measured and does
-not count.
+Outputs are (N, H·C) on the standardized scale, step by step. Metrics are in the column's own units where a single
+column is forecast. For several columns with different units, they are in standard deviations of the training period.
+Several series each have their own scale, and their windows are ordered by time, so that a block of windows has those of
+all series of a period. A NaN target was not measured and does not count.
 """
 
 from __future__ import annotations

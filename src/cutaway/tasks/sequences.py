@@ -1,15 +1,15 @@
-"""Sequence to sequence and captioning: outputs (N, S, V) are logits of the next token after each target token.
+"""Sequence-to-sequence and captioning tasks: decoding, edit distance, and BLEU.
 
-The model's own answer is decoded token by token (`cutaway.inference`) and compared with the reference by the edit
-distance: the smallest number of insertions, deletions and replacements of tokens (V. I. Levenshtein, 1966), per token
-of the reference. For phonemes this is the phoneme error rate. With several references the nearest one counts. Sentences
-are also compared as text, by BLEU (`bleu.py`).
+Outputs (N, S, V) are logits of the next token after each target token. The model's own answer is decoded token by token
+(`cutaway.inference`) and compared with the reference by the edit distance: the smallest number of insertions, deletions
+and replacements of tokens (V. I. Levenshtein, 1966), per token of the reference. For phonemes this is the phoneme error
+rate. With several references the nearest one counts. Sentences are also compared as text, by BLEU.
 
 Captions are compared with all captions of their image. Their metrics include the fraction of images whose caption
 equals a reference word for word. A caption's probability is the product of those of its words and its end; words that a
 beam did not choose are not included.
 
-BLEU of translations, computed by sacrebleu from counts of each sentence.
+BLEU is computed by sacrebleu from counts of each sentence.
 
 K. Papineni, S. Roukos, T. Ward, W.-J. Zhu, BLEU: a method for automatic evaluation of machine translation, ACL 2002
 <https://aclanthology.org/P02-1040>; M. Post, A call for clarity in reporting BLEU scores, WMT 2018

@@ -1,8 +1,4 @@
-"""A graph: the messages along its edges in each layer, the reach of a node, and the similarity of nodes.
-
-Reach and similarity are measured in `graph_diffusion.py`.
-
-Graph measurements: the nodes that a node can reach, and the similarity of nodes.
+"""Message passing on a graph: the messages of each layer, the reach of a node, and over-smoothing.
 
 x^(l) are the nodes after layer l, and x^(0) are the inputs. Similarity is the mean cosine of pairs, and the Dirichlet
 energy relative to the size of the nodes: 0 if linked nodes are equal, 1 if they are unrelated, 2 if they are opposite.

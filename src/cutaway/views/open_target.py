@@ -1,8 +1,7 @@
-"""Conversion of a target that the user names to a Subject: a run, a preset, a folder, a file, or a module.
+"""Targets of `inspect`: a run, a preset, a folder, a file or a module, opened as a Subject.
 
-Preprocessing of the user's files for models without a run.
-
-Images are supported for vision models, texts if there is a tokenizer in the folder of the weights.
+Files of the user are preprocessed for models without a run too: images are supported for vision models, texts if there
+is a tokenizer in the folder of the weights.
 """
 
 from __future__ import annotations

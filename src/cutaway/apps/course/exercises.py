@@ -1,8 +1,7 @@
-"""The chapters in order. The text of chapter 5 is docs/course/05-….md; its exercises are in chapter_05.py.
+"""Exercises of the course: chapters, checks of answers, and helpers for the pages.
 
-Helpers for the pages of the chapters: source code of the library, interactive drawings, and a style for figures.
-
-Exercises: functions for the reader to write, and helpers for the checks of their answers.
+The chapters are in order. The text of chapter 5 is docs/course/05-….md; its exercises are in chapter_05.py. The pages
+of the chapters show source code of the library, interactive drawings, and figures in one style.
 """
 
 from __future__ import annotations

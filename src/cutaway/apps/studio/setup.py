@@ -1,6 +1,8 @@
-"""The model and data of an opening, ready for training. The learner and the viewer both build them here.
+"""Setup of the studio's training: the model and data of an opening, and a check of their memory.
 
-A memory check of a training step, extrapolated from two examples before the first full batch.
+The learner and the viewer both build them here.
+
+The memory of a training step is extrapolated from two examples before the first full batch.
 """
 
 from __future__ import annotations

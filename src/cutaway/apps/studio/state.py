@@ -1,10 +1,11 @@
-"""The state that a side is opened with: flat key-value pairs, as in the page's URL, and their meaning.
+"""State of a side of the studio: flat key-value pairs, as in the page's URL, their meaning and their defaults.
 
-data=spirals  model=mlp  model.hidden_dims=8,8  lr=0.01  seed=0  noise=0.1 steps=200     number of steps to train after
-opening log=120:lr=0.1;130:weight:head.weight[0,1]=0.5    changes by hand with their steps, which are replayed
+    data=spirals  model=mlp  model.hidden_dims=8,8  lr=0.01  seed=0  noise=0.1
+    steps=200     number of steps to train after opening
+    log=120:lr=0.1;130:weight:head.weight[0,1]=0.5    changes by hand with their steps, which are replayed
 
-Defaults of the studio: for each kind of data, a small model that trains quickly and settings with which it learns
-within a minute. All other values come from the model's card or the data.
+For each kind of data, the defaults are a small model that trains quickly and settings with which it learns within a
+minute. All other values come from the model's card or the data.
 """
 
 from __future__ import annotations

@@ -1,21 +1,19 @@
-"""N-gram language model with backoff to shorter contexts.
+"""Baseline models of a comparison: scikit-learn's models, n-grams, label propagation and simple forecasts.
 
-p_k(w | the last k tokens c) = (n(c w) + t(c) p_{k−1}(w)) / (n(c) + t(c)),   p_{−1} = 1/V
+The n-gram language model backs off to shorter contexts:
+
+    p_k(w | the last k tokens c) = (n(c w) + t(c) p_{k−1}(w)) / (n(c) + t(c)),   p_{−1} = 1/V
 
 n counts in the training split, and t(c) is the number of different tokens that followed c: interpolated Witten–Bell
 smoothing (I. H. Witten, T. C. Bell, The zero-frequency problem, IEEE Transactions on Information Theory 37, 1991; S. F.
 Chen, J. Goodman, An empirical study of smoothing techniques for language modeling, 1999).
 
-Baseline models: scikit-learn's models on feature rows, and models of graphs and texts.
+Each baseline is fitted on the training split only, with scikit-learn's default settings. Outputs have the format of a
+network's outputs, so that the task's metrics apply to both: ln p (n, K) for classes, the standardized value (n, 1), the
+forecast (n, H·C), or the evaluated outputs of a language model, (n, T, 2). Large training splits are subsampled, and
+the explanation says so.
 
-Baseline models from scikit-learn for each kind of data, as a reference for networks.
-
-Each is fitted on the training split only, with scikit-learn's default settings. Outputs have the format of a network's
-outputs, so that the task's metrics apply to both: ln p (n, K) for classes, the standardized value (n, 1), the forecast
-(n, H·C), or the evaluated outputs of a language model, (n, T, 2). Large training splits are subsampled, and the
-explanation says so.
-
-Baselines for the score of a single run, limited to a fraction of its training time.
+A single run is compared with baselines too, within a fraction of its training time.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Candidates of a comparison on one data set: which models accept the data, their metrics and their budgets.
+"""Candidates of a comparison on one data set: accepting models, metrics, budgets, and hyperparameter trials.
 
-Hyperparameter search before a comparison, with the same number of trials for each model, on the validation split.
+The hyperparameter search before a comparison has the same number of trials for each model, on the validation split.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
-"""Result of a comparison, read from its folder.
+"""Comparison of models: its settings, progress, folder and result.
 
-Progress of a comparison: a line for each training that ends.
+Settings of training and data are given in addition and apply to all models. The folder holds
 
-Settings of a comparison. Settings of training and data are given in addition and apply to all models.
-
-Folder of a comparison: compare.json and the runs of each data set and model.
-
-compare.json             the settings and results DATA/MODEL/seed-0/       a run DATA/MODEL/search/       earlier
-trials, with trials=N report.html              the report
+    compare.json             the settings and results
+    DATA/MODEL/seed-0/       a run
+    DATA/MODEL/search/       earlier trials, with trials=N
+    report.html              the report
 """
 
 from __future__ import annotations

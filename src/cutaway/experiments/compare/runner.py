@@ -1,7 +1,5 @@
-"""Training of the jobs of a comparison, several at a time if possible.
-
-Runner of a comparison: it selects candidates, trains them and compares the results.
-"""
+"""Runner of a comparison: it selects candidates, trains them (several at a time if possible) and compares the
+results."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Planner of a training: it traces a step and computes its memory, time and cost on a set of devices.
-
-Check before training: data problems, a traced batch and the estimated cost.
-"""
+"""Planner of a training: it traces a step and computes memory, time and cost, and checks the data beforehand."""
 
 from __future__ import annotations
 

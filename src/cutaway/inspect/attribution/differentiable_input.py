@@ -1,9 +1,7 @@
-"""The differentiable input of an attribution: the numbers of an input or, for tokens, their embeddings.
+"""Differentiable inputs for attribution: the numbers of an input or, for tokens, their embeddings.
 
-Tokens are discrete and have no gradient, but their embeddings do (`embeddings.py`). All lookups are concatenated to one
+Tokens are discrete and have no gradient, but their embeddings do. All lookups are concatenated to one
 tensor (N, positions, d). A model that pads its tokens has more positions than tokens; these are in the middle.
-
-Input embeddings of a model, and their replacement by other vectors.
 
 The input embeddings of a model are its `nn.Embedding` modules with a name that ends in "embedding" (positions and
 segments have other names). The output of each call in a forward pass can be recorded or replaced.

@@ -1,4 +1,4 @@
-"""Attributions from gradients: saliency, input × gradient, and integrated gradients.
+"""Attribution by gradients and attention: saliency, integrated gradients, Grad-CAM and attention rollout.
 
     gradient                ∂F/∂x                                    K. Simonyan, A. Vedaldi, A. Zisserman, 2013,
                                                                      <https://arxiv.org/abs/1312.6034>

@@ -1,4 +1,6 @@
-"""Groups of input elements that are masked together: image patches, intervals of steps, tokens and columns.
+"""Attribution by perturbation: occlusion and Shapley values.
+
+Elements are masked in groups: image patches, intervals of steps, tokens and columns.
 
 Occlusion: the decrease of the output when a part of the input is replaced by the baseline.
 

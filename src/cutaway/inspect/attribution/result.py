@@ -1,11 +1,9 @@
-"""The result of an attribution: the map and its checks.
+"""Result of an attribution: the map and its checks for completeness and for dependence on the weights.
 
-The sanity check of attribution maps: a map must change when the weights of the model are randomized.
-
-J. Adebayo et al., Sanity checks for saliency maps, 2018, section 3.1: cascading randomization. From the output down,
-the weights are randomized layer by layer. After each stage the map is computed again and compared with the first one by
-the rank correlation of absolute values. A map that stays the same with random weights shows the input, not the model.
-All changes are made to a copy.
+A map must change when the weights of the model are randomized. J. Adebayo et al., Sanity checks for saliency maps,
+2018, section 3.1: cascading randomization. From the output down, the weights are randomized layer by layer. After each
+stage the map is computed again and compared with the first one by the rank correlation of absolute values. A map that
+stays the same with random weights shows the input, not the model. All changes are made to a copy.
 
 Matrices are replaced by samples of a normal distribution with mean 0 and the same scale; vectors (biases, gains) are
 shuffled. The result is the mean over several random networks, more of them for a small map, which is similar by chance.

@@ -1,7 +1,4 @@
-"""Views of the training: learning curves, data, network, and everything needed to repeat the run.
-
-The settings of a run: those that differ from the defaults, and a collapsed table of all with their help.
-"""
+"""Views of the training of a run: learning curves, data, network, settings, and everything needed to repeat it."""
 
 from __future__ import annotations
 

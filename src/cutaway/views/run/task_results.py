@@ -1,14 +1,6 @@
-"""The view of an object detector's average precision by class.
+"""Views of the results of single tasks.
 
-The view of a segmentation: intersection over union by class, and the confusion matrix of pixels.
-
-Views of transcripts: confused words, and the worst transcripts next to their references.
-
-The view of link prediction: the scores of links and absent links, false positives, and the graph.
-
-The view of a regression: predicted over actual values, and the distribution of the errors.
-
-The view of continual learning: the accuracy on each task after each task.
+Object detection, segmentation, speech recognition, link prediction, regression, and continual learning.
 """
 
 from __future__ import annotations
