@@ -82,7 +82,7 @@ def test_a_folder_that_cannot_be_written_to_is_told_before_anything_is_done(
     files.reject_overwriting(tmp_path / "new" / "newer" / "t.csv")
     assert not (tmp_path / "new").exists()
     for path in (tmp_path / "file" / "t.csv", tmp_path / "file" / "new" / "t.csv"):
-        with pytest.raises(FileError, match=r"t\.csv cannot be written: .*/file is no folder\."):
+        with pytest.raises(FileError, match=r"t\.csv cannot be written: .*/file is not a folder\."):
             files.reject_overwriting(path)
     monkeypatch.setattr(files.os, "access", lambda path, mode: path != tmp_path)  # whom no mode stops runs this too
     with pytest.raises(FileError, match=r"may not be written to\. Give another folder\."):
@@ -107,7 +107,7 @@ def test_pipes_devices_and_what_memory_cannot_hold_are_not_read(tmp_path: Path) 
     assert files.read_bytes(tmp_path / "small", most=5) == b"12345"
     with files.open_regular(tmp_path / "small") as opened:
         assert opened.read() == b"12345"
-    with pytest.raises(FileError, match="at most 4 are read"):
+    with pytest.raises(FileError, match="more than the limit of 4"):
         files.read_bytes(tmp_path / "small", most=4)
 
 

@@ -120,7 +120,7 @@ def test_nearest_names() -> None:
     assert closest_names("resnet-18", ["resnet18", "resnet34", "mlp"])[0] == "resnet18"
     assert closest_names("MLP", ["mlp"]) == ["mlp"]
     assert "Similar: epochs" in str(UnknownName("setting", "epoch", ["epochs", "lr"]))
-    assert "There are: a, b" in str(UnknownName("part", "zzzz", ["b", "a"]))
+    assert "Available: a, b" in str(UnknownName("part", "zzzz", ["b", "a"]))
 
 
 def test_a_rejection_names_field_value_and_what_is_allowed() -> None:

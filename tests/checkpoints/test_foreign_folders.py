@@ -105,7 +105,7 @@ def test_layers_that_a_file_of_ours_asks_for_are_bounded(tmp_path: Path) -> None
     for change, said in (
         ({"layers": 2**30}, "layers=1073741824 asks for more layers"),
         ({"layers": 10**30}, "layers is 1000000000000000000000000000000"),
-        ({"dim": "8"}, "dim is a text, and must be a whole number"),
+        ({"dim": "8"}, "dim is a string, and must be an integer"),
         ({"wide": 3}, "there is no wide"),
     ):
         save_model(small, tmp_path / "ours", preset("gpt2"))

@@ -138,7 +138,7 @@ def test_prompts_and_settings_that_cannot_be(run: Callable[[str], str], cli: Cli
     expect_rejection(cli("generate", book, "--prompt", "☃☃"), "has only unknown tokens", "'☃'")
     expect_rejection(cli("generate", book, "--count", "0"), "count=0")
     expect_rejection(cli("generate", book, "--top-p", "2"), "top_p=2")
-    expect_rejection(cli("generate", book, "--num-beams", "3"), "--num-beams is for pairs")
+    expect_rejection(cli("generate", book, "--num-beams", "3"), "--num-beams is only for sequence pairs")
     expect_rejection(cli("generate", pairs), "--prompt")
     expect_rejection(
         cli("generate", pairs, "--prompt", "42", "--temperature", "1", "--num-beams", "2"),

@@ -92,7 +92,7 @@ def test_pictures_are_written_and_what_cannot_be_is_said(run: Run, cli: CLI, tmp
     assert torch.equal(shown[2:10, 12:20], drawn[1, 0])
     assert torch.equal(shown[12:20, 2:10], drawn[8, 0])
     for words, said in (
-        (("--out", "threes.png"), "threes.png exists and is not written over"),
+        (("--out", "threes.png"), "threes.png already exists"),
         (("--out", "a.jpg"), "must end in .png"),
         (
             ("--class", "x", "--out", "b.png"),
@@ -126,7 +126,7 @@ def test_codes_are_decoded_at_once_and_say_how_unlikely_an_image_is(cli: CLI, tm
     assert cli("generate", "run", "--count", "3").status == 0
     assert (tmp_path / "samples.png").is_file()
     for words, said in (
-        (("--steps", "5"), "steps=5 is for models that take noise away step by step"),
+        (("--steps", "5"), "Invalid steps=5: only for diffusion models"),
         (("--class", "3"), "Invalid class=3: this model is not class-conditional"),
     ):
         assert said in cli("generate", "run", *words, "--overwrite").said

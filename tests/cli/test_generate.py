@@ -150,7 +150,7 @@ def test_samples_are_drawn_one_after_the_other(say: Callable[..., tuple[str, str
 def test_what_the_model_does_not_know_is_named(say: Callable[..., tuple[str, str]]) -> None:
     out, err = say(language_run(), "--prompt", "the ☃ and É", "--count", "3")
     assert out.startswith("the ☃ and É")
-    assert "does not know '☃', 'É'" in err
+    assert "unknown to the model: '☃', 'É'" in err
     _, err = say(language_run(tokenizer="words"), "--prompt", "the zebra sat", "--count", "3")
     assert "does not know 'zebra'" in err
     with pytest.raises(DataError, match="knows nothing of the prompt: '☃'"):
@@ -205,7 +205,7 @@ def test_a_prompt_longer_than_the_context_is_rejected_or_slides(
     assert out == prompt[:-16] + last
     file = tmp_path / "prompts.txt"
     file.write_text(f"the\n{prompt}\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"at most 16 tokens.*line 2 of .*prompts.txt: it has 23 tokens.*--window"):
+    with pytest.raises(DataError, match=r"context of 16 tokens.*line 2 of .*prompts.txt: it has 23 tokens.*--window"):
         say(decoder_run(), "--prompts", str(file))
     assert prompt in say(decoder_run(), "--prompts", str(file), "--window", "--count", "3")[0]
 
@@ -232,8 +232,8 @@ def test_an_end_of_the_tokenizer_ends_the_text_and_is_not_written(
         (("--repetition-penalty", "0"), "repetition_penalty=0"),
         (("--stop", ""), "Invalid stop=''"),
         (("--seed", "-1"), "--seed -1"),
-        (("--num-beams", "3"), "--num-beams is for pairs"),
-        (("--length-penalty", "0.6"), "--length-penalty is for pairs"),
+        (("--num-beams", "3"), "--num-beams is only for sequence pairs"),
+        (("--length-penalty", "0.6"), "--length-penalty is only for sequence pairs"),
         (("--prompt", "a", "--prompts", "b.txt"), "exclude each other"),
     ],
 )
@@ -305,9 +305,9 @@ def test_what_is_for_running_text_is_rejected_for_pairs(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--temperature", "1", "--num-beams", "2"), "--num-beams and --temperature cannot both be"),
-        (("--length-penalty", "1", "--seed", "2"), "--length-penalty and --seed cannot both be"),
-        (("--samples", "3", "--temperature", "0"), "--samples 3 with --temperature 0 writes one text 3 times"),
+        (("--temperature", "1", "--num-beams", "2"), "--num-beams and --temperature exclude each other"),
+        (("--length-penalty", "1", "--seed", "2"), "--length-penalty and --seed exclude each other"),
+        (("--samples", "3", "--temperature", "0"), "--samples 3 with --temperature 0 gives 3 equal texts"),
         (("--samples", "0"), "Invalid --samples 0"),
     ],
 )

@@ -112,7 +112,7 @@ def test_a_model_folder_and_a_page_of_ones_own(cli: Cli, run: Path, tmp_path: Pa
     assert views_of(tmp_path / "a" / "b.html") == ["opened", "network"]
     again = cli("inspect", run / "model", "--view", "network", "--out", "a/b.html")
     assert again.status == 2
-    assert "b.html exists and is not written over. Give another name, or add --overwrite." in again.said
+    assert "b.html already exists. Choose another name, or add --overwrite." in again.said
     assert cli("inspect", run / "model", "--view", "network", "--out", "a/b.html", "--overwrite").status == 0
 
 
@@ -230,12 +230,12 @@ def test_look_rejects_what_is_none(run: Path, tmp_path: Path) -> None:
         cutaway.look(torch.nn.Linear(2, 2))
     with pytest.raises(DataError, match="tensors"):
         cutaway.look(cutaway.create_model("lenet5-modern"), "seven.png")
-    with pytest.raises(SettingError, match="leave it out"):
+    with pytest.raises(SettingError, match="Leave it out"):
         cutaway.look(cutaway.create_model("lenet5-modern"), **{"model.num_classes": 2})
     with pytest.raises(SettingError, match="Invalid view=3: must be the name of a view or a list of names"):
         cutaway.look("lenet5-modern", view=3)  # type: ignore[arg-type]
     for opened in (cutaway.Run, cutaway.Vectors.load, cutaway.load):
-        with pytest.raises(FileError, match=r"and this is a int\.$"):
+        with pytest.raises(FileError, match=r"not of type int\.$"):
             opened(3)
     (tmp_path / "letter.txt").write_text("Dear all")
     with pytest.raises(FileError, match="not written over"):

@@ -85,9 +85,9 @@ def test_json_holds_the_published_counts(cli: Cli) -> None:
         (("resnet18", "num_class=3"), "num_classes"),
         (("resnet18", "width=0"), "Invalid width=0: must be at least 1"),
         (("resnet18", "shortcut=C"), "Invalid shortcut='C': must be A, B, none"),
-        (("resnet18", "input=large"), "input=large cannot be read"),
-        (("resnet18", "input=1x32x32"), "cannot take an input of 1×32×32"),
-        (("lenet5-modern", "input=1x8x8"), "cannot take an input of 1×8×8"),
+        (("resnet18", "input=large"), "Invalid input=large"),
+        (("resnet18", "input=1x32x32"), "does not accept an input of 1×32×32"),
+        (("lenet5-modern", "input=1x8x8"), "does not accept an input of 1×8×8"),
         (("num_classes=3",), "Missing model"),
     ],
 )

@@ -139,7 +139,7 @@ def test_predictions_write_over_nothing_that_was_not_offered(cli: Cli, iris: Pat
     assert cli("predict", str(iris), "new.csv", "--out", "p.csv").status == 0
     answer = cli("predict", str(iris), "new.csv", "--out", "p.csv")
     assert answer.status == 2
-    assert "p.csv exists and is not written over. Give another name, or add --overwrite." in answer.said
+    assert "p.csv already exists. Choose another name, or add --overwrite." in answer.said
     assert cli("predict", str(iris), "new.csv", "--out", "p.csv", "--overwrite").status == 0
 
 

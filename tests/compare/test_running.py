@@ -251,7 +251,7 @@ def test_a_document_that_was_edited_is_rejected_by_its_key(found: Comparison, tm
     about = read_json(found.folder / "compare.json")
     about["results"][0]["models"][1]["seconds"] = "long"
     write_json(tmp_path / "compare.json", about)
-    with pytest.raises(FileError, match=r"results\[0\].models\[1\].seconds is a text, and must be a number"):
+    with pytest.raises(FileError, match=r"results\[0\].models\[1\].seconds is a string, and must be a number"):
         Comparison(tmp_path)
 
 

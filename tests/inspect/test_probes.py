@@ -322,7 +322,7 @@ def test_what_there_is_not_is_rejected_with_the_nearest() -> None:
         pass
     with pytest.raises(UnknownName, match="features"), capture(residual(), "feature"):
         pass
-    rejection = "has no attention to capture. It has these kinds: features, gradients. Attention weights are kept by"
+    rejection = "has no attention to capture. Kinds that it has: features, gradients. Attention weights are recorded by"
     with pytest.raises(ModelError, match=rejection), capture(residual(), "attention"):
         pass
     model, inputs = small("gpt2")

@@ -367,12 +367,12 @@ def test_a_damaged_storage_is_named(small: Small, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"typed": 3}, "typed is a whole number, and must be an object"),
+        ({"typed": 3}, "typed is an integer, and must be an object"),
         ({"fixed": None}, "fixed is null, and must be an object"),
-        ({"data": 3}, "data is a whole number, and must be a text"),
+        ({"data": 3}, "data is an integer, and must be a string"),
         ({"directions": ["up"]}, "directions[0] is 'up', and must be one of 'maximize', 'minimize'"),
         ({"trials": 10**30}, "trials is 1"),
-        ({"tested": ["0"]}, "tested[0] is a text, and must be a whole number"),
+        ({"tested": ["0"]}, "tested[0] is a string, and must be an integer"),
         ({"model": "mpl"}, "There is no model 'mpl'"),
         ({"space": {"lr": "3..1"}}, "lr="),
         ({"search": {"sampler": "magic"}}, "Invalid sampler=magic"),

@@ -135,11 +135,11 @@ def test_kinds_of_data_have_had_other_names(kind: str, before: str, tmp_path: Pa
     [
         ("run.json", ("settings", "epochs"), "soon", "Invalid epochs=soon: must be an integer"),
         ("run.json", ("settings", "batch_size"), 10**30, "batch_size=10"),
-        ("run.json", ("seed",), 2**63, "seed is 9223372036854775808, and must be a whole number"),
-        ("layers.json", ("rows", 0, "type"), None, "rows[0].type is null, and must be a text"),
-        ("layers.json", ("input", 0), "4", "input[0] is a text, and must be a whole number"),
+        ("run.json", ("seed",), 2**63, "seed is 9223372036854775808, and must be an integer"),
+        ("layers.json", ("rows", 0, "type"), None, "rows[0].type is null, and must be a string"),
+        ("layers.json", ("input", 0), "4", "input[0] is a string, and must be an integer"),
         ("layers.json", ("card", "divergences"), {"a": 1}, "card.divergences is an object, and must be a list"),
-        ("evaluation.json", ("classes", "names", 0), 3, "classes.names[0] is a whole number, and must be a text"),
+        ("evaluation.json", ("classes", "names", 0), 3, "classes.names[0] is an integer, and must be a string"),
         ("evaluation.json", ("classes", "names"), ["one"], "classes.names has 1 and classes.per_class has 3"),
         (
             "model/preprocessing.json",
@@ -147,7 +147,7 @@ def test_kinds_of_data_have_had_other_names(kind: str, before: str, tmp_path: Pa
             ["one"],
             "has 1 classes, and the model in the folder",
         ),
-        ("model/preprocessing.json", ("columns", 1, "mean"), "x", "columns[1].mean is a text, and must be a number"),
+        ("model/preprocessing.json", ("columns", 1, "mean"), "x", "columns[1].mean is a string, and must be a number"),
     ],
 )
 def test_a_field_that_cannot_be_is_named_with_its_file(

@@ -166,8 +166,8 @@ def test_a_run_refuses_it_too(run: cutaway.Run, name: str) -> None:
 @pytest.mark.parametrize(
     ("out", "sentence"),
     [
-        (5, "out is the path of a folder, and this is a int"),
-        (b"runs", "and this is a bytes"),
+        (5, "out must be the path of a folder, not of type int"),
+        (b"runs", "not of type bytes"),
         ("a\0b", "not .*: embedded null"),
         ("a\ud800", "not .*: .*surrogates"),
         ("a" * 5000, "it is too long"),

@@ -354,7 +354,7 @@ def settings(run: dict[str, Any], config: dict[str, Any] | None) -> list[Drawing
         row = [key, text(value), usual, known[key].help if key in known else ""]
         rows.append(row)
         if row[1] != usual:
-            chosen.append([*row[:3], "set by the user" if key in asked else "default of the model"])
+            chosen.append([*row[:3], "set by the user" if key in asked else "preset of the model"])
     for key, value in (config or run["model_settings"]).items():
         by = "typed" if MODEL + key in asked or key in run["model_settings"] else ""
         rows.append([MODEL + key, text(value), "", "of the model" + (", typed" if by else "")])
