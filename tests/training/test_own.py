@@ -22,9 +22,9 @@ from cutaway.checkpoints.saving import read_tensors
 from cutaway.core.errors import DataError, FileError, ModelError, SettingError
 from cutaway.core.spec import GraphSpec, TableSpec, TextSpec, Value
 from cutaway.models.base import BaseModel
+from cutaway.runs.train import train_model
 from cutaway.training.device import select_device
 from cutaway.training.setup import setup_training
-from cutaway.training.train import train_model
 
 from .conftest import stopping
 
