@@ -239,7 +239,7 @@ class Trainer:
         # Word vectors use sums. If a batch has no targets, the sum is 0.
         divisor = 1.0 if getattr(task, "sums", False) or not counted else counted
         for weight in weights:
-            inputs, target = place.batch(group.pop(0).bare)  # popped, so that no second copy is kept
+            inputs, target = place.batch(group.pop(0).without_mask)  # popped, so that no second copy is kept
             index = place.share(self.plan[state.batch], self.objective.carries) if self.plan else None
             own = (place.rank,) if place.processes > 1 else ()
             self._random.manual_seed(mix_seeds(settings.seed, state.epoch, state.batch, *own))
