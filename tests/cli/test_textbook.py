@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from cutaway.apps.cli.verify import compare_cached, compare_layers
+from cutaway.apps.cli.verify_textbook import compare_cached, compare_layers
 from cutaway.inspect.gates import STEP_OF
 from cutaway.models.registry import preset
 from cutaway.nn import attention, kv_cache

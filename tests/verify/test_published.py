@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cutaway.apps.cli.verify import compare_updates
+from cutaway.apps.cli.verify_textbook import compare_updates
 from cutaway.checkpoints.huggingface import encoders, find_family
 from cutaway.models import bert, gpt2, resnet
 from cutaway.models.registry import preset, presets

@@ -18,7 +18,8 @@ from cutaway.data.dataset_base import IGNORED
 from cutaway.data.problems import Addition, Countdown
 from cutaway.data.text.problems import END, FIRST, ProblemPreprocessing, ProblemSplit
 from cutaway.draw.html_page import render_page
-from cutaway.inference.thought_search import Method, solution_form, think
+from cutaway.inference.language_model_thinker import solution_form, think
+from cutaway.inference.thought_search import Method
 from cutaway.models.registry import create_model, preset
 from cutaway.views import suitable_views
 from cutaway.views import thoughts as view_of

@@ -14,7 +14,7 @@ from recipes.__main__ import figure
 
 from cutaway.models.registry import preset
 from cutaway.views import VIEWS
-from cutaway.views.summary import view_docs
+from cutaway.views.docs import view_docs
 
 from .models import address, picture
 

@@ -1,6 +1,4 @@
-"""Environment variables that torchrun sets for each process. This module does not need PyTorch.
-
-Process group for training: initialization, collectives and shared errors.
+"""Process group for training: initialization, collectives and shared errors.
 
 Every process must call the same functions in the same order. A call that one process skips blocks the others.
 """
@@ -8,7 +6,6 @@ Every process must call the same functions in the same order. A call that one pr
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -21,42 +18,7 @@ from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
 from ..core.errors import CutawayError, LostProcess
-
-
-def is_launched() -> bool:
-    """Return whether torchrun's agent started this process as one of several."""
-    return "TORCHELASTIC_RUN_ID" in os.environ and "RANK" in os.environ
-
-
-def launch_id() -> str | None:
-    """Return the name that all processes of one launch share, also after restarts."""
-    return os.environ["TORCHELASTIC_RUN_ID"] if is_launched() else None
-
-
-def world_size() -> int:
-    """Return the number of processes on all machines."""
-    return int(os.environ["WORLD_SIZE"]) if is_launched() else 1
-
-
-def rank() -> int:
-    """Return the rank of this process, from 0."""
-    return int(os.environ["RANK"]) if is_launched() else 0
-
-
-def local_rank() -> int:
-    """Return the rank of this process on its machine, which is also the index of its GPU."""
-    return int(os.environ["LOCAL_RANK"]) if is_launched() else 0
-
-
-def local_world_size() -> int:
-    """Return the number of processes on this machine."""
-    return int(os.environ.get("LOCAL_WORLD_SIZE", world_size()))
-
-
-def restart_count() -> int:
-    """Return how many times all processes were restarted because one was lost."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)) if is_launched() else 0
-
+from .environment import is_launched, rank, restart_count, world_size
 
 START_TIMEOUT = timedelta(minutes=5)  # for all processes to start
 COLLECTIVE_TIMEOUT = timedelta(minutes=60)  # for other processes, as when one alone writes a checkpoint

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import CutawayError, LostProcess, SettingError, TrainingError
-from .group import rank
+from .environment import rank
 
 FOUND, STOPPED = "found.txt", "stopped.txt"  # files of rank 0 with the run's folder
 AGENT = "agent.txt"  # the ID of the process that starts the others

@@ -25,7 +25,7 @@ from ..inference.sequence_decoding import sample
 from ..inference.text import NONE
 from ..inference.thought_search import CHAINS, Method
 from ..nn.eval_mode import eval_mode
-from ..nn.few_shot import Bilinear, DotProduct
+from ..nn.graphs import Bilinear, DotProduct
 from ..statistics.intervals import Metric
 from ..tasks.classification import Classification
 from ..tasks.few_shot import FewShot

@@ -48,8 +48,9 @@ from ..data.text.problems import ProblemPreprocessing
 from ..data.text.tokenizer_files import AUTO
 from ..data.text.tokenizers import KINDS
 from ..inference import image_generation
+from ..inference.language_model_thinker import think
 from ..inference.sampling import Settings as Sampled
-from ..inference.thought_search import GREEDY, Method, SearchResult, think
+from ..inference.thought_search import GREEDY, Method, SearchResult
 from ..models.registry import Preset
 from ..statistics.intervals import Metric
 from ..tasks.contrastive import Contrastive

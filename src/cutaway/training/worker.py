@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from ..core.errors import CutawayError
-from ..distributed.group import rank
+from ..distributed.environment import rank
 from ..distributed.launch import AGENT, FOUND, STOPPED, write_failure, write_message
 from .train import train_model
 

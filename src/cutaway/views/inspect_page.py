@@ -17,9 +17,9 @@ from ..draw.description import Drawing, Page, View, table
 from ..draw.number_format import count, number, shape_text
 from . import VIEWS, suitable_views, view_module
 from .common import examples_text
+from .docs import view_docs, view_options
 from .network import subject_layers
 from .subject import Subject
-from .summary import view_docs, view_options
 
 # Approximate number of model runs of the expensive views.
 PASSES = {"attribution": 40, "field": 8, "denoising": 90, "thoughts": 8}

@@ -13,7 +13,8 @@ from ..data.problems import SearchableProblem
 from ..data.text.problems import END, ProblemPreprocessing
 from ..draw.description import Drawing
 from ..draw.number_format import plural
-from ..inference.thought_search import CHAINS, LINE, Method, SearchResult, Thought, thought_tokens
+from ..inference.language_model_thinker import LINE, thought_tokens
+from ..inference.thought_search import CHAINS, Method, SearchResult, Thought
 
 CHAINS_SHOWN = 24
 SAYS_OF = {  # the possible states of a step, each with a sign in the drawing

@@ -1,30 +1,20 @@
-"""The layer table as text, as `cutaway show` prints it and `cutaway.describe` returns it.
-
-Documentation of the views, read from their source files without importing the views or torch.
-
-A view defines it at the top of its file, before its first function or class, in plain literals.
-"""
+"""The layer table as text, as `cutaway show` prints it and `cutaway.describe` returns it."""
 
 from __future__ import annotations
 
-import ast
-import functools
 import html
-import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
-from ..core.errors import ModelError, UnknownName, shorten_repr
+from ..core.errors import ModelError, shorten_repr
 from ..draw.number_format import UNKNOWN, count, shape_text
 from ..inspect.ablation import as_tuple
 from ..inspect.attribution.target import input_kind
 from ..inspect.layers import LayerTable, Row, block_range_name, group_equal_blocks, layer_table
-from . import VIEWS
 
 ROWS = 60  # most rows of the layer table; deeper layers are merged into their blocks beyond that
 TITLES = ("layer", "type", "output", "parameters", "MACs", "sees")
@@ -169,34 +159,3 @@ def describe(model: nn.Module, example: Tensor | Sequence[Tensor]) -> Descriptio
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
         raise ModelError(f"{name} cannot take an example of shape {shape}: {error}") from error
     return Description(name, layers, f"a graph of shape {shape}" if graph else f"one example of shape {shape}")
-
-
-HERE = Path(__file__).parent
-NAMES = ("SAYS", "READ", "MISLEADS", "OPTIONS")
-
-
-@functools.cache
-def view_docs(name: str) -> dict[str, Any]:
-    """Return SAYS, READ, MISLEADS and OPTIONS of a view, by these names.
-
-    Raises:
-        UnknownName: If there is no such view.
-    """
-    if name not in VIEWS:
-        raise UnknownName("view", name, VIEWS, "`cutaway inspect --help` lists them.")
-    said: dict[str, Any] = {}
-    head, *_ = re.split(r"^(?:def|class|@)", (HERE / f"{name}.py").read_text(encoding="utf-8"), flags=re.MULTILINE)
-    for node in ast.parse(head).body:
-        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
-        if isinstance(target, ast.Name) and target.id in NAMES and isinstance(node, ast.Assign | ast.AnnAssign):
-            said[target.id] = ast.literal_eval(node.value) if node.value else None
-    return said
-
-
-def view_options(names: Iterable[str]) -> dict[str, list[str]]:
-    """Return every option of these views, with the names of the views that have it."""
-    found: dict[str, list[str]] = {}
-    for name in names:
-        for option in view_docs(name)["OPTIONS"]:
-            found.setdefault(option, []).append(name)
-    return found

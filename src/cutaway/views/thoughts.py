@@ -15,7 +15,8 @@ from ..data.text.problems import ProblemPreprocessing, ProblemSplit
 from ..draw import charts
 from ..draw.description import Drawing, Table, View, table
 from ..draw.number_format import count, number, plural
-from ..inference.thought_search import Method, SearchResult, solution_form, think
+from ..inference.language_model_thinker import solution_form, think
+from ..inference.thought_search import Method, SearchResult
 from ..models.base import SupportsKVCache
 from ..runs.predict import reject_method
 from .attention_capture import num_heads_by_name

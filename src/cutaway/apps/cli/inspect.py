@@ -55,7 +55,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def _views() -> list[str]:
     """Return the help text of all views and their options."""
     from ...views import VIEWS
-    from ...views.summary import view_docs
+    from ...views.docs import view_docs
 
     lines = ["\nviews and their options (layer=c1: all that have it, filters.layer=c1: one)"]
     for name in VIEWS:

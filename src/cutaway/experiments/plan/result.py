@@ -1,25 +1,23 @@
-"""Plan of a training: memory, time and cost of each strategy.
-
-Specifications of GPUs for plans of other hardware.
+"""Plan of a training: its settings, specifications of GPUs, and the memory, time and cost of each strategy.
 
 Peaks are those of dense bfloat16 matrix products, which torchtitan uses for utilization
 <https://github.com/pytorch/torchtitan/blob/main/torchtitan/tools/utils.py>. Memory, memory bandwidth and the links
-between the GPUs of a machine are from data sheets.
-
-Settings of a plan. Settings of training, data and model describe the planned training.
+between the GPUs of a machine are from data sheets. This module does not import PyTorch, because `--help` reads it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...core.config import setting
 from ...core.errors import SettingError, UnknownName
-from ...distributed.dry_run import DryRun
 from ...training.config import TrainSettings
-from ...training.memory.strategies import ProcessMemory
+
+if TYPE_CHECKING:
+    from ...distributed.dry_run import DryRun
+    from ...training.memory.strategies import ProcessMemory
 
 
 @dataclass(frozen=True)
