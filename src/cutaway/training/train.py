@@ -81,7 +81,7 @@ def train_model(
     CutawayError for errors that the user can fix.
     """
     if model is not None and not isinstance(model, str):
-        model = preset_for(model).given  # type: ignore[attr-defined]  # it is an Own, since others are rejected
+        model = preset_for(model).custom_module  # type: ignore[attr-defined]  # it is an Own, since others are rejected
     source = to_source(source)[0]
     several = process_settings(given, Run(resume).about["settings"] if resume is not None else {})
     if not environment.is_launched() and several.processes == 1:
