@@ -21,11 +21,12 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 import cutaway
-from cutaway.data.datasets.problems import generate_games
-from cutaway.data.problems.problem import SearchableProblem
+from cutaway.data.datasets.pairs import generate_games
+from cutaway.data.problems import SearchableProblem
 from cutaway.data.text.problems import END, ProblemPreprocessing
+from cutaway.inference.language_model_thinker import LINE, solution_form, think
 from cutaway.inference.text import generate
-from cutaway.inference.thought_search import LINE, Method, Thought, search, solution_form, think
+from cutaway.inference.thought_search import Method, Thought, search
 
 from .attention import theirs
 from .pairs import Pair, race

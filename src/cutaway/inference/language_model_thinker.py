@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from ..core.errors import ModelError, SettingError
-from ..data.problems.problem import SearchableProblem, Verdict
+from ..data.problems import SearchableProblem, Verdict
 from ..data.text.problems import END, ProblemPreprocessing
 from ..models.base import SupportsKVCache
 from ..nn.eval_mode import eval_mode

@@ -16,9 +16,9 @@ from ..core.errors import DataError, SettingError, check_value
 from ..core.spec import Classes, Episodes, ImageSpec, Spec, Transcript
 from ..data.dataset_base import Batch, DataSet, Preprocessing, Split
 from ..data.folders import IMAGES, class_folders
-from ..data.graphs.link_pairs import LinkSplit, Pairs
+from ..data.graphs.splits import LinkSplit, Pairs
 from ..data.images.segmentation import MaskPreprocessing, palette
-from ..data.problems.problem import SearchableProblem
+from ..data.problems import SearchableProblem
 from ..data.text.masking import GAP, MaskedPreprocessing
 from ..data.text.problems import ProblemPreprocessing
 from ..inference.sequence_decoding import sample

@@ -73,7 +73,7 @@ def simulate_step(ready: TrainingSetup, parts: int = 1, gpu: bool = False) -> St
     """Simulate the largest step of a training, or the part of one of `parts` processes with its share of the batch.
 
     On a `gpu` attention keeps no weights, with dropout too, and larger chunks of logits are held. `ready.model` may be
-    on the meta device. Raises NeedsNumbers if the network needs real values and has none, and SettingError for an
+    on the meta device. Raises NeedsRealValues if the network needs real values and has none, and SettingError for an
     objective whose steps cannot be traced.
     """
     if not is_traceable(ready):
@@ -125,6 +125,7 @@ def _step(ready: TrainingSetup, parts: int, gpu: bool, imagined: bool) -> StepPr
                 ledger.begin()
                 trainer.state.batch = 0
                 trainer.step([batch] * passes, steps=1000)
+                trainer.call("on_step_end")
                 if ledger.now["activations"] - before < STAYS * ledger.peak.total():
                     break  # else the step cached something, such as a sorted graph: repeat it
     return StepProfile(
