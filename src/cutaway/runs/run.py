@@ -355,7 +355,7 @@ class Run(TrainedRun):
         embedding, tokenizer = getattr(self.model, "embedding", None), getattr(self.preprocessing, "tokenizer", None)
         if not isinstance(embedding, nn.Embedding) or tokenizer is None:
             raise DataError(f"{self.folder} is a run of {self.about['model']}, which has no vectors of words.")
-        return Vectors.of(embedding, tokenizer.tokens)
+        return Vectors.from_embedding(embedding, tokenizer.tokens)
 
     def _named_graph(self, sources: Sequence[Any]) -> LinkSplit | None:
         """Return the graph with all its links, if `sources` is the name of the run's graph data; else None."""
