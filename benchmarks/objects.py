@@ -25,9 +25,9 @@ from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
 from cutaway.models.registry import create_model
 from cutaway.tasks.task import task_for
+from cutaway.training.callbacks import Progress
 from cutaway.training.config import TrainSettings
 from cutaway.training.device import select_device
-from cutaway.training.progress import Progress
 from cutaway.training.train import train_model
 from cutaway.training.trainer import Trainer
 
@@ -111,7 +111,7 @@ def rows() -> list[tuple[Pair, float]]:
     data = open_data(InMemorySource(arrays()), DataSettings())
     peer, clock = bare(data), time.process_time
     return [
-        (race(f"objects: reading (X, y) beside a bare loop: {shape}", read, peer, 3, 1, clock), 0.03),
-        (race(f"objects: the loop beside a bare one: {shape}", lambda: loop(data), peer, 5, 1, clock), 1.03),
-        (race(f"objects: train on (X, y) beside a bare loop: {shape}", train, peer, 3, 1, clock), 1.4),
+        (race(f"objects: reading (X, y), vs. a bare loop: {shape}", read, peer, 3, 1, clock), 0.03),
+        (race(f"objects: the loop, vs. a bare one: {shape}", lambda: loop(data), peer, 5, 1, clock), 1.03),
+        (race(f"objects: train on (X, y), vs. a bare loop: {shape}", train, peer, 3, 1, clock), 1.4),
     ]

@@ -19,8 +19,8 @@ import torch
 from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
 from cutaway.distributed.group import process_group, rank_and_size
+from cutaway.training.callbacks import Progress
 from cutaway.training.memory.strategies import resolve_parallel
-from cutaway.training.progress import Progress
 from cutaway.training.setup import setup_training
 from cutaway.training.trainer import Trainer
 
@@ -48,12 +48,12 @@ def rows(runs: int = 11) -> list[tuple[Pair, float]]:
     ):
         name = f"{UPDATES} updates of gpt2 4×256, 16 × 128 tokens"
         return [
-            (race(f"processes: {name}, 2 of 1 thread beside 1 of 2", two, one, runs), 1.15),
+            (race(f"processes: {name}, 2 of 1 thread, vs. 1 of 2", two, one, runs), 1.15),
             (
-                race("processes: lenet5-modern on MNIST, one of one under torchrun beside a plain run", of_one, plain),
+                race("processes: lenet5-modern on MNIST, one of one under torchrun, vs. a plain run", of_one, plain),
                 1.02,
             ),
-            (race("processes: lenet5-modern on MNIST, one of one beside a bare loop", of_one, bare), 1.05),
+            (race("processes: lenet5-modern on MNIST, one of one, vs. a bare loop", of_one, bare), 1.05),
         ]
 
 

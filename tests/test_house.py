@@ -18,7 +18,7 @@ from torch import nn
 import cutaway
 from cutaway.core.spec import KINDS
 from cutaway.models.card import Card
-from cutaway.models.fields import field_descriptions
+from cutaway.models.config import field_descriptions
 from cutaway.models.registry import presets
 
 SOURCE = Path(cutaway.__file__).parent
@@ -82,7 +82,7 @@ ALLOWED: dict[str, set[str]] = {
         *("inspect", "models", "nn", "reports", "runs", "tasks", "training", "verify", "views"),
     },
     # the package's public names, imported when they are asked for
-    "__init__": {"api", "checkpoints", "core", "estimators", "inspect", "models", "runs"},
+    "__init__": {"api", "checkpoints", "core", "estimators", "inspect", "models", "runs", "training"},
     "__main__": {"apps"},
 }
 UPWARDS = {("training", "runs")}

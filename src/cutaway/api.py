@@ -32,10 +32,11 @@ from .distributed.environment import rank
 from .draw.description import Page, View
 from .draw.html_page import render_iframe, render_page
 from .experiments.compare.baselines import check_baselines
-from .experiments.search.samplers import require_optuna
+from .experiments.search.config import require_optuna
 from .nn.eval_mode import eval_mode
 from .reports.run_report import write_layers_and_report
 from .runs.run import Run
+from .training.callbacks import Callback
 from .training.train import train_model
 from .views.inspect_page import build_page as describe_page
 from .views.open_target import open_subject
@@ -62,6 +63,7 @@ def train(
     out: str | Path | None = None,
     resume: str | Path | Run | None = None,
     overwrite: bool = False,
+    callbacks: Sequence[Callback] = (),
     **settings: Any,
 ) -> Run:
     """Train a model, write the run's folder and its report, and return the run.
@@ -84,7 +86,9 @@ def train(
         out: Folder of the run. It must be new, unless `overwrite` is set.
         resume: Run to resume from its last checkpoint.
         overwrite: Replace the files of a run that exists in `out`.
-        **settings: Settings as listed by `cutaway train --help`. Model settings are passed as
+        callbacks: Objects of subclasses of `cutaway.Callback`, whose methods are called during training. To resume a
+            run whose callbacks have a state, pass the same callbacks again.
+        **settings: Settings as listed by `cutaway train --help all`. Model settings are passed as
             `**{"model.hidden_dims": (64, 64)}`.
 
     Returns:
@@ -98,7 +102,15 @@ def train(
     if isinstance(resume, Run):
         model = copy_custom_module(resume.module) if model is None and resume.module is not None else model
         resume = resume.folder
-    run = train_model(model, source, {**settings, **fractions}, out=_folder(out), resume=resume, overwrite=overwrite)
+    run = train_model(
+        model,
+        source,
+        {**settings, **fractions},
+        out=_folder(out),
+        resume=resume,
+        overwrite=overwrite,
+        callbacks=callbacks,
+    )
     if rank() == 0:
         check_baselines(run)
         write_layers_and_report(run)
@@ -278,7 +290,7 @@ def prune(run: Run | str | os.PathLike[str], out: str | os.PathLike[str], **sett
     Args:
         run: Run whose model is pruned.
         out: Folder of the new run.
-        **settings: Settings as listed by `cutaway train --help`, such as `sparsity`, `prune_pattern` and
+        **settings: Settings as listed by `cutaway train --help all`, such as `sparsity`, `prune_pattern` and
             `prune_channels`.
             The data, the split and all settings that are not given are those of the run.
 

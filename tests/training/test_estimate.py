@@ -12,14 +12,14 @@ import torch
 
 from cutaway.core.spec import NextToken, TextSpec
 from cutaway.data.dataset_base import DataSet
-from cutaway.data.text.stream import StreamSplit
+from cutaway.data.text.corpus_transforms import StreamSplit
 from cutaway.models.registry import create_model
 from cutaway.tasks.task import task_for
 from cutaway.training import cost_estimate as estimate_module
+from cutaway.training.callbacks import Progress
 from cutaway.training.config import TrainSettings
 from cutaway.training.cost_estimate import estimate_cost
 from cutaway.training.device import select_device
-from cutaway.training.progress import Progress
 from cutaway.training.trainer import Trainer
 
 pytestmark = pytest.mark.slow  # processes, or runs that are trained

@@ -18,8 +18,8 @@ import torch
 
 from cutaway.checkpoints.saving import read_tensors
 from cutaway.core.files import read_json
-from cutaway.data.synthetic.signals import spelled
-from cutaway.training.progress import Progress
+from cutaway.data.synthetic.media import spelled
+from cutaway.training.callbacks import Progress
 from cutaway.training.train import train_model
 
 GIVEN = {

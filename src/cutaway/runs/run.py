@@ -36,16 +36,16 @@ from ..core.spec import (
 )
 from ..data.dataset_base import IN_MEMORY, DataSet, Preprocessing, Split, inverse_transform
 from ..data.datasets.registry import NAMED
-from ..data.graphs.link_pairs import LinkSplit
+from ..data.graphs.splits import LinkSplit
 from ..data.images.segmentation import MaskPreprocessing
 from ..data.in_memory.predict_inputs import is_collection, prepare_inputs, prepare_labelled
 from ..data.in_memory.source import InMemorySource, to_source
+from ..data.modalities import read_preprocessing
 from ..data.open_data import open_data
-from ..data.saved_transforms import read_preprocessing
 from ..data.settings import DataSettings
 from ..data.text.masking import GAP, MaskedPreprocessing
 from ..data.text.problems import ProblemPreprocessing
-from ..data.text.tokenizer_fitting import AUTO
+from ..data.text.tokenizer_files import AUTO
 from ..data.text.tokenizers import KINDS
 from ..inference import image_generation
 from ..inference.language_model_thinker import think

@@ -13,8 +13,7 @@ from typing import Any
 
 from ...core.spec import Masked
 from ...core.version import __version__
-from ...data.tables.column_types import format_cell
-from ...data.tables.encoders import Category, Encoder
+from ...data.tables.column_types import Category, Encoder, format_cell
 from ...data.tables.transforms import TablePreprocessing
 from ...data.text.masking import GAP
 from ...runs.run import Run
