@@ -25,9 +25,9 @@ from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
 from cutaway.models.registry import create_model
 from cutaway.tasks.task import task_for
+from cutaway.training.callbacks import Progress
 from cutaway.training.config import TrainSettings
 from cutaway.training.device import select_device
-from cutaway.training.progress import Progress
 from cutaway.training.train import train_model
 from cutaway.training.trainer import Trainer
 

@@ -18,9 +18,9 @@ from cutaway.data.settings import DataSettings
 from cutaway.data.text.tokenizers import train_tokenizer
 from cutaway.models.registry import create_model
 from cutaway.tasks.task import task_for
+from cutaway.training.callbacks import Progress
 from cutaway.training.config import TrainSettings
 from cutaway.training.device import select_device
-from cutaway.training.progress import Progress
 from cutaway.training.trainer import Trainer
 
 from .pairs import Pair, race

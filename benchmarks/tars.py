@@ -25,7 +25,7 @@ import torch
 from PIL import Image
 
 import cutaway
-from cutaway.training.progress import Progress
+from cutaway.training.callbacks import Progress
 from cutaway.training.setup import setup_training
 from cutaway.training.trainer import Trainer
 

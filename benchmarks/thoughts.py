@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 import cutaway
-from cutaway.data.datasets.problems import generate_games
+from cutaway.data.datasets.pairs import generate_games
 from cutaway.data.problems import SearchableProblem
 from cutaway.data.text.problems import END, ProblemPreprocessing
 from cutaway.inference.language_model_thinker import LINE, solution_form, think

@@ -24,9 +24,9 @@ from cutaway.data.text.word2vec_dataset import ContextPreprocessing, ContextSpli
 from cutaway.models.registry import preset
 from cutaway.tasks.task import task_for
 from cutaway.tasks.word_vectors import word_similarity
+from cutaway.training.callbacks import Progress
 from cutaway.training.config import TrainSettings
 from cutaway.training.device import select_device
-from cutaway.training.progress import Progress
 from cutaway.training.trainer import Trainer
 
 from .pairs import Pair, race

@@ -82,7 +82,7 @@ ALLOWED: dict[str, set[str]] = {
         *("inspect", "models", "nn", "reports", "runs", "tasks", "training", "verify", "views"),
     },
     # the package's public names, imported when they are asked for
-    "__init__": {"api", "checkpoints", "core", "estimators", "inspect", "models", "runs"},
+    "__init__": {"api", "checkpoints", "core", "estimators", "inspect", "models", "runs", "training"},
     "__main__": {"apps"},
 }
 UPWARDS = {("training", "runs")}

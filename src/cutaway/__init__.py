@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from .checkpoints.word_vectors import Vectors
     from .models.registry import card, create_model, list_models
     from .runs.run import Run
+    from .training.callbacks import Callback
 
 _LAZY = {
+    "Callback": "training.callbacks",
     "card": "models.registry",
     "check": "api",
     "compare": "api",
@@ -46,8 +48,8 @@ _LAZY = {
 }
 
 __all__ = [
-    "CutawayError", "Run", "Vectors", "card", "check", "compare", "create_model", "describe", "estimators", "export",
-    "inspect", "list_models", "load", "look", "plan", "prepare", "prune", "quantize", "search", "train",
+    "Callback", "CutawayError", "Run", "Vectors", "card", "check", "compare", "create_model", "describe", "estimators",
+    "export", "inspect", "list_models", "load", "look", "plan", "prepare", "prune", "quantize", "search", "train",
 ]  # fmt: skip
 
 

@@ -36,6 +36,7 @@ from .experiments.search.config import require_optuna
 from .nn.eval_mode import eval_mode
 from .reports.run_report import write_layers_and_report
 from .runs.run import Run
+from .training.callbacks import Callback
 from .training.train import train_model
 from .views.inspect_page import build_page as describe_page
 from .views.open_target import open_subject
@@ -62,6 +63,7 @@ def train(
     out: str | Path | None = None,
     resume: str | Path | Run | None = None,
     overwrite: bool = False,
+    callbacks: Sequence[Callback] = (),
     **settings: Any,
 ) -> Run:
     """Train a model, write the run's folder and its report, and return the run.
@@ -84,6 +86,8 @@ def train(
         out: Folder of the run. It must be new, unless `overwrite` is set.
         resume: Run to resume from its last checkpoint.
         overwrite: Replace the files of a run that exists in `out`.
+        callbacks: Objects of subclasses of `cutaway.Callback`, whose methods are called during training. To resume a
+            run whose callbacks have a state, pass the same callbacks again.
         **settings: Settings as listed by `cutaway train --help all`. Model settings are passed as
             `**{"model.hidden_dims": (64, 64)}`.
 
@@ -98,7 +102,15 @@ def train(
     if isinstance(resume, Run):
         model = copy_custom_module(resume.module) if model is None and resume.module is not None else model
         resume = resume.folder
-    run = train_model(model, source, {**settings, **fractions}, out=_folder(out), resume=resume, overwrite=overwrite)
+    run = train_model(
+        model,
+        source,
+        {**settings, **fractions},
+        out=_folder(out),
+        resume=resume,
+        overwrite=overwrite,
+        callbacks=callbacks,
+    )
     if rank() == 0:
         check_baselines(run)
         write_layers_and_report(run)

@@ -42,10 +42,10 @@ from .data.settings import DataSettings
 from .data.tables.column_types import strip_missing
 from .reports.run_report import write_layers_and_report
 from .tasks.task import task_for
+from .training.callbacks import Progress
 from .training.config import TrainSettings
 from .training.device import select_device
 from .training.evaluation import evaluate_split, evaluation_batch_size
-from .training.progress import Progress
 from .training.train import train_model
 
 MODEL_PREFIX = "model__"
@@ -131,7 +131,16 @@ class Estimator(BaseEstimator):  # type: ignore[misc]  # of scikit-learn, which 
             folder = Path(temporary) / "run" if self.out is None else Path(self.out)
             model = self.model if isinstance(self.model, str) else copy.deepcopy(self.model)
             bar, kept = Progress(shown=bool(self.verbose)), self.out is not None
-            run = train_model(model, given, settings, out=folder, progress=bar, overwrite=True, judged=kept)
+            run = train_model(
+                model,
+                given,
+                settings,
+                out=folder,
+                progress=bar,
+                overwrite=True,
+                judged=kept,
+                callbacks=self.callbacks or (),
+            )
             self.network_, self.preprocessing_ = run.model, run.preprocessing
             self.notes_, self._loss = list(run.about["data"]["notes"]), run.about["loss"]
             if kept:
@@ -280,7 +289,13 @@ def _are_texts(X: Any) -> bool:
 def _signature() -> inspect.Signature:
     """Return the signature that scikit-learn and `help` read: every setting is a parameter with default None."""
     kind = inspect.Parameter.KEYWORD_ONLY
-    own: Mapping[str, Any] = {"out": None, "random_state": None, "verbose": False, **dict.fromkeys(SETTINGS)}
+    own: Mapping[str, Any] = {
+        "out": None,
+        "random_state": None,
+        "verbose": False,
+        "callbacks": None,
+        **dict.fromkeys(SETTINGS),
+    }
     return inspect.Signature(
         [
             inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD),

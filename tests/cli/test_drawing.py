@@ -17,7 +17,8 @@ import cutaway
 from cutaway.checkpoints.saving import read_tensors
 from cutaway.inference import image_generation
 from cutaway.runs.run import Run
-from cutaway.training.trainer import Interrupted, Trainer
+from cutaway.training.callbacks import Interrupted
+from cutaway.training.trainer import Trainer
 
 from .conftest import Answer
 

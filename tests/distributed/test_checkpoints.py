@@ -28,6 +28,7 @@ from cutaway.distributed.checkpoint import Checkpoint, Saver, complete_checkpoin
 from cutaway.distributed.group import process_group, rank_and_size
 from cutaway.distributed.tensor_parallel import local_part
 from cutaway.models.registry import create_model
+from cutaway.training.callbacks import Progress
 from cutaway.training.checkpoint import (
     TrainingState,
     checkpoint_tensors,
@@ -39,7 +40,6 @@ from cutaway.training.config import TrainSettings
 from cutaway.training.device import DeviceContext
 from cutaway.training.parameter_groups import find_blocks
 from cutaway.training.processes import reject_parallel
-from cutaway.training.progress import Progress
 from cutaway.training.train import train_model
 
 from .ranks import ended, start, together

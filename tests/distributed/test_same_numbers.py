@@ -17,8 +17,8 @@ import cutaway
 from cutaway.checkpoints.saving import write_tensors
 from cutaway.distributed.group import process_group, rank_and_size
 from cutaway.distributed.tensor_parallel import gather_tensors, local_part
+from cutaway.training.callbacks import Progress
 from cutaway.training.checkpoint import latest_checkpoint, load_weights
-from cutaway.training.progress import Progress
 from cutaway.training.setup import setup_training
 from cutaway.training.trainer import Trainer
 

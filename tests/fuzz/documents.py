@@ -503,7 +503,7 @@ def open_model(folder: Path) -> None:
 
 def resume(folder: Path) -> None:
     """Take a run up again."""
-    from cutaway.training.progress import Progress
+    from cutaway.training.callbacks import Progress
     from cutaway.training.train import train_model
 
     train_model(None, None, {"max_steps": 2}, resume=folder, progress=Progress(shown=False))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,10 @@ from cutaway.core.config import build
 from cutaway.core.spec import Classes, TableSpec
 from cutaway.data.dataset_base import DataSet, TensorSplit
 from cutaway.tasks.task import task_for
+from cutaway.training.callbacks import Callback, Interrupted, Progress
 from cutaway.training.config import TrainSettings
 from cutaway.training.device import select_device
-from cutaway.training.progress import Progress
-from cutaway.training.trainer import Interrupted, Trainer
+from cutaway.training.trainer import Trainer
 
 
 def rows(n: int, seed: int) -> TensorSplit:
@@ -86,12 +86,18 @@ def network(dropout: float = 0.0) -> nn.Sequential:
 def make_trainer(data: DataSet, tmp_path: Path) -> Callable[..., Trainer]:
     """A trainer of the small network: `make_trainer(epochs=3, lr=0.1)`."""
 
-    def make(model: nn.Module | None = None, folder: Path = tmp_path, dropout: float = 0.0, **given: Any) -> Trainer:
+    def make(
+        model: nn.Module | None = None,
+        folder: Path = tmp_path,
+        dropout: float = 0.0,
+        callbacks: Sequence[Callback] = (),
+        **given: Any,
+    ) -> Trainer:
         settings = build(TrainSettings, {"epochs": 3, "batch_size": 16, "weight_decay": 0.0, **given})
         model = model or network(dropout)
         task = task_for(data.spec, settings.loss, settings.label_smoothing)
         place = select_device("cpu", settings.precision, None, model)
         torch.manual_seed(settings.seed)
-        return Trainer(model, data, task, settings, place, folder / "checkpoints", Progress(shown=False))
+        return Trainer(model, data, task, settings, place, folder / "checkpoints", Progress(shown=False), callbacks)
 
     return make

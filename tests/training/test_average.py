@@ -14,11 +14,10 @@ from cutaway.apps.cli.train import result_lines
 from cutaway.checkpoints.saving import read_tensors
 from cutaway.core.errors import SettingError
 from cutaway.core.files import read_json
+from cutaway.training.callbacks import AverageRecord, Callback, LastEpochs, MovingAverage, Progress, swap_weights
 from cutaway.training.checkpoint import TrainingState, load_weights
-from cutaway.training.progress import Progress
 from cutaway.training.train import train_model
-from cutaway.training.trainer import AverageRecord, Trainer
-from cutaway.training.weight_averaging import LastEpochs, MovingAverage, swap_weights
+from cutaway.training.trainer import Trainer
 
 from .conftest import fitted
 
@@ -91,14 +90,13 @@ def test_lent_weights_are_given_back() -> None:
 
 @pytest.mark.parametrize("average", [1, 2, 9])
 def test_training_ends_with_the_mean_and_its_score(make_trainer: Callable[..., Trainer], average: int) -> None:
-    trainer = make_trainer(epochs=4, average_epochs=average, lr=0.05)
     ends = []
 
-    def note(state: TrainingState) -> None:
-        if state.batch == 0:  # an epoch's end
-            ends.append({k: v.clone() for k, v in trainer.model.state_dict().items()})
+    class Note(Callback):
+        def on_epoch_end(self, state: TrainingState) -> None:
+            ends.append({k: v.clone() for k, v in self.trainer.model.state_dict().items()})
 
-    trainer.on_row = note
+    trainer = make_trainer(epochs=4, average_epochs=average, lr=0.05, callbacks=[Note()])
     trainer.fit()
     assert isinstance(trainer.mean, AverageRecord)
     assert (trainer.mean.first, trainer.mean.last) == (max(1, 5 - average), 4)

@@ -16,10 +16,10 @@ from cutaway.data.text.corpus_transforms import StreamSplit
 from cutaway.models.registry import create_model
 from cutaway.tasks.task import task_for
 from cutaway.training import cost_estimate as estimate_module
+from cutaway.training.callbacks import Progress
 from cutaway.training.config import TrainSettings
 from cutaway.training.cost_estimate import estimate_cost
 from cutaway.training.device import select_device
-from cutaway.training.progress import Progress
 from cutaway.training.trainer import Trainer
 
 pytestmark = pytest.mark.slow  # processes, or runs that are trained

@@ -10,9 +10,9 @@ from torch import nn
 
 from cutaway.core.files import read_json
 from cutaway.data.dataset_base import TensorSplit
+from cutaway.training.callbacks import Progress
 from cutaway.training.device import select_device
 from cutaway.training.evaluation import _joined, evaluate_split
-from cutaway.training.progress import Progress
 from cutaway.training.train import train_model
 
 

@@ -9,7 +9,7 @@ import pytest
 from cutaway.core.files import read_json
 from cutaway.core.spec import Classes
 from cutaway.models.registry import Preset, presets
-from cutaway.training.progress import Progress
+from cutaway.training.callbacks import Progress
 from cutaway.training.train import train_model
 
 FAMILIES: dict[str, Preset] = {}  # the first preset of each file

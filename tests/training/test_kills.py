@@ -19,7 +19,7 @@ import torch
 from cutaway.checkpoints.saving import read_tensors
 from cutaway.core.files import read_json
 from cutaway.data.synthetic.media import spelled
-from cutaway.training.progress import Progress
+from cutaway.training.callbacks import Progress
 from cutaway.training.train import train_model
 
 GIVEN = {

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cutaway.training import progress as progress_module
+from cutaway.training import callbacks as progress_module
+from cutaway.training.callbacks import Progress
 from cutaway.training.checkpoint import TrainingState
-from cutaway.training.progress import Progress
 from cutaway.training.train import train_model
 
 GIVEN = {"tensorboard": False, "batch_size": 0}

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from cutaway.core.errors import SettingError
+from cutaway.training.callbacks import Progress
 from cutaway.training.memory_check import activation_bytes, measure_activations, measure_recomputed_activations
-from cutaway.training.progress import Progress
 from cutaway.training.setup import setup_training
 from cutaway.training.trainer import Trainer
 

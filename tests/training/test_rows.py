@@ -13,10 +13,10 @@ import torch
 
 from cutaway.core.files import write_csv
 from cutaway.data.dataset_base import DataSet
-from cutaway.training import metrics_log as rows_module
+from cutaway.training import callbacks as rows_module
 from cutaway.training import trainer as loop
+from cutaway.training.callbacks import is_due
 from cutaway.training.checkpoint import TrainingState
-from cutaway.training.metrics_log import is_due
 from cutaway.training.trainer import Trainer
 from cutaway.views.run.documents import read_metrics
 

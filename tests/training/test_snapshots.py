@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import cutaway
 from cutaway.checkpoints.saving import load_model
+from cutaway.training.callbacks import list_snapshots, snapshot_updates
 from cutaway.training.checkpoint import load_weights
-from cutaway.training.snapshots import list_snapshots, snapshot_updates
 from cutaway.training.trainer import Trainer
 
 from .conftest import fitted

@@ -21,11 +21,11 @@ from cutaway.data.text.corpus_transforms import StreamSplit
 from cutaway.models.registry import create_model
 from cutaway.tasks.task import task_for
 from cutaway.training import chunked_head as chunks
+from cutaway.training.callbacks import Progress
 from cutaway.training.chunked_head import ChunkedHead, build_chunked_head, last_layer_inputs
 from cutaway.training.config import TrainSettings
 from cutaway.training.device import select_device
 from cutaway.training.evaluation import evaluate_split, sequential_batches
-from cutaway.training.progress import Progress
 from cutaway.training.trainer import Trainer
 
 SMALL = {"dim": 8, "layers": 1, "heads": 2, "dropout": 0.0}

@@ -16,11 +16,12 @@ from cutaway.core.errors import CutawayError, FileError, SettingError
 from cutaway.core.files import read_json
 from cutaway.data.dataset_base import DataSet
 from cutaway.models.base import BaseModel
+from cutaway.training.callbacks import Callback, Interrupted, Progress
+from cutaway.training.checkpoint import TrainingState
 from cutaway.training.parameter_groups import layer_depths
-from cutaway.training.progress import Progress
 from cutaway.training.setup import setup_training
 from cutaway.training.train import train_model
-from cutaway.training.trainer import Interrupted, Trainer
+from cutaway.training.trainer import Trainer
 
 from .conftest import fitted
 
@@ -54,9 +55,12 @@ def test_what_is_frozen_keeps_every_bit(make_trainer: Make) -> None:
 
 
 def test_the_head_learns_alone_and_then_everything(make_trainer: Make) -> None:
-    trainer = make_trainer(model=normed(), freeze_epochs=1, weight_decay=0.1)
+    class Note(Callback):
+        def on_epoch_end(self, state: TrainingState) -> None:
+            after.append(moved(before, self.trainer.model))
+
+    trainer = make_trainer(model=normed(), freeze_epochs=1, weight_decay=0.1, callbacks=[Note()])
     before, after = left(trainer.model), []
-    trainer.on_row = lambda state: None if state.batch else after.append(moved(before, trainer.model))
     trainer.fit()
     assert after[0] == {"5.weight", "5.bias"}
     assert after[1] == before.keys()

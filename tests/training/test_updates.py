@@ -12,8 +12,8 @@ import torch
 from cutaway.checkpoints.saving import read_tensors
 from cutaway.core.files import read_json
 from cutaway.training.batches import epochs_for_steps
+from cutaway.training.callbacks import Progress
 from cutaway.training.optim import lr_factor
-from cutaway.training.progress import Progress
 from cutaway.training.train import train_model
 from cutaway.training.trainer import Trainer
 

@@ -12,8 +12,8 @@ import torch
 import cutaway
 from cutaway.core.errors import CutawayError, ModelError, SettingError
 from cutaway.runs.run import Run
+from cutaway.training.callbacks import list_snapshots
 from cutaway.training.checkpoint import load_weights
-from cutaway.training.snapshots import list_snapshots
 from cutaway.views import time as over_time
 from cutaway.views import view_module
 from cutaway.views.inspect_page import build_page, describe_view

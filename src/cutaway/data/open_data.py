@@ -140,11 +140,19 @@ def _opened(source: Any, settings: DataSettings, sizes: ImageSizes, targets: Tar
     if is_prepared(source):
         return open_prepared(Path(source).expanduser(), settings, sizes, targets)
     found, asked = KINDS[kind], {"sizes": sizes, "targets": targets}
-    opener: Callable[..., DataSet] = found.member(f"dataset.{found.opens}")
+    opens, asks = f"dataset.{found.opens}", found.asks
+    if kind == "image" and is_captioned(Path(source).expanduser(), targets):
+        opens, asks = "captioning.open_captions", ("sizes",)
+    opener: Callable[..., DataSet] = found.member(opens)
     given = Path(source).expanduser() if found.path else source
-    data = opener(given, settings, **{name: asked[name] for name in found.asks})
+    data = opener(given, settings, **{name: asked[name] for name in asks})
     data.notes += similar_class_findings(data.spec.target)
     return data
+
+
+def is_captioned(path: Path, targets: Targets) -> bool:
+    """Return whether a folder of images has captions, and neither masks nor boxes."""
+    return not (is_sharded(path) or is_mask_folder(path, targets) or is_box_folder(path)) and has_captions(path)
 
 
 def reading_hint(source: Any, kind: str, takes: Sequence[str], targets: Targets) -> str:

@@ -18,7 +18,7 @@ from ..core.files import write_json
 from ..data.dataset_base import DataSet
 from ..nn.low_precision import quantization_scheme
 from ..runs.run import Run
-from ..training.interruption import Interrupted
+from ..training.callbacks import Interrupted
 from ..training.run_folder import atomic_run
 from ..training.setup import setup_from_run
 from ..training.train import write_run_evaluation

@@ -74,6 +74,10 @@ def _all_reduce_bucket(state: object, bucket: GradBucket) -> torch.futures.Futur
     return done
 
 
+# PyTorch compares the annotation itself, which `from __future__ import annotations` makes a string.
+_all_reduce_bucket.__annotations__["bucket"] = GradBucket
+
+
 def _sum_rows(rows: Tensor) -> Tensor:
     """Sum rows, shape (R, n), in their order. The result, shape (n,), overwrites the first row."""
     total = rows[0]

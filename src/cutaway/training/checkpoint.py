@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,6 @@ from ..core.errors import FileError
 from ..core.schema import COUNT, NUMBER, dataclass_schema, from_document, replace_nonfinite, validate_document
 from ..distributed.checkpoint import INDEX, Checkpoint, SingleFileCheckpoint, complete_checkpoints, remove
 from ..distributed.tensor_parallel import gather_tensors, is_sharded, load, shard_like
-from .weight_averaging import MovingAverage
 
 LAST = "last"
 WHOLE = f"{LAST}.safetensors"
@@ -51,7 +50,8 @@ class TrainingState:
     resumed: int = 0  # number of times the run was resumed
     stopped: str = ""  # reason for the end of training; empty before
     run: str = ""  # id of the run (documents.py); earlier versions left it empty
-    history: list[dict[str, Any]] = field(default_factory=list)  # rows of metrics.csv (metrics_log.py)
+    callbacks: dict[str, Any] = field(default_factory=dict)  # their states at the last checkpoint (callbacks.py)
+    history: list[dict[str, Any]] = field(default_factory=list)  # rows of metrics.csv (callbacks.py)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values, which are not changed by later rows."""
@@ -76,19 +76,21 @@ def read_state(meta: Any, path: Path) -> TrainingState:
 def checkpoint_tensors(
     model: nn.Module,
     optimizers: list[Optimizer],
-    average: MovingAverage | None,
+    average: Mapping[str, Tensor] | None,
     carried: tuple[Tensor, ...] = (),
     remembered: Mapping[str, Tensor] | None = None,
     random: Sequence[Mapping[str, Tensor]] = (),
+    callbacks: Mapping[str, Tensor] | None = None,
 ) -> dict[str, Tensor]:
     """Return the tensors of a checkpoint by name, whole or sharded as in memory.
 
-    `carried` is the state of a recurrent model, `remembered` the state of the objective from earlier tasks, and
-    `random` the random state of each process, by default that of this process alone.
+    `average` are the averaged weights, `carried` is the state of a recurrent model, `remembered` the state of the
+    objective from earlier tasks, and `random` the random state of each process, by default that of this process alone.
+    `callbacks` are the tensors in the states of callbacks.
     """
     tensors: dict[str, Tensor] = {f"model.{k}": v for k, v in model.state_dict().items()}
     if average is not None:
-        tensors |= {f"average.{k}": v for k, v in average.weights.items()}
+        tensors |= {f"average.{k}": v for k, v in average.items()}
     for i, optimizer in enumerate(optimizers):
         for parameter, values in optimizer.state_dict()["state"].items():
             tensors |= {
@@ -96,6 +98,7 @@ def checkpoint_tensors(
             }
     tensors |= {f"carried.{i}": part for i, part in enumerate(carried)}
     tensors |= {f"remembered.{k}": v for k, v in (remembered or {}).items()}
+    tensors |= {f"callback.{k}": v for k, v in (callbacks or {}).items()}
     for rank, states in enumerate(random or [random_state()]):
         tensors |= {f"{_random_prefix(rank)}{name}": state for name, state in states.items()}
     return tensors
@@ -129,14 +132,22 @@ def _modified_ns(checkpoint: Path) -> int:
     return (checkpoint / INDEX if checkpoint.is_dir() else checkpoint).stat().st_mtime_ns
 
 
+class Loaded(NamedTuple):
+    """What a checkpoint holds beside the model and the optimizers."""
+
+    state: TrainingState
+    carried: tuple[Tensor, ...]  # state of a recurrent model
+    learned: dict[str, Tensor]  # state of the objective
+    callbacks: dict[str, Tensor]  # tensors in the states of callbacks
+
+
 def load_checkpoint(
-    folder: Path, model: nn.Module, optimizers: list[Optimizer], average: MovingAverage | None, rank: int = 0
-) -> tuple[TrainingState, tuple[Tensor, ...], dict[str, Tensor]]:
+    folder: Path, model: nn.Module, optimizers: list[Optimizer], average: Mapping[str, Tensor] | None, rank: int = 0
+) -> Loaded:
     """Restore everything from the newest checkpoint in the folder.
 
     The random state is that of the process with this `rank`. A process that the checkpoint does not have starts with a
-    new one. Returns the state of training, the state of a recurrent model, and the state of the objective. Raises
-    FileError if there is no checkpoint, or a file is missing, damaged or of another run.
+    new one. Raises FileError if there is no checkpoint, or a file is missing, damaged or of another run.
     """
     path = latest_checkpoint(folder)
     if path is None:
@@ -149,7 +160,8 @@ def load_checkpoint(
     try:
         load(model, _strip_prefix("model.", tensors))
         if average is not None:
-            average.load(_strip_prefix("average.", tensors))
+            for name, value in _strip_prefix("average.", tensors).items():
+                average[name].copy_(shard_like(value, average[name]))
         for i, optimizer in enumerate(optimizers):
             _load_optimizer(optimizer, _strip_prefix(f"optimizer.{i}.", tensors))
         state = read_state(meta, path)
@@ -167,11 +179,12 @@ def load_checkpoint(
         torch.cuda.set_rng_state_all([cuda[k] for k in sorted(cuda, key=int)][: torch.cuda.device_count()])
     carried, device = _strip_prefix("carried.", tensors), next(model.parameters()).device
     remembered = {k: v.to(device) for k, v in _strip_prefix("remembered.", tensors).items()}
-    return state, tuple(carried[k].to(device) for k in sorted(carried, key=int)), remembered
+    states = tuple(carried[k].to(device) for k in sorted(carried, key=int))
+    return Loaded(state, states, remembered, _strip_prefix("callback.", tensors))
 
 
 def _read_parts(
-    path: Path, model: nn.Module, optimizers: list[Optimizer], average: MovingAverage | None, rank: int
+    path: Path, model: nn.Module, optimizers: list[Optimizer], average: Mapping[str, Tensor] | None, rank: int
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read a checkpoint, with the current sharding of each tensor, without the random states of other processes."""
     from ..distributed.checkpoint import read  # slow to import
@@ -179,7 +192,7 @@ def _read_parts(
     checkpoint = Checkpoint(path) if path.is_dir() else SingleFileCheckpoint(path)
     _reject_other(path, model, checkpoint.tensors)
     held = {f"model.{k}": v for k, v in model.state_dict().items()}
-    held |= {f"average.{k}": v for k, v in average.weights.items()} if average is not None else {}
+    held |= {f"average.{k}": v for k, v in average.items()} if average is not None else {}
     for i, optimizer in enumerate(optimizers):
         weights = [weight for group in optimizer.param_groups for weight in group["params"]]
         held |= {f"optimizer.{i}.{number}": weight for number, weight in enumerate(weights)}

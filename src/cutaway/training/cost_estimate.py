@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from ..data.dataset_base import Batch, Split
+from .callbacks import Progress
 from .memory_check import activation_bytes
-from .progress import Progress
 from .setup import TrainingSetup
 from .trainer import Trainer
 
@@ -71,6 +71,7 @@ def estimate_cost(ready: TrainingSetup) -> Estimate:
                 trainer.step([batch], steps=len(batches))
         else:
             trainer.step([batch], steps=len(batches))
+        trainer.call("on_step_end")
         if ready.place.device.type == "cuda":
             torch.cuda.synchronize()
         times.append(time.perf_counter() - before)

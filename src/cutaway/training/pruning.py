@@ -42,6 +42,8 @@ from ..core.config import as_text, shorten
 from ..core.errors import ModelError, SettingError
 from ..nn.eval_mode import eval_mode
 from ..nn.resizing import Shapes, note_resized, tensor_shapes
+from .callbacks import Callback
+from .checkpoint import TrainingState
 from .config import PATTERN, TrainSettings
 
 TIMES = 100  # number of pruning steps in the schedule
@@ -55,7 +57,7 @@ NOT_WITH_SPARSITY = {
 }
 
 
-class Pruning:
+class Pruning(Callback):
     """Magnitude pruning of one model during training."""
 
     def __init__(self, model: nn.Module, sparsity: float, scope: str, until: float, begun: bool) -> None:
@@ -79,6 +81,10 @@ class Pruning:
     def zeros(self) -> int:
         """Return the number of pruned weights."""
         return sum(int((~mask).sum()) for mask in self.masks)
+
+    def on_step_end(self, state: TrainingState) -> None:
+        """Prune as scheduled."""
+        self.step(self.trainer.phase_progress(self.trainer.phase_steps))
 
     @torch.no_grad()
     def step(self, done: float) -> None:

@@ -22,11 +22,11 @@ from ..tasks import continual
 from ..tasks.classification import Classification
 from ..tasks.task import Task
 from .batches import epoch_batches
+from .callbacks import swap_weights
 from .checkpoint import load_weights, save_weights
 from .config import TrainSettings
 from .device import DeviceContext
 from .evaluation import EVALUATION_BATCH_SIZE, SplitOutputs, evaluate_split
-from .weight_averaging import swap_weights
 
 # Settings that would end the sequence early, or keep other weights than the last.
 NOT_WITH_TASKS = ("max_steps", "minutes", "patience", "average_epochs", "ema", "freeze_epochs", "monitor", "lora")

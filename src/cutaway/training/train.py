@@ -6,7 +6,7 @@ import contextlib
 import math
 import sys
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +21,7 @@ from ..checkpoints.huggingface.adapters import write_adapter
 from ..checkpoints.saving import save_model
 from ..core.config import as_text
 from ..core.errors import FileError, LostProcess, SettingError, printable
-from ..core.files import RUN, is_unmoved, write_csv, write_json
+from ..core.files import RUN, is_unmoved, write_json
 from ..core.spec import Unlabelled
 from ..data.dataset_base import IN_MEMORY
 from ..data.in_memory.source import InMemorySource, to_source
@@ -34,21 +34,28 @@ from ..distributed.launch import LaunchInterrupted, launch
 from ..runs.run import Run
 from . import documents
 from .batches import epochs_for_steps
+from .callbacks import (
+    AverageRecord,
+    Callback,
+    Interrupted,
+    MetricsFile,
+    Progress,
+    TensorBoardWriter,
+    check_callbacks,
+    reject_missing,
+)
 from .checkpoint import TrainingState, latest_checkpoint, load_weights
 from .config_checks import reject_incompatible
 from .config_resolution import resolve_config
 from .device import environment_changes, restore_threads, single_process_context
-from .interruption import Interrupted
 from .memory.strategies import reject_beyond_memory, resolve_parallel
-from .metrics_log import TensorBoardWriter
 from .objectives.choice import remove_training_modules
 from .processes import add_resume_hint, find_launched_run, process_settings, reject_beyond_machine, reject_small_batches
-from .progress import Progress
 from .run_folder import LOCK, clear_leftovers, clear_run, create_run_folder, lock_run
 from .schemas import data_source, write_evaluation
 from .setup import TrainingSetup, setup_training
 from .task_schedule import reject_other_epochs
-from .trainer import SAVE_EVERY, AverageRecord, Trainer
+from .trainer import Trainer
 
 # A finished run continues if one of these is changed.
 LENGTH_SETTINGS = ("epochs", "max_steps", "minutes", "patience")
@@ -70,22 +77,23 @@ def train_model(
     progress: Progress | None = None,
     overwrite: bool = False,
     judged: bool = True,
+    callbacks: Sequence[Callback] = (),
 ) -> Run:
     """Train a model, and return the run, whose folder holds everything to repeat, resume, evaluate and predict.
 
     Your own module is trained in place and has the run's final weights at the end. With `resume` that run is continued:
     model, data and settings are its own, and only the settings in `MAY_CHANGE` may be given. With `overwrite` the run
     in `out` is replaced. Unless `judged` is set, the test split is not opened and no evaluation is written. The run is
-    locked against other processes. If several `processes` are requested they are started here, and a process that
-    torchrun started joins the others. Raises Interrupted if training is stopped, after writing the checkpoint, and
-    CutawayError for errors that the user can fix.
+    locked against other processes. `callbacks` are objects of subclasses of Callback. If several `processes` are
+    requested they are started here, and a process that torchrun started joins the others. Raises Interrupted if
+    training is stopped, after writing the checkpoint, and CutawayError for errors that the user can fix.
     """
     if model is not None and not isinstance(model, str):
         model = preset_for(model).given  # type: ignore[attr-defined]  # it is an Own, since others are rejected
-    source = to_source(source)[0]
+    source, callbacks = to_source(source)[0], check_callbacks(callbacks)
     several = process_settings(given, Run(resume).about["settings"] if resume is not None else {})
     if not environment.is_launched() and several.processes == 1:
-        return _train_in_process(model, source, given, out, resume, progress, overwrite, judged)
+        return _train_in_process(model, source, given, out, resume, progress, overwrite, judged, callbacks)
     name = environment.launch_id() or uuid.uuid4().hex
     try:
         if environment.is_launched():
@@ -97,8 +105,8 @@ def train_model(
                 )
                 if begun is not None:  # before the restart
                     own = None if isinstance(model, str) else model
-                    return _train_in_process(own, None, {}, None, begun, progress, overwrite=False)
-                return _train_in_process(model, source, given, out, resume, progress, overwrite, judged)
+                    return _train_in_process(own, None, {}, None, begun, progress, False, True, callbacks)
+                return _train_in_process(model, source, given, out, resume, progress, overwrite, judged, callbacks)
         reject_beyond_machine(several)
         if resume is None:  # report invalid settings before processes are started
             if model is None or source is None:
@@ -111,6 +119,12 @@ def train_model(
                 f"processes={several.processes} starts processes that make the model by its name, and "
                 f"{type(model).__name__} is a module in this process alone: leave processes out, or start your script "
                 f"in so many, as in torchrun --nproc-per-node={several.processes} SCRIPT.py."
+            )
+        if callbacks:
+            raise SettingError(
+                f"Invalid callbacks: processes={several.processes} starts other processes, which have no access to the "
+                "objects of this one. Leave processes out, or start your script with torchrun --nproc-per-node="
+                f"{several.processes} SCRIPT.py."
             )
         asked = {
             "model": model,
@@ -136,6 +150,7 @@ def _train_in_process(
     progress: Progress | None,
     overwrite: bool,
     judged: bool = True,
+    callbacks: Sequence[Callback] = (),
 ) -> Run:
     """Train in this process, which may be one of several: all run the same code, and only the first writes files."""
     rank, processes = group_place()
@@ -194,7 +209,7 @@ def _train_in_process(
         rank_zero_only(lambda: clear_leftovers(folder))
         bar = progress or Progress(shown=rank == 0)
         try:
-            _train_in_folder(folder, ready, before, given, goes_on, notes, bar, judged)
+            _train_in_folder(folder, ready, before, given, goes_on, notes, bar, judged, callbacks)
         except FileError as error:
             if not is_unmoved(folder) or not (
                 (folder / RUN).is_file() or (folder / LOCK).exists()
@@ -221,6 +236,7 @@ def _train_in_folder(
     notes: list[str],
     progress: Progress,
     judged: bool,
+    callbacks: Sequence[Callback],
 ) -> None:
     """Train in the locked folder of the run, from the start or from its checkpoint.
 
@@ -240,19 +256,10 @@ def _train_in_folder(
         for sentence in notes:
             bar.note(sentence)
 
-        written = -math.inf  # seconds of training when metrics.csv was last written
-
-        def on_row(state: TrainingState) -> None:
-            nonlocal written
-            if writes:
-                board.write(state.history[-1])
-                if state.seconds - written >= SAVE_EVERY:
-                    write_csv(folder / "metrics.csv", state.history)
-                    written = state.seconds
-
+        log = MetricsFile(folder / "metrics.csv")
         trainer = Trainer(
             ready.model, ready.data, ready.task, ready.settings, ready.place, folder / "checkpoints", bar,
-            on_row=on_row, teacher=ready.teacher, deferred=ready.deferred,
+            callbacks=callbacks, loggers=[board, log] if writes else [], teacher=ready.teacher, deferred=ready.deferred,
         )  # fmt: skip
         if not goes_on:
             trainer.begin()
@@ -264,13 +271,12 @@ def _train_in_folder(
                     " with other settings. Resume with the run's own checkpoint, from a copy of its folder, or train"
                     " anew."
                 )
+            reject_missing(callbacks, trainer.state.callbacks)
             if writes:  # the checkpoint has been loaded
                 write_json(folder / "run.json", about)
             trainer.state.resumed += 1
             if any(before["settings"].get(key) != settings[key] for key in LENGTH_SETTINGS):
                 trainer.state.stopped = ""
-            if trainer.state.history and writes:
-                write_csv(folder / "metrics.csv", trainer.state.history)
         trainer.state.run = known
         try:
             state = trainer.fit()
@@ -279,8 +285,8 @@ def _train_in_folder(
                 save_run(folder, about, ready, trainer.state, "interrupted")
             raise
         finally:
-            if trainer.state.history and writes:
-                write_csv(folder / "metrics.csv", trainer.state.history)
+            if writes:
+                log.write(trainer.state)
     if writes:  # evaluates without the other processes
         ready.place = single_process_context(ready.place, ready.model, ready.settings.memory_fraction)
         save_run(folder, about, ready, state, "finished", trainer.mean, judged)

@@ -17,8 +17,8 @@ from ..core.errors import ModelError, SettingError
 from ..draw import charts
 from ..draw.description import Drawing, View, table
 from ..draw.number_format import count, number, percent
+from ..training.callbacks import list_snapshots
 from ..training.checkpoint import load_weights
-from ..training.snapshots import list_snapshots
 from . import VIEWS, view_module
 from .common import evenly_spaced
 from .run.documents import read_metrics

@@ -9,7 +9,7 @@ import torch
 
 from cutaway.core.spec import Classes
 from cutaway.data.dataset_base import DataSet
-from cutaway.data.datasets.graphs import NAMED, OPENERS
+from cutaway.data.datasets.graph_sets import NAMED, OPENERS
 from cutaway.data.datasets.registry import open_named, where
 from cutaway.data.graphs.splits import NodeSplit
 from cutaway.data.settings import DataSettings

@@ -15,10 +15,10 @@ import cutaway
 from cutaway.core.errors import SettingError
 from cutaway.data.task_sequence import PermutedSplit
 from cutaway.runs.run import Run
+from cutaway.training.callbacks import Progress
 from cutaway.training.checkpoint import load_weights
 from cutaway.training.objectives.choice import total_epochs
 from cutaway.training.objectives.continual import EWC, Rehearsal
-from cutaway.training.progress import Progress
 from cutaway.training.setup import setup_training
 from cutaway.training.trainer import Trainer
 

@@ -16,8 +16,8 @@ from cutaway.core.errors import CutawayError, DataError, ModelError, SettingErro
 from cutaway.core.spec import ImageSpec, Patches
 from cutaway.models.vit import Config, ViT
 from cutaway.runs.run import Run
+from cutaway.training.callbacks import Progress
 from cutaway.training.objectives.mae import DECODER, MAE, Decoder, normalize_patches, patchify, random_masking
-from cutaway.training.progress import Progress
 from cutaway.training.setup import setup_training
 from cutaway.training.trainer import Trainer
 

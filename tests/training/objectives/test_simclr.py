@@ -18,8 +18,8 @@ from cutaway.core.errors import DataError, ModelError, SettingError
 from cutaway.core.spec import Views
 from cutaway.runs.run import Run
 from cutaway.tasks.contrastive import TEMPERATURE, Contrastive
+from cutaway.training.callbacks import Progress
 from cutaway.training.objectives.simclr import linear_head
-from cutaway.training.progress import Progress
 from cutaway.training.setup import setup_training
 from cutaway.training.trainer import Trainer
 

@@ -178,7 +178,8 @@ class Routes:
         media, name = media_type(request), request.query_params.get("name")
         given = await _parse_off_loop(lambda: self.inputs.read(body, media, name), body)
         said = await asyncio.wait_for(self.engine.predict(given), self.limits.timeout)
-        return JSONResponse({"model": self.name, "predictions": said.rows, "notes": said.notes})
+        model = json.dumps(self.name, ensure_ascii=False).encode()
+        return Response(b'{"model":%b,%b}' % (model, said.members), media_type=JSON)
 
     async def generate(self, request: Request, body: bytes) -> Response:
         """Serve texts, as `cutaway generate` writes them for the same seed."""

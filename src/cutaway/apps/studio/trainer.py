@@ -18,11 +18,11 @@ from torch import Tensor
 
 from ...core.config import as_text, build
 from ...core.errors import SettingError, TrainingError, UnknownName
+from ...training.callbacks import Progress
 from ...training.checkpoint import TrainingState, latest_checkpoint
 from ...training.config import TrainSettings
 from ...training.config_checks import reject_incompatible
 from ...training.optim import build_optimizers
-from ...training.progress import Progress
 from ...training.setup import TrainingSetup
 from ...training.trainer import Trainer
 from .history import POINTS, Curves, Snapshots
@@ -138,7 +138,7 @@ class LiveTrainer:
         self._count()
         step = self.step
         if self.curves.due(step) and self._epoch_length > 4 * self.curves.every:
-            self.trainer.look()
+            self.trainer.sync_losses()
             self._count()
             self.curves.close(step)
         if self.snapshots.due(step):
@@ -175,7 +175,7 @@ class LiveTrainer:
 
     def _end_epoch(self) -> None:
         """End the epoch. Validate unless that happened a few steps ago."""
-        self.trainer.look()
+        self.trainer.sync_losses()
         self._count()
         self._epoch_length, self._turned = self.step - self._turned, self.step
         if self.curves.due(self.step):

@@ -48,7 +48,7 @@ from ..splits import Rows, complete_split, filter_splits
 from ..streaming.tars import inspect_files
 from ..text.tokenizer_files import TOKENIZERS, fit_tokenizer, tokenizer_from_json
 from ..text.tokenizers import Tokenizer
-from .build import image_notes, prepare_splits
+from .dataset import image_notes, prepare_splits
 from .image_files import ImageFileTable, inspect_images, pack_image_info
 from .transforms import SHARDED, FileSplit, ImagePreprocessing
 

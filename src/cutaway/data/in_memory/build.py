@@ -22,7 +22,14 @@ from ..build import DataSource, build_dataset
 from ..dataset_base import IN_MEMORY, DataSet, Split, TensorSplit
 from ..episodes import to_episodes
 from ..findings import duplicate_warning, missing_class_findings
-from ..images.build import SAMPLE, build_in_memory_splits, choose_channels, choose_size, prepare_in_memory, split_images
+from ..images.dataset import (
+    SAMPLE,
+    build_in_memory_splits,
+    choose_channels,
+    choose_size,
+    prepare_in_memory,
+    split_images,
+)
 from ..images.image_files import as_pixels, read_image
 from ..images.transforms import (
     ArrayPreprocessing,

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..dataset_base import SequenceSplit, Split, TensorSplit
-from ..images.build import PixelSplit
+from ..images.dataset import PixelSplit
 from ..images.transforms import FileSplit
 from .altered_copies import Patches, average_pool, extract_patches
 

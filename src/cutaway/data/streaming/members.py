@@ -37,7 +37,7 @@ from safetensors.numpy import save_file
 
 from ...core.errors import DataError, Problem
 from ...core.files import atomic_write, error_reason, open_regular, read_bytes
-from ..datasets.download import cache
+from ..datasets.catalog import cache
 from ..splits import SPLITS, Rows
 
 Bytes = npt.NDArray[np.uint8]

@@ -22,9 +22,16 @@ import numpy.typing as npt
 from PIL import Image, ImageChops, ImageDraw, ImageOps
 from PIL.ExifTags import Base
 
-from ..datasets.captions import SMALL, compose_described, scikit_learn_digits
-from ..datasets.detection import SMALL_SIDE, compose_splits, small_digits
-from ..datasets.segmentation import CLASSES, small_scenes
+from ..datasets.scenes import (
+    CLASSES,
+    SMALL,
+    SMALL_SIDE,
+    compose_described,
+    compose_splits,
+    scikit_learn_digits,
+    small_digits,
+    small_scenes,
+)
 from ..folders import CAPTIONS
 from ..images.segmentation import palette
 
@@ -287,7 +294,7 @@ def scenes(folder: Path) -> None:
                         "area": box[2] * box[3],
                     }
                 )
-        categories = [{"id": k, "name": name} for k, name in enumerate(DIGITS)]
+        categories = [{"id": k, "name": name} for k, name in enumerate(DIGIT_NAMES)]
         document = {"images": images, "annotations": annotations, "categories": categories}
         (folder / split / "annotations.json").write_text(json.dumps(document))
 
@@ -324,7 +331,7 @@ def captions(folder: Path) -> None:
 Array = npt.NDArray[np.float64]
 Bytes = npt.NDArray[np.uint8]
 
-DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+DIGIT_NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 RATE = 8000  # samples per second
 LOW, HIGH = (697, 770, 852, 941), (1209, 1336, 1477)  # Hz, of the rows and columns of a telephone keypad
 KEYS = ("1", "2", "3", "4", "5", "6", "7", "8", "9", "star", "0", "hash")
@@ -338,7 +345,7 @@ def scans(folder: Path) -> None:
 
     data = load_digits()
     for i, (image, k) in enumerate(zip(data.images, data.target, strict=True)):
-        path = folder / DIGITS[k] / f"{i:04}.png"
+        path = folder / DIGIT_NAMES[k] / f"{i:04}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(np.uint8(image * (255 / 16))).resize((32, 32)).save(path)
 

@@ -16,7 +16,7 @@ from ..build import DataSource, build_dataset
 from ..dataset_base import DataSet
 from ..findings import Finding, duplicate_warning, reject_fill
 from ..folders import NAMED_AT_MOST, VIDEOS, FolderContents, find_examples, fingerprint_files, missing_class_notes
-from ..images.build import choose_channels, choose_size
+from ..images.dataset import choose_channels, choose_size
 from ..images.image_files import Pixels, Size, as_pixels, resize, size_covering
 from ..images.transforms import fit_preprocessing
 from ..modalities import reject_changed

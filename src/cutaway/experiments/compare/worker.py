@@ -25,7 +25,7 @@ from ...core.errors import CutawayError
 from ...core.files import read_json, write_json
 from ...core.schema import NUMBER, validate_document
 from ...models.registry import Preset, preset
-from ...training.progress import Progress
+from ...training.callbacks import Progress
 from ...training.run_folder import RunInUse, lock_run
 from ...training.train import train_model
 from .cost import measure_cost

@@ -22,8 +22,8 @@ from ...data.in_memory.source import InMemorySource
 from ...reports.run_report import write_layers_and_report
 from ...tasks.task import HIGHER_IS_BETTER
 from ...training.batches import mix_seeds
+from ...training.callbacks import Progress
 from ...training.checkpoint import latest_checkpoint
-from ...training.progress import Progress
 from ...training.run_folder import RunInUse, lock_run
 from ...training.setup import TrainingSetup
 from ...training.train import train_model

@@ -26,11 +26,11 @@ from ...data.open_data import open_validated
 from ...inspect.example_inputs import inputs_for
 from ...inspect.layers import layer_table
 from ...models.registry import Preset
+from ...training.callbacks import Callback, Progress
 from ...training.checkpoint import TrainingState
 from ...training.config import TrainSettings
 from ...training.config_checks import FOR_OPTIMIZERS, FOR_SCHEDULES, reject_incompatible
 from ...training.memory_check import reject_step_beyond_memory
-from ...training.progress import Progress
 from ...training.setup import TrainingSetup, setup_training
 from ...training.train import set_epochs_from_steps
 from ...training.trainer import Trainer
@@ -73,6 +73,19 @@ class DataCache:
 
 class _Pruned(Exception):
     """The trial is pruned."""
+
+
+class _Judge(Callback):
+    """Callback that ends a trial whose scores are not good enough."""
+
+    def __init__(self, judge: Callable[[int, float], bool]) -> None:
+        self.judge = judge
+
+    def on_epoch_end(self, state: TrainingState) -> None:
+        """Raise _Pruned if the trial is not worth going on with."""
+        score = self.trainer.scores.get(self.trainer.monitor)
+        if score is not None and not self.judge(state.epoch, score) and state.epoch < self.trainer.settings.epochs:
+            raise _Pruned
 
 
 @dataclass
@@ -155,17 +168,9 @@ def costs(ready: TrainingSetup, model: nn.Module | None = None) -> dict[str, int
 
 
 def _train(ready: TrainingSetup, checkpoints: Path, judge: Callable[[int, float], bool], counted: Outcome) -> Outcome:
-    def on_row(state: TrainingState) -> None:
-        last = state.history[-1]
-        score = last.get(f"val_{trainer.monitor}")
-        if last["epoch"] != state.epoch or score is None:  # within an epoch
-            return
-        if not judge(state.epoch, score) and state.epoch < ready.settings.epochs:
-            raise _Pruned
-
     trainer = Trainer(
         ready.model, ready.data, ready.task, ready.settings, ready.place, checkpoints, Progress(shown=False),
-        on_row=on_row, teacher=ready.teacher,
+        callbacks=[_Judge(judge)], teacher=ready.teacher,
     )  # fmt: skip
     state, why = FINISHED, ""
     try:

@@ -125,6 +125,7 @@ def _step(ready: TrainingSetup, parts: int, gpu: bool, imagined: bool) -> StepPr
                 ledger.begin()
                 trainer.state.batch = 0
                 trainer.step([batch] * passes, steps=1000)
+                trainer.call("on_step_end")
                 if ledger.now["activations"] - before < STAYS * ledger.peak.total():
                     break  # else the step cached something, such as a sorted graph: repeat it
     return StepProfile(

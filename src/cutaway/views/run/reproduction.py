@@ -104,7 +104,7 @@ def _points(metrics: list[dict[str, Cell]], epochs: list[Any], name: str) -> lis
 
 
 def _epochs(metrics: list[dict[str, Cell]]) -> list[float]:
-    """Return the fractional epoch of each row (`training/metrics_log.py` documents the rows).
+    """Return the fractional epoch of each row (`training/callbacks.py` documents the rows).
 
     The last row of an epoch is its end. The other rows have a fraction of the epoch according to their step.
     """
