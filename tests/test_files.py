@@ -85,7 +85,7 @@ def test_a_folder_that_cannot_be_written_to_is_told_before_anything_is_done(
         with pytest.raises(FileError, match=r"t\.csv cannot be written: .*/file is not a folder\."):
             files.reject_overwriting(path)
     monkeypatch.setattr(files.os, "access", lambda path, mode: path != tmp_path)  # whom no mode stops runs this too
-    with pytest.raises(FileError, match=r"may not be written to\. Give another folder\."):
+    with pytest.raises(FileError, match=r"is not writable\. Choose another folder\."):
         files.reject_overwriting(tmp_path / "new" / "t.csv")
 
 

@@ -100,7 +100,7 @@ def test_images_are_brought_to_a_size_that_the_model_takes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"), [(8, "at least 16.*image_size=16 "), (40, "multiple of 16.*image_size=48 ")]
+    ("asked", "said"), [(8, "at least 16.*image_size=16;"), (40, "multiple of 16.*image_size=48;")]
 )
 def test_a_size_that_the_model_cannot_take_is_rejected_with_one_that_it_can(asked: int, said: str) -> None:
     with pytest.raises(SettingError, match=said):
@@ -161,7 +161,7 @@ def test_a_disk_that_is_full_leaves_the_old_file(tmp_path: Path, monkeypatch: py
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(FileError, match=r"No space left on device.*untouched.*another folder"):
+    with pytest.raises(FileError, match=r"No space left on device.*unchanged.*another writable folder"):
         files.write_text(path, "new")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]

@@ -142,7 +142,7 @@ def test_prompts_and_settings_that_cannot_be(run: Callable[[str], str], cli: Cli
     expect_rejection(cli("generate", pairs), "--prompt")
     expect_rejection(
         cli("generate", pairs, "--prompt", "42", "--temperature", "1", "--num-beams", "2"),
-        "--num-beams and --temperature cannot both be",
+        "--num-beams and --temperature exclude each other",
     )
     expect_rejection(cli("generate", "nowhere"), "nowhere is not a run")
 

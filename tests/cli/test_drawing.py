@@ -102,7 +102,7 @@ def test_pictures_are_written_and_what_cannot_be_is_said(run: Run, cli: CLI, tmp
         (("--guidance", "-1", "--out", "b.png"), "Invalid guidance=-1"),
         (("--eta", "2", "--out", "b.png"), "Invalid eta=2"),
         (("--count", "0", "--out", "b.png"), "Invalid count=0"),
-        (("--prompt", "seven", "--out", "b.png"), "--prompt is for text, and this run learned images"),
+        (("--prompt", "seven", "--out", "b.png"), "--prompt is only for text, and this run generates images"),
     ):
         answer = cli("generate", folder, *words)
         assert (answer.status, answer.out) == (2, ""), words

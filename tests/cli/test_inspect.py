@@ -132,7 +132,7 @@ BAD = {
     "a file that is no picture": (("RUN", "notes.txt"), "notes.txt"),
     "a text for a preset": (("gpt2", "Once upon a time"), "no tokenizer"),
     "a table for a preset": (("mlp", "notes.txt"), "no column encoders"),
-    "a page over another file": (("lenet5-modern", "--view", "network", "--out", "notes.txt"), "is not written over"),
+    "a page over another file": (("lenet5-modern", "--view", "network", "--out", "notes.txt"), "is already exists"),
     "a folder for a page": (("lenet5-modern", "--view", "network", "--out", "empty"), "is a folder"),
     "moments that cannot be": (("RUN", "--view", "time", "moments=0"), "from 2 to 24"),
     "a view over time that is none": (("RUN", "--view", "time", "of=network"), "must be one of"),
@@ -238,7 +238,7 @@ def test_look_rejects_what_is_none(run: Path, tmp_path: Path) -> None:
         with pytest.raises(FileError, match=r"not of type int\.$"):
             opened(3)
     (tmp_path / "letter.txt").write_text("Dear all")
-    with pytest.raises(FileError, match="not written over"):
+    with pytest.raises(FileError, match="already exists"):
         cutaway.look("lenet5-modern", view="network").save(tmp_path / "letter.txt")
 
 

@@ -339,7 +339,7 @@ def test_what_there_is_not_is_rejected_with_the_nearest() -> None:
         model(*inputs)
     with pytest.raises(UnknownName, match=r"no captured attention 'blocks\.attention'\. Similar: blocks"):
         seen["attention"]["blocks.attention"]
-    with pytest.raises(UnknownName, match="There are: attention"):
+    with pytest.raises(UnknownName, match="Available: attention"):
         seen["gates"]
     assert seen["attention"].get("no such") is None
 
