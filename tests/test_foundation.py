@@ -109,7 +109,7 @@ def test_a_size_that_the_model_cannot_take_is_rejected_with_one_that_it_can(aske
 
 def test_it_is_said_that_images_are_enlarged_unless_somebody_asked_for_it() -> None:
     sizes = ImageSizes(least=63)
-    assert "8×8 pixels and are brought to 63×63" in str(sizes.note((8, 8), (63, 63), asked=None))
+    assert "8×8 pixels and are resized to 63×63" in str(sizes.note((8, 8), (63, 63), asked=None))
     assert sizes.note((63, 70), (63, 70), asked=None) is None
     assert sizes.note((8, 8), (64, 64), asked=64) is None
     assert sizes.note(None, (224, 224), asked=None) is None
@@ -124,7 +124,7 @@ def test_nearest_names() -> None:
 
 
 def test_a_rejection_names_field_value_and_what_is_allowed() -> None:
-    with pytest.raises(ModelError, match=r"depth=7 cannot be: it must be 3 or more"):
+    with pytest.raises(ModelError, match=r"Invalid depth=7: must be 3 or more"):
         check_value(False, "depth", 7, "3 or more")
 
 

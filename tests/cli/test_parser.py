@@ -27,7 +27,7 @@ Cli = Callable[..., Answer]
         ("generate runs/x --count many", "invalid int value: 'many'"),
         ("predict", "cutaway predict needs RUN, INPUT."),
         ("report runs/x y", "cutaway report does not take 'y'."),
-        ("show", "Which model?"),
+        ("show", "Missing model"),
         ("onnx runs/x", "There is no command 'onnx': here it is `cutaway export`."),
         ("trian", "Similar: train."),
     ],

@@ -47,7 +47,7 @@ def test_the_table_and_the_winner_are_printed(tmp_path: Path, capsys: pytest.Cap
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["search"], "A model, data and a range are needed"),
+        (["search"], "Missing model, data or range"),
         (["search", "mlp", "iris", "lr=1e-2..1e-3"], "is empty"),
         (["search", "mlp", "iris", "lr=1e-3..1e-2", "lr=0.1"], "lr is given twice, lr=1e-3..1e-2 and lr=0.1"),
         (["search", "mlp", "iris", "lrr=1..2"], "Similar: lr"),

@@ -51,7 +51,7 @@ def test_damaged_columns_and_foreign_specs_are_rejected() -> None:
         ({"spec": None}, "spec is null, and must be an object"),
         ({"width": 10**12}, "width is 1000000000000, and must be a whole number from 0 to 2147483647"),
         ({"read": {"encoding": "klingon"}}, "encoding=klingon"),
-        ({"read": {"quoting": "odd"}}, "quoting=odd cannot be: choose from auto, standard, none. Take it"),
+        ({"read": {"quoting": "odd"}}, "Invalid quoting=odd: must be one of auto, standard, none. Take it"),
         ({"read": {"units": ["kg"]}}, "read.units is a list, and must be an object or null"),
         ({"read": {"units": {"age": 5}}}, "cannot be used: a unit is no text. Take it from a copy"),
     ):

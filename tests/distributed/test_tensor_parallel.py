@@ -20,7 +20,7 @@ SMALL = {"dim": 24, "layers": 1, "vocab_size": 20}
     [
         ("gpt2", {**SMALL, "heads": 3}, 2, r"blocks\.0\.attention of gpt2 has 3, which it does not divide"),
         ("gpt2", {**SMALL, "heads": 4, "ffn_dim": 41}, 2, r"blocks\.0\.mlp of gpt2 has 41"),
-        ("parallel-transformer", {**SMALL, "heads": 4, "kv_heads": 2}, 2, "2 heads of keys for 4 of queries"),
+        ("parallel-transformer", {**SMALL, "heads": 4, "kv_heads": 2}, 2, "2 key heads for 4 query heads"),
         ("transformer-asr", {"dim": 24, "layers": 1, "heads": 4}, 2, r"more than one \(LinearNoKeyBias\)"),
         ("lstm", {"vocab_size": 20, "hidden_dim": 8}, 2, "lstm has none that it knows"),
         ("resnet20", {}, 2, "resnet20 has none that it knows"),

@@ -75,7 +75,7 @@ def test_series_of_another_shape_are_rejected(shape: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("field", ["steps", "in_features", "channels", "num_classes"])
 def test_bad_values_are_rejected_by_name(field: str) -> None:
-    with pytest.raises(ModelError, match=f"^{field}=0 cannot be"):
+    with pytest.raises(ModelError, match=f"^Invalid {field}=0"):
         Config(**{field: 0})
 
 

@@ -114,7 +114,7 @@ def test_what_is_typed_against_the_data_is_rejected_and_what_agrees_is_taken(nam
             if other == own or (key in OUTPUT_FIELDS and other == spec.target.outputs):
                 continue
             # these words, or those of its Config
-            own_words = rf"^(Invalid model\.{key}=.*: the data sets {key}|{key}=.* cannot be: it must be)"
+            own_words = rf"^(Invalid model\.{key}=.*: the data sets {key}|Invalid {key}=.*: must be)"
             with pytest.raises((SettingError, ModelError), match=own_words):
                 found.configure(spec, {key: other})
             if key not in OUTPUT_FIELDS:

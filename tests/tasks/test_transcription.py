@@ -132,7 +132,7 @@ def test_the_baseline_is_the_commonest_transcript_or_nothing() -> None:
         "name": "always 'a b', the commonest transcript",
         "value": 0.25,
     }
-    assert TASK.baseline(train, targets("c", "c")) == {"name": "an empty transcript", "value": 1.0}
+    assert TASK.baseline(train, targets("c", "c")) == {"name": "empty-transcript baseline", "value": 1.0}
 
 
 def test_the_task_is_that_of_transcripts() -> None:

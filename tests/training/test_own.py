@@ -22,9 +22,9 @@ from cutaway.checkpoints.saving import read_tensors
 from cutaway.core.errors import DataError, FileError, ModelError, SettingError
 from cutaway.core.spec import GraphSpec, TableSpec, TextSpec, Value
 from cutaway.models.base import BaseModel
+from cutaway.runs.train import train_model
 from cutaway.training.device import select_device
 from cutaway.training.setup import setup_training
-from cutaway.training.train import train_model
 
 from .conftest import stopping
 
@@ -155,7 +155,7 @@ def test_what_looks_inside_takes_it(trained: tuple[nn.Module, cutaway.Run]) -> N
 
 
 def test_an_unknown_module_is_looked_at_with_an_example_alone() -> None:
-    with pytest.raises(ModelError, match=r"give an example of it, as in cutaway.look\(model, x\)"):
+    with pytest.raises(ModelError, match=r"pass an example batch, as in cutaway.look\(model, x\)"):
         cutaway.look(Dense())
 
 

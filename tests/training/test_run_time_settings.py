@@ -17,9 +17,9 @@ from cutaway.core.files import read_json
 from cutaway.data.settings import DataSettings
 from cutaway.runs import run as running
 from cutaway.runs.run import Run
+from cutaway.runs.train import train_model
 from cutaway.training.callbacks import Progress
 from cutaway.training.config import TrainSettings
-from cutaway.training.train import train_model
 
 # Settings by which a model that has learned is run: `evaluate`, `predict` and `export` take them from the run.
 RUN_TIME = {

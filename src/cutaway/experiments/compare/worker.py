@@ -25,15 +25,15 @@ from ...core.errors import CutawayError
 from ...core.files import read_json, write_json
 from ...core.schema import NUMBER, validate_document
 from ...models.registry import Preset, preset
+from ...runs.train import train_model
 from ...training.callbacks import Progress
 from ...training.run_folder import RunInUse, lock_run
-from ...training.train import train_model
 from .cost import measure_cost
 
 COSTS = {"joules": NUMBER | None, "memory": int | None}
 COST = "cost.json"  # file in a run's folder with the energy and memory of training
 PATIENCE = 30.0  # seconds
-DIED = "the process that trained it died: it ran out of memory, most likely. jobs=1 trains one at a time"
+DIED = "its training process died, most likely out of memory. Set jobs=1 to train one at a time"
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +126,7 @@ def train(job: Job) -> str:
 def read_cost(path: Path) -> dict[str, Any]:
     """Read the cost of a training. Raises FileError if the document is invalid."""
     cost: dict[str, Any] = read_json(path)
-    validate_document(cost, COSTS, path, "Take the folder from a copy, or compare again.")
+    validate_document(cost, COSTS, path, "Restore the folder from a backup, or compare again.")
     return cost
 
 
