@@ -145,14 +145,14 @@ def test_a_search_draws_the_parameters_of_what_makes_the_module(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (Net(), r'This Net is made already.*\("mine", lambda: Net'),
+        (Net(), r'This Net is an instance.*\("mine", lambda: Net'),
         (3, "3 is no model"),
         (lambda: Net(), "has no name that a folder can have"),
         (("a/b", wide), "'a/b' cannot be the name"),
         (("mlp", wide), "mlp is a model of `cutaway list`"),
         (same, "must be given width, and nothing says what that is"),
         (("x", dict), "makes a dict, and no torch.nn.Module"),
-        (nn.Flatten(), "This Flatten is made already"),
+        (nn.Flatten(), "This Flatten is an instance"),
         (nn.Linear, "needs in_features, out_features"),
     ],
 )
