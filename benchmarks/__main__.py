@@ -72,40 +72,52 @@ ELSEWHERE: dict[str, Callable[[], object]] = {
 BY_HAND = "\n## "  # what benchmarks.corpus, .tars and .dry_run have measured, which is not done again
 
 PAGE = """\
-# Speed and memory beside peers
+# Speed and memory benchmarks
 
-Ours beside a peer in one run, in turn; medians, and the median of the ratios of neighbouring runs with their quartiles
-(of memory: least and most). Below 1 is faster, or smaller. `make bench` measures it again.
+Each row compares Cutaway with a peer in one run, with interleaved measurements. Times are medians. The ratio is the
+median of the ratios of neighbouring runs, with their quartiles (for memory: minimum and maximum). A ratio below 1
+means that Cutaway is faster or needs less memory. `make bench` repeats the measurements.
 
 {machine}
 
-| what | ours | peer | ours / peer | quartiles | at most | runs | of peak |
+| benchmark | Cutaway | peer | Cutaway / peer | quartiles | limit | runs | of peak |
 | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
 {rows}
 
-The peers: of the loops, a bare PyTorch loop on the same tensors with the same model and fused AdamW; of image networks
-(steps, memory, inference), torchvision's with the same weights, as its builder gives it, and PyTorch's SGD with its
-defaults; of the networks of applications, what their catalogue names as oracle (transformers, torchvision, diffusers,
-PyTorch Geometric) with the same weights and fused AdamW; of reading, torchvision's `ImageFolder`, transforms and
-`DataLoader` with as many workers; of feeding, the steps of training that the batches are read for; of thoughts, the
-same search with nothing shared between branches, by our `generate` and by transformers'; of sounds, `scipy` by hand; of
-prefix beam search, a plain loop over a dictionary of beginnings; of the language model, a bare loop around `nn.LSTM`
-with the same batches, carried state and clipping; of lengths, the same network on the batch padded to its longest; of
-text, the `tokenizers` library alone; of Transformers (steps, memory, generation, sentences), transformers' networks
-with the same weights, its own loss by labels, its own `generate` with its cache, fused attention and fused AdamW; of
-LoRA, the same network with all its weights learning, and PEFT's adapters of transformers' network; of graphs, PyTorch
-Geometric's layers with their cached normalization; of word vectors, gensim with as many workers; of starting,
-`python -c "import torch"`; of the studio, the same training in the same process while nobody watches, and the loop of
-`cutaway train`; of processes, what each row names; of objects, a bare loop on tensors that are ready, in time of the
-process, and the row of reading is what that adds.
-Ours infers with batch normalization folded into the layers before it, where there is any.
+The peers:
 
-Of peak: the operations of our step in a second, as a fraction of those of a matrix product of 2048×2048 (on a GPU of
-8192×8192), measured in turn. A step counts six operations for each multiply-add of the network, also where the
-library's algorithm needs fewer.
+- loops: a bare PyTorch loop on the same tensors with the same model and fused AdamW
+- image networks (steps, memory, inference): torchvision's networks with the same weights and default construction,
+  PyTorch's SGD with its defaults
+- applications: the independent implementation of their card (transformers, torchvision, diffusers, PyTorch Geometric)
+  with the same weights and fused AdamW
+- read: torchvision's `ImageFolder`, transforms and `DataLoader` with the same number of workers; for sounds `scipy`
+  by hand
+- feed: the training steps that use the batches
+- tree of thoughts: the same search without sharing between branches, with Cutaway's `generate` and with transformers'
+- prefix beam search: a plain loop over a dictionary of prefixes
+- the language model (lstm): a bare loop around `nn.LSTM` with the same batches, state and clipping
+- lengths: the same network on the batch padded to its longest sequence
+- text: the `tokenizers` library
+- Transformers (steps, memory, generation, sentences): transformers' networks with the same weights, their loss by
+  labels, their `generate` with its cache, fused attention and fused AdamW
+- LoRA: the same network with all weights trained, and PEFT's adapters of transformers' network
+- graphs: PyTorch Geometric's layers with their cached normalization
+- words: gensim with the same number of workers
+- start: `python -c "import torch"`
+- studio: the same training in the same process without a watcher, and the loop of `cutaway train`
+- processes: see the row
+- objects: a bare loop on prepared tensors, in processor time; the row of reading is the additional time
 
-Rows of a millisecond are measured with cold caches, since garbage is collected before each run. That is hard on
-PyTorch's sum: of 5×5 on 512×512 it takes 0.7 ms where it is called again and again, and the transform 1.0 ms.
+Cutaway folds batch normalization into the preceding layers for inference.
+
+*Of peak* is the number of operations of a Cutaway step in a second, as a fraction of those of a matrix product of
+2048×2048 (on a GPU of 8192×8192), measured alternately. A step counts six operations for each multiply-add of the
+network, also where the algorithm of the library needs fewer.
+
+Rows of about a millisecond are measured with cold caches, because garbage is collected before each run. This is a
+disadvantage for PyTorch's direct convolution: for 5×5 on 512×512 it takes 0.7 ms if it is called repeatedly, and the
+Fourier transform 1.0 ms.
 """
 
 

@@ -33,9 +33,9 @@ CASE = f"gpt2, {BATCH} × {LENGTH} tokens, lora={RANK}"
 def rows(runs: int = 7, memory_runs: int = 3) -> list[tuple[Pair, float]]:
     """Memory beside both peers, and time beside PEFT's."""
     return [
-        (_memory(f"memory: {CASE} beside all weights", "ours", "whole", memory_runs), 0.6),
-        (_memory(f"memory: {CASE} beside PEFT", "ours", "peft", memory_runs), 1.0),
-        (race(f"step: {CASE} beside PEFT", side("ours"), side("peft"), runs, warm_up=1), 1.0),
+        (_memory(f"memory: {CASE}, vs. all weights", "ours", "whole", memory_runs), 0.6),
+        (_memory(f"memory: {CASE}, vs. PEFT", "ours", "peft", memory_runs), 1.0),
+        (race(f"step: {CASE}, vs. PEFT", side("ours"), side("peft"), runs, warm_up=1), 1.0),
     ]
 
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from cutaway.data.dataset_base import Batch
 from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
-from cutaway.models.images import as_output_tuple
+from cutaway.models.base import as_output_tuple
 from cutaway.models.registry import create_model
 from cutaway.nn.textbook.folding import fold_batch_norm
 from cutaway.training.config import TrainSettings

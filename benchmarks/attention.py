@@ -282,7 +282,7 @@ def training(case: Case, runs: int, device: str = "cpu") -> Pair:
 def beside_nanogpt(case: Case, runs: int, compiled: bool) -> Pair:
     """A step of ours beside one of nanoGPT's on a GPU."""
     torch.set_float32_matmul_precision("high")  # as nanoGPT sets it
-    name = f"step beside nanoGPT's: {case}, {'both' if compiled else 'neither'} compiled"
+    name = f"step, vs. nanoGPT's: {case}, {'both' if compiled else 'neither'} compiled"
     mine, other = our_step(case, "cuda", compiled, window(case)), nanogpt_step(case, compiled)
     return beside(name, case, mine, other, runs, "cuda", warm_up=3)
 
@@ -425,7 +425,7 @@ def encoding(runs: int) -> Pair:
 
     with torch.inference_mode():
         assert torch.allclose(mine(), other(), atol=1e-4)  # the same vectors
-        name = f"sentences to vectors: MiniLM, {len(texts)}, beside batches of 32 as they come, padded by the tokenizer"
+        name = f"sentences to vectors: MiniLM, {len(texts)}, vs. unsorted batches of 32, padded by the tokenizer"
         return race(name, mine, other, runs, warm_up=1)
 
 

@@ -20,7 +20,7 @@ import torch
 from PIL import Image
 from torch.nn import functional as F
 
-from cutaway.data.datasets.download import data_roots
+from cutaway.data.datasets.catalog import data_roots
 
 from .guard import judged
 from .leaks import Array, Raw, Rng, altered, as_was, channels, raw

@@ -19,7 +19,7 @@ import torch
 
 from cutaway.data.dataset_base import DataSet
 from cutaway.data.findings import Finding
-from cutaway.data.quality import labels
+from cutaway.data.quality import validation
 from cutaway.data.quality.embeddings import extract_features
 from cutaway.data.quality.validation import validate_dataset
 
@@ -63,7 +63,7 @@ def judged(kind: str, leak: Leak, data: DataSet) -> Score:
     if leak.wrong is not None:
         right = sum(bool(leak.wrong[i]) for i in rows)
         seen = {split: one for split, s in data.splits.items() if (one := extract_features(s, leak.raw.kind))}
-        looked = [number(seen[split].name(i), leak.raw.kind) for split, i in labels.sample_examples(seen)]
+        looked = [number(seen[split].name(i), leak.raw.kind) for split, i in validation.sample_examples(seen)]
         return Score(int(leak.wrong[looked].sum()), right, len(rows))
     if leak.pairs:
         split = {number(s.name(i), leak.raw.kind): k for k, s in data.splits.items() for i in range(len(s))}

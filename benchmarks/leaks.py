@@ -23,7 +23,7 @@ from torch.nn import functional as F
 
 from cutaway.core.spec import ANY_SIZE
 from cutaway.data.dataset_base import DataSet
-from cutaway.data.datasets.download import data_roots
+from cutaway.data.datasets.catalog import data_roots
 from cutaway.data.in_memory.source import InMemorySource
 from cutaway.data.open_data import open_data, open_validated
 from cutaway.data.settings import DataSettings

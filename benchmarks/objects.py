@@ -111,7 +111,7 @@ def rows() -> list[tuple[Pair, float]]:
     data = open_data(InMemorySource(arrays()), DataSettings())
     peer, clock = bare(data), time.process_time
     return [
-        (race(f"objects: reading (X, y) beside a bare loop: {shape}", read, peer, 3, 1, clock), 0.03),
-        (race(f"objects: the loop beside a bare one: {shape}", lambda: loop(data), peer, 5, 1, clock), 1.03),
-        (race(f"objects: train on (X, y) beside a bare loop: {shape}", train, peer, 3, 1, clock), 1.4),
+        (race(f"objects: reading (X, y), vs. a bare loop: {shape}", read, peer, 3, 1, clock), 0.03),
+        (race(f"objects: the loop, vs. a bare one: {shape}", lambda: loop(data), peer, 5, 1, clock), 1.03),
+        (race(f"objects: train on (X, y), vs. a bare loop: {shape}", train, peer, 3, 1, clock), 1.4),
     ]

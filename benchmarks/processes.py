@@ -48,12 +48,12 @@ def rows(runs: int = 11) -> list[tuple[Pair, float]]:
     ):
         name = f"{UPDATES} updates of gpt2 4×256, 16 × 128 tokens"
         return [
-            (race(f"processes: {name}, 2 of 1 thread beside 1 of 2", two, one, runs), 1.15),
+            (race(f"processes: {name}, 2 of 1 thread, vs. 1 of 2", two, one, runs), 1.15),
             (
-                race("processes: lenet5-modern on MNIST, one of one under torchrun beside a plain run", of_one, plain),
+                race("processes: lenet5-modern on MNIST, one of one under torchrun, vs. a plain run", of_one, plain),
                 1.02,
             ),
-            (race("processes: lenet5-modern on MNIST, one of one beside a bare loop", of_one, bare), 1.05),
+            (race("processes: lenet5-modern on MNIST, one of one, vs. a bare loop", of_one, bare), 1.05),
         ]
 
 

@@ -112,7 +112,7 @@ def mixed_lengths() -> Pair:
     def step(*inputs: Tensor) -> None:
         F.cross_entropy(model(*inputs), target).backward()
 
-    return race("lengths 1 to 100: lstm, as they are beside padded", lambda: step(x, mask), lambda: step(x), runs=21)
+    return race("lengths 1 to 100: lstm, unpadded, vs. padded", lambda: step(x, mask), lambda: step(x), runs=21)
 
 
 def text_to_tensors() -> Pair:
@@ -122,7 +122,7 @@ def text_to_tensors() -> Pair:
     tokenizer = train_tokenizer("bpe", sentences, vocab_size=8000, min_count=2, lower=False)
     peer = Library.from_str(tokenizer.to_json()["library"])
     return race(
-        f"text: {len(sentences):,} sentences to ids, BPE, beside tokenizers",
+        f"text: {len(sentences):,} sentences to ids, BPE, vs. tokenizers",
         lambda: tokenizer.encode_many(sentences),
         lambda: [e.ids for e in peer.encode_batch_fast(sentences, add_special_tokens=False)],
         runs=9,

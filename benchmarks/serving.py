@@ -116,8 +116,8 @@ def rows() -> list[tuple[Pair, float]]:
                     _, one = window(server.port, sent(server.port), 1, WINDOW)
                     many.append((i, server is peer, 1 / rate))
                     alone.append((i, server is peer, one.percentile(99)))
-        found.append((_pair(f"serving: an answer of {name}, {CLIENTS} clients, beside FastAPI", many), 1 / 1.5))
-        found.append((_pair(f"serving: 99th percentile of {name}, 1 client, beside FastAPI", alone), 1.2))
+        found.append((_pair(f"serving: an answer of {name}, {CLIENTS} clients, vs. FastAPI", many), 1 / 1.5))
+        found.append((_pair(f"serving: 99th percentile of {name}, 1 client, vs. FastAPI", alone), 1.2))
     return found
 
 

@@ -18,8 +18,8 @@ import numpy as np
 import polars as pl
 import torch
 
+from cutaway.data.tables.dataset import BlockOrder
 from cutaway.data.tables.parquet import row_groups
-from cutaway.data.tables.streamed_dataset import BlockOrder
 
 from .corpus import say
 

@@ -17,6 +17,6 @@ def rows() -> list[tuple[Pair, float]]:
         subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
 
     return [
-        (race("start: cutaway --help beside import torch", lambda: run(command, "--help"),
+        (race("start: cutaway --help, vs. import torch", lambda: run(command, "--help"),
               lambda: run(sys.executable, "-c", "import torch")), 0.4)
     ]  # fmt: skip

@@ -127,7 +127,7 @@ def watched(name: str, studio: Served, state: dict[str, str]) -> Pair:
     ratios = sorted(a / b for a, b in times)
     low, _, high = statistics.quantiles(ratios, n=4)
     ours, peer = (statistics.median(column) for column in zip(*times))
-    said = f"studio: 1 000 steps of {name}, {frames / seconds:.0f} frames a second watched, beside unwatched"
+    said = f"studio: 1 000 steps of {name}, {frames / seconds:.0f} frames a second watched, vs. unwatched"
     return Pair(said, ours, peer, statistics.median(ratios), low, high, RUNS)
 
 
@@ -154,7 +154,7 @@ def by_hand(name: str, state: dict[str, str]) -> Pair:
                     trainer.validate(trainer.val)
                     trainer.next_epoch()
 
-        return race(f"studio: {steps} steps of {name} held by hand, beside the loop's", held, alone, runs=RUNS)
+        return race(f"studio: {steps} steps of {name} held by hand, vs. the loop's", held, alone, runs=RUNS)
 
 
 def play(minutes: float) -> None:

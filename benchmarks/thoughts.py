@@ -21,11 +21,12 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 import cutaway
-from cutaway.data.datasets.problems import generate_games
-from cutaway.data.problems.problem import SearchableProblem
+from cutaway.data.datasets.pairs import generate_games
+from cutaway.data.problems import SearchableProblem
 from cutaway.data.text.problems import END, ProblemPreprocessing
+from cutaway.inference.language_model_thinker import LINE, solution_form, think
 from cutaway.inference.text import generate
-from cutaway.inference.thought_search import LINE, Method, Thought, search, solution_form, think
+from cutaway.inference.thought_search import Method, Thought, search
 
 from .attention import theirs
 from .pairs import Pair, race
@@ -118,7 +119,7 @@ def rows(runs: int = 3) -> list[tuple[Pair, float]]:
             for problem in problems[:ALONE]:
                 search(Apart(model, tree, draw), [Thought(problem)], TREE)
 
-        pair = race(f"tree of thoughts, b=5, one puzzle, beside {name}", together, one_by_one, runs, warm_up=1)
+        pair = race(f"tree of thoughts, b=5, one puzzle, vs. {name}", together, one_by_one, runs, warm_up=1)
         scale = ALONE / TOGETHER
         each = replace(pair, ours=pair.ours / TOGETHER, peer=pair.peer / ALONE)
         found.append((replace(each, ratio=pair.ratio * scale, low=pair.low * scale, high=pair.high * scale), 0.2))

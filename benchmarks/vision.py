@@ -22,12 +22,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cutaway.checkpoints.names import torchvision_key, torchvision_names
+from cutaway.checkpoints.torchvision import torchvision_key, torchvision_names
 from cutaway.core.config import as_text
 from cutaway.data.dataset_base import Batch
 from cutaway.experiments.compare.cost import release_memory
 from cutaway.inspect.layers import layer_table
-from cutaway.models.images import as_output_tuple
+from cutaway.models.base import as_output_tuple
 from cutaway.models.registry import create_model
 from cutaway.nn.textbook.folding import fold_batch_norm
 from cutaway.training.config import TrainSettings

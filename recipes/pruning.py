@@ -3,7 +3,7 @@
 After J. Frankle, M. Carbin, The lottery ticket hypothesis, 2018 <https://arxiv.org/abs/1803.03635>: a network is
 trained, its smallest weights are pruned, those that are left go back to what they were before training, and so on,
 round after round. What is left after so many rounds, the ticket, is trained beside the same connections with weights
-that are drawn anew, and beside the whole network.
+with new random weights, and with the whole network.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ def curve(recipe: dict[str, Any]) -> dict[str, Any]:
 
 def lottery(recipe: dict[str, Any]) -> dict[str, Any]:
     """Tickets of one network for each of `seeds`: the row is how many points more the ticket has than its own
-    connections with weights drawn anew, after the whole training; beside it what all three have early and at the end,
+    connections with new random weights, after the whole training; beside it what all three have early and at the end,
     and when their validation loss is least."""
-    found: dict[str, list[dict[str, float]]] = {"whole": [], "ticket": [], "drawn anew": []}
+    found: dict[str, list[dict[str, float]]] = {"whole": [], "ticket": [], "random weights": []}
     seconds = 0.0
     for seed in recipe["seeds"]:
         with tempfile.TemporaryDirectory() as folder:
@@ -75,7 +75,7 @@ def lottery(recipe: dict[str, Any]) -> dict[str, Any]:
                 of_kind.append(_learned(runs[name], recipe["early"]))
             seconds += sum(run.about["seconds"] for run in runs.values())
             count, threads = runs["whole"].about["data"]["splits"]["test"], runs["whole"].about["machine"]["threads"]
-    gains = [a["test"] - b["test"] for a, b in zip(found["ticket"], found["drawn anew"])]
+    gains = [a["test"] - b["test"] for a, b in zip(found["ticket"], found["random weights"])]
     means = {name: {key: statistics.mean(row[key] for row in rows) for key in rows[0]} for name, rows in found.items()}
     return {
         **student(gains),
@@ -95,7 +95,7 @@ def lottery(recipe: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tickets(recipe: dict[str, Any], seed: int, folder: Path) -> dict[str, cutaway.Run]:
-    """The whole network, the ticket and the same connections with weights drawn anew, each trained."""
+    """The whole network, the ticket and the same connections with new random weights, each trained."""
     given = {**flatten(recipe["settings"]), "seed": seed}
     found = preset(recipe["model"])
     own = {key.removeprefix("model."): value for key, value in given.items() if key.startswith("model.")}
@@ -124,7 +124,7 @@ def _tickets(recipe: dict[str, Any], seed: int, folder: Path) -> dict[str, cutaw
         least = min(1 - mask.float().mean().item() for mask in masks.values())  # what is 0 stays so beyond that
         run = trained(_masked(drawn(seed), masks), f"round-{number}", least)
     runs["ticket"] = run
-    runs["drawn anew"] = trained(_masked(drawn(seed + 1000), masks), "anew", least)
+    runs["random weights"] = trained(_masked(drawn(seed + 1000), masks), "anew", least)
     return runs
 
 

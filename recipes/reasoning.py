@@ -11,7 +11,7 @@ from typing import Any
 
 import cutaway
 from cutaway.apps.cli.arguments import flatten
-from cutaway.data.problems.problem import SearchableProblem
+from cutaway.data.problems import SearchableProblem
 from cutaway.data.text.problems import ProblemPreprocessing, ProblemSplit
 from cutaway.inference.thought_search import Method
 from cutaway.runs.run import Run

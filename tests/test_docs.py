@@ -83,8 +83,8 @@ WORDS = (
 
 
 def test_the_fields_words_are_found(capsys: pytest.CaptureFixture[str]) -> None:
-    for command in ("train", "show", "list"):
-        assert main([command, "--help"]) == 0
+    for words in (("train", "--help", "all"), ("show", "--help"), ("list", "--help")):
+        assert main([*words]) == 0
     pages = [path.read_text(encoding="utf-8") for path in (DOCS.parent / "README.md", *DOCS.glob("*.md"))]
     said = " ".join([capsys.readouterr().out, *pages]).lower()
     said = " ".join(said.split())

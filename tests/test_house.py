@@ -18,7 +18,7 @@ from torch import nn
 import cutaway
 from cutaway.core.spec import KINDS
 from cutaway.models.card import Card
-from cutaway.models.fields import field_descriptions
+from cutaway.models.config import field_descriptions
 from cutaway.models.registry import presets
 
 SOURCE = Path(cutaway.__file__).parent

@@ -32,7 +32,7 @@ from .distributed.environment import rank
 from .draw.description import Page, View
 from .draw.html_page import render_iframe, render_page
 from .experiments.compare.baselines import check_baselines
-from .experiments.search.samplers import require_optuna
+from .experiments.search.config import require_optuna
 from .nn.eval_mode import eval_mode
 from .reports.run_report import write_layers_and_report
 from .runs.run import Run
@@ -88,7 +88,7 @@ def train(
         overwrite: Replace the files of a run that exists in `out`.
         callbacks: Objects of subclasses of `cutaway.Callback`, whose methods are called during training. To resume a
             run whose callbacks have a state, pass the same callbacks again.
-        **settings: Settings as listed by `cutaway train --help`. Model settings are passed as
+        **settings: Settings as listed by `cutaway train --help all`. Model settings are passed as
             `**{"model.hidden_dims": (64, 64)}`.
 
     Returns:
@@ -290,7 +290,7 @@ def prune(run: Run | str | os.PathLike[str], out: str | os.PathLike[str], **sett
     Args:
         run: Run whose model is pruned.
         out: Folder of the new run.
-        **settings: Settings as listed by `cutaway train --help`, such as `sparsity`, `prune_pattern` and
+        **settings: Settings as listed by `cutaway train --help all`, such as `sparsity`, `prune_pattern` and
             `prune_channels`.
             The data, the split and all settings that are not given are those of the run.
 

@@ -133,6 +133,8 @@ def _without(folder: Path, name: str) -> Any:
         ("config.json", lambda c: c.update(block_out_channels=[4, 16]), FileError, "have another shape"),
         ("config.json", lambda c: c.update(layers_per_block=10**9), FileError, "not enough for layers_per_block"),
         (SCHEDULER, lambda c: c.update(prediction_type="v_prediction"), ModelError, 'prediction_type="v_prediction"'),
+        (SCHEDULER, lambda c: c.update(beta_schedule="sigmoid"), ModelError, 'beta_schedule="sigmoid"'),
+        (SCHEDULER, lambda c: c.update(num_train_timesteps=1.5), ModelError, "num_train_timesteps=1.5, where a whole"),
         (SCHEDULER, lambda c: c.update(num_train_timesteps=10**12), ModelError, "more than 100,000 are not read"),
     ],
 )
@@ -144,8 +146,9 @@ def test_what_is_no_network_of_ours_is_said(
     document = json.loads(path.read_text())
     change(document)
     path.write_text(json.dumps(document))
-    with pytest.raises(error, match=words):
+    with pytest.raises(error, match=words) as raised:
         read_diffusers(tmp_path / "theirs")
+    assert ("scheduler_config.json has" in str(raised.value)) == (file == SCHEDULER)
 
 
 def test_what_cannot_be_written_or_read_is_said(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from cutaway.checkpoints.names import torchvision_key, torchvision_names
+from cutaway.checkpoints.torchvision import torchvision_key, torchvision_names
 from cutaway.models.registry import preset
 
 from ..verify import conftest  # noqa: F401  # lets torchvision be imported

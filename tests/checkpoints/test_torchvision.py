@@ -16,8 +16,13 @@ from torch import Tensor, nn
 
 from cutaway import create_model
 from cutaway.checkpoints import torchvision
-from cutaway.checkpoints.names import torchvision_key, torchvision_names
-from cutaway.checkpoints.torchvision import matching_preset, read_checkpoint, write_checkpoint
+from cutaway.checkpoints.torchvision import (
+    matching_preset,
+    read_checkpoint,
+    torchvision_key,
+    torchvision_names,
+    write_checkpoint,
+)
 from cutaway.core.errors import FileError, ModelError, UnknownName
 from cutaway.models.registry import Preset, preset
 

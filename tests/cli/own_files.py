@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import soundfile
 
-from cutaway.data.synthetic.signals import spelled
+from cutaway.data.synthetic.media import spelled
 from cutaway.data.synthetic.tables import karate
 
 Array = npt.NDArray[np.float64]

@@ -165,13 +165,14 @@ def test_help_lists_every_view_without_torch() -> None:
     assert [line.split()[0] for line in lines if line.startswith("  ") and line[2:].split(" ")[0] in VIEWS] == [*VIEWS]
 
 
-def test_help_is_there_at_once() -> None:
+@pytest.mark.parametrize("words", [("inspect", "--help"), ("train", "--help", "all")])
+def test_help_is_there_at_once(words: tuple[str, ...]) -> None:
     def seconds(*words: str) -> float:
         start = time.perf_counter()
         subprocess.run([sys.executable, *words], capture_output=True, check=True)
         return time.perf_counter() - start
 
-    helped = min(seconds("-m", "cutaway", "inspect", "--help") for _ in range(3))
+    helped = min(seconds("-m", "cutaway", *words) for _ in range(3))
     assert helped < 0.4 * seconds("-c", "import torch")
 
 
@@ -254,6 +255,7 @@ def test_no_command_imports_torch_for_its_help() -> None:
         "for name in c.COMMANDS:\n"
         "    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):\n"
         "        c.main([name, '--help'])\n"
+        "        c.main([name, '--help', 'all'])\n"
         "    if 'torch' in sys.modules: sys.exit(f'{name} --help imports torch')\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -20,7 +20,7 @@ Cli = Callable[..., Answer]
         ("train mlp iris --epochs 5", "Settings are typed without dashes: epochs=5."),
         ("train mlp iris --batch-size=5", "Settings are typed without dashes: batch_size=5."),
         ("predict r x --beams 3", "cutaway predict has no option --beams: it is now --num-beams."),
-        ("train mlp iris clip=1", "clip is now grad_clip: `cutaway train --help` says what it takes."),
+        ("train mlp iris clip=1", "clip is now grad_clip: `cutaway train --help grad_clip` says what it takes."),
         ("train mlp iris --ouput x", "cutaway train has no option --ouput. Similar: --out."),
         ("train --resume", "--resume: expected one argument"),
         ("generate runs/x --temprature 1", "Similar: --temperature."),

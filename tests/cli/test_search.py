@@ -77,5 +77,5 @@ def test_every_setting_of_a_search_is_in_its_help(capsys: pytest.CaptureFixture[
 
     assert main(["search", "--help"]) == 0
     said = capsys.readouterr().out
-    assert all(f"    {key}=" in said for key in field_names(SearchSettings))
-    assert all(len(line) <= 90 for line in said.splitlines())
+    assert all(f"  {key}=" in said for key in field_names(SearchSettings))
+    assert all(len(line) <= 80 for line in said.splitlines())

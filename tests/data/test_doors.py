@@ -20,8 +20,8 @@ from cutaway.data.settings import DataSettings
 from cutaway.data.streaming.manifest import file_sha256
 from cutaway.data.streaming.members import IndexedFile, Member
 from cutaway.data.tables.table_files import read_table
-from cutaway.data.text.subword_training import train_bpe
 from cutaway.data.text.tokenizer_files import open_tokenizer
+from cutaway.data.text.tokenizers import train_bpe
 
 
 def rejection(source: object, **settings: object) -> str:

@@ -11,8 +11,8 @@ import pytest
 from cutaway.core import spec as specs
 from cutaway.core.errors import DataError
 from cutaway.core.spec import Classes, TableSpec
-from cutaway.data.saved_transforms import preprocessing_from_json
-from cutaway.data.tables.encoders import Category, Numeric
+from cutaway.data.modalities import preprocessing_from_json
+from cutaway.data.tables.column_types import Category, Numeric
 from cutaway.data.tables.transforms import TablePreprocessing
 
 ENCODERS = (

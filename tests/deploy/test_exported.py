@@ -21,8 +21,7 @@ from cutaway.apps.cli import main
 from cutaway.core.errors import FileError, ModelError
 from cutaway.core.spec import Classes, ImageSpec, VideoSpec
 from cutaway.data.images.transforms import ImagePreprocessing
-from cutaway.data.tables.column_types import ColumnType
-from cutaway.data.tables.encoders import fit_encoder
+from cutaway.data.tables.column_types import ColumnType, fit_encoder
 from cutaway.data.video.transforms import VideoPreprocessing
 from cutaway.deploy.exported_program import KEY, TOLERANCE, difference, from_json, reject_different, to_json, trace
 from cutaway.deploy.graph_inputs import graph_form

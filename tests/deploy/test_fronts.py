@@ -22,8 +22,7 @@ from cutaway.data.images.transforms import ImagePreprocessing
 from cutaway.data.open_data import open_data
 from cutaway.data.series.transforms import ForecastPreprocessing
 from cutaway.data.settings import DataSettings
-from cutaway.data.tables.column_types import ColumnType
-from cutaway.data.tables.encoders import fit_encoder
+from cutaway.data.tables.column_types import ColumnType, fit_encoder
 from cutaway.data.tables.transforms import TablePreprocessing
 from cutaway.deploy.graph_inputs import graph_form
 from cutaway.deploy.onnx import Column, to_cells

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from cutaway.models.images import as_output_tuple
+from cutaway.models.base import as_output_tuple
 from cutaway.models.registry import presets
 from cutaway.verify import OracleMissing, compared_config, oracle_for
 from cutaway.verify.compare import BOUND, NOISE, difference, named_gradients

@@ -13,7 +13,7 @@ from torch import Tensor
 from cutaway.core.errors import ModelError
 from cutaway.core.spec import Solution, TextSpec
 from cutaway.data.dataset_base import IGNORED
-from cutaway.data.problems.countdown import Countdown
+from cutaway.data.problems import Countdown
 from cutaway.data.text.problems import END, FIRST, ProblemPreprocessing, ProblemSplit
 from cutaway.inference.language_model_thinker import LanguageThinker, think
 from cutaway.inference.text import NONE, generate

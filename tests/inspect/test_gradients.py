@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from cutaway import create_model
 from cutaway.core.errors import ModelError, SettingError
 from cutaway.inspect.gradient_flow import flow
-from cutaway.models.images import as_output_tuple
+from cutaway.models.base import as_output_tuple
 from tests.inspect.test_probes import traces
 from tests.small import DIFFERENT, small
 

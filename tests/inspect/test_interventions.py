@@ -17,8 +17,8 @@ from cutaway.core.errors import ModelError, SettingError, UnknownName
 from cutaway.inspect.ablation import Noise, Replace, Transplant, Zero, ablate, intervene, patch
 from cutaway.inspect.captures import Site
 from cutaway.inspect.probes import capture
-from cutaway.models import gat
-from cutaway.models.images import as_output_tuple
+from cutaway.models.base import as_output_tuple
+from cutaway.nn import graphs
 from cutaway.nn.attention import MultiHeadAttention
 from cutaway.nn.graphs import MessagePassing
 from tests.inspect.test_probes import traces
@@ -159,7 +159,7 @@ def test_a_head_of_attention() -> None:
     nn.init.normal_(attention.out.bias)
     model, x = nn.Sequential(attention), torch.randn(2, 4, 6)
     _, weights = attention.textbook(x)
-    v = attention.split(x)[2]
+    v = attention.project_qkv(x)[2]
     parts = [(weights[:, h] @ v[:, h]) @ attention.out.weight[:, 2 * h : 2 * h + 2].T for h in range(3)]
     gone = answer(model, (x,), Zero("0", head=1))
     torch.testing.assert_close(gone, (parts[0] + parts[2] + attention.out.bias).detach())
@@ -238,9 +238,9 @@ def test_an_edge_of_a_graph(name: str) -> None:
     assert torch.equal(both[[0, 2, 3]], before[[0, 2, 3]])
 
 
-@pytest.mark.parametrize("most", [gat.MAX_NNZ, 10], ids=["at once", "in turns"])
+@pytest.mark.parametrize("most", [graphs.MAX_NNZ, 10], ids=["at once", "in turns"])
 def test_heads_and_edges_of_graph_attention(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gat, "MAX_NNZ", most)
+    monkeypatch.setattr(graphs, "MAX_NNZ", most)
     torch.manual_seed(0)
     model = create_model("gat", in_features=3, hidden_dim=2, heads=4, num_classes=2).eval()
     x, other = torch.randn(2, 4, 3)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from cutaway import create_model
 from cutaway.inspect.probes import capture
-from cutaway.models import gat
+from cutaway.nn import graphs
 
 GRAPHS = ("gcn", "gat", "graphconv", "graphsage", "gin")
 # 0 → 1 twice, 1 → 0, 2 → 1, a loop at 3 that is listed, and node 4 alone.
@@ -86,8 +86,8 @@ def test_attention_over_neighbours_sums_to_one_for_each_head() -> None:
 def test_heads_that_are_computed_in_turns_stand_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     model, x = net("gat", heads=4), torch.randn(5, 3)
     found = []
-    for most in (gat.MAX_NNZ, 20):  # all heads at once, then two at a time
-        monkeypatch.setattr(gat, "MAX_NNZ", most)
+    for most in (graphs.MAX_NNZ, 20):  # all heads at once, then two at a time
+        monkeypatch.setattr(graphs, "MAX_NNZ", most)
         with torch.no_grad(), capture(model, "messages") as seen:
             y = model(x, EDGES)
         found.append((y, *seen["messages"].values()))

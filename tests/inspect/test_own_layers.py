@@ -29,7 +29,7 @@ class Halves(MessagePassing):
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """(V, F) to (V, F)."""
         edges = build_adjacency(edge_index, len(x), loops=False)
-        halves = self.hooked(edges.ones(x.dtype)[None] / 2, edges)
+        halves = self.apply_edge_hook(edges.ones(x.dtype)[None] / 2, edges)
         return spmm(halves[0], edges, x)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import cutaway
 from cutaway.core.errors import ModelError, SettingError, UnknownName
 from cutaway.inspect.probes import KINDS, OF, capturable_kinds, capture
-from cutaway.models.images import as_output_tuple
+from cutaway.models.base import as_output_tuple
 from cutaway.nn.attention import MultiHeadAttention, recording
 from tests.small import DIFFERENT, meta, of_family, small
 
@@ -119,7 +119,7 @@ def test_recomputed_attention_is_that_of_the_fused_layer(name: str) -> None:
 
             def hook(m: Any, args: Any, kwargs: Any, output: Tensor, k: str = k) -> None:
                 given = {n: v for n, v in kwargs.items() if n in ("positions", "source")}
-                values.setdefault(k, []).append((m.split(*args, **given)[2], output))
+                values.setdefault(k, []).append((m.project_qkv(*args, **given)[2], output))
 
             handles.append(module.register_forward_hook(hook, with_kwargs=True))
     with torch.no_grad(), capture(model, "attention") as seen:
@@ -140,7 +140,7 @@ def test_recomputed_attention_is_that_of_the_fused_layer(name: str) -> None:
         module, _, times = key.partition("#")
         v, output = values[module][int(times or 1) - 1]
         layer: Any = model.get_submodule(module)
-        joined = layer.join(weights @ v.repeat_interleave(layer.heads // layer.kv_heads, dim=1))
+        joined = layer.merge_heads(weights @ v.repeat_interleave(layer.heads // layer.kv_heads, dim=1))
         torch.testing.assert_close(joined, output, atol=1e-12, rtol=1e-12)
 
 

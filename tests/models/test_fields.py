@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cutaway.core.errors import ModelError
-from cutaway.models.fields import ValidatedConfig, choice, counts, fraction, min_value, positive
+from cutaway.models.config import ValidatedConfig, choice, counts, fraction, min_value, positive
 
 
 @dataclass(frozen=True)

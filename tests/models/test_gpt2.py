@@ -14,10 +14,10 @@ from cutaway import create_model
 from cutaway.core.errors import ModelError
 from cutaway.core.spec import Classes, NextToken, TextSpec, Value
 from cutaway.inspect.layers import layer_table, on_meta
-from cutaway.models.decoders import last_token
 from cutaway.models.gpt2 import CARD, GPT2, PRESETS, Config
 from cutaway.models.registry import preset
 from cutaway.nn.attention import recording
+from cutaway.nn.masks import last_token
 
 SMALL = Config(vocab_size=23, context_length=12, dim=24, layers=2, heads=3, dropout=0.0)
 COUNTED = {
@@ -80,7 +80,7 @@ def test_the_sum_of_what_blocks_add_keeps_its_variance() -> None:
             z = model.embedding(tokens(8, 12)) + model.positions.weight[:12]
             start = z
             for block in model.blocks:
-                z = block(z, causal=True)
+                z = block(z)
         spreads.append((z - start).std().item())
     assert spreads[1] == pytest.approx(spreads[0], rel=0.3)
 

@@ -21,7 +21,7 @@ from cutaway.checkpoints.saving import load_model, save_model
 from cutaway.core.errors import ModelError
 from cutaway.core.spec import AudioSpec, Classes, Context, Horizon, NextToken, SeriesSpec, Tags, TextSpec, Value
 from cutaway.models import gru, lstm, rnn
-from cutaway.models.recurrent import Recurrent
+from cutaway.models.base import RecurrentModel
 from cutaway.models.registry import preset
 from cutaway.nn import recurrent as layers
 
@@ -33,11 +33,11 @@ CLASSES = Classes(("a", "b", "c"))
 FORECAST = Horizon(4, ("load", "price"), (0.0, 0.0), (1.0, 1.0))
 
 
-def model_of(name: str, seed: int = 0, **changes: Any) -> Recurrent:
+def model_of(name: str, seed: int = 0, **changes: Any) -> RecurrentModel:
     """A small network in float64, in evaluation mode."""
     torch.manual_seed(seed)
     config = FAMILIES[name].Config(**{"hidden_dim": 5, "num_classes": 3, **changes})
-    model: Recurrent = FAMILIES[name].Model(config).double().eval()
+    model: RecurrentModel = FAMILIES[name].Model(config).double().eval()
     return model
 
 
@@ -80,6 +80,30 @@ def test_a_sequence_alone_is_answered_as_in_a_padded_batch_in_any_order(
             model(rubbish, mask)[mask] if read == "every" else model(rubbish, mask),
             together[mask] if read == "every" else together,
         )
+
+
+@EACH
+@pytest.mark.parametrize("bidirectional", [False, True], ids=["one way", "both"])
+@pytest.mark.parametrize("read", ["last", "mean", "max", "flat", "every"])
+def test_the_equations_step_by_step_are_the_network(name: str, bidirectional: bool, read: str) -> None:
+    changes: dict[str, Any] = {"layers": 2, "bidirectional": bidirectional, "pooling": read, "in_features": 4}
+    model = model_of(name, steps=6 if read == "flat" else 0, **changes)
+    x = torch.randn(3, 6, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).requires_grad_()
+    found, expected, learned = model.textbook(x), model(x), [x, *model.parameters()]
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    slopes = [torch.autograd.grad(y.square().sum(), learned) for y in (found, expected)]
+    for ours, fused in zip(*slopes):
+        torch.testing.assert_close(ours, fused, rtol=1e-9, atol=1e-12)
+
+
+def test_words_and_relu_step_by_step_are_the_network() -> None:
+    tokens = sentences(3, 5)[0]
+    for name in FAMILIES:
+        model = model_of(name, vocab_size=11, pooling="every")
+        torch.testing.assert_close(model.textbook(tokens), model(tokens), rtol=1e-12, atol=1e-12)
+    model = model_of("rnn", activation="relu", in_features=2)
+    x = torch.randn(3, 6, 2, dtype=torch.float64)
+    torch.testing.assert_close(model.textbook(x), model(x), rtol=1e-12, atol=1e-12)
 
 
 @EACH
@@ -210,7 +234,7 @@ def test_tied_is_one_matrix(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("changes", [{"pooling": "last"}, {"pooling": "every", "bidirectional": True}])
 def test_what_cannot_go_on_from_a_state_says_so(changes: dict[str, Any]) -> None:
-    with pytest.raises(ModelError, match="answers at each step and reads forwards alone"):
+    with pytest.raises(ModelError, match="a unidirectional network with an output at each step can continue"):
         model_of("gru", vocab_size=11, **changes).advance(sentences(2, 3)[0])
 
 
@@ -245,7 +269,7 @@ def test_settings_that_are_typed_stay() -> None:
     )
     assert (config.tie_weights, config.hidden_dim, config.layers, config.pooling) == (True, 7, 2, "every")
     config = preset("gru").configure(SeriesSpec(30, 2, FORECAST), {"recursive": "true", "relative": "true"})
-    assert (config.recursive, config.relative, config.by_step) == (True, True, True)
+    assert (config.recursive, config.relative, config.forecasts_step_by_step) == (True, True, True)
     config = preset("gru-mnist1d").configure(SeriesSpec(30, 2, CLASSES))
     assert (config.steps, config.in_features, config.pooling) == (30, 2, "flat")
 
@@ -254,16 +278,24 @@ def test_settings_that_are_typed_stay() -> None:
     ("spec", "asked", "words"),
     [
         (TextSpec(50, 9, NextToken(50)), {"bidirectional": True}, "false in a language model"),
-        (TextSpec(50, 9, NextToken(50)), {"pooling": "mean"}, "every, or auto, where each token has an answer"),
-        (TextSpec(50, 9, Tags(("N", "V"))), {"pooling": "last"}, "every, or auto, where each token has an answer"),
+        (TextSpec(50, 9, NextToken(50)), {"pooling": "mean"}, "every or auto: each token has a target"),
+        (TextSpec(50, 9, Tags(("N", "V"))), {"pooling": "last"}, "every or auto: each token has a target"),
         (TextSpec(50, 9, Tags(("N", "V"))), {"tie_weights": True}, "false in all but a language model"),
         (TextSpec(50, 9, CLASSES), {"pooling": "flat"}, "last, mean or max where lengths differ"),
-        (TextSpec(50, 9, CLASSES), {"recursive": True}, "left out where nothing is forecast"),
-        (AudioSpec(99, 16, CLASSES), {"relative": True}, "left out where nothing is forecast"),
-        (SeriesSpec(30, 4, FORECAST), {"recursive": True}, "of 4 2 are forecast and 0 known in advance"),
-        (SeriesSpec(30, 4, FORECAST), {"pooling": "every"}, "where the whole is answered by a forecast"),
-        (SeriesSpec(30, 3, FORECAST, known_future=1), {"bidirectional": True}, "go on from the last state"),
-        (SeriesSpec(30, 3, FORECAST, known_future=1), {"pooling": "mean"}, "go on from the last state"),
+        (TextSpec(50, 9, CLASSES), {"recursive": True}, "left out: nothing is forecast"),
+        (AudioSpec(99, 16, CLASSES), {"relative": True}, "left out: nothing is forecast"),
+        (SeriesSpec(30, 4, FORECAST), {"recursive": True}, "of 4, 2 are forecast and 0 known in advance"),
+        (SeriesSpec(30, 4, FORECAST), {"pooling": "every"}, "last, mean, max or flat for a forecast"),
+        (
+            SeriesSpec(30, 3, FORECAST, known_future=1),
+            {"bidirectional": True},
+            "step-by-step forecasts continue from the last state",
+        ),
+        (
+            SeriesSpec(30, 3, FORECAST, known_future=1),
+            {"pooling": "mean"},
+            "step-by-step forecasts continue from the last state",
+        ),
     ],
     ids=lambda v: str(v)[:30],
 )
@@ -275,7 +307,7 @@ def test_what_a_network_cannot_answer_is_rejected_before_it_is_built(
 
 
 def test_what_no_recurrent_network_learns_is_rejected() -> None:
-    with pytest.raises(ModelError, match="does not learn the context of a token"):
+    with pytest.raises(ModelError, match="cannot learn the context of a token"):
         gru.Config.for_spec(gru.Config(), TextSpec(50, 9, Context(50)))
 
 
@@ -289,7 +321,7 @@ def test_what_no_recurrent_network_learns_is_rejected() -> None:
         ({"vocab_size": -1}, "^vocab_size=-1 cannot be"),
         ({"dropout": 1.0}, "^dropout=1.0 cannot be"),
         ({"pooling": "first"}, "^pooling='first' cannot be: it must be auto, last, mean"),
-        ({"tie_weights": True, "embedding_dim": 9}, "^embedding_dim=9 cannot be: it must be 128"),
+        ({"tie_weights": True, "embedding_dim": 9}, "^embedding_dim=9 cannot be: it must be 0 or hidden_dim=128"),
         ({"tie_weights": True, "bidirectional": True}, "^bidirectional=True cannot be"),
         ({"recursive": True, "bidirectional": True}, "^bidirectional=True cannot be"),
     ],

@@ -20,7 +20,16 @@ from cutaway.data.settings import DataSettings
 from cutaway.data.text.word2vec_dataset import ContextPreprocessing, context_dataset
 from cutaway.inspect.layers import preset_layer_table
 from cutaway.models.registry import presets
-from cutaway.models.word2vec import CARD, PRESETS, Config, Model, NegativeSampling, WindowMean
+from cutaway.models.word2vec import (
+    CARD,
+    PRESETS,
+    Config,
+    Model,
+    NegativeSampling,
+    WindowMean,
+    negative_sampling,
+    window_mean,
+)
 from cutaway.tasks.word_vectors import WordVectors
 from cutaway.verify import oracle_for
 
@@ -79,6 +88,23 @@ def test_gradients_are_numerically_right() -> None:
     inside = torch.tensor([[[1, 0, 1], [0, 0, 0]]]).double()
     vectors = torch.randn(1, 3, 4, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda v: WindowMean.apply(v, inside, False), (vectors,))
+
+
+def test_the_gradients_by_hand_are_those_of_the_plain_loss() -> None:
+    generator = torch.Generator().manual_seed(0)
+    h, others = (torch.randn(2, n, 4, dtype=torch.float64, generator=generator).requires_grad_() for n in (3, 7))
+    predicted, weight = torch.randint(0, 2, (2, 3, 5)).double(), torch.rand(2, 3, dtype=torch.float64)
+    plain, by_hand = (f(h, others, predicted, weight) for f in (negative_sampling, NegativeSampling.apply))
+    torch.testing.assert_close(by_hand, plain, rtol=1e-12, atol=1e-12)
+    upstream = torch.randn(2, 3, dtype=torch.float64, generator=generator)
+    for found, expected in zip(*(torch.autograd.grad(y, (h, others), upstream) for y in (by_hand, plain))):
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    inside = torch.tensor([[[1, 0, 1, 1], [0, 0, 0, 0]]]).double()
+    vectors = torch.randn(1, 4, 2, dtype=torch.float64, requires_grad=True)
+    means = window_mean(vectors, inside), WindowMean.apply(vectors, inside, False)
+    torch.testing.assert_close(means[1], means[0], rtol=1e-12, atol=1e-12)
+    slopes = [torch.autograd.grad(y.square().sum(), vectors)[0] for y in means]
+    torch.testing.assert_close(slopes[1], slopes[0], rtol=1e-12, atol=1e-12)
 
 
 def test_the_whole_error_is_the_gradient_of_the_sum() -> None:

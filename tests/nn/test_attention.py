@@ -197,11 +197,11 @@ def test_one_matrix_for_queries_and_keys_is_the_two() -> None:
     joint = query_key(w_q, w_k)
     assert joint.shape == (3, 12, 12)
     assert torch.linalg.matrix_rank(joint).tolist() == [4, 4, 4]
-    q, k, v = attention.split(x)
+    q, k, v = attention.project_qkv(x)
     torch.testing.assert_close(bilinear(joint)(x[:, None], x[:, None]), dot(q, k), rtol=1e-12, atol=1e-12)
     halved = bilinear(joint / 2)  # 1 / √d_k
     found, _ = attend(halved, x[:, None], x[:, None], v)
-    torch.testing.assert_close(attention.join(found), attention(x), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(attention.merge_heads(found), attention(x), rtol=1e-12, atol=1e-12)
 
 
 # --- the layer ----------------------------------------------------------------------------------------------------

@@ -108,7 +108,7 @@ def test_normalised_weights_count_each_edge_and_one_loop() -> None:
     """0 → 1 listed twice, a loop at 2 listed twice: degrees (with one loop each) 1, 3, 1."""
     edges = torch.tensor([[0, 0, 2, 2], [1, 1, 2, 2]])
     pattern = build_adjacency(edges, 3, loops=True)
-    weights = dense(torch.stack([pattern.columns, pattern.rows]).long(), pattern.normalised(torch.float64), 3)
+    weights = dense(torch.stack([pattern.columns, pattern.rows]).long(), pattern.gcn_norm(torch.float64), 3)
     third = 1 / 3**0.5
     expected = torch.tensor([[1.0, 0, 0], [2 * third, 1 / 3, 0], [0, 0, 1]], dtype=torch.float64)
     torch.testing.assert_close(weights, expected)
@@ -161,10 +161,10 @@ def test_what_is_made_in_inference_can_be_learned_with() -> None:
     edges = graph(6, 10, 0)
     with torch.inference_mode():
         pattern = build_adjacency(edges, 6, loops=True)
-        spmm(pattern.normalised(torch.float32), pattern, torch.ones(6, 1))
+        spmm(pattern.gcn_norm(torch.float32), pattern, torch.ones(6, 1))
     x = torch.ones(6, 1, requires_grad=True)
     pattern = build_adjacency(edges, 6, loops=True)
-    spmm(pattern.normalised(torch.float32), pattern, x).sum().backward()
+    spmm(pattern.gcn_norm(torch.float32), pattern, x).sum().backward()
     assert x.grad is not None
     with torch.inference_mode():
         assert torch.equal(build_adjacency(edges.clone(), 6, loops=True).columns, pattern.columns)

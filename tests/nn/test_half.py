@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from cutaway.nn.mixed_precision import HALF, HALVES
+from cutaway.nn.mixed_precision import HALF, HALF_DTYPES
 
 
 def off(y: Tensor, right: Tensor) -> float:
     return float((y.double() - right.double()).norm() / right.double().norm())
 
 
-@pytest.mark.parametrize("format", HALVES)
+@pytest.mark.parametrize("format", HALF_DTYPES)
 @pytest.mark.parametrize("dimensions", [0, 1, 2, 3])
 def test_a_layer_is_its_equation_of_rounded_numbers(format: str, dimensions: int) -> None:
     torch.manual_seed(0)
@@ -24,7 +24,7 @@ def test_a_layer_is_its_equation_of_rounded_numbers(format: str, dimensions: int
     x = torch.randn(3, 8, *[5] * dimensions)
     made = HALF[kind].like(whole).as_format(format)
     made.take(whole)
-    dtype = HALVES[format]
+    dtype = HALF_DTYPES[format]
     exact = kind(8, 16) if not dimensions else kind(8, 16, 3, padding=1, stride=2)
     exact.load_state_dict({k: p.to(dtype) for k, p in whole.state_dict().items()})
     exact.double()

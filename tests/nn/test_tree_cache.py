@@ -54,7 +54,7 @@ def test_each_text_of_a_tree_is_what_it_is_alone(
     for length in begun:
         ids = [word() for _ in range(length)]
         _, cache = model.extend(torch.tensor([ids]))
-        tree = TreeCache.of(cache)
+        tree = TreeCache.from_cache(cache)
         texts.append((ids, Path(tree, 0, tree.seen[0, 0])))
     for k, chosen in enumerate(steps):
         own = [texts[i % len(texts)] for i in chosen]
@@ -90,7 +90,7 @@ def alone(model: Any, ids: list[int]) -> Tensor:
 def test_what_no_text_has_is_left_behind() -> None:
     model = made("gpt2")
     _, cache = model.extend(torch.tensor([[1, 2, 3], [4, 5, 6]]))
-    tree = TreeCache.of(cache)
+    tree = TreeCache.from_cache(cache)
     first = torch.tensor([True, False, True])
     found, rows, seen = gather_paths([Path(tree, 1, first), Path(tree, 1, torch.tensor([False, False, True]))])
     assert (rows, found.length, len(found)) == ([0, 0], 2, 1)
@@ -104,7 +104,7 @@ def test_what_no_text_has_is_left_behind() -> None:
 def test_the_context_bounds_the_longest_text_and_not_the_tree() -> None:
     model = made("gpt2")
     _, cache = model.extend(torch.arange(WORDS)[None, :8])
-    tree = TreeCache.of(cache)
+    tree = TreeCache.from_cache(cache)
     for _ in range(4):  # 32 tokens in the row, of which a text has 9
         before = torch.zeros(1, 6, tree.length, dtype=torch.bool)
         before[:, :, :8] = True

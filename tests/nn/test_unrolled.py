@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from cutaway.nn.attention import recording
+from cutaway.nn.decode_fast_path import DecodeFastPath
 from cutaway.nn.kv_cache import Cache
 from cutaway.nn.position import rotation
-from cutaway.nn.recurrent import DecodeFastPath
 from tests.models.blocks import CACHED, CROSSING, DIM, block, through
 
 N = 3

@@ -19,7 +19,7 @@ from cutaway.apps.serve.app import Routes
 from cutaway.apps.serve.batching import Prediction
 from cutaway.apps.serve.inputs import PredictionRequest
 from cutaway.apps.serve.limits import Limits, parse_duration
-from cutaway.apps.serve.middleware import Guard, Histogram, Metrics
+from cutaway.apps.serve.middleware import SIZES, Guard, Metrics
 from cutaway.apps.serve.server import reject_open
 from cutaway.core.errors import SettingError
 from cutaway.runs.run import Run
@@ -258,6 +258,20 @@ def test_while_it_closes_what_is_new_is_503_and_what_was_taken_is_answered(run_o
 # --- what is counted -----------------------------------------------------------------------------------------------
 
 
+def samples_of(text: str) -> dict[str, float]:
+    """The samples of a text in the format of Prometheus, read without its library."""
+    samples: dict[str, float] = {}
+    for line in text.splitlines():
+        if line.startswith("#"):
+            assert re.fullmatch(r"# (HELP \w+ .+|TYPE \w+ (counter|gauge|histogram))", line)
+            continue
+        found = re.fullmatch(r'(\w+(?:\{(?:\w+="[^"\\]*",?)+\})?) (\S+)', line)
+        assert found, line
+        assert found[1] not in samples
+        samples[found[1]] = float(found[2])
+    return samples
+
+
 def test_metrics_are_as_prometheus_reads_them(served: Client) -> None:
     client = served("texts")
     for _ in range(3):
@@ -266,19 +280,11 @@ def test_metrics_are_as_prometheus_reads_them(served: Client) -> None:
     client.get("/secret/" + "x" * 50)
     answer = client.get("/metrics")
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
-    samples = {}
-    for line in answer.text.splitlines():
-        if line.startswith("#"):
-            assert re.fullmatch(r"# (HELP \w+ .+|TYPE \w+ (counter|gauge|histogram))", line)
-            continue
-        found = re.fullmatch(r'(\w+(?:\{(?:\w+="[^"\\]*",?)+\})?) (\S+)', line)
-        assert found, line
-        assert found[1] not in samples
-        samples[found[1]] = float(found[2])
+    samples = samples_of(answer.text)
     assert samples['cutaway_requests_total{path="/predict",status="200"}'] == 3
     assert samples['cutaway_requests_total{path="/predict",status="422"}'] == 1
     assert samples['cutaway_requests_total{path="other",status="404"}'] == 1
-    assert samples['cutaway_request_seconds_bucket{path="/predict",le="+Inf"}'] == 4
+    assert samples['cutaway_request_seconds_bucket{le="+Inf",path="/predict"}'] == 4
     assert samples["cutaway_examples_total"] == 3
     assert samples["cutaway_requests_in_flight"] == 1  # this one
     assert "xxx" not in answer.text
@@ -297,16 +303,16 @@ def test_metrics_count_examples_batches_and_tokens(served: Client) -> None:
     assert [part["prompt_tokens"] for part in parts] == [len(run.preprocessing.encode(p)) for p in prompts]
     assert usage["completion_tokens"] == 4 * 9
     assert usage["total_tokens"] == usage["prompt_tokens"] + 4 * 9
-    found = client.get("/metrics").text
+    found = samples_of(client.get("/metrics").text)
     assert rows >= 3
-    for line in (
-        f"cutaway_examples_total {2 * (rows // 3) + rows}",
-        "cutaway_batch_examples_count 2",
-        "cutaway_batch_examples_sum 5",
-        f"cutaway_tokens_total {4 * 9 + 2 * 9}",
-        'cutaway_requests_total{path="/v1/completions",status="200"} 3',
+    for name, value in (
+        ("cutaway_examples_total", 2 * (rows // 3) + rows),
+        ("cutaway_batch_examples_count", 2),
+        ("cutaway_batch_examples_sum", 5),
+        ("cutaway_tokens_total", 4 * 9 + 2 * 9),
+        ('cutaway_requests_total{path="/v1/completions",status="200"}', 3),
     ):
-        assert f"{line}\n" in found, line
+        assert found[name] == value, name
 
 
 def test_seconds_of_requests_are_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,17 +332,20 @@ def test_seconds_of_requests_are_added_up(monkeypatch: pytest.MonkeyPatch) -> No
 
     for _ in range(2):
         asyncio.run(guard({"type": "http", "path": "/predict", "headers": []}, receive, send))
-    assert metrics.answers == {("/predict", 202): 2}
-    assert (metrics.seconds["/predict"].sum, guard.answering) == (3.25, 0)
+    samples = samples_of(metrics.to_text().decode())
+    answers = {name: value for name, value in samples.items() if name.startswith("cutaway_requests_total")}
+    assert answers == {'cutaway_requests_total{path="/predict",status="202"}': 2}
+    assert (samples['cutaway_request_seconds_sum{path="/predict"}'], guard.answering) == (3.25, 0)
 
 
 def test_a_histogram_counts_up_to_each_bound() -> None:
-    histogram = Histogram((1, 2))
-    for value in (0.5, 1, 1.5, 9):
-        histogram.add(value)
-    assert histogram.lines("h") == [
-        'h_bucket{le="1"} 2', 'h_bucket{le="2"} 3', 'h_bucket{le="+Inf"} 4', "h_sum 12", "h_count 4",
-    ]  # fmt: skip
+    metrics = Metrics()
+    for size in (1, 2, 2, 3, 256, 257):
+        metrics.batches.observe(size)
+    samples = samples_of(metrics.to_text().decode())
+    counts = [samples[f'cutaway_batch_examples_bucket{{le="{bound}"}}'] for bound in (*map(float, SIZES), "+Inf")]
+    assert counts == [1, 3, 4, 4, 4, 4, 4, 4, 5, 6]
+    assert (samples["cutaway_batch_examples_sum"], samples["cutaway_batch_examples_count"]) == (521, 6)
 
 
 def test_a_request_counts_as_its_examples() -> None:

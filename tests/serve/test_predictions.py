@@ -9,7 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import openapi_spec_validator
 import pytest
+from openapi_schema_validator import OAS31Validator
 from starlette.testclient import TestClient
 
 from cutaway.apps.serve.batching import Prediction, Predictor
@@ -168,11 +170,13 @@ def test_the_example_of_the_document_is_answered(served: Client) -> None:
     for name in ("table", "images", "texts", "words", "dates"):
         client = served(name)
         document = client.get("/openapi.json").json()
+        openapi_spec_validator.validate(document, cls=openapi_spec_validator.OpenAPIV31SpecValidator)
         for path, ways in document["paths"].items():
             if "post" not in ways:
                 assert client.get(path).status_code == 200
                 continue
             content = ways["post"]["requestBody"]["content"]["application/json"]
+            OAS31Validator(content["schema"]).validate(content["example"])
             answer = client.post(path, json=content["example"])
             assert answer.status_code == 200, (name, path, answer.text)
         assert json.dumps(document, allow_nan=False)

@@ -7,7 +7,9 @@ import base64
 import contextlib
 import io
 import os
+import resource
 import signal
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, MutableMapping
 from pathlib import Path
@@ -19,16 +21,29 @@ import httpx
 import numpy as np
 import pytest
 import soundfile
+import torch
 from PIL import Image
+from starlette.responses import JSONResponse
 from starlette.testclient import TestClient
 
 from cutaway.apps.serve import engine as engines
+from cutaway.apps.serve import process as processes
 from cutaway.apps.serve.app import Routes
 from cutaway.apps.serve.batching import Prediction, Predictor
 from cutaway.apps.serve.inputs import Inputs, PredictionRequest
 from cutaway.apps.serve.limits import Bounds, Limits
 from cutaway.apps.serve.middleware import Guard, Metrics
-from cutaway.apps.serve.process import ModelProcess, ProcessEnded, Worker, error_reply, work
+from cutaway.apps.serve.process import (
+    MemoryLimit,
+    ModelProcess,
+    ProcessEnded,
+    Worker,
+    _prediction_reply,
+    decode_reply,
+    encode_reply,
+    error_reply,
+    work,
+)
 from cutaway.apps.serve.request_bounds import request_size
 from cutaway.apps.serve.text_generation import GenerationRequest
 from cutaway.core.errors import CutawayError
@@ -49,6 +64,10 @@ def fragile(*words: Any) -> None:
                 os.kill(os.getpid(), getattr(signal, text))
             if text == "deaf":
                 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+            if text == "huge":  # twice the memory of this machine, which is asked for and not written to
+                pages = 2 * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+                kept = [torch.empty(2**28, dtype=torch.uint8) for _ in range(pages // 2**28)]
+                assert kept
             while text in ("slow", "deaf"):
                 time.sleep(0.01)
         return predicted(self, sources)
@@ -107,7 +126,7 @@ def test_a_crash_is_told_to_whoever_caused_it_alone(number: str, run_of: Runs) -
             assert (
                 own.engine.small.process.restarts == 2
             )  # after the batch, and after the one that was asked about alone
-            assert "cutaway_model_restarts 2\n" in (await own.client.get("/metrics")).text
+            assert "cutaway_model_restarts 2.0\n" in (await own.client.get("/metrics")).text
             assert list(own.engine.small.process.files.iterdir()) == []
 
     asyncio.run(during())
@@ -138,6 +157,59 @@ def test_an_answer_says_that_memory_ran_out_and_hides_other_faults(capfd: pytest
     assert "secret" in capfd.readouterr().err
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux limits writable memory")
+def test_a_request_that_takes_all_memory_is_rejected_and_ends_no_process(run_of: Runs) -> None:
+    async def during() -> None:
+        async with server(run_of("texts")) as own:
+            asked = [asyncio.create_task(own.client.post("/predict", json={"texts": [t]})) for t in ("huge", "a goal")]
+            while len(own.engine.jobs) < len(asked):
+                await asyncio.sleep(0.001)
+            own.begin()  # both are one batch
+            huge, goal = [await one for one in asked]
+            assert huge.status_code == 422
+            assert huge.json()["error"].startswith("Memory ran out")
+            assert goal.status_code == 200
+            for _ in range(2):  # the limit does not become narrower from one request to the next
+                assert (await own.client.post("/predict", json={"texts": ["huge"]})).status_code == 422
+                await asyncio.sleep(1.1)
+                assert (await own.client.post("/predict", json={"texts": ["a goal"]})).content == goal.content
+            assert own.engine.small.process.restarts == 0
+
+    asyncio.run(during())
+
+
+def test_a_memory_limit_follows_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits, free, now = [(resource.RLIM_INFINITY, resource.RLIM_INFINITY)], [2**30], [0.0]
+    monkeypatch.setattr(resource, "getrlimit", lambda which: limits[-1])
+    monkeypatch.setattr(resource, "setrlimit", lambda which, limit: limits.append(limit))
+    monkeypatch.setattr(processes, "free_memory", lambda: free[0])
+    monkeypatch.setattr(processes.time, "monotonic", lambda: now[0])
+    limit = MemoryLimit()
+    for size, seconds in ((2**30, 0.0), (2**34, 0.5), (2**34, 1.0), (2**30, 2.0)):
+        free[0], now[0] = size, seconds
+        limit.renew()
+    unlimited, first, again, second, *_, third = (soft for soft, _ in limits[1:])
+    assert unlimited == again == resource.RLIM_INFINITY  # while the free memory is read
+    assert second - first == pytest.approx(0.9 * (2**34 - 2**30), rel=0.01)
+    assert third == pytest.approx(first, rel=0.01)
+    limits.append((2**20, 2**20))  # a limit by the user stays
+    MemoryLimit().renew()
+    assert limits[-1] == (2**20, 2**20)
+
+
+def test_an_answer_has_the_bytes_that_starlette_makes_of_it(run_of: Runs, tmp_path: Path) -> None:
+    row = {"input": "a\nb \u2028 é", "line": 3, "probability": 0.1 + 0.2, "classes": {"line": 1}, "none": None}
+    reply = _prediction_reply(Prediction([row] * 3, ["a note\n"]))
+    other = {"rows": 1, "members": b'"predictions":[],"notes":[]'}
+    sent = encode_reply({"answer": [other, reply, {"error": "line\n"}]})
+    assert decode_reply(sent) == {"answer": [other, reply, {"error": "line\n"}]}
+    whole = JSONResponse({"model": "m", "predictions": [row] * 3, "notes": ["a note\n"]}).body
+    assert b'{"model":"m",%b}' % reply["members"] == whole
+    assert reply["rows"] == 3
+    for unfit in (Prediction([{"value": [float("nan")]}], []), Prediction([], ["\ud800"])):
+        assert "fault" in _prediction_reply(unfit)  # JSON has no NaN, and UTF-8 no half characters
+
+
 def test_a_run_that_cannot_be_read_is_said_in_its_own_words(tmp_path: Path) -> None:
     process = ModelProcess(tmp_path, Bounds())
     try:
@@ -164,8 +236,9 @@ def test_work_that_nobody_waits_for_is_stopped(run_of: Runs) -> None:
             await left_alone(own)
             assert (await own.client.post("/predict", json={"texts": ["a goal"]})).status_code == 200
             assert own.engine.small.process.restarts == 0
-            assert own.metrics.answers["/predict", 499] == 1
-            assert own.metrics.answers["/predict", 504] == 1
+            for status in ("499", "504"):
+                answers = {"path": "/predict", "status": status}
+                assert own.metrics.registry.get_sample_value("cutaway_requests_total", answers) == 1
             assert own.doors.taken == own.doors.bytes == own.guard.answering == 0
 
     asyncio.run(during())
@@ -226,7 +299,7 @@ def test_a_crash_of_a_large_request_is_no_small_ones_matter(run_of: Runs) -> Non
             assert (await own.client.post("/predict", json={"texts": ["a goal"]})).status_code == 200
             assert own.engine.small.process.pid == small
             assert (await own.client.post("/predict", json=large("the cat"))).status_code == 200
-            assert "cutaway_model_restarts 1\n" in (await own.client.get("/metrics")).text
+            assert "cutaway_model_restarts 1.0\n" in (await own.client.get("/metrics")).text
 
     asyncio.run(during())
 
@@ -403,10 +476,11 @@ def test_a_large_request_is_computed_in_a_process_of_its_own(
     async def during() -> None:
         async with server(run_of("texts"), max_batch=4, bounds=Bounds(characters=800)) as own:
             own.begin()
-            assert len((await own.engine.predict(asked)).rows) == len(asked.sources)
+            assert (await own.engine.predict(asked)).rows == len(asked.sources)
             assert (own.engine.large.process.pid is not None) == apart
-            assert own.metrics.examples == own.metrics.batches.sum == len(asked.sources)
-            assert sum(own.metrics.batches.counts) == 1
+            count = own.metrics.registry.get_sample_value
+            assert count("cutaway_examples_total") == count("cutaway_batch_examples_sum") == len(asked.sources)
+            assert count("cutaway_batch_examples_count") == 1
         assert not any(worker.process.files.exists() for worker in (own.engine.small, own.engine.large))
 
     asyncio.run(during())

@@ -151,7 +151,7 @@ def test_another_client_is_answered_while_a_large_request_is_computed(
 
         thread = threading.Thread(target=client)
         thread.start()
-        while b"cutaway_requests_in_flight 2\n" not in server.ask("metrics")[1]:
+        while b"cutaway_requests_in_flight 2.0\n" not in server.ask("metrics")[1]:
             assert thread.is_alive()
         for _ in range(4):
             assert server.ask("predict", small) == alone["small"]

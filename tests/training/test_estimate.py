@@ -12,7 +12,7 @@ import torch
 
 from cutaway.core.spec import NextToken, TextSpec
 from cutaway.data.dataset_base import DataSet
-from cutaway.data.text.stream import StreamSplit
+from cutaway.data.text.corpus_transforms import StreamSplit
 from cutaway.models.registry import create_model
 from cutaway.tasks.task import task_for
 from cutaway.training import cost_estimate as estimate_module

@@ -17,7 +17,7 @@ from cutaway.core.errors import SettingError
 from cutaway.core.spec import Masked, NextToken, PairSpec, TextSpec, Tokens
 from cutaway.data.dataset_base import IGNORED, Batch, DataSet, SequenceSplit
 from cutaway.data.pairs.transforms import PairsSplit
-from cutaway.data.text.stream import StreamSplit
+from cutaway.data.text.corpus_transforms import StreamSplit
 from cutaway.models.registry import create_model
 from cutaway.tasks.task import task_for
 from cutaway.training import chunked_head as chunks

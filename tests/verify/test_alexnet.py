@@ -8,8 +8,7 @@ import itertools
 import pytest
 import torch
 
-from cutaway.checkpoints.names import torchvision_key
-from cutaway.checkpoints.names.alexnet import TORCHVISION
+from cutaway.checkpoints.torchvision import FAMILIES, torchvision_key
 from cutaway.models.alexnet import PRESETS, AlexNet, Config
 from cutaway.verify import oracle_for
 from cutaway.verify.alexnet import PlainAlexNet, plain_alexnet
@@ -18,11 +17,14 @@ from cutaway.verify.compare import compare
 SMALL = Config(widths=(6, 8, 10, 8, 4), hidden_dim=12, num_classes=5)
 
 
-@pytest.mark.parametrize("name", TORCHVISION)
+@pytest.mark.parametrize("name", FAMILIES["alexnet"].builders)
 def test_keys_and_shapes_are_torchvisions(name: str) -> None:
     models = pytest.importorskip("torchvision.models")
     with torch.device("meta"):
-        ours, theirs = AlexNet(PRESETS[name]).state_dict(), getattr(models, TORCHVISION[name])().state_dict()
+        ours, theirs = (
+            AlexNet(PRESETS[name]).state_dict(),
+            getattr(models, FAMILIES["alexnet"].builders[name])().state_dict(),
+        )
     assert [(torchvision_key(name, k), v.shape) for k, v in ours.items()] == [(k, v.shape) for k, v in theirs.items()]
 
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from cutaway.checkpoints.names import torchvision_key, torchvision_names
-from cutaway.checkpoints.names.densenet import TORCHVISION
+from cutaway.checkpoints.torchvision import FAMILIES, torchvision_key, torchvision_names
 from cutaway.models.densenet import PRESETS, Config, DenseNet
 from cutaway.verify import OracleMissing, oracle_for
 from cutaway.verify.compare import compare
@@ -19,7 +18,7 @@ models = pytest.importorskip("torchvision.models")
 SMALL = Config(layers=(2, 3, 2), growth_rate=4, stem="cifar", stem_channels=5, num_classes=4)
 
 
-@pytest.mark.parametrize("name", TORCHVISION)
+@pytest.mark.parametrize("name", FAMILIES["densenet"].builders)
 def test_keys_and_shapes_are_torchvisions(name: str) -> None:
     with torch.device("meta"):
         ours, theirs = DenseNet(PRESETS[name]).state_dict(), getattr(models, torchvision_names()[name])().state_dict()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from cutaway.checkpoints.names import torchvision_key
+from cutaway.checkpoints.torchvision import torchvision_key
 from cutaway.models.googlenet import PRESETS, GoogLeNet
 from cutaway.verify import OracleMissing, oracle_for
 from cutaway.verify.compare import compare

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from cutaway.checkpoints.names import torchvision_key
+from cutaway.checkpoints.torchvision import torchvision_key
 from cutaway.models.inception_v3 import PRESETS, InceptionV3
 from cutaway.verify import oracle_for
 from cutaway.verify.compare import compare

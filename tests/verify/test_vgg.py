@@ -7,8 +7,7 @@ import dataclasses
 import pytest
 import torch
 
-from cutaway.checkpoints.names import torchvision_key
-from cutaway.checkpoints.names.vgg import TORCHVISION
+from cutaway.checkpoints.torchvision import FAMILIES, torchvision_key
 from cutaway.models.vgg import PRESETS, VGG, Config
 from cutaway.verify import oracle_for
 from cutaway.verify.compare import compare
@@ -18,13 +17,13 @@ SMALL = Config(stages=(1, 2), width=3, pool_to=2, hidden_dim=10, num_classes=5)
 
 
 def test_every_preset_is_torchvisions() -> None:
-    assert set(TORCHVISION) == set(PRESETS)
+    assert set(FAMILIES["vgg"].builders) == set(PRESETS)
 
 
-@pytest.mark.parametrize("name", TORCHVISION)
+@pytest.mark.parametrize("name", FAMILIES["vgg"].builders)
 def test_keys_and_shapes_are_torchvisions(name: str) -> None:
     with torch.device("meta"):
-        ours, theirs = VGG(PRESETS[name]).state_dict(), getattr(models, TORCHVISION[name])().state_dict()
+        ours, theirs = VGG(PRESETS[name]).state_dict(), getattr(models, FAMILIES["vgg"].builders[name])().state_dict()
     assert [(torchvision_key(name, k), v.shape) for k, v in ours.items()] == [(k, v.shape) for k, v in theirs.items()]
 
 

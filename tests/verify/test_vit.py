@@ -9,8 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from cutaway.checkpoints.names import torchvision_key
-from cutaway.checkpoints.names.vit import TORCHVISION
+from cutaway.checkpoints.torchvision import FAMILIES, torchvision_key
 from cutaway.models.vit import PRESETS, Config, ViT
 from cutaway.verify import oracle_for
 from cutaway.verify.compare import BOUND, NOISE, compare, difference
@@ -20,11 +19,11 @@ from .vit_names import as_transformers
 SMALL = Config(image_size=12, patch_size=4, dim=12, layers=2, heads=3, ffn_dim=20, num_classes=5)
 
 
-@pytest.mark.parametrize("name", TORCHVISION)
+@pytest.mark.parametrize("name", FAMILIES["vit"].builders)
 def test_renamed_keys_and_shapes_are_torchvisions(name: str) -> None:
     models = pytest.importorskip("torchvision.models")
     with torch.device("meta"):
-        ours, theirs = ViT(PRESETS[name]).state_dict(), getattr(models, TORCHVISION[name])().state_dict()
+        ours, theirs = ViT(PRESETS[name]).state_dict(), getattr(models, FAMILIES["vit"].builders[name])().state_dict()
     renamed = {torchvision_key(name, k): v.shape for k, v in ours.items()}
     assert renamed == {k: v.shape for k, v in theirs.items()}
 

@@ -77,7 +77,7 @@ def test_results_are_those_of_the_fused_layer(name: str) -> None:
     for look in looks(opened(name, torch.float64), 1):
         joined = look.results()
         if isinstance(look.module, MultiHeadAttention):
-            joined = look.module.join(joined[None])
+            joined = look.module.merge_heads(joined[None])
         torch.testing.assert_close(joined[0], look.output, rtol=1e-12, atol=1e-12)
 
 

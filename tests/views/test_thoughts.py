@@ -15,8 +15,7 @@ import cutaway
 from cutaway.core.errors import SettingError, UnknownName
 from cutaway.core.spec import Solution, TextSpec
 from cutaway.data.dataset_base import IGNORED
-from cutaway.data.problems.addition import Addition
-from cutaway.data.problems.countdown import Countdown
+from cutaway.data.problems import Addition, Countdown
 from cutaway.data.text.problems import END, FIRST, ProblemPreprocessing, ProblemSplit
 from cutaway.draw.html_page import render_page
 from cutaway.inference.language_model_thinker import solution_form, think

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 
 from cutaway.apps.cli import COMMANDS, MEANT, WITH_SETTINGS, main
 
-CUT = "\nsettings"  # from here on: the list that has a page of its own
+CUT = re.compile(r"\n(the \d+ )?settings.*", re.DOTALL)  # the list that has a page of its own
 HEAD = """# Command line
 
 `cutaway COMMAND --help` prints what stands here. `--json` prints one JSON document and nothing else to standard output;
@@ -32,13 +33,10 @@ def pages() -> dict[str, str]:
     parts = [HEAD.format(usage=said(["--help"]))]
     for name in COMMANDS:
         text = said([name, "--help"])
-        begin = text.find(CUT)
         more = "\n[Settings](settings.md) follow as `key=value`.\n" if name in WITH_SETTINGS else ""
         others = sorted(word for word, meant in MEANT.items() if meant.split()[0] == name)
         known = f"\nElsewhere it is called {', '.join(others)}.\n" if others else ""
-        parts.append(
-            f"## {name}\n\n```text\n{text[:begin].rstrip() if begin > 0 and more else text}\n```\n{more}{known}"
-        )
+        parts.append(f"## {name}\n\n```text\n{CUT.sub('', text).rstrip() if more else text}\n```\n{more}{known}")
     return {"reference/command-line.md": "\n".join(parts)}
 
 

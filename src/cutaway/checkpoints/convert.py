@@ -13,7 +13,7 @@ from ..core.errors import FileError, ModelError
 from ..core.files import exists, read_json, reject_address, reject_overwriting, require_regular_file, write_text
 from ..core.spec import Classes, ImageSpec, PairSpec, Tokens, Value
 from ..data.dataset_base import Preprocessing
-from ..data.saved_transforms import read_preprocessing
+from ..data.modalities import read_preprocessing
 from ..models.registry import preset
 from ..nn.low_precision import reject_integers
 from .diffusers import is_diffusers, read_diffusers, write_diffusers

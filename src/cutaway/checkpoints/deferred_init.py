@@ -1,11 +1,12 @@
 """Deferred initialization: models are built without values, and tensors are materialized one at a time.
 
-A model that is sharded over many processes need not be complete in any of them, not even initially. Within a `Deferred`
-context its constructor runs normally on tensors that have shapes but no values, and operations are recorded. `numbers`
-replays them later in the same order from the same random state. Each parameter gets the same values, bit for bit. It is
-returned when no later operation changes it, and is then released. Values that are overwritten later, such as a layer's
-default initialization, are drawn and dropped. Tensors of files are read when they are needed. So little more than one
-parameter is in memory at a time.
+A model that is sharded over many processes need not be complete in any of them, not even initially. Within
+`DeferredInit` its constructor runs normally on tensors that have shapes but no values, and operations are recorded.
+`numbers` replays them later in the same order from the same random state. Each parameter gets the same values, bit for
+bit. It is returned when no later operation changes it, and is then released. Values that are overwritten later, such as
+a layer's default initialization, are drawn and dropped. Tensors of files are read when they are needed. So little more
+than one parameter is in memory at a time. PyTorch's `FakeTensor` and `to_empty` record no operations, so they cannot
+give the same values.
 """
 
 from __future__ import annotations
@@ -73,8 +74,8 @@ class _Op:
 class DeferredInit(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's class has no types
     """Context that records the initialization of a model. It may be entered several times.
 
-    The random state is that of the first entry, and does not change until `numbers` is called. Raises NeedsNumbers
-    within the context if an operation needs values.
+    The random state is that of the first entry, and does not change until `numbers` is called. Raises
+    NeedsMaterialization within the context if an operation needs values.
     """
 
     def __init__(self) -> None:

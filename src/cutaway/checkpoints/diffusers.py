@@ -297,11 +297,11 @@ def _config(theirs: Any, schedule: Mapping[str, Any] | None) -> tuple[Config, tu
         notes = (f"It has no {SCHEDULER}: noise is taken to be added in 1 000 steps, with the linear schedule.",)
     else:
         for field, known in SCHEDULE_FIELDS.items():
-            reject_others(schedule, field, known)
-        reject_others(schedule, "beta_schedule", tuple(SCHEDULES.values()))
-        steps = read_int(schedule, "num_train_timesteps", 1000)
+            reject_others(schedule, field, known, SCHEDULER)
+        reject_others(schedule, "beta_schedule", tuple(SCHEDULES.values()), SCHEDULER)
+        steps = read_int(schedule, "num_train_timesteps", 1000, SCHEDULER)
         if steps > MOST_STEPS:
-            raise ModelError(f"config.json has num_train_timesteps={steps}, and more than {MOST_STEPS:,} are not read.")
+            raise ModelError(f"{SCHEDULER} has num_train_timesteps={steps}, and more than {MOST_STEPS:,} are not read.")
         noise = next(k for k, v in SCHEDULES.items() if v == schedule.get("beta_schedule", "linear"))
         notes = tuple(
             f"{SCHEDULER} has {field}={format_json(schedule[field])}; images are drawn here with"

@@ -17,8 +17,8 @@ from ..core.errors import FileError
 from .huggingface.auxiliary_configs import GENERATION, PREPARATION
 from .huggingface.loading import Folder
 from .huggingface.vocabulary import COMPANION_FILES, TOKENIZER
-from .names import torchvision_names
 from .saving import CONFIG, INDEX, WEIGHTS
+from .torchvision import torchvision_names
 
 HUB = "hub:"
 FORM = re.compile(r"hub:(?P<name>[\w.-]+(?:/[\w.-]+)?)(?:@(?P<revision>[\w./-]+))?")

@@ -2,7 +2,7 @@
 
 A checkpoint is a state dict in a `.pth` file (a pickle, read only by PyTorch's `weights_only` reader, which creates
 only tensors and plain values) or in a `.safetensors` file. A file does not contain the name of its network. The caller
-gives the preset, and the shapes define channels, classes, image size and auxiliary heads. `names/` maps our keys to
+gives the preset, and the shapes define channels, classes, image size and auxiliary heads. `FAMILIES` maps our keys to
 torchvision's. Reading inverts the map.
 """
 
@@ -26,7 +26,6 @@ from ..core.errors import FileError, ModelError
 from ..core.files import atomic_write, reject_address
 from ..core.memory_budget import build_on_meta
 from ..models.registry import Preset, preset, presets
-from .names import torchvision_key, torchvision_names
 from .saving import load_weights, reject_not_finite
 
 SUFFIXES = (".pth", ".pt", ".safetensors")
@@ -46,6 +45,160 @@ OLD_NAMES = (
 
 # Torchvision builds these with transform_input=True for its own weights, which no key shows.
 TRANSFORMED = ("googlenet", "inception-v3")
+
+
+# --- names --------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class TorchvisionNames:
+    """The presets of a family that torchvision has, and its names of their weights."""
+
+    builders: Mapping[str, str]  # our preset → torchvision's builder
+    # Pairs of a regular expression and its replacement, applied in order to our key; none if the names are equal.
+    renames: tuple[tuple[str, str], ...] = ()
+
+
+FAMILIES: Mapping[str, TorchvisionNames] = {
+    # Layers are numbered as in the papers; torchvision's by index in two sequences. alexnet-2012 is not included:
+    # torchvision's network has one tower and no normalization.
+    "alexnet": TorchvisionNames(
+        {"alexnet": "alexnet"},
+        (
+            (r"^conv1\.", "features.0."),
+            (r"^conv2\.", "features.3."),
+            (r"^conv3\.", "features.6."),
+            (r"^conv4\.", "features.8."),
+            (r"^conv5\.", "features.10."),
+            (r"^fc6\.", "classifier.1."),
+            (r"^fc7\.", "classifier.4."),
+            (r"^fc8\.", "classifier.6."),
+        ),
+    ),
+    # torchvision numbers downsampling, stages and the layers of a block. Downsampling and stage are two entries of one
+    # sequence. Two of the numbers of a block are permutations.
+    "convnext": TorchvisionNames(
+        {f"convnext-{size}": f"convnext_{size}" for size in ("tiny", "small", "base")},
+        (
+            (r"^norm\.", "classifier.0."),
+            (r"^head\.", "classifier.2."),
+            (r"^stages\.0\.downsample\.conv\.", "features.0.0."),
+            (r"^stages\.0\.downsample\.norm\.", "features.0.1."),
+            *((rf"^stages\.{i}\.downsample\.norm\.", f"features.{2 * i}.0.") for i in range(1, 4)),
+            *((rf"^stages\.{i}\.downsample\.conv\.", f"features.{2 * i}.1.") for i in range(1, 4)),
+            *((rf"^stages\.{i}\.blocks\.", f"features.{2 * i + 1}.") for i in range(4)),
+            (r"\.depthwise\.", ".block.0."),
+            (r"\.norm\.", ".block.2."),
+            (r"\.expand\.", ".block.3."),
+            (r"\.project\.", ".block.5."),
+        ),
+    ),
+    "deeplabv3": TorchvisionNames({"deeplabv3-resnet50": "deeplabv3_resnet50"}),
+    # torchvision has everything except the head within `features`, which is a method here.
+    "densenet": TorchvisionNames(
+        {name: name for name in ("densenet121", "densenet161", "densenet169", "densenet201")},
+        ((r"^(?!classifier\.)", "features."),),
+    ),
+    "fcn": TorchvisionNames({"fcn-resnet50": "fcn_resnet50"}),
+    # torchvision has the ResNet and the pyramid in a backbone, and both outputs in one head.
+    "fcos": TorchvisionNames(
+        {"fcos-resnet50": "detection.fcos_resnet50_fpn"},
+        (
+            (r"^body\.", "backbone.body."),
+            (r"^pyramid\.lateral\.(\d+)", r"backbone.fpn.inner_blocks.\1.0"),
+            (r"^pyramid\.smooth\.(\d+)", r"backbone.fpn.layer_blocks.\1.0"),
+            (r"^pyramid\.extra\.0", "backbone.fpn.extra_blocks.p6"),
+            (r"^pyramid\.extra\.1", "backbone.fpn.extra_blocks.p7"),
+            (r"^class_tower", "head.classification_head.conv"),
+            (r"^head\.(weight|bias)", r"head.classification_head.cls_logits.\1"),
+            (r"^box_tower", "head.regression_head.conv"),
+            (r"^distances", "head.regression_head.bbox_reg"),
+            (r"^centerness", "head.regression_head.bbox_ctrness"),
+        ),
+    ),
+    # googlenet-2014 is another network and is not included.
+    "googlenet": TorchvisionNames({"googlenet": "googlenet"}),
+    "inception_v3": TorchvisionNames({"inception-v3": "inception_v3"}),
+    # The same indices in the sequence of layers; torchvision numbers the layers of a block.
+    "mobilenet_v2": TorchvisionNames(
+        {"mobilenet-v2": "mobilenet_v2"},
+        (
+            (r"^head\.", "classifier.1."),
+            (r"^layers\.", "features."),
+            (r"^features\.1\.depthwise\.", "features.1.conv.0."),  # the first block has no expansion layer
+            (r"^features\.1\.project\.", "features.1.conv.1."),
+            (r"^features\.1\.bn\.", "features.1.conv.2."),
+            (r"\.expand\.", ".conv.0."),
+            (r"\.depthwise\.", ".conv.1."),
+            (r"\.project\.", ".conv.2."),
+            (r"^(features\.(?!0\.|18\.)\d+)\.bn\.", r"\1.conv.3."),
+            (r"\.conv\.(weight)$", r".0.\1"),
+            (r"\.bn\.", ".1."),
+        ),
+    ),
+    # torchvision numbers a convolution, its normalization and its ReLU, which have names here.
+    "r3d": TorchvisionNames(
+        {"r3d-18": "r3d_18"},
+        (
+            (r"^stem\.conv\.", "stem.0."),
+            (r"^stem\.bn\.", "stem.1."),
+            (r"\.downsample\.conv\.", ".downsample.0."),
+            (r"\.downsample\.bn\.", ".downsample.1."),
+            (r"\.conv([12])\.", r".conv\1.0."),
+            (r"\.bn([12])\.", r".conv\1.1."),
+        ),
+    ),
+    # resnet50-v1 and similar presets are not included, because they have other strides.
+    "resnet": TorchvisionNames({name: name for name in ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152")}),
+    # The same indices in the sequence of convolutions; the fully connected layers are numbered from 6 here.
+    "vgg": TorchvisionNames(
+        {f"vgg{depth}{bn}": f"vgg{depth}{bn.replace('-', '_')}" for bn in ("", "-bn") for depth in (11, 13, 16, 19)},
+        (
+            (r"^convolutions\.", "features."),
+            (r"^fc6\.", "classifier.0."),
+            (r"^fc7\.", "classifier.3."),
+            (r"^fc8\.", "classifier.6."),
+        ),
+    ),
+    # torchvision has layers for blocks, ln for norm, and a packed parameter for queries, keys and values where a linear
+    # layer stands here.
+    "vit": TorchvisionNames(
+        {"vit-base/16": "vit_b_16", "vit-base/32": "vit_b_32", "vit-large/16": "vit_l_16"},
+        (
+            (r"^patches\.", "conv_proj."),
+            (r"^positions$", "encoder.pos_embedding"),
+            (r"^norm\.", "encoder.ln."),
+            (r"^head\.", "heads.head."),
+            (r"^blocks\.(\d+)\.", r"encoder.layers.encoder_layer_\1."),
+            (r"\.norm([12])\.", r".ln_\1."),
+            (r"\.attention\.qkv\.", ".self_attention.in_proj_"),
+            (r"\.attention\.out\.", ".self_attention.out_proj."),
+            (r"\.mlp\.fc1\.", ".mlp.0."),
+            (r"\.mlp\.fc2\.", ".mlp.3."),
+        ),
+    ),
+}
+
+
+@functools.cache
+def torchvision_names() -> dict[str, str]:
+    """Return every preset with the same weights in torchvision, and the name of its builder there."""
+    return {preset: name for family in FAMILIES.values() for preset, name in family.builders.items()}
+
+
+def torchvision_key(preset: str, key: str) -> str:
+    """Return torchvision's key of our weight `key` of a preset."""
+    for pattern, replacement in _renames(preset):
+        key = re.sub(pattern, replacement, key)
+    return key
+
+
+@functools.cache
+def _renames(preset: str) -> tuple[tuple[str, str], ...]:
+    return next((family.renames for family in FAMILIES.values() if preset in family.builders), ())
+
+
+# --- reading and writing ------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Settings as a flat list of `key=value`, each with a type, a default, a range and a help sentence.
 
-A group of settings is a frozen dataclass whose fields are created by `setting(...)`. `build` creates a group from
-strings (the command line) or from Python values, and rejects invalid values by the name of the setting.
+A group of settings is a frozen dataclass whose fields are created by `setting(...)`. A `Topic` among the fields is the
+heading of the fields below it, and a topic of `--help`. `build` creates a group from strings (the command line) or from
+Python values, and rejects invalid values by the name of the setting.
 """
 
 from __future__ import annotations
@@ -54,6 +55,23 @@ VALUES_RENAMED = {  # old names of their values
 }
 
 
+class Topic:
+    """A heading among the fields of a group: the settings below it, up to the next topic, belong to it.
+
+    Its name is that of the attribute: `FEW_SHOT = Topic("…")` is what `--help few-shot` prints. Groups may share a
+    topic.
+    """
+
+    name = ""
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+
+    def __set_name__(self, group: type, name: str) -> None:
+        """Take the name of the attribute."""
+        self.name = name.lower().replace("_", "-")
+
+
 def setting(
     default: Any,
     help: str,
@@ -61,10 +79,15 @@ def setting(
     low: float | None = None,
     high: float | None = None,
     choices: Sequence[str] = (),
+    common: bool = False,
 ) -> Any:
-    """Create a dataclass field that is a setting, with its default, help sentence and allowed values."""
+    """Create a dataclass field that is a setting, with its default, help sentence and allowed values.
+
+    A `common` setting is one of the few that `--help` prints without a topic.
+    """
     return dataclasses.field(
-        default=default, metadata={"help": help, "low": low, "high": high, "choices": tuple(choices)}
+        default=default,
+        metadata={"help": help, "low": low, "high": high, "choices": tuple(choices), "common": common},
     )
 
 
@@ -77,22 +100,55 @@ class SettingHelp:
     default: str
     allowed: str
     help: str
+    choices: tuple[str, ...] = ()
+    common: bool = False
 
     @property
     def meaning(self) -> str:
         """The help sentence, followed by the allowed values or the type unless the sentence already names them."""
-        takes = self.allowed or self.type
-        named = all(word in self.help for word in takes.split(", "))
-        return self.help if named else f"{self.help} ({takes})"
+        return _with_values(self.help, self.allowed or self.type)
+
+    @property
+    def summary(self) -> str:
+        """The help sentence up to its first semicolon, followed by the choices unless that part already names them."""
+        return _with_values(self.help.partition("; ")[0], ", ".join(self.choices))
+
+
+def _with_values(text: str, values: str) -> str:
+    return text if all(word in text for word in values.split(", ")) else f"{text} ({values})"
 
 
 def describe(group: type) -> list[SettingHelp]:
     """Return the help entry of every setting of a group, in order."""
     hints = typing.get_type_hints(group)
     return [
-        SettingHelp(f.name, _type_name(hints[f.name]), as_text(f.default) or "none", _allowed(f), f.metadata["help"])
+        SettingHelp(
+            f.name,
+            _type_name(hints[f.name]),
+            as_text(f.default) or "none",
+            _allowed(f),
+            f.metadata["help"],
+            f.metadata["choices"],
+            f.metadata["common"],
+        )
         for f in dataclasses.fields(group)
     ]
+
+
+def by_topic(*groups: type) -> list[tuple[Topic, list[SettingHelp]]]:
+    """Return the topics of these groups, each with the help entries of its settings, in order.
+
+    Settings above the first topic of a group are left out.
+    """
+    topics: dict[str, tuple[Topic, list[SettingHelp]]] = {}
+    for group in groups:
+        entries, current = {entry.key: entry for entry in describe(group)}, None
+        for name, value in vars(group).items():
+            if isinstance(value, Topic):
+                current = topics.setdefault(value.name, (value, []))[1]
+            elif current is not None and name in entries:
+                current.append(entries[name])
+    return list(topics.values())
 
 
 def field_names(*groups: type) -> list[str]:
@@ -106,6 +162,7 @@ def pick(given: Mapping[str, Any], *groups: type) -> dict[str, Any]:
     return {key: value for key, value in given.items() if key in known}
 
 
+HALVES = ("bfloat16", "float16")  # floating-point formats of 16 bits
 OF_MODEL = "model."  # prefix of the model's settings
 
 
@@ -121,8 +178,8 @@ def split_model_settings(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict
 def unknown_setting(key: str, known: Sequence[str]) -> CutawayError:
     """Return the error for a setting that does not exist, with its new name or the most similar names."""
     if key in RENAMED:
-        return SettingError(f"{key} is now {RENAMED[key]}: `cutaway train --help` says what it takes.")
-    return UnknownName("setting", key, known, "`cutaway train --help` lists them.")
+        return SettingError(f"{key} is now {RENAMED[key]}: `cutaway train --help {RENAMED[key]}` says what it takes.")
+    return UnknownName("setting", key, known, "`cutaway train --help all` lists them.")
 
 
 def upgrade_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,8 +18,7 @@ from .graphs.graph_files import has_tu_files
 from .images.detection import is_box_folder
 from .images.segmentation import is_mask_folder
 from .in_memory.build import open_in_memory
-from .in_memory.container import Numbers, Texts
-from .in_memory.from_token_ids import may_be_token_ids
+from .in_memory.container import Numbers, Texts, may_be_token_ids
 from .in_memory.source import InMemorySource
 from .modalities import KINDS, reject_settings_for_others
 from .quality.validation import validate_dataset
@@ -141,11 +140,19 @@ def _opened(source: Any, settings: DataSettings, sizes: ImageSizes, targets: Tar
     if is_prepared(source):
         return open_prepared(Path(source).expanduser(), settings, sizes, targets)
     found, asked = KINDS[kind], {"sizes": sizes, "targets": targets}
-    opener: Callable[..., DataSet] = found.member(f"dataset.{found.opens}")
+    opens, asks = f"dataset.{found.opens}", found.asks
+    if kind == "image" and is_captioned(Path(source).expanduser(), targets):
+        opens, asks = "captioning.open_captions", ("sizes",)
+    opener: Callable[..., DataSet] = found.member(opens)
     given = Path(source).expanduser() if found.path else source
-    data = opener(given, settings, **{name: asked[name] for name in found.asks})
+    data = opener(given, settings, **{name: asked[name] for name in asks})
     data.notes += similar_class_findings(data.spec.target)
     return data
+
+
+def is_captioned(path: Path, targets: Targets) -> bool:
+    """Return whether a folder of images has captions, and neither masks nor boxes."""
+    return not (is_sharded(path) or is_mask_folder(path, targets) or is_box_folder(path)) and has_captions(path)
 
 
 def reading_hint(source: Any, kind: str, takes: Sequence[str], targets: Targets) -> str:

@@ -4,17 +4,60 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..core.config import setting
+from ..core.config import Topic, setting
 
 
 @dataclass(frozen=True)
 class DataSettings:
     """Settings that turn a source into examples."""
 
-    target: str | None = setting(None, "the column to predict")
+    DATA = Topic("target, examples that cannot be used, memory")
+    target: str | None = setting(None, "the column to predict", common=True)
     ignore: tuple[str, ...] = setting((), "columns to leave out, comma-separated")
-    types: tuple[str, ...] = setting((), "columns whose inferred type is wrong: age:number,zip:category,day:date")
+    missing: str = setting(
+        "error",
+        "examples that cannot be used: rows without a target, cells that are not numbers in a column of numbers, "
+        "damaged images, recordings, videos and texts, those without a usable answer, boxes and masks that do not fit, "
+        "molecules that are none, edges to no node, series of id= that are too short or damaged: error names them, "
+        "drop leaves them out, fill treats those cells as missing",
+        choices=("error", "drop", "fill"),
+    )
+    max_samples: int | None = setting(
+        None, "use only this many training examples, drawn at random by split_seed", low=1
+    )
+    memory: int = setting(
+        512,
+        "MiB of decoded images, videos or spectrograms to hold; data that needs more is read anew in every epoch",
+        low=0,
+    )
+    workers: int | None = setting(
+        None, "processes that read image files, threads for audio and video; 0 reads in this one", low=0, high=256
+    )
+
+    SPLITS = Topic("validation and test splits, cross-validation")
+    val: float = setting(
+        0.15,
+        "fraction of the rows kept for validation, where the data has no such split; 0 keeps none",
+        low=0.0,
+        high=0.9,
+        common=True,
+    )
+    test: float = setting(
+        0.15,
+        "fraction of the rows kept for the one test at the end, where the data has no such split; 0 keeps none",
+        low=0.0,
+        high=0.9,
+        common=True,
+    )
     group: str | None = setting(None, "a column whose equal values stay in one split")
+    fold: int | None = setting(
+        None, "cross-validation: test on this of the folds that split_seed makes; test is not drawn then", low=1
+    )
+    folds: int = setting(10, "cross-validation: how many folds", low=2, high=1000)
+    split_seed: int = setting(0, "seed of the split: the same seed gives the same splits", low=0)
+
+    TABLES = Topic("how a table is read and scaled")
+    types: tuple[str, ...] = setting((), "columns whose inferred type is wrong: age:number,zip:category,day:date")
     separator: str = setting(
         "auto",
         "what stands between the cells of a table; auto as its first line shows",
@@ -40,41 +83,20 @@ class DataSettings:
         "words that stand for a missing cell of a table, comma-separated, in any case of letters; an empty cell is "
         "always missing, auto adds NA, N/A, NaN, null, None, ?, -, NaT and <NA>",
     )
-    noise: float | None = setting(
-        None, "points in the plane: the standard deviation of their noise; auto as the set has it", low=0.0, high=10.0
-    )
-    count: int | None = setting(None, "points in the plane: how many; auto as the set has it", low=20, high=100_000)
-    missing: str = setting(
-        "error",
-        "examples that cannot be used: rows without a target, cells that are not numbers in a column of numbers, "
-        "damaged images, recordings, videos and texts, those without a usable answer, boxes and masks that do not fit, "
-        "molecules that are none, edges to no node, series of id= that are too short or damaged: error names them, "
-        "drop leaves them out, fill treats those cells as missing",
-        choices=("error", "drop", "fill"),
-    )
     scale: str = setting(
         "standard",
         "numbers of a table: standard (mean 0, standard deviation 1), quantile (ranks to a normal curve), none",
         choices=("standard", "quantile", "none"),
     )
-    val: float = setting(
-        0.15,
-        "fraction of the rows kept for validation, where the data has no such split; 0 keeps none",
-        low=0.0,
-        high=0.9,
+
+    POINTS = Topic("generated points in the plane")
+    noise: float | None = setting(
+        None, "points in the plane: the standard deviation of their noise; auto as the set has it", low=0.0, high=10.0
     )
-    test: float = setting(
-        0.15,
-        "fraction of the rows kept for the one test at the end, where the data has no such split; 0 keeps none",
-        low=0.0,
-        high=0.9,
-    )
-    fold: int | None = setting(
-        None, "cross-validation: test on this of the folds that split_seed makes; test is not drawn then", low=1
-    )
-    folds: int = setting(10, "cross-validation: how many folds", low=2, high=1000)
-    split_seed: int = setting(0, "seed of the split: the same seed gives the same splits", low=0)
-    image_size: int | None = setting(None, "height and width that images are brought to", low=1, high=4096)
+    count: int | None = setting(None, "points in the plane: how many; auto as the set has it", low=20, high=100_000)
+
+    IMAGES = Topic("size and colour of images")
+    image_size: int | None = setting(None, "height and width that images are brought to", low=1, high=4096, common=True)
     resize: str = setting(
         "auto",
         "how an image is brought to image_size: crop (shorter side, then the centre), stretch, pad; "
@@ -84,22 +106,8 @@ class DataSettings:
     color: str = setting(
         "auto", "colours of images: rgb, gray, or as most files have them", choices=("auto", "rgb", "gray")
     )
-    max_samples: int | None = setting(
-        None, "use only this many training examples, drawn at random by split_seed", low=1
-    )
-    memory: int = setting(
-        512,
-        "MiB of decoded images, videos or spectrograms to hold; data that needs more is read anew in every epoch",
-        low=0,
-    )
-    workers: int | None = setting(
-        None, "processes that read image files, threads for audio and video; 0 reads in this one", low=0, high=256
-    )
-    tasks: str | None = setting(
-        None,
-        "continual learning: a sequence of tasks, each learned for epochs passes; permuted:10 is ten tasks, each with "
-        "the pixels (or columns) in another order, drawn by split_seed; classes:2 has two classes a task",
-    )
+
+    AUGMENTATION = Topic("random changes of training images")
     flip: bool = setting(False, "augmentation: mirror half of the training images left to right")
     crop: int = setting(
         0, "augmentation: pad training images by so many pixels and cut out a random window", low=0, high=512
@@ -111,9 +119,8 @@ class DataSettings:
     mixup: float = setting(
         0.0, "augmentation: blend pairs of examples, the fraction from Beta(mixup, mixup)", low=0.0, high=10.0
     )
-    ways: int = setting(5, "few-shot learning: classes of an episode, each of them new", low=2)
-    shots: int = setting(1, "few-shot learning: labelled examples of each class of an episode, its support", low=1)
-    queries: int = setting(5, "few-shot learning: other examples of each class, by which an episode is judged", low=1)
+
+    TEXT = Topic("tokens, vocabulary, masked tokens, word vectors")
     text: str | None = setting(None, "the column that holds the text, where a table is to be read as text")
     pairs: bool = setting(
         False, "sequence-to-sequence: the file holds parallel data, a tab between source and target; or two files, a,b"
@@ -151,15 +158,12 @@ class DataSettings:
         "language modelling: no step reaches from one document of the corpus into another: files of a folder, or, of a "
         "single file, what stands between blank lines",
     )
-    form: tuple[str, ...] = setting(
-        (),
-        "problems: how solutions are written, comma-separated, the first being the form by which a model is judged; of "
-        "addition plain, reversed or scratchpad, of numbers that make a target steps, tree, answer",
-    )
     mask_prob: float = setting(
         0.15, "masking probability: fraction of the tokens that a masked language model predicts", low=0.01, high=0.9
     )
     whole_words: bool = setting(False, "whole-word masking: mask whole words, not subwords")
+
+    SERIES = Topic("forecasts: columns, lookback, horizon, calendar")
     forecast: tuple[str, ...] = setting((), "the columns of a series to forecast")
     time: str | None = setting(None, "the column of a series that holds the time; auto finds it")
     id: str | None = setting(
@@ -188,6 +192,8 @@ class DataSettings:
         "takes the rows as they follow one another, as on trading days, and names missing values",
         choices=("error", "fill", "skip"),
     )
+
+    AUDIO = Topic("sample rate and spectrograms")
     rate: int | None = setting(
         None, "sample rate that audio is brought to, in hertz; auto takes its own", low=1000, high=192_000
     )
@@ -195,7 +201,11 @@ class DataSettings:
     seconds: float | None = setting(
         None, "seconds that audio is cut to, or with transcripts may last at most; auto keeps it whole", low=0.01
     )
+
+    VIDEO = Topic("frames")
     frames: int = setting(16, "frames of a video that the model is shown, evenly chosen", low=1, high=4096)
+
+    GRAPHS = Topic("neighbour sampling, links, molecules")
     num_neighbors: tuple[int, ...] = setting(
         (),
         "neighbour sampling fan-out: neighbours drawn for each node, layer by layer; none takes the whole graph",
@@ -214,4 +224,23 @@ class DataSettings:
     )
     smiles: str | None = setting(
         None, "the column that holds molecules as SMILES, where a table is to be read as graphs"
+    )
+
+    FEW_SHOT = Topic("new classes from a few examples: MAML, prototypes")
+    ways: int = setting(5, "few-shot learning: classes of an episode, each of them new", low=2)
+    shots: int = setting(1, "few-shot learning: labelled examples of each class of an episode, its support", low=1)
+    queries: int = setting(5, "few-shot learning: other examples of each class, by which an episode is judged", low=1)
+
+    CONTINUAL = Topic("a sequence of tasks: EWC, rehearsal")
+    tasks: str | None = setting(
+        None,
+        "continual learning: a sequence of tasks, each learned for epochs passes; permuted:10 is ten tasks, each with "
+        "the pixels (or columns) in another order, drawn by split_seed; classes:2 has two classes a task",
+    )
+
+    PROBLEMS = Topic("solving problems: forms, expert iteration, GRPO")
+    form: tuple[str, ...] = setting(
+        (),
+        "problems: how solutions are written, comma-separated, the first being the form by which a model is judged; of "
+        "addition plain, reversed or scratchpad, of numbers that make a target steps, tree, answer",
     )

@@ -26,7 +26,7 @@ from ..core.spec import (
     Value,
 )
 from ..core.version import __version__
-from ..data.tables.encoders import Category
+from ..data.tables.column_types import Category
 from ..data.tables.transforms import TablePreprocessing
 from ..models.base import SupportsState
 from ..nn.low_precision import reject_integers

@@ -25,9 +25,8 @@ from ..data.audio.transforms import AudioPreprocessing, hop_length, window_lengt
 from ..data.dataset_base import Preprocessing
 from ..data.images.captioning import CaptionPreprocessing
 from ..data.images.transforms import ImagePreprocessing
-from ..data.series.signals import SeriesPreprocessing
-from ..data.series.transforms import ForecastPreprocessing
-from ..data.tables.encoders import Category, Numeric
+from ..data.series.transforms import ForecastPreprocessing, SeriesPreprocessing
+from ..data.tables.column_types import Category, Numeric
 from ..data.tables.transforms import TablePreprocessing
 from ..data.video.transforms import VideoPreprocessing
 from .preprocessing_graph import (

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ..data.audio.transforms import FLOOR, AudioPreprocessing, hop_length, mel_filters, transform_size, window_length
 from ..data.images.transforms import ImagePreprocessing
-from ..data.tables.encoders import CYCLES, Category, Encoder, Numeric
+from ..data.tables.column_types import CYCLES, Category, Encoder, Numeric
 
 ONE = 1 << 22  # Pillow's weights are integers in units of 1/ONE
 

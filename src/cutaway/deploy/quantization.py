@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ..core.errors import SettingError
 from ..nn.low_precision import layers_for, quantization_scheme, quantize_layers
-from ..nn.mixed_precision import HALVES
+from ..nn.mixed_precision import HALF_DTYPES
 from ..nn.quantized import is_quantizable_conv
 from ..nn.textbook.folding import fold_batch_norm
 
@@ -46,10 +46,10 @@ def reject_method(model: nn.Module, name: str, method: str, bits: int) -> None:
         )
     if any(p.dtype != torch.float32 for p in model.parameters()):
         raise SettingError(f"{name} has weights that are not float32: train with precision=float32 to quantize them.")
-    if method in HALVES:
+    if method in HALF_DTYPES:
         if bits < 8:
             raise SettingError(f"method={method} has 16 bits: leave bits={bits} out, or take method=weight-only.")
-        most = torch.finfo(HALVES[method]).max
+        most = torch.finfo(HALF_DTYPES[method]).max
         large = [key for key, p in model.named_parameters() if float(p.detach().abs().max()) > most]
         if large:
             raise SettingError(f"method={method} cannot be: {large[0]} has weights beyond {most:g}. Take bfloat16.")
@@ -77,7 +77,7 @@ def quantize_model(model: nn.Module, method: str, bits: int, group: int, inputs:
     after = dict(made.named_modules())
     scheme = {
         "method": method,
-        "bits": 16 if method in HALVES else bits,
+        "bits": 16 if method in HALF_DTYPES else bits,
         "group": group,
         "layers": layers_for(made, method),
         "folded": [k for k, m in after.items() if isinstance(m, nn.Identity) and type(before[k]) is not nn.Identity],

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..core.config import setting
+from ..core.config import HALVES, setting
 from ..core.errors import SettingError
 
-HALVES = ("bfloat16", "float16")
 METHODS = ("static", "dynamic", "weight-only", *HALVES)
 BITS = (8, 4)
 

@@ -21,10 +21,8 @@ from ..data.images.detection import BoxPreprocessing
 from ..data.images.segmentation import MaskPreprocessing
 from ..data.images.transforms import ImagePreprocessing
 from ..data.parallel import map_in_threads
-from ..data.series.signals import SeriesPreprocessing
-from ..data.series.transforms import ForecastPreprocessing, WindowSplit
-from ..data.tables.column_types import decode
-from ..data.tables.encoders import Category
+from ..data.series.transforms import ForecastPreprocessing, SeriesPreprocessing, WindowSplit
+from ..data.tables.column_types import Category, decode
 from ..data.tables.transforms import Cells, TablePreprocessing
 from ..data.video.transforms import VideoPreprocessing
 

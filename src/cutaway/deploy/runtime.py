@@ -13,7 +13,7 @@ from ..core.errors import FileError, SettingError
 from ..core.files import EXPORTED, require_regular_file
 from ..core.schema import validate_document
 from ..data.dataset_base import DataSet
-from ..data.saved_transforms import preprocessing_from_json
+from ..data.modalities import preprocessing_from_json
 from ..runs.run import Run
 from ..statistics.intervals import Metric
 from ..training.device import DeviceContext, select_device

@@ -1,15 +1,12 @@
-"""Summed gradients of all processes: PyTorch's DistributedDataParallel around the loss of a batch.
+"""Data parallel training: DistributedDataParallel around the loss of a batch, and synchronized batch normalization.
 
 S. Li et al., PyTorch distributed: experiences on accelerating data parallel training, 2020
 <https://arxiv.org/abs/2006.15704>. Gradients are sent in buckets, as soon as they are computed.
 
-Synchronized batch normalization: mean and variance are computed over the batches of all processes.
-
-S. Ioffe, C. Szegedy, Batch normalization, 2015 <https://arxiv.org/abs/1502.03167>, algorithm 1, with sums over all
-processes. A network therefore learns the same in one process and in many. PyTorch's `SyncBatchNorm` supports GPUs only.
+S. Ioffe, C. Szegedy, Batch normalization, 2015 <https://arxiv.org/abs/1502.03167>, algorithm 1: mean and variance are
+computed over the batches of all processes, so that a network learns the same in one process and in many. PyTorch's
+`SyncBatchNorm` supports GPUs only.
 """
-
-from __future__ import annotations
 
 import inspect
 import warnings

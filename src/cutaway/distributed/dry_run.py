@@ -219,7 +219,10 @@ def _share(parts: Sequence[ShardedWeight], index: int) -> ProcessMemory:
 
 
 class _Traffic(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Context that counts the bytes of collectives. Operations without fake inputs keep their values."""
+    """Context that counts the bytes of collectives; PyTorch's `CommDebugMode` counts their calls only.
+
+    Operations without fake inputs keep their values.
+    """
 
     def __init__(self, carry_out: Callable[[OpOverload, Any, Any], Any]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

@@ -235,6 +235,12 @@ PLAN: dict[type[nn.Module], dict[str, Callable[[], ParallelStyle]]] = {
 }
 
 
+def _plan(module: nn.Module) -> dict[str, Callable[[], ParallelStyle]]:
+    """Return the split of the module's layers; none if the module is not split."""
+    standard = isinstance(module, MultiHeadAttention) and vars(type(module)).get("standard", False)
+    return PLAN.get(MultiHeadAttention if standard else type(module), {})
+
+
 def parallelize(model: nn.Module, mesh: DeviceMesh) -> None:
     """Split the model over the processes of a mesh with one dimension.
 
@@ -242,7 +248,7 @@ def parallelize(model: nn.Module, mesh: DeviceMesh) -> None:
     """
     count, rank = mesh.size(), mesh.get_local_rank()
     for module in [*model.modules()]:
-        for name, style in PLAN.get(type(module), {}).items():
+        for name, style in _plan(module).items():
             if isinstance(getattr(module, name, None), nn.Module):
                 cut = style()
                 cut.src_data_rank = None  # every process has the whole weight and takes its part
@@ -283,7 +289,7 @@ def _own_stream(rank: int) -> Iterator[None]:
 def reject_for_tensor_parallel(model: nn.Module, name: str, count: int) -> None:
     """Raise SettingError if the layers of the model with that `name` cannot be split over `count` processes."""
     asked = f"tensor_parallel={count}"
-    modules = {key: module for key, module in model.named_modules() if type(module) in PLAN}
+    modules = {key: module for key, module in model.named_modules() if _plan(module)}
     if not any(isinstance(module, MultiHeadAttention) for module in modules.values()):
         raise SettingError(
             f"{asked} shares the attention and MLPs of Transformers, and {name} has none that it knows: leave it out, "
@@ -291,7 +297,7 @@ def reject_for_tensor_parallel(model: nn.Module, name: str, count: int) -> None:
         )
     for key, module in modules.items():
         for layer, held in module.named_children():
-            if layer in PLAN[type(module)] and type(held) not in (nn.Linear, nn.Embedding):
+            if layer in _plan(module) and type(held) not in (nn.Linear, nn.Embedding):
                 raise SettingError(
                     f"{asked} cuts plain linear layers, and {key}.{layer} of {name} is more than one "
                     f"({type(held).__name__}): leave it out."

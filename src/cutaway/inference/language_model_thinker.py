@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from ..core.errors import ModelError, SettingError
-from ..data.problems.problem import SearchableProblem, Verdict
+from ..data.problems import SearchableProblem, Verdict
 from ..data.text.problems import END, ProblemPreprocessing
 from ..models.base import SupportsKVCache
 from ..nn.eval_mode import eval_mode
@@ -88,7 +88,7 @@ class LanguageThinker:
         ids, mask = (x.to(self.device) for x in self.preprocessing.asked(problems))  # (N, T)
         lengths = mask.sum(1)
         before = mask & (torch.arange(ids.shape[1], device=self.device) < lengths[:, None] - 1)
-        tree = TreeCache.of(self._extend(ids[:, :-1], before[:, :-1])[1])
+        tree = TreeCache.from_cache(self._extend(ids[:, :-1], before[:, :-1])[1])
         last = ids.gather(1, lengths[:, None] - 1)[:, 0].tolist()
         found = []
         for k, problem in enumerate(problems):

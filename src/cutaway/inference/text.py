@@ -35,8 +35,8 @@ from ..checkpoints.match_config import get_origin
 from ..core.errors import DataError, ModelError, SettingError, check_value
 from ..data.text.corpus_transforms import RunningPreprocessing
 from ..models.base import SupportsKVCache, SupportsState
+from ..nn.decode_fast_path import DecodeFastPath
 from ..nn.masks import normalize_padding_mask
-from ..nn.recurrent import DecodeFastPath
 from .sampling import Sampling, Settings, draw, uniform
 
 NAMED = 10  # largest number of unknown pieces in a message

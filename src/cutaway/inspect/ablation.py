@@ -40,7 +40,7 @@ import torch
 from torch import Tensor, nn
 
 from ..core.errors import ModelError, SettingError, UnknownName, check_value
-from ..models.images import as_output_tuple
+from ..models.base import as_output_tuple
 from ..nn.eval_mode import eval_mode
 from ..nn.graphs import MessagePassing
 from .captures import OVER_TIME, PARTS, Change, Runs, Site, num_heads

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from ..core.errors import ModelError, SettingError, check_value
-from ..models.images import as_output_tuple
+from ..models.base import as_output_tuple
 from .ablation import Inputs, as_tuple
 from .example_inputs import first_tensor, output_carriers, reject_compiled
 

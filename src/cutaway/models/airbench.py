@@ -36,10 +36,9 @@ from torch import Tensor, nn
 
 from ..core.errors import ModelError
 from ..core.spec import ImageSpec
-from .base import BaseModel
+from .base import BaseModel, validate_image_size
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, positive
-from .images import validate_image_size
+from .config import ValidatedConfig, positive
 
 PATCH = 2  # height and width of the patches of the first layer
 EPSILON = 5e-4  # added to every variance, so that directions of little variance are not amplified

@@ -37,9 +37,9 @@ from ..nn.attention import MultiHeadAttention
 from ..nn.kv_cache import Cache, LayerCache
 from ..nn.masks import attention_mask, normalize_padding_mask
 from ..nn.transformer import MLP, Unembedding
+from .base import EncoderDecoder, require_joint_vocab, target_positions
 from .card import Card, Divergence, Published
-from .encoder_decoder import EncoderDecoder, require_joint_vocab, target_positions
-from .fields import ValidatedConfig, fraction, positive
+from .config import ValidatedConfig, fraction, positive
 
 OFFSET = 2  # unused first rows of the position tables
 STD = 0.02  # standard deviation of the initialization

@@ -40,7 +40,7 @@ from ..nn.masks import attention_mask, normalize_padding_mask
 from ..nn.transformer import ACTIVATIONS, MLP, Unembedding
 from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, choice, fraction, min_value, positive
+from .config import ValidatedConfig, choice, fraction, min_value, positive
 
 STD = 0.02  # standard deviation of the initialization, truncated at two of them
 HEADS = ("masked", "classes", "tags")

@@ -38,10 +38,9 @@ from torch import Tensor, nn
 
 from ..core.errors import ModelError, closest_names, shorten
 from ..core.spec import ImageSpec
-from .base import BaseModel
+from .base import BaseModel, validate_image_size
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, positive
-from .images import validate_image_size
+from .config import ValidatedConfig, positive
 
 OPERATIONS = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")
 EDGES = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))  # from, to: in the order of the notation

@@ -31,7 +31,7 @@ from ..core.errors import ModelError
 from ..core.spec import SeriesSpec
 from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, min_value, positive
+from .config import ValidatedConfig, min_value, positive
 
 KERNELS = (5, 3, 3)  # kernel sizes
 LEAST_STEPS = KERNELS[0] - 2  # with the padding of one on either side, the first kernel just fits

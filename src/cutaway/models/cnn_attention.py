@@ -33,10 +33,9 @@ from torch import Tensor, nn
 from ..core.errors import check_value
 from ..core.spec import ImageSpec
 from ..nn.attention import MultiHeadAttention
-from .base import BaseModel, TokenGrid
+from .base import BaseModel, TokenGrid, validate_image_size
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, positive
-from .images import validate_image_size
+from .config import ValidatedConfig, positive
 
 
 @dataclass(frozen=True)

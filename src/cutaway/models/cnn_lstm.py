@@ -40,10 +40,9 @@ from ..core.errors import ModelError
 from ..core.spec import Classes, Value, VideoSpec
 from ..nn.masks import normalize_padding_mask
 from ..nn.recurrent import LSTM, sequence_lengths
-from .base import BaseModel
+from .base import BaseModel, validate_image_size
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, choice, fraction, positive
-from .images import validate_image_size
+from .config import ValidatedConfig, choice, fraction, positive
 
 
 @dataclass(frozen=True)

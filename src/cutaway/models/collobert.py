@@ -29,7 +29,7 @@ from ..core.spec import Classes, Tags, TextSpec
 from ..nn.masks import normalize_padding_mask
 from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, choice, min_value, positive
+from .config import ValidatedConfig, choice, min_value, positive
 
 
 @dataclass(frozen=True)

@@ -38,10 +38,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..core.spec import ImageSpec
-from .base import BaseModel
+from .base import BaseModel, validate_image_size
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, fraction, min_value, positive
-from .images import validate_image_size
+from .config import ValidatedConfig, fraction, min_value, positive
 
 EPS = 1e-6  # ε of the normalizations, as in the authors' code: not PyTorch's default
 

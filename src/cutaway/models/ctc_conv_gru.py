@@ -48,7 +48,7 @@ from ..nn.masks import normalize_padding_mask
 from ..nn.recurrent import sequence_lengths
 from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, fraction, positive
+from .config import ValidatedConfig, fraction, positive
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from ..core.spec import Classes, TextSpec, Value
 from ..nn.masks import is_right_padded, normalize_padding_mask
 from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, fraction, min_value, positive
+from .config import ValidatedConfig, fraction, min_value, positive
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ from ..nn.diffusion import (
 )
 from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, choice, counts, fraction, min_value, positive
+from .config import ValidatedConfig, choice, counts, fraction, min_value, positive
 
 
 @dataclass(frozen=True)

@@ -38,9 +38,9 @@ from ..core.spec import ImageSpec, Mask
 from . import resnet
 from .base import BaseModel
 from .card import Card, Divergence, Published
+from .config import ValidatedConfig, choice, fraction, positive
 from .fcn import Head as AuxiliaryHead
 from .fcn import upsample_to
-from .fields import ValidatedConfig, choice, fraction, positive
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ from ..core.spec import ImageSpec, Mask
 from . import resnet
 from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, choice, fraction, positive
+from .config import ValidatedConfig, choice, fraction, positive
 
 
 @dataclass(frozen=True)

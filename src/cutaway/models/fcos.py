@@ -40,10 +40,9 @@ from ..core.errors import check_value
 from ..core.spec import Boxes, ImageSpec
 from ..nn.boxes import locations
 from . import resnet
-from .base import BaseModel
+from .base import BaseModel, validate_image_size
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, choice, min_value, positive
-from .images import validate_image_size
+from .config import ValidatedConfig, choice, min_value, positive
 
 PRIOR = 0.01  # the probability of each class at first (Lin 2017, focal loss, section 4.1)
 

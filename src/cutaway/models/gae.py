@@ -23,12 +23,11 @@ from torch import Tensor, nn
 
 from ..core.errors import ModelError
 from ..core.spec import GraphSpec, Links
-from ..nn.few_shot import DECODERS, decoder
-from .base import BaseModel
+from ..nn.graphs import DECODERS, decode_links, index_nodes, link_decoder
+from .base import GraphModel, validate_node_features
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, choice, fraction, positive
+from .config import ValidatedConfig, choice, fraction, positive
 from .gcn import GCNConv
-from .graphs import decode_links, index_nodes, validate_node_features
 
 
 @dataclass(frozen=True)
@@ -50,10 +49,9 @@ class Config(ValidatedConfig):
         return dataclasses.replace(preset, in_features=spec.features)
 
 
-class GAE(BaseModel):
+class GAE(GraphModel):
     """Nodes (V, F) and edges (2, E) to logits of links (n, 1), or to embeddings (V, dim)."""
 
-    takes = (GraphSpec,)
     targets = (Links,)
 
     def __init__(self, config: Config) -> None:
@@ -61,7 +59,7 @@ class GAE(BaseModel):
         self.config = config
         widths = (config.in_features, *[config.hidden_dim] * (config.layers - 1), config.dim)
         self.layers = nn.ModuleList(GCNConv(i, o, False, config.dropout) for i, o in pairwise(widths))
-        self.head = decoder(config.decoder, config.dim)
+        self.head = link_decoder(config.decoder, config.dim)
 
     def features(self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None) -> Tensor:
         """Return the embeddings of the nodes `rows` (all without them), (n, dim), or of both ends of pairs, (n, 2,

@@ -30,30 +30,30 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..core.spec import GraphSpec
-from ..nn.few_shot import DECODERS, decoder
 from ..nn.graphs import (
-    MAX_NNZ,
+    DECODERS,
     READS,
     CSRPattern,
     MessagePassing,
     NodeLinear,
+    attend_in_groups,
     build_adjacency,
     dropout,
     edge_scores,
     edge_softmax,
     spmm,
 )
-from .base import BaseModel
+from .base import GraphModel, validate_node_features
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, choice, fraction, min_value, positive
-from .graphs import (
+from .config import (
     LINK_TARGETS,
-    config_for_data,
-    decode_links,
-    index_nodes,
-    pool,
+    ValidatedConfig,
+    choice,
+    fit_graph_model,
+    fraction,
+    min_value,
+    positive,
     validate_heads,
-    validate_node_features,
 )
 
 
@@ -83,7 +83,7 @@ class Config(ValidatedConfig):
 
         Raises ModelError for a target that it cannot learn.
         """
-        return config_for_data("gat", preset, spec)
+        return fit_graph_model("gat", preset, spec)
 
 
 class GATConv(MessagePassing):
@@ -108,41 +108,30 @@ class GATConv(MessagePassing):
             nn.init.uniform_(half, -bound, bound)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """Run as many heads at once as the size of one sparse product allows."""
-        nodes = x.shape[0]
-        h = self.lin(x).view(nodes, self.heads, self.width).transpose(0, 1)  # (K, V, width)
-        edges = build_adjacency(edge_index, nodes, loops=True)
+        """Transform the nodes, and sum the neighbours of each, weighted by attention."""
+        h = self.lin(x).view(-1, self.heads, self.width).transpose(0, 1)  # W h of each head: (K, V, width)
+        edges = build_adjacency(edge_index, x.shape[0], loops=True)
         halves = torch.cat([self.att_dst, self.att_src]).permute(1, 2, 0)  # (K, width, 2)
-        scores = h @ halves  # (K, V, 2)
-        dropped = dropout(h, self.dropout, self.training)
-        at_once = self.heads
-        if not torch.compiler.is_exporting():  # where the number of edges is unknown
-            at_once = max(1, min(self.heads, MAX_NNZ // max(1, len(edges.columns))))
-        sums = [
-            self._attend(s, d, edges, k * at_once)
-            for k, (s, d) in enumerate(zip(torch.split(scores, at_once), torch.split(dropped, at_once)))
-        ]
-        y = sums[0] if len(sums) == 1 else torch.cat(sums)  # (K, V, width)
-        if self.concat:
-            y = y.transpose(0, 1).reshape(nodes, self.heads * self.width)  # (V, K · width)
-        else:
-            y = y.mean(0)  # (V, width)
+        scores = h @ halves  # the parts of aᵀ [W h_i ‖ W h_j] by target and by source: (K, V, 2)
+        h = dropout(h, self.dropout, self.training)
+        y = attend_in_groups(self.attend, scores, h, edges)  # Σ_j α_ij W h_j: (K, V, width)
+        y = y.transpose(0, 1).flatten(1) if self.concat else y.mean(0)  # (V, K · width) or (V, width)
         return y + self.bias
 
-    def _attend(self, scores: Tensor, h: Tensor, edges: CSRPattern, first: int) -> Tensor:
-        """Return Σ_j α_ij h_j of some heads, from `first` on: scores (k, V, 2), h (k, V, width) to (k, V, width)."""
-        of_targets, of_sources = scores.flatten(0, 1).unbind(1)  # (k·V,) each
-        each = edges.blocks(len(h))
-        attention = edge_softmax(F.leaky_relu(edge_scores(of_targets, of_sources, each), self.slope), each)
-        attention = self.hooked(attention.view(len(h), -1), edges, first).flatten()
-        attention = dropout(attention, self.dropout, self.training)  # (k·E,)
-        return spmm(attention, each, h.flatten(0, 1)).view(h.shape)
+    def attend(self, scores: Tensor, h: Tensor, edges: CSRPattern, first: int) -> Tensor:
+        """Return Σ_j α_ij h_j of k heads, from `first` on: scores (k, V, 2), h (k, V, width) to (k, V, width)."""
+        blocks = edges.blocks(len(h))  # one matrix (k·V, k·V) for all heads
+        by_target, by_source = scores.flatten(0, 1).unbind(1)  # (k·V,) each
+        e = F.leaky_relu(edge_scores(by_target, by_source, blocks), self.slope)  # (k·E,)
+        alpha = edge_softmax(e, blocks)  # over the edges that lead to a node: (k·E,)
+        alpha = self.apply_edge_hook(alpha.view(len(h), -1), edges, first).flatten()
+        alpha = dropout(alpha, self.dropout, self.training)
+        return spmm(alpha, blocks, h.flatten(0, 1)).view(h.shape)
 
 
-class GAT(BaseModel):
+class GAT(GraphModel):
     """Nodes (V, F) and edges (2, E) to logits: of nodes (n, classes), or of graphs (n, classes)."""
 
-    takes = (GraphSpec,)
     targets = LINK_TARGETS
 
     def __init__(self, config: Config) -> None:
@@ -150,19 +139,32 @@ class GAT(BaseModel):
         self.config = config
         between = config.heads * config.hidden_dim
         inner = config.layers if config.graph_level else config.layers - 1
-        self.layers = nn.ModuleList()
-        width = config.in_features
-        for _ in range(inner):
-            self.layers.append(GATConv(width, config.hidden_dim, config.heads, True, config))
-            width = between
-        if config.graph_level:
-            self.head: nn.Module = NodeLinear(between, config.num_classes, dropout=config.dropout)
-        else:
-            links = config.decoder != "none"
-            last = between if links else config.num_classes
-            self.layers.append(GATConv(width, last, config.out_heads, False, config))
-            if links:
-                self.head = decoder(config.decoder, last)
+        widths = [config.in_features, *[between] * inner]
+        self.layers = nn.ModuleList(
+            GATConv(width, config.hidden_dim, config.heads, True, config) for width in widths[:inner]
+        )
+        if not config.graph_level:
+            last = config.num_classes if config.decoder == "none" else between
+            self.layers.append(GATConv(widths[-1], last, config.out_heads, False, config))
+        self.build_head(between)
+
+    def forward(self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None) -> Tensor:
+        """Return the logits of the nodes `rows` (all by default), or of each graph in `batch` (V,).
+
+        With a decoder return the logits of pairs of nodes (n, 2), (n, 1), or the embeddings of nodes. Raises ModelError
+        if nodes or edges have other shapes.
+        """
+        h = self.hidden(x, edge_index)  # (V, heads · hidden)
+        if not self.config.graph_level:
+            h = self.layers[-1](h, edge_index)  # (V, classes), or embeddings (V, heads · hidden) for the decoder
+        return self.answer(h, rows, batch)
+
+    def hidden(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """Return the nodes after all layers with an ELU, (V, heads · hidden): of nodes and links all but the last."""
+        validate_node_features("gat", x, self.config.in_features)
+        for layer in self.layers if self.config.graph_level else self.layers[:-1]:
+            x = F.elu(layer(x, edge_index))
+        return x
 
     def features(
         self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None
@@ -171,30 +173,8 @@ class GAT(BaseModel):
 
         With a decoder it is the embeddings of both ends of pairs (n, 2), (n, 2, hidden).
         """
-        h = self._hidden(x, edge_index)
-        if self.config.graph_level:
-            return pool(h, batch, self.config.pooling)
-        return index_nodes(h if self.config.decoder == "none" else self.layers[-1](h, edge_index), rows)
-
-    def forward(self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None) -> Tensor:
-        """Return the logits of the nodes `rows` (all by default), or of each graph in `batch` (V,).
-
-        With a decoder return the logits of pairs of nodes (n, 2), (n, 1), or the embeddings of nodes. Raises ModelError
-        if nodes or edges have other shapes.
-        """
-        h = self._hidden(x, edge_index)
-        if self.config.graph_level:
-            logits: Tensor = self.head(pool(h, batch, self.config.pooling))
-            return logits
-        h = self.layers[-1](h, edge_index)
-        return index_nodes(h, rows) if self.config.decoder == "none" else decode_links(h, rows, self.head)
-
-    def _hidden(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """Return (V, heads · hidden): all layers are run, for nodes without the last one, which is the head."""
-        validate_node_features("gat", x, self.config.in_features)
-        for layer in self.layers if self.config.graph_level else self.layers[:-1]:
-            x = F.elu(layer(x, edge_index))
-        return x
+        h = self.hidden(x, edge_index)
+        return self.read_out(self.layers[-1](h, edge_index) if self.decodes_links else h, rows, batch)
 
 
 Model = GAT

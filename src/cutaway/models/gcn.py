@@ -28,20 +28,10 @@ import torch
 from torch import Tensor, nn
 
 from ..core.spec import GraphSpec
-from ..nn.few_shot import DECODERS, decoder
-from ..nn.graphs import READS, MessagePassing, NodeLinear, build_adjacency, spmm
-from .base import BaseModel
+from ..nn.graphs import DECODERS, READS, MessagePassing, NodeLinear, build_adjacency, sum_dtype
+from .base import GraphModel, validate_node_features
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, choice, fraction, positive
-from .graphs import (
-    LINK_TARGETS,
-    config_for_data,
-    decode_links,
-    index_nodes,
-    pool,
-    validate_heads,
-    validate_node_features,
-)
+from .config import LINK_TARGETS, ValidatedConfig, choice, fit_graph_model, fraction, positive, validate_heads
 
 
 @dataclass(frozen=True)
@@ -68,7 +58,7 @@ class Config(ValidatedConfig):
 
         Raises ModelError for a target that it cannot learn.
         """
-        return config_for_data("gcn", preset, spec)
+        return fit_graph_model("gcn", preset, spec)
 
 
 class GCNConv(MessagePassing):
@@ -81,31 +71,44 @@ class GCNConv(MessagePassing):
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Transform first, then sum over the edges, because fewer values travel."""
-        h: Tensor = self.lin(x)  # (V, out)
-        edges = build_adjacency(edge_index, x.shape[0], loops=True)
-        weights = edges.normalised(torch.promote_types(h.dtype, torch.float32))
-        y = spmm(self.hooked(weights[None], edges)[0], edges, h)
+        h: Tensor = self.lin(x)  # X W: (V, out)
+        edges = build_adjacency(edge_index, x.shape[0], loops=True)  # Ã = A + I
+        weights = edges.gcn_norm(sum_dtype(h))  # 1 / √(d_i d_j) of each edge, (E,)
+        y = self.propagate(edges, weights, h)  # Â X W: (V, out)
         return y if self.bias is None else y + self.bias
 
 
-class GCN(BaseModel):
+class GCN(GraphModel):
     """Nodes (V, F) and edges (2, E) to logits: of nodes (n, classes), or of graphs (n, classes)."""
 
-    takes = (GraphSpec,)
     targets = LINK_TARGETS
     decayed = ("layers.0.lin.weight",)  # the paper's L2 is on the first layer alone
 
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        links = config.decoder != "none"
-        last = config.hidden_dim if config.graph_level or links else config.num_classes
+        last = config.hidden_dim if config.graph_level or config.decoder != "none" else config.num_classes
         widths = (config.in_features, *[config.hidden_dim] * (config.layers - 1), last)
         self.layers = nn.ModuleList(GCNConv(i, o, config.bias, config.dropout) for i, o in pairwise(widths))
-        if config.graph_level:
-            self.head: nn.Module = NodeLinear(config.hidden_dim, config.num_classes, dropout=config.dropout)
-        elif links:
-            self.head = decoder(config.decoder, config.hidden_dim)
+        self.build_head(config.hidden_dim)
+
+    def forward(self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None) -> Tensor:
+        """Return the logits of the nodes `rows` (all by default), or of each graph in `batch` (V,).
+
+        With a decoder return the logits of pairs of nodes (n, 2), (n, 1), or the embeddings of nodes. Raises ModelError
+        if nodes or edges have other shapes.
+        """
+        h = self.hidden(x, edge_index)  # (V, hidden)
+        if not self.config.graph_level:
+            h = self.layers[-1](h, edge_index)  # (V, classes), or embeddings (V, hidden) for the decoder
+        return self.answer(h, rows, batch)
+
+    def hidden(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """Return the nodes after all layers with a ReLU, (V, hidden): of nodes and links all but the last."""
+        validate_node_features("gcn", x, self.config.in_features)
+        for layer in self.layers if self.config.graph_level else self.layers[:-1]:
+            x = layer(x, edge_index).relu()
+        return x
 
     def features(
         self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None
@@ -114,30 +117,8 @@ class GCN(BaseModel):
 
         With a decoder it is the embeddings of both ends of pairs (n, 2), (n, 2, hidden).
         """
-        h = self._hidden(x, edge_index)
-        if self.config.graph_level:
-            return pool(h, batch, self.config.pooling)
-        return index_nodes(h if self.config.decoder == "none" else self.layers[-1](h, edge_index), rows)
-
-    def forward(self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None) -> Tensor:
-        """Return the logits of the nodes `rows` (all by default), or of each graph in `batch` (V,).
-
-        With a decoder return the logits of pairs of nodes (n, 2), (n, 1), or the embeddings of nodes. Raises ModelError
-        if nodes or edges have other shapes.
-        """
-        h = self._hidden(x, edge_index)
-        if self.config.graph_level:
-            logits: Tensor = self.head(pool(h, batch, self.config.pooling))
-            return logits
-        h = self.layers[-1](h, edge_index)
-        return index_nodes(h, rows) if self.config.decoder == "none" else decode_links(h, rows, self.head)
-
-    def _hidden(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """Return (V, hidden): all layers are run, for nodes without the last one, which is the head."""
-        validate_node_features("gcn", x, self.config.in_features)
-        for layer in self.layers if self.config.graph_level else self.layers[:-1]:
-            x = layer(x, edge_index).relu()
-        return x
+        h = self.hidden(x, edge_index)
+        return self.read_out(self.layers[-1](h, edge_index) if self.decodes_links else h, rows, batch)
 
 
 Model = GCN

@@ -24,11 +24,10 @@ import torch
 from torch import Tensor, nn
 
 from ..core.spec import GraphSpec
-from ..nn.graphs import READS, MessagePassing, build_adjacency, dropout, spmm
-from .base import BaseModel
+from ..nn.graphs import READS, MessagePassing, build_adjacency, dropout, global_pool, index_nodes, sum_dtype
+from .base import GraphModel, validate_node_features
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, choice, fraction, positive
-from .graphs import NODE_TARGETS, config_for_data, index_nodes, pool, validate_node_features
+from .config import ValidatedConfig, choice, fit_graph_model, fraction, positive
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class Config(ValidatedConfig):
 
         Raises ModelError for a target that it cannot learn.
         """
-        return config_for_data("gin", preset, spec)
+        return fit_graph_model("gin", preset, spec)
 
 
 class GINConv(MessagePassing):
@@ -70,17 +69,13 @@ class GINConv(MessagePassing):
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Sum over the edges first, then apply the MLP."""
         edges = build_adjacency(edge_index, x.shape[0], loops=False)
-        ones = edges.ones(torch.promote_types(x.dtype, torch.float32))
-        h = (1 + self.eps) * x + spmm(self.hooked(ones[None], edges)[0], edges, x)  # (V, in)
+        h = (1 + self.eps) * x + self.propagate(edges, edges.ones(sum_dtype(x)), x)  # (V, in)
         y: Tensor = self.fc2(self.norm(self.fc1(h)).relu())
         return y
 
 
-class GIN(BaseModel):
+class GIN(GraphModel):
     """Nodes (V, F) and edges (2, E) to logits: of graphs (n, classes), or of nodes (n, classes)."""
-
-    takes = (GraphSpec,)
-    targets = NODE_TARGETS
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -102,7 +97,7 @@ class GIN(BaseModel):
         for layer, norm in zip(self.layers, self.norms):
             states.append(norm(layer(states[-1], edge_index)).relu())  # (V, hidden)
         if self.config.graph_level:
-            return torch.cat([pool(h, batch, self.config.pooling) for h in states], 1)
+            return torch.cat([global_pool(h, batch, self.config.pooling) for h in states], 1)
         return index_nodes(states[-1], rows)
 
     def forward(self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None) -> Tensor:

@@ -24,11 +24,17 @@ import torch
 from torch import Tensor, nn
 
 from ..core.spec import GraphSpec
-from ..nn.graphs import READS, MessagePassing, build_adjacency, dropout, spmm
-from .base import BaseModel
+from ..nn.graphs import READS, MessagePassing, build_adjacency, dropout, edge_features_in_order
+from .base import GraphModel, validate_node_features
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, choice, fraction, min_value, positive
-from .graphs import NODE_TARGETS, config_for_data, edge_features_in_order, index_nodes, pool, validate_node_features
+from .config import (
+    ValidatedConfig,
+    choice,
+    fit_graph_model,
+    fraction,
+    min_value,
+    positive,
+)
 
 
 @dataclass(frozen=True)
@@ -51,7 +57,7 @@ class Config(ValidatedConfig):
 
         Raises ModelError for a target that it cannot learn.
         """
-        return config_for_data("gine", preset, spec)
+        return fit_graph_model("gine", preset, spec)
 
 
 class GINEConv(MessagePassing):
@@ -74,23 +80,20 @@ class GINEConv(MessagePassing):
         """Compute the messages at the edges, (E, hidden), and sum them at their targets."""
         edges = build_adjacency(edge_index, x.shape[0], loops=False)
         attributes = edge_features_in_order("gine", edge_attr, edges, self.edge_features)
-        sent = x.index_select(0, edges.columns)  # (E, hidden)
+        sent = x.index_select(0, edges.columns)  # h_u of each edge, (E, hidden)
         if self.lin is not None:
             sent = sent + self.lin(attributes)
-        ones = self.hooked(edges.ones(torch.promote_types(x.dtype, torch.float32))[None], edges)[0]
-        h = (1 + self.eps) * x + spmm(ones, edges.incidence, sent.relu())  # (V, hidden)
+        h = (1 + self.eps) * x + self.aggregate(edges, sent.relu())  # (V, hidden)
         y: Tensor = self.fc2(self.fc1(h).relu())
         return y
 
 
-class GINE(BaseModel):
+class GINE(GraphModel):
     """A network that maps nodes (V, F), edges (2, E) and edge features (E, D) to logits of graphs or nodes, (n,
     classes).
 
     """
 
-    takes = (GraphSpec,)
-    targets = NODE_TARGETS
     edge_attr = True
 
     def __init__(self, config: Config) -> None:
@@ -115,7 +118,7 @@ class GINE(BaseModel):
         for k, (layer, norm) in enumerate(zip(self.layers, self.norms)):
             h = norm(layer(h, edge_index, edge_attr))
             h = dropout(h.relu() if k + 1 < len(self.layers) else h, self.config.dropout, self.training)
-        return pool(h, batch, self.config.pooling) if self.config.graph_level else index_nodes(h, rows)
+        return self.read_out(h, rows, batch)
 
     def forward(
         self,

@@ -4,11 +4,13 @@ A. Radford, J. Wu, R. Child, D. Luan, D. Amodei, I. Sutskever, Language models a
 2019. <https://github.com/openai/gpt-2>
 
     z⁰_t = E[token_t] + P[t]
-    z ← z + MHA(LN(z)),   z ← z + MLP(LN(z))         causal: token t looks at tokens ≤ t
+    z ← z + MHA(LN(z)),   z ← z + MLP(LN(z))
+    MHA(x) = [head₁ ‖ … ‖ head_h] W_O,   head_i = softmax(q_i k_iᵀ / √d) v_i         causal: token t looks at tokens ≤ t
     p(token_{t+1} | tokens ≤ t) = softmax(LN(z_t) Eᵀ)
 
 Shapes, from token ids (N, T):
     embedding plus positions                 (N, T, dim)
+    queries, keys and values of a block      (N, heads, T, d)
     each block                               (N, T, dim)
     normalized, times the embedding          (N, T, vocab_size)
 
@@ -16,25 +18,31 @@ The output layer is the embedding, or with tie_weights=false a separate matrix W
 layer without bias on the last token, which attends to all others.
 
 Padding on either side changes nothing: no token attends to it, and positions count real tokens, as in transformers'
-`generate`. `extend` (`decoders.py`) continues from a cache, one or more tokens at a time, with the same result as
-`forward` at the last of them.
+`generate`. `extend` (`base.py`) continues from a cache, one or more tokens at a time, with the same result as `forward`
+at the last of them.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..core.errors import check_value
+from ..core.errors import ModelError, check_value
 from ..core.spec import TextSpec
-from ..nn.attention import MultiHeadAttention
-from ..nn.kv_cache import Cache, LayerCache
-from ..nn.masks import normalize_padding_mask
+from ..nn.attention import AttentionRecord, MultiHeadAttention
+from ..nn.kv_cache import Cache, LayerCache, position_ids_and_mask
+from ..nn.masks import last_token, normalize_padding_mask
 from ..nn.transformer import MLP, Unembedding
+from .base import CausalLanguageModel
 from .card import Card, Divergence, Published
-from .decoders import HEADS, STD, Decoder, config_for_data, initialize, last_token
-from .fields import ValidatedConfig, choice, fraction, positive
+from .config import ValidatedConfig, choice, fit_language_model, fraction, positive
+
+STD = 0.02  # standard deviation of the initialization
+HEADS = ("next", "classes")
 
 
 @dataclass(frozen=True)
@@ -71,7 +79,37 @@ class Config(ValidatedConfig):
     @classmethod
     def for_spec(cls, preset: Config, spec: TextSpec) -> Config:
         """Return the preset with the vocabulary, the length and the target of `spec`."""
-        return config_for_data(preset, spec)
+        return fit_language_model(preset, spec)
+
+
+class CausalSelfAttention(MultiHeadAttention):
+    """Attention of each token to itself and the tokens before it: (N, T, dim) to (N, T, dim)."""
+
+    standard = True  # the same computation as MultiHeadAttention.forward, written out
+
+    def forward(  # type: ignore[override]  # there is no source, and positions are learned
+        self, x: Tensor, *, mask: Tensor | None = None, causal: bool = True, cache: LayerCache | None = None
+    ) -> Tensor:
+        """Map (N, T, dim) to (N, T, dim).
+
+        `mask` (N or 1, 1, T, S) is True where a token may look, in place of `causal`. With a `cache` the S keys and
+        values are those of the earlier tokens and of these T.
+        """
+        n, length, _ = x.shape
+        q, k, v = self.qkv(x).chunk(3, dim=2)  # (N, T, heads · d) each
+        q = q.view(n, length, self.heads, -1).transpose(1, 2)  # (N, heads, T, d)
+        k = k.view(n, length, self.heads, -1).transpose(1, 2)  # (N, heads, T, d)
+        v = v.view(n, length, self.heads, -1).transpose(1, 2)  # (N, heads, T, d)
+        if cache is not None:
+            k, v = cache.append(k, v)  # (N, heads, S, d)
+        causal = causal and length > 1  # a single token is the last one, and looks at all
+        if self.seen is not None:
+            self.seen.append(AttentionRecord(q.detach(), k.detach(), mask, causal, self.scale))
+        dropout = self.dropout if self.training else 0.0
+        # softmax(q kᵀ / √d) v, without the matrix of weights in memory
+        y = F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale=self.scale)  # (N, heads, T, d)
+        joined: Tensor = self.out(y.transpose(1, 2).flatten(2))  # heads side by side, times W_O: (N, T, dim)
+        return joined
 
 
 class Block(nn.Module):
@@ -81,24 +119,20 @@ class Block(nn.Module):
         super().__init__()
         dim, (dropout, _, attention_dropout) = config.dim, config.rates
         self.norm1 = nn.LayerNorm(dim)
-        self.attention = MultiHeadAttention(dim, config.heads, dropout=attention_dropout)
+        self.attention = CausalSelfAttention(dim, config.heads, dropout=attention_dropout)
         self.norm2 = nn.LayerNorm(dim)
         self.mlp = MLP(dim, config.ffn_dim or 4 * dim, "gelu-tanh")
         self.dropout = nn.Dropout(dropout)
 
-    def forward(
-        self, z: Tensor, mask: Tensor | None = None, causal: bool = True, cache: LayerCache | None = None
-    ) -> Tensor:
-        """Map (N, T, dim) to (N, T, dim). `mask` (N or 1, 1, T or 1, S) is True where a token may look."""
-        z = z + self.dropout(self.attention(self.norm1(z), mask=mask, causal=causal, cache=cache))  # (N, T, dim)
+    def forward(self, z: Tensor, mask: Tensor | None = None, cache: LayerCache | None = None) -> Tensor:
+        """Map (N, T, dim) to (N, T, dim); attention is causal, or where the `mask` (N or 1, 1, T, S) is True."""
+        z = z + self.dropout(self.attention(self.norm1(z), mask=mask, causal=mask is None, cache=cache))  # (N, T, dim)
         y: Tensor = z + self.dropout(self.mlp(self.norm2(z)))  # (N, T, dim)
         return y
 
 
-class GPT2(Decoder):
+class GPT2(CausalLanguageModel):
     """(N, T) token ids to (N, T, vocab_size) logits of the token after each, or to (N, classes)."""
-
-    context_message = "gpt2 has learned positions for"
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -114,7 +148,7 @@ class GPT2(Decoder):
             self.head = Unembedding(self.embedding, tied=config.tie_weights)  # W_U
         else:
             self.head = nn.Linear(dim, config.num_classes, bias=False)
-        initialize(self, config.layers)
+        init_weights(self, config.layers)
         nn.init.normal_(self.positions.weight, std=STD / 2)
 
     def hidden(self, tokens: Tensor, mask: Tensor | None = None, cache: Cache | None = None) -> Tensor:
@@ -123,16 +157,26 @@ class GPT2(Decoder):
         `mask` (N, T) is True where a token is real. With a `cache` the tokens continue after its end. Raises ModelError
         if the context is exceeded.
         """
-        positions, seen, causal = self.position_ids_and_mask(tokens, mask, cache)
+        length, context = tokens.shape[1] if cache is None else cache.longest(tokens), self.config.context_length
+        if length > context:
+            raise ModelError(
+                f"gpt2 has learned positions for {context:,} tokens, and these are {length:,}: give fewer, or a larger "
+                "model.context_length in training."
+            )
+        if mask is None and cache is None:  # every token looks at itself and those before it
+            positions, visible = torch.arange(length, device=tokens.device), None  # (T,)
+        else:  # padded, or continued
+            positions, visible = position_ids_and_mask(tokens, mask, cache)  # (N, T), (N, 1, T, S)
         z = self.dropout(self.embedding(tokens) + self.positions(positions))  # (N, T, dim)
         for i, block in enumerate(self.blocks):
-            z = block(z, seen, causal, cache.layers[i] if cache is not None else None)  # (N, T, dim)
+            z = block(z, visible, cache.layers[i] if cache is not None else None)  # (N, T, dim)
         y: Tensor = self.norm(z)  # (N, T, dim)
         return y
 
     def features(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the input of the head: each token, (N, T, dim), or for classes the last real token, (N, dim)."""
-        mask = normalize_padding_mask(mask, tokens.shape)
+        if mask is not None:
+            mask = normalize_padding_mask(mask, tokens.shape)
         z = self.hidden(tokens, mask)
         return z if self.config.head == "next" else last_token(z, mask)
 
@@ -140,6 +184,21 @@ class GPT2(Decoder):
         """Return the logits, shape (N, T, vocab_size) or (N, classes), of token ids (N, T)."""
         logits: Tensor = self.head(self.features(tokens, mask))
         return logits
+
+
+@torch.no_grad()
+def init_weights(model: nn.Module, layers: int) -> None:
+    """Initialize matrices with standard deviation 0.02 and biases with 0.
+
+    The 2 · `layers` matrices that end a residual branch are scaled by 1/√(2 · layers), so that the variance of their
+    sum stays the same.
+    """
+    for name, parameter in model.named_parameters():
+        if name.endswith("bias"):
+            nn.init.zeros_(parameter)
+        elif parameter.ndim == 2:
+            added = name.endswith(("attention.out.weight", "mlp.fc2.weight"))
+            nn.init.normal_(parameter, std=STD / math.sqrt(2 * layers) if added else STD)
 
 
 Model = GPT2

@@ -25,11 +25,10 @@ import torch
 from torch import Tensor, nn
 
 from ..core.spec import GraphSpec
-from ..nn.graphs import READS, MessagePassing, NodeLinear, build_adjacency, dropout, spmm
-from .base import BaseModel
+from ..nn.graphs import READS, MessagePassing, NodeLinear, build_adjacency, dropout, sum_dtype
+from .base import GraphModel, validate_node_features
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, choice, fraction, positive
-from .graphs import NODE_TARGETS, config_for_data, index_nodes, pool, validate_node_features
+from .config import ValidatedConfig, choice, fit_graph_model, fraction, positive
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class Config(ValidatedConfig):
 
         Raises ModelError for a target that it cannot learn.
         """
-        return config_for_data("graphconv", preset, spec)
+        return fit_graph_model("graphconv", preset, spec)
 
 
 class GraphConv(MessagePassing):
@@ -66,21 +65,17 @@ class GraphConv(MessagePassing):
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Transform before or after the sum over the edges, whichever moves fewer values: both are equal."""
         edges = build_adjacency(edge_index, x.shape[0], loops=False)
-        ones = edges.ones(torch.promote_types(x.dtype, torch.float32))
-        ones = self.hooked(ones[None], edges)[0]
+        ones = edges.ones(sum_dtype(x))  # (E,)
         if self.lin_rel.out_features <= self.lin_rel.in_features:
-            from_neighbours = spmm(ones, edges, self.lin_rel(x))
+            total = self.propagate(edges, ones, self.lin_rel(x))  # (V, out)
         else:
-            from_neighbours = self.lin_rel(spmm(ones, edges, x))
-        y: Tensor = from_neighbours + self.lin_root(x)
+            total = self.lin_rel(self.propagate(edges, ones, x))  # (V, out)
+        y: Tensor = total + self.lin_root(x)
         return y if self.bias is None else y + self.bias
 
 
-class GraphConvNet(BaseModel):
+class GraphConvNet(GraphModel):
     """Nodes (V, F) and edges (2, E) to logits: of graphs (n, classes), or of nodes (n, classes)."""
-
-    takes = (GraphSpec,)
-    targets = NODE_TARGETS
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -88,34 +83,31 @@ class GraphConvNet(BaseModel):
         last = config.hidden_dim if config.graph_level else config.num_classes
         widths = (config.in_features, *[config.hidden_dim] * (config.layers - 1), last)
         self.layers = nn.ModuleList(GraphConv(i, o, config.bias) for i, o in pairwise(widths))
-        if config.graph_level:
-            self.head = NodeLinear(config.hidden_dim, config.num_classes, dropout=config.dropout)
-
-    def features(
-        self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None
-    ) -> Tensor:
-        """Return the input of the last layer: each graph, pooled, (n, hidden), or the nodes `rows`."""
-        h = self._hidden(x, edge_index)
-        return pool(h, batch, self.config.pooling) if self.config.graph_level else index_nodes(h, rows)
+        self.build_head(config.hidden_dim)
 
     def forward(self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None) -> Tensor:
         """Return the logits of each graph in `batch` (V,), or of the nodes `rows` (all by default).
 
         Raises ModelError if nodes or edges have other shapes.
         """
-        h = self._hidden(x, edge_index)
-        if self.config.graph_level:
-            logits: Tensor = self.head(pool(h, batch, self.config.pooling))
-            return logits
-        h = dropout(h, self.config.dropout, self.training)
-        return index_nodes(self.layers[-1](h, edge_index), rows)
+        h = self.hidden(x, edge_index)  # (V, hidden)
+        if not self.config.graph_level:
+            h = dropout(h, self.config.dropout, self.training)
+            h = self.layers[-1](h, edge_index)  # (V, classes)
+        return self.answer(h, rows, batch)
 
-    def _hidden(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """Return (V, hidden): all layers are run, for nodes without the last one, which is the head."""
+    def hidden(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """Return the nodes after all layers with a ReLU, (V, hidden): of nodes all but the last."""
         validate_node_features("graphconv", x, self.config.in_features)
         for layer in self.layers if self.config.graph_level else self.layers[:-1]:
             x = layer(x, edge_index).relu()
         return x
+
+    def features(
+        self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None
+    ) -> Tensor:
+        """Return the input of the last layer: each graph, pooled, (n, hidden), or the nodes `rows`."""
+        return self.read_out(self.hidden(x, edge_index), rows, batch)
 
 
 Model = GraphConvNet

@@ -28,20 +28,19 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..core.spec import GraphSpec
-from ..nn.few_shot import DECODERS, decoder
-from ..nn.graphs import READS, MessagePassing, NodeLinear, build_adjacency, spmm
-from .base import BaseModel
-from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, choice, fraction, positive
-from .graphs import (
-    LINK_TARGETS,
-    config_for_data,
+from ..nn.graphs import (
+    DECODERS,
+    READS,
+    MessagePassing,
+    NodeLinear,
+    build_adjacency,
     decode_links,
-    index_nodes,
-    pool,
-    validate_heads,
-    validate_node_features,
+    link_decoder,
+    sum_dtype,
 )
+from .base import GraphModel, validate_node_features
+from .card import Card, Divergence, Published
+from .config import LINK_TARGETS, ValidatedConfig, choice, fit_graph_model, fraction, positive, validate_heads
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ class Config(ValidatedConfig):
 
         Raises ModelError for a target that it cannot learn.
         """
-        return config_for_data("graphsage", preset, spec)
+        return fit_graph_model("graphsage", preset, spec)
 
 
 class SAGEConv(MessagePassing):
@@ -82,20 +81,18 @@ class SAGEConv(MessagePassing):
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Transform before or after the mean over the edges, whichever moves fewer values: both are equal."""
         edges = build_adjacency(edge_index, x.shape[0], loops=False)
-        shares = edges.degrees(torch.promote_types(x.dtype, torch.float32)).reciprocal()[edges.rows]
-        shares = self.hooked(shares[None], edges)[0]  # 1 / the number of neighbours, for each edge
+        shares = edges.degrees(sum_dtype(x)).reciprocal()[edges.rows]  # 1 / the number of neighbours, for each edge
         if self.lin_l.out_features <= self.lin_l.in_features:
-            from_neighbours = spmm(shares, edges, self.lin_l(x))
+            mean = self.propagate(edges, shares, self.lin_l(x))  # (V, out)
         else:
-            from_neighbours = self.lin_l(spmm(shares, edges, x))
-        y: Tensor = from_neighbours + self.lin_r(x) + self.bias
+            mean = self.lin_l(self.propagate(edges, shares, x))  # (V, out)
+        y: Tensor = mean + self.lin_r(x) + self.bias
         return y
 
 
-class GraphSAGE(BaseModel):
+class GraphSAGE(GraphModel):
     """Nodes (V, F) and edges (2, E) to logits: of nodes or of graphs (n, classes), or of links (n, 1)."""
 
-    takes = (GraphSpec,)
     targets = LINK_TARGETS
 
     def __init__(self, config: Config) -> None:
@@ -104,7 +101,7 @@ class GraphSAGE(BaseModel):
         widths = (config.in_features, *[config.hidden_dim] * config.layers)
         self.layers = nn.ModuleList(SAGEConv(i, o) for i, o in pairwise(widths))
         if config.decoder != "none":
-            self.head: nn.Module = decoder(config.decoder, config.hidden_dim)
+            self.head = link_decoder(config.decoder, config.hidden_dim)
         else:
             self.head = NodeLinear(config.hidden_dim, config.num_classes, dropout=config.dropout)
 
@@ -116,12 +113,11 @@ class GraphSAGE(BaseModel):
 
         """
         validate_node_features("graphsage", x, self.config.in_features)
-        plain = len(self.layers) - 1 if self.config.decoder != "none" else None
-        for i, layer in enumerate(self.layers):
-            x = layer(x, edge_index)
-            if i != plain:
-                x = F.normalize(x.relu(), dim=1)
-        return pool(x, batch, self.config.pooling) if self.config.graph_level else index_nodes(x, rows)
+        for layer in self.layers[:-1] if self.decodes_links else self.layers:
+            x = F.normalize(layer(x, edge_index).relu(), dim=1)  # (V, hidden)
+        if self.decodes_links:
+            x = self.layers[-1](x, edge_index)  # embeddings, of any length
+        return self.read_out(x, rows, batch)
 
     def forward(self, x: Tensor, edge_index: Tensor, rows: Tensor | None = None, batch: Tensor | None = None) -> Tensor:
         """Return the logits of the nodes `rows` (all by default), or of each graph in `batch` (V,).
@@ -129,7 +125,7 @@ class GraphSAGE(BaseModel):
         With a decoder return the logits of pairs of nodes (n, 2), (n, 1), or the embeddings of nodes. Raises ModelError
         if nodes or edges have other shapes.
         """
-        if self.config.decoder != "none":
+        if self.decodes_links:
             return decode_links(self.features(x, edge_index), rows, self.head)
         logits: Tensor = self.head(self.features(x, edge_index, rows, batch))
         return logits

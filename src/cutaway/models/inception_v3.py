@@ -47,10 +47,9 @@ from torch import Tensor, nn
 
 from ..core.errors import check_value
 from ..core.spec import ImageSpec
-from .base import BaseModel
+from .base import BaseModel, validate_image_size
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, choice, fraction, positive
-from .images import validate_image_size
+from .config import ValidatedConfig, choice, fraction, positive
 
 
 @dataclass(frozen=True)

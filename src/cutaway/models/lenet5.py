@@ -38,7 +38,7 @@ from ..nn.activations import scaled_tanh
 from ..nn.losses import RUBBISH
 from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, min_value, positive
+from .config import ValidatedConfig, min_value, positive
 
 # Table I of the paper: the maps of S2 that each of the 16 maps of C3 takes. They differ between neighbouring maps, so
 # that not all of them can learn the same.

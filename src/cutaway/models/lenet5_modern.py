@@ -21,7 +21,7 @@ from ..core.errors import ModelError
 from ..core.spec import ImageSpec
 from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, min_value, positive
+from .config import ValidatedConfig, min_value, positive
 
 
 @dataclass(frozen=True)

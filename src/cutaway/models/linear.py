@@ -26,7 +26,7 @@ from ..core.spec import ImageSpec, SeriesSpec, Spec, TableSpec, Value
 from ..nn.activations import sigmoid, softmax
 from .base import BaseModel, Dense
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, choice, positive
+from .config import ValidatedConfig, choice, positive
 
 _CLASSES = {"identity": (1, 1), "sigmoid": (2, 2), "softmax": (2, math.inf)}  # fewest and most
 

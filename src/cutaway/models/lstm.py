@@ -12,12 +12,12 @@ The forget gate is of F. A. Gers, J. Schmidhuber, F. Cummins, Learning to forget
 
 The four W are stacked as `rnn.weight_ih_l0`, (4 · hidden, inputs), in the order i, f, g, o, and so are U and the
 biases: PyTorch's names and layout, whose fused `nn.LSTM` runs all steps at once. `lstm_step` computes one step by the
-equations, with the same result. Pooling and the head are in `recurrent.py`, forecasts in `forecasting.py`.
+equations, `textbook` the whole network, with the same results. Pooling and forecasts are in `base.py`.
 
 Shapes, from a series (N, T, F) or token ids (N, T), each an embedding's row:
-    state at each step          (N, T, hidden); twice as many numbers where it reads in both directions
-    read-out of the last        (N, hidden)
-    linear                      (N, classes)
+    states                      (N, T, D · hidden), D = 2 for a bidirectional network, else 1
+    read-out r                  (N, D · hidden): the last state, their mean or maximum
+    linear                      (N, classes), or (N, T, tags or tokens) from each state
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..nn import recurrent as layers
-from ..nn.recurrent import State, Weights
-from . import forecasting
+from ..nn.masks import normalize_padding_mask
+from ..nn.recurrent import State, Weights, layer_weights, run_layers, sequence_lengths
+from .base import RecurrentModel
 from .card import Card, Divergence, Published
-from .forecasting import Forecasting
-from .recurrent import Recurrent
+from .config import RecurrentConfig
 
 
 @dataclass(frozen=True)
-class Config(forecasting.Config):
-    """Configuration of the network: all of `forecasting.Config`, and the initial bias of the forget gate."""
+class Config(RecurrentConfig):
+    """Configuration of the network: all of `RecurrentConfig`, and the initial bias of the forget gate."""
 
     forget_bias: float = 1.0  # initial bias of the forget gate
 
@@ -58,19 +58,65 @@ def lstm_step(x: Tensor, state: State, weights: Weights) -> dict[str, Tensor]:
     return {"input": i, "forget": f, "candidate": g, "output": o, "cell": c, "state": h}
 
 
-class LSTM(Forecasting, Recurrent):
+class LSTM(RecurrentModel):
     """An LSTM network: token ids (N, T) or numbers (N, T, F) to the outputs of the head."""
 
     config: Config
 
-    def layer(self, inputs: int, bidirectional: bool) -> layers.LSTM:
-        """Return the layers of cells, batch first, their forget gates open."""
-        cells, hidden = layers.LSTM(**self.settings(inputs, bidirectional)), self.config.hidden_dim
+    def build_layers(self, inputs: int, bidirectional: bool) -> layers.LSTM:
+        """Build the layers of cells, batch first, with open forget gates."""
+        cells, hidden = layers.LSTM(**self.layer_settings(inputs, bidirectional)), self.config.hidden_dim
         with torch.no_grad():
             for name, bias in cells.named_parameters():
                 if "bias" in name:
                     bias[hidden : 2 * hidden].fill_(self.config.forget_bias if "bias_ih" in name else 0.0)
         return cells
+
+    def forward(self, x: Tensor, mask_or_future: Tensor | None = None) -> Tensor:
+        """Return the outputs of the head: (N, classes), or (N, T, tags or tokens) with one output for each step.
+
+        Args:
+            x: Token ids, shape (N, T), or numbers, shape (N, T, F).
+            mask_or_future: True where a step is real, shape (N, T), with padding on the right. For a forecaster the
+                known values of the steps to forecast, shape (N, H, K); its outputs are the forecasts, (N, H · C).
+
+        Raises:
+            ModelError: If shapes do not fit, or if the mask has padding elsewhere than on the right.
+        """
+        if self.config.horizon:
+            return self.forecast(x, mask_or_future)
+        outputs: Tensor = self.head(self.drop(self.features(x, mask_or_future)))  # W r + b, or W h_t + b
+        return outputs
+
+    def features(self, x: Tensor, mask_or_future: Tensor | None = None) -> Tensor:
+        """Return the input of the head: r, (N, D · hidden), or states (N, T, D · hidden) for outputs at each step."""
+        if self.config.horizon:
+            return self.forecast_features(x, mask_or_future)
+        x = self.embed(x)  # (N, T, inputs)
+        mask = normalize_padding_mask(mask_or_future, x.shape)
+        lengths = sequence_lengths(mask, x.shape[1])  # (N,), or None if nothing is padded
+        states, last = run_layers(self.rnn, x, lengths)  # (N, T, D · hidden) and (layers · D, N, hidden)
+        return self.pool(states, last, lengths)
+
+    def textbook(self, x: Tensor) -> Tensor:
+        """Compute `forward` by the equations, one step after another, without padding and without dropout."""
+        x = self.embed(x)  # (N, T, inputs)
+        last = []
+        for layer in range(self.config.layers):
+            both = []
+            for way in range(self.directions):  # forwards, then backwards
+                weights = layer_weights(self.rnn, layer, way)
+                h = c = x.new_zeros(len(x), self.config.hidden_dim)
+                states = []
+                for x_t in x.flip(1).unbind(1) if way else x.unbind(1):  # (N, inputs)
+                    step = lstm_step(x_t, (h, c), weights)
+                    h, c = step["state"], step["cell"]
+                    states.append(h)
+                last.append(h)
+                both.append(torch.stack(states[::-1] if way else states, dim=1))  # (N, T, hidden)
+            x = torch.cat(both, dim=2)  # (N, T, D · hidden), the inputs of the layer above
+        outputs: Tensor = self.head(self.pool(x, torch.stack(last)))
+        return outputs
 
 
 Model = LSTM

@@ -26,7 +26,7 @@ from ..core.spec import ImageSpec, SeriesSpec, Spec, TableSpec
 from ..nn.activations import activation, formula
 from .base import BaseModel, Dense
 from .card import Card, Divergence
-from .fields import ValidatedConfig, choice, counts, fraction, positive
+from .config import ValidatedConfig, choice, counts, fraction, positive
 
 NORMS = {"none": None, "batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
 

@@ -27,10 +27,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..core.spec import ImageSpec
-from .base import BaseModel
+from .base import BaseModel, validate_image_size
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, choice, fraction, min_value, positive
-from .images import validate_image_size
+from .config import ValidatedConfig, choice, fraction, min_value, positive
 
 STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 

@@ -26,11 +26,22 @@ import torch
 from torch import Tensor, nn
 
 from ..core.spec import GraphSpec
-from ..nn.graphs import READS, MessagePassing, build_adjacency, build_membership, count_graphs, edge_softmax, spmm
-from .base import BaseModel
+from ..nn.graphs import (
+    READS,
+    MessagePassing,
+    build_adjacency,
+    build_membership,
+    count_graphs,
+    edge_features_in_order,
+    edge_softmax,
+    global_pool,
+    index_nodes,
+    spmm,
+    sum_dtype,
+)
+from .base import GraphModel, validate_node_features
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, choice, min_value, positive
-from .graphs import NODE_TARGETS, config_for_data, edge_features_in_order, index_nodes, pool, validate_node_features
+from .config import ValidatedConfig, choice, fit_graph_model, min_value, positive
 
 
 @dataclass(frozen=True)
@@ -53,7 +64,7 @@ class Config(ValidatedConfig):
 
         Raises ModelError for a target that it cannot learn.
         """
-        return config_for_data("mpnn", preset, spec)
+        return fit_graph_model("mpnn", preset, spec)
 
 
 class EdgeNetwork(nn.Module):
@@ -102,13 +113,12 @@ class Step(MessagePassing):
     def forward(self, h: Tensor, edge_index: Tensor, matrices: Tensor | None = None) -> Tensor:
         """Compute the messages at the edges, (E, d), and sum them at their targets."""
         edges = build_adjacency(edge_index, h.shape[0], loops=False)
-        ones = self.hooked(edges.ones(torch.promote_types(h.dtype, torch.float32))[None], edges)[0]
         if self.matrix is not None:
-            message = spmm(ones, edges, h @ self.matrix[0])
+            message = self.propagate(edges, edges.ones(sum_dtype(h)), h @ self.matrix[0])  # (V, d)
         else:
-            assert matrices is not None, "edges are described"
-            sent = torch.bmm(h.index_select(0, edges.columns)[:, None], matrices)[:, 0]  # (E, d)
-            message = spmm(ones, edges.incidence, sent)  # (V, d)
+            assert matrices is not None, "edge features are given"
+            sent = torch.bmm(h.index_select(0, edges.columns)[:, None], matrices)[:, 0]  # A(e_vw) h_w, (E, d)
+            message = self.aggregate(edges, sent)  # (V, d)
         y: Tensor = self.gru(message.to(h.dtype), h)
         return y
 
@@ -136,14 +146,12 @@ class Set2Set(nn.Module):
         return read
 
 
-class MPNN(BaseModel):
+class MPNN(GraphModel):
     """A network that maps nodes (V, F), edges (2, E) and edge features (E, D) to logits of graphs or nodes, (n,
     classes).
 
     """
 
-    takes = (GraphSpec,)
-    targets = NODE_TARGETS
     edge_attr = True
 
     def __init__(self, config: Config) -> None:
@@ -175,7 +183,7 @@ class MPNN(BaseModel):
             return index_nodes(h, rows)
         if batch is None:
             batch = torch.zeros(h.shape[0], dtype=torch.int64, device=h.device)
-        read = pool(h, batch, self.config.pooling) if self.read is None else self.read(h, batch)
+        read = global_pool(h, batch, self.config.pooling) if self.read is None else self.read(h, batch)
         state: Tensor = self.fc(read).relu()
         return state
 

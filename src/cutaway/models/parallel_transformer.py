@@ -26,7 +26,7 @@ Shapes, from token ids (N, T):
 There are no additive positions: queries and keys are rotated by their positions, so that their product depends on the
 distance of two tokens (J. Su et al., RoFormer, 2021, <https://arxiv.org/abs/2104.09864>). `context_length` is the
 length for which the model was trained, and the maximum. Padding, `extend` and the head for classes are as in GPT-2
-(`decoders.py`).
+(`base.py`).
 """
 
 from __future__ import annotations
@@ -36,16 +36,17 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from ..core.errors import check_value
+from ..core.errors import ModelError, check_value
 from ..core.spec import TextSpec
 from ..nn.attention import MultiHeadAttention
-from ..nn.kv_cache import Cache, LayerCache
-from ..nn.masks import normalize_padding_mask
+from ..nn.kv_cache import Cache, LayerCache, position_ids_and_mask
+from ..nn.masks import last_token, normalize_padding_mask
 from ..nn.position import Rotation, rotation
 from ..nn.transformer import MLP, Unembedding
+from .base import CausalLanguageModel
 from .card import Card, Divergence, Published
-from .decoders import HEADS, Decoder, config_for_data, initialize, last_token
-from .fields import ValidatedConfig, choice, fraction, positive
+from .config import ValidatedConfig, choice, fit_language_model, fraction, positive
+from .gpt2 import HEADS, init_weights
 
 ORDERS = ("parallel", "pre", "post")
 
@@ -82,7 +83,7 @@ class Config(ValidatedConfig):
     @classmethod
     def for_spec(cls, preset: Config, spec: TextSpec) -> Config:
         """Return the preset with the vocabulary, the length and the target of `spec`."""
-        return config_for_data(preset, spec)
+        return fit_language_model(preset, spec)
 
 
 class Block(nn.Module):
@@ -106,18 +107,17 @@ class Block(nn.Module):
         z: Tensor,
         positions: Tensor | Rotation,
         mask: Tensor | None = None,
-        causal: bool = True,
         cache: LayerCache | None = None,
     ) -> Tensor:
         """Map (N, T, dim) to (N, T, dim).
 
         Queries and keys are turned by their `positions`, (T,) or (N, T), or the `rotation` of these; `mask` (N or 1, 1,
-        T or 1, S) is True where a token may look.
+        T or 1, S) is True where a token may look, by default at itself and the tokens before it.
         """
         a1, a2 = self.strengths
 
         def attention(x: Tensor) -> Tensor:  # α₁ A(x), (N, T, dim)
-            y = self.attention(x, mask=mask, causal=causal, cache=cache, positions=positions)
+            y = self.attention(x, mask=mask, causal=mask is None, cache=cache, positions=positions)
             return _scaled(a1, self.dropout(y))
 
         def mlp(x: Tensor) -> Tensor:  # α₂ M(x), (N, T, dim)
@@ -139,10 +139,8 @@ def _scaled(strength: float, y: Tensor) -> Tensor:
     return y if strength == 1.0 else strength * y
 
 
-class ParallelTransformer(Decoder):
+class ParallelTransformer(CausalLanguageModel):
     """(N, T) token ids to (N, T, vocab_size) logits of the token after each, or to (N, classes)."""
-
-    context_message = "parallel-transformer was trained for"
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -158,7 +156,7 @@ class ParallelTransformer(Decoder):
             self.head = Unembedding(self.embedding, tied=config.tie_weights)  # W_U
         else:
             self.head = nn.Linear(dim, config.num_classes, bias=False)
-        initialize(self, config.layers)
+        init_weights(self, config.layers)
 
     def hidden(self, tokens: Tensor, mask: Tensor | None = None, cache: Cache | None = None) -> Tensor:
         """Return the normalized output of the last block, (N, T, dim).
@@ -166,11 +164,17 @@ class ParallelTransformer(Decoder):
         `mask` (N, T) is True where a token is real. With a `cache` the tokens continue after its end. Raises ModelError
         if the context is exceeded.
         """
-        positions, seen, causal = self.position_ids_and_mask(tokens, mask, cache)
+        length, context = tokens.shape[1] if cache is None else cache.longest(tokens), self.config.context_length
+        if length > context:
+            raise ModelError(
+                f"parallel-transformer was trained for {context:,} tokens, and these are {length:,}: give fewer, or a "
+                "larger model.context_length in training."
+            )
+        positions, visible = position_ids_and_mask(tokens, mask, cache)
         z = self.dropout(self.embedding(tokens))  # (N, T, dim)
         turn = rotation(positions, self.config.dim // self.config.heads, z.dtype)  # once for all blocks
         for i, block in enumerate(self.blocks):
-            z = block(z, turn, seen, causal, cache.layers[i] if cache is not None else None)  # (N, T, dim)
+            z = block(z, turn, visible, cache.layers[i] if cache is not None else None)  # (N, T, dim)
         y: Tensor = self.norm(z)  # (N, T, dim)
         return y
 

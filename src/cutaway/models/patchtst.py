@@ -37,7 +37,7 @@ from ..nn.attention import MultiHeadAttention
 from ..nn.transformer import MLP
 from .base import BaseModel, SeriesPatches
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, choice, fraction, min_value, positive
+from .config import ValidatedConfig, choice, fraction, min_value, positive
 
 EPS = 1e-5  # added to the variance of a window
 PADDINGS = ("end", "none")

@@ -29,7 +29,7 @@ from ..core.spec import ImageSpec, SeriesSpec, Spec, TableSpec, Value
 from ..nn.activations import step
 from .base import BaseModel, Dense
 from .card import Card, Divergence
-from .fields import ValidatedConfig, min_value, positive
+from .config import ValidatedConfig, min_value, positive
 
 
 @dataclass(frozen=True)

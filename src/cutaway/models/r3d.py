@@ -43,7 +43,7 @@ from ..core.spec import Classes, Value, VideoSpec
 from ..nn.masks import has_inner_padding, normalize_padding_mask
 from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, choice, positive
+from .config import ValidatedConfig, choice, positive
 
 STEMS = {"r3d": (7, 2), "small": (3, 2)}  # pixels a side of the first kernel, and its stride in space
 

@@ -42,7 +42,7 @@ from ..core.errors import check_value
 from ..core.spec import ImageSpec
 from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, choice, positive
+from .config import ValidatedConfig, choice, positive
 
 
 @dataclass(frozen=True)

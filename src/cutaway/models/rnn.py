@@ -6,12 +6,12 @@ J. L. Elman, Finding structure in time, 1990. <https://doi.org/10.1207/s15516709
 
 W is (hidden, inputs), U (hidden, hidden); with several layers each reads the states of the one below. PyTorch's fused
 `nn.RNN` runs all steps at once, with its names, `rnn.weight_ih_l0` = W. `elman_step` computes one step by the equation,
-with the same result. Pooling and the head are in `recurrent.py`, forecasts in `forecasting.py`.
+`textbook` the whole network, with the same results. Pooling and forecasts are in `base.py`.
 
 Shapes, from a series (N, T, F) or token ids (N, T), each an embedding's row:
-    state at each step          (N, T, hidden); twice as many numbers where it reads in both directions
-    read-out of the last        (N, hidden)
-    linear                      (N, classes)
+    states                      (N, T, D · hidden), D = 2 for a bidirectional network, else 1
+    read-out r                  (N, D · hidden): the last state, their mean or maximum
+    linear                      (N, classes), or (N, T, tags or tokens) from each state
 """
 
 from __future__ import annotations
@@ -24,17 +24,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..nn import recurrent as layers
-from ..nn.recurrent import State, Weights
-from . import forecasting
+from ..nn.masks import normalize_padding_mask
+from ..nn.recurrent import State, Weights, layer_weights, run_layers, sequence_lengths
+from .base import RecurrentModel
 from .card import Card, Divergence, Published
-from .fields import choice
-from .forecasting import Forecasting
-from .recurrent import Recurrent
+from .config import RecurrentConfig, choice
 
 
 @dataclass(frozen=True)
-class Config(forecasting.Config):
-    """Configuration of the network: all of `forecasting.Config`, and the activation of its states."""
+class Config(RecurrentConfig):
+    """Configuration of the network: all of `RecurrentConfig`, and the activation of its states."""
 
     activation: str = choice("tanh", ("tanh", "relu"))  # tanh or relu
 
@@ -49,14 +48,60 @@ def elman_step(
     return {"state": h}
 
 
-class RNN(Forecasting, Recurrent):
+class RNN(RecurrentModel):
     """An Elman network: token ids (N, T) or numbers (N, T, F) to the outputs of the head."""
 
     config: Config
 
-    def layer(self, inputs: int, bidirectional: bool) -> layers.RNN:
+    def build_layers(self, inputs: int, bidirectional: bool) -> layers.RNN:
         """Build Elman's layers, batch first."""
-        return layers.RNN(nonlinearity=self.config.activation, **self.settings(inputs, bidirectional))
+        return layers.RNN(nonlinearity=self.config.activation, **self.layer_settings(inputs, bidirectional))
+
+    def forward(self, x: Tensor, mask_or_future: Tensor | None = None) -> Tensor:
+        """Return the outputs of the head: (N, classes), or (N, T, tags or tokens) with one output for each step.
+
+        Args:
+            x: Token ids, shape (N, T), or numbers, shape (N, T, F).
+            mask_or_future: True where a step is real, shape (N, T), with padding on the right. For a forecaster the
+                known values of the steps to forecast, shape (N, H, K); its outputs are the forecasts, (N, H · C).
+
+        Raises:
+            ModelError: If shapes do not fit, or if the mask has padding elsewhere than on the right.
+        """
+        if self.config.horizon:
+            return self.forecast(x, mask_or_future)
+        outputs: Tensor = self.head(self.drop(self.features(x, mask_or_future)))  # W r + b, or W h_t + b
+        return outputs
+
+    def features(self, x: Tensor, mask_or_future: Tensor | None = None) -> Tensor:
+        """Return the input of the head: r, (N, D · hidden), or states (N, T, D · hidden) for outputs at each step."""
+        if self.config.horizon:
+            return self.forecast_features(x, mask_or_future)
+        x = self.embed(x)  # (N, T, inputs)
+        mask = normalize_padding_mask(mask_or_future, x.shape)
+        lengths = sequence_lengths(mask, x.shape[1])  # (N,), or None if nothing is padded
+        states, last = run_layers(self.rnn, x, lengths)  # (N, T, D · hidden) and (layers · D, N, hidden)
+        return self.pool(states, last, lengths)
+
+    def textbook(self, x: Tensor) -> Tensor:
+        """Compute `forward` by the equations, one step after another, without padding and without dropout."""
+        x = self.embed(x)  # (N, T, inputs)
+        activation = torch.tanh if self.config.activation == "tanh" else torch.relu
+        last = []
+        for layer in range(self.config.layers):
+            both = []
+            for way in range(self.directions):  # forwards, then backwards
+                weights = layer_weights(self.rnn, layer, way)
+                h = x.new_zeros(len(x), self.config.hidden_dim)
+                states = []
+                for x_t in x.flip(1).unbind(1) if way else x.unbind(1):  # (N, inputs)
+                    h = elman_step(x_t, (h,), weights, activation)["state"]
+                    states.append(h)
+                last.append(h)
+                both.append(torch.stack(states[::-1] if way else states, dim=1))  # (N, T, hidden)
+            x = torch.cat(both, dim=2)  # (N, T, D · hidden), the inputs of the layer above
+        outputs: Tensor = self.head(self.pool(x, torch.stack(last)))
+        return outputs
 
 
 Model = RNN

@@ -43,7 +43,7 @@ from ..nn.masks import normalize_padding_mask
 from ..nn.recurrent import cudnn_backward_guard, run_packed, scan_steps, sequence_lengths
 from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, fraction, min_value, positive
+from .config import ValidatedConfig, fraction, min_value, positive
 
 State = tuple[Tensor, Tensor, Tensor, Tensor]  # s (N, hidden), keys (N, T, attention), h (N, T, 2·hidden), mask (N, T)
 

@@ -38,10 +38,9 @@ from torch import Tensor, nn
 from ..core.spec import ImageSpec, Tokens
 from ..nn.position import grid_sinusoids
 from ..nn.recurrent import scan_steps
-from .base import BaseModel, TokenGrid
+from .base import BaseModel, TokenGrid, validate_image_size
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, fraction, positive
-from .images import validate_image_size
+from .config import ValidatedConfig, fraction, positive
 from .seq2seq_gru import AdditiveAttention
 
 State = tuple[Tensor, Tensor, Tensor, Tensor]  # h, c (N, hidden), keys (N, L, attention), a (N, L, D)

@@ -27,10 +27,9 @@ from torch import Tensor, nn
 
 from ..core.errors import check_value
 from ..core.spec import ImageSpec
-from .base import BaseModel
+from .base import BaseModel, validate_image_size
 from .card import Card, Published
-from .fields import ValidatedConfig, positive
-from .images import validate_image_size
+from .config import ValidatedConfig, positive
 
 GRID = 4  # cells of the last feature maps, in height and width
 

@@ -44,9 +44,9 @@ from ..nn.kv_cache import Cache, LayerCache
 from ..nn.masks import attention_mask, causal_mask, merge_masks, normalize_padding_mask
 from ..nn.position import RelativeBias
 from ..nn.transformer import MLP, Unembedding
+from .base import EncoderDecoder, require_joint_vocab, target_positions
 from .card import Card, Divergence, Published
-from .encoder_decoder import EncoderDecoder, require_joint_vocab, target_positions
-from .fields import ValidatedConfig, fraction, min_value, positive
+from .config import ValidatedConfig, fraction, min_value, positive
 
 EPS = 1e-6  # ε of the normalization
 

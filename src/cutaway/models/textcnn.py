@@ -30,7 +30,7 @@ from ..core.spec import Classes, TextSpec, Value
 from ..nn.masks import normalize_padding_mask
 from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, choice, fraction, min_value, positive
+from .config import ValidatedConfig, choice, fraction, min_value, positive
 
 CHANNELS = ("random", "static", "non-static", "two-channel")
 RANGE = 0.25  # bound of the uniform initialization of word vectors

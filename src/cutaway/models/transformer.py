@@ -39,9 +39,9 @@ from ..nn.kv_cache import Cache, LayerCache
 from ..nn.masks import attention_mask, normalize_padding_mask, position_ids
 from ..nn.position import sinusoids
 from ..nn.transformer import MLP, Unembedding
+from .base import EncoderDecoder, parse_forward_args, target_positions
 from .card import Card, Divergence, Published
-from .encoder_decoder import EncoderDecoder, parse_forward_args, target_positions
-from .fields import ValidatedConfig, choice, fraction, positive
+from .config import ValidatedConfig, choice, fraction, positive
 
 ORDERS = ("post", "pre")
 
@@ -159,7 +159,7 @@ class Transformer(EncoderDecoder):
         """Return PE."""
         return {"sinusoids": sinusoids(torch.arange(places), self.config.dim)}
 
-    def _looked_up(self, words: nn.Embedding, tokens: Tensor, places: Tensor, mask: Tensor | None = None) -> Tensor:
+    def _embed_tokens(self, words: nn.Embedding, tokens: Tensor, places: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return √d · E[tokens] + PE(places), (N, T, dim); the factor does not apply to the positions.
 
         With a `mask` (N, 1, 1, T) positions count real tokens only.
@@ -176,7 +176,7 @@ class Transformer(EncoderDecoder):
         real.
 
         """
-        x = self._looked_up(self.embedding, source, torch.arange(source.shape[1], device=source.device), mask)
+        x = self._embed_tokens(self.embedding, source, torch.arange(source.shape[1], device=source.device), mask)
         for block in self.encoder:
             x = block(x, mask)  # (N, T, dim)
         read: Tensor = self.encoder_norm(x)
@@ -198,7 +198,7 @@ class Transformer(EncoderDecoder):
         """
         positions, seen, causal = target_positions(target, cache)
         seen = own_mask if seen is None else seen
-        y = self._looked_up(self._words, target, positions, own_mask)
+        y = self._embed_tokens(self._words, target, positions, own_mask)
         for i, block in enumerate(self.decoder):
             own, cross_kv = (cache.layers[i], cache.cross_layers[i]) if cache is not None else (None, None)
             y = block(y, seen, causal, own, read, mask, cross_kv)  # (N, S, dim)

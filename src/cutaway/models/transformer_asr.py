@@ -46,9 +46,9 @@ from ..nn.kv_cache import Cache, LayerCache
 from ..nn.masks import attention_mask, normalize_padding_mask
 from ..nn.recurrent import sequence_lengths
 from ..nn.transformer import MLP, Unembedding
+from .base import EncoderDecoder, target_positions
 from .card import Card, Divergence, Published
-from .encoder_decoder import EncoderDecoder, target_positions
-from .fields import ValidatedConfig, fraction, positive
+from .config import ValidatedConfig, fraction, positive
 
 STRIDE = 2  # stride of the second convolution: frames for each position of the encoder
 

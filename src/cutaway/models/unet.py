@@ -28,10 +28,9 @@ from torch import Tensor, nn
 
 from ..core.errors import ModelError
 from ..core.spec import ImageSpec, Mask
-from .base import BaseModel
+from .base import BaseModel, validate_image_size
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, choice, fraction, positive
-from .images import validate_image_size
+from .config import ValidatedConfig, choice, fraction, positive
 
 
 @dataclass(frozen=True)
@@ -103,11 +102,28 @@ class UNet(BaseModel):
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
 
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the logits, shape (N, classes, H, W)."""
+        logits: Tensor = self.head(self.features(x))
+        return logits
+
     def features(self, x: Tensor) -> Tensor:
         """Return the input of the head, y₀: (N, w, H, W).
 
         Raises ModelError for a size that is no multiple of 2^levels.
         """
+        self._validate_size(x)
+        skips: list[Tensor] = []
+        for level, convolve in enumerate(self.down):  # x_l: (N, 2^l·w, H/2^l, W/2^l)
+            x = convolve(F.max_pool2d(x, 2) if level > 0 else x)
+            x = self.dropout(x) if level >= self.config.levels - 1 else x
+            skips.append(x)
+        y = skips.pop()
+        for grow, convolve in zip(reversed(self.grow), reversed(self.up)):  # y_l: (N, 2^l·w, H/2^l, W/2^l)
+            y = convolve(torch.cat([skips.pop(), grow(y)], dim=1))
+        return y
+
+    def _validate_size(self, x: Tensor) -> None:
         validate_image_size(x, self.config.least_size, "unet")
         step = self.config.size_step
         if x.shape[2] % step or x.shape[3] % step:
@@ -115,21 +131,6 @@ class UNet(BaseModel):
                 f"unet halves images {self.config.levels} times, and these are {x.shape[2]}×{x.shape[3]}: height and "
                 f"width must be multiples of {step}."
             )
-        maps: list[Tensor] = []
-        for level, down in enumerate(self.down):
-            x = down(F.max_pool2d(x, 2) if level else x)  # (N, 2^l·w, H/2^l, W/2^l)
-            if level >= self.config.levels - 1:
-                x = self.dropout(x)
-            maps.append(x)
-        x = maps.pop()
-        for grow, up in zip(reversed(self.grow), reversed(self.up)):
-            x = up(torch.cat((maps.pop(), grow(x)), dim=1))  # (N, 2·2^l·w, …) to (N, 2^l·w, H/2^l, W/2^l)
-        return x
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the logits, shape (N, classes, H, W)."""
-        logits: Tensor = self.head(self.features(x))
-        return logits
 
 
 Model = UNet

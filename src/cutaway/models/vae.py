@@ -41,7 +41,7 @@ from ..core.spec import Image, ImageSpec
 from ..nn.gaussians import log_density, log_level, normal_kl
 from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, counts, min_value, positive
+from .config import ValidatedConfig, counts, min_value, positive
 
 
 @dataclass(frozen=True)

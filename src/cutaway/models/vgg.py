@@ -32,10 +32,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..core.spec import ImageSpec
-from .base import BaseModel
+from .base import BaseModel, validate_image_size
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, fraction, positive
-from .images import validate_image_size
+from .config import ValidatedConfig, fraction, positive
 
 
 @dataclass(frozen=True)

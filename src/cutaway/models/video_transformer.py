@@ -52,7 +52,7 @@ from ..nn.masks import normalize_padding_mask
 from ..nn.transformer import MLP
 from .base import BaseModel, TokenGrid
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, fraction, positive
+from .config import ValidatedConfig, fraction, positive
 from .vit import interpolate_positions
 
 EPS = 1e-6  # ε of the normalizations: the default in the authors' library, not PyTorch's

@@ -43,10 +43,9 @@ from ..core.errors import ModelError, check_value
 from ..core.spec import ImageSpec
 from ..nn.attention import MultiHeadAttention
 from ..nn.transformer import MLP
-from .base import BaseModel, TokenGrid
+from .base import BaseModel, TokenGrid, validate_image_size
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, choice, fraction, positive
-from .images import validate_image_size
+from .config import ValidatedConfig, choice, fraction, positive
 
 POOLING = ("token", "mean")
 EPS = 1e-6  # ε of the normalizations: the default in the authors' library, not PyTorch's

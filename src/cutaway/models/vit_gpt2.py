@@ -36,12 +36,10 @@ from ..core.spec import ImageSpec, Tokens
 from ..nn.attention import MultiHeadAttention
 from ..nn.kv_cache import Cache, LayerCache
 from ..nn.transformer import MLP, Unembedding
-from .base import TokenGrid
+from .base import EncoderDecoder, TokenGrid, target_positions, validate_image_size
 from .card import Card, Divergence, Published
-from .decoders import STD
-from .encoder_decoder import EncoderDecoder, target_positions
-from .fields import ValidatedConfig, fraction, positive
-from .images import validate_image_size
+from .config import ValidatedConfig, fraction, positive
+from .gpt2 import STD
 from .vit import EPS, adapt_positions, interpolate_positions, validate_patch_size
 
 

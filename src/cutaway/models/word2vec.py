@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
@@ -38,7 +39,7 @@ from ..core.spec import Context, TextSpec
 from ..nn.masks import normalize_padding_mask
 from .base import BaseModel
 from .card import Card, Divergence, Published
-from .fields import ValidatedConfig, choice, min_value, positive
+from .config import ValidatedConfig, choice, min_value, positive
 
 
 @dataclass(frozen=True)
@@ -62,63 +63,44 @@ class Config(ValidatedConfig):
         return dataclasses.replace(preset, vocab_size=spec.target.vocab_size, window=spec.target.window)
 
 
-class NegativeSampling(Function):
-    """The negative-sampling objective: Σ ln σ(v'·h) over targets plus weight · Σ ln σ(−v'·h) over noise, (N, L).
+def negative_sampling(h: Tensor, others: Tensor, predicted: Tensor, weight: Tensor) -> Tensor:
+    """Return Σ ln σ(v'·h) over targets plus weight · Σ ln σ(−v'·h) over noise, (N, L): equation 4 of [2].
 
-    Equation 4 of [2] with an explicit gradient: σ(−s) for each target score s and −σ(s) for noise, so that the sums and
-    their gradient share one sigmoid.
+    Args:
+        h: Hidden vectors, shape (N, L, d).
+        others: v' of P words, then of K noise words, shape (N, P + K, d).
+        predicted: 1 for the targets among the words, else 0, shape (N, L, P).
+        weight: Weight of each noise word, shape (N, L).
     """
-
-    @staticmethod
-    def forward(ctx: Any, h: Tensor, others: Tensor, predicted: Tensor, weight: Tensor) -> Tensor:
-        """Compute the sums.
-
-        `h` has shape (N, L, d); `others` (N, P + K, d) are words, then noise; `predicted` (N, L, P) is 1 for target
-        words and 0 for others; `weight` (N, L) is that of each noise word.
-        """
-        words = predicted.shape[2]
-        p = torch.bmm(h, others.transpose(1, 2))  # (N, L, P + K)
-        p[:, :, words:].neg_()
-        p.sigmoid_()
-        weights = torch.empty_like(p)
-        weights[:, :, :words] = predicted
-        weights[:, :, words:] = weight[:, :, None]
-        slope = (1 - p).mul_(weights)
-        slope[:, :, words:].neg_()
-        ctx.save_for_backward(h, others, slope)
-        return p.clamp_min_(torch.finfo(p.dtype).tiny).log_().mul_(weights).sum(2)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """Compute the gradients of `h` and `others`."""
-        h, others, slope = ctx.saved_tensors
-        slope = slope * gradient[:, :, None]
-        return torch.bmm(slope, others), torch.bmm(slope.transpose(1, 2), h), None, None
+    scores = h @ others.mT  # (N, L, P + K)
+    words = predicted.shape[2]
+    targets = (predicted * F.logsigmoid(scores[:, :, :words])).sum(2)
+    noise = F.logsigmoid(-scores[:, :, words:]).sum(2)
+    return targets + weight * noise
 
 
-class WindowMean(Function):
-    """The mean of the vectors in each window, (N, L, d); backward each of them takes the whole gradient, or 1/n.
+def softmax_log_likelihood(h: Tensor, vectors: Tensor, predicted: Tensor, wanted: Tensor) -> Tensor:
+    """Return Σ ln p(w | h) over the targets, (N, L): equation 2 of [2].
 
-    A window without a word has the mean 0.
+    Args:
+        h: Hidden vectors, shape (N, L, d).
+        vectors: v' of all words, shape (V, d).
+        predicted: Word ids, shape (N, P).
+        wanted: 1 for the targets among them, else 0, shape (N, L, P).
     """
+    scores = h @ vectors.T  # (N, L, V)
+    places = predicted[:, None].expand_as(wanted)  # (N, L, P)
+    return (wanted * (scores.gather(2, places) - scores.logsumexp(2, keepdim=True))).sum(2)
 
-    @staticmethod
-    def forward(ctx: Any, vectors: Tensor, inside: Tensor, whole: bool) -> Tensor:
-        """Compute the means; `vectors` is (N, X, d), `inside` (N, L, X) is 1 for vectors in the window, else 0."""
-        counts = inside.sum(2, keepdim=True).clamp_min_(1)
-        ctx.whole = whole
-        ctx.save_for_backward(inside, counts)
-        return torch.bmm(inside, vectors).div_(counts)
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """Compute the gradient of `vectors`."""
-        inside, counts = ctx.saved_tensors
-        if not ctx.whole:
-            gradient = gradient / counts
-        return torch.bmm(inside.transpose(1, 2), gradient), None, None
+def window_mean(vectors: Tensor, inside: Tensor) -> Tensor:
+    """Return the mean of the vectors in each window, (N, L, d); 0 for a window without a word.
+
+    Args:
+        vectors: v of the words, shape (N, X, d).
+        inside: 1 for words in the window, else 0, shape (N, L, X).
+    """
+    return inside @ vectors / inside.sum(2, keepdim=True).clamp(min=1)
 
 
 class Word2Vec(BaseModel):
@@ -136,11 +118,6 @@ class Word2Vec(BaseModel):
         nn.init.zeros_(self.context.weight)
         self._windows: dict[tuple[int, int, torch.device], tuple[Tensor, Tensor]] = {}
 
-    def features(self, words: Tensor, mask: Tensor | None = None, reach: Tensor | None = None) -> Tensor:
-        """Return h, (N, L, d): the vector of each word for skip-gram, the mean of its context for CBOW."""
-        with _no_autocast(words.device):
-            return self._hidden(words, self._window_mask(words, mask, reach))
-
     def forward(
         self, words: Tensor, mask: Tensor | None = None, reach: Tensor | None = None, noise: Tensor | None = None
     ) -> Tensor:
@@ -155,35 +132,31 @@ class Word2Vec(BaseModel):
             noise: Noise words of each window, shape (N, K). Without them, and with output=softmax, all words are used.
         """
         with _no_autocast(words.device):
-            return self._sums(words, mask, reach, noise)
+            inside = self._window_mask(words, mask, reach)  # (N, L, T), 1 for the context of each word
+            h = self._hidden(words, inside)  # (N, L, d)
+            predicted, wanted = words, inside  # a word predicts its context
+            if self.config.architecture == "cbow":  # a context predicts its word
+                predicted = _middle(words, inside.shape[1])  # (N, L)
+                some = inside.sum(2, keepdim=True).clamp_(max=1)  # (N, L, 1), 0 for a word without context
+                wanted = some * torch.eye(some.shape[1], dtype=some.dtype, device=some.device)  # (N, L, L)
+            if noise is None or self.config.output == "softmax":
+                return softmax_log_likelihood(h, self.context.weight, predicted, wanted)
+            others = self.context(torch.cat([predicted, noise], 1))  # (N, P + K, d)
+            weight = wanted.sum(2).mul_(self.config.negative / noise.shape[1])  # (N, L)
+            sums: Tensor = NegativeSampling.apply(h, others, wanted, weight)  # type: ignore[no-untyped-call]
+            return sums
 
-    def _sums(self, words: Tensor, mask: Tensor | None, reach: Tensor | None, noise: Tensor | None) -> Tensor:
-        inside = self._window_mask(words, mask, reach)
-        h = self._hidden(words, inside)
-        predicted, wanted = words, inside
-        if self.config.architecture == "cbow":
-            predicted = _middle(words, inside.shape[1])
-            some = inside.sum(2, keepdim=True).clamp_(max=1)  # (N, L, 1), 0 for a word without context
-            wanted = some * torch.eye(some.shape[1], dtype=some.dtype, device=some.device)  # (N, L, L)
-        if noise is None or self.config.output == "softmax":
-            return self._softmax(h, predicted, wanted)
-        others = self.context(torch.cat([predicted, noise], 1))  # (N, P + K, d)
-        weight = wanted.sum(2).mul_(self.config.negative / noise.shape[1])
-        given: Tensor = NegativeSampling.apply(h, others, wanted, weight)  # type: ignore[no-untyped-call]
-        return given
+    def features(self, words: Tensor, mask: Tensor | None = None, reach: Tensor | None = None) -> Tensor:
+        """Return h, (N, L, d): the vector of each word for skip-gram, the mean of its context for CBOW."""
+        with _no_autocast(words.device):
+            return self._hidden(words, self._window_mask(words, mask, reach))
 
     def _hidden(self, words: Tensor, inside: Tensor) -> Tensor:
-        vectors: Tensor = self.embedding(
-            words if self.config.architecture == "cbow" else _middle(words, inside.shape[1])
-        )
-        if self.config.architecture == "cbow":
-            vectors = WindowMean.apply(vectors, inside, self.config.whole_error)  # type: ignore[no-untyped-call]
-        return vectors
-
-    def _softmax(self, h: Tensor, predicted: Tensor, wanted: Tensor) -> Tensor:
-        scores = h @ self.context.weight.T  # (N, L, V)
-        places = predicted[:, None].expand_as(wanted)  # (N, L, P)
-        return (wanted * (scores.gather(2, places) - scores.logsumexp(2, keepdim=True))).sum(2)
+        if self.config.architecture == "skipgram":
+            h: Tensor = self.embedding(_middle(words, inside.shape[1]))
+        else:
+            h = WindowMean.apply(self.embedding(words), inside, self.config.whole_error)  # type: ignore[no-untyped-call]
+        return h
 
     def _window_mask(self, words: Tensor, mask: Tensor | None, reach: Tensor | None) -> Tensor:
         """Return (N, L, X), 1 where a word is in the window of a word in the middle, and 0 elsewhere."""
@@ -226,6 +199,66 @@ def _no_autocast(device: torch.device) -> AbstractContextManager[object]:
 def _middle(words: Tensor, length: int) -> Tensor:
     """Return the `length` words in the middle of each window: (N, T) to (N, L)."""
     return words.narrow(1, (words.shape[1] - length) // 2, length)
+
+
+# The same sums with gradients written by hand, which training uses.
+
+
+class NegativeSampling(Function):
+    """`negative_sampling` with an explicit gradient: the sums and their gradient share one sigmoid.
+
+    The slope of the sum in a score s is σ(−s) for a target, and −σ(s) for noise.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, h: Tensor, others: Tensor, predicted: Tensor, weight: Tensor) -> Tensor:
+        """Compute the sums.
+
+        `h` has shape (N, L, d); `others` (N, P + K, d) are words, then noise; `predicted` (N, L, P) is 1 for target
+        words and 0 for others; `weight` (N, L) is that of each noise word.
+        """
+        words = predicted.shape[2]
+        p = torch.bmm(h, others.transpose(1, 2))  # (N, L, P + K)
+        p[:, :, words:].neg_()
+        p.sigmoid_()
+        weights = torch.empty_like(p)
+        weights[:, :, :words] = predicted
+        weights[:, :, words:] = weight[:, :, None]
+        slope = (1 - p).mul_(weights)
+        slope[:, :, words:].neg_()
+        ctx.save_for_backward(h, others, slope)
+        return p.clamp_min_(torch.finfo(p.dtype).tiny).log_().mul_(weights).sum(2)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        """Compute the gradients of `h` and `others`."""
+        h, others, slope = ctx.saved_tensors
+        slope = slope * gradient[:, :, None]
+        return torch.bmm(slope, others), torch.bmm(slope.transpose(1, 2), h), None, None
+
+
+class WindowMean(Function):
+    """`window_mean` with an explicit gradient: each vector takes the whole gradient of the mean, or with `whole` False
+    1/n of it.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, vectors: Tensor, inside: Tensor, whole: bool) -> Tensor:
+        """Compute the means; `vectors` is (N, X, d), `inside` (N, L, X) is 1 for vectors in the window, else 0."""
+        counts = inside.sum(2, keepdim=True).clamp_min_(1)
+        ctx.whole = whole
+        ctx.save_for_backward(inside, counts)
+        return torch.bmm(inside, vectors).div_(counts)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        """Compute the gradient of `vectors`."""
+        inside, counts = ctx.saved_tensors
+        if not ctx.whole:
+            gradient = gradient / counts
+        return torch.bmm(inside.transpose(1, 2), gradient), None, None
 
 
 Model = Word2Vec

@@ -31,6 +31,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -283,6 +284,10 @@ class MultiHeadAttention(Attention):
     multi-query attention (N. Shazeer, 2019, https://arxiv.org/abs/1911.02150).
     """
 
+    # Whether `forward` computes exactly this, so that decoding may do it without calling the module. A subclass with
+    # another `forward` does not inherit it.
+    standard: ClassVar[bool] = True
+
     def __init__(
         self,
         dim: int,
@@ -373,7 +378,7 @@ class MultiHeadAttention(Attention):
         Returns:
             Outputs, shape (N, T, dim).
         """
-        q, k, v = self.split(x, source, cache, positions)
+        q, k, v = self.project_qkv(x, source, cache, positions)
         mask, causal = _resolve_causal(mask, causal, q, k)
         if self.seen is not None:
             self.seen.append(AttentionRecord(q.detach(), k.detach(), mask, causal, self.scale))
@@ -387,7 +392,7 @@ class MultiHeadAttention(Attention):
             scale=self.scale,
             enable_gqa=self.kv_heads != self.heads,
         )
-        return self.join(y)
+        return self.merge_heads(y)
 
     def textbook(
         self,
@@ -413,13 +418,13 @@ class MultiHeadAttention(Attention):
             Outputs (N, T, dim) and weights (N, heads, T, S): row t has the weight of each token for token t, and sums
             to 1.
         """
-        q, k, v = self.split(x, source, cache, positions)
+        q, k, v = self.project_qkv(x, source, cache, positions)
         mask = merge_masks(mask, causal_mask(q.shape[2], k.shape[2], q.device) if causal else None)
         k, v = _for_each_head(k, self.heads), _for_each_head(v, self.heads)
         result, weights = scaled_dot_product(q, k, v, mask, scale=self.scale)
-        return self.join(result), weights
+        return self.merge_heads(result), weights
 
-    def split(
+    def project_qkv(
         self,
         x: Tensor,
         source: Tensor | None = None,
@@ -432,16 +437,20 @@ class MultiHeadAttention(Attention):
         """
         kv_sizes = [self.kv_heads * self.key_dim, self.kv_heads * self.value_dim]
         if self.cross_attends:
-            q = self._apart(self.q(x), self.heads)
+            q = self._split_heads(self.q(x), self.heads)
             if cache is not None and cache.keys is not None:
                 return q, *cache.known()
             assert source is not None, "what is attended to"
-            k, v = (self._apart(part, self.kv_heads) for part in self.kv(source).split(kv_sizes, dim=-1))
+            k, v = (self._split_heads(part, self.kv_heads) for part in self.kv(source).split(kv_sizes, dim=-1))
             if cache is not None:
                 cache.hold(k, v)
             return q, k, v
         q, k, v = self.qkv(x).split([self.heads * self.key_dim, *kv_sizes], dim=-1)
-        q, k, v = self._apart(q, self.heads), self._apart(k, self.kv_heads), self._apart(v, self.kv_heads)
+        q, k, v = (
+            self._split_heads(q, self.heads),
+            self._split_heads(k, self.kv_heads),
+            self._split_heads(v, self.kv_heads),
+        )
         if self.rotates:
             assert positions is not None, "rotary attention needs positions"
             turn = rotation(positions, self.key_dim, q.dtype) if isinstance(positions, Tensor) else positions
@@ -450,10 +459,10 @@ class MultiHeadAttention(Attention):
             k, v = cache.append(k, v)
         return q, k, v
 
-    def _apart(self, x: Tensor, heads: int) -> Tensor:
+    def _split_heads(self, x: Tensor, heads: int) -> Tensor:
         return x.view(*x.shape[:2], heads, -1).transpose(1, 2)  # (N, heads, T, d)
 
-    def join(self, heads: Tensor) -> Tensor:
+    def merge_heads(self, heads: Tensor) -> Tensor:
         """Concatenate the heads and multiply by W_O: (N, heads, T, d_v) to (N, T, dim)."""
         joined: Tensor = self.out(heads.transpose(1, 2).flatten(2))  # (N, T, heads·d_v)
         return joined

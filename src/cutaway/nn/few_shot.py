@@ -14,13 +14,6 @@ Prototypical networks (J. Snell, K. Swersky, R. S. Zemel, Prototypical networks 
     c_k = mean of h(x) over the support of class k;   p(k | x) = softmax over k of −‖h(x) − c_k‖²
 
 Shapes: E episodes of M labelled examples and Q queries each.
-
-Link decoders: symmetric scores of pairs of nodes, computed from node embeddings.
-
-    dot        s_ij = z_i · z_j                          T. N. Kipf, M. Welling, 2016 <https://arxiv.org/abs/1611.07308>
-    bilinear   s_ij = z_iᵀ ½ (W + Wᵀ) z_j                W (d, d) is learned, and used as its symmetric part
-
-σ(s_ij) is the probability of a link. Pairs are unordered, and an asymmetric matrix would give two scores for one pair.
 """
 
 from __future__ import annotations
@@ -127,44 +120,3 @@ def use_batch_statistics(model: nn.Module) -> Iterator[None]:
     finally:
         for norm, (training, tracks) in zip(norms, before):
             norm.training, norm.track_running_stats = training, tracks
-
-
-DECODERS = ("none", "dot", "bilinear")
-
-
-class DotProduct(nn.Module):
-    """The decoder z_i · z_j."""
-
-    def forward(self, ends: Tensor) -> Tensor:
-        """Map both ends of each pair (n, 2, d) to logits (n, 1)."""
-        return (ends[:, 0] * ends[:, 1]).sum(1, keepdim=True)
-
-    def between(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the logits (n, m) of every node of a (n, d) with every node of b (m, d)."""
-        return a @ b.t()
-
-
-class Bilinear(nn.Module):
-    """The decoder z_iᵀ ½ (W + Wᵀ) z_j, with Glorot's uniform initialization of W."""
-
-    def __init__(self, dim: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(dim, dim))
-        nn.init.xavier_uniform_(self.weight)
-
-    def forward(self, ends: Tensor) -> Tensor:
-        """Map both ends of each pair (n, 2, d) to logits (n, 1)."""
-        first, second = ends.unbind(1)
-        return (first @ self._symmetric() * second).sum(1, keepdim=True)
-
-    def between(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the logits (n, m) of every node of a (n, d) with every node of b (m, d)."""
-        return a @ self._symmetric() @ b.t()
-
-    def _symmetric(self) -> Tensor:
-        return (self.weight + self.weight.t()) / 2
-
-
-def decoder(kind: str, dim: int) -> DotProduct | Bilinear:
-    """Return the decoder with the given name, for nodes (V, dim)."""
-    return Bilinear(dim) if kind == "bilinear" else DotProduct()

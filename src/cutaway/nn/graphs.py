@@ -10,6 +10,13 @@ too. The gradient of a_ij is ∂y_i · x_j, computed only at the edges. An edge 
 common. Results that depend on the graph alone (sorting, weights) are cached for as long as the tensor of edges exists
 and is unchanged. NumPy can write to the tensor without a trace, so its content is compared on each call, which costs
 far less than a new computation.
+
+Link decoders: symmetric scores of pairs of nodes, computed from node embeddings.
+
+    dot        s_ij = z_i · z_j                          T. N. Kipf, M. Welling, 2016 <https://arxiv.org/abs/1611.07308>
+    bilinear   s_ij = z_iᵀ ½ (W + Wᵀ) z_j                W (d, d) is learned, and used as its symmetric part
+
+σ(s_ij) is the probability of a link. Pairs are unordered, and an asymmetric matrix would give two scores for one pair.
 """
 
 from __future__ import annotations
@@ -129,6 +136,11 @@ def build_membership(batch: Tensor, graphs: int) -> CSRPattern:
     if torch.compiler.is_exporting():
         return COOPattern(batch, torch.arange(batch.shape[0], device=batch.device), graphs, batch.shape[0])
     return CSRPattern(row_offsets(batch, graphs), batch.argsort(stable=True).to(torch.int32), len(batch))
+
+
+def sum_dtype(x: Tensor) -> torch.dtype:
+    """Return the type of sums over edges: that of x, but at least float32."""
+    return torch.promote_types(x.dtype, torch.float32)
 
 
 def spmm(values: Tensor, pattern: CSRPattern, x: Tensor) -> Tensor:
@@ -297,8 +309,8 @@ EdgeHook = Callable[[Tensor, CSRPattern, int], Tensor]
 class MessagePassing(nn.Module):
     """Base class of layers that send messages along edges.
 
-    A subclass passes its coefficients through `hooked` before it uses them. The tools of `cutaway.inspect` can then
-    read them and intervene on them, without knowing the subclass by name.
+    A subclass passes its coefficients through `apply_edge_hook` before it uses them. The tools of `cutaway.inspect` can
+    then read them and intervene on them, without knowing the subclass by name.
     """
 
     heads: int = 0  # attention heads over the edges; 0 for a layer without heads
@@ -307,7 +319,7 @@ class MessagePassing(nn.Module):
         super().__init__()
         self.edge_hook: EdgeHook | None = None  # set while a hook is registered
 
-    def hooked(self, coefficients: Tensor, edges: CSRPattern, first: int = 0) -> Tensor:
+    def apply_edge_hook(self, coefficients: Tensor, edges: CSRPattern, first: int = 0) -> Tensor:
         """Pass the coefficients through the registered hook.
 
         Args:
@@ -319,6 +331,32 @@ class MessagePassing(nn.Module):
             The coefficients that the layer uses, shape (heads, E).
         """
         return coefficients if self.edge_hook is None else self.edge_hook(coefficients, edges, first)
+
+    def propagate(self, edges: CSRPattern, weights: Tensor, x: Tensor) -> Tensor:
+        """Sum the weighted neighbours of each node, y_i = Σ_{j → i} a_ij x_j.
+
+        Args:
+            edges: Sparsity pattern of the graph.
+            weights: a of each edge, shape (E,).
+            x: Nodes, shape (V, F).
+
+        Returns:
+            The sums, shape (V, F).
+        """
+        return spmm(self.apply_edge_hook(weights[None], edges)[0], edges, x)
+
+    def aggregate(self, edges: CSRPattern, messages: Tensor) -> Tensor:
+        """Sum the messages at the target of each edge.
+
+        Args:
+            edges: Sparsity pattern of the graph.
+            messages: Messages in the order of the pattern, shape (E, F).
+
+        Returns:
+            The sums, shape (V, F).
+        """
+        ones = self.apply_edge_hook(edges.ones(sum_dtype(messages))[None], edges)[0]
+        return spmm(ones, edges.incidence, messages)
 
     def register_edge_hook(self, hook: EdgeHook) -> Callable[[], None]:
         """Register a hook that receives the coefficients after the hooks before it.
@@ -336,6 +374,28 @@ class MessagePassing(nn.Module):
 
         self.edge_hook = both
         return lambda: setattr(self, "edge_hook", before)
+
+
+def attend_in_groups(
+    attend: Callable[[Tensor, Tensor, CSRPattern, int], Tensor], scores: Tensor, h: Tensor, edges: CSRPattern
+) -> Tensor:
+    """Run attention over edges for as many heads at once as the size of one sparse product allows.
+
+    Args:
+        attend: Maps the scores and nodes of some heads, the pattern and the index of the first head to (k, V, F).
+        scores: Scores of the nodes, shape (heads, V, …).
+        h: Nodes of each head, shape (heads, V, F).
+        edges: Sparsity pattern of the graph.
+
+    Returns:
+        The results of all heads, shape (heads, V, F).
+    """
+    at_once = len(h)
+    if not torch.compiler.is_exporting():  # where the number of edges is unknown
+        at_once = max(1, min(len(h), MAX_NNZ // max(1, len(edges.columns))))
+    groups = zip(torch.split(scores, at_once), torch.split(h, at_once))
+    results = [attend(s, x, edges, k * at_once) for k, (s, x) in enumerate(groups)]
+    return results[0] if len(results) == 1 else torch.cat(results)
 
 
 def dropout(x: Tensor, p: float, training: bool) -> Tensor:
@@ -428,20 +488,22 @@ def count_graphs(batch: Tensor) -> int:
 READS = ("mean", "max", "sum")
 
 
-def global_pool(x: Tensor, batch: Tensor, kind: str) -> Tensor:
+def global_pool(x: Tensor, batch: Tensor | None, kind: str) -> Tensor:
     """Pool the nodes of each graph by mean, maximum or sum.
 
     A graph without nodes gets 0. Sums use at least 32 bits.
 
     Args:
         x: Node features, shape (V, F).
-        batch: Graph index of each node, shape (V,).
+        batch: Graph index of each node, shape (V,); None if all nodes belong to one graph.
         kind: One of `READS`.
 
     Returns:
         Features of the graphs, shape (n, F), where n is one more than the largest number in `batch`.
     """
-    x = x.to(torch.promote_types(x.dtype, torch.float32))
+    if batch is None:
+        batch = torch.zeros(x.shape[0], dtype=torch.int64, device=x.device)
+    x = x.to(sum_dtype(x))
     graphs = count_graphs(batch)
     if kind == "max":
         places = batch[:, None].expand_as(x)
@@ -454,3 +516,87 @@ def global_pool(x: Tensor, batch: Tensor, kind: str) -> Tensor:
     else:
         counts = torch.bincount(batch, minlength=graphs).to(x.dtype)
     return total / counts.clamp(min=1)[:, None]
+
+
+def index_nodes(h: Tensor, rows: Tensor | None) -> Tensor:
+    """Return the rows of h at the nodes `rows` (n,), or at both ends of pairs (n, 2), (n, 2, F); all rows if None.
+
+    `rows` may be empty.
+    """
+    if rows is None:
+        return h
+    rows = rows if rows.dtype == torch.int32 else rows.long()  # torch.tensor([]) is not an integer tensor
+    return h.index_select(0, rows.flatten()).view(*rows.shape, *h.shape[1:])
+
+
+def edge_features_in_order(name: str, edge_attr: Tensor | None, edges: CSRPattern, edge_features: int) -> Tensor | None:
+    """Return the edge features (E, D) in the order of the pattern, or None if the model uses none.
+
+    Raises ModelError if the edges do not have `edge_features` features each.
+    """
+    wanted = (edges.columns.shape[0], edge_features)
+    if edge_features and (edge_attr is None or edge_attr.shape != wanted):
+        given = "none are given" if edge_attr is None else f"these are {tuple(edge_attr.shape)}"
+        raise ModelError(
+            f"This {name} takes edges of {edge_features} features, edge_attr of shape {wanted}, and {given}: build one "
+            "with other edge_features."
+        )
+    if not edge_features or edge_attr is None or edges.order is None:
+        return None
+    return edge_attr.index_select(0, edges.order)
+
+
+# --- links ------------------------------------------------------------------------------------------------------------
+
+
+DECODERS = ("none", "dot", "bilinear")
+
+
+class DotProduct(nn.Module):
+    """The decoder z_i · z_j."""
+
+    def forward(self, ends: Tensor) -> Tensor:
+        """Map both ends of each pair (n, 2, d) to logits (n, 1)."""
+        return (ends[:, 0] * ends[:, 1]).sum(1, keepdim=True)
+
+    def between(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return the logits (n, m) of every node of a (n, d) with every node of b (m, d)."""
+        return a @ b.t()
+
+
+class Bilinear(nn.Module):
+    """The decoder z_iᵀ ½ (W + Wᵀ) z_j, with Glorot's uniform initialization of W."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(dim, dim))
+        nn.init.xavier_uniform_(self.weight)
+
+    def forward(self, ends: Tensor) -> Tensor:
+        """Map both ends of each pair (n, 2, d) to logits (n, 1)."""
+        first, second = ends.unbind(1)
+        return (first @ self._symmetric() * second).sum(1, keepdim=True)
+
+    def between(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return the logits (n, m) of every node of a (n, d) with every node of b (m, d)."""
+        return a @ self._symmetric() @ b.t()
+
+    def _symmetric(self) -> Tensor:
+        return (self.weight + self.weight.t()) / 2
+
+
+def link_decoder(kind: str, dim: int) -> DotProduct | Bilinear:
+    """Return the decoder with the given name, for nodes (V, dim)."""
+    return Bilinear(dim) if kind == "bilinear" else DotProduct()
+
+
+def decode_links(z: Tensor, rows: Tensor | None, decoder: nn.Module) -> Tensor:
+    """Return logits (n, 1) for pairs of nodes (n, 2), from embeddings z (V, d).
+
+    For nodes (n,), and for all nodes if `rows` is None, the embeddings themselves are returned.
+    """
+    ends = index_nodes(z, rows)
+    if rows is None or rows.ndim != 2:
+        return ends
+    logits: Tensor = decoder(ends)
+    return logits

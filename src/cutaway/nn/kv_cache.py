@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from .masks import causal_mask
+from .masks import attention_mask, causal_mask, is_right_padded, position_ids
 
 FIRST = 64  # initial capacity in tokens, where none is given
 
@@ -134,6 +134,28 @@ class Cache:
         return 0 if keys is None else len(keys)
 
 
+def position_ids_and_mask(
+    tokens: Tensor, mask: Tensor | None, cache: Cache | None = None
+) -> tuple[Tensor, Tensor | None]:
+    """Return the positions of the tokens of a causal language model, and their attention mask.
+
+    Args:
+        tokens: Token ids, shape (N, T). With a cache they continue after its end.
+        mask: True where a token is real, shape (N, T); None if all are.
+        cache: The keys and values of earlier tokens.
+
+    Returns:
+        Positions, shape (T,) or (N, T), and the mask, shape (N or 1, 1, T, S), or None where every token attends to
+        itself and to all tokens before it.
+    """
+    if cache is not None:
+        positions, visible, _ = cache.read(tokens, mask)
+        return positions, visible
+    if mask is None or is_right_padded(mask):  # causal attention never reaches right padding
+        return torch.arange(tokens.shape[1], device=tokens.device), None
+    return position_ids(mask), attention_mask(mask, causal=True, length=tokens.shape[1])
+
+
 class Path(NamedTuple):
     """A text in a tree: its cache, its row, and a mask of its tokens."""
 
@@ -151,7 +173,7 @@ class TreeCache(Cache):
         self._before: Tensor | None = None
 
     @classmethod
-    def of(cls, cache: Cache) -> TreeCache:
+    def from_cache(cls, cache: Cache) -> TreeCache:
         """Create a tree from a cache: each row is one text."""
         found = cls(0)
         found.layers, found.length = cache.layers, cache.length

@@ -252,9 +252,10 @@ def linear_cross_entropy(
     (chunk, K) numbers are stored. Under autocast, products use its format, and W's gradient is accumulated in W's own
     format.
 
-    PyTorch's `linear_cross_entropy` supports chunks too, from 2.13 on. It takes the same time, but it has no smoothing,
-    ignores autocast, and accumulates W's gradient in the format of the products. Gradients can be computed once;
-    second-order gradients are not supported.
+    PyTorch's `linear_cross_entropy` supports chunks too, from 2.13 on. It takes the same time and about three times the
+    memory (149 MiB instead of 48 for 1 024 × 256 features and 32 000 classes on a CPU). With smoothing it stores all
+    logits; it ignores autocast, and accumulates W's gradient in the format of the products. Gradients can be computed
+    once; second-order gradients are not supported.
 
     Args:
         features: x, shape (N, D).

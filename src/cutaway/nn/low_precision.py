@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from ..core.errors import FileError
-from .mixed_precision import HALF, HALVES, Half
+from .mixed_precision import HALF, HALF_DTYPES, Half
 from .quantized import (
     CONVS,
     LINEAR,
@@ -63,7 +63,7 @@ def layers_for(model: nn.Module, method: str) -> dict[str, str]:
             found[name] = "static"
         elif type(module) in LINEAR and (method == "dynamic" or (method == "static" and is_worth_quantizing(module))):
             found[name] = "dynamic"
-        elif method in HALVES and type(module) in HALF and (type(module) in LINEAR or is_quantizable_conv(module)):
+        elif method in HALF_DTYPES and type(module) in HALF and (type(module) in LINEAR or is_quantizable_conv(module)):
             found[name] = "half"
         elif isinstance(module, STORED) and matrices(module):
             found[name] = "stored"
@@ -123,7 +123,7 @@ def to_file_tensors(model: nn.Module) -> dict[str, Tensor]:
     for key, bits in stored_bits(model, scheme).items():
         weight = state[key].detach().float()
         if bits == 16:
-            state[key] = weight.to(HALVES[scheme["method"]])  # type: ignore[index]
+            state[key] = weight.to(HALF_DTYPES[scheme["method"]])  # type: ignore[index]
         elif bits == 8:
             state[key], state[key + SCALE] = quantize_rows(weight)
         else:

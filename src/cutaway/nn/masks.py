@@ -4,7 +4,8 @@ A mask is boolean, True where a query may attend, or a bias that is added to the
 (A. Vaswani et al., Attention is all you need, 2017, section 3.2.3). Of T queries and S keys its shape is
 (N or 1, heads or 1, T or 1, S or 1), or broadcasts to that. Rows are queries.
 
-Users pass a padding mask, (N, T), to a model: True for real tokens, steps or frames. `real_places` validates it.
+Users pass a padding mask, (N, T), to a model: True for real tokens, steps or frames. `normalize_padding_mask` validates
+it.
 """
 
 from __future__ import annotations
@@ -92,6 +93,14 @@ def position_ids(mask: Tensor) -> Tensor:
         Positions, shape (N, T), int64.
     """
     return (mask.cumsum(1) - 1).clamp(min=0)
+
+
+def last_token(z: Tensor, mask: Tensor | None) -> Tensor:
+    """Return the last real token of each row, (N, dim), of z (N, T, dim); the first token if none is real."""
+    if mask is None:
+        return z[:, -1]
+    places = torch.arange(mask.shape[1], device=mask.device)
+    return z[torch.arange(len(z), device=z.device), (mask * places).amax(1)]
 
 
 def causal_mask(queries: int, keys: int, device: torch.device | str = "cpu") -> Tensor:

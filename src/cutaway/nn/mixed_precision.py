@@ -15,9 +15,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
+from ..core.config import HALVES
 from .quantized import Quantized, requires_gradients
 
-HALVES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+HALF_DTYPES: dict[str, torch.dtype] = {name: getattr(torch, name) for name in HALVES}
 
 
 @functools.cache
@@ -48,7 +49,7 @@ class Half(Quantized):
 
     def as_format(self, format: str) -> Any:
         """Set the format, bfloat16 or float16, and return the layer."""
-        self.dtype = HALVES[format]
+        self.dtype = HALF_DTYPES[format]
         return self
 
     @property

@@ -188,7 +188,7 @@ class Quantized(nn.Module):
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_kernel": None}  # a packed kernel cannot be copied
 
-    def _by_kernel(self, x: Tensor) -> bool:
+    def _uses_kernel(self, x: Tensor) -> bool:
         return x.device.type == "cpu" and x.dtype == torch.float32 and exact_kernels()
 
 
@@ -210,7 +210,7 @@ class QuantizedLinear(Quantized, nn.Linear):  # type: ignore[override]  # weight
         rows = x.reshape(-1, x.shape[-1])  # (n, I)
         steps = dynamic_scales(rows)  # s_x, (n, 1)
         q = (rows / steps).round_()
-        if self._by_kernel(x) and len(rows):
+        if self._uses_kernel(x) and len(rows):
             sums = torch._int_mm(q.to(torch.int8), self.q.t()).to(x.dtype)
         else:
             sums = F.linear(q.double(), self.q.double()).to(x.dtype)
@@ -252,10 +252,10 @@ class _QuantizedConv(Quantized, _ConvNd):  # type: ignore[override]  # weights a
         if self._kernel is None:
             places = ([*self.stride], [*self.padding], [*self.dilation], self.groups)
             scale, zero = float(self.x_scale), int(self.x_zero)
-            fast = self._by_kernel(x)
+            fast = self._uses_kernel(x)
             self._kernel = (scale, zero, _packed_conv(self.q, self.scale, scale, zero, places) if fast else None)
         scale, zero, conv = self._kernel
-        if conv is not None and self._by_kernel(x) and x.ndim == self.q.ndim and x.numel():
+        if conv is not None and self._uses_kernel(x) and x.ndim == self.q.ndim and x.numel():
             y: Tensor = conv(quantize_observed(x, scale, zero), self.bias)  # channels-last for any x
             plain = x.ndim == 4 and x.is_contiguous() and self.q.is_contiguous()  # as nn.Conv2d returns it
             return y.contiguous() if plain else y

@@ -5,42 +5,26 @@ the steps one by one, and tests compare these layers with it. Each gate has its 
 the order i, f, g, o and r, z, n, as in PyTorch's layers. One of the two bias vectors is redundant, except for n of the
 GRU. PyTorch has both for compatibility with cuDNN.
 
-`packed` passes packed sequences to the fused layer, which computes no padding. This is used on CUDA. On a CPU packing
-costs more than it saves, because the fused operation does not support packed sequences. There, `in_rectangles` sorts
-the sequences by length and runs rectangular blocks of those that have not ended. Sequences are padded on the right. A
-padded step leaves the state unchanged, and its output is 0.
-
-Fast path for a single token through a block, without calls of the block's modules.
-
-A new token needs little arithmetic. In a small network, calling modules takes more time than computing. Within
-`Unrolled`, a block's forward runs with plain functions instead of the block's modules. The functions perform the same
-operations on the same numbers in the same order, so the results are bit-identical.
-
-The fast path is for inference, not for training: dropout is skipped, as in evaluation mode. A block keeps its modules
-where one of them has a hook or is not of the type that it was built with. So does attention that is being recorded.
+`run_packed` passes packed sequences to the fused layer, which computes no padding. This is used on CUDA. On a CPU
+packing costs more than it saves, because the fused operation does not support packed sequences. There, `run_bucketed`
+sorts the sequences by length and runs rectangular blocks of those that have not ended. Sequences are padded on the
+right. A padded step leaves the state unchanged, and its output is 0.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.modules import module as everywhere
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from ..core.errors import ModelError, check_value
-from .attention import LinearNoKeyBias, MultiHeadAttention
-from .kv_cache import LayerCache
 from .masks import has_inner_padding, normalize_padding_mask
-from .position import Rotation, rotary, rotation
-from .transformer import MLP, is_block
 
 State = tuple[
     Tensor, ...
@@ -122,7 +106,7 @@ class VariableLengthRNN(nn.RNNBase):
         Args:
             x: Inputs, shape (N, T, F).
             state: Initial state, without lengths only.
-            lengths: Lengths from `lengths_of`, shape (N,), on the CPU.
+            lengths: Lengths from `sequence_lengths`, shape (N,), on the CPU.
 
         Returns:
             Outputs (N, T, directions · hidden), 0 beyond each length, and the last h of each layer and direction,
@@ -167,6 +151,25 @@ class LSTM(VariableLengthRNN, nn.LSTM):
 
 class GRU(VariableLengthRNN, nn.GRU):
     """`nn.GRU` with support for lengths."""
+
+
+def run_layers(layer: VariableLengthRNN, x: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Run the layers of a network from a state of zeros.
+
+    Args:
+        layer: The layers.
+        x: Inputs, shape (N, T, F).
+        lengths: Lengths, shape (N,), on the CPU; None if all steps are real.
+
+    Returns:
+        The states of the last layer at each step, (N, T, D · hidden), and the last h of each layer and direction,
+        (layers · D, N, hidden).
+    """
+    if lengths is None:
+        states, after = layer(x)
+        return states, to_state_tuple(after)[0]
+    states, last = layer(x, lengths=lengths)
+    return states, last
 
 
 def run_packed(
@@ -317,7 +320,7 @@ def scan_steps(
 
 
 def run_scan(layer: nn.RNNBase, x: Tensor, lengths: Tensor | None, state: State | None = None) -> tuple[Tensor, State]:
-    """Compute `packed` by a scan of single steps over time, for export.
+    """Compute `run_packed` by a scan of single steps over time, for export.
 
     The exported graph keeps the length dynamic, whereas torch.export unrolls the fused layers at the example's length.
 
@@ -427,6 +430,45 @@ def zero_state(layer: nn.RNNBase, x: Tensor) -> State:
     return (zeros, zeros) if layer.mode == "LSTM" else (zeros,)
 
 
+def pool_states(
+    states: Tensor, last: Tensor, lengths: Tensor | None, pooling: str, *, directions: int = 1, steps: int = 0
+) -> Tensor:
+    """Return the read-out r of each sequence.
+
+    Args:
+        states: States at each step, shape (N, T, D · hidden), 0 beyond the lengths.
+        last: State of each layer and direction after the last real step, shape (layers · D, N, hidden).
+        lengths: Lengths, shape (N,); None if all steps are real.
+        pooling: last, mean or max over the real steps, flat (all steps side by side), or every (each step by itself).
+        directions: D.
+        steps: Number of steps that flat expects.
+
+    Returns:
+        r, shape (N, D · hidden); (N, T · D · hidden) for flat, (N, T, D · hidden) for every.
+
+    Raises:
+        ModelError: If flat is given sequences with another number of steps.
+    """
+    if pooling == "every":
+        return states
+    if pooling == "last":
+        return last[-directions:].transpose(0, 1).flatten(1)
+    if pooling == "flat":
+        if lengths is not None or states.shape[1] != steps:
+            raise ModelError(
+                f"pooling=flat has weights for each of {steps} steps, and these sequences have others: "
+                "cut or resample them, or choose pooling=last, mean or max."
+            )
+        return states.flatten(1)
+    if lengths is None:
+        return states.mean(1) if pooling == "mean" else states.amax(1)
+    own = lengths.to(states.device)[:, None]  # (N, 1)
+    if pooling == "mean":
+        return states.sum(1) / own
+    real = torch.arange(states.shape[1], device=states.device) < own  # (N, T)
+    return states.masked_fill(~real[..., None], -torch.inf).amax(1)
+
+
 def to_torch_state(state: State | None) -> Tensor | State | None:
     """Return the state in the form that PyTorch's layers accept: a tensor (layers, N, H), or two for an LSTM."""
     return state[0] if state is not None and len(state) == 1 else state
@@ -440,133 +482,3 @@ def to_state_tuple(given: Tensor | State) -> State:
 def reject_projections(layer: nn.RNNBase) -> None:
     """Raise ModelError for an LSTM with projected states, which is a different network."""
     check_value(layer.proj_size == 0, "proj_size", layer.proj_size, "0: an LSTM without projections")
-
-
-LISTENERS = ("_forward_hooks", "_forward_pre_hooks")
-GLOBAL_LISTENERS = (everywhere._global_forward_hooks, everywhere._global_forward_pre_hooks)
-
-
-class DecodeFastPath:
-    """The blocks of a model and their single-token functions, built once for many tokens.
-
-    lean = Unrolled(model)
-    with lean():
-        logits, cache = model.extend(token, None, cache)
-    """
-
-    def __init__(self, model: nn.Module) -> None:
-        blocks = [block for block in model.modules() if is_block(block) and _as_built(block)]
-        self.blocks = [(block, partial(type(block).forward, _Parts(block))) for block in blocks]
-        parts = [part for block in blocks for part in block.modules() if part is not block]
-        self._listeners = [*GLOBAL_LISTENERS, *(getattr(part, name) for part in parts for name in LISTENERS)]
-
-    @contextmanager
-    def __call__(self) -> Iterator[None]:
-        """Run the blocks, which must be in evaluation mode, as functions within the context."""
-        lean = self.blocks if not any(self._listeners) else []
-        for block, function in lean:
-            block.__dict__["forward"] = function
-        try:
-            yield
-        finally:
-            for block, _ in lean:
-                block.__dict__.pop("forward", None)
-
-
-class _Parts:
-    """A stand-in for a block in its own forward: its modules are functions, all else is the block's."""
-
-    def __init__(self, block: nn.Module) -> None:
-        self.__dict__ = {name: FUNCTIONS[type(part)](part) for name, part in block.named_children()}
-        self._block = block
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._block, name)
-
-
-def _as_built(block: nn.Module) -> bool:
-    """Return whether every module has a function and none has a custom forward."""
-    _, *parts = block.modules()
-    return all(type(part) in FUNCTIONS for part in parts) and all("forward" not in m.__dict__ for m in block.modules())
-
-
-# Parameters are looked up in the modules on each call, so that a replaced parameter takes effect.
-
-
-def _linear(layer: nn.Linear) -> Callable[[Tensor], Tensor]:
-    own, linear = layer._parameters, F.linear
-    return lambda x: linear(x, own["weight"], own["bias"])  # type: ignore[arg-type]  # a linear layer has a weight
-
-
-def _layer_norm(layer: nn.LayerNorm) -> Callable[[Tensor], Tensor]:
-    own, shape, eps = layer._parameters, list(layer.normalized_shape), layer.eps
-    return lambda x: torch.layer_norm(x, shape, own["weight"], own["bias"], eps)
-
-
-def _rms_norm(layer: nn.RMSNorm) -> Callable[[Tensor], Tensor]:
-    own, shape, eps = layer._parameters, list(layer.normalized_shape), layer.eps
-    return lambda x: torch.rms_norm(x, shape, own["weight"], eps)
-
-
-def _dropout(layer: nn.Dropout) -> Callable[[Tensor], Tensor]:
-    return lambda x: x
-
-
-def _mlp(layer: MLP) -> Callable[[Tensor], Tensor]:
-    fc1, fc2, activation = _linear(layer.fc1), _linear(layer.fc2), layer.activation
-    return lambda x: fc2(activation(fc1(x)))
-
-
-def _attention(attention: MultiHeadAttention) -> Callable[..., Tensor]:
-    """Return the function for one token that attends over its cache and itself, or over a cached source.
-
-    All other calls go through the module.
-    """
-    cross_attends, heads, kv_heads = attention.cross_attends, attention.heads, attention.kv_heads
-    d_k, d_v = attention.key_dim, attention.value_dim
-    first = attention.q if cross_attends else attention.qkv
-    project, out = FUNCTIONS[type(first)](first), _linear(attention.out)
-    alike, shared = heads == kv_heads and d_k == d_v, heads != kv_heads
-    sizes = [heads * d_k, kv_heads * d_k, kv_heads * d_v]
-
-    def look(
-        x: Tensor,
-        source: Tensor | None = None,
-        *,
-        mask: Tensor | None = None,
-        causal: bool = False,
-        cache: LayerCache | None = None,
-        positions: Tensor | Rotation | None = None,
-    ) -> Tensor:
-        if cache is None or x.shape[1] != 1 or attention.seen is not None or (cross_attends and cache.keys is None):
-            whole: Tensor = attention(x, source, mask=mask, causal=causal, cache=cache, positions=positions)
-            return whole
-        n, y = len(x), project(x)
-        if cross_attends:
-            q, (k, v) = y.view(n, heads, 1, d_k), cache.known()
-        else:
-            if alike:
-                q, k, v = y.view(n, 3, heads, 1, d_k).unbind(1)  # (N, heads, 1, d)
-            else:
-                q, k, v = torch.split(y, sizes, dim=-1)
-                q, k, v = q.view(n, heads, 1, d_k), k.view(n, kv_heads, 1, d_k), v.view(n, kv_heads, 1, d_v)
-            if attention.rotates:
-                assert positions is not None, "rotary attention needs positions"
-                turn = rotation(positions, d_k, q.dtype) if isinstance(positions, Tensor) else positions
-                q, k = rotary(q, turn), rotary(k, turn)
-            k, v = cache.append(k, v)
-        y = F.scaled_dot_product_attention(q, k, v, mask, scale=attention.scale, enable_gqa=shared)
-        return out(y.reshape(n, 1, -1))
-
-    return look
-
-
-FUNCTIONS: dict[type[nn.Module], Callable[[Any], Callable[..., Tensor]]] = {
-    MultiHeadAttention: _attention,
-    MLP: _mlp,
-    nn.Linear: _linear,
-    LinearNoKeyBias: lambda layer: layer.forward,
-    nn.LayerNorm: _layer_norm,
-    nn.RMSNorm: _rms_norm,
-    nn.Dropout: _dropout,
-}

@@ -76,7 +76,7 @@ class CSRPattern:
         """Return the number of entries of each row, (n,)."""
         return self.starts.diff().to(dtype)
 
-    def normalised(self, dtype: torch.dtype) -> Tensor:
+    def gcn_norm(self, dtype: torch.dtype) -> Tensor:
         """Return 1 / √(d_i d_j) of each entry (i, j), (E,), with d_i the number of entries in row i: D^−½ A D^−½."""
         if dtype not in self._kept:
             with torch.inference_mode(False):

@@ -16,16 +16,16 @@ from ..core.errors import DataError, SettingError, check_value
 from ..core.spec import Classes, Episodes, ImageSpec, Spec, Transcript
 from ..data.dataset_base import Batch, DataSet, Preprocessing, Split
 from ..data.folders import IMAGES, class_folders
-from ..data.graphs.link_pairs import LinkSplit, Pairs
+from ..data.graphs.splits import LinkSplit, Pairs
 from ..data.images.segmentation import MaskPreprocessing, palette
-from ..data.problems.problem import SearchableProblem
+from ..data.problems import SearchableProblem
 from ..data.text.masking import GAP, MaskedPreprocessing
 from ..data.text.problems import ProblemPreprocessing
 from ..inference.sequence_decoding import sample
 from ..inference.text import NONE
 from ..inference.thought_search import CHAINS, Method
 from ..nn.eval_mode import eval_mode
-from ..nn.few_shot import Bilinear, DotProduct
+from ..nn.graphs import Bilinear, DotProduct
 from ..statistics.intervals import Metric
 from ..tasks.classification import Classification
 from ..tasks.few_shot import FewShot

@@ -24,7 +24,7 @@ from ..core.spec import (
 )
 from ..data.dataset_base import Split, inverse_transform
 from ..data.datasets.registry import NAMED
-from ..data.graphs.link_pairs import LinkSplit
+from ..data.graphs.splits import LinkSplit
 from ..data.images.segmentation import MaskPreprocessing
 from ..data.in_memory.predict_inputs import is_collection, prepare_inputs, prepare_labelled
 from ..data.open_data import open_data

@@ -25,7 +25,7 @@ from ..core.files import RUN, is_unmoved, write_json
 from ..core.spec import Unlabelled
 from ..data.dataset_base import IN_MEMORY
 from ..data.in_memory.source import InMemorySource, to_source
-from ..data.text.tokenizer_fitting import AUTO
+from ..data.text.tokenizer_files import AUTO
 from ..data.text.tokenizers import KINDS
 from ..distributed import environment
 from ..distributed.group import process_group, rank_zero_only

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..core.spec import Links
-from ..data.graphs.link_pairs import LinkSplit, links_from_edges
+from ..data.graphs.splits import LinkSplit, links_from_edges
 from ..statistics import classes
 from ..statistics.intervals import Metric, mean, share
 from .classification import Classification

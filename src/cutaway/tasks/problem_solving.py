@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..core.spec import Solution
 from ..data.dataset_base import IGNORED
-from ..data.problems.problem import Verdict
+from ..data.problems import Verdict
 from ..statistics.intervals import Metric, mean, proportion, ratio, share
 from .language import TokenLoss
 

@@ -11,7 +11,7 @@ from ..core.spec import Classes
 from ..data.augment import per_channel
 from ..data.dataset_base import Batch, Preprocessing, Split
 from ..data.images.transforms import ImagePreprocessing
-from ..models.images import as_output_tuple
+from ..models.base import as_output_tuple
 from ..nn.adversarial import Bounds, fgsm, pgd
 from ..nn.eval_mode import eval_mode
 from ..tasks.task import Task

@@ -24,7 +24,7 @@ from ..data.dataset_base import DataSet
 from ..data.modalities import KINDS
 from ..data.open_data import infer_kind, reading_hint
 from ..data.settings import DataSettings
-from ..data.text.tokenizer_fitting import AUTO, OF_ITS_OWN
+from ..data.text.tokenizer_files import AUTO, OF_ITS_OWN
 from ..data.text.tokenizers import KINDS as TOKENIZERS
 from ..models.base import SupportsState
 from ..models.registry import Preset

@@ -22,7 +22,7 @@ from ..core.memory_budget import format_bytes, model_size
 from ..core.spec import Episodes, ImageSpec, TableSpec, Tokens, Views
 from ..data.dataset_base import Batch
 from ..data.graphs.splits import NodeSplit
-from ..models.images import as_output_tuple
+from ..models.base import as_output_tuple
 from .batches import largest_batch
 from .device import DeviceContext, free_memory
 from .optim import training_bytes

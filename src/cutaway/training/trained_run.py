@@ -19,10 +19,10 @@ from ..core.files import as_path
 from ..core.spec import ANY_SIZE, Boxes, Classes, ImageSizes, Mask, Tags, Transcript
 from ..data.dataset_base import IN_MEMORY, DataSet, Preprocessing
 from ..data.in_memory.source import InMemorySource, to_source
+from ..data.modalities import read_preprocessing
 from ..data.open_data import open_data
-from ..data.saved_transforms import read_preprocessing
 from ..data.settings import DataSettings
-from ..data.text.tokenizer_fitting import AUTO
+from ..data.text.tokenizer_files import AUTO
 from ..data.text.tokenizers import KINDS
 from ..models.registry import Preset
 from ..tasks.task import Task, target_types, task_for

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..models.images import as_output_tuple
+from ..models.base import as_output_tuple
 from . import Oracle
 from .dropping import fixed_dropout
 

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..checkpoints.names import torchvision_key
+from ..checkpoints.torchvision import torchvision_key
 from ..models.densenet import PRESETS, Config, DenseNet
 from . import Oracle, OracleMissing, images, torchvision_models
 from .normalized import batch_normalized

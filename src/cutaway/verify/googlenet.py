@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..checkpoints.names import torchvision_key
+from ..checkpoints.torchvision import torchvision_key
 from ..models.googlenet import PRESETS, Config, GoogLeNet
 from . import Oracle, OracleMissing, changed, images, torchvision_models
 

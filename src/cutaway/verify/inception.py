@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..checkpoints.names import torchvision_key
+from ..checkpoints.torchvision import torchvision_key
 from ..models.inception_v3 import PRESETS, Config, InceptionV3
 from . import Oracle, changed, images, torchvision_models
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from ..checkpoints.names import torchvision_key
+from ..checkpoints.torchvision import torchvision_key
 from ..models.mobilenet_v2 import PRESETS, Config, MobileNetV2
 from . import Oracle, changed, images, torchvision_models
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..checkpoints.names import torchvision_key, torchvision_names
+from ..checkpoints.torchvision import torchvision_key, torchvision_names
 from . import torchvision_models
 
 # Settings that are compared if both layers have them. The weights already compare sizes.

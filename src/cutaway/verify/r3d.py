@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..checkpoints.names import torchvision_key
+from ..checkpoints.torchvision import torchvision_key
 from ..models.r3d import PRESETS, R3D, Config
 from . import Oracle, torchvision_models
 

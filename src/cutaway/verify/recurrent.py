@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..models import gru, lstm, rnn
-from ..models.forecasting import Config
+from ..models.config import RecurrentConfig as Config
 from . import Oracle
 
 MakeCell = Callable[[int], nn.Module]  # from the number of inputs of a step
@@ -58,8 +58,8 @@ class StepByStep(nn.Module):
         self.config = config
         ways = 1 + config.bidirectional
         if config.vocab_size:
-            self.words = nn.Parameter(torch.zeros(config.vocab_size, config.embedded))
-        self.reader = Stack(make, config.embedded, config.hidden_dim, config.layers, ways)
+            self.words = nn.Parameter(torch.zeros(config.vocab_size, config.input_dim))
+        self.reader = Stack(make, config.input_dim, config.hidden_dim, config.layers, ways)
         forecasts_by_step = config.horizon > 0 and (config.known_future > 0 or config.recursive)
         if config.known_future and not config.recursive:
             self.writer = Stack(make, config.known_future, config.hidden_dim, config.layers, 1)

@@ -7,7 +7,7 @@ import dataclasses
 import torch
 from torch import nn
 
-from ..checkpoints.names import torchvision_key
+from ..checkpoints.torchvision import torchvision_key
 from ..models.vgg import PRESETS, VGG, Config
 from . import Oracle, changed, images, torchvision_models
 

@@ -7,7 +7,7 @@ import dataclasses
 import torch
 from torch import Tensor, nn
 
-from ..checkpoints.names import torchvision_key
+from ..checkpoints.torchvision import torchvision_key
 from ..models.vit import PRESETS, Config, ViT
 from . import Oracle, changed, images, torchvision_models
 

@@ -26,8 +26,7 @@ from ..draw.description import Drawing, View, table
 from ..draw.number_format import SUPERSCRIPT, number, percent
 from ..inference.image_generation import as_images
 from ..inspect.probes import capture
-from ..models.base import SupportsResidualBlocks
-from ..models.images import as_output_tuple
+from ..models.base import SupportsResidualBlocks, as_output_tuple
 from ..models.resnet import NoShortcut
 from ..nn.adversarial import Bounds, fgsm, pgd
 from ..nn.eval_mode import eval_mode

@@ -118,7 +118,7 @@ def view(subject: Subject) -> View:
     def row(name: str) -> int:
         if frame is None:
             return variable
-        return patch if as_base_model(subject.model).attends_over_frames(name) else frame
+        return patch if as_base_model(subject.model).is_temporal_attention(name) else frame
 
     found = capture_attention(subject.model, single_example(subject.inputs, i), see, row)
     if variables > 1:

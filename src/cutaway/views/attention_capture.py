@@ -104,7 +104,7 @@ def capture_attention(
             times[name] += 1
             said = _call_name(name, times[name])
             look = _record(said, module, args, kwargs, output, row(name) if row is not None else 0)
-            found.append(see(replace(look, over_frames=as_base_model(model).attends_over_frames(name))))
+            found.append(see(replace(look, over_frames=as_base_model(model).is_temporal_attention(name))))
 
         return hook
 
@@ -146,7 +146,7 @@ def _record(
     name: str, module: MultiHeadAttention, args: Any, kwargs: Any, output: Tensor, row: int
 ) -> AttentionCapture:
     given = inspect.signature(module.forward).bind(*args, **kwargs).arguments
-    q, k, v = module.split(given["x"], given.get("source"), None, given.get("positions"))
+    q, k, v = module.project_qkv(given["x"], given.get("source"), None, given.get("positions"))
     causal = bool(given.get("causal", False))
     own = causal_mask(q.shape[2], k.shape[2], q.device) if causal else None
     mask = merge_masks(given.get("mask"), own)

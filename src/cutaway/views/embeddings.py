@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ..core.spec import OF_TOKENS, Classes, Value
 from ..data.dataset_base import IGNORED
-from ..data.graphs.link_pairs import LinkSplit
+from ..data.graphs.splits import LinkSplit
 from ..draw.description import Drawing, Table, View, table
 from ..draw.number_format import count, number, percent, plural
 from ..inspect.layers import layer_table

@@ -26,7 +26,7 @@ from ..core.files import reject_address
 from ..core.spec import Classes, ImageSpec, Masked, NextToken, TextSpec, Value
 from ..data.dataset_base import Preprocessing
 from ..data.images.transforms import ImagePreprocessing
-from ..data.saved_transforms import read_preprocessing
+from ..data.modalities import read_preprocessing
 from ..data.text.tokenizer_files import open_tokenizer
 from ..data.text.transforms import TextPreprocessing
 from ..inspect.example_inputs import example_shape, input_modality

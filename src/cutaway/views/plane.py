@@ -12,8 +12,7 @@ from torch import Tensor
 
 from ..core.errors import SettingError, UnknownName
 from ..data.dataset_base import Split
-from ..data.tables.column_types import format_cell
-from ..data.tables.encoders import Category, Encoder, Numeric
+from ..data.tables.column_types import Category, Encoder, Numeric, format_cell
 from ..data.tables.transforms import TablePreprocessing
 from ..draw.number_format import number
 from .subject import Subject

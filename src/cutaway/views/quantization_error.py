@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import PackedSequence
 from torch.utils._pytree import tree_leaves
 
 from ..core.errors import FileError
-from ..models.images import as_output_tuple
+from ..models.base import as_output_tuple
 from ..nn.eval_mode import eval_mode
 from ..nn.low_precision import matrices, quantization_scheme
 from ..nn.textbook.folding import fold_batch_norm

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..data.problems.problem import SearchableProblem
+from ..data.problems import SearchableProblem
 from ..data.text.problems import END, ProblemPreprocessing
 from ..draw.description import Drawing
 from ..draw.number_format import plural

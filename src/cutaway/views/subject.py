@@ -23,8 +23,7 @@ from ..data.text.problems import ProblemPreprocessing
 from ..data.text.tokenizers import PRETRAINED
 from ..inspect.attribution.target import input_kind
 from ..inspect.example_inputs import example_inputs, example_shape, input_modality
-from ..models.base import SupportsDecoding
-from ..models.images import as_output_tuple
+from ..models.base import SupportsDecoding, as_output_tuple
 from ..models.registry import Preset, preset, presets
 from ..runs.run import Run
 from ..tasks.task import Task

@@ -14,8 +14,8 @@ from cutaway.core.spec import Spelled, Transcript
 from cutaway.data.audio.dataset import open_audio
 from cutaway.data.audio.transforms import AudioPreprocessing
 from cutaway.data.dataset_base import IGNORED, DataSet, SequenceSplit
+from cutaway.data.modalities import preprocessing_from_json
 from cutaway.data.open_data import infer_kind
-from cutaway.data.saved_transforms import preprocessing_from_json
 from cutaway.data.settings import DataSettings
 
 from .test_opening import names, sound, split

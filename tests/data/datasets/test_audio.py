@@ -12,9 +12,9 @@ import soundfile
 from cutaway.core.errors import DataError
 from cutaway.core.spec import ANY_SIZE, Classes
 from cutaway.data.dataset_base import DataSet
-from cutaway.data.datasets.audio import FSDD_PUBLISHED, open_fsdd
 from cutaway.data.datasets.catalog import Request
 from cutaway.data.datasets.registry import NAMED, open_named, where
+from cutaway.data.datasets.speech import FSDD_PUBLISHED, open_fsdd
 from cutaway.data.settings import DataSettings
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from cutaway.core.errors import DataError, FileError
-from cutaway.data.datasets.download import Remote, cache, data_roots, download_file, download_missing, file_sha256
+from cutaway.data.datasets.catalog import Remote, cache, data_roots, download_file, download_missing, file_sha256
 
 CONTENT = gzip.compress(bytes(range(256)) * 4096, mtime=0)
 SUM = hashlib.sha256(CONTENT).hexdigest()

@@ -9,7 +9,7 @@ import torch
 
 from cutaway.core.spec import Classes
 from cutaway.data.dataset_base import DataSet
-from cutaway.data.datasets.graphs import NAMED, OPENERS
+from cutaway.data.datasets.graph_sets import NAMED, OPENERS
 from cutaway.data.datasets.registry import open_named, where
 from cutaway.data.graphs.splits import NodeSplit
 from cutaway.data.settings import DataSettings
@@ -55,7 +55,7 @@ def test_cora_is_the_public_one(here: None) -> None:
 
 def test_cora_has_its_classes_by_name(here: None) -> None:
     """How many papers each class has is published: the names stand at the right columns."""
-    from cutaway.data.graphs.benchmark_files import read_planetoid
+    from cutaway.data.graphs.graph_files import read_planetoid
 
     place = where("cora")
     assert place is not None

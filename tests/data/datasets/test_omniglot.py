@@ -14,7 +14,7 @@ from PIL import Image
 from cutaway.core.errors import DataError
 from cutaway.core.spec import Episodes
 from cutaway.data.dataset_base import DataSet
-from cutaway.data.datasets.omniglot import PART, WHOLE, add_rotations, read_drawings
+from cutaway.data.datasets.few_shot import PART, WHOLE, add_rotations, read_drawings
 from cutaway.data.episodes import EpisodeSplit
 from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings

@@ -11,9 +11,9 @@ import torch
 from cutaway.core.errors import SettingError
 from cutaway.core.spec import NextToken
 from cutaway.data.dataset_base import IGNORED
-from cutaway.data.datasets.problems import SUMS, evaluation_multisets, generate_sums
+from cutaway.data.datasets.pairs import SUMS, evaluation_multisets, generate_sums
 from cutaway.data.datasets.registry import open_named
-from cutaway.data.problems.countdown import parse_problem
+from cutaway.data.problems import parse_problem
 from cutaway.data.settings import DataSettings
 from cutaway.data.text.problems import END, ProblemPreprocessing, ProblemSplit
 

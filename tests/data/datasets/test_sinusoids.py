@@ -10,7 +10,7 @@ import torch
 
 from cutaway.core.errors import SettingError
 from cutaway.core.spec import Episodes, Value
-from cutaway.data.datasets.sinusoids import SinusoidSplit
+from cutaway.data.datasets.few_shot import SinusoidSplit
 from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
 from cutaway.training.batches import mix_seeds

@@ -13,7 +13,7 @@ import torch
 from cutaway.core.errors import DataError
 from cutaway.core.spec import ANY_SIZE, Transcript
 from cutaway.data.dataset_base import IGNORED, DataSet, SequenceSplit
-from cutaway.data.datasets import spoken
+from cutaway.data.datasets import speech
 from cutaway.data.datasets.catalog import Request
 from cutaway.data.datasets.registry import NAMED, OPENERS, where
 from cutaway.data.settings import DataSettings
@@ -28,7 +28,7 @@ def opened(place: Path, name: str = "fsdd_strings") -> DataSet:
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Ten digits of three speakers, takes 3 to 11; few strings are made of them."""
-    monkeypatch.setattr(spoken, "SIZES", {"train": 12, "val": 6, "test": 6})
+    monkeypatch.setattr(speech, "SIZES", {"train": 12, "val": 6, "test": 6})
     (tmp_path / "recordings").mkdir()
     rng = np.random.default_rng(0)
     for digit in range(10):
@@ -92,7 +92,7 @@ def test_strings_are_the_same_every_time(place: Path) -> None:
 
 def test_a_string_has_gaps_and_a_little_noise() -> None:
     rng, part = np.random.default_rng(0), 0.5 * np.ones(800, np.float32)
-    whole = spoken.join_recordings([part, part], 8000, rng)
+    whole = speech.join_recordings([part, part], 8000, rng)
     loud = np.abs(whole - 0.5) < 0.2
     assert 1400 < loud.sum() <= 1700
     quiet = whole[np.abs(whole) < 0.2]
@@ -102,8 +102,8 @@ def test_a_string_has_gaps_and_a_little_noise() -> None:
 
 
 def test_every_take_is_used_before_one_comes_again(place: Path) -> None:
-    files = [spoken.Take(d, "ann", t, place) for d in range(10) for t in range(2)]
-    drawn = [take for string in spoken.generate_strings(files, 8, np.random.default_rng(0)) for take in string]
+    files = [speech.Take(d, "ann", t, place) for d in range(10) for t in range(2)]
+    drawn = [take for string in speech.generate_strings(files, 8, np.random.default_rng(0)) for take in string]
     assert len(set(drawn[:20])) == 20
 
 
@@ -120,7 +120,7 @@ def test_the_published_recordings(monkeypatch: pytest.MonkeyPatch) -> None:
     place = where("fsdd_strings")
     if place is None:
         pytest.skip("needs the recordings of fsdd")
-    monkeypatch.setattr(spoken, "SIZES", {"train": 12, "val": 6, "test": 12})
+    monkeypatch.setattr(speech, "SIZES", {"train": 12, "val": 6, "test": 12})
     data: Any = opened(place)
     assert takes(data, "test") <= set(range(5))
     assert takes(data, "train") <= set(range(10, 50))

@@ -11,8 +11,8 @@ from cutaway.core.errors import DataError
 from cutaway.core.spec import ANY_SIZE, Classes, Tags
 from cutaway.data.dataset_base import DataSet
 from cutaway.data.datasets.catalog import Request
+from cutaway.data.datasets.corpora import TEXT_OPENERS, TEXTS, casing
 from cutaway.data.datasets.registry import open_named, where
-from cutaway.data.datasets.texts import NAMED, OPENERS, casing
 from cutaway.data.settings import DataSettings
 
 
@@ -23,7 +23,7 @@ def real(name: str) -> DataSet:
 
 
 def made(name: str, place: Path, **settings: Any) -> DataSet:
-    return OPENERS[name](Request(name, NAMED[name], place, DataSettings(**settings), ANY_SIZE))
+    return TEXT_OPENERS[name](Request(name, TEXTS[name], place, DataSettings(**settings), ANY_SIZE))
 
 
 def sizes(data: DataSet) -> tuple[int, ...]:
@@ -37,8 +37,8 @@ def text(data: DataSet, split: str, i: int) -> str:
 
 
 def test_every_set_is_described() -> None:
-    assert set(NAMED) == set(OPENERS)
-    for named in NAMED.values():
+    assert set(TEXTS) == set(TEXT_OPENERS)
+    for named in TEXTS.values():
         assert all([named.title, named.sizes, named.licence, named.citation, named.folder, named.files])
         assert all(remote.url.startswith("https://raw.githubusercontent.com/") for remote in named.files)
         assert all(len(sum) == 64 for sum in named.sums.values())
@@ -116,7 +116,7 @@ def test_quotes_of_messages_are_characters(tmp_path: Path) -> None:
 
 
 def test_names_in_two_languages_are_kept_and_counted(tmp_path: Path) -> None:
-    for k, file in enumerate(NAMED["names"].needed):
+    for k, file in enumerate(TEXTS["names"].needed):
         own = [f"{'abcdefghijklmnopqr'[k]}{i}é" for i in range(8)]
         (tmp_path / file).write_text("\n".join([*own, " Shared "] if k < 2 else own), "utf-8")
     data = made("names", tmp_path)

@@ -15,9 +15,9 @@ from cutaway.core.errors import DataError, SettingError
 from cutaway.core.spec import Links
 from cutaway.data.build import DataSource
 from cutaway.data.dataset_base import Batch, DataSet
-from cutaway.data.graphs.link_pairs import LinkSplit, encode_pairs, links_from_edges, sample_absent_links
-from cutaway.data.graphs.links import link_dataset
+from cutaway.data.graphs.dataset import link_dataset
 from cutaway.data.graphs.raw import RawGraphs
+from cutaway.data.graphs.splits import LinkSplit, encode_pairs, links_from_edges, sample_absent_links
 from cutaway.data.graphs.transforms import GraphPreprocessing
 from cutaway.data.modalities import KINDS
 from cutaway.data.open_data import open_data
@@ -103,7 +103,7 @@ def test_absent_pairs_are_absent_and_different(seed: int, nodes: int, count: int
     rng = np.random.default_rng(seed)
     linked = encode_pairs(links_from_edges(rng.integers(0, nodes, (2, nodes)), nodes), nodes)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cutaway.data.graphs.link_pairs.LISTED", 10**6 if listed else 0)
+        patch.setattr("cutaway.data.graphs.splits.LISTED", 10**6 if listed else 0)
         found = encode_pairs(sample_absent_links(linked, nodes, count, rng), nodes)
     assert len(np.unique(found)) == len(found) == min(count, nodes * (nodes - 1) // 2 - len(linked))
     assert not np.isin(found, linked).any()

@@ -20,7 +20,7 @@ from cutaway.data.graphs.dataset import graph_dataset, open_graph
 from cutaway.data.graphs.raw import RawGraphs
 from cutaway.data.graphs.splits import GraphsSplit, NodeSplit
 from cutaway.data.graphs.transforms import GraphPreprocessing
-from cutaway.data.saved_transforms import preprocessing_from_json
+from cutaway.data.modalities import preprocessing_from_json
 from cutaway.data.settings import DataSettings
 
 

@@ -19,8 +19,8 @@ from cutaway.core.spec import Boxes, ImageSpec
 from cutaway.data.augment import mirror_boxes, shift_boxes
 from cutaway.data.dataset_base import IGNORED, DataSet
 from cutaway.data.images.detection import BoxPreprocessing, is_box_folder, parse_yaml_names, read_annotations
+from cutaway.data.modalities import preprocessing_from_json
 from cutaway.data.open_data import infer_kind, open_data
-from cutaway.data.saved_transforms import preprocessing_from_json
 from cutaway.data.settings import DataSettings
 
 SIZE = (20, 30)  # height and width of the images here

@@ -14,8 +14,8 @@ from cutaway.core.spec import ImageSpec, Tokens
 from cutaway.data.dataset_base import IGNORED
 from cutaway.data.images import captioning
 from cutaway.data.images.captioning import CaptionPreprocessing
+from cutaway.data.modalities import preprocessing_from_json
 from cutaway.data.open_data import infer_kind, open_data
-from cutaway.data.saved_transforms import preprocessing_from_json
 from cutaway.data.settings import DataSettings
 
 WORDS = ("a dog", "a cat , asleep", "two birds", "an empty street")

@@ -13,8 +13,8 @@ from cutaway.core.errors import DataError, SettingError
 from cutaway.core.spec import ImageSizes
 from cutaway.data.build import DataSource
 from cutaway.data.dataset_base import DataSet, TensorSplit
-from cutaway.data.images import build as images_module
-from cutaway.data.images.build import PixelSplit, convert_color, image_dataset
+from cutaway.data.images import dataset as images_module
+from cutaway.data.images.dataset import PixelSplit, convert_color, image_dataset
 from cutaway.data.images.image_files import as_image, as_pixels, read_image
 from cutaway.data.images.transforms import ImagePreprocessing
 from cutaway.data.settings import DataSettings

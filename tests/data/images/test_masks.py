@@ -23,8 +23,8 @@ from cutaway.data.images.segmentation import (
     palette,
     read_mask,
 )
+from cutaway.data.modalities import preprocessing_from_json
 from cutaway.data.open_data import infer_kind, open_data
-from cutaway.data.saved_transforms import preprocessing_from_json
 from cutaway.data.settings import DataSettings
 from cutaway.models.registry import preset
 

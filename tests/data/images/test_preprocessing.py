@@ -14,7 +14,7 @@ from torch import Tensor
 from cutaway.core.errors import DataError
 from cutaway.core.spec import Classes, ImageSpec
 from cutaway.data.images.transforms import ImagePreprocessing, choose_fit, fit_preprocessing
-from cutaway.data.saved_transforms import preprocessing_from_json
+from cutaway.data.modalities import preprocessing_from_json
 
 
 def noise(n: int, channels: int, height: int, width: int, seed: int = 0) -> Tensor:

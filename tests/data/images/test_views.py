@@ -9,14 +9,14 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from cutaway.data.augment import to_gray
-from cutaway.data.images import contrastive_augmentation
-from cutaway.data.images.contrastive_augmentation import (
+from cutaway.data import augment
+from cutaway.data.augment import (
     ImageViews,
     jitter_color,
     random_gaussian_blur,
     random_resized_crop,
     rotate_hue,
+    to_gray,
 )
 
 
@@ -46,15 +46,15 @@ def test_two_views_of_each_image_come_from_the_generator_alone(channels: int, si
 
 
 def test_the_whole_image_is_a_part_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contrastive_augmentation, "AREA", (1.0, 1.0))
-    monkeypatch.setattr(contrastive_augmentation, "RATIO", (1.0, 1.0))
+    monkeypatch.setattr(augment, "AREA", (1.0, 1.0))
+    monkeypatch.setattr(augment, "RATIO", (1.0, 1.0))
     x = images()
     assert torch.allclose(random_resized_crop(x, seeded()), x, rtol=0, atol=1e-12)
 
 
 def test_a_part_lies_within_the_image_and_is_as_large_as_it_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contrastive_augmentation, "AREA", (0.25, 0.25))
-    monkeypatch.setattr(contrastive_augmentation, "RATIO", (1.0, 1.0))
+    monkeypatch.setattr(augment, "AREA", (0.25, 0.25))
+    monkeypatch.setattr(augment, "RATIO", (1.0, 1.0))
     place = torch.linspace(-1, 1, 40, dtype=torch.float64)
     x = torch.stack(torch.meshgrid(place, place, indexing="ij")).expand(8, 2, 40, 40)  # where each pixel stands
     part = random_resized_crop(x, seeded())
@@ -82,14 +82,14 @@ def test_a_third_of_the_circle_moves_red_to_green_to_blue() -> None:
 
 
 def test_each_image_is_blurred_by_a_gaussian_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contrastive_augmentation, "SIGMA", (1.5, 1.5))
+    monkeypatch.setattr(augment, "SIGMA", (1.5, 1.5))
     x = images(2, 3, 40)
     place = torch.arange(-2, 3, dtype=x.dtype)
     kernel = (-(place[:, None] ** 2 + place**2) / (2 * 1.5**2)).exp()
     kernel = (kernel / kernel.sum()).expand(3, 1, 5, 5)
     expected = F.conv2d(F.pad(x, (2,) * 4, mode="reflect"), kernel, groups=3)
     assert torch.allclose(random_gaussian_blur(x, seeded()), expected, atol=1e-12)
-    monkeypatch.setattr(contrastive_augmentation, "SIGMA", (0.1, 2.0))
+    monkeypatch.setattr(augment, "SIGMA", (0.1, 2.0))
     twice = x[:1].expand(2, -1, -1, -1)
     one, other = random_gaussian_blur(twice, seeded())
     assert not torch.allclose(one, other)

@@ -17,10 +17,9 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 import cutaway
 from cutaway.core.errors import CutawayError, DataError
+from cutaway.data.in_memory.build import to_channels_first, to_uint8
 from cutaway.data.in_memory.container import Numbers
-from cutaway.data.in_memory.from_arrays import parse_targets
-from cutaway.data.in_memory.from_images import to_channels_first, to_uint8
-from cutaway.data.in_memory.source import InMemorySource, kind_of_array, parse_object
+from cutaway.data.in_memory.source import InMemorySource, kind_of_array, parse_object, parse_targets
 
 X = np.arange(60.0).reshape(20, 3)
 y = np.arange(20) % 2

@@ -218,7 +218,7 @@ def test_datasets_of_pytorch_are_read_once(tmp_path: Path, monkeypatch: pytest.M
     assert scans.predict(Scans())[0]["class"] in Scans.classes
     rows = trained(tmp_path, "mlp", Stream(178))
     assert rows.about["data"]["splits"] == {"train": 124, "val": 27, "test": 27}
-    monkeypatch.setattr("cutaway.data.in_memory.from_torch_dataset.MOST", 1000)
+    monkeypatch.setattr("cutaway.data.in_memory.source.MOST", 1000)
     with pytest.raises(DataError, match="has not ended after 1,000 examples"):
         cutaway.train("mlp", Stream(None))
 

@@ -11,7 +11,7 @@ from sklearn.datasets import load_diabetes, load_wine
 
 from cutaway.data.in_memory.source import InMemorySource
 from cutaway.data.open_data import open_validated
-from cutaway.data.quality.drift import _inputs
+from cutaway.data.quality.validation import _inputs
 from cutaway.data.settings import DataSettings
 
 WINE, DIABETES = load_wine(), load_diabetes()

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from cutaway.data.quality.duplicates import cross_split_duplicates, duplicate_warning
+from cutaway.data.findings import cross_split_duplicates, duplicate_warning
 
 PARTED = {"train": np.array([0, 1, 2]), "val": np.array([3, 4]), "test": np.array([5, 6])}
 

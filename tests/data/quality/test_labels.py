@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from cutaway.data.quality.labels import confident_classes, has_label_errors
+from cutaway.data.quality.validation import confident_classes, has_label_errors
 
 
 def labelled(n: int, classes: int, seed: int, noise: float = 0.15) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

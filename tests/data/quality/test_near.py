@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 from torch.nn import functional as F
 
-from cutaway.data.quality import altered_copies, near_duplicates, text_duplicates, transformed_copies
+from cutaway.data.quality import altered_copies, near_duplicates
 from cutaway.data.quality.altered_copies import ZOOMS, extract_patches, find_filtered_copies, unexplained_fraction
 from cutaway.data.quality.embeddings import dct_features, loudest_pattern, standardise_images
 
@@ -55,7 +55,7 @@ def test_copies_that_were_moved_or_cropped_are_told_by_their_patches(change: obj
     points = standardise_images(torch.cat([images[:200], sky]))
     queries = standardise_images(torch.cat([change(images[:30]), images[200:], sky]))  # type: ignore[operator]
     asked = extract_patches(queries, torch.arange(len(queries)), ZOOMS)
-    copy, which = transformed_copies.find_transformed_copies(
+    copy, which = altered_copies.find_transformed_copies(
         queries, points, asked, extract_patches(points, torch.arange(len(points)))
     )
     assert copy[:30].float().mean() > 0.9
@@ -79,9 +79,9 @@ def strokes(n: int, seed: int, side: int = 28) -> torch.Tensor:
 def test_what_chance_brings_about_is_told_by_the_images_that_were_looked_at_alone() -> None:
     queries, points, some = strokes(600, seed=1), strokes(600, seed=2), torch.arange(0, 600, 10)
     held = extract_patches(points, torch.arange(len(points)))
-    among, _ = transformed_copies.find_transformed_copies(queries, points, extract_patches(queries, some, ZOOMS), held)
+    among, _ = altered_copies.find_transformed_copies(queries, points, extract_patches(queries, some, ZOOMS), held)
     own = queries[some]
-    alone, _ = transformed_copies.find_transformed_copies(
+    alone, _ = altered_copies.find_transformed_copies(
         own, points, extract_patches(own, torch.arange(len(own)), ZOOMS), held
     )
     assert torch.equal(among[some], alone)
@@ -163,11 +163,11 @@ def test_equal_minima_are_the_jaccard_similarity(seed: int) -> None:
     rng = np.random.default_rng(seed)
     words = [f"w{k}" for k in rng.integers(0, 500, 120)]
     changed = [word if rng.random() < 0.9 else "other" for word in words]
-    a, b = (text_duplicates.build_sketch("", " ".join(one)) for one in (words, changed))
+    a, b = (near_duplicates.build_sketch("", " ".join(one)) for one in (words, changed))
     assert a
     assert b
     minima = [np.frombuffer(b"".join(one.bands), np.uint32) for one in (a, b)]
-    spread = np.sqrt(0.25 / (text_duplicates.BANDS * text_duplicates.ROWS))
+    spread = np.sqrt(0.25 / (near_duplicates.BANDS * near_duplicates.ROWS))
     assert abs((minima[0] == minima[1]).mean() - a.alike(b)) < 5 * spread
     assert len(np.unique(minima[0])) > 30  # each hash has a minimum of its own
 
@@ -175,7 +175,7 @@ def test_equal_minima_are_the_jaccard_similarity(seed: int) -> None:
 def test_a_word_less_is_nearly_the_same_and_other_words_are_not() -> None:
     said = "the acting alone is worth the price of admission"
     a, b, c = (
-        text_duplicates.build_sketch("", text)
+        near_duplicates.build_sketch("", text)
         for text in (said, said.replace(" worth", ""), "the plot alone is not worth what you pay for it")
     )
     assert a
@@ -183,7 +183,7 @@ def test_a_word_less_is_nearly_the_same_and_other_words_are_not() -> None:
     assert c
     assert a.nearly(b)
     assert not a.nearly(c)
-    assert text_duplicates.build_sketch("", "see you there then") is None
+    assert near_duplicates.build_sketch("", "see you there then") is None
 
 
 def test_two_other_words_of_a_long_text_leave_it_nearly_the_same_and_of_a_short_one_do_not() -> None:
@@ -194,7 +194,7 @@ def test_two_other_words_of_a_long_text_leave_it_nearly_the_same_and_of_a_short_
         (said, "two men in blue shirts are eating on the deck of an old boat at the dock", False),
         (short, short.replace("best", "worst"), False),
     ):
-        a, b = text_duplicates.build_sketch("", text), text_duplicates.build_sketch("", other)
+        a, b = near_duplicates.build_sketch("", text), near_duplicates.build_sketch("", other)
         assert a
         assert b
         assert a.nearly(b) == same

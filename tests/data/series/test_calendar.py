@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from cutaway.core.errors import DataError, SettingError, UnknownName
 from cutaway.data.dataset_base import DataSet
-from cutaway.data.saved_transforms import preprocessing_from_json
+from cutaway.data.modalities import preprocessing_from_json
+from cutaway.data.series.column_roles import FORMATS, Clock, Step, calendar_features
 from cutaway.data.series.dataset import open_series
-from cutaway.data.series.times import FORMATS, Clock, Step, calendar_features
 from cutaway.data.series.transforms import ForecastPreprocessing, WindowSplit
 from cutaway.data.settings import DataSettings
 

@@ -14,7 +14,7 @@ import torch
 from cutaway.core.errors import DataError, SettingError
 from cutaway.core.spec import Horizon
 from cutaway.data.dataset_base import DataSet
-from cutaway.data.saved_transforms import preprocessing_from_json
+from cutaway.data.modalities import preprocessing_from_json
 from cutaway.data.series.dataset import open_series
 from cutaway.data.series.transforms import ForecastPreprocessing, WindowSplit
 from cutaway.data.settings import DataSettings

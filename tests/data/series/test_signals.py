@@ -11,8 +11,8 @@ import torch
 
 from cutaway.core.errors import DataError
 from cutaway.core.spec import Classes, SeriesSpec
-from cutaway.data.saved_transforms import preprocessing_from_json
-from cutaway.data.series.signals import SeriesPreprocessing
+from cutaway.data.modalities import preprocessing_from_json
+from cutaway.data.series.transforms import SeriesPreprocessing
 
 SPEC = SeriesSpec(5, 2, Classes(("up", "down")))
 SERIES = np.random.default_rng(0).normal([3.0, -1.0], [2.0, 0.5], (7, 5, 2))

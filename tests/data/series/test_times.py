@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cutaway.core.errors import DataError
-from cutaway.data.series.times import COMPACT, DAY, NUMBER, Clock, Step, detect_format, infer_step, parse_times
+from cutaway.data.series.column_roles import COMPACT, DAY, NUMBER, Clock, Step, detect_format, infer_step, parse_times
 
 
 def cells(*written: str) -> pl.Series:

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from cutaway.data.series import contrastive_augmentation
-from cutaway.data.series.contrastive_augmentation import SeriesViews, add_jitter, random_resized_part, scale_variables
+from cutaway.data import augment
+from cutaway.data.augment import SeriesViews, add_jitter, random_resized_part, scale_variables
 
 
 def seeded(seed: int = 0) -> Generator:
@@ -39,7 +39,7 @@ def test_a_part_of_a_straight_line_is_a_straight_line_within_it(monkeypatch: pyt
     assert 0.95 < length.max() <= 1
     assert part.min() >= 0
     assert part.max() <= 1
-    monkeypatch.setattr(contrastive_augmentation, "PART", (1.0, 1.0))
+    monkeypatch.setattr(augment, "PART", (1.0, 1.0))
     assert torch.allclose(random_resized_part(series(), seeded()), series(), rtol=0, atol=1e-12)
 
 
@@ -50,7 +50,7 @@ def test_each_variable_has_a_scale_of_its_own_and_noise_is_as_large_as_it_is_sai
     assert 0.8 <= factor.min() < 0.82
     assert 1.23 < factor.max() <= 1.25
     assert factor[0, 0].unique().numel() == 3
-    assert float((add_jitter(x, seeded()) - x).std()) == pytest.approx(contrastive_augmentation.JITTER, rel=0.02)
+    assert float((add_jitter(x, seeded()) - x).std()) == pytest.approx(augment.JITTER, rel=0.02)
 
 
 def test_one_step_is_a_series() -> None:

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from cutaway.core.errors import DataError, SettingError
 from cutaway.data.dataset_base import Batch
-from cutaway.data.series.column_roles import ColumnRoles
+from cutaway.data.series.column_roles import ROW, Clock, ColumnRoles, Step
 from cutaway.data.series.series_files import Series
-from cutaway.data.series.times import ROW, Clock, Step
 from cutaway.data.series.transforms import (
     ForecastPreprocessing,
     WindowSplit,

@@ -16,9 +16,9 @@ from cutaway.apps.cli import check
 from cutaway.core.errors import CutawayError, DataError, FileError, SettingError
 from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
-from cutaway.data.streaming.index import Index
 from cutaway.data.streaming.manifest import MANIFEST
 from cutaway.data.streaming.media import damaged_shards
+from cutaway.data.streaming.members import Index
 from cutaway.data.streaming.prepare import PLAN
 from cutaway.data.streaming.tars import INDEX
 

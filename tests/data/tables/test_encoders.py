@@ -11,8 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from cutaway.data.tables.column_types import ColumnType, strip_missing
-from cutaway.data.tables.encoders import MOST_CATEGORIES, Category, Encoder, Numeric, encoder_from_json, fit_encoder
+from cutaway.data.tables.column_types import (
+    MOST_CATEGORIES,
+    Category,
+    ColumnType,
+    Encoder,
+    Numeric,
+    encoder_from_json,
+    fit_encoder,
+    strip_missing,
+)
 
 NUMBER, CATEGORY = ColumnType("number"), ColumnType("category")
 

@@ -18,12 +18,12 @@ from cutaway.data.dataset_base import DataSet, Split
 from cutaway.data.images.dataset import find_damaged
 from cutaway.data.open_data import infer_kind, open_data
 from cutaway.data.settings import DataSettings
-from cutaway.data.tables import dataset, parquet, streamed_dataset
+from cutaway.data.tables import dataset, parquet
+from cutaway.data.tables.column_types import Numeric
+from cutaway.data.tables.dataset import BlockOrder, RowGroupSplit
 from cutaway.data.tables.delimited import Form
 from cutaway.data.tables.distributions import select_ranks
-from cutaway.data.tables.encoders import Numeric
 from cutaway.data.tables.parquet import row_groups
-from cutaway.data.tables.streamed_dataset import BlockOrder, RowGroupSplit
 from cutaway.training.batches import epoch_batches
 from cutaway.training.config import TrainSettings
 from cutaway.training.device import DeviceContext
@@ -140,7 +140,7 @@ def test_a_folder_of_files_is_one_table(table: Path, tmp_path: Path) -> None:
 def test_every_row_is_seen_once_in_an_order_that_the_seed_says(
     table: Path, window: int, workers: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streamed_dataset, "_window", lambda *_: window)
+    monkeypatch.setattr(dataset, "_window", lambda *_: window)
     split = opened(table, memory=0, workers=workers).splits["train"]
     assert isinstance(split, RowGroupSplit)
     expected = inputs(split)
@@ -157,7 +157,7 @@ def test_every_row_is_seen_once_in_an_order_that_the_seed_says(
 
 
 def test_what_came_before_is_not_read(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streamed_dataset, "_window", lambda *_: 2)
+    monkeypatch.setattr(dataset, "_window", lambda *_: 2)
     data = opened(table, memory=0, val=0, test=0)
     split = data.splits["train"]
     plan = split.plan(50, torch.Generator().manual_seed(0))  # type: ignore[attr-defined]
@@ -176,7 +176,7 @@ def test_what_came_before_is_not_read(table: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_two_processes_read_what_one_reads(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streamed_dataset, "_window", lambda *_: 3)
+    monkeypatch.setattr(dataset, "_window", lambda *_: 3)
     split = opened(table, memory=0).splits["train"]
     plan = epoch_batches(split, TrainSettings(batch_size=50), epoch=1)
     places = [DeviceContext(torch.device("cpu"), torch.float32, None, False, rank, 2) for rank in (0, 1)]
@@ -193,7 +193,7 @@ def test_a_last_row_by_itself_joins_the_batch_before_it(table: Path) -> None:
 
 
 def test_few_blocks_are_in_memory(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streamed_dataset, "_window", lambda *_: 2)
+    monkeypatch.setattr(dataset, "_window", lambda *_: 2)
     split = opened(table, memory=0, val=0, test=0).splits["train"]
     assert isinstance(split, RowGroupSplit)
     held: list[int] = []

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from cutaway.core.errors import SettingError
 from cutaway.core.spec import Classes, Masked, NextToken, TextSpec
 from cutaway.data.dataset_base import IGNORED, DataSet
+from cutaway.data.modalities import preprocessing_from_json
 from cutaway.data.open_data import open_data
-from cutaway.data.saved_transforms import preprocessing_from_json
 from cutaway.data.settings import DataSettings
 from cutaway.data.text.masking import MaskedPreprocessing, MaskedSplit, Masking
-from cutaway.data.text.tokenizer_fitting import SpecialTokens
+from cutaway.data.text.tokenizer_files import SpecialTokens
 
 from .tokenizer_files import bert_like, gpt2_like
 

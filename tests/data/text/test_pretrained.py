@@ -16,9 +16,14 @@ from cutaway.core.errors import FileError, SettingError
 from cutaway.data.build import DataSource
 from cutaway.data.settings import DataSettings
 from cutaway.data.text.corpus import running_dataset
-from cutaway.data.text.pretrained import Pretrained
-from cutaway.data.text.tokenizer_files import open_tokenizer, tokenizer_from_json
-from cutaway.data.text.tokenizer_fitting import full_vocab_size, mask_for, special_tokens_for
+from cutaway.data.text.tokenizer_files import (
+    Pretrained,
+    full_vocab_size,
+    mask_for,
+    open_tokenizer,
+    special_tokens_for,
+    tokenizer_from_json,
+)
 from cutaway.data.text.tokenizers import KINDS, Tokenizer, train_tokenizer
 
 from .tokenizer_files import BERT, TEXTS, bert_like, gpt2_like

@@ -17,8 +17,7 @@ from cutaway.data.dataset_base import DataSet
 from cutaway.data.settings import DataSettings
 from cutaway.data.splits import split_by_position
 from cutaway.data.text.corpus import RunningPreprocessing, open_running, running_dataset
-from cutaway.data.text.corpus_transforms import split_pieces
-from cutaway.data.text.stream import StreamSplit
+from cutaway.data.text.corpus_transforms import StreamSplit, split_pieces
 from cutaway.data.text.tokenizers import UNKNOWN
 
 POEM = "Tiger, tiger, burning bright\nIn the forests of the night,\nWhat immortal hand or eye\n" * 12

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cutaway.data.dataset_base import IGNORED
-from cutaway.data.text.stream import EVALUATED, StreamSplit
+from cutaway.data.text.corpus_transforms import EVALUATED, StreamSplit
 
 few = settings(max_examples=40, deadline=None)
 lengths_of_streams = st.lists(st.integers(2, 70), min_size=1, max_size=4)

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cutaway.data.text.stream import Windows
+from cutaway.data.text.corpus_transforms import Windows
 
 few = settings(max_examples=60, deadline=None)
 places = st.lists(st.integers(1, 60), min_size=1, max_size=5)

@@ -21,6 +21,7 @@ from ...core.errors import CutawayError, SettingError, UnknownName, closest_name
 from ...core.files import address_limit
 from ...core.version import __version__
 from ...distributed.environment import is_launched, rank
+from .settings_help import HelpAction
 
 COMMANDS = (
     "examples", "list", "show", "data", "prepare", "check", "plan", "train", "compare", "search", "evaluate", "predict",
@@ -218,7 +219,7 @@ def _run(words: list[str]) -> int:
         print(usage())
         return 0
     if words[0] == "help":
-        words = [words[1], "--help"]
+        words = [words[1], "--help", *words[2:]]
     if words[0] in ("-V", "--version"):
         print(f"cutaway {__version__}")
         return 0
@@ -233,7 +234,9 @@ def _run(words: list[str]) -> int:
         description=command.SUMMARY,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
+        add_help=False,
     )
+    parser.add_argument("-h", "--help", action=HelpAction, command=command)
     command.arguments(parser)
     try:
         args = parser.parse_intermixed_args(words[1:])

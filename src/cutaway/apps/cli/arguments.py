@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import textwrap
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -38,25 +37,6 @@ def add_output_options(parser: argparse.ArgumentParser, folder: str, default: st
     parser.add_argument("--resume", metavar=resume[0], help=resume[1])
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
     parser.add_argument("--json", action="store_true", help="print the result as one JSON document")
-
-
-def format_settings(*groups: tuple[type, str]) -> list[str]:
-    """Return the help text of groups of settings, each with its title."""
-    from ...core.config import describe
-
-    lines = []
-    for group, title in groups:
-        lines.append(f"\n  {title}")
-        for s in describe(group):
-            lines += _wrapped(f"{s.key}={s.default}", s.meaning)
-    return lines
-
-
-def _wrapped(left: str, right: str) -> list[str]:
-    gap = " " * 28
-    rows = textwrap.wrap(right, width=80 - len(gap), break_on_hyphens=False)
-    first = f"    {left:<24}" if len(left) < 24 else f"    {left}\n{gap}"
-    return [first + rows[0], *(gap + row for row in rows[1:])]
 
 
 def parse_args(

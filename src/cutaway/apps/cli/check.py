@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from .arguments import add_positionals, parse_required_args
+from .settings_help import training_settings
 
 if TYPE_CHECKING:
     from ...inspect.layers import LayerTable
@@ -24,6 +25,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_positionals(parser, said="as for `cutaway train`")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.epilog = "Trains nothing that is kept, edits nothing, writes nothing."
+
+
+def settings() -> tuple[type, ...]:
+    """Return the groups of settings that the command takes."""
+    return training_settings()
 
 
 def run(args: argparse.Namespace) -> int:

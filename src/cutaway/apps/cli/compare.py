@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from .arguments import add_output_options, add_positionals, format_settings, parse_args
+from .arguments import add_output_options, add_positionals, parse_args
+from .settings_help import training_settings
 from .train import format_metric
 
 if TYPE_CHECKING:
@@ -21,11 +22,12 @@ examples:
   cutaway compare mlp,softmax wine trials=20
   cutaway compare --resume runs/compare-mlp-softmax-wine-1 seeds=10
 
-All models get the same split, the same preprocessing and the same budget: epochs,
-max_steps, minutes, or macs (multiply-adds). Simple models of scikit-learn stand
-beside them. Differences are paired over test examples and seeds, and corrected for
-the number of pairs; what cannot be told apart is said to be so. Each training is a
-run in the comparison's folder. Settings of `cutaway train` hold for all models.
+All models get the same split, the same preprocessing and the same budget:
+epochs, max_steps, minutes, or macs (multiply-adds). Simple models of
+scikit-learn stand beside them. Differences are paired over test examples and
+seeds, and corrected for the number of pairs; what cannot be told apart is said
+to be so. Each training is a run in the comparison's folder. Settings of
+`cutaway train` hold for all models.
 """
 
 
@@ -43,13 +45,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "compare-MODELS-DATA",
         ("DIR", "go on with a comparison; what was trained is kept"),
     )
-    parser.epilog = EXAMPLES + "\n".join(_settings())
+    parser.epilog = EXAMPLES
 
 
-def _settings() -> list[str]:
+def settings() -> tuple[type, ...]:
+    """Return the groups of settings that the command takes."""
     from ...experiments.compare.result import CompareSettings
 
-    return format_settings((CompareSettings, "comparison"))
+    return CompareSettings, *training_settings()
 
 
 def run(args: argparse.Namespace) -> int:

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from .arguments import add_positionals, format_settings, parse_required_args
+from .arguments import add_positionals, parse_required_args
+from .settings_help import training_settings
 
 if TYPE_CHECKING:
     from ...distributed.dry_run import DryRun, ProcessMemory, ShardedWeight
@@ -36,27 +37,29 @@ examples:
   cutaway plan resnet50 photos/ processes=2
   cutaway plan gpt2-xl book.txt gpus=256 gpu=h100 batch_size=256 dry_run=true
 
-All other settings are those of `cutaway train`. Nothing is trained that is kept, and
-of GPUs nothing is run: one step is made of shapes alone, with the loop, the model and
-the optimizer as they are, so a model larger than this machine can be planned. What is
-told of memory is the moment at which most is held, so the rows add up to it. With
-dry_run=true each strategy is gone through too, on a process group that sends nothing:
-what each device holds of each weight, and what a step sends.
+All other settings are those of `cutaway train`. Nothing is trained that is
+kept, and of GPUs nothing is run: one step is made of shapes alone, with the
+loop, the model and the optimizer as they are, so a model larger than this
+machine can be planned. What is told of memory is the moment at which most is
+held, so the rows add up to it. With dry_run=true each strategy is gone through
+too, on a process group that sends nothing: what each device holds of each
+weight, and what a step sends.
 """
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.usage = "cutaway plan MODEL DATA [gpu=NAME gpus=N price=P] [key=value ...] [--json]"
+    parser.usage = "cutaway plan MODEL DATA [gpu=NAME gpus=N] [key=value ...] [--json]"
     add_positionals(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
-    parser.epilog = EXAMPLES + "\n".join(_settings())
+    parser.epilog = EXAMPLES
 
 
-def _settings() -> list[str]:
+def settings() -> tuple[type, ...]:
+    """Return the groups of settings that the command takes."""
     from ...experiments.plan.result import PlanSettings
 
-    return format_settings((PlanSettings, "plan"))
+    return PlanSettings, *training_settings()
 
 
 def run(args: argparse.Namespace) -> int:

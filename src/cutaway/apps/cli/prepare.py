@@ -18,7 +18,7 @@ EVERY = 5.0  # seconds between progress notes
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     from ...data.streaming.manifest import ShardSettings
-    from .arguments import format_settings
+    from .settings_help import format_group
 
     parser.usage = "cutaway prepare DATA OUT [key=value ...] [--json]"
     parser.add_argument("words", nargs="*", metavar="DATA OUT [key=value ...]", help="data, a folder for the shards")
@@ -27,11 +27,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "  cutaway prepare corpus/ shards/ tokenizer=bpe    a folder of .txt, read a part at a time\n"
         "  cutaway train gpt2 shards/                       as on any data\n"
         "  cutaway prepare sorted.parquet shuffled/         the rows of a table in a random order\n\n"
-        "Stopped or killed, the same command goes on: shards that are finished are kept. `cutaway check MODEL OUT`\n"
-        "compares their checksums.\n"
-        + "\n".join(format_settings((ShardSettings, "shards")))
+        "Stopped or killed, the same command goes on: shards that are finished are kept.\n"
+        "`cutaway check MODEL OUT` compares their checksums.\n"
+        + format_group(ShardSettings, "\nsettings of the shards")
         + "\n\n  Settings of the data that are settled here (tokenizer, vocab_size, val, …) are those of\n"
-        "  `cutaway train --help`."
+        "  `cutaway train --help text` and its other topics."
     )
 
 

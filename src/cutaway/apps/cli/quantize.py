@@ -20,14 +20,14 @@ examples:
   cutaway quantize runs/gpt2-book-1 int4/ bits=4
   cutaway quantize runs/gpt2-book-1 int4/ bits=4 qat=2
 
-Integers in three ways (Jacob et al., 2018). static: weights and inputs of convolutions are
-8-bit integers, the ranges of the inputs are observed on the training split, and
-batch normalization is folded in. dynamic: inputs of linear layers are rounded
-as they come. weight-only: the file holds integers, and the model computes with
-the rounded numbers as before. bfloat16, float16: 16 bits, for hardware that
-multiplies in them. Without method= it is the one of the first three that suits
-the model. qat=5 has it learn on for five epochs before, with rounded numbers,
-where rounding costs too much.
+Integers in three ways (Jacob et al., 2018). static: weights and inputs of
+convolutions are 8-bit integers, the ranges of the inputs are observed on the
+training split, and batch normalization is folded in. dynamic: inputs of linear
+layers are rounded as they come. weight-only: the file holds integers, and the
+model computes with the rounded numbers as before. bfloat16, float16: 16 bits,
+for hardware that multiplies in them. Without method= it is the one of the
+first three that suits the model. qat=5 has it learn on for five epochs before,
+with rounded numbers, where rounding costs too much.
 
 OUT is a run like any other. Milliseconds are medians on this machine, of both
 models in turns: integers are not always faster, and it is said where they are
@@ -38,11 +38,11 @@ not.
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     from ...deploy.quantize_config import QuantizeSettings
-    from .arguments import format_settings
+    from .settings_help import format_group
 
     parser.usage = "cutaway quantize RUN OUT [method=static] [bits=8] [key=value ...] [--json]"
     add_run_and_out(parser)
-    parser.epilog = NOTES + "\n".join(format_settings((QuantizeSettings, "settings")))
+    parser.epilog = NOTES + format_group(QuantizeSettings, "\nsettings")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -69,7 +69,8 @@ def run(args: argparse.Namespace) -> int:
 
 def comparison_sentences(models: list[ModelMeasurement], after: Run) -> list[str]:
     """Return sentences on the relative size, and on batch sizes at which the quantized model is faster or slower."""
-    from ...nn.mixed_precision import HALVES, has_half
+    from ...core.config import HALVES
+    from ...nn.mixed_precision import has_half
     from ...nn.quantized import exact_kernels
 
     method, device = after.about["quantized"]["method"], after.place.device.type

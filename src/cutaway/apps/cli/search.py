@@ -6,7 +6,8 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import SettingError, shorten
-from .arguments import add_output_options, add_positionals, format_settings, parse_args
+from .arguments import add_output_options, add_positionals, parse_args
+from .settings_help import training_settings
 from .train import format_metric
 
 if TYPE_CHECKING:
@@ -18,16 +19,17 @@ SHOWN = 10  # trials in the table
 EXAMPLES = """\
 examples:
   cutaway search mlp houses.csv target=price lr=1e-4..1e-1:log trials=40
-  cutaway search mlp digits 'model.hidden_dims=32|64,64|128' optimizer=adam,nesterov
+  cutaway search mlp digits 'model.hidden_dims=32|64,64' optimizer=adam,nesterov
   cutaway search resnet20 photos/ model.width=8..32 max_macs=20e6 sampler=nsga2
   cutaway search cellnet-small digits model.arch=cells sampler=evolution
   cutaway search --resume runs/search-mlp-digits-1 trials=80
 
-What is searched is a range, low..high or low..high:log, or a choice, A,B; of settings
-that are lists, as 64|64,64. All else that is given is fixed, and means what it does to
-`cutaway train`. Trials are compared on the validation split. The best is trained once
-more, as a run in DIR/best, and that alone is tested. Several processes may search in
-one folder: type the same command with the same --out, or --resume DIR.
+What is searched is a range, low..high or low..high:log, or a choice, A,B; of
+settings that are lists, as 64|64,64. All else that is given is fixed, and
+means what it does to `cutaway train`. Trials are compared on the validation
+split. The best is trained once more, as a run in DIR/best, and that alone is
+tested. Several processes may search in one folder: type the same command with
+the same --out, or --resume DIR.
 """
 
 
@@ -45,13 +47,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "search-MODEL-DATA",
         ("DIR", "go on with a search, beside other processes at it"),
     )
-    parser.epilog = EXAMPLES + "\n".join(_settings())
+    parser.epilog = EXAMPLES
 
 
-def _settings() -> list[str]:
+def settings() -> tuple[type, ...]:
+    """Return the groups of settings that the command takes."""
     from ...experiments.search.config import SearchSettings
 
-    return format_settings((SearchSettings, "search"))
+    return SearchSettings, *training_settings()
 
 
 def run(args: argparse.Namespace) -> int:

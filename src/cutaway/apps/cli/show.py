@@ -95,7 +95,7 @@ def _document(found: Preset, config: Any, layers: LayerTable, as_published: bool
 def _print(found: Preset, config: Any, layers: LayerTable, as_published: bool) -> None:
     from ...core.config import as_text
     from ...core.errors import join
-    from ...models.fields import field_descriptions
+    from ...models.config import field_descriptions
     from .output import console, say
 
     out, card = console(), found.card.card

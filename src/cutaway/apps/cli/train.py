@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from .arguments import add_output_options, add_positionals, format_settings, parse_args
+from .arguments import add_output_options, add_positionals, parse_args
+from .settings_help import training_settings
 
 if TYPE_CHECKING:
     from ...runs.run import Run
@@ -24,9 +25,8 @@ examples:
   cutaway train mlp titanic @settings.toml model.hidden_dims=64,64
   cutaway train --resume runs/lenet5-modern-digits-1
 
-settings, or hyperparameters (key=value, or lines of a TOML file given as @file).
-A model's card may hold others for it; `cutaway show MODEL` prints them. What is typed
-wins.
+A model's card may hold other settings (hyperparameters) than these defaults:
+`cutaway show MODEL` prints them. What is typed wins.
 """
 
 
@@ -45,19 +45,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         ("RUN", "go on with a run that was stopped or killed, in its folder"),
     )
     parser.add_argument("--overwrite", action="store_true", help="let --out DIR be a run, and replace its files")
-    parser.epilog = (
-        EXAMPLES
-        + "\n".join(_settings())
-        + "\n\n  A model's own settings are model.KEY=value: `cutaway show MODEL` lists them."
-    )
+    parser.epilog = EXAMPLES
 
 
-def _settings() -> list[str]:
-    """Return the help text of all settings."""
-    from ...data.settings import DataSettings
-    from ...training.config import TrainSettings
-
-    return format_settings((TrainSettings, "training"), (DataSettings, "data"))
+def settings() -> tuple[type, ...]:
+    """Return the groups of settings that the command takes."""
+    return training_settings()
 
 
 def run(args: argparse.Namespace) -> int:

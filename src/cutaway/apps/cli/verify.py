@@ -116,7 +116,7 @@ def _settings(found: Preset) -> Iterator[Claim]:
     import torch
 
     from ...checkpoints.huggingface import find_family
-    from ...checkpoints.names import torchvision_names
+    from ...checkpoints.torchvision import torchvision_names
     from ...verify import OracleMissing
     from ...verify.hugging import unlike_reference
     from ...verify.modules import unlike_torchvision
@@ -206,8 +206,7 @@ def _saved(found: Preset, model: Any) -> Claim:
 
 def _torchvision(found: Preset) -> Iterator[Claim]:
     """Check that a model is bit-identical after a round trip through torchvision's format."""
-    from ...checkpoints.names import torchvision_names
-    from ...checkpoints.torchvision import read_checkpoint, write_checkpoint
+    from ...checkpoints.torchvision import read_checkpoint, torchvision_names, write_checkpoint
 
     if found.name not in torchvision_names():
         return
@@ -255,7 +254,7 @@ def _behaviour(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
 
     from ...core.spec import OF_TOKENS, Context
     from ...inspect.example_inputs import example_inputs, example_shape, input_modality
-    from ...models.images import as_output_tuple
+    from ...models.base import as_output_tuple
     from ...verify.compare import BOUND, difference
     from ...verify.dropping import fixed_dropout
 

@@ -41,22 +41,22 @@ class Chapter:
 
 
 CHAPTERS = (
-    Chapter(1, "The neuron, and what one of them cannot do"),
-    Chapter(2, "Layers, activations, and what they can be made into"),
+    Chapter(1, "The neuron and the perceptron rule"),
+    Chapter(2, "Layers, activations and universal approximation"),
     Chapter(3, "Losses, and back-propagation by hand"),
     Chapter(4, "Optimizers and schedules"),
     Chapter(5, "Convolution, from signals to networks"),
-    Chapter(6, "LeNet to DenseNet, and why depth needed shortcuts"),
-    Chapter(7, "Normalization, and what it does to depth and rates"),
-    Chapter(8, "Words as vectors"),
-    Chapter(9, "Recurrence, gates and time"),
-    Chapter(10, "Sequences to sequences, and attention"),
+    Chapter(6, "LeNet to DenseNet: depth and shortcuts"),
+    Chapter(7, "Normalization"),
+    Chapter(8, "Word vectors"),
+    Chapter(9, "Recurrent networks: RNN, LSTM and GRU"),
+    Chapter(10, "Sequence-to-sequence models and attention"),
     Chapter(11, "Self-attention, W_QK and the residual stream"),
-    Chapter(12, "The Transformer, whole"),
-    Chapter(13, "BERT, GPT and their kin: pre-training and fine-tuning"),
-    Chapter(14, "Patches and pictures: the Vision Transformer"),
-    Chapter(15, "Graphs"),
-    Chapter(16, "Beyond labels, thinking in steps, smaller and safer"),
+    Chapter(12, "The Transformer"),
+    Chapter(13, "BERT and GPT: pre-training and fine-tuning"),
+    Chapter(14, "The Vision Transformer"),
+    Chapter(15, "Graph neural networks"),
+    Chapter(16, "Beyond labels: self-supervision, reasoning, compression, robustness"),
 )
 
 

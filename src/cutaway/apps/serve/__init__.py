@@ -3,7 +3,7 @@
 One server serves one run. The model runs in a process of its own; large requests are computed in a second one.
 
     app              routes and handlers
-    middleware       authentication, Host and Origin checks, request counts
+    middleware       authentication, Host and Origin checks, metrics for Prometheus
     inputs           from a request to the input of the run's preprocessing
     request_bounds   limits on the size of one request
     process          the process of the model: start, request, interrupt, restart
@@ -11,7 +11,6 @@ One server serves one run. The model runs in a process of its own; large request
     text_generation  from a request to a text, token by token
     engine           scheduling of batches, tokens and large requests
     openai           request and response formats of OpenAI's completions and chat
-    metrics          counters in the format of Prometheus
     openapi          the OpenAPI document
     server           from the socket to graceful shutdown
 """

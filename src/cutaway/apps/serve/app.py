@@ -23,10 +23,11 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequen
 from importlib import resources
 from typing import Any, TypeVar
 
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from ... import draw
@@ -37,7 +38,7 @@ from . import openai
 from .engine import Engine
 from .inputs import BINARY, Inputs, PredictionRequest, reject_keys
 from .limits import PACE, PATIENCE, SAMPLES, Limits
-from .middleware import MEDIA_TYPE, Metrics, rejection
+from .middleware import Metrics, rejection
 from .openapi import build_openapi, example_request
 from .process import ProcessEnded
 from .text_generation import (
@@ -164,7 +165,7 @@ class Routes:
 
     async def measured(self, request: Request) -> Response:
         """Serve the metrics."""
-        return PlainTextResponse(self.metrics.text(), media_type=MEDIA_TYPE)
+        return Response(self.metrics.to_text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     async def models(self, request: Request) -> Response:
         """Serve the list of models, which has one entry."""
@@ -177,7 +178,8 @@ class Routes:
         media, name = media_type(request), request.query_params.get("name")
         given = await _parse_off_loop(lambda: self.inputs.read(body, media, name), body)
         said = await asyncio.wait_for(self.engine.predict(given), self.limits.timeout)
-        return JSONResponse({"model": self.name, "predictions": said.rows, "notes": said.notes})
+        model = json.dumps(self.name, ensure_ascii=False).encode()
+        return Response(b'{"model":%b,%b}' % (model, said.members), media_type=JSON)
 
     async def generate(self, request: Request, body: bytes) -> Response:
         """Serve texts, as `cutaway generate` writes them for the same seed."""

@@ -18,10 +18,11 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ...runs.run import Run
-from .batching import LargeRequest, Prediction
+from .batching import LargeRequest
 from .inputs import PredictionRequest
 from .limits import Limits
 from .middleware import Metrics, resident_memory
@@ -29,9 +30,17 @@ from .process import Fault, ModelProcess, ProcessEnded, Rejected, Reply
 from .text_generation import GenerationRequest, Text, Texts
 
 T = TypeVar("T")
-Job = tuple[PredictionRequest, "asyncio.Future[Prediction]"]
+Job = tuple[PredictionRequest, "asyncio.Future[Answer]"]
 GRACE = 5.0  # seconds in which a process has to stop once no client waits for its result
 REPEAT = 0.1  # seconds between two stop signals
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to a prediction request, as the process of the model encoded it."""
+
+    rows: int
+    members: bytes  # of a JSON document: "predictions":[…],"notes":[…]
 
 
 class ProcessWorker:
@@ -82,11 +91,10 @@ class Engine:
         self.writing: list[Text] = []
         self.news = asyncio.Event()
         self.crowd = 1  # requests in the previous batch
-        gauges = metrics.gauges
-        gauges["cutaway_queue_requests"] = "Requests that wait for the model.", self._num_waiting
-        gauges["cutaway_model_restarts"] = "Replaced processes of the model.", self._num_restarts
-        gauges["cutaway_resident_memory_bytes"] = "Resident memory of the server and its model.", self._resident
-        gauges["cutaway_texts"] = "Texts that are written.", lambda: len(self.writing)
+        metrics.add_gauge("cutaway_queue_requests", "Requests that wait for the model.", self._num_waiting)
+        metrics.add_gauge("cutaway_model_restarts", "Restarts of the model's processes.", self._num_restarts)
+        metrics.add_gauge("cutaway_resident_memory_bytes", "Memory of the server and its model.", self._resident)
+        metrics.add_gauge("cutaway_texts", "Texts in generation.", lambda: len(self.writing))
 
     def _num_waiting(self) -> int:
         return len(self.jobs) + self.large_jobs.qsize()
@@ -102,9 +110,9 @@ class Engine:
         """Start the process of the model and predict an example. Raises what loading the model raises."""
         await self.small.in_thread(lambda: self.small.process.ask("load", example))
 
-    async def predict(self, given: PredictionRequest) -> Prediction:
+    async def predict(self, given: PredictionRequest) -> Answer:
         """Return the answer to one request. Raises what predicting raises."""
-        future: asyncio.Future[Prediction] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         if given.examples > self.limits.max_batch:
             self.large_jobs.put_nowait((given, future))
         else:
@@ -182,7 +190,7 @@ class Engine:
     async def _predict(self, batch: Sequence[Job], worker: ProcessWorker) -> None:
         if not batch:
             return
-        found: Sequence[Prediction | Exception]
+        found: Sequence[Answer | Exception]
         futures = [future for _, future in batch]
         try:
             found = await worker.run_while_needed(lambda: self._answers(batch, worker.process), asyncio.wait(futures))
@@ -190,20 +198,20 @@ class Engine:
             found = [error] * len(batch)
         computed = [given.examples for (given, _), answer in zip(batch, found) if not isinstance(answer, LargeRequest)]
         if computed:
-            self.metrics.batches.add(sum(computed))
+            self.metrics.batches.observe(sum(computed))
         for (given, future), answer in zip(batch, found):
-            if isinstance(answer, Prediction):
-                self.metrics.examples += len(answer.rows)
+            if isinstance(answer, Answer):
+                self.metrics.examples.inc(answer.rows)
             if future.done():
                 continue
             if isinstance(answer, LargeRequest):
                 self.large_jobs.put_nowait((given, future))
-            elif isinstance(answer, Prediction):
+            elif isinstance(answer, Answer):
                 future.set_result(answer)
             else:
                 future.set_exception(answer)
 
-    def _answers(self, batch: Sequence[Job], process: ModelProcess) -> list[Prediction | Exception]:
+    def _answers(self, batch: Sequence[Job], process: ModelProcess) -> list[Answer | Exception]:
         """Return the answer to each request, or its exception. Runs in the thread that talks to the process."""
         try:
             replies = process.ask("predict", [given for given, _ in batch], process is self.large.process)
@@ -211,7 +219,7 @@ class Engine:
             if len(batch) == 1:
                 return [error]
             return [TimeoutError() if job[1].done() else self._answers([job], process)[0] for job in batch]
-        return [Prediction(reply["rows"], reply["notes"]) if "rows" in reply else _error(reply) for reply in replies]
+        return [Answer(reply["rows"], reply["members"]) if "rows" in reply else _error(reply) for reply in replies]
 
     async def _write(self) -> None:
         """Generate one more token of each text."""
@@ -232,7 +240,7 @@ class Engine:
                 text.take(reply["piece"], reply["state"])
             else:
                 text.take(_error(reply))
-        self.metrics.tokens += sum(text.tokens for text in texts) - before
+        self.metrics.tokens.inc(sum(text.tokens for text in texts) - before)
         self.writing = [text for text in texts if not text.left]
 
 

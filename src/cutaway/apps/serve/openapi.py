@@ -1,6 +1,10 @@
 """The OpenAPI 3.1 document of the server, specific to its run: with its columns and an example for each form of input.
 
 <https://spec.openapis.org/oas/v3.1.0>
+
+FastAPI derives such a document from classes that are known when the code is written. Here columns, categories and
+examples are those of the run, so its document would be overridden almost everywhere, and it adds a quarter of a second
+to the start.
 """
 
 from __future__ import annotations
@@ -9,8 +13,7 @@ from typing import Any
 
 from ...core.spec import Masked
 from ...core.version import __version__
-from ...data.tables.column_types import format_cell
-from ...data.tables.encoders import Category, Encoder
+from ...data.tables.column_types import Category, Encoder, format_cell
 from ...data.tables.transforms import TablePreprocessing
 from ...data.text.masking import GAP
 from ...runs.run import Run

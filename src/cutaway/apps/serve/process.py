@@ -1,7 +1,8 @@
 """The process in which the model runs, and its handle in the server, which starts, queries, interrupts and restarts it.
 
-All input of clients is decoded in that process: a decoder that crashes, or a file that exhausts the memory, ends the
-process and not the server. Messages to the process are pickled Python objects; its replies are JSON.
+All input of clients is decoded in that process: a decoder that crashes ends the process and not the server. Its memory
+is limited (`MemoryLimit`). Messages to the process are pickled Python objects; its replies are JSON. Predictions are
+encoded in the process, and the server sends their bytes on.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import math
 import os
 import shutil
 import signal
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
@@ -21,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from ...core.errors import CutawayError, memory_message, printable
+from ...core.memory_budget import FRACTION, free_memory
 from ...runs.run import Run
 from ..web.sockets import interrupts_blocked, process_context
 from .batching import LargeRequest, Prediction, Predictor
@@ -128,10 +132,9 @@ class ModelProcess:
         try:
             if message is not None:
                 self.connection.send(message)
-            reply: Reply = json.loads(self.connection.recv_bytes())
+            return decode_reply(self.connection.recv_bytes())
         except (EOFError, OSError) as error:
             raise self._ended() from error
-        return reply
 
     def _ended(self) -> ProcessEnded:
         self.process.join(PATIENCE)
@@ -143,6 +146,27 @@ class ModelProcess:
             f"The process that reads requests ended{how} while it worked on this one, as a damaged file or a lack of "
             "memory can make it. It is started again. Check what was sent, or send less of it at once."
         )
+
+
+def encode_reply(reply: Reply) -> bytes:
+    """Encode a reply as a line of JSON, followed by a line for each value that is JSON already."""
+    encoded: list[bytes] = []
+
+    def refer(value: Any) -> dict[str, int]:
+        if not isinstance(value, bytes):
+            raise TypeError(f"{type(value).__name__} is not JSON serializable")
+        encoded.append(value)
+        return {"line": len(encoded) - 1}
+
+    head = json.dumps(reply, default=refer).encode()
+    return b"\n".join([head, *encoded])  # JSON escapes line ends
+
+
+def decode_reply(message: bytes) -> Reply:
+    """Decode the first line of a reply; the others stay bytes."""
+    head, *encoded = message.split(b"\n")
+    reply: Reply = json.loads(head, object_hook=lambda one: encoded[one["line"]] if one.keys() == {"line"} else one)
+    return reply
 
 
 def _answer(reply: Reply) -> Any:
@@ -165,8 +189,45 @@ def work(connection: Connection, folder: Path, bounds: Bounds, files: Path) -> N
     with contextlib.suppress(EOFError, OSError):
         loaded = worker.do("load", ())
         connection.send_bytes(loaded)
+        limit = MemoryLimit()
         while "answer" in json.loads(loaded):
-            connection.send_bytes(worker.do(*connection.recv()))
+            asked = connection.recv()
+            limit.renew()
+            connection.send_bytes(worker.do(*asked))
+
+
+class MemoryLimit:
+    """A limit on the memory of this process: what it has, and FRACTION of what is free.
+
+    Beyond it an allocation fails and the request is rejected. Otherwise the system would end a process, perhaps that of
+    another program. Writable memory is limited (RLIMIT_DATA), and not addresses, because a GPU reserves many that it
+    never uses.
+    """
+
+    def __init__(self) -> None:
+        try:
+            import resource
+        except ImportError:  # Windows
+            resource = None  # type: ignore[assignment]
+        self.resource = resource
+        self.original = resource.getrlimit(resource.RLIMIT_DATA) if resource else (0, 0)
+        self.renewed = -math.inf
+
+    def renew(self) -> None:
+        """Set the limit by the memory that is free now, unless that was done within the last second."""
+        now = time.monotonic()
+        if self.resource is None or now < self.renewed + 1:
+            return
+        self.renewed = now
+        resource, (soft, hard) = self.resource, self.original
+        with contextlib.suppress(OSError, ValueError, IndexError):  # the system reports or limits no memory
+            pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[5])  # writable
+            resource.setrlimit(resource.RLIMIT_DATA, self.original)  # which counts in `free_memory`
+            if (free := free_memory()) is not None:
+                most = pages * resource.getpagesize() + int(FRACTION * free)
+                resource.setrlimit(
+                    resource.RLIMIT_DATA, (most if soft == resource.RLIM_INFINITY else min(most, soft), hard)
+                )
 
 
 class Worker:
@@ -201,7 +262,7 @@ class Worker:
             reply = {"stopped": True}
         except BaseException as error:  # a panic of a Rust library is not an Exception
             reply = error_reply(error)
-        return json.dumps(reply).encode()
+        return encode_reply(reply)
 
     def stop(self, *_: Any) -> None:
         """Raise Stopped if a method is running. This is a signal handler."""
@@ -219,9 +280,7 @@ class Worker:
         """Return the predictions or the error for each request. Unless `large` is true, the reply to a large request
         says that it is large."""
         found = self.predictor(asked, self.bounds, large)
-        return [
-            {"rows": one.rows, "notes": one.notes} if isinstance(one, Prediction) else error_reply(one) for one in found
-        ]
+        return [_prediction_reply(one) if isinstance(one, Prediction) else error_reply(one) for one in found]
 
     def write(self, steps: Sequence[Step]) -> list[Reply]:
         """Generate one more token of each text; `steps` lists all texts in progress.
@@ -241,6 +300,16 @@ class Worker:
             except Exception as error:
                 replies.append(error_reply(error))
         return replies
+
+
+def _prediction_reply(found: Prediction) -> Reply:
+    """Return a prediction as a reply: the members of its JSON document, and its number of rows."""
+    try:
+        members = {"predictions": found.rows, "notes": found.notes}
+        document = json.dumps(members, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        return {"rows": len(found.rows), "members": document[1:-1]}
+    except Exception as error:  # as a lone surrogate, which UTF-8 cannot encode
+        return error_reply(error)
 
 
 def error_reply(error: BaseException) -> Reply:

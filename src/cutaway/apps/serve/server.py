@@ -9,6 +9,7 @@ from pathlib import Path
 from types import FrameType
 
 import uvicorn
+from prometheus_client import disable_created_metrics
 
 from ...core.errors import SettingError
 from ...runs.run import Run
@@ -88,6 +89,7 @@ def serve(
 async def _serve(
     run: Run, host: str, listening: socket.socket, token: str | None, limits: Limits, on_start: Callable[[str], None]
 ) -> None:
+    disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series per counter
     metrics, port = Metrics(), listening.getsockname()[1]
     doors = Routes(run, limits, metrics, token is not None)
     strangers = IdleConnections(CONNECTIONS, PATIENCE)

@@ -11,7 +11,7 @@ from ...core.config import as_text
 from ...data.datasets.builtin import TOYS
 from ...data.datasets.registry import NAMED, where
 from ...data.settings import DataSettings
-from ...models.fields import field_descriptions
+from ...models.config import field_descriptions
 from ...models.registry import Preset, presets
 from ...nn.activations import ACTIVATIONS
 from ...training.config import TrainSettings

@@ -5,7 +5,9 @@ Start of the servers' worker processes.
 A limit on idle connections: few at a time, each for a short time, and never at the expense of the owner.
 
 Without it, a client that opens connections and sends nothing could use up all connections of a server. A connection is
-idle until a request on it is accepted; after that, nothing here closes it.
+idle until a request on it is accepted; after that, nothing here closes it. uvicorn's own limits do not replace this:
+`timeout_keep_alive` begins after the first response, and at `limit_concurrency` the owner gets 503 while idle
+connections stay open.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...core.errors import ModelError
+from ..saving import CONFIG
 
 MAX_SIZE = 2**40  # maximum size: more does not fit into memory
 MAX_CHARACTERS = 60  # maximum characters of a value in a message
@@ -156,11 +157,11 @@ def resolve_aliases(theirs: Mapping[str, Any], aliases: Mapping[str, str]) -> di
     return found
 
 
-def read_int(theirs: Mapping[str, Any], field: str, default: int) -> int:
+def read_int(theirs: Mapping[str, Any], field: str, default: int, file: str = CONFIG) -> int:
     """Return an integer field. Raises ModelError if it is not an integer or larger than any possible size."""
     value = theirs.get(field, default)
     if not isinstance(value, int) or isinstance(value, bool) or abs(value) > MAX_SIZE:
-        raise ModelError(f"config.json has {field}={format_json(value)}, where a whole number belongs.")
+        raise ModelError(f"{file} has {field}={format_json(value)}, where a whole number belongs.")
     return value
 
 
@@ -210,7 +211,7 @@ def read_dropout(theirs: Mapping[str, Any], field: str, default: float, dropout:
     return None if value == dropout else value
 
 
-def reject_others(theirs: Mapping[str, Any], field: str, known: tuple[Any, ...]) -> None:
+def reject_others(theirs: Mapping[str, Any], field: str, known: tuple[Any, ...], file: str = CONFIG) -> None:
     """Raise ModelError, with the field and the known values, if the config has another value.
 
     The first is the default.
@@ -218,6 +219,6 @@ def reject_others(theirs: Mapping[str, Any], field: str, known: tuple[Any, ...])
     value = theirs.get(field, known[0])
     if value not in known:
         raise ModelError(
-            f"config.json has {field}={format_json(value)}, which the network here does not have: "
+            f"{file} has {field}={format_json(value)}, which the network here does not have: "
             f"it knows {', '.join(map(format_json, known))}."
         )

@@ -26,7 +26,16 @@ from ...core.files import read_json
 from ...core.memory_budget import build_on_meta
 from ...models.registry import Preset, preset
 from ..match_config import Origin, closest_preset, diff
-from ..saving import CONFIG, INDEX, WEIGHTS, open_safetensors, read_tensor, reject_not_finite, reject_pickle
+from ..saving import (
+    CONFIG,
+    INDEX,
+    SHARED_LAYERS,
+    WEIGHTS,
+    open_safetensors,
+    read_tensor,
+    reject_not_finite,
+    reject_pickle,
+)
 from . import Family, Rule, families, from_transformers_names, to_config_json, transformers_names
 from .auxiliary_configs import GENERATION
 from .config_fields import format_json, resolve_aliases, use_transformers_names
@@ -65,7 +74,6 @@ SIDES = (
     "num_buckets",
 )
 STACKS = ("layers", "decoder_layers")
-SHARED_LAYERS = 1_000  # maximum layers that share one block
 NEW_CLASSES = 1_000_000  # maximum classes of a new head
 
 

@@ -6,15 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ...core.errors import FileError
 from ...core.files import read_json
+from ...nn.mixed_precision import HALF_DTYPES
 from ..saving import CONFIG, INDEX, WEIGHTS
 
 PICKLES = ("pytorch_model*.bin", "*.pth", "*.pt", "*.ckpt")
-HALVES = (torch.float16, torch.bfloat16)
 
 
 def find_weight_files(path: Path) -> tuple[Path, ...]:
@@ -48,8 +47,8 @@ def find_weight_files(path: Path) -> tuple[Path, ...]:
 
 def to_single(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], tuple[str, ...]]:
     """Return contiguous tensors with half precision converted to float32, and a note if there are any."""
-    halves = sorted({str(t.dtype).removeprefix("torch.") for t in tensors.values() if t.dtype in HALVES})
-    found = {name: (t.float() if t.dtype in HALVES else t).contiguous() for name, t in tensors.items()}
+    halves = sorted({str(t.dtype).removeprefix("torch.") for t in tensors.values() if t.dtype in HALF_DTYPES.values()})
+    found = {name: (t.float() if t.dtype in HALF_DTYPES.values() else t).contiguous() for name, t in tensors.items()}
     return found, (f"The weights are {' and '.join(halves)} in the file, and float32 here.",) if halves else ()
 
 

@@ -30,11 +30,11 @@ import soundfile
 
 from ...core.errors import DataError, Problem, shorten_repr
 from ...core.files import exists
+from ..findings import REPAIR
 from ..folders import AUDIO, SPLIT_FOLDERS, list_entries, normalize_name, subfolders
 from ..splits import Rows
 from ..streaming.members import Stored, open_source, read_content
 from ..text.text_files import read_lines
-from ..unusable_examples import REPAIR
 
 Samples = npt.NDArray[np.float32]
 

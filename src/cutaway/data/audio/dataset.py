@@ -20,15 +20,13 @@ from ...core.files import MEBIBYTE
 from ...core.spec import AudioSpec, Classes, Spelled, Target, Transcript
 from ..build import DataSource, build_dataset
 from ..dataset_base import IGNORED, DataSet, SequenceSplit, Split
+from ..findings import duplicate_warning, reject_fill
 from ..folders import AUDIO, NAMED_AT_MOST, FolderContents, find_examples, fingerprint_files, missing_class_notes
 from ..modalities import reject_changed
-from ..quality.duplicates import duplicate_warning
 from ..settings import DataSettings
 from ..splits import Rows, complete_split, sample_rows
-from ..streaming.folder_index import read_folder
 from ..streaming.members import select_items
-from ..streaming.tars import is_sharded, read_shards
-from ..unusable_examples import inspect_files, reject_fill
+from ..streaming.tars import inspect_files, is_sharded, read_folder, read_shards
 from .audio_files import (
     AudioFileInfo,
     Recording,

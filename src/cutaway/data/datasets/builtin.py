@@ -16,13 +16,13 @@ import polars as pl
 
 from ..build import DataSource
 from ..dataset_base import DataSet
-from ..images.build import image_dataset
+from ..images.dataset import image_dataset
 from ..modalities import reject_changed
 from ..settings import DataSettings
 from ..splits import Rows
 from ..tables.dataset import table_dataset
 from ..tables.table_files import frame_table
-from .catalog import Request
+from .catalog import NamedSet, Request
 
 TOY_POINTS = 1000
 TOY_NOISE = {"moons": 0.15, "circles": 0.08, "spirals": 0.03}
@@ -127,6 +127,97 @@ def _table(
     return table_dataset(frame_table(frame, request.name), origin, settings, fixed)
 
 
+_UCI = "CC BY 4.0 at the UCI repository; comes with scikit-learn"
+_OURS = "none needed: it is computed here"
+
+NAMED = {
+    "digits": NamedSet(
+        title="Handwritten digits",
+        kind="image",
+        task="classification",
+        sizes="1 797 images, 8 × 8, grey",
+        licence=_UCI,
+        citation="E. Alpaydin, C. Kaynak, Cascading classifiers, Kybernetika 34, 1998",
+    ),
+    "iris": NamedSet(
+        title="Iris: three species by the size of their flowers",
+        kind="table",
+        task="classification",
+        sizes="150 rows, 4 columns",
+        licence=_UCI,
+        citation="R. A. Fisher, The use of multiple measurements in taxonomic problems, Ann. Eugenics 7, 1936",
+        target="species",
+    ),
+    "wine": NamedSet(
+        title="Wine: three cultivars by chemical analysis",
+        kind="table",
+        task="classification",
+        sizes="178 rows, 13 columns",
+        licence=_UCI,
+        citation="M. Forina et al., PARVUS, Institute of Pharmaceutical and Food Analysis, Genoa, 1988",
+        target="cultivar",
+    ),
+    "breast_cancer": NamedSet(
+        title="Breast cancer Wisconsin (diagnostic)",
+        kind="table",
+        task="classification",
+        sizes="569 rows, 30 columns",
+        licence=_UCI,
+        citation="W. N. Street et al., Nuclear feature extraction for breast tumor diagnosis, SPIE 1905, 1993",
+        target="diagnosis",
+    ),
+    "diabetes": NamedSet(
+        title="Diabetes: progression within a year",
+        kind="table",
+        task="regression",
+        sizes="442 rows, 10 columns",
+        licence="none stated; comes with scikit-learn",
+        citation="B. Efron et al., Least angle regression, Annals of Statistics 32, 2004",
+        target="progression",
+    ),
+    "xor": NamedSet(
+        title="The truth table of exclusive or",
+        kind="table",
+        task="classification",
+        sizes="4 rows, 2 columns; every split holds all of them",
+        licence=_OURS,
+        citation="M. Minsky, S. Papert, Perceptrons, 1969",
+        target="xor",
+    ),
+    "moons": NamedSet(
+        title="Two half circles that interlock",
+        kind="table",
+        task="classification",
+        sizes="1 000 points in the plane, 2 classes",
+        licence=_OURS,
+        citation="after scikit-learn's make_moons",
+    ),
+    "circles": NamedSet(
+        title="A circle within a circle",
+        kind="table",
+        task="classification",
+        sizes="1 000 points in the plane, 2 classes",
+        licence=_OURS,
+        citation="after scikit-learn's make_circles",
+    ),
+    "spirals": NamedSet(
+        title="Three arms of a spiral",
+        kind="table",
+        task="classification",
+        sizes="1 000 points in the plane, 3 classes",
+        licence=_OURS,
+        citation="after K. J. Lang, M. J. Witbrock, Learning to tell two spirals apart, 1988",
+    ),
+    "wave": NamedSet(
+        title="A curve over one number, to see how a network is made of its neurons",
+        kind="table",
+        task="regression",
+        sizes="1 000 points of y = sin(2x) + x/3, with noise of 0.1",
+        licence=_OURS,
+        citation="ours",
+        target="y",
+    ),
+}
 OPENERS = {
     "digits": open_digits,
     "iris": open_bunch,

@@ -1,23 +1,30 @@
-"""Built-in text corpora: a concatenation of plays by character, Wikipedia and novels by word."""
+"""Built-in texts.
+
+Corpora for language modelling: a concatenation of plays by character, Wikipedia and novels by word.
+
+Texts with targets: sentiment, spam, names by language, and truecasing.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 
+import numpy as np
+
 from ...core.config import as_text
-from ...core.errors import DataError, SettingError
+from ...core.errors import DataError, Problem, SettingError
 from ...core.spec import Context, NextToken
 from ..dataset_base import DataSet
 from ..settings import DataSettings
-from ..splits import split_by_position
+from ..splits import SPLITS, Rows, split_by_position
 from ..text.corpus import predicts_masked, read_text, running_dataset
 from ..text.corpus_files import TextFile, split_documents, to_documents
-from .catalog import NamedSet, Request, remote_files
-from .download import Remote
+from .catalog import NamedSet, Remote, Request, remote_files
 from .published import published_source
 
 TRAINING = 0.9  # training fraction of tiny Shakespeare in published results
@@ -27,7 +34,7 @@ ALL_WORDS = 1_000_000  # more than any of these texts contains
 BOOKS = {"135.txt": "Les Misérables", "2600.txt": "War and Peace", "2701.txt": "Moby Dick"}
 _GITENBERG = "https://raw.githubusercontent.com/GITenberg/"
 
-NAMED: dict[str, NamedSet] = {
+CORPORA: dict[str, NamedSet] = {
     "tinyshakespeare": NamedSet(
         title="Tiny Shakespeare: plays as one text",
         kind="text",
@@ -250,8 +257,252 @@ def _reject_fractions(request: Request, fixed: tuple[str, ...]) -> None:
             )
 
 
-OPENERS: dict[str, Callable[[Request], DataSet]] = {
+CORPUS_OPENERS: dict[str, Callable[[Request], DataSet]] = {
     "tinyshakespeare": open_shakespeare,
     "wikitext2": open_wikitext2,
     "gutenberg": open_gutenberg,
 }
+
+
+TEXTS: dict[str, NamedSet] = {
+    "sst2": NamedSet(
+        title="SST-2: sentences of film reviews, for or against",
+        kind="text",
+        task="classification",
+        sizes="6 920 training, 872 validation and 1 821 test sentences, 2 classes",
+        licence="none stated where it is fetched from; the Stanford Sentiment Treebank, published for research",
+        citation="R. Socher et al., Recursive deep models for semantic compositionality over a sentiment treebank, "
+        "EMNLP 2013",
+        target="sentiment",
+        folder="sst2",
+        files=remote_files(
+            "https://raw.githubusercontent.com/clairett/pytorch-sentiment-classification/457ffd83de90a9d6d472d8ffc31bbffe40a8b236/data/SST2/",
+            ("train.tsv", 720_259, "ec192f833a64da08f475488a77b0d0b47db47acd0f458bd18433fc793b569920"),
+            ("dev.tsv", 92_057, "eddea6b39e601dd4e7a672b53cc40fdf6019fa80522f351206c24340ca5d9359"),
+            ("test.tsv", 188_749, "831169c7e2e429d6026e1bdbb542f33b636e3e596caad9602ebc953c205928b7"),
+        ),
+    ),
+    "sms_spam": NamedSet(
+        title="SMS spam: text messages, wanted or not",
+        kind="text",
+        task="classification",
+        sizes="5 574 messages, 2 classes",
+        licence="CC BY 4.0 at the UCI repository; none stated where it is fetched from",
+        citation="T. A. Almeida, J. M. Gómez Hidalgo, A. Yamakami, Contributions to the study of SMS spam filtering, "
+        "DocEng 2011",
+        folder="sms_spam",
+        files=remote_files(
+            "https://raw.githubusercontent.com/justmarkham/pycon-2016-tutorial/5339710562cc46c4a32a369d63f1e8751a18a54e/data/",
+            ("sms.tsv", 477_907, "7d039a24a6083ed9ef0f806ebad56bbb976e3aeb8de05669173bfdc4996c239d"),
+        ),
+    ),
+    "names": NamedSet(
+        title="Family names by their language",
+        kind="text",
+        task="classification",
+        sizes="20 050 names in 18 languages",
+        licence="MIT where it is fetched from",
+        citation="S. Robertson, Practical PyTorch: classifying names with a character-level RNN, 2017",
+        target="language",
+        folder="names_by_language",
+        files=remote_files(
+            "https://raw.githubusercontent.com/spro/practical-pytorch/c520c52e68e945d88fff563dba1c028b6ec0197b/data/names/",
+            ("Arabic.txt", 13_190, "6f424a8dbe51cbbbabab7a57d38b617210125e4e3991f3c657cb79b8f104bafc"),
+            ("Chinese.txt", 1_246, "09ba8f1f7e38dbc99372d461b26ad4433b811fc6bfa6a3ecca6fe11a9a777465"),
+            ("Czech.txt", 3_916, "e17ab0ec47616a72c39cb85c783f70c3663ab64488721e5d8378f146d2226be7"),
+            ("Dutch.txt", 2_351, "924f32b635170eae561f84538632138fc07d4c8bbd70ba3fb980de1ecc4d2af3"),
+            ("English.txt", 27_125, "9cca037066d3d5989e24bc01801416162de506b5e28e15b7c092a47905d29bf2"),
+            ("French.txt", 2_178, "81e65b36c60ed5b89a17422f6edcadbb89546f38ad69e960e64e7ba682012a95"),
+            ("German.txt", 5_610, "7449cd590b97a733e18d613a4155decd77ec35dc5f8aadd7a82204dce4f051db"),
+            ("Greek.txt", 1_981, "3555b5186de7f401e6d991b088e9e644ca3099116477818c25ab5793801389e6"),
+            ("Irish.txt", 1_858, "cf8c7013256252a88d2503127b87282a11f21b2ff6db1bded68834c19a1ec058"),
+            ("Italian.txt", 5_657, "f88414c27d0606a11a678b4859277828c2565d6cc4d9ee932deef6e94f3b35e4"),
+            ("Japanese.txt", 7_622, "e0e717e114fec3e7eade4d9dabe0067c475f43147e36a22b47902ee76ad9e67f"),
+            ("Korean.txt", 423, "cd54221ccb362a6cba4c78828838cf3268a0e59744767a37cf6ec4b74036b136"),
+            ("Polish.txt", 1_165, "45bab898af2f60ed3a728bbf6980e28821011a7caa53227553b5785903a40826"),
+            ("Portuguese.txt", 554, "50a8735f41f4f73757c8ce5b16cb0275cd86b2b214bcbc8c9805f508cb131c53"),
+            ("Russian.txt", 85_168, "0cfe53ac18041e8f63666aa77313e0a3ff378facb132abee052d8ebdc8c3d62c"),
+            ("Scottish.txt", 752, "78d0252711d87d948ea86fe34826c51d2d794a8e52d15b5d6f7b6244d45d62dd"),
+            ("Spanish.txt", 2_284, "1bcb462ed3316756a85781d68232bddae04498fdddd5d9219c53fd1fbdeba7a7"),
+            ("Vietnamese.txt", 339, "f3f9e4164ab47601178a6e45b216464a64122f49d05541f24bf18a757253281d"),
+        ),
+    ),
+    "truecase": NamedSet(
+        title="Casing to be restored, made from WikiText-2: each word in lower case, tagged with how it was written",
+        kind="text",
+        task="tagging",
+        sizes="the lines of the small part of WikiText-2: its validation split to learn from, its test split to test",
+        licence="CC BY-SA 3.0 (Wikipedia)",
+        citation="S. Merity et al., Pointer sentinel mixture models, 2016, https://arxiv.org/abs/1609.07843",
+        target="casing",
+        folder="wikitext2_eval",
+        files=remote_files(
+            "https://raw.githubusercontent.com/pytorch/examples/77f55b912142e11fcfdf5b530231fb9c52f181e8/word_language_model/data/wikitext-2/",
+            ("valid.txt", 1_121_681, "f0737ed31fc1329026e95cb8b98e19c2a182c39c240ab909dc31abf2f8af58e8"),
+            ("test.txt", 1_256_449, "d790b833ef8cf03a90db7bf1271b7520b83c45ce07ba3c1a9699df81e239eca0"),
+        ),
+    ),
+}
+SENTIMENTS = ("negative", "positive")
+MESSAGES = ("ham", "spam")
+
+
+def open_sst2(request: Request) -> DataSet:
+    """Load SST-2: tab-separated sentences and 0 or 1, without a header; tokenized and in lower case as published."""
+    from ..text.classification import text_dataset
+
+    texts: list[str] = []
+    labels: list[int] = []
+    names: list[str] = []
+    sizes = []
+    for file in ("train.tsv", "dev.tsv", "test.tsv"):
+        rows = _rows(request.place / file, ("0", "1"), label=1)
+        texts += [text for text, _ in rows]
+        labels += [number for _, number in rows]
+        names += [f"line {i} of {file}" for i in range(1, len(rows) + 1)]
+        sizes.append(len(rows))
+    return text_dataset(
+        texts,
+        np.array(labels),
+        SENTIMENTS,
+        published_source(request),
+        request.settings,
+        splits=_consecutive(sizes),
+        names=names,
+        blanks=True,
+        column=request.named.target,
+    )
+
+
+def open_sms_spam(request: Request) -> DataSet:
+    """Load SMS spam: ham or spam, a tab, the message. Quotes are ordinary characters."""
+    from ..text.classification import text_dataset
+
+    (file,) = request.named.needed
+    rows = _rows(request.place / file, MESSAGES, label=0)
+    return text_dataset(
+        [text for text, _ in rows],
+        np.array([number for _, number in rows]),
+        MESSAGES,
+        published_source(request),
+        request.settings,
+        names=[f"line {i} of {file}" for i in range(1, len(rows) + 1)],
+        column=request.named.target,
+    )
+
+
+def open_names(request: Request) -> DataSet:
+    """Load names by language: a file for each with one name a line, tokenized to characters."""
+    from ..text.classification import text_dataset
+    from ..text.text_files import read_lines
+
+    texts: list[str] = []
+    labels: list[int] = []
+    places: list[str] = []
+    languages: defaultdict[str, set[int]] = defaultdict(set)
+    for k, file in enumerate(request.named.needed):
+        for i, line in enumerate(read_lines(request.place / file)[0], 1):
+            if name := line.strip():
+                texts.append(name)
+                labels.append(k)
+                places.append(f"line {i} of {file}")
+                languages[name].add(k)
+    several = [name for name, of_it in languages.items() if len(of_it) > 1]
+    note = (
+        f"{len(several):,} of {len(languages):,} different names stand in more than one language, for example "
+        f"{', '.join(several[:3])}. They are kept: no model can be right about all of them."
+    )
+    return text_dataset(
+        texts,
+        np.array(labels),
+        [Path(file).stem for file in request.named.needed],
+        published_source(request, [note] if several else []),
+        request.settings,
+        names=places,
+        tokenizer="characters",
+        column=request.named.target,
+    )
+
+
+def open_truecase(request: Request) -> DataSet:
+    """Load truecasing data: the words of WikiText-2 in lower case, each tagged with its original casing."""
+    from ..text.tagging import tagged_dataset
+    from ..text.text_files import Tagged, read_lines
+
+    sentences: list[list[str]] = []
+    tags: list[list[str]] = []
+    names: list[str] = []
+    sizes = []
+    for file in ("valid.txt", "test.txt"):
+        before = len(sentences)
+        for i, line in enumerate(read_lines(request.place / file)[0], 1):
+            if words := line.split():
+                sentences.append([word.lower() for word in words])
+                tags.append([casing(word) for word in words])
+                names.append(f"line {i} of {file}")
+        sizes.append(len(sentences) - before)
+    note = (
+        "This set is made here, not annotated by people: the words of WikiText-2 are written in lower case, and the "
+        "tag of each says how it was written. valid.txt is learned from, test.txt tested on."
+    )
+    return tagged_dataset(
+        Tagged(sentences, tags, names),
+        published_source(request, [note]),
+        request.settings,
+        _consecutive([sizes[0], 0, sizes[1]]),
+        request.named.target,
+    )
+
+
+def casing(word: str) -> str:
+    """Return the casing of a word: lower (also words without letters), Title, UPPER or other.
+
+    A single capital is Title.
+    """
+    if word == word.lower():
+        return "lower"
+    if word[0] != word[0].lower() and word[1:] == word[1:].lower():
+        return "Title"
+    return "UPPER" if word == word.upper() else "other"
+
+
+def _rows(path: Path, classes: tuple[str, ...], label: int) -> list[tuple[str, int]]:
+    """Read text and class number of each line of two tab-separated cells, of which cell `label` is the class.
+
+    Raises DataError that names each malformed line.
+    """
+    from ..text.text_files import read_lines
+
+    rows: list[tuple[str, int]] = []
+    problems = []
+    for i, line in enumerate(read_lines(path)[0], 1):
+        cells = line.split("\t")
+        if len(cells) != 2:
+            problems.append(Problem(f"{path.name}, line {i}", f"{len(cells)} cells, 2 expected"))
+        elif cells[label] not in classes:
+            problems.append(Problem(f"{path.name}, line {i}", f"{cells[label]!r} is none of {', '.join(classes)}"))
+        else:
+            rows.append((cells[1 - label], classes.index(cells[label])))
+    if problems or not rows:
+        raise DataError(
+            f"{path} is not the file that was published:" if problems else f"{path} is empty.",
+            problems,
+            "Delete it to have it fetched again, or take it from its source.",
+        )
+    return rows
+
+
+def _consecutive(sizes: list[int]) -> dict[str, Rows]:
+    """Return consecutive splits: train, val, test. Splits without examples are left out."""
+    ends = [0, *accumulate(sizes)]
+    return {split: np.arange(start, end) for split, (start, end) in zip(SPLITS, pairwise(ends)) if end > start}
+
+
+TEXT_OPENERS: dict[str, Callable[[Request], DataSet]] = {
+    "sst2": open_sst2,
+    "sms_spam": open_sms_spam,
+    "names": open_names,
+    "truecase": open_truecase,
+}
+NAMED = CORPORA | TEXTS
+OPENERS = CORPUS_OPENERS | TEXT_OPENERS

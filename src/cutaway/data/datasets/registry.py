@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
-import pkgutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,30 +11,18 @@ from ...core.errors import UnknownName
 from ...core.spec import ANY_SIZE, ImageSizes, Target
 from ..dataset_base import DataSet
 from ..settings import DataSettings
-from .catalog import NAMED as FIRST
-from .catalog import NamedSet, Request
-from .download import data_roots, download_missing
+from . import builtin, corpora, few_shot, graph_sets, pairs, published, scenes, series, speech, videos
+from .catalog import NamedSet, Request, data_roots, download_missing
 
 __all__ = ["NAMED", "NamedSet", "open_named", "where"]
 
 
-def _collect() -> tuple[dict[str, NamedSet], dict[str, Callable[[Request], DataSet]]]:
-    """Collect the data sets and their loaders from every module of this package with `NAMED` or `OPENERS`.
-
-    A new data set is an entry in both dictionaries of one module and needs no registration.
-    """
-    named = dict(FIRST)
-    openers: dict[str, Callable[[Request], DataSet]] = {}
-    package = importlib.import_module(__package__)
-    for info in pkgutil.iter_modules(package.__path__):
-        if info.name != "registry":
-            module = importlib.import_module(f"{__package__}.{info.name}")
-            named |= getattr(module, "NAMED", {})
-            openers |= getattr(module, "OPENERS", {})
-    return named, openers
-
-
-NAMED, OPENERS = _collect()
+# Each module has the entries of its data sets in `NAMED` and their loaders in `OPENERS`.
+MODULES = (builtin, published, speech, scenes, corpora, graph_sets, few_shot, pairs, series, videos)
+NAMED: dict[str, NamedSet] = {name: named for module in MODULES for name, named in module.NAMED.items()}
+OPENERS: dict[str, Callable[[Request], DataSet]] = {
+    name: opener for module in MODULES for name, opener in module.OPENERS.items()
+}
 
 
 def where(name: str) -> Path | None:

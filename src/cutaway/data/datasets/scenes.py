@@ -1,21 +1,37 @@
-"""Scenes composed of real handwritten digits, with known positions.
+"""Built-in data sets of scenes composed of real handwritten digits: boxes, masks and captions.
 
 The scenes replace labelled photographs for masks, boxes and captions. Each is composed from a seed of digits of one
-split, so that no handwriting of a test scene occurs in training.
+split, so that no handwriting of a test scene occurs in training. The digits are
+MNIST's or scikit-learn's. Captions describe relative positions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import islice
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, permutations
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from ...core.errors import DataError
+from ..build import DataSource
+from ..dataset_base import DataSet
+from ..images.dataset import box_dataset, mask_dataset, prepare_in_memory
+from ..images.detection import Rectangles
+from ..modalities import reject_changed
+from ..splits import SPLITS, Rows, complete_split
+from .builtin import NAMED as BUILTIN
+from .catalog import NamedSet, Request
+from .formats import read_labelled_idx
+from .published import DIGITS, published_source
+from .published import NAMED as PUBLISHED
+
 Pixels = npt.NDArray[np.uint8]
+MNIST, SMALL_DIGITS = PUBLISHED["mnist"], BUILTIN["digits"]  # the sources of the digits
 INK = 128  # smallest level of ink pixels
 TRIES = 30  # attempts to find a free place, after which the scene has one digit fewer
 
@@ -132,3 +148,353 @@ def _free_place(
         ):
             return top, left
     return None
+
+
+Digits = tuple[Pixels, npt.NDArray[np.int64]]  # (n, h, w), (n,)
+
+SIDE, COUNTS = 64, {"train": 4000, "val": 400, "test": 1000}
+KEPT_FOR_VAL = 6000  # of MNIST's training digits
+SMALL_SIDE, SMALL_COUNTS = 48, {"train": 1200, "val": 150, "test": 300}
+
+
+def open_digit_boxes(request: Request) -> DataSet:
+    """Compose scenes of MNIST's digits: test scenes of its test digits, validation scenes of other training digits."""
+    place = request.place
+    train, labels = read_labelled_idx(place / "train-images-idx3-ubyte.gz", place / "train-labels-idx1-ubyte.gz", 10)
+    test, test_labels = read_labelled_idx(place / "t10k-images-idx3-ubyte.gz", place / "t10k-labels-idx1-ubyte.gz", 10)
+    digits = {
+        "train": (train[:-KEPT_FOR_VAL], labels[:-KEPT_FOR_VAL]),
+        "val": (train[-KEPT_FOR_VAL:], labels[-KEPT_FOR_VAL:]),
+        "test": (test, test_labels),
+    }
+    return _scenes(request, digits, COUNTS, SIDE, smallest=16, largest=32)
+
+
+def open_digit_boxes_small(request: Request) -> DataSet:
+    """Compose scenes of scikit-learn's digits of 8×8 pixels, with no digit in two splits."""
+    return _scenes(request, small_digits(), SMALL_COUNTS, SMALL_SIDE, smallest=12, largest=24)
+
+
+def small_digits() -> dict[str, Digits]:
+    """Load scikit-learn's digits, 0…255, in three splits."""
+    from sklearn import datasets
+
+    bunch: Any = datasets.load_digits()
+    pixels, labels = np.round(bunch.images * (255 / 16)).astype(np.uint8), bunch.target.astype(np.int64)
+    order = np.random.default_rng(0).permutation(len(labels))
+    return {split: (pixels[rows], labels[rows]) for split, rows in zip(SPLITS, np.split(order, [1200, 1400]))}
+
+
+def compose_splits(digits: dict[str, Digits], counts: dict[str, int], side: int, **sizes: float) -> dict[str, Scenes]:
+    """Compose `counts` scenes for each split from its digits, with a separate seed for each."""
+    return {
+        split: compose(*digits[split], count, side, seed, smallest=sizes["smallest"], largest=sizes["largest"])
+        for seed, (split, count) in enumerate(counts.items())
+    }
+
+
+def rectangles(scenes: Scenes) -> list[Rectangles]:
+    """Return the boxes of each scene, (m, 5): x1, y1, x2, y2 and the digit."""
+    rows = [[(d.left, d.top, d.right, d.bottom, d.label) for d in placed] for placed in scenes.placed]
+    return [np.array(own, np.float32).reshape(-1, 5) for own in rows]
+
+
+def _scenes(request: Request, digits: dict[str, Digits], counts: dict[str, int], side: int, **sizes: float) -> DataSet:
+    scenes = compose_splits(digits, counts, side, **sizes)
+    ends = np.cumsum([0, *counts.values()])
+    splits = {split: np.arange(ends[i], ends[i + 1]) for i, split in enumerate(counts)}
+    pixels = np.concatenate([s.pixels for s in scenes.values()])[:, None]  # (n, 1, side, side)
+    boxes = [own for s in scenes.values() for own in rectangles(s)]
+    content = hashlib.sha256(pixels.tobytes() + np.concatenate(boxes).tobytes()).hexdigest()
+    return box_dataset(
+        pixels,
+        boxes,
+        DIGITS,
+        replace(published_source(request), fingerprint=content),
+        request.settings,
+        request.sizes,
+        splits,
+    )
+
+
+def _named(title: str, counts: dict[str, int], side: int, of: NamedSet, citation: str) -> NamedSet:
+    sizes_text = ", ".join(f"{count:,} {split}".replace(",", " ") for split, count in counts.items())
+    return NamedSet(
+        title=title,
+        kind="image",
+        task="object detection",
+        sizes=f"{sizes_text} scenes of 1 to 4 digits, {side} × {side}, grey",
+        licence=of.licence,
+        citation=citation,
+        target="boxes",
+        folder=of.folder,
+        files=of.files,
+    )
+
+
+BOX_SETS = {
+    "digit_boxes": _named("Digits in scenes: a box around each", COUNTS, SIDE, MNIST, MNIST.citation),
+    "digit_boxes_small": _named(
+        "Small digits in scenes: a box around each", SMALL_COUNTS, SMALL_SIDE, SMALL_DIGITS, SMALL_DIGITS.citation
+    ),
+}
+
+BOX_OPENERS = {"digit_boxes": open_digit_boxes, "digit_boxes_small": open_digit_boxes_small}
+
+
+CLASSES = ("ground", *"0123456789")
+TRAIN, TEST, MASK_SIDE = 2000, 500, 64
+SMALL_TRAIN, SMALL_TEST, SMALL_MASK_SIDE, SMALL_MOST = 800, 100, 32, 3
+TRAIN_DIGITS = 1400  # of scikit-learn's 1 797: those of the training scenes
+SEED = 0
+
+
+def open_digit_scenes(request: Request) -> DataSet:
+    """Compose scenes of MNIST's digits."""
+    made = []
+    for i, (part, count) in enumerate((("train", TRAIN), ("t10k", TEST))):
+        images, labels = (request.place / f"{part}-{what}-ubyte.gz" for what in ("images-idx3", "labels-idx1"))
+        made.append(compose(*read_labelled_idx(images, labels, 10), count, MASK_SIDE, SEED + i))
+    return _dataset(request, made, 4)
+
+
+def open_digit_scenes_small(request: Request) -> DataSet:
+    """Compose scenes of scikit-learn's digits."""
+    return _dataset(request, small_scenes(), SMALL_MOST)
+
+
+def small_scenes() -> list[Scenes]:
+    """Compose training and test scenes of scikit-learn's digits, with no digit in both."""
+    from sklearn import datasets  # imported here because it takes a second
+
+    bunch: Any = datasets.load_digits()
+    digits = np.round(bunch.images * (255 / 16)).astype(np.uint8)  # (n, 8, 8)
+    made = []
+    for i, (rows, count) in enumerate(((slice(TRAIN_DIGITS), SMALL_TRAIN), (slice(TRAIN_DIGITS, None), SMALL_TEST))):
+        scale = {"smallest": 10, "largest": 16}
+        made.append(
+            compose(digits[rows], bunch.target[rows], count, SMALL_MASK_SIDE, SEED + i, most=SMALL_MOST, **scale)
+        )
+    return made
+
+
+def _dataset(request: Request, made: list[Scenes], most: int) -> DataSet:
+    """Build the data set of scenes with up to `most` digits. The second item of `made` is the test split."""
+    pixels = np.concatenate([scenes.pixels for scenes in made])[:, None]  # (n, 1, side, side)
+    masks = np.concatenate([scenes.classes() for scenes in made])
+    note = (
+        f"These scenes are composed, not photographed: up to {most} digits that people wrote, at random places and "
+        "sizes. The digits of test scenes stand in no other scene; those of validation scenes may."
+    )
+    fingerprint = hashlib.sha256(pixels.tobytes() + masks.tobytes()).hexdigest()
+    origin = DataSource(request.name, request.name, fingerprint, [note])
+    train, test = (len(scenes.pixels) for scenes in made)
+    splits = {"train": np.arange(train), "test": np.arange(train, train + test)}
+    return mask_dataset(pixels, masks, CLASSES, origin, request.settings, request.sizes, splits)
+
+
+MASK_SETS = {
+    "digit_scenes": NamedSet(
+        title="Scenes of MNIST's digits: which digit each pixel is of",
+        kind="image",
+        task="semantic segmentation",
+        sizes=f"2 000 training and {TEST} test images with masks, {MASK_SIDE} × {MASK_SIDE}, grey, 11 classes",
+        licence=MNIST.licence,
+        citation=MNIST.citation,
+        target="mask",
+        folder=MNIST.folder,
+        files=MNIST.files,
+    ),
+    "digit_scenes_small": NamedSet(
+        title="Small scenes of scikit-learn's digits: which digit each pixel is of",
+        kind="image",
+        task="semantic segmentation",
+        sizes=f"{SMALL_TRAIN} training and {SMALL_TEST} test images with masks, "
+        f"{SMALL_MASK_SIDE} × {SMALL_MASK_SIDE}, grey, 11 classes",
+        licence=SMALL_DIGITS.licence,
+        citation=SMALL_DIGITS.citation,
+        target="mask",
+    ),
+}
+
+MASK_OPENERS = {"digit_scenes": open_digit_scenes, "digit_scenes_small": open_digit_scenes_small}
+
+
+Labels = npt.NDArray[np.int64]
+CAPTION_SEED = 0
+SPARE = 1.25  # largest number of composed scenes per kept one: digits may not fit, or have equal labels
+
+OPPOSITES = {"left of": "right of", "right of": "left of", "above": "below", "below": "above"}
+
+
+def relations(a: Placed, b: Placed) -> list[str]:
+    """Return the relations of digit a to digit b, such as left of if a's ink ends before b's begins.
+
+    Boxes do not overlap, so that at least one relation holds; two hold for diagonal positions.
+    """
+    true = {
+        "left of": a.right <= b.left,
+        "right of": b.right <= a.left,
+        "above": a.bottom <= b.top,
+        "below": b.bottom <= a.top,
+    }
+    return [relation for relation, holds in true.items() if holds]
+
+
+def true_captions(placed: Sequence[Placed]) -> list[str]:
+    """Return every true caption of two or three digits with distinct labels:
+
+    a 3 left of a 7                              two digits, in either order
+    a 2 above a 5 and a 1 right of the 5         three digits, any of them as the reference
+    """
+    return list(dict.fromkeys(_pairs(placed) if len(placed) == 2 else _triples(placed)))
+
+
+def _pairs(placed: Sequence[Placed]) -> Iterator[str]:
+    for a, b in permutations(placed):
+        for relation in relations(a, b):
+            yield f"{_a(a)} {relation} {_a(b)}"
+
+
+def _triples(placed: Sequence[Placed]) -> Iterator[str]:
+    for a, b, c in permutations(placed):
+        for first in relations(a, b):
+            for second in relations(c, b):
+                yield f"{_a(a)} {first} {_a(b)} and {_a(c)} {second} the {b.label}"
+
+
+def _a(digit: Placed) -> str:
+    """Return the digit with its article: a 3, an 8."""
+    return f"a{'n' * (digit.label == 8)} {digit.label}"
+
+
+@dataclass(frozen=True)
+class SceneParameters:
+    """Parameters of the scenes, and the number of scenes in each split."""
+
+    side: int  # pixels
+    smallest: float  # smallest ink height of a digit in pixels
+    largest: float  # largest
+    counts: dict[str, int]
+    captions: int  # sampled captions of a training scene; validation and test keep all
+
+
+MNIST_CAPTIONS = SceneParameters(32, 10, 13, {"train": 20_000, "val": 1_000, "test": 2_000}, captions=1)
+SMALL = SceneParameters(24, 7, 9, {"train": 2_000, "val": 250, "test": 500}, captions=2)
+MNIST_VAL = 10_000  # the last digits of MNIST's training set, used for validation scenes
+SMALL_PARTS = {"train": slice(0, 1_300), "val": slice(1_300, 1_450), "test": slice(1_450, None)}  # of 1 797
+
+
+def open_digit_captions(request: Request) -> DataSet:
+    """Compose scenes of MNIST's digits: test scenes of its test digits, validation scenes of other training digits."""
+    place = request.place
+    train, test = (
+        read_labelled_idx(place / f"{name}-images-idx3-ubyte.gz", place / f"{name}-labels-idx1-ubyte.gz", 10)
+        for name in ("train", "t10k")
+    )
+    parts = {
+        "train": (train[0][:-MNIST_VAL], train[1][:-MNIST_VAL]),
+        "val": (train[0][-MNIST_VAL:], train[1][-MNIST_VAL:]),
+        "test": test,
+    }
+    return _distinct_scenes(request, parts, MNIST_CAPTIONS)
+
+
+def open_digit_captions_small(request: Request) -> DataSet:
+    """Compose smaller scenes of scikit-learn's digits, with no digit in two splits."""
+    digits, labels = scikit_learn_digits()
+    return _distinct_scenes(request, {name: (digits[part], labels[part]) for name, part in SMALL_PARTS.items()}, SMALL)
+
+
+def scikit_learn_digits() -> tuple[Pixels, Labels]:
+    """Load scikit-learn's digits (n, 8, 8) and their labels (n,)."""
+    from sklearn import datasets  # imported here because it takes a second
+
+    bunch: Any = datasets.load_digits()
+    return np.round(bunch.images * (255 / 16)).astype(np.uint8), bunch.target.astype(np.int64)
+
+
+def _distinct_scenes(request: Request, parts: dict[str, tuple[Pixels, Labels]], form: SceneParameters) -> DataSet:
+    """Build the data set of scenes from the digits (n, h, w) and labels (n,) of each split in `parts`."""
+    from ..images.captioning import captions_dataset, fit_captions  # needs the text packages
+
+    settings = request.settings
+    reject_changed(settings, ("val", "test", "fold", "split_seed", "missing"), "is for data without splits of its own")
+    pixels: list[Pixels] = []
+    texts: list[list[str]] = []
+    splits: dict[str, Rows] = {}
+    for number, (name, (digits, labels)) in enumerate(parts.items()):
+        drawn, captions = compose_described(digits, labels, form.counts[name], form, CAPTION_SEED + number)
+        splits[name] = np.arange(len(texts), len(texts) + len(captions))
+        pixels.append(drawn)
+        texts += _sample_captions(captions, form.captions) if name == "train" else captions
+    indices = complete_split(np.zeros(len(texts), np.int64), ["image"], splits, settings)
+    side, texts, indices, notes = fit_captions(texts, indices, settings)
+    scenes = np.concatenate(pixels)[:, None]  # (n, 1, side, side)
+    numbers = np.arange(len(scenes))
+    images, held, found = prepare_in_memory(scenes, numbers, indices, lambda _: side.target, settings, request.sizes)
+    about = (
+        "These scenes are made of handwritten digits, two or three in each; no digit of a test scene is in a training "
+        "scene. A digit is left of another where its ink ends before the other's begins, and so above, right and "
+        "below. Whoever gives one of the true captions is right."
+    )
+    content = hashlib.sha256(scenes.tobytes() + repr(texts).encode()).hexdigest()
+    origin = replace(published_source(request, [about]), fingerprint=content)
+    return captions_dataset(origin, images, side, held, indices, texts, settings, [*notes, *found])
+
+
+def compose_described(
+    digits: Pixels, labels: Labels, count: int, form: SceneParameters, seed: int, most: int = 3
+) -> tuple[Pixels, list[list[str]]]:
+    """Compose `count` scenes (count, side, side) of two to `most` digits, with all true captions of each.
+
+    Three digits have distinct labels, because "the 5" must be unique.
+    """
+    scenes = generate_scenes(
+        digits, labels, form.side, seed, fewest=2, most=most, smallest=form.smallest, largest=form.largest
+    )
+    tried = islice(scenes, round(SPARE * count))
+    found = list(islice(((pixels, placed) for pixels, _, placed in tried if _is_unambiguous(placed)), count))
+    if len(found) < count:
+        raise DataError(f"{count:,} scenes were to be composed, and {len(found):,} could be.")
+    return np.stack([pixels for pixels, _ in found]), [true_captions(placed) for _, placed in found]
+
+
+def _is_unambiguous(placed: Sequence[Placed]) -> bool:
+    return len(placed) == 2 or (len(placed) == 3 and len({digit.label for digit in placed}) == 3)
+
+
+def _sample_captions(captions: Sequence[list[str]], most: int) -> list[list[str]]:
+    """Sample at most `most` captions of each scene."""
+    rng = np.random.default_rng(CAPTION_SEED)
+    return [[scene_captions[k] for k in rng.permutation(len(scene_captions))[:most]] for scene_captions in captions]
+
+
+_MADE = "the captions are made here"
+_AFTER = "after K. Xu et al., Show, attend and tell, 2015"
+
+CAPTION_SETS = {
+    "digit_captions": NamedSet(
+        title="Scenes of handwritten digits, and which stands where in words",
+        kind="image",
+        task="image captioning",
+        sizes="20 000 training, 1 000 validation and 2 000 test scenes, 32 × 32, grey, of MNIST's digits",
+        licence=f"as MNIST's, {MNIST.licence}; {_MADE}",
+        citation=_AFTER,
+        target="caption",
+        folder="mnist",
+        files=MNIST.files,
+    ),
+    "digit_captions_small": NamedSet(
+        title="The same of scikit-learn's digits, small",
+        kind="image",
+        task="image captioning",
+        sizes="2 000 training, 250 validation and 500 test scenes, 24 × 24, grey",
+        licence=f"{SMALL_DIGITS.licence}; {_MADE}",
+        citation=_AFTER,
+        target="caption",
+    ),
+}
+CAPTION_OPENERS = {"digit_captions": open_digit_captions, "digit_captions_small": open_digit_captions_small}
+NAMED = CAPTION_SETS | BOX_SETS | MASK_SETS
+OPENERS = CAPTION_OPENERS | BOX_OPENERS | MASK_OPENERS

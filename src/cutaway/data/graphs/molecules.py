@@ -21,12 +21,11 @@ import numpy as np
 import polars as pl
 
 from ...core.errors import DataError, Problem, SettingError, shorten_repr
+from ..findings import leave_out
 from ..tables.delimited import Form
-from ..tables.roles import find_column
 from ..tables.table_files import TABLE_SUFFIXES, Table, read_table
-from ..unusable_examples import leave_out
-from .csv_files import files_digest
-from .raw import RawGraphs
+from ..tables.targets import find_column
+from .raw import RawGraphs, files_digest
 
 ATOM = ("element", "degree", "charge", "hydrogens", "aromatic", "in a ring", "hybridization")
 BOND = ("bond", "conjugated", "bond in a ring")

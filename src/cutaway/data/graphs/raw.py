@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from ...core.errors import DataError
+from ...core.files import read_bytes
 from ..splits import Rows
 from ..tables.table_files import Table
 
@@ -131,3 +134,12 @@ def _stack_tables(tables: Sequence[Table]) -> Table:
     """Stack the rows of all tables over their common columns."""
     shared = [c for c in tables[0].columns if all(c in t.columns for t in tables)]
     return Table("", pl.concat([t.frame.select(shared) for t in tables]))
+
+
+def files_digest(files: list[Path]) -> str:
+    """Compute the sha256 of the names and contents of files."""
+    digest = hashlib.sha256()
+    for file in files:
+        line = f"{hashlib.sha256(read_bytes(file)).hexdigest()}  {file.name}\n"
+        digest.update(line.encode(errors="surrogateescape"))  # a name need not be UTF-8
+    return digest.hexdigest()

@@ -24,17 +24,33 @@ from ...core.schema import Between
 from ...core.spec import GraphSpec
 from ..splits import Rows
 from ..tables import delimited
-from ..tables.column_types import LEFT_OUT, ColumnType, decode, infer_type
+from ..tables.column_types import (
+    ENCODERS,
+    LEFT_OUT,
+    Category,
+    ColumnType,
+    Encoder,
+    decode,
+    encoder_from_json,
+    fit_encoder,
+    infer_type,
+)
 from ..tables.delimited import KEPT, Form
-from ..tables.encoders import ENCODERS, Category, Encoder, encoder_from_json, fit_encoder
 from ..tables.table_files import Table, format_count, read_table
 from ..tables.targets import NUMBER, Labels, read_labels
 from ..tables.transforms import bad_cells, unknown_note, unreadable_cells
-from .csv_files import resolve_edges
-from .graph_files import is_table, read_graphs
-from .link_pairs import LinkSplit, encode_pairs, links_from_edges, remove_links, sample_absent_links
+from .graph_files import is_table, read_graphs, resolve_edges
 from .raw import RawGraphs, merge_graphs
-from .splits import ConcatenatedGraphs, GraphsSplit, NodeSplit
+from .splits import (
+    ConcatenatedGraphs,
+    GraphsSplit,
+    LinkSplit,
+    NodeSplit,
+    encode_pairs,
+    links_from_edges,
+    remove_links,
+    sample_absent_links,
+)
 
 
 class OneGraph(NamedTuple):

@@ -27,6 +27,7 @@ from ...core.errors import DataError, Problem
 from ...core.spec import ANY_SIZE, ImageSizes, ImageSpec, Tokens
 from ..build import DataSource, build_dataset
 from ..dataset_base import IGNORED, Batch, DataSet, Preprocessing, SequenceSplit, Split
+from ..findings import reject_fill
 from ..folders import (
     CAPTIONS,
     IMAGES,
@@ -44,11 +45,10 @@ from ..pairs.transforms import MOST_TOKENS, Ids, TargetSide, reject_longer, spli
 from ..parallel import Progress
 from ..settings import DataSettings
 from ..splits import Rows, complete_split, filter_splits
-from ..text.tokenizer_files import TOKENIZERS, tokenizer_from_json
-from ..text.tokenizer_fitting import fit_tokenizer
+from ..streaming.tars import inspect_files
+from ..text.tokenizer_files import TOKENIZERS, fit_tokenizer, tokenizer_from_json
 from ..text.tokenizers import Tokenizer
-from ..unusable_examples import inspect_files, reject_fill
-from .build import image_notes, prepare_splits
+from .dataset import image_notes, prepare_splits
 from .image_files import ImageFileTable, inspect_images, pack_image_info
 from .transforms import SHARDED, FileSplit, ImagePreprocessing
 

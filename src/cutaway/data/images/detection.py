@@ -20,7 +20,7 @@ import ast
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -33,15 +33,13 @@ from torch import Tensor
 
 from ...core.errors import DataError, Problem, shorten, shorten_repr
 from ...core.files import read_bytes
-from ...core.spec import Boxes, ImageSizes, ImageSpec
-from ..build import DataSource, build_dataset
-from ..dataset_base import IGNORED, DataSet, Preprocessing, Split, map_class_ids
+from ...core.spec import Boxes, ImageSpec
+from ..dataset_base import IGNORED, Preprocessing, Split, map_class_ids
 from ..findings import Finding
 from ..folders import IMAGES, NAMED_AT_MOST, SPLIT_FOLDERS, FileLookup, list_entries, normalize_name, subfolders
 from ..settings import DataSettings
-from ..splits import Rows, complete_split, filter_splits
-from .build import build_in_memory_splits, inspect_in_memory
-from .image_files import Pixels, Size, inspect_images, size_covering, size_within
+from ..splits import Rows, filter_splits
+from .image_files import Size, inspect_images, size_covering, size_within
 from .segmentation import palette
 from .transforms import FileSplit, ImagePreprocessing, choose_fit, fit_preprocessing
 
@@ -607,25 +605,3 @@ def build_box_target(classes: Sequence[str], boxes: Sequence[Rectangles], train:
     if most == 0:
         raise DataError("No training image has a box: there is nothing to learn.", fix="Add annotations to some.")
     return Boxes(tuple(classes), most)
-
-
-def box_dataset(
-    pixels: Pixels,
-    boxes: Sequence[Rectangles],
-    classes: Sequence[str],
-    origin: DataSource,
-    settings: DataSettings,
-    sizes: ImageSizes,
-    splits: Mapping[str, Rows] | None = None,
-) -> DataSet:
-    """Build a data set of images with boxes from arrays.
-
-    `pixels` is (n, C, h, w), 0…255; `boxes` holds the boxes of each image, with class k named `classes[k]`.
-    """
-    indices = complete_split(np.zeros(len(pixels), np.int64), ONE, splits, settings)
-    target = build_box_target(classes, boxes, indices["train"])
-    read = inspect_in_memory(pixels, indices, lambda _: target, settings, sizes)
-    preprocessing = fit_boxes(read.spec, read.training, settings, read.own_size)
-    labels = pad_boxes([preprocessing.moved(own, read.own_size) for own in boxes])
-    held = build_in_memory_splits(read.images, labels, indices, preprocessing, read.names, read.image)
-    return build_dataset(origin, settings, indices, preprocessing, held, read.notes)

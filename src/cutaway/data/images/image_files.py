@@ -22,9 +22,9 @@ from PIL.TiffImagePlugin import TiffImageFile
 
 from ...core.errors import DataError, Problem
 from ...core.files import exists, require_regular_file
+from ..findings import REPAIR
 from ..folders import IMAGES, list_entries, subfolders
 from ..streaming.members import PackedSequence, Stored, open_source, read_content
-from ..unusable_examples import REPAIR
 
 Arrays = dict[str, npt.NDArray[Any]]
 

@@ -32,11 +32,11 @@ from ...core.files import parse_json, read_bytes, require_regular_file
 from ...core.schema import COUNT, NUMBER, Between, find_mismatch
 from ...core.spec import ImageSpec, Mask, Target
 from ..dataset_base import Batch, Preprocessing, Split, map_class_ids
-from ..findings import Finding
+from ..findings import Finding, leave_out
 from ..folders import IMAGES, NAMED_AT_MOST, SPLIT_FOLDERS, FileLookup, list_entries, normalize_name, subfolders
 from ..parallel import Progress
 from ..splits import Rows, filter_splits
-from ..unusable_examples import UsableFiles, leave_out
+from ..streaming.tars import UsableFiles
 from .image_files import (
     DAMAGE,
     Pixels,

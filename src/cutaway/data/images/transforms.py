@@ -5,6 +5,20 @@
 Training and prediction use the same two steps: `pixels` for one image, `normalise` for a batch.
 
 A `FileSplit` reads its images from files during training.
+
+Data for image generation: images with the noise that training needs.
+
+    noise prediction (Noise):    inputs x_0, t, ε and, if there are classes, the class;   target ε
+    likelihood (Image):          inputs x_0 and ε;                                        target the class
+
+The noise depends only on the seed and the example. It differs between epochs, is identical after a run is resumed, and
+is fixed in validation.
+
+Images that are numeric arrays with any range and any number of channels.
+
+    x = (p − mean) / std
+
+Mean and standard deviation are computed per channel over the training images. Values are not rounded.
 """
 
 from __future__ import annotations
@@ -17,6 +31,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from PIL import Image
 from torch import Tensor
@@ -26,16 +41,29 @@ from ...core import spec as specs
 from ...core.config import build
 from ...core.errors import DataError, Problem, shorten
 from ...core.schema import COUNT, NUMBER, Between
-from ...core.spec import Classes, Episodes, GeneratedImage, ImageSpec, Unlabelled
-from ..dataset_base import Batch, Preprocessing, Split, remap_targets
+from ...core.spec import (
+    Boxes,
+    Classes,
+    Episodes,
+    GeneratedImage,
+    ImageSpec,
+    Mask,
+    Noise,
+    Patches,
+    Tokens,
+    Unlabelled,
+    Views,
+)
+from ..augment import ImageViews
+from ..dataset_base import Batch, Preprocessing, Split, TensorSplit, remap_targets
 from ..episodes import labelled_episodes
 from ..folders import IMAGES, find_examples, find_labelled, is_flat
+from ..modalities import reject_changed
 from ..parallel import Progress, ignore_interrupts, iterate_workers, num_cpus
 from ..settings import DataSettings
 from ..streaming.members import Stored
 from ..streaming.tars import FileInspector, all_members, is_sharded, labelled_shards
-from .contrastive_augmentation import ImageViews
-from .generation import with_noise
+from ..text.masking import uniform
 from .image_files import (
     Pixels,
     Size,
@@ -412,3 +440,203 @@ class _Reader(Dataset[Any]):
 
 
 SHARDED = FileInspector(IMAGES, inspect_image, pack_image_info, unusable_images_error, check_decodable)
+
+
+AS_READ = 0  # seed of the noise outside training
+TIME, NOISE = range(2)  # random streams of each example
+
+
+Shape = tuple[int, int, int]  # shape (C, H, W) of an image
+# Possible targets of images in class folders or with captions.
+OfImages = Classes | Tokens | specs.Image | Noise | Views | Patches | Episodes
+ImageTarget = OfImages | Mask | Boxes
+
+
+def build_image_target(
+    classes: Sequence[str], shape: Shape, targets: tuple[type, ...], settings: DataSettings
+) -> Classes | specs.Image | Noise | Views | Patches | Episodes:
+    """Return the training target of images (C, H, W).
+
+    The target is the class, unless `targets` request image generation, contrastive views, masked patches or episodes
+    with new classes. Raises SettingError for settings that require classes.
+    """
+    if Views in targets:
+        for key in ("mixup", "cutout", "flip", "crop", "color_jitter"):
+            reject_changed(settings, (key,), "varies a batch, and here views of each image are made (views)")
+        return Views(tuple(classes))
+    if Patches in targets:
+        reject_changed(settings, ("mixup",), "blends images and their classes, and here no class is learned")
+        return Patches(tuple(classes))
+    if Episodes in targets:
+        return Episodes(settings.ways, settings.shots, settings.queries)
+    for target in (specs.Image, Noise):
+        if target in targets:
+            reject_changed(settings, ("mixup",), "blends images and their classes, and here images are to be drawn")
+            return target(tuple(classes), int(np.prod(shape)))
+    return Classes(tuple(classes))
+
+
+class NoisyImageSplit(Split):
+    """A split that adds noise to its images' inputs, as the module docstring describes."""
+
+    def __init__(self, images: Split, target: GeneratedImage) -> None:
+        self.images, self.drawn = images, target
+        self.target = images.target
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
+        """Yield the batches of the images with the noise that the seed determines."""
+        plan = list(order)
+        draw = AS_READ if seed is None else seed
+        for index, ((x, *_), labels) in zip(plan, self.images.batches(plan, seed)):
+            noise = seeded_normal(draw, index, x)
+            if not isinstance(self.drawn, Noise):
+                yield Batch((x, noise), labels)
+                continue
+            time = torch.from_numpy(uniform(draw, index.cpu().numpy(), TIME)).to(x)  # (N,)
+            classes = (labels,) if self.drawn.names and labels.ndim == 1 else ()
+            yield Batch((x, time.clamp(max=1 - 2**-24), noise, *classes), noise)
+
+    def name(self, i: int) -> str:
+        """Return the display name of example i."""
+        return self.images.name(i)
+
+    def image(self, i: int) -> Image.Image | None:
+        """Return the original image of example i."""
+        return self.images.image(i)
+
+
+def with_noise(split: Split, target: object) -> Split:
+    """Return the split with noise inputs if its target is a generated image, otherwise the split unchanged."""
+    return NoisyImageSplit(split, target) if isinstance(target, GeneratedImage) else split
+
+
+def seeded_normal(seed: int, index: Tensor, like: Tensor) -> Tensor:
+    """Draw standard normal numbers for the examples `index` (N,), with the shape of `like` (N, …)."""
+    generator = torch.Generator()
+    noise = torch.empty(like.shape)
+    for row, key in zip(noise, (uniform(seed, index.cpu().numpy(), NOISE) * 2**53).astype(np.int64).tolist()):
+        row.normal_(generator=generator.manual_seed(key))
+    return noise.to(like)
+
+
+Levels = npt.NDArray[np.float32]  # (n, C, h, w)
+
+
+@dataclass(frozen=True)
+class ArrayPreprocessing:
+    """Preprocessing of an image array to a tensor (C, H, W)."""
+
+    spec: ImageSpec
+    mean: tuple[float, ...]  # per channel, of the training images
+    std: tuple[float, ...]
+    low: float  # smallest and largest number in training, shown as black and white
+    high: float
+    fit: str  # crop, stretch or pad
+    box: Size  # pad: the centered region of H × W that the image is drawn into
+
+    SCHEMA: ClassVar[Mapping[str, Any]] = {
+        "spec": specs.SCHEMA, "mean": [NUMBER], "std": [NUMBER], "low": NUMBER, "high": NUMBER, "fit": str,
+        "box": [COUNT],
+    }  # fmt: skip
+
+    @classmethod
+    def fitted(cls, spec: ImageSpec, images: Levels, fit: str) -> ArrayPreprocessing:
+        """Fit the preprocessing on training images at their original size."""
+        own, size = (images.shape[2], images.shape[3]), (spec.height, spec.width)
+        low, high = float(images.min()), float(images.max())
+        mean, std = images.mean((0, 2, 3), dtype=np.float64), images.std((0, 2, 3), dtype=np.float64)
+        std = np.where(std > 0, std, 1.0)
+        if isinstance(spec.target, GeneratedImage):  # levels from −1 to 1, as for image files
+            half = (high - low) / 2 or 1.0
+            mean, std = np.full(len(mean), low + half), np.full(len(mean), half)
+        fits = choose_fit(own, size) if fit == "auto" else fit
+        box = own if own[0] <= size[0] and own[1] <= size[1] else size
+        return cls(spec, tuple(mean.tolist()), tuple(std.tolist()), low, high, fits, box)
+
+    def prepare(self, images: Levels) -> Tensor:
+        """Convert (n, C, h, w) to float32 (n, C, H, W) with mean 0 and standard deviation 1 in training."""
+        if images.shape[2:] != (self.spec.height, self.spec.width):
+            images = np.stack([[self._fitted(channel) for channel in image] for image in images])
+        mean, std = (torch.tensor(values, dtype=torch.float32).view(1, -1, 1, 1) for values in (self.mean, self.std))
+        return (torch.from_numpy(np.ascontiguousarray(images, np.float32)) - mean) / std
+
+    def image(self, image: Levels) -> Image.Image | None:
+        """Convert one image (C, h, w) to a displayable image, or None if it has neither 1 nor 3 channels."""
+        if len(image) not in (1, 3):
+            return None
+        levels = (image - self.low) / (self.high - self.low or 1.0) * 255
+        return as_image(levels.clip(0, 255).round().astype(np.uint8).transpose(1, 2, 0))
+
+    def as_split(self, images: Levels, target: Tensor | None, names: Sequence[str]) -> Split:
+        """Build a split from images with an optional target for each."""
+        held = TensorSplit(self.prepare(images), target, names, lambda i: self.image(images[i]))
+        return with_noise(held, self.spec.target)
+
+    def views(self) -> ImageViews:
+        """Return the augmentation that makes two views of each image, with levels scaled by `low` and `high`."""
+        width = self.high - self.low or 1.0
+        mean = tuple((m - self.low) / width for m in self.mean)
+        return ImageViews(mean, tuple(s / width for s in self.std))
+
+    def examples(self, sources: Sequence[Any]) -> Split:
+        """Build a split without targets from arrays (C, h, w), or (h, w, C) if training used that layout.
+
+        Raises DataError for anything that is not an array.
+        """
+        strange = next((source for source in sources if not isinstance(source, np.ndarray | Tensor)), None)
+        if strange is not None or not len(sources):
+            raise DataError(
+                "The run was trained on images that are arrays of numbers, and not files.",
+                fix=f"Give such arrays, ({self.spec.channels}, height, width).",
+            )
+        arrays = [np.asarray(source, np.float32) for source in sources]
+        return self.as_split(self.accepted(np.stack(arrays)), None, [f"image {i + 1}" for i in range(len(arrays))])
+
+    def labelled(self, source: Any) -> Split:
+        """Raise DataError: labelled arrays are given in Python and cannot be read from a path."""
+        raise DataError(f"The run was trained on arrays given in Python, and {source} is a path: give (X, y).")
+
+    def accepted(self, images: Levels) -> Levels:
+        """Return the images if they have the training channels and finite numbers. Raises DataError otherwise."""
+        if images.ndim != 4 or images.shape[1] != self.spec.channels:
+            raise DataError(
+                f"The images have the shape {images.shape[1:]}, and the model takes {self.spec.channels} channels."
+            )
+        reject_non_finite(images)
+        return images
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values that `from_json` accepts."""
+        own = {"mean": list(self.mean), "std": list(self.std), "low": self.low, "high": self.high}
+        spec = specs.to_json(self.spec)
+        return {"kind": "image", "form": "array", "spec": spec, **own, "fit": self.fit, "box": list(self.box)}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> ArrayPreprocessing:
+        """Load an object written by `to_json`. Raises ValueError if a document that matches SCHEMA is inconsistent."""
+        spec = specs.read_spec(data["spec"], ImageSpec)
+        mean, std = specs.validate_scales(data["mean"], data["std"], spec.channels)
+        return cls(spec, mean, std, float(data["low"]), float(data["high"]), *read_fit(spec, data["fit"], data["box"]))
+
+    def _fitted(self, channel: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """Resize one channel (h, w) to H × W."""
+        size, image = (self.spec.height, self.spec.width), Image.fromarray(np.ascontiguousarray(channel, np.float32))
+        if self.fit == "stretch":
+            return np.asarray(resize(image, size))
+        if self.fit == "pad":
+            return np.asarray(pad_to(image, size, self.box, (self.low,)))  # type: ignore[arg-type]  # mode F
+        return np.asarray(crop_to(image, size))
+
+
+def reject_non_finite(examples: npt.NDArray[Any]) -> None:
+    """Raise DataError naming the first example that holds NaN or infinite numbers."""
+    finite = np.isfinite(examples).reshape(len(examples), -1).all(1)
+    if not finite.all():
+        raise DataError(
+            f"{int((~finite).sum()):,} of {len(examples):,} examples hold NaN or infinite numbers, the first of them "
+            f"example {int(finite.argmin()) + 1}.",
+            fix="Fill them in, or leave those examples out.",
+        )

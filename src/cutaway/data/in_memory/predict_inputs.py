@@ -15,10 +15,8 @@ from ...core.errors import DataError
 from ...core.spec import Classes, Value
 from ..dataset_base import Preprocessing, Split
 from ..graphs.transforms import GraphPreprocessing
-from ..images.array_images import ArrayPreprocessing
-from ..images.transforms import ImagePreprocessing
-from ..series.signals import SeriesPreprocessing
-from ..series.transforms import ForecastPreprocessing
+from ..images.transforms import ArrayPreprocessing, ImagePreprocessing
+from ..series.transforms import ForecastPreprocessing, SeriesPreprocessing
 from ..tables.delimited import KEPT, Form
 from ..tables.table_files import frame_table
 from ..tables.targets import read_targets
@@ -26,14 +24,10 @@ from ..tables.transforms import TablePreprocessing
 from ..text.corpus_files import TextFile
 from ..text.tokenizers import IDS
 from ..text.transforms import TextPreprocessing
-from .build import to_table
-from .container import Columns, ExampleContainer, Graphs, Images, Numbers, Texts
-from .from_arrays import TARGET, as_columns
+from .build import to_image_sources, to_table
+from .container import Columns, ExampleContainer, Graphs, Images, Numbers, Texts, as_ids
 from .from_dataframe import as_frame
-from .from_images import to_image_sources
-from .from_pyg import is_graph
-from .from_token_ids import as_ids
-from .source import describe_type, parse_object
+from .source import TARGET, as_columns, describe_type, is_graph, parse_object
 
 
 def is_collection(sources: Any, preprocessing: Preprocessing) -> bool:

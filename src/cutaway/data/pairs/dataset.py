@@ -17,10 +17,10 @@ from ...core.files import exists
 from ...core.spec import PairSpec, Tokens
 from ..build import DataSource, build_dataset
 from ..dataset_base import DataSet
-from ..quality.duplicates import duplicate_warning
+from ..findings import duplicate_warning
 from ..settings import DataSettings
 from ..splits import Rows, complete_split, sample_rows
-from ..text.tokenizer_fitting import load_named_tokenizer
+from ..text.tokenizer_files import load_named_tokenizer
 from ..text.tokenizers import PRETRAINED, Tokenizer, train_tokenizer
 from .pair_files import Pairs, read_pairs
 from .transforms import (

@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..dataset_base import SequenceSplit, Split, TensorSplit
-from ..images.build import PixelSplit
+from ..images.dataset import PixelSplit
 from ..images.transforms import FileSplit
-from .altered_copies import Patches, extract_patches
+from .altered_copies import Patches, average_pool, extract_patches
 
 HELD = 60_000  # largest sample of in-memory examples of a split
 READ = 300  # largest sample of examples that are read from files
@@ -139,25 +139,6 @@ def _spread(grey: Tensor) -> tuple[Tensor, Tensor]:
     return (grey - mean).square().mean((2, 3), keepdim=True).sqrt(), mean
 
 
-def average_pool(images: Tensor, side: int) -> Tensor:
-    """Reduce images (N, C, H, W) by average pooling to (N, C, side, side); smaller images become square only.
-
-    Matrix products are twice as fast as pooling here.
-    """
-    side = min(side, *images.shape[2:])
-    if images.shape[2:] == (side, side):
-        return images
-    rows, columns = (_windows(size, side) for size in images.shape[2:])
-    return rows @ images @ columns.T
-
-
-def _windows(size: int, side: int) -> Tensor:
-    """Return the averaging matrix (side, size) of `side` windows over `size` pixels."""
-    i, place = torch.arange(side)[:, None], torch.arange(size)
-    inside = ((place >= i * size // side) & (place < -(-(i + 1) * size // side))).float()
-    return inside / inside.sum(1, keepdim=True)
-
-
 def loudest_pattern(spectrogram: Tensor) -> Tensor:
     """Return a coarse map of the loudest fifth of a logarithmic spectrogram (T, n_mels), of norm 1, (COARSE²,).
 
@@ -180,3 +161,9 @@ def dct_features(grey: Tensor) -> Tensor:
     cosines = torch.cos(torch.arange(waves)[:, None] * place)  # (waves, side)
     found = (cosines @ small @ cosines.T).flatten(1)[:, 1:]
     return F.normalize(found, dim=1)
+
+
+def get_text(seen: SplitFeatures, i: int) -> str:
+    """Return the i-th text of the sample."""
+    row = seen.split.row(int(seen.rows[i]))
+    return next(iter(row.values())) if row else ""

@@ -6,12 +6,22 @@ For k neighbors in m dimensions at distances d₁ ≤ … ≤ d_k, the probabili
 
 if points are locally uniform (E. Facco et al., Estimating the intrinsic dimension of datasets, 2017, for k = 2). m is
 estimated from these distances (E. Levina, P. Bickel, 2004). The probability is bounded by ALPHA over all examples.
-Rows of tables and images are also checked for altered copies by `image_copies` and `transformed_copies`.
+Rows of tables and images are also checked for altered copies by `altered_copies`.
+
+Near-duplicate texts are found by MinHash.
+
+The share of equal minima of two sets under random hashes is in expectation their Jaccard similarity (A. Broder, On the
+resemblance and containment of documents, 1997). Texts that share a band of minima are then compared exactly.
 """
 
 from __future__ import annotations
 
+import re
+import zlib
+from collections import defaultdict
 from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,11 +29,10 @@ import torch
 from torch import Tensor
 
 from ..dataset_base import DataSet, TensorSplit
-from ..findings import Finding
-from . import altered_copies, transformed_copies
+from ..findings import Finding, near_duplicate_warning
+from . import altered_copies
 from .altered_copies import ZOOMS, Patches, extract_patches
-from .duplicates import near_duplicate_warning
-from .embeddings import SplitFeatures, sample_indices
+from .embeddings import SplitFeatures, get_text, sample_indices
 
 NEIGHBORS = 10  # neighbors to find; the probability uses the first LAST
 LAST = 5
@@ -113,13 +122,13 @@ def _find_near(
 
 def _find_transformed(own: SplitFeatures, rows: Tensor, earlier: list[SplitFeatures]) -> tuple[Tensor, Tensor]:
     """Return which images of `rows` are shifted, scaled or cropped copies from earlier splits, and of which images."""
-    if own.grey.shape[-1] < transformed_copies.SMALLEST:
+    if own.grey.shape[-1] < altered_copies.SMALLEST:
         return torch.zeros(len(rows), dtype=torch.bool), torch.zeros_like(rows)
     queries, points = own.grey[rows], torch.cat([one.grey for one in earlier])
     starts = np.cumsum([0, *(len(one.rows) for one in earlier)])
     held = [one.patches._replace(image=one.patches.image + int(start)) for one, start in zip(earlier, starts)]
     asked = extract_patches(queries, sample_indices(len(rows), PATCHED), ZOOMS)
-    return transformed_copies.find_transformed_copies(queries, points, asked, Patches(*map(torch.cat, zip(*held))))
+    return altered_copies.find_transformed_copies(queries, points, asked, Patches(*map(torch.cat, zip(*held))))
 
 
 def nearest_neighbors(queries: Tensor, points: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -155,3 +164,81 @@ def _in_order(queries: Tensor, points: Tensor, numbers: Tensor) -> tuple[Tensor,
         ordered, order = (some[:, None] - points[own]).double().norm(dim=-1).sort(1)
         found.append((ordered, own.gather(1, order)))
     return torch.cat([d for d, _ in found]), torch.cat([i for _, i in found])
+
+
+MOST = 15_000  # sample size of a split
+WORDS = 400  # words of a text that are used
+LEAST = 8  # smallest number of words; shorter texts coincide by chance
+BANDS, ROWS = 24, 3
+SIMILAR = 0.7  # Jaccard similarity of word pairs of near-duplicates
+# A lower limit applies if enough words agree, because a removed word changes two pairs. Texts of at least LONG words
+# are more distinctive and may differ in two more words.
+SHORT, WORDS_ALIKE = 0.55, 0.8
+LONG, OF_LONG, WORDS_OF_LONG = 12, 0.45, 0.7
+BUCKET = 10  # texts with a common band that are compared
+WORD = re.compile(r"\w+")
+_RNG = np.random.default_rng(0)
+FACTORS, SUMMANDS = _RNG.integers(0, 2**63, (2, BANDS * ROWS), np.uint64) * np.uint64(2) + np.uint64(1)
+
+
+class Sketch(NamedTuple):
+    """The MinHash sketch of a text."""
+
+    name: str  # with its split
+    text: str
+    words: frozenset[str]
+    pairs: frozenset[int]  # hashes of word pairs
+    bands: tuple[bytes, ...]
+
+    def alike(self, other: Sketch) -> float:
+        """Return the Jaccard similarity of the word pairs."""
+        return _similarity(self.pairs, other.pairs)
+
+    def nearly(self, other: Sketch) -> bool:
+        """Return whether the texts are near-duplicates."""
+        pairs, long = self.alike(other), min(len(self.pairs), len(other.pairs)) >= LONG - 1
+        of_pairs, of_words = (OF_LONG, WORDS_OF_LONG) if long else (SHORT, WORDS_ALIKE)
+        return pairs >= SIMILAR or (pairs >= of_pairs and _similarity(self.words, other.words) >= of_words)
+
+
+def build_sketch(name: str, text: str) -> Sketch | None:
+    """Compute the sketch of a text; None if it is too short."""
+    words = WORD.findall(text.lower())[:WORDS]
+    if len(words) < LEAST:
+        return None
+    hashes = np.fromiter({zlib.crc32(f"{a} {b}".encode()) for a, b in pairwise(words)}, np.uint64)
+    mixed = hashes[:, None] * FACTORS + SUMMANDS >> np.uint64(32)  # products wrap around: each has its own order
+    minima = mixed.min(0).astype(np.uint32).reshape(BANDS, ROWS)
+    return Sketch(name, text, frozenset(words), frozenset(hashes.tolist()), tuple(band.tobytes() for band in minima))
+
+
+def check_near_duplicate_texts(seen: Mapping[str, SplitFeatures]) -> Finding | None:
+    """Return a finding if validation or test texts nearly equal, but do not equal, one of an earlier split."""
+    held: list[defaultdict[bytes, list[Sketch]]] = [defaultdict(list) for _ in range(BANDS)]
+    pairs: list[tuple[str, str]] = []
+    counts, looked = dict.fromkeys(seen, 0), dict.fromkeys(seen, 0)
+    for split, some in seen.items():
+        own = []
+        for i in sample_indices(len(some.rows), MOST).tolist():
+            sketch = build_sketch(f"{some.name(i)} ({split})", get_text(some, i))
+            if sketch is None:
+                continue
+            own.append(sketch)
+            others = {
+                one.name: one for bucket, band in zip(held, sketch.bands) for one in bucket.get(band, ())[:BUCKET]
+            }
+            best = max(others.values(), key=sketch.alike, default=None)
+            if best is None or any(one.text == sketch.text for one in others.values()):
+                continue
+            if sketch.nearly(best):
+                counts[split] += 1
+                pairs.append((sketch.name, best.name))
+        looked[split] = len(own)
+        for sketch in own:
+            for bucket, band in zip(held, sketch.bands):
+                bucket[band].append(sketch)
+    return near_duplicate_warning(pairs, counts, looked, "texts", "share most pairs of words with", grouped=True)
+
+
+def _similarity(a: frozenset[Any], b: frozenset[Any]) -> float:
+    return len(a & b) / (len(a | b) or 1)

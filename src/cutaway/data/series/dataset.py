@@ -12,15 +12,14 @@ import polars as pl
 from ...core.errors import SettingError
 from ..build import DataSource, build_dataset
 from ..dataset_base import DataSet
+from ..findings import reject_fill
 from ..modalities import reject_changed
 from ..settings import DataSettings
 from ..splits import Rows, remaining_fractions
 from ..tables.delimited import Form
 from ..tables.table_files import Table, format_count, read_table
-from ..unusable_examples import reject_fill
-from .column_roles import ColumnRoles, choose_columns
+from .column_roles import NUMBER, WITH_OFFSET, ColumnRoles, choose_columns
 from .series_files import Series, SeriesWindows, keep_long_series, read_series, read_several
-from .times import NUMBER, WITH_OFFSET
 from .transforms import ForecastPreprocessing, covered_steps, split_by_time
 
 HORIZON = 24  # default, in steps

@@ -19,11 +19,21 @@ import numpy.typing as npt
 from torch import Tensor
 
 from ...core.errors import DataError, Problem, SettingError, join
+from ..findings import leave_out
 from ..splits import Rows
 from ..tables.table_files import Table, format_count
-from ..unusable_examples import leave_out
-from .column_roles import ColumnRoles, find_series_column, read_moments, read_numbers
-from .times import NUMBER, Clock, Positions, Step, calendar_features, infer_step
+from .column_roles import (
+    NUMBER,
+    Clock,
+    ColumnRoles,
+    Positions,
+    Step,
+    calendar_features,
+    find_series_column,
+    infer_step,
+    read_moments,
+    read_numbers,
+)
 
 Values = npt.NDArray[np.float64]
 

@@ -34,7 +34,6 @@ from ..modalities import KINDS as KINDS_OF_DATA
 from ..parallel import Progress
 from ..settings import DataSettings
 from ..splits import SPLITS, complete_split
-from .index import Arrays, Index
 from .manifest import (
     OF_MEDIA,
     Manifest,
@@ -45,7 +44,7 @@ from .manifest import (
     read_manifest,
     reject_other_form,
 )
-from .members import Names
+from .members import Arrays, Index, Names
 from .prepare import (
     ShardWriteResult,
     begin_preparation,

@@ -14,16 +14,25 @@ Tar shards as examples with classes, by an index that is built in one scan if it
 
 `cutaway prepare` writes an index next to its shards. For other shards an index is built on first use and cached as long
 as their sizes and times are unchanged.
+
+Cached index of folders with many files, so that the next start neither lists nor opens them.
+
+The index is valid as long as the folders' modification times are unchanged; adding, removing or renaming a file changes
+them. Overwriting a file does not, so a hundred files are checked when the index is opened, and each file again whenever
+it is read.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 import tarfile
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +40,7 @@ import numpy as np
 
 from ...core.errors import DataError, FileError, Problem
 from ...core.files import error_reason, exists, open_regular
-from ..findings import similar_name_hint
+from ..findings import leave_out, reject_fill, similar_name_hint
 from ..folders import (
     AUDIO,
     IMAGES,
@@ -40,15 +49,16 @@ from ..folders import (
     FileKind,
     FolderContents,
     dominant_kind,
+    fingerprint_files,
     list_entries,
     normalize_name,
 )
 from ..parallel import map_in_threads
+from ..settings import DataSettings
 from ..splits import SPLITS, Rows
 from ..tables.column_types import natural_order
-from .index import Arrays, Index, index_path
 from .manifest import AGAIN, file_sha256, is_prepared, read_manifest
-from .members import FIX, Member, Members, Names
+from .members import FIX, Arrays, Files, Index, Member, Members, Names, index_path
 
 TAR = ".tar"
 COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
@@ -425,3 +435,114 @@ def _reject_untaught(index: Index, path: Path) -> None:
                 f"in {path}.",
                 fix="Add shards with training examples of it, or leave the class out.",
             )
+
+
+@dataclass(frozen=True)
+class UsableFiles:
+    """The usable files."""
+
+    rows: Rows  # their numbers
+    looks: Sequence[Any]  # the result of inspecting each
+    notes: list[str]  # about the others
+
+
+def inspect_files(
+    files: Sequence[Any],
+    looking: FileInspector,
+    look_at: Callable[[Sequence[Any]], Sequence[Any]],
+    settings: DataSettings,
+) -> UsableFiles:
+    """Inspect every file with `look_at`, which raises DataError that names the unusable ones.
+
+    With missing=drop, each file is read completely instead, and unusable files are left out.
+    """
+    if settings.missing != "drop":
+        return UsableFiles(np.arange(len(files)), look_at(files), [])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # problems are reported here instead of as library warnings
+        looks = list(map_in_threads(looking.look_whole, files, settings.workers))
+    problems = [look for look in looks if isinstance(look, Problem)]
+    rows = np.array([i for i, look in enumerate(looks) if not isinstance(look, Problem)], np.int64)
+    notes = leave_out(problems, len(files), f"{looking.kind.kind} files", settings.missing)
+    return UsableFiles(rows, [looks[i] for i in rows], notes)
+
+
+MANY = 10_000  # minimum number of files for an index
+LOOKED_AT = 100  # files whose size and time are checked when it is opened
+RECENT = 2_000_000_000  # nanoseconds: a folder may change again within the same tick of the file system's clock
+
+
+def read_folder(
+    path: Path,
+    looking: FileInspector,
+    variant: str,
+    listed: Callable[[], FolderContents[Any]],
+    looked: Callable[[Sequence[Any]], Sequence[Any]],
+    settings: DataSettings,
+) -> Read:
+    """Return the files of a folder with their classes and the results of inspecting them.
+
+    They come from the index if it is valid, and otherwise from `listed` and `looked`. `variant` names the way of
+    listing. With missing=drop, unreadable files are left out.
+    """
+    reject_fill(settings)
+    variant += "-drop" * (settings.missing == "drop")
+    place = index_path(path, f"{looking.kind.kind}-{variant}")
+    index = Index.load(place)
+    if index is not None and _is_valid(index, path):
+        notes = [*index.about["notes"], f"What was found in {path} is known from its index, {place}."]
+        files = Files(path, place, index.names, index.arrays)
+        found = FolderContents(index.classes, files, index.names, index.labels, index.splits, notes)
+        return Read(found, index.arrays, index.about["fingerprint"])
+    began = time.time_ns()
+    found = listed()
+    usable = inspect_files(found.files, looking, looked, settings)
+    found = found.part(usable.rows, usable.notes) if usable.notes else found
+    arrays = looking.pack(usable.looks)
+    fingerprint = fingerprint_files(found.names, [digest.tobytes().hex() for digest in arrays["digest"]])
+    if len(found.files) >= MANY:
+        with contextlib.suppress(OSError):  # the next start looks at the files again
+            _index(path, looking, found, arrays, fingerprint, began).save(place)
+            said = f"What was found in {path} is kept in {place}: the next start opens no file, while the folders stay."
+            found = replace(found, notes=[*found.notes, said])
+    return Read(found, arrays, fingerprint)
+
+
+def _index(
+    path: Path, looking: FileInspector, found: FolderContents[Any], arrays: Arrays, fingerprint: str, began: int
+) -> Index:
+    """Build the index; its folders have the modification times from before they were listed."""
+    stats = [os.stat(file) for file in found.files]
+    split = {}
+    if found.splits is not None:
+        split["split"] = np.zeros(len(stats), np.uint8)
+        for name, rows in found.splits.items():
+            split["split"][rows] = SPLITS.index(name)
+    own: Arrays = {
+        "label": found.labels.astype(np.int64),
+        "size": np.array([stat.st_size for stat in stats], np.int64),
+        "time": np.array([stat.st_mtime_ns for stat in stats], np.int64),
+        **split,
+    }
+    homes = {file.parent for file in found.files}
+    folders = {path, *(p for home in homes for p in (home, *home.parents) if p.is_relative_to(path))}
+    places = {str(p.relative_to(path)): [p.stat().st_mtime_ns] for p in folders}
+    about = {"fingerprint": fingerprint, "began": began, "notes": list(found.notes)}
+    names = Names.of(str(file.relative_to(path)) for file in found.files)
+    return Index(looking.kind.kind, found.classes, names, {**arrays, **own}, places, about=about)
+
+
+def _is_valid(index: Index, path: Path) -> bool:
+    """Return whether folders and a sample of the files are unchanged since the index was built."""
+    try:
+        for name, (then,) in index.places.items():
+            if os.stat(path / name).st_mtime_ns != then or then > index.about["began"] - RECENT:
+                return False
+        rows = np.unique(np.linspace(0, len(index) - 1, LOOKED_AT).round().astype(int))
+        for row in rows.tolist():
+            now = os.stat(path / index.names[row])
+            if [now.st_size, now.st_mtime_ns] != [index.arrays["size"][row], index.arrays["time"][row]]:
+                return False
+    except (OSError, ValueError):
+        return False
+    return True

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...core.errors import FileError
-from . import annotated_images, days, molecules, photographs, signals, tables, texts
+from . import media, tables, texts
 
 
 @dataclass(frozen=True)
@@ -31,33 +31,31 @@ EXAMPLES = {
         Example("wine.csv", "178 wines, 13 measurements of each, and the cultivar", tables.wine),
         Example("visits.csv", "visits to a shop, hour by hour (made up)", tables.visits),
         Example("shops.csv", "visits to four shops of different sizes, day by day (made up)", tables.shops),
-        Example("scans/", "1 797 handwritten digits, in folders zero to nine", signals.scans),
+        Example("scans/", "1 797 handwritten digits, in folders zero to nine", media.scans),
         Example("docs.tsv", "2 400 sentences of documentation, and of which library", texts.docs),
         Example("help.txt", "3 000 plain sentences of documentation, blank lines between", texts.help_text),
-        Example("days.txt", "3 000 sentences of everyday life (made up)", days.days),
-        Example("topics.tsv", "600 others, and what each is about (made up)", days.topics),
+        Example("days.txt", "3 000 sentences of everyday life (made up)", texts.days),
+        Example("topics.tsv", "600 others, and what each is about (made up)", texts.topics),
         Example("dates.tsv", "3 000 dates as people write them, and in ISO 8601 (made up)", texts.dates),
-        Example("masks/", "900 scenes of handwritten digits, and which digit each pixel is of", annotated_images.masks),
+        Example("masks/", "900 scenes of handwritten digits, and which digit each pixel is of", media.masks),
         Example(
             "captions/",
             "3 000 scenes of two handwritten digits, and which stands where (made up)",
-            annotated_images.captions,
+            media.captions,
         ),
-        Example("sounds/", "the tones of a telephone's keys on a noisy line (made up)", signals.sounds),
-        Example("spelled/", "numbers dialled key by key on a noisy line, and which (made up)", signals.spelled),
-        Example(
-            "scenes/", "digits in scenes with a box around each, as COCO writes them (made up)", annotated_images.scenes
-        ),
-        Example("videos/", "handwritten digits that move left, right, up or down (made up)", signals.videos),
+        Example("sounds/", "the tones of a telephone's keys on a noisy line (made up)", media.sounds),
+        Example("spelled/", "numbers dialled key by key on a noisy line, and which (made up)", media.spelled),
+        Example("scenes/", "digits in scenes with a box around each, as COCO writes them (made up)", media.scenes),
+        Example("videos/", "handwritten digits that move left, right, up or down (made up)", media.videos),
         Example("graph/", "the 34 members of a karate club that split, and who met whom", tables.karate),
         Example("novel/", "the 77 characters of Les Misérables, and who stand in a chapter together", tables.novel),
-        Example("molecules.csv", "800 molecules, and what a mole of each weighs (made up)", molecules.molecules),
+        Example("molecules.csv", "800 molecules, and what a mole of each weighs (made up)", tables.molecules),
         Example(
             "photographs/",
             "two images in every form that people's folders hold (made up)",
-            photographs.write_drawn_folder,
+            media.write_drawn_folder,
         ),
-        Example("damaged/", "the same, and two of the files are cut short (made up)", photographs.write_damaged_folder),
+        Example("damaged/", "the same, and two of the files are cut short (made up)", media.write_damaged_folder),
     )
 }
 

@@ -1,4 +1,6 @@
-"""Example texts: generated dates, and sentences from the documentation of installed libraries."""
+"""Example texts: everyday life in a small language with topics, generated dates, and sentences from the documentation
+of installed libraries.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ PACKAGES = {"pillow": "PIL", "scikit-learn": "sklearn"}  # import names that dif
 LABELLED = ("networkx", "polars", "scikit-learn", "torch")
 DOCUMENTED = re.compile(r'\n *(?:def|class) [A-Za-z][^"\']*:\n\s+r?"""(.+?)(?:"""|\n\s*\n)', re.DOTALL)
 PLAIN = re.compile(r"[A-Z][a-z]+(?:,? (?:[a-z]+(?:-[a-z]+)*|[A-Z]))*\.")  # only words and single capitals
-WORDS = 4, 30  # smallest and largest number of words of a sentence
+SENTENCE_LENGTHS = 4, 30  # smallest and largest number of words of a sentence
 EACH = 600  # labelled sentences per library
 
 
@@ -59,7 +61,11 @@ def sentences(library: str) -> list[str]:
             continue
         for docstring in DOCUMENTED.findall(path.read_text(encoding="utf-8")):
             sentence = " ".join(re.sub(r":\w+:|[`*]", "", docstring).split())
-            if sentence.endswith(".") and WORDS[0] <= len(sentence.split()) <= WORDS[1] and sentence.isascii():
+            if (
+                sentence.endswith(".")
+                and SENTENCE_LENGTHS[0] <= len(sentence.split()) <= SENTENCE_LENGTHS[1]
+                and sentence.isascii()
+            ):
                 found.append(sentence)
     return list(dict.fromkeys(found))
 
@@ -86,3 +92,86 @@ def _format_date(date: datetime.date, form: str) -> str:
     ending = {1: "st", 2: "nd", 3: "rd"}.get(date.day % 10 if date.day not in (11, 12, 13) else 0, "th")
     text = form.format(d=date.day, m=month, y=date.year, w=DAYS[date.weekday()], o=f"{date.day}{ending}", s=month[:3])
     return f"{text}\t{date.isoformat()}"
+
+
+# Words of each class; a name in capitals is replaced by any of its words.
+VOCABULARY = {
+    "PERSON": "Anna Ben Clara David Emma Frank Grace Henry Iris Jacob my-mother my-father our-neighbour the-teacher",
+    "TIME": "today yesterday on-Monday on-Friday in-the-morning in-the-evening after-work before-lunch",
+    "DRINK": "tea coffee milk water juice cocoa lemonade cider",
+    "FOOD": "bread cheese soup rice cake salad pasta fish porridge",
+    "FRUIT": "apple pear plum orange banana peach melon",
+    "COLOUR": "red blue green yellow black white brown grey",
+    "GARMENT": "coat shirt hat scarf dress sweater jacket skirt",
+    "ANIMAL": "cat dog horse rabbit hamster goat pony kitten",
+    "PLACE": "kitchen garden hall barn yard bedroom cellar",
+    "VEHICLE": "train bus plane ferry car bicycle tram",
+    "TOWN": "Rome Paris Lisbon Vienna Dublin Oslo Athens Madrid",
+    "INSTRUMENT": "piano violin guitar flute drum trumpet cello",
+    "PIECE": "song waltz sonata march lullaby tune",
+}
+SENTENCES = {
+    "food": (
+        "PERSON drinks a cup of DRINK TIME .",
+        "PERSON eats FOOD and drinks DRINK .",
+        "TIME we had FOOD with FOOD for dinner .",
+        "PERSON peels a ripe FRUIT in the kitchen .",
+        "the FOOD tastes good with a glass of DRINK .",
+    ),
+    "clothes": (
+        "PERSON wears a COLOUR GARMENT TIME .",
+        "the COLOUR GARMENT is too small for PERSON .",
+        "PERSON bought a new GARMENT and a COLOUR GARMENT .",
+        "TIME PERSON washed the GARMENT .",
+        "there is a hole in the COLOUR GARMENT .",
+    ),
+    "animals": (
+        "the ANIMAL sleeps in the PLACE .",
+        "PERSON feeds the ANIMAL TIME .",
+        "the COLOUR ANIMAL runs after the ANIMAL .",
+        "a ANIMAL and a ANIMAL live in the PLACE .",
+        "PERSON looks for the ANIMAL in the PLACE .",
+    ),
+    "travel": (
+        "PERSON takes the VEHICLE to TOWN .",
+        "the VEHICLE from TOWN to TOWN was late TIME .",
+        "TIME PERSON came back from TOWN .",
+        "it is a long way from TOWN by VEHICLE .",
+        "PERSON missed the VEHICLE to TOWN TIME .",
+    ),
+    "music": (
+        "PERSON plays the INSTRUMENT TIME .",
+        "PERSON learns a PIECE on the INSTRUMENT .",
+        "we heard a PIECE for INSTRUMENT and INSTRUMENT .",
+        "the INSTRUMENT is out of tune .",
+        "TIME PERSON sang a PIECE .",
+    ),
+}
+COUNT = 3000, 600  # sentences of the text, and sentences with a topic
+
+
+def days(path: Path) -> None:
+    """Write generated sentences of everyday life, separated by blank lines."""
+    path.write_text("".join(f"{sentence}\n\n" for sentence, _ in _generate(COUNT[0], 0)), encoding="utf-8")
+
+
+def topics(path: Path) -> None:
+    """Write other sentences of the same kind with their topics."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, dialect="excel-tab")
+        writer.writerow(["text", "topic"])
+        writer.writerows(_generate(COUNT[1], 1))
+
+
+def _generate(count: int, seed: int) -> list[tuple[str, str]]:
+    """Generate distinct sentences with their topics."""
+    rng = np.random.default_rng(seed)
+    choices = [(form, topic) for topic, forms in SENTENCES.items() for form in forms]
+    found: dict[str, str] = {}
+    while len(found) < count:
+        form, topic = choices[rng.integers(len(choices))]
+        sentence = re.sub(
+            "[A-Z]{2,}", lambda name: str(rng.choice(VOCABULARY[name[0]].split())).replace("-", " "), form
+        )
+        found.setdefault(sentence, topic)
+    return list(found.items())

@@ -5,6 +5,9 @@ Each further pass counts, by the next bits, the numbers that share the prefix of
 into memory. This is a radix sort restricted to the requested ranks (D. Knuth, The art of computer programming, vol. 3,
 5.2.5).
 
+polars' streaming quantiles store the whole column: 293 MiB instead of 49 for 40 million numbers. Its ranks are rounded
+fractions, and can be off by one.
+
 Distribution of each column over the training rows: counts between bin edges, or of each value.
 """
 

@@ -4,6 +4,8 @@ The decimal sign of a column is inferred from its own cells if they are unambigu
 are not (1,234), it is inferred from the other columns of the file, then from the format of training, then from the
 separator: a file with semicolons between its cells has decimal commas.
 
+`decimal_comma` of polars holds for a whole file, and leaves 1.234,5 and 1 234,5 as text.
+
 Numbers with a unit: $4,331.55, 42.3%, 5.5 kg, 1.2k, and negative numbers in parentheses, (1,200.00).
 
 A column is read without its unit if all cells have the same one. The unit is saved with the run, so that a new table in

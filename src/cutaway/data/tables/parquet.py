@@ -2,7 +2,7 @@
 
 The footer is a struct in Thrift's compact protocol (Apache Parquet, parquet.thrift; Thrift,
 doc/specs/thrift-compact-protocol.md). Only the number of rows in each row group and the uncompressed size of each of
-its columns are read from it. polars reads the rows.
+its columns are read from it. polars reads the rows; it does not report row groups. pyarrow does, in 170 MB.
 """
 
 from __future__ import annotations

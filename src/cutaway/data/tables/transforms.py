@@ -22,13 +22,22 @@ from ..in_memory.from_dataframe import as_frame
 from ..settings import DataSettings
 from ..splits import SPLITS, Rows, draw_splits, remaining_fractions
 from . import delimited
-from .column_types import LEFT_OUT, ColumnType, explain_unreadable, infer_type, requested_type, unreadable_mask
+from .column_types import (
+    ENCODERS,
+    LEFT_OUT,
+    Category,
+    ColumnType,
+    Encoder,
+    encoder_from_json,
+    explain_unreadable,
+    infer_type,
+    requested_type,
+    unreadable_mask,
+)
 from .delimited import KEPT, Form
-from .encoders import ENCODERS, Category, Encoder, encoder_from_json
 from .parquet import read_table_or_folder
-from .roles import Roles, reject_units
 from .table_files import Table, format_count, frame_table, rows_table
-from .targets import Labels, format_problems, group_numbers, read_targets
+from .targets import Labels, Roles, format_problems, group_numbers, read_targets, reject_units
 
 Cells = Mapping[str, pl.Series]  # column → (n,) stripped cells
 

@@ -18,19 +18,16 @@ from ...core.errors import Problem, SettingError
 from ...core.spec import Classes, Simple
 from ..build import DataSource, build_dataset
 from ..dataset_base import DataSet
-from ..findings import missing_class_findings
+from ..findings import duplicate_warning, missing_class_findings, reject_fill
 from ..folders import TEXTS, find_examples
 from ..modalities import reject_changed
-from ..quality.duplicates import duplicate_warning
 from ..settings import DataSettings
 from ..splits import Rows, complete_split, remaining_fractions
 from ..tables.delimited import Form
-from ..tables.roles import find_column
 from ..tables.table_files import Table
-from ..tables.targets import check_learnable, complete_rows, group_numbers, read_labels
-from ..unusable_examples import reject_fill
+from ..tables.targets import check_learnable, complete_rows, find_column, group_numbers, read_labels
 from .text_files import LABEL, TEXT, digest_lines, drop_empty_texts, pair_table, read_files, read_text_table
-from .tokenizer_fitting import fit_tokenizer, spec_for, spec_special_tokens, special_tokens_note, tokenizer_note
+from .tokenizer_files import fit_tokenizer, spec_for, spec_special_tokens, special_tokens_note, tokenizer_note
 from .tokenizers import Tokenizer
 from .transforms import AUTO_LENGTH, OTHER_LENGTH, TextPreprocessing, unknown_fraction
 

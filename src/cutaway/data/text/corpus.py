@@ -24,7 +24,7 @@ from ..dataset_base import DataSet
 from ..modalities import reject_changed
 from ..settings import DataSettings
 from ..splits import SPLITS, split_by_position
-from . import tokenizer_fitting
+from . import tokenizer_files
 from .corpus_files import TextFile, join_texts, read_text, read_texts, split_documents, to_documents
 from .corpus_transforms import RunningPreprocessing, StreamPreprocessing, split_pieces
 from .masking import MaskedPreprocessing
@@ -76,7 +76,7 @@ def texts_dataset(
     """
     notes = [*origin.notes]
     kind = settings.tokenizer
-    if kind == tokenizer_fitting.AUTO:
+    if kind == tokenizer_files.AUTO:
         letters = set().union(*(r.text for r in read["train"]))
         kind = "wordpiece" if predicts_masked(targets) else "characters" if len(letters) <= ALPHABET else "bpe"
         if kind == "bpe":
@@ -126,13 +126,13 @@ def running_dataset(
     why = "is for texts with a target each, and this is running text, which is its own target"
     reject_changed(settings, NOT_FOR_RUNNING_TEXT, why)
     texts = {split: [TextFile("", text)] if isinstance(text, str) else list(text) for split, text in splits.items()}
-    fitted = tokenizer if settings.tokenizer == tokenizer_fitting.AUTO else settings.tokenizer
+    fitted = tokenizer if settings.tokenizer == tokenizer_files.AUTO else settings.tokenizer
     line_end = line_end if blanks and fitted not in ("characters", "bpe", "wordpiece") else ""
     train = join_texts([r.text for r in texts["train"]])
     if line_end:
         train = train.replace("\n", f" {line_end}\n")
     try:
-        found, given = tokenizer_fitting.fit_tokenizer(settings, tokenizer, split_pieces(train), blanks=blanks)
+        found, given = tokenizer_files.fit_tokenizer(settings, tokenizer, split_pieces(train), blanks=blanks)
     except DataError as error:
         raise DataError(f"{origin.source} cannot be learned from. {error}") from error
     if given and line_end not in found.tokens:
@@ -168,7 +168,7 @@ def build_preprocessing(
         tokenizer, settings, line_end
     )
     told = given or predicts_masked(targets)
-    notes = [tokenizer_fitting.tokenizer_note(tokenizer, given) if told else None, *said]
+    notes = [tokenizer_files.tokenizer_note(tokenizer, given) if told else None, *said]
     if not line_end and _leaves_out_line_ends(tokenizer):
         what = "words" if tokenizer.kind == "words" else "subwords"
         notes.append(f"Tokens are {what}: blanks and line ends between them are left out.")
@@ -212,17 +212,17 @@ def _masked_preprocessing(
     if settings.whole_words and tokenizer.kind == "words":
         raise SettingError("whole_words=true chooses the subwords of a word together, and tokens are words: leave it.")
     length = settings.length or MASKED_STEPS
-    vocab_size = tokenizer_fitting.full_vocab_size(tokenizer, with_frame=True)
-    mask = tokenizer_fitting.mask_for(tokenizer)
+    vocab_size = tokenizer_files.full_vocab_size(tokenizer, with_frame=True)
+    mask = tokenizer_files.mask_for(tokenizer)
     target = Masked(vocab_size, mask, mask_prob=settings.mask_prob)
-    frame = tokenizer_fitting.require_special_tokens(tokenizer, length) if settings.special_tokens else None
+    frame = tokenizer_files.require_special_tokens(tokenizer, length) if settings.special_tokens else None
     spec = TextSpec(vocab_size, length, target, *(frame or ()))
     what = "tokens, in whole words," if settings.whole_words else "tokens"
     hidden = (
         f"{100 * settings.mask_prob:.3g} % of the {what} are to be predicted, at least one in each step, chosen "
         "anew in every epoch: 80 % of these are hidden, 10 % are any token instead, 10 % stay as they are."
     )
-    notes = [tokenizer_fitting.special_tokens_note(tokenizer, frame), hidden]
+    notes = [tokenizer_files.special_tokens_note(tokenizer, frame), hidden]
     return MaskedPreprocessing(spec, tokenizer, line_end, settings.documents, settings.whole_words), notes
 
 

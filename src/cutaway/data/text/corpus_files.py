@@ -17,12 +17,12 @@ import numpy as np
 from ...core.errors import DataError, Problem
 from ...core.files import read_bytes
 from ..build import DataSource
+from ..findings import leave_out, reject_fill
 from ..folders import SPLIT_FOLDERS, TEXTS, list_entries, unread_note
 from ..settings import DataSettings
 from ..splits import SPLITS, remaining_fractions
 from ..tables.column_types import natural_order
 from ..tables.table_files import format_count
-from ..unusable_examples import leave_out, reject_fill
 from .text_files import TEXT, UTF8, decode_utf8
 from .transforms import parse_text_source, preview
 

@@ -31,9 +31,8 @@ from ..dataset_base import IGNORED, Batch, Split
 from ..parallel import Progress
 from ..samplers import HELD, Batches, SampleOrder, bucket_batches
 from ..streaming.tokens import ShardTokens, concatenate_streams, damaged_token_shards, prefetch_windows, stream_targets
-from .corpus_transforms import READING, StreamPreprocessing, parse_stream_document
-from .stream import Windows
-from .tokenizer_fitting import SpecialTokens, padding_id, spec_special_tokens, special_ids
+from .corpus_transforms import READING, StreamPreprocessing, Windows, parse_stream_document
+from .tokenizer_files import SpecialTokens, padding_id, spec_special_tokens, special_ids
 from .tokenizers import continues_word
 
 AS_READ = 0  # the seed for evaluation

@@ -21,8 +21,7 @@ from ...core import spec as specs
 from ...core.errors import DataError, SettingError
 from ...core.spec import Solution, TextSpec
 from ..dataset_base import IGNORED, Batch, Split
-from ..problems.kinds import PROBLEMS
-from ..problems.problem import Problem
+from ..problems import PROBLEMS, Problem
 from ..samplers import bucket_batches
 
 PADDING, UNKNOWN, END = 0, 1, 2

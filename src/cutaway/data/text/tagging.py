@@ -26,23 +26,24 @@ from ...core.schema import COUNT
 from ...core.spec import Tags, TextSpec
 from ..build import DataSource, build_dataset
 from ..dataset_base import IGNORED, Batch, DataSet, SequenceSplit
+from ..findings import duplicate_warning
 from ..modalities import reject_changed
-from ..quality.duplicates import duplicate_warning
 from ..settings import DataSettings
 from ..splits import Rows, complete_split
 from ..tables.column_types import natural_order
 from ..tables.table_files import TABLE_SUFFIXES, format_count
 from .classification import FOR_RUNNING_TEXT, unknown_notes
 from .text_files import TAGGED, TEXT, Tagged, read_lines, read_pair, read_tagged, tagged_lines
-from .tokenizer_files import TOKENIZERS, tokenizer_from_json
-from .tokenizer_fitting import (
+from .tokenizer_files import (
     AUTO,
+    TOKENIZERS,
     fit_tokenizer,
     padding_id,
     placeholder_id,
     spec_for,
     spec_special_tokens,
     special_tokens_note,
+    tokenizer_from_json,
     tokenizer_note,
 )
 from .tokenizers import Tokenizer, Words, marks_blanks, words_tokenizer

@@ -1,18 +1,46 @@
-"""Loading of tokenizers: from Cutaway's JSON, a tokenizer.json, a folder, or a run."""
+"""Tokenizers of a data set: fitted, or loaded from Cutaway's JSON, a tokenizer.json, a folder, or a run.
+
+Pretrained tokenizers: a tokenizer.json of the `tokenizers` library, with its own ids.
+
+Text is never parsed as a special token: `[MASK]` in a text is a bracket, a word and a bracket.
+
+Selection and fitting of the tokenizer of a data set, and its special tokens.
+
+With V ids, Cutaway's tokenizers use V as the begin token, V + 1 as the end token and V + 2 as the mask token;
+pretrained ones have their own. Text with special tokens and masked text both have V + 3 ids, so that a model trained on
+one fits the other.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...core.errors import FileError, shorten
+from ...core.errors import FileError, SettingError, shorten
 from ...core.files import exists, read_json, reject_address
 from ...core.schema import Between, Tagged, find_mismatch
-from ...core.spec import current_kind
-from .pretrained import MOST_IDS, ROLES, Pretrained, special_token_ids
-from .tokenizers import IDS, KINDS, PRETRAINED, Characters, Ids, Subwords, Tokenizer, Words, library_from
+from ...core.spec import Simple, Tags, TextSpec, current_kind
+from ..modalities import reject_changed
+from ..settings import DataSettings
+from .tokenizers import (
+    IDS,
+    KINDS,
+    PRETRAINED,
+    Characters,
+    Ids,
+    LibraryTokenizer,
+    Subwords,
+    Tokenizer,
+    Words,
+    fit_ids,
+    library_from,
+    train_tokenizer,
+)
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer as Library
 
 TOKENIZER, PREPROCESSING = "tokenizer.json", "preprocessing.json"
 HELD = (TOKENIZER, PREPROCESSING, f"model/{PREPROCESSING}", f"model/{TOKENIZER}")  # possible locations in a folder
@@ -40,6 +68,18 @@ WAYS = (
 )
 
 
+ROLES = {  # role of a token, its keys in those files, and its usual names
+    "padding": (("pad_token",), ("[PAD]", "<pad>")),
+    "unknown": (("unk_token",), ("[UNK]", "<unk>")),
+    "begin": (("cls_token", "bos_token"), ("[CLS]", "<s>", "<|endoftext|>")),
+    "end": (("sep_token", "eos_token"), ("[SEP]", "</s>", "<|endoftext|>")),
+    "mask": (("mask_token",), ("[MASK]", "<mask>")),
+}
+MOST_IDS = 10_000_000  # no vocabulary is larger; each id takes a row of the model
+GAPS = 100_000  # maximum unused ids: each costs memory, here and in every embedding
+AUTO = "auto"
+OF_ITS_OWN = ("vocab_size", "min_count", "lower")  # settings that configure the fit of a tokenizer
+LEAST_FRAMED = 3  # minimum tokens: the special tokens and one between them
 TOKENIZERS = Tagged(
     "kind",
     {
@@ -163,3 +203,222 @@ def _read(file: Path) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise FileError(f"{file} is JSON, and no tokenizer: it holds a {type(document).__name__}. {WAYS}")
     return document
+
+
+class Pretrained(LibraryTokenizer):
+    """A tokenizer with its own ids. Texts are encoded without surrounding special tokens."""
+
+    kind = PRETRAINED
+    lower = False  # normalization is up to the library
+
+    def __init__(self, library: Library, special: Mapping[str, int | None]) -> None:
+        """Initialize with the ids of `padding`, `unknown`, `begin`, `end` and `mask`, None for missing ones."""
+        library.no_truncation()
+        library.no_padding()
+        library.encode_special_tokens = True  # such a token in a text is text
+        self._library = library
+        ids = library.get_vocab(with_added_tokens=True)
+        if len(ids) < 3:
+            raise ValueError(f"a tokenizer of {len(ids)} tokens")
+        if max(ids.values()) > GAPS + 2 * len(ids):
+            raise ValueError(f"a tokenizer of {len(ids):,} tokens with an id of {max(ids.values()):,}")
+        if not 0 <= max(ids.values()) < MOST_IDS:
+            raise ValueError(f"ids up to {max(ids.values()):,}, for {len(ids):,} tokens")
+        self.tokens = [""] * (1 + max(ids.values()))  # an id without a token has an empty one
+        for token, i in ids.items():
+            self.tokens[i] = token
+        self.padding, self.unknown, self.begin, self.end, self.mask = (special[role] for role in ROLES)
+        found = library.get_added_tokens_decoder()
+        self.special = {i for i, token in found.items() if token.special} | {
+            i for i in special.values() if i is not None
+        }
+        if any(not 0 <= i < len(self.tokens) for i in self.special):
+            raise ValueError("a tokenizer whose special tokens have no ids")
+        self._hidden = self.special - {self.unknown}
+        # Some mark the start of their input, and would mark the start of every piece of a text.
+        how = f"{library.normalizer!r} {library.pre_tokenizer!r}"
+        self.by_pieces = not any(mark in how for mark in ("Metaspace", "Prepend", "add_prefix_space=True"))
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Return the text without special tokens."""
+        return self._library.decode([i for i in ids if i not in self._hidden], skip_special_tokens=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values for `tokenizer_from_json`."""
+        special = {role: getattr(self, role) for role in ROLES}
+        return {"kind": self.kind, "lower": self.lower, "library": self._library.to_str(), "special": special}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Pretrained:
+        """Restore the tokenizer that `to_json` wrote. Raises ValueError if the document is inconsistent."""
+        return cls(library_from(data["library"], PRETRAINED), {role: data["special"][role] for role in ROLES})
+
+
+def special_token_ids(library: Library, said: Mapping[str, Any]) -> dict[str, int | None]:
+    """Return the ids of special tokens, from the files next to the tokenizer or by their usual names.
+
+    A token that is both unknown and an end, as in GPT-2, is not used as unknown, because nothing is unknown there.
+    """
+    added = {token.content: i for i, token in library.get_added_tokens_decoder().items()}
+    found: dict[str, int | None] = {}
+    for role, (keys, names) in ROLES.items():
+        told = [library.token_to_id(name) for key in keys if (name := _content(said.get(key)))]
+        usual = [added[name] for name in names if name in added]
+        found[role] = next((i for i in (*told, *usual) if i is not None), None)
+    own = getattr(library.model, "unk_token", None)
+    if found["unknown"] is None and own:
+        found["unknown"] = library.token_to_id(own)
+    if found["unknown"] in (found["begin"], found["end"]):
+        found["unknown"] = None
+    return found
+
+
+def _content(token: Any) -> str:
+    """Return a token's text from such a file, which stores it as text or in an object."""
+    if isinstance(token, Mapping):
+        token = token.get("content")
+    return token if isinstance(token, str) else ""
+
+
+class SpecialTokens(NamedTuple):
+    """The special tokens around a text."""
+
+    begin: int
+    end: int
+
+
+def load_named_tokenizer(settings: DataSettings) -> Tokenizer | None:
+    """Return the tokenizer whose path is in the settings; None if they name a kind to be fitted.
+
+    Raises SettingError if it is neither, or if settings configure the fit of a tokenizer; FileError.
+    """
+    named = settings.tokenizer
+    if named == AUTO or named in KINDS:
+        return None
+    if not exists(Path(named).expanduser()):
+        reject_address(named)
+        raise SettingError(
+            f"tokenizer={named} is neither a kind of tokenizer ({', '.join((AUTO, *KINDS))}) nor a path here: a path "
+            f"is that of a tokenizer.json, of a folder that holds one, or of a run. Seen from {Path.cwd()}."
+        )
+    try:
+        found = open_tokenizer(named)
+    except FileError as error:
+        raise FileError(f"tokenizer={named} cannot be taken. {error}") from error
+    reject_changed(settings, OF_ITS_OWN, f"says how a tokenizer is fitted, and that of {named} is fitted already")
+    return found
+
+
+def fit_tokenizer(
+    settings: DataSettings, usual: str, texts: Iterable[str], *, blanks: bool = False
+) -> tuple[Tokenizer, bool]:
+    """Return the tokenizer that the settings select, fitted on `texts` unless it is pretrained, and whether it is.
+
+    `usual` is the kind for auto, or says that texts are token ids; `blanks` splits words at blanks. Raises as
+    `given_tokenizer` and `train_tokenizer`.
+    """
+    if usual == IDS:
+        return fit_ids(settings, texts), False
+    given = load_named_tokenizer(settings)
+    if given is not None:
+        return given, True
+    kind = usual if settings.tokenizer == AUTO else settings.tokenizer
+    lower, blanks = bool(settings.lower), blanks and kind == "words"
+    return train_tokenizer(kind, texts, settings.vocab_size, settings.min_count, lower, blanks=blanks), False
+
+
+def special_tokens_for(tokenizer: Tokenizer) -> SpecialTokens:
+    """Return the special tokens around texts of this tokenizer. Raises SettingError if it has none."""
+    if tokenizer.kind != PRETRAINED:
+        return SpecialTokens(len(tokenizer), len(tokenizer) + 1)
+    if tokenizer.begin is None or tokenizer.end is None:
+        lacks = " and ".join(side for side in ("begin", "end") if getattr(tokenizer, side) is None)
+        raise SettingError(
+            f"special_tokens=true: the tokenizer has no token for the {lacks} of a text, such as [CLS] and [SEP]. Take "
+            "special_tokens=false, another tokenizer, or one that is fitted on this text (tokenizer=wordpiece)."
+        )
+    return SpecialTokens(tokenizer.begin, tokenizer.end)
+
+
+def spec_special_tokens(spec: TextSpec) -> SpecialTokens | None:
+    """Return the special tokens around the texts of a spec, if there are any."""
+    return SpecialTokens(spec.begin, spec.end) if spec.begin is not None and spec.end is not None else None
+
+
+def require_special_tokens(tokenizer: Tokenizer, length: int) -> SpecialTokens:
+    """Return the special tokens for texts of at most `length` tokens. Raises SettingError if nothing fits, as
+    `frame_for`.
+    """
+    if length < LEAST_FRAMED:
+        raise SettingError(f"length={length} leaves nothing within the frame of a text: give at least {LEAST_FRAMED}.")
+    return special_tokens_for(tokenizer)
+
+
+def spec_for(tokenizer: Tokenizer, settings: DataSettings, length: int, target: Simple | Tags) -> TextSpec:
+    """Return the spec of texts of at most `length` tokens, with special tokens if configured; `longest` is not yet set.
+
+    Raises as `framed`.
+    """
+    frame = require_special_tokens(tokenizer, length) if settings.special_tokens else ()
+    return TextSpec(full_vocab_size(tokenizer, bool(settings.special_tokens)), 1, target, *frame)
+
+
+def mask_for(tokenizer: Tokenizer) -> int:
+    """Return the mask token. Raises SettingError if the tokenizer has none."""
+    if tokenizer.kind != PRETRAINED:
+        return len(tokenizer) + 2
+    if tokenizer.mask is None:
+        raise SettingError(
+            "The tokenizer has no token that hides others, such as [MASK], and masked-language modelling needs one. "
+            "Take another tokenizer, or one that is fitted on this text (tokenizer=wordpiece)."
+        )
+    return tokenizer.mask
+
+
+def full_vocab_size(tokenizer: Tokenizer, with_frame: bool) -> int:
+    """Return the number of ids, including special tokens and the mask if the texts have these."""
+    return len(tokenizer) + (3 if with_frame and tokenizer.kind != PRETRAINED else 0)
+
+
+def placeholder_id(tokenizer: Tokenizer) -> int:
+    """Return the token for a text without tokens: unknown, or else end or padding."""
+    return next((i for i in (tokenizer.unknown, tokenizer.end, tokenizer.padding) if i is not None), 0)
+
+
+def padding_id(tokenizer: Tokenizer) -> int:
+    """Return the id of padding in batches."""
+    return tokenizer.padding or 0
+
+
+def special_ids(tokenizer: Tokenizer) -> set[int]:
+    """Return the ids of special tokens, without those beyond the vocabulary."""
+    own = {tokenizer.padding, tokenizer.unknown, tokenizer.begin, tokenizer.end, tokenizer.mask}
+    return {i for i in own if i is not None} | set(getattr(tokenizer, "special", ()))
+
+
+def tokenizer_note(tokenizer: Tokenizer, given: bool) -> str:
+    """Return a sentence on how text is tokenized."""
+    if tokenizer.kind == IDS:
+        padded = "; zeros at the ends are padding" if tokenizer.padding == 0 else ""
+        return f"Token ids are learned from as they are given: {len(tokenizer):,} are told apart, from 0{padded}."
+    how = {
+        "characters": "characters",
+        "words": "words at blanks" if getattr(tokenizer, "blanks", False) else "words and signs",
+        "bpe": "subwords by byte-pair encoding",
+        "wordpiece": "subwords by WordPiece",
+        PRETRAINED: "the subwords of its tokenizer",
+    }[tokenizer.kind]
+    cased = ", in lower case" if tokenizer.lower else ""
+    count = len(tokenizer) - len({i for i in (tokenizer.padding, tokenizer.unknown) if i is not None})
+    told = "as the tokenizer has them that was given" if given else "as the training split has them"
+    return f"Text is cut into {how}{cased}: {count:,} are told apart, {told}."
+
+
+def special_tokens_note(tokenizer: Tokenizer, frame: SpecialTokens | None) -> str | None:
+    """Return a sentence on the special tokens, if there are any."""
+    if frame is None:
+        return None
+    begin, end = (
+        tokenizer.tokens[i] if tokenizer.kind == PRETRAINED else f"a token of its own (id {i:,})" for i in frame
+    )
+    return f"Each text stands in a frame: {begin} before it, {end} after it; both count in its length."

@@ -13,7 +13,7 @@ the training split; equal texts give equal tokenizers. It is saved as JSON value
 - wordpiece: the longest subwords from the left of each word, as in BERT (J. Devlin et al., 2018,
   https://arxiv.org/abs/1810.04805), with accents kept. A word with a character that is not in the training split is
   unknown as a whole, and so is one of more than 100 characters.
-- pretrained: a tokenizer.json of the `tokenizers` library, with its own ids (pretrained.py).
+- pretrained: a tokenizer.json of the `tokenizers` library, with its own ids (tokenizer_files.py).
 
 A tokenizer for text that is already tokenized: "12 7 431" is the tokens 12, 7 and 431.
 
@@ -21,12 +21,16 @@ Detection of tokens that continue the word of the previous token.
 
 In WordPiece these begin with ##. In other tokenizers they begin with a letter or digit, without a blank before it, and
 follow a token that ends with one. So the subwords of a word belong together, and signs are separate.
+
+Training of subword tokenizers with the `tokenizers` library: byte-pair encoding and WordPiece.
 """
 
 from __future__ import annotations
 
 import functools
 import json
+import re
+import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -37,17 +41,6 @@ import numpy.typing as npt
 from ...core.errors import DataError, Problem, SettingError, check_value, shorten
 from ..modalities import reject_changed
 from ..settings import DataSettings
-from .subword_training import (
-    BYTES,
-    PAD,
-    SPECIAL,
-    UNKNOWN,
-    no_text,
-    reject_one,
-    reject_surrogates,
-    train_bpe,
-    train_wordpiece,
-)
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Library
@@ -68,6 +61,10 @@ __all__ += ["characters_tokenizer", "words_tokenizer"]
 
 KINDS = ("characters", "words", "bpe", "wordpiece")  # kinds that are fitted here
 PRETRAINED = "pretrained"  # the kind of all others
+PAD, UNKNOWN = 0, 1
+SPECIAL = {"characters": ("<pad>", "<unk>"), "words": ("<pad>", "<unk>"), "bpe": ("<pad>", "<unk>")}
+IDS = "ids"  # the kind of this tokenizer
+HOW_CUT = ("tokenizer", "min_count", "lower", "special_tokens")  # settings of tokenization
 CODE_POINTS = 0x110000
 # Letters with their marks are in class W; the joiners U+200C and U+200D occur inside words of many scripts.
 _W = r"[\p{L}\p{M}\p{Nd}_\x{200C}\x{200D}]&&[^\p{Han}]"
@@ -456,8 +453,6 @@ def _check(tokens: Sequence[str]) -> None:
         raise ValueError("a tokenizer needs padding, unknown and at least one token")
 
 
-IDS = "ids"  # the kind of this tokenizer
-HOW_CUT = ("tokenizer", "min_count", "lower", "special_tokens")  # settings of tokenization
 Numbers = npt.NDArray[np.int64]
 
 
@@ -597,3 +592,133 @@ def _in_word(letter: str, by_bytes: bool) -> bool:
     # GPT-2 writes a printable byte as the character with its number, and the others from U+0100 on, in order: the first
     # 34 of these are blanks and control characters, the rest parts of characters beyond ASCII.
     return code < 256 or code - 256 >= 34
+
+
+SPECIAL["wordpiece"] = ("[PAD]", "[UNK]")
+STRETCH = re.compile(r"\S{1000,}")  # longer than any word, such as DNA or base64
+PART = 100  # characters of its pieces for training; also WordPiece's longest word
+BYTES = 256  # initial tokens of byte-level byte-pair encoding
+
+
+def train_bpe(texts: Iterable[str], vocab_size: int, min_count: int, lower: bool) -> Library:
+    """Train byte-level byte-pair encoding. Raises DataError if the text has fewer than two different characters."""
+    from tokenizers import Tokenizer as Library
+    from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+
+    library = Library(models.BPE())
+    if lower:
+        library.normalizer = normalizers.Lowercase()
+    library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    library.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        min_frequency=min_count,
+        special_tokens=list(SPECIAL["bpe"]),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    texts = list(map(reject_surrogates, texts))
+    reject_one("characters", sorted(set().union(*texts)))
+    _train(library, texts, trainer)
+    return _without_added(library)
+
+
+def train_wordpiece(texts: Iterable[str], vocab_size: int, min_count: int, lower: bool) -> Library:
+    """Train WordPiece. Raises DataError for fewer than two characters, SettingError for too small a vocabulary."""
+    from tokenizers import Tokenizer as Library
+    from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+
+    library = Library(models.WordPiece(unk_token=SPECIAL["wordpiece"][UNKNOWN]))
+    library.normalizer = normalizers.BertNormalizer(lowercase=lower, strip_accents=False)
+    library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    library.decoder = decoders.WordPiece(cleanup=False)  # cleanup would change "do not" to "don't"
+    texts = list(map(reject_surrogates, texts))
+    letters: set[str] = set()
+    for text in texts:
+        letters.update(library.normalizer.normalize_str(text))
+    alphabet = sorted(letter for letter in letters if not letter.isspace())
+    reject_one("characters", alphabet)
+    # Given explicitly, because the trainer's own order of subwords, which decides ties, differs between runs.
+    pieces = [*alphabet, *(f"##{letter}" for letter in alphabet)]
+    if vocab_size < 2 + len(pieces):
+        raise SettingError(
+            f"vocab_size={vocab_size} is too small for the {len(alphabet):,} different characters of the training "
+            f"text: wordpiece needs two tokens for each, so at least {2 + len(pieces)}."
+        )
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=vocab_size,
+        min_frequency=min_count,
+        special_tokens=[*SPECIAL["wordpiece"], *pieces],
+        show_progress=False,
+    )
+    _train(library, texts, trainer)
+    return _without_added(library)
+
+
+def _train(library: Library, texts: Iterable[str], trainer: Any) -> None:
+    """Train the tokenizer in a separate thread, so that Ctrl-C works: the library does not check for it."""
+    pieces = [piece for text in texts for piece in _in_parts(text)]
+    failed: list[BaseException] = []
+
+    def fit() -> None:
+        try:
+            library.train_from_iterator(pieces, trainer)
+        except BaseException as error:  # raised in the waiting thread
+            failed.append(error)
+
+    thread = threading.Thread(target=fit, daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(0.1)
+    if failed:
+        raise failed[0]
+
+
+def _in_parts(text: str) -> Iterable[str]:
+    """Yield the text, with parts longer than any word split into pieces.
+
+    The cost of fitting a word is its length times the number of subwords to be found.
+    """
+    end = 0
+    for found in STRETCH.finditer(text):
+        yield text[end : found.start()]
+        yield from (found[0][at : at + PART] for at in range(0, len(found[0]), PART))
+        end = found.end()
+    yield text[end:] if end else text
+
+
+def _without_added(library: Library) -> Library:
+    """Return the trained tokenizer without added tokens, so that `<pad>` in a text is text."""
+    from tokenizers import Tokenizer as Library
+
+    document = json.loads(library.to_str())
+    document["added_tokens"] = []
+    return Library.from_str(json.dumps(document))
+
+
+def reject_one(kind: str, kept: Sequence[str]) -> None:
+    """Raise DataError if fewer than two different tokens are left."""
+    if len(kept) < 2:
+        only = f"one only, {kept[0]!r}" if kept else "none"
+        raise DataError(
+            f"Of different {kind} the training text has {only}: there is nothing to tell apart.",
+            fix="Give more text; or a larger vocabulary, or a smaller min_count, where these leave the others out.",
+        )
+
+
+def reject_surrogates(text: str) -> str:
+    """Return a text; raise DataError for lone surrogates, which UTF-8 cannot represent."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise no_text(text, error.start) from error
+    return text
+
+
+def no_text(text: str, at: int) -> DataError:
+    """Return the error for a text with a lone surrogate at a position."""
+    return DataError(
+        f"The text {text[max(0, at - 20) : at]!r}… goes on with U+{ord(text[at]):04X}, half of a surrogate pair, which "
+        "is no character.",
+        fix="It comes from bytes that are not UTF-8: convert what they were read from.",
+    )

@@ -25,8 +25,14 @@ from ..tables.delimited import KEPT, Form
 from ..tables.table_files import TABLE_SUFFIXES, Table, frame_table
 from ..tables.targets import read_targets
 from .text_files import TAGGED, TEXT, pair_table, read_files, read_pair, read_text_table
-from .tokenizer_files import TOKENIZERS, tokenizer_from_json
-from .tokenizer_fitting import SpecialTokens, padding_id, placeholder_id, spec_special_tokens
+from .tokenizer_files import (
+    TOKENIZERS,
+    SpecialTokens,
+    padding_id,
+    placeholder_id,
+    spec_special_tokens,
+    tokenizer_from_json,
+)
 from .tokenizers import Tokenizer
 
 Numbers = npt.NDArray[np.int64]

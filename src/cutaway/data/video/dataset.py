@@ -14,18 +14,16 @@ from ...core.files import MEBIBYTE
 from ...core.spec import ANY_SIZE, Classes, ImageSizes, ImageSpec, VideoSpec
 from ..build import DataSource, build_dataset
 from ..dataset_base import DataSet
-from ..findings import Finding
+from ..findings import Finding, duplicate_warning, reject_fill
 from ..folders import NAMED_AT_MOST, VIDEOS, FolderContents, find_examples, fingerprint_files, missing_class_notes
-from ..images.build import choose_channels, choose_size
+from ..images.dataset import choose_channels, choose_size
 from ..images.image_files import Pixels, Size, as_pixels, resize, size_covering
 from ..images.transforms import fit_preprocessing
 from ..modalities import reject_changed
-from ..quality.duplicates import duplicate_warning
 from ..settings import DataSettings
 from ..splits import Rows, complete_split, sample_rows
 from ..streaming.members import select_items
-from ..streaming.tars import is_sharded, read_shards
-from ..unusable_examples import inspect_files, reject_fill
+from ..streaming.tars import inspect_files, is_sharded, read_shards
 from .transforms import SHARDED, VideoPreprocessing, VideoSplit
 from .video_files import Video, VideoFileInfo, inspect_videos, read_frames, read_videos, unpack_video_info
 

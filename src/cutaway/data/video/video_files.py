@@ -20,12 +20,12 @@ from PIL import Image
 
 from ...core.errors import DataError, Problem
 from ...core.files import exists, open_regular, read_bytes, require_regular_file
+from ..findings import REPAIR
 from ..folders import IMAGES, VIDEOS, list_entries
 from ..images.image_files import Pixels, Size, read_header, read_image
 from ..parallel import map_in_threads
 from ..streaming.members import Stored, UploadedFile
 from ..tables.column_types import natural_order
-from ..unusable_examples import REPAIR
 
 Array = npt.NDArray[Any]
 Video = Path | Stored | Array  # an array is (T, H, W) or (T, H, W, 3) of uint8

@@ -22,7 +22,7 @@ from ...inspect.layers import layer_table
 from ...models.registry import Preset
 from ...tasks.task import Task
 from ...training.setup import setup_training
-from ..search.samplers import require_optuna
+from ..search.config import require_optuna
 from ..search.trial import DataCache
 from .contributions import ComparisonMetric, metric_for_task
 from .result import CompareProgress

@@ -65,3 +65,13 @@ def reject_idle(settings: SearchSettings, typed: dict[str, object]) -> None:
         raise SettingError(
             f"pruner={settings.pruner} ends trials by one metric, and sampler=nsga2 searches by two: leave pruner out."
         )
+
+
+def require_optuna() -> None:
+    """Raise SettingError if Optuna is not installed."""
+    try:
+        import optuna  # noqa: F401
+    except ImportError as error:
+        raise SettingError(
+            f"A search needs Optuna, which is not here ({error}): pip install 'cutaway[search]'."
+        ) from error

@@ -25,7 +25,6 @@ from optuna.distributions import (
 )
 from optuna.trial import FrozenTrial, TrialState
 
-from ...core.errors import SettingError
 from .config import SearchSettings
 from .space import Choice, Searched, Space
 
@@ -147,13 +146,3 @@ def pruner_for(name: str, epochs: int) -> optuna.pruners.BasePruner:
     if name == "hyperband":
         return optuna.pruners.HyperbandPruner(min_resource=1, max_resource=max(epochs, 2), reduction_factor=3)
     return optuna.pruners.NopPruner()
-
-
-def require_optuna() -> None:
-    """Raise SettingError if Optuna is not installed."""
-    try:
-        import optuna  # noqa: F401
-    except ImportError as error:
-        raise SettingError(
-            f"A search needs Optuna, which is not here ({error}): pip install 'cutaway[search]'."
-        ) from error

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ...core.errors import ModelError, SettingError, UnknownName
-from ...models.encoder_decoder import EncoderDecoder, parse_forward_args
+from ...models.base import EncoderDecoder, parse_forward_args
 from ..ablation import Inputs, as_tuple
 from ..example_inputs import reject_compiled
 from .differentiable_input import Baseline, Entry, build_entry

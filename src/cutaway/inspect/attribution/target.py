@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from ...core.errors import SettingError
 from ...core.spec import Context
-from ...models.base import as_base_model
-from ...models.images import as_output_tuple
+from ...models.base import as_base_model, as_output_tuple
 from ...nn.masks import normalize_padding_mask
 
 Asked = int | tuple[int | None, int | None] | None  # an output, or (position, output); None: the model's own prediction

@@ -73,7 +73,7 @@ def simulate_step(ready: TrainingSetup, parts: int = 1, gpu: bool = False) -> St
     """Simulate the largest step of a training, or the part of one of `parts` processes with its share of the batch.
 
     On a `gpu` attention keeps no weights, with dropout too, and larger chunks of logits are held. `ready.model` may be
-    on the meta device. Raises NeedsNumbers if the network needs real values and has none, and SettingError for an
+    on the meta device. Raises NeedsRealValues if the network needs real values and has none, and SettingError for an
     objective whose steps cannot be traced.
     """
     if not is_traceable(ready):

@@ -4,7 +4,10 @@ Tracker of the live memory of a step, and of its compute.
 
 It sees every operation that PyTorch runs (`TorchDispatchMode`), on real tensors or `FakeTensor`s, which have only
 shapes. A storage is counted once, from its creation until it is freed. Memory that a kernel allocates and frees
-internally is not seen, except for that reported by `shapes.held_within`.
+internally is not seen, except for that reported by `internal_bytes`.
+
+PyTorch's `MemTracker`, with which tests compare, rejects sparse tensors, and does not separate outputs from activations
+or see what oneDNN's recurrent layers keep.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ from torch import Generator, Tensor, nn
 from ...core.errors import SettingError
 from ...data.dataset_base import DataSet, Split
 from ...data.samplers import Batches
-from ...models.images import as_output_tuple
+from ...models.base import as_output_tuple
 from ...nn.eval_mode import eval_mode
 from ...nn.gaussians import diagonal_fisher
 from ...tasks.task import Task

@@ -8,8 +8,8 @@ representations, 2020. <https://arxiv.org/abs/2002.05709>
     ℓ(i, j) = −log( exp(s_ij / τ) / Σ_{k ≠ i} exp(s_ik / τ) ),   s_ij the cosine similarity of z_i and z_j
     z = W₂ ReLU(W₁ h),   h the input of the network's head for a view (its features)
 
-A batch of N images has 2N views, two of each image (`data.images.contrastive_augmentation`; for series,
-`data.series.contrastive_augmentation`). The loss is the mean of ℓ(i, j) over all positive pairs in both directions
+A batch of N images has 2N views, two of each image (`data.augment`; for series,
+`data.augment`). The loss is the mean of ℓ(i, j) over all positive pairs in both directions
 (NT-Xent, `nn.losses.nt_xent`). W₁ is the projection, which is discarded after training, and W₂ the network's own head,
 whose outputs are compared. A network that is fine-tuned from the weights gets a new head. τ is `temperature`.
 """
@@ -25,7 +25,7 @@ from ...core.errors import ModelError, SettingError
 from ...core.spec import Spec, Views
 from ...data.dataset_base import DataSet, Split
 from ...data.images.transforms import ImagePreprocessing
-from ...data.series.signals import SeriesPreprocessing
+from ...data.series.transforms import SeriesPreprocessing
 from ...nn.eval_mode import eval_mode
 from ...nn.losses import nt_xent
 from ...tasks.task import Task

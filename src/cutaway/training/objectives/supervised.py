@@ -19,8 +19,7 @@ from torch import Generator, Tensor, nn
 from ...core.spec import Spec
 from ...data.dataset_base import DataSet, Split
 from ...data.samplers import Batches
-from ...models.base import as_base_model
-from ...models.images import as_output_tuple
+from ...models.base import as_base_model, as_output_tuple
 from ...tasks.task import Task
 from ..attacks import Attack
 from ..chunked_head import build_chunked_head

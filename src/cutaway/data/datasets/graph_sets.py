@@ -10,8 +10,8 @@ import polars as pl
 
 from ..build import DataSource
 from ..dataset_base import DataSet
-from ..graphs.benchmark_files import EDGE_LABEL, GRAPH_CLASS, LABEL, read_planetoid, read_tu
 from ..graphs.dataset import graph_dataset
+from ..graphs.graph_files import EDGE_LABEL, GRAPH_CLASS, LABEL, read_planetoid, read_tu
 from ..graphs.molecules import read_molecules
 from ..graphs.raw import RawGraphs
 from ..splits import split_indices

@@ -12,11 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cutaway.core.errors import DataError
-from cutaway.data.problems.addition import Addition
-from cutaway.data.problems.arithmetic import MOST, is_solvable, possible_steps, reachable_numbers
-from cutaway.data.problems.countdown import Countdown, format_problem, parse_problem
-from cutaway.data.problems.kinds import PROBLEMS
-from cutaway.data.problems.problem import SearchableProblem
+from cutaway.data.problems import (
+    MOST,
+    PROBLEMS,
+    Addition,
+    Countdown,
+    SearchableProblem,
+    format_countdown,
+    is_solvable,
+    parse_problem,
+    possible_steps,
+    reachable_numbers,
+)
 
 HANDS = list(combinations_with_replacement(range(1, 14), 4))
 COUNTDOWN, ADDITION = Countdown(), Addition()
@@ -47,7 +54,7 @@ def test_whole_numbers_reach_nothing_that_fractions_do_not(state: tuple[int, ...
 @given(states, st.integers(0, 1 << 30))
 def test_every_solution_that_is_given_is_right(state: tuple[int, ...], seed: int) -> None:
     random = Random(seed)
-    problem = format_problem(state, random.choice(sorted(reachable_numbers(state) - {0}) or [0]))
+    problem = format_countdown(state, random.choice(sorted(reachable_numbers(state) - {0}) or [0]))
     for form in ("steps", "answer"):
         asked, solution = COUNTDOWN.example(problem, form, random)
         assert asked == COUNTDOWN.ask(problem, form)
@@ -61,7 +68,7 @@ def test_every_solution_that_is_given_is_right(state: tuple[int, ...], seed: int
 def test_a_tree_has_steps_of_all_kinds_and_says_what_they_are_worth(state: tuple[int, ...], seed: int) -> None:
     random = Random(seed)
     target = random.choice(sorted(reachable_numbers(state) - {0}) or [0])
-    problem = format_problem(state, target)
+    problem = format_countdown(state, target)
     asked, solution = COUNTDOWN.example(problem, "tree", random)
     assert asked.startswith(COUNTDOWN.ask(problem, "tree"))
     assert set(COUNTDOWN.cut(asked + solution)) <= {*COUNTDOWN.vocabulary}
@@ -75,7 +82,7 @@ def test_a_tree_has_steps_of_all_kinds_and_says_what_they_are_worth(state: tuple
     assert (answer == "sure") is (last in able and target in reachable_numbers(able[last]))
     if last not in able:  # a temptation, which is not learned to be written
         assert solution == "impossible"
-        why = COUNTDOWN.judge(format_problem(left, target), "tree", last).why
+        why = COUNTDOWN.judge(format_countdown(left, target), "tree", last).why
         assert why
         assert not why.startswith("ends with") or last.split(" (")[0] not in {one.split(" (")[0] for one in able}
 
@@ -169,7 +176,7 @@ def test_kinds_are_known_by_their_names() -> None:
 def test_steps_so_far_are_judged_one_by_one(state: tuple[int, ...], seed: int) -> None:
     random = Random(seed)
     target = random.choice(sorted(reachable_numbers(state)))
-    problem = format_problem(state, target)
+    problem = format_countdown(state, target)
     lines, left = [], state
     while len(left) > 1:
         step = random.choice(possible_steps(left))

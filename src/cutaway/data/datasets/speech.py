@@ -1,4 +1,4 @@
-"""Built-in speech data sets: strings of spoken digits, composed of real recordings.
+"""Built-in audio data sets: spoken digits, and strings of them composed of real recordings.
 
 Each string is of one speaker: 3 to 7 recordings of the Free Spoken Digit Dataset, concatenated with gaps, with white
 noise and mains hum over all of it. Its transcript is the digits' names, "three one four". Recordings, gaps and noise
@@ -8,6 +8,7 @@ depend only on the seed. No recording is in the strings of two splits.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +18,80 @@ import numpy.typing as npt
 
 from ...core.errors import DataError, Problem
 from ..dataset_base import DataSet
-from ..folders import list_entries
+from ..folders import FolderContents, list_entries
 from ..splits import Rows
-from ..synthetic.signals import DIGITS
-from .audio import FSDD_FILE, FSDD_TEST_TAKES
-from .audio import NAMED as AUDIO
-from .catalog import NamedSet, Request
+from ..synthetic.media import DIGIT_NAMES
+from .catalog import NamedSet, Remote, Request
+from .published import DIGITS
+
+FSDD_FILE = re.compile(r"(\d)_([a-z]+)_(\d+)\.wav")  # digit, speaker, take
+FSDD_TEST_TAKES = 5  # takes 0 to 4 of each digit and speaker
+FSDD_COUNT = 3000
+# The output of `sha256sum *.wav | sort | sha256sum` in the folder of the published recordings.
+FSDD_PUBLISHED = "710951a2589b3ada7d439d4478090cd83b6eed3c738ae7ae04a030fa0f61ed88"
+
+
+def open_fsdd(request: Request) -> DataSet:
+    """Load spoken digits. Takes 0 to 4 of each digit and speaker are the test split, the others are for training."""
+    from ..audio.dataset import audio_dataset  # brings a library that only audio needs
+
+    folder = request.place / "recordings"
+    found = [(file, match) for file in list_entries(folder) if (match := FSDD_FILE.fullmatch(file.name))]
+    if not found:
+        raise DataError(f"{folder} holds no recordings named DIGIT_SPEAKER_TAKE.wav.")
+    files = [file for file, _ in found]
+    takes = np.array([int(match[3]) for _, match in found])
+    labels = np.array([int(match[1]) for _, match in found])
+    splits = {"train": np.flatnonzero(takes >= FSDD_TEST_TAKES), "test": np.flatnonzero(takes < FSDD_TEST_TAKES)}
+    recordings = FolderContents(DIGITS, files, [file.name for file in files], labels, splits)
+    data = audio_dataset(recordings, request.name, request.name, request.settings)
+    if data.fingerprint != FSDD_PUBLISHED:
+        data.notes.append(
+            f"These {len(files):,} recordings are not the {FSDD_COUNT:,} published ones: their names and contents have "
+            f"the sha256 {data.fingerprint}, and those have {FSDD_PUBLISHED}."
+        )
+    speakers = sorted({match[2] for _, match in found})
+    data.notes.append(
+        f"The same {len(speakers)} speakers ({', '.join(speakers)}) speak in every split: a score says how well new "
+        "takes of voices that are known are told apart, and nothing of new voices."
+    )
+    return data
+
+
+RECORDINGS = {
+    "fsdd": NamedSet(
+        title="Free Spoken Digit Dataset",
+        kind="audio",
+        task="classification",
+        sizes="2 700 training and 300 test recordings of 0.1 to 2.3 s, 8 kHz, 10 classes, 6 speakers",
+        licence="CC BY-SA 4.0",
+        citation="Z. Jackson et al., Free Spoken Digit Dataset, v1.0.10, 2020",
+        folder="fsdd",
+        files=(
+            Remote(
+                "v1.0.10.tar.gz",
+                "https://github.com/Jakobovski/free-spoken-digit-dataset/archive/v1.0.10.tar.gz",
+                "feb479fad3a37883c3d21ed7f982281c2dd1c18d5aefd7e8a5d50f58023392aa",
+                15_602_882,
+                # The first and the last recording, which stand for all; open_fsdd checks the hash of all.
+                members=(
+                    (
+                        "recordings/0_george_0.wav",
+                        "228ab63fccdf262d2e05817b6ec918b15e7d9e4bfb6bb20183c46ae088405240",
+                    ),
+                    (
+                        "recordings/9_yweweler_9.wav",
+                        "e46095a15eb3681d441397273c2f91fff3f3d29a409437ae2e2568e375c7aab7",
+                    ),
+                ),
+                whole="free-spoken-digit-dataset-1.0.10/recordings",
+            ),
+        ),
+    ),
+}
+
+RECORDING_OPENERS = {"fsdd": open_fsdd}
+
 
 Samples = npt.NDArray[np.float32]
 
@@ -106,7 +175,7 @@ def _build_dataset(request: Request, assign_split: Callable[[Take], str], note: 
         for i, string in enumerate(generate_strings(own, count, rng)):
             recordings.append(InMemoryRecording(join_recordings([samples[take] for take in string], rate, rng), rate))
             names.append(f"{split} {i:04}, {string[0].speaker}: {' '.join(take.file.stem for take in string)}")
-            texts.append(" ".join(DIGITS[take.digit] for take in string))
+            texts.append(" ".join(DIGIT_NAMES[take.digit] for take in string))
         splits[split] = np.arange(start, len(names))
     heard = [look for look in map(inspect_recording, recordings) if isinstance(look, AudioFileInfo)]
     spoken = TranscribedRecordings(recordings, names, texts, heard, splits)
@@ -158,7 +227,7 @@ def _cycles(rate: int, count: int) -> npt.NDArray[np.float64]:
 
 
 def _named(title: str, sizes: str) -> NamedSet:
-    fsdd = AUDIO["fsdd"]
+    fsdd = RECORDINGS["fsdd"]
     return NamedSet(
         title=title,
         kind="audio",
@@ -172,7 +241,7 @@ def _named(title: str, sizes: str) -> NamedSet:
     )
 
 
-NAMED = {
+STRINGS = {
     "fsdd_strings": _named(
         "Strings of spoken digits",
         "2 000 training, 200 validation and 300 test strings of 3 to 7 digits, 8 kHz, 6 speakers",
@@ -183,4 +252,6 @@ NAMED = {
     ),
 }
 
-OPENERS = {"fsdd_strings": open_strings, "fsdd_strings_speaker": open_strings_speaker}
+STRING_OPENERS = {"fsdd_strings": open_strings, "fsdd_strings_speaker": open_strings_speaker}
+NAMED = RECORDINGS | STRINGS
+OPENERS = RECORDING_OPENERS | STRING_OPENERS

@@ -1,4 +1,33 @@
-"""Countdown, in which numbers must be combined to make a target, and the game of 24, its special case with the target
+"""Problems whose solutions can be checked by computation: addition, and numbers that make a target.
+
+A problem is a line of text that a user can type. A prompt has a form, which defines the notation of the solution
+(`answer`: without steps; `steps`: a chain of them). The prompt begins with the form's name, so that one model can be
+trained on several forms. A solution is checked by computation, never by comparison with another solution.
+
+An exact solver finds the ways of making a number from others with + − × ÷, each used
+once, for `countdown` and `game24`.
+
+A state is the remaining numbers, in ascending order. A step replaces two of them, a and b, by one result. With n
+numbers, n − 1 steps leave one.
+
+Every solution can be written without negative numbers, because a − (b − c) = a + (c − b). So the smaller number is
+always subtracted from the larger. `is_solvable` computes with fractions and is complete: of the 1 820 ways to choose
+four numbers from 1 to 13 it finds 1 362 that make 24, as in the published list. `reachable_numbers` and
+`possible_steps` use only whole numbers up to `MOST`, in which solutions are written here: 1 335 of these.
+
+Addition of two numbers, written in three forms.
+
+N. Lee, K. Sreenivasan, J. D. Lee, K. Lee, D. Papailiopoulos, Teaching arithmetic to small transformers, 2023
+<https://arxiv.org/abs/2307.03381>. The first digit of a sum depends on all carries, so a model that writes it first
+must compute all of them. In reversed order each digit needs one carry. A scratchpad also writes the carries:
+
+    plain 128+367=495
+    reversed 128+367=594
+    scratchpad 128+367=8+7+0:5,1;2+6+1:9,0;1+3+0:4,0;495          digits and the carry: their sum's digit, the carry
+
+Each character is one token.
+
+Countdown, in which numbers must be combined to make a target, and the game of 24, its special case with the target
 24.
 
 S. Yao et al., Tree of thoughts: deliberate problem solving with large language models, 2023
@@ -24,13 +53,240 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache, lru_cache
+from itertools import combinations
 from random import Random
+from typing import NamedTuple, Protocol, runtime_checkable
 
-from ...core.errors import DataError
-from .arithmetic import MOST, SIGNS, State, Step, apply_operator, is_solvable, possible_steps, reachable_numbers
-from .problem import PartialVerdict, Verdict
+from ..core.errors import DataError
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The result of checking a written solution."""
+
+    solved: bool  # whether every step is right and the answer too
+    answer: str = ""  # the given answer; empty if there is none
+    right: bool = False  # whether that answer is right, even if steps are wrong
+    steps: int = 0  # number of written steps
+    wrong: int | None = None  # the number, from 1, of the first step that is wrong
+    why: str = ""  # what is wrong, in words
+
+
+@dataclass(frozen=True)
+class PartialVerdict:
+    """The result of checking the steps so far, which may be an incomplete solution."""
+
+    wrong: int | None = None  # the number, from 1, of the first step that is wrong
+    why: str = ""  # what is wrong, in words
+    leads: bool = False  # whether all steps are right and a solution can follow or is reached
+    last: str = ""  # what is wrong with the last step, assuming that the previous lines are right
+
+
+class Problem(Protocol):
+    """A kind of problem."""
+
+    name: str
+    forms: tuple[str, ...]  # how a solution can be written, those that are trained on first
+    usual: tuple[str, ...]  # the forms that are trained on unless others are asked for
+    vocabulary: tuple[str, ...]  # all tokens that problems and solutions are written with
+
+    def cut(self, text: str) -> list[str]:
+        """Split a text into tokens, including those outside the vocabulary."""
+        ...
+
+    def join(self, tokens: list[str]) -> str:
+        """Join tokens into text as a user would write it."""
+        ...
+
+    def read(self, text: str) -> str:
+        """Parse a typed problem into its canonical form. Raises DataError if it is invalid."""
+        ...
+
+    def ask(self, problem: str, form: str) -> str:
+        """Return the prompt that a model continues."""
+        ...
+
+    def example(self, problem: str, form: str, random: Random) -> tuple[str, str]:
+        """Return a prompt and a correct solution in that form, drawn from all solutions."""
+        ...
+
+    def judge(self, problem: str, form: str, written: str) -> Verdict:
+        """Check a written solution."""
+        ...
+
+
+@runtime_checkable
+class SearchableProblem(Protocol):
+    """A kind of problem whose steps can be searched, because a model can rate the steps so far."""
+
+    stepwise: tuple[str, ...]  # the forms that are written step by step
+    tree: str  # the form in which any steps are proposed, and judged
+    question: str  # the token that asks, in place of the end of a line
+    sure: str  # the token that follows where the steps are right and a solution can follow them
+    impossible: str  # and the one where not
+
+    def ended(self, line: str) -> bool:
+        """Return whether no step can follow this line."""
+        ...
+
+    def so_far(self, problem: str, written: str) -> PartialVerdict:
+        """Check the steps so far."""
+        ...
+
+
+State = tuple[int, ...]
+MOST = 100  # the largest number in a solution
+SIGNS = ("+", "-", "*", "/")
+
+
+class Step(NamedTuple):
+    """A step that combines two numbers into one."""
+
+    a: int
+    sign: str
+    b: int
+    result: int
+    left: State  # the numbers after the step, in ascending order
+
+    def __str__(self) -> str:
+        return f"{self.a} {self.sign} {self.b} = {self.result} (left: {' '.join(map(str, self.left))})"
+
+
+def apply_operator(a: Fraction | int, sign: str, b: Fraction | int) -> Fraction | None:
+    """Return a combined with b; None for a division by 0."""
+    a, b = Fraction(a), Fraction(b)
+    if sign == "/":
+        return a / b if b else None
+    return {"+": a + b, "-": a - b, "*": a * b}[sign]
+
+
+@cache
+def possible_steps(state: State) -> tuple[Step, ...]:
+    """Return all steps from a state in whole numbers from 0 to MOST, with the larger number first."""
+    found = []
+    for i, j in _pairs(state):
+        b, a = state[i], state[j]  # b ≤ a
+        rest = [*state[:i], *state[i + 1 : j], *state[j + 1 :]]
+        made = [("+", a + b), ("-", a - b), ("*", a * b)]
+        if b and a % b == 0:
+            made.append(("/", a // b))
+        found += [Step(a, sign, b, c, tuple(sorted([*rest, c]))) for sign, c in made if c <= MOST]
+    return tuple(found)
+
+
+@cache
+def reachable_numbers(state: State) -> frozenset[int]:
+    """Return all numbers that `steps` can make from the state."""
+    if len(state) == 1:
+        return frozenset(state)
+    return frozenset().union(*(reachable_numbers(step.left) for step in possible_steps(state)))
+
+
+def is_solvable(numbers: State, target: int = 24) -> bool:
+    """Return whether the target can be made from the numbers, with fractions as intermediate results."""
+    state = tuple(sorted(numbers))
+    return target in reachable_numbers(state) or Fraction(target) in _reachable_fractions(tuple(map(Fraction, state)))
+
+
+@cache
+def _reachable_fractions(state: tuple[Fraction, ...]) -> frozenset[Fraction]:
+    if len(state) == 1:
+        return frozenset(state)
+    found: set[Fraction] = set()
+    for i, j in _pairs(state):
+        b, a = state[i], state[j]
+        rest = [*state[:i], *state[i + 1 : j], *state[j + 1 :]]
+        made = {a + b, a - b, a * b} | ({a / b} if b else set()) | ({b / a} if a else set())
+        for c in made:
+            found |= _reachable_fractions(tuple(sorted([*rest, c])))
+    return frozenset(found)
+
+
+def _pairs(state: tuple[object, ...]) -> Iterator[tuple[int, int]]:
+    """Yield pairs of positions of a state, each pair of values once."""
+    seen = set()
+    for i, j in combinations(range(len(state)), 2):
+        if (state[i], state[j]) not in seen:
+            seen.add((state[i], state[j]))
+            yield i, j
+
+
+DIGITS = 3
+
+
+class Addition:
+    """Addition of two numbers of up to three digits."""
+
+    name = "addition"
+    forms: tuple[str, ...] = ("plain", "reversed", "scratchpad")
+    usual: tuple[str, ...] = ("reversed",)
+    vocabulary: tuple[str, ...] = (*"0123456789+=:,;", *forms)
+
+    def cut(self, text: str) -> list[str]:
+        """Split a text into the form's name and single characters."""
+        return re.findall(r"[a-z]+|\S", text)
+
+    def join(self, tokens: list[str]) -> str:
+        """Join tokens, with a blank after the form's name."""
+        return "".join(f"{token} " if token in self.forms else token for token in tokens)
+
+    def read(self, text: str) -> str:
+        """Parse a problem such as `128+367`."""
+        found = re.fullmatch(r"\s*([0-9]+)\s*\+\s*([0-9]+)\s*=?\s*", text)
+        if not found or any(len(n) > DIGITS for n in found.groups()):
+            raise DataError(
+                f"{text!r} is no sum of two numbers of at most {DIGITS} digits.", fix="Give one, as 128+367."
+            )
+        return format_addition(int(found[1]), int(found[2]))
+
+    def ask(self, problem: str, form: str) -> str:
+        """Return the prompt: the form, the problem and =."""
+        return f"{form} {problem}="
+
+    def example(self, problem: str, form: str, random: Random) -> tuple[str, str]:
+        """Return the prompt and the only solution."""
+        del random
+        a, b = problem.split("+")
+        total = str(int(a) + int(b))
+        written = {"plain": total, "reversed": total[::-1], "scratchpad": ";".join([*_columns(a, b), total])}
+        return self.ask(problem, form), written[form]
+
+    def judge(self, problem: str, form: str, written: str) -> Verdict:
+        """Check a solution; every column of a scratchpad must be right."""
+        a, b = problem.split("+")
+        total = str(int(a) + int(b))
+        *columns, answer = written.split(";")
+        said = answer[::-1] if form == "reversed" else answer
+        right = said == total
+        if form != "scratchpad":
+            return Verdict(right, said, right, 1, None if right else 1, "" if right else f"is {total}")
+        wanted = _columns(a, b)
+        for k, column in enumerate(wanted, 1):
+            if k > len(columns) or columns[k - 1] != column:
+                return Verdict(False, said, right, len(columns) + 1, k, f"column {k} is {column}")
+        solved = right and len(columns) == len(wanted)
+        last = len(columns) + 1
+        return Verdict(solved, said, right, last, None if solved else last, "" if solved else f"the sum is {total}")
+
+
+def format_addition(a: int, b: int) -> str:
+    """Return a problem in its canonical form, with leading zeros."""
+    return f"{a:0{DIGITS}}+{b:0{DIGITS}}"
+
+
+def _columns(a: str, b: str) -> list[str]:
+    """Return the scratchpad entry of each column, the last digits first."""
+    found, carry = [], 0
+    for x, y in zip(reversed(a), reversed(b)):
+        total = int(x) + int(y) + carry
+        found.append(f"{x}+{y}+{carry}:{total % 10},{total // 10}")
+        carry = total // 10
+    return found
+
 
 ARROW = "=>"
 TRIES = 20  # attempts to find a wrong step that would lead to the target
@@ -91,7 +347,7 @@ class Countdown:
             )
         if not is_solvable(state, int(aim)):
             raise DataError(f"{aim} cannot be made of {numbers.strip()}: all ways were tried, fractions among them.")
-        return format_problem(state, int(aim))
+        return format_countdown(state, int(aim))
 
     def ask(self, problem: str, form: str) -> str:
         """Return the prompt: the form, the problem and a colon; steps start on a new line."""
@@ -161,7 +417,7 @@ class Countdown:
         return PartialVerdict(wrong, first, wrong is None and target in reachable_numbers(state), why)
 
 
-def format_problem(state: State, target: int) -> str:
+def format_countdown(state: State, target: int) -> str:
     """Return a problem in its canonical form."""
     return f"{' '.join(map(str, state))} {ARROW} {target}"
 
@@ -275,3 +531,7 @@ def _evaluate(node: ast.expr) -> Fraction:
     if found is None:
         raise ZeroDivisionError
     return found
+
+
+KINDS: tuple[Problem, ...] = (Addition(), Countdown())
+PROBLEMS: dict[str, Problem] = {kind.name: kind for kind in KINDS}
