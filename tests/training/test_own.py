@@ -487,7 +487,7 @@ def test_maps_may_be_flattened_by_view(source: str, given: dict[str, Any], tmp_p
     run = cutaway.train(Viewing(), data, out=tmp_path / "run", batch_size=5, **QUICK, **given)
     opened = cutaway.load(tmp_path / "run", model=Viewing)
     if source == "arrays":
-        opened.hand_over(data)
+        opened.set_data(data)
     assert opened.evaluate() == run.evaluate()
     asked: Any = sorted(folder.rglob("*.png"))[:3] if source == "folder" else arrays[0][:3]
     assert len(opened.predict(asked)) == 3

@@ -230,7 +230,7 @@ def _train_in_process(
         if own is not None:
             own.eval().to(home)
         run = Run(folder, own)
-        return run.hand_over(source) if isinstance(source, InMemorySource) else run
+        return run.set_data(source) if isinstance(source, InMemorySource) else run
 
 
 def _train_in_folder(

@@ -133,7 +133,7 @@ MOVED = {
 }
 
 
-GIVEN_AGAIN = "Give it again, as in run.hand_over(DATA).evaluate(); or other data, as in run.evaluate((X, y))."
+GIVEN_AGAIN = "Give it again, as in run.set_data(DATA).evaluate(); or other data, as in run.evaluate((X, y))."
 
 
 DIVERGENCE = {"what?": str, "paper?": str, "here?": str, "common?": str}

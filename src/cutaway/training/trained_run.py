@@ -164,7 +164,7 @@ class TrainedRun:
         """
         return self._given or data_source(self.about["data"])
 
-    def hand_over(self, data: Any, val: Any = None, test: Any = None) -> Self:
+    def set_data(self, data: Any, val: Any = None, test: Any = None) -> Self:
         """Attach data that was passed to `train` in Python, so that the run can use it again.
 
         The content of the objects is compared with the training data when the data is used.

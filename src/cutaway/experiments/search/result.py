@@ -96,7 +96,7 @@ class Search:
         if not (self.folder / BEST / "run.json").is_file():
             raise FileError(f"{self.folder} has no best run yet. Finish it: cutaway search --resume {self.folder}")
         run = Run(self.folder / BEST, self._module())
-        return run if self._given is None else run.hand_over(self._given)
+        return run if self._given is None else run.set_data(self._given)
 
     def _module(self) -> nn.Module | None:
         """Build a custom module with the settings of the winner, to load its weights. None for a named model."""
