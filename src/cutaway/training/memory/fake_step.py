@@ -226,5 +226,8 @@ class _FusedAttention(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
         if func is F.scaled_dot_product_attention:
-            kwargs["dropout_p"] = 0.0
+            if len(args) > 4:  # query, key, value, attn_mask, dropout_p
+                args = (*args[:4], 0.0, *args[5:])
+            else:
+                kwargs["dropout_p"] = 0.0
         return func(*args, **kwargs)
