@@ -17,18 +17,18 @@ Cli = Callable[..., Answer]
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
-        ("train mlp iris --epochs 5", "Settings are typed without dashes: epochs=5."),
-        ("train mlp iris --batch-size=5", "Settings are typed without dashes: batch_size=5."),
+        ("train mlp iris --epochs 5", "Settings have no dashes: epochs=5."),
+        ("train mlp iris --batch-size=5", "Settings have no dashes: batch_size=5."),
         ("predict r x --beams 3", "cutaway predict has no option --beams: it is now --num-beams."),
-        ("train mlp iris clip=1", "clip is now grad_clip: `cutaway train --help grad_clip` says what it takes."),
+        ("train mlp iris clip=1", "clip is now grad_clip: `cutaway train --help grad_clip` has its values."),
         ("train mlp iris --ouput x", "cutaway train has no option --ouput. Similar: --out."),
         ("train --resume", "--resume: expected one argument"),
         ("generate runs/x --temprature 1", "Similar: --temperature."),
         ("generate runs/x --count many", "invalid int value: 'many'"),
         ("predict", "cutaway predict needs RUN, INPUT."),
         ("report runs/x y", "cutaway report does not take 'y'."),
-        ("show", "Which model?"),
-        ("onnx runs/x", "There is no command 'onnx': here it is `cutaway export`."),
+        ("show", "Missing model"),
+        ("onnx runs/x", "There is no command 'onnx': use `cutaway export`."),
         ("trian", "Similar: train."),
     ],
 )

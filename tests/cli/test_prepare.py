@@ -62,7 +62,7 @@ def test_check_compares_checksums(cli: Cli, shards: str) -> None:
     words = ("check", "gpt2", shards, *SETTINGS)
     answer = cli(*words)
     assert answer.status == 0
-    assert "Nothing is wrong with the data." in answer.out
+    assert "No problems found in the data." in answer.out
     with Path("shards/val-00000.bin").open("r+b") as file:
         file.seek(7)
         file.write(b"\0")
@@ -78,8 +78,8 @@ def test_check_compares_checksums(cli: Cli, shards: str) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "Data and a folder for its shards are needed"),
-        (("poem.txt", "shards", "workers=-1"), "workers=-1 cannot be"),
+        ((), "Missing data or output folder"),
+        (("poem.txt", "shards", "workers=-1"), "Invalid workers=-1"),
         (("poem.txt", "shards", "epochs=3"), "no setting 'epochs'"),
         (("poem.txt", "poem.txt"), "poem.txt is a file, and shards need a folder"),
         (("poem.txt", ".."), "is not empty"),
@@ -110,7 +110,7 @@ def test_it_goes_on_after_a_kill_and_after_ctrl_c(cli: Cli, tmp_path: Path) -> N
         _, said = command.communicate(timeout=30)
         assert command.returncode == (130 if ends == signal.SIGINT else -signal.SIGKILL)
         assert not (out / "manifest.json").exists()
-        assert ("the same command goes on from there" in said) == (ends == signal.SIGINT)
+        assert ("run the same command again to continue" in said) == (ends == signal.SIGINT)
     kept = {path.name: path.stat().st_mtime_ns for path in out.glob("*.bin")}
     answer = cli("train", "gpt2", "shards")
     assert answer.status == 2

@@ -52,7 +52,10 @@ TRANSFORMED = ("googlenet", "inception-v3")
 
 @dataclasses.dataclass(frozen=True)
 class TorchvisionNames:
-    """The presets of a family that torchvision has, and its names of their weights."""
+    """The presets of a family that torchvision has, and its names of their weights.
+
+    Presets of a family whose weights have other names there than those of another preset are an entry of their own.
+    """
 
     builders: Mapping[str, str]  # our preset → torchvision's builder
     # Pairs of a regular expression and its replacement, applied in order to our key; none if the names are equal.
@@ -150,6 +153,19 @@ FAMILIES: Mapping[str, TorchvisionNames] = {
     ),
     # resnet50-v1 and similar presets are not included, because they have other strides.
     "resnet": TorchvisionNames({name: name for name in ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152")}),
+    # Fire modules are numbered as in the paper; torchvision's by index in a sequence with the pooling layers, whose
+    # places differ between 1.0 and 1.1.
+    **{
+        f"squeezenet-{version}": TorchvisionNames(
+            {f"squeezenet-{version}": f"squeezenet{version.replace('.', '_')}"},
+            (
+                (r"^conv1\.", "features.0."),
+                (r"^head\.", "classifier.1."),
+                *((rf"^fire{fire}\.", f"features.{index}.") for fire, index in enumerate(indices, 2)),
+            ),
+        )
+        for version, indices in (("1.0", (3, 4, 5, 7, 8, 9, 10, 12)), ("1.1", (3, 4, 6, 7, 9, 10, 11, 12)))
+    },
     # The same indices in the sequence of convolutions; the fully connected layers are numbered from 6 here.
     "vgg": TorchvisionNames(
         {f"vgg{depth}{bn}": f"vgg{depth}{bn.replace('-', '_')}" for bn in ("", "-bn") for depth in (11, 13, 16, 19)},
@@ -308,7 +324,7 @@ def read_state_dict(path: str | os.PathLike[str]) -> StateDict:
                 f"{path} is not a state dict, a table of named tensors: it holds {_describe(found)}{several}. "
                 "Save the model's state_dict() alone."
             )
-        notes = (f"The weights are those under {entries[0]!r}; what the file has beside them is not taken over.",)
+        notes = (f"The weights are those under {entries[0]!r}; other entries of the file are not read.",)
         found = found[entries[0]]
     prefix = _wrapper_prefix(found)
     if prefix:
@@ -327,7 +343,7 @@ def _read(path: Path) -> Any:
     except Exception as error:  # invalid files raise many types of errors, which depend on the reader
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         if "Weights only load failed" in reason:
-            reason = "it holds more than tensors and plain values, or is cut short; what it holds was not run"
+            reason = "it holds more than tensors and plain values, or is cut short; no code in it was run"
         raise FileError(f"{path} is not a checkpoint that can be read: {reason}.") from error
 
 
@@ -445,7 +461,7 @@ def _suggestion(file: StateDict, name: str) -> str:
     if likely:
         return f"Its tensors are those of {likely}: read it as {likely}."
     if {k.removeprefix(file.prefix) for k in file.tensors} == set(_shapes(preset(name), preset(name).config)):
-        return "Its names are Cutaway's own: give the folder that it stands in."
+        return "Its names are those of Cutaway: give the folder that it is in."
     return "It was written by another model, or not by torchvision, or is not whole."
 
 

@@ -35,7 +35,7 @@ class Vectors:
     source: str = "these vectors"  # the file, for messages
 
     @classmethod
-    def of(cls, embedding: nn.Embedding, tokens: Sequence[str]) -> Vectors:
+    def from_embedding(cls, embedding: nn.Embedding, tokens: Sequence[str]) -> Vectors:
         """Return the word vectors of a model.
 
         Args:
@@ -60,7 +60,7 @@ class Vectors:
         Raises:
             FileError: If the file is missing or incomplete.
         """
-        path = as_path(path, "Vectors are loaded from a file")
+        path = as_path(path, "path must be the path of a file")
         return cls(*read_vectors(path), source=os.fspath(path))
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -74,9 +74,7 @@ class LanguageThinker:
         self, model: nn.Module, preprocessing: ProblemPreprocessing, *, temperature: float = 0.7, seed: int = 0
     ) -> None:
         if not isinstance(model, SupportsKVCache):
-            raise ModelError(
-                f"{type(model).__name__} keeps no cache that branches could share: take one that does: gpt2."
-            )
+            raise ModelError(f"{type(model).__name__} has no shareable key-value cache: use gpt2.")
         self.model, self.preprocessing, self.kind = model, preprocessing, preprocessing.kind
         self.temperature, self.seed = temperature, seed
         self.device = next(model.parameters()).device
@@ -85,7 +83,7 @@ class LanguageThinker:
 
     def roots(self, problems: Sequence[str]) -> list[Thought]:
         """Return the initial thought of each problem; its text is the problem."""
-        ids, mask = (x.to(self.device) for x in self.preprocessing.asked(problems))  # (N, T)
+        ids, mask = (x.to(self.device) for x in self.preprocessing.encode_questions(problems))  # (N, T)
         lengths = mask.sum(1)
         before = mask & (torch.arange(ids.shape[1], device=self.device) < lengths[:, None] - 1)
         tree = TreeCache.from_cache(self._extend(ids[:, :-1], before[:, :-1])[1])
@@ -136,7 +134,7 @@ class LanguageThinker:
         """
         kind = self.kind
         if not isinstance(kind, SearchableProblem):
-            raise SettingError(f"{kind.name} is not solved in steps that could be valued.")
+            raise SettingError(f"{kind.name} has no intermediate steps to value.")
         asked = [thought for thought in thoughts if not thought.held.full]
         if not asked:
             return [0.0] * len(thoughts)

@@ -24,8 +24,8 @@ from ..tables.targets import format_problems
 
 BOM = "\ufeff"
 UTF8 = (
-    "Save it as UTF-8: `iconv -f WINDOWS-1252 -t UTF-8 old.txt > new.txt` converts what Windows wrote before, and "
-    "`iconv -f UTF-16` what is UTF-16. In training on several files missing=drop leaves it out."
+    "Save it as UTF-8: `iconv -f WINDOWS-1252 -t UTF-8 old.txt > new.txt` converts older Windows files, and "
+    "`iconv -f UTF-16` converts UTF-16. In training on several files missing=drop leaves it out."
 )
 TEXT, LABEL = "text", "class"  # column names for two line-aligned files
 
