@@ -58,7 +58,7 @@ def log_to(folder: Path) -> None:
         state, place = self.state, self.place
         lines = []
         for at, batch in enumerate(group, state.batch):
-            numbers = place.share(self.plan[at]).tolist()
+            numbers = place.shard_batch(self.plan[at]).tolist()
             sums = [checksum(batch, i) for i in range(len(numbers))]
             lines.append({"epoch": state.epoch, "batch": at, "of": place.processes, "examples": [*zip(numbers, sums)]})
         learn(self, group, steps)

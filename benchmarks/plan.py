@@ -219,7 +219,7 @@ def allocated_together(ready: TrainingSetup, folder: Path) -> int:
     with _let_go():
         steps = Steps(ready)
         steps.trainer.checkpoints = folder
-        steps.batch = next(iter(split.batches([ready.place.share(steps.index)], seed=0)))
+        steps.batch = next(iter(split.batches([ready.place.shard_batch(steps.index)], seed=0)))
         steps.make()
         gradients = [p.grad for p in steps.trainer.model.parameters() if p.grad is not None]
         buckets = {} if ready.deferred else _storages(gradients)  # in which those of ddp lie

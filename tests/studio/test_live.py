@@ -100,9 +100,9 @@ def test_tasks_are_learned_one_after_another_as_train_does(objective: str, tmp_p
     live = epochs(opened(folder, "mlp", "digits", **given), 2)
     assert equal(weights(live), kept)
     assert not list(folder.glob("*.safetensors"))  # nothing is written while it is held
-    remembered = {name: value.clone() for name, value in live.trainer.objective.remembered().items()}
+    remembered = {name: value.clone() for name, value in live.trainer.objective.state().items()}
     live.change("model.dropout", "0.3")  # another trainer, which goes on from what the first remembers
-    assert equal(live.trainer.objective.remembered(), remembered)
+    assert equal(live.trainer.objective.state(), remembered)
     assert bool(remembered) == (objective == "ewc")
 
 

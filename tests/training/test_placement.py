@@ -122,7 +122,7 @@ def test_a_part_in_memory_is_held_where_it_takes_a_quarter_at_most(
     monkeypatch.setattr(place_module, "free_memory", lambda device: free)
     split = TensorSplit(torch.zeros(10, 24), torch.zeros(10, dtype=torch.int64), list("abcdefghij"))
     assert split.inputs.nbytes == 960
-    found = there.hold(split)
+    found = there.keep_on_device(split)
     assert (found is not split) == held
     batch = next(found.batches([torch.tensor([3, 1])]))
     assert batch.inputs[0].device.type == batch.target.device.type == ("meta" if held else "cpu")
@@ -135,10 +135,10 @@ def test_what_is_not_in_memory_or_on_a_cpu_is_left_as_it_is(monkeypatch: pytest.
     monkeypatch.setattr(place_module, "free_memory", lambda device: 1 << 40)
     there = DeviceContext(torch.device("meta"), torch.float32, None, channels_last=False)
     files = FileSplit([], None, None)  # type: ignore[arg-type]
-    assert there.hold(files) is files
+    assert there.keep_on_device(files) is files
     split = TensorSplit(torch.zeros(2, 2), None)
-    assert select_device("cpu", "float32", None, nn.Linear(2, 2)).hold(split) is split
-    assert there.hold(split).target is None
+    assert select_device("cpu", "float32", None, nn.Linear(2, 2)).keep_on_device(split) is split
+    assert there.keep_on_device(split).target is None
 
 
 def test_without_a_compiler_a_model_is_not_compiled(

@@ -67,7 +67,7 @@ def test_a_batch_with_fewer_examples_than_processes_counts_once() -> None:
         counted = torch.zeros(count)
         for rank in range(processes):
             here = replace(place, rank=rank, processes=processes)
-            own = here.share(torch.arange(count), carries)
+            own = here.shard_batch(torch.arange(count), carries)
             assert len(own) > 0  # no process is left without any
             counted[own] += here.weight(count, carries)
         torch.testing.assert_close(counted, torch.ones(count))

@@ -312,7 +312,7 @@ class LastEpochs(Callback):
     def on_train_end(self, state: TrainingState) -> None:
         """Write the mean of the weights after the last epochs, and evaluate it."""
         trainer = self.trainer
-        trainer.place.together(None)  # barrier: the first process has written the last file
+        trainer.place.all_gather(None)  # barrier: the first process has written the last file
         weights, first = self.mean(state.epoch)
         if trainer.place.writes:
             save_weights(self.folder / "average.safetensors", weights)

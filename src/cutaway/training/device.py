@@ -77,7 +77,7 @@ class DeviceContext:
                     _set_memory_format(module, learns)
         return model
 
-    def hold(self, split: Split) -> Split:
+    def keep_on_device(self, split: Split) -> Split:
         """Move the tensors of a split to the device permanently, so that its batches are taken from there.
 
         This is done only for a split in memory that takes at most a quarter of the device's free memory. Otherwise, and
@@ -98,7 +98,7 @@ class DeviceContext:
             return batch.inputs, batch.target  # already on the CPU
         return tuple(self._move(self._pin(x)) for x in batch.inputs), self._move(self._pin(batch.target))
 
-    def share(self, x: Tensor, carries: bool = False, dim: int = 0) -> Tensor:
+    def shard_batch(self, x: Tensor, carries: bool = False, dim: int = 0) -> Tensor:
         """Return this process's share of a batch: every N-th example along `dim`, for N processes.
 
         Every process gets at least one example; `weight` is its weight. A batch with fewer examples than processes goes
@@ -112,7 +112,7 @@ class DeviceContext:
         return x.index_select(dim, torch.arange(first, count, self.processes, device=x.device))
 
     def weight(self, count: int, carries: bool = False) -> float:
-        """Return the weight of this process's `share` of `count` examples, so that each example counts once overall."""
+        """Return the weight of this process's shard of `count` examples, so that each example counts once overall."""
         if count >= self.processes:
             return 1.0
         return float(self.rank < count) if carries else 1 / self.processes
@@ -129,13 +129,9 @@ class DeviceContext:
             return numbers
         return tuple(group.all_reduce_sum(torch.tensor(numbers, dtype=torch.float64)).tolist())
 
-    def together(self, value: T) -> list[T]:
+    def all_gather(self, value: T) -> list[T]:
         """Gather the value of each process in rank order; of processes with the same examples, the first one's."""
         return [value] if self.processes * self.tensor == 1 else group.all_gather_object(value)[:: self.tensor]
-
-    def from_first(self, *numbers: float) -> tuple[float, ...]:
-        """Return the numbers of the first process, for measurements such as time on which all must agree."""
-        return self.total_of_all(*(x if self.writes else 0.0 for x in numbers))
 
     def share_buffers(self, model: nn.Module) -> None:
         """Broadcast the model's buffers, such as running means, from the first process."""

@@ -109,7 +109,7 @@ def evaluate_split(
             targets.append((keep_target(target) if keep_target else target).cpu())
             ticked(len(target))
     if shared:  # each process has computed some batches
-        of_each, count = place.together((outputs, targets)), place.processes
+        of_each, count = place.all_gather((outputs, targets)), place.processes
         outputs = [of_each[k % count][0][k // count] for k in range(len(plan))]
         targets = [of_each[k % count][1][k // count] for k in range(len(plan))]
     places = torch.split(torch.cat([*plan]).argsort().argsort(), [len(batch) for batch in plan])

@@ -93,8 +93,8 @@ class Trainer:
         reject_incompatible(settings, data.splits["train"])
         self.spec, self.task, self.settings, self.place = data.spec, task, settings, place
         self.checkpoints = checkpoints
-        self.train = place.hold(data.splits["train"])
-        self.val = place.hold(data.splits["val"]) if "val" in data.splits else None
+        self.train = place.keep_on_device(data.splits["train"])
+        self.val = place.keep_on_device(data.splits["val"]) if "val" in data.splits else None
         self.augment: Augment | None = data.augment
         self.monitor = settings.monitor or task.watch  # validation metric that selects the best weights
         self.higher_is_better = self.monitor in HIGHER_IS_BETTER
@@ -216,7 +216,7 @@ class Trainer:
         if state.batch == 0:
             self.objective.carried = ()
         self.call("on_epoch_start")
-        own = (self.place.share(index, self.objective.carries) for index in self.plan[state.batch :])
+        own = (self.place.shard_batch(index, self.objective.is_stateful) for index in self.plan[state.batch :])
         remaining = self.train.batches(own, seed=mix_seeds(settings.seed, state.epoch))
         for batches in _batch_groups(remaining, settings.accumulate):
             self.step(batches, self.phase_steps)
@@ -285,7 +285,7 @@ class Trainer:
 
     def _loss_weights(self, batches: list[Batch]) -> tuple[list[float], float]:
         """Return the weight of each batch in this process, and the divisor for the mean loss over all processes."""
-        place, task, carries = self.place, self.task, self.objective.carries
+        place, task, carries = self.place, self.task, self.objective.is_stateful
         sizes = [len(index) for _, index in zip(batches, self.plan[self.state.batch :])] if place.processes > 1 else []
         weights = [place.weight(size, carries) for size in sizes] or [1.0] * len(batches)
         (counted,) = place.total(sum(w * task.count(batch.target) for w, batch in zip(weights, batches)))
@@ -297,7 +297,7 @@ class Trainer:
         """Return the inputs of the next batch, augmented and on the device, its target, and its examples' indices."""
         state, place = self.state, self.place
         inputs, target = place.batch(batch.without_mask)
-        index = place.share(self.plan[state.batch], self.objective.carries) if self.plan else None
+        index = place.shard_batch(self.plan[state.batch], self.objective.is_stateful) if self.plan else None
         own = (place.rank,) if place.processes > 1 else ()
         self._random.manual_seed(mix_seeds(self.settings.seed, state.epoch, state.batch, *own))
         if self.augment:
@@ -443,8 +443,8 @@ class Trainer:
         average = self.average.weights if self.average else None
         saved = load_checkpoint(self.checkpoints, self.model, self.optimizers, average, self.place.rank)
         self.state = saved.state
-        self.objective.carried = tuple(self.place.share(part, carries=True, dim=1) for part in saved.carried)
-        self.objective.remember(saved.learned)
+        self.objective.carried = tuple(self.place.shard_batch(part, carries=True, dim=1) for part in saved.carried)
+        self.objective.load_state(saved.learned)
         self.pruning = build_pruning(self.model, self.settings, begun=True)
         self._bind_callbacks()
         restore_states(self.own_callbacks, saved.state.callbacks, saved.callbacks)
@@ -455,12 +455,12 @@ class Trainer:
         self._reject_broken_weights()
         self.strategy.share_statistics()
         states = collect_states(self.own_callbacks)
-        of_each = self.place.together((self.objective.carried, random_state(), states))
+        of_each = self.place.all_gather((self.objective.carried, random_state(), states))
         carried = tuple(merge_states(parts) for parts in zip(*(carried for carried, *_ in of_each)))
         random = [random for _, random, _ in of_each]
         self.state.callbacks, states_of_callbacks = of_each[0][2]
         average = self.average.weights if self.average else None
-        learned = carried, self.objective.remembered(), random, states_of_callbacks
+        learned = carried, self.objective.state(), random, states_of_callbacks
         self.strategy.save(
             self.checkpoints, checkpoint_tensors(self.model, self.optimizers, average, *learned), self.state
         )

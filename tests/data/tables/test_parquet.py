@@ -180,7 +180,7 @@ def test_two_processes_read_what_one_reads(table: Path, monkeypatch: pytest.Monk
     split = opened(table, memory=0).splits["train"]
     plan = epoch_batches(split, TrainSettings(batch_size=50), epoch=1)
     places = [DeviceContext(torch.device("cpu"), torch.float32, None, False, rank, 2) for rank in (0, 1)]
-    shares = [list(split.batches([place.share(index) for index in plan])) for place in places]
+    shares = [list(split.batches([place.shard_batch(index) for index in plan])) for place in places]
     for whole, first, second in zip(split.batches(plan), *shares):
         assert torch.equal(whole.inputs[0][::2], first.inputs[0])
         assert torch.equal(whole.inputs[0][1::2], second.inputs[0])

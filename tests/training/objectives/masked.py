@@ -17,7 +17,7 @@ from cutaway.training.objectives.mae import MAE
 
 def masking(model: nn.Module, spec: ImageSpec, **given: Any) -> MAE:
     """The objective on that network, to which its decoder is added, for such images."""
-    for name, module in MAE.added(model, spec).items():
+    for name, module in MAE.training_modules(model, spec).items():
         model.add_module(name, module)
     settings = build(TrainSettings, {"objective": "mae", **given})
     split = TensorSplit(torch.zeros(1, *spec.shape), torch.zeros(1, dtype=torch.long))

@@ -97,9 +97,9 @@ def test_what_ewc_remembers_is_in_the_checkpoint(tmp_path: Path) -> None:
     one, other = trainer_of(tmp_path, "ewc"), trainer_of(tmp_path, "ewc")
     one.fit()
     other.resume()
-    remembered = one.objective.remembered()
+    remembered = one.objective.state()
     assert {name.split(".")[0] for name in remembered} == {"fisher", "held"}
-    assert same(remembered, other.objective.remembered())
+    assert same(remembered, other.objective.state())
 
 
 def test_a_penalty_of_no_strength_is_fine_tuning_to_the_last_bit(tmp_path: Path) -> None:

@@ -208,7 +208,7 @@ def test_images_without_classes_that_are_not_square(tmp_path: Path) -> None:
 def test_its_decoder_is_of_the_patches_of_the_data() -> None:
     torch.manual_seed(0)
     vit = ViT(Config(image_size=12, patch_size=4, dim=12, layers=1, heads=3, ffn_dim=20, num_classes=64))
-    decoder = MAE.added(vit, ImageSpec(3, 8, 12, Patches(dim=64)))[DECODER]
+    decoder = MAE.training_modules(vit, ImageSpec(3, 8, 12, Patches(dim=64)))[DECODER]
     assert isinstance(decoder, Decoder)
     assert (decoder.rows, decoder.columns) == (2, 3)
     assert decoder.to_pixels.weight.shape == (48, 64)

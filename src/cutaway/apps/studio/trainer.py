@@ -299,8 +299,8 @@ class LiveTrainer:
         """Replace the data with a new draw of the same data set."""
         trainer, splits = self.trainer, ready.data.splits
         self.ready = dataclasses.replace(ready, model=self.ready.model)
-        trainer.train = trainer.place.hold(splits["train"])
-        trainer.val = trainer.place.hold(splits["val"]) if "val" in splits else None
+        trainer.train = trainer.place.keep_on_device(splits["train"])
+        trainer.val = trainer.place.keep_on_device(splits["val"]) if "val" in splits else None
         self._restart_epoch()
 
     def _replace_model(self, ready: TrainingSetup) -> None:
@@ -308,7 +308,7 @@ class LiveTrainer:
         old, self.ready = self.trainer, dataclasses.replace(ready, settings=self.settings)
         self.trainer = self._trainer(self.ready)
         self.trainer.state, self.trainer.objective.carried = old.state, old.objective.carried
-        self.trainer.objective.remember(old.objective.remembered())
+        self.trainer.objective.load_state(old.objective.state())
         for new, before in zip(self.trainer.optimizers, old.optimizers):
             new.load_state_dict(before.state_dict())
         if self.trainer.average and old.average:

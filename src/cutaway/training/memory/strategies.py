@@ -343,7 +343,7 @@ def initialize_deferred(ready: TrainingSetup) -> None:
 def _min_room(ready: TrainingSetup) -> float | None:
     """Return the bytes that each process may use: the smallest number of any process; None if unknown."""
     device = ready.place.device
-    rooms = ready.place.together(available_bytes(ready.model, device, ready.settings, num_sharing_processes(device)))
+    rooms = ready.place.all_gather(available_bytes(ready.model, device, ready.settings, num_sharing_processes(device)))
     return None if None in rooms else min(room for room in rooms if room is not None)
 
 

@@ -59,7 +59,7 @@ def add_training_modules(model: nn.Module, spec: Spec, settings: TrainSettings) 
 
     Raises ModelError or SettingError if the model does not support them.
     """
-    for name, module in OBJECTIVES[settings.objective].added(model, spec).items():
+    for name, module in OBJECTIVES[settings.objective].training_modules(model, spec).items():
         model.add_module(name, module)
     return add_lora(model, spec, settings) if settings.lora else []
 

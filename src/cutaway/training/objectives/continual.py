@@ -155,11 +155,11 @@ class EWC(Supervised):
                 self.held[name] = torch.where(summed > 0, mean, weight).clone()
                 self.fisher[name] = summed
 
-    def remembered(self) -> dict[str, Tensor]:
+    def state(self) -> dict[str, Tensor]:
         """Return F and θ* of finished tasks, for the checkpoint."""
         return {f"{what}.{k}": v for what, of in (("fisher", self.fisher), ("held", self.held)) for k, v in of.items()}
 
-    def remember(self, tensors: Mapping[str, Tensor]) -> None:
+    def load_state(self, tensors: Mapping[str, Tensor]) -> None:
         """Load the state from a checkpoint."""
         for name, value in tensors.items():
             what, key = name.split(".", 1)

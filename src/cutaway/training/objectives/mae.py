@@ -126,7 +126,7 @@ class MAE(Pretraining):
         return dataclasses.replace(data, spec=spec, preprocessing=dataclasses.replace(preprocessing, spec=spec))
 
     @classmethod
-    def added(cls, model: nn.Module, spec: Spec) -> dict[str, nn.Module]:
+    def training_modules(cls, model: nn.Module, spec: Spec) -> dict[str, nn.Module]:
         """Return the decoder. Raises ModelError for a model without patches, and for images of one patch."""
         assert isinstance(spec, ImageSpec), "what has patches"
         grid, head = as_base_model(model).token_grid(spec.height, spec.width), getattr(model, HEAD, None)
@@ -148,8 +148,8 @@ class MAE(Pretraining):
     def __init__(self, model: nn.Module, task: Task, settings: TrainSettings, train: Split, data: DataSet) -> None:
         super().__init__(model, task, settings, train, data)
         decoder, head = model.get_submodule(DECODER), model.get_submodule(HEAD)
-        assert isinstance(model, SupportsPatchSubset), "as `added` asks"
-        assert isinstance(decoder, Decoder), "that `added` made"
+        assert isinstance(model, SupportsPatchSubset), "as `training_modules` asks"
+        assert isinstance(decoder, Decoder), "that `training_modules` made"
         self.encoder, self.head, self.decoder = model, head, decoder
         self.mask_ratio, self.normalizes = settings.mask_ratio, settings.norm_pix_loss
 

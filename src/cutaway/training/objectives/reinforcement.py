@@ -174,11 +174,11 @@ class GRPO(SelfTraining):
         loss = -(each * tries.times).sum() / tries.times.sum()
         return BatchLoss(self.failed(tries, target), loss * self.task.count(target))
 
-    def remembered(self) -> dict[str, Tensor]:
+    def state(self) -> dict[str, Tensor]:
         """Return p_ref, for the checkpoint."""
         return dict(self.reference.state_dict())
 
-    def remember(self, tensors: Mapping[str, Tensor]) -> None:
+    def load_state(self, tensors: Mapping[str, Tensor]) -> None:
         """Load the state from a checkpoint."""
         if tensors:
             self.reference.load_state_dict(tensors)

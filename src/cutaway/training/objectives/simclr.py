@@ -114,7 +114,7 @@ class SimCLR(Pretraining):
             )
 
     @classmethod
-    def added(cls, model: nn.Module, spec: Spec) -> dict[str, nn.Module]:
+    def training_modules(cls, model: nn.Module, spec: Spec) -> dict[str, nn.Module]:
         """Return W₁ and the ReLU, as wide as the head's input. Raises ModelError for a model without a linear head."""
         dim = linear_head(model).in_features
         return {PROJECTION: nn.Sequential(nn.Linear(dim, dim), nn.ReLU())}

@@ -41,10 +41,11 @@ class Supervised:
     """Loss of the task for the network's outputs, and for those of auxiliary heads if there are any.
 
     Other objectives are subclasses with their own `loss`. Each rejects settings that it does not support before the
-    model is built. Modules that are needed for training alone are `added` to the model and removed after training.
+    model is built. Modules that are needed for training alone are its `training_modules`, which are added to the model
+    and removed after training.
     """
 
-    adds: ClassVar[tuple[str, ...]] = ()  # names of the modules in `added`
+    adds: ClassVar[tuple[str, ...]] = ()  # names of the modules in `training_modules`
     at_once = False  # whether the tasks of a sequence are learned together
     weighable: ClassVar[bool] = True  # whether a step's memory can be traced, which second derivatives prevent
 
@@ -58,7 +59,7 @@ class Supervised:
         return data
 
     @classmethod
-    def added(cls, model: nn.Module, spec: Spec) -> dict[str, nn.Module]:
+    def training_modules(cls, model: nn.Module, spec: Spec) -> dict[str, nn.Module]:
         """Return the modules, by name, that the model has only during training on such data.
 
         Raises ModelError if the model does not support them.
@@ -72,7 +73,7 @@ class Supervised:
         self.forward: Callable[..., Tensor] = torch.compile(model) if settings.compile else model
         self.words = build_chunked_head(model, task, settings.loss_chunk, compiled=settings.compile)
         self.scores: Callable[[Split, DeviceContext], dict[str, float]] | None = None  # own validation of a split
-        self.carries = is_stateful(model, train)
+        self.is_stateful = is_stateful(model, train)
         self.carried: tuple[Tensor, ...] = ()  # state of the model, carried between batches
 
     def loss(self, inputs: tuple[Tensor, ...], target: Tensor, index: Tensor | None, random: Generator) -> BatchLoss:
@@ -95,11 +96,11 @@ class Supervised:
     def end_task(self, train: Split, place: DeviceContext, epoch: int) -> None:
         """Finish the task that ends with that epoch, if there are several."""
 
-    def remembered(self) -> dict[str, Tensor]:
+    def state(self) -> dict[str, Tensor]:
         """Return the state that the objective carries from task to task, by name, for the checkpoint."""
         return {}
 
-    def remember(self, tensors: Mapping[str, Tensor]) -> None:
+    def load_state(self, tensors: Mapping[str, Tensor]) -> None:
         """Load the state from a checkpoint."""
 
     def _answers(self, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -108,7 +109,7 @@ class Supervised:
         If batches continue one another, the model continues from its previous state. Gradients do not go beyond the
         batch, which is truncated back-propagation through time.
         """
-        if not self.carries:
+        if not self.is_stateful:
             return as_output_tuple(self.forward(*inputs))
         before = trim_state(self.carried, len(inputs[0]))
         outputs, state = self.model.advance(*inputs, before)  # type: ignore[operator]
