@@ -110,11 +110,7 @@ class Run:
     @functools.cached_property
     def model(self) -> nn.Module:
         """Return the trained model in eval mode on the CPU. Raises FileError if training has not saved a model yet."""
-        if not (self.folder / "model").is_dir():
-            raise FileError(
-                f"{self.folder} has no model yet: training stopped before its first epoch ended. "
-                f"Take it up again: cutaway train --resume {self.folder}"
-            )
+        self._reject_no_model()
         self.reject_other_module()
         own = copy_custom_module(self.module) if self.module is not None else None
         model = load_model(self.folder / "model", own)[0].eval()
@@ -122,6 +118,14 @@ class Run:
         return (
             model if own is None else adapt_module(model, self.spec, bool(self.about["settings"].get("channels_last")))
         )
+
+    def _reject_no_model(self) -> None:
+        """Raise FileError if training has not saved a model yet."""
+        if not (self.folder / "model").is_dir():
+            raise FileError(
+                f"{self.folder} has no model yet: training stopped before its first epoch ended. "
+                f"Take it up again: cutaway train --resume {self.folder}"
+            )
 
     def _reject_other_sizes(self, model: nn.Module) -> None:
         """Raise FileError if the preprocessing has other classes than the model, or tokens that the model lacks."""
@@ -149,7 +153,11 @@ class Run:
 
     @functools.cached_property
     def preprocessing(self) -> Preprocessing:
-        """Return the preprocessing, which was fitted on the training split and maps files to tensors."""
+        """Return the preprocessing, which was fitted on the training split and maps files to tensors.
+
+        Raises FileError if training has not saved a model yet.
+        """
+        self._reject_no_model()
         return read_preprocessing(self.folder / "model" / "preprocessing.json")
 
     @property
@@ -266,7 +274,8 @@ class Run:
     ) -> dict[str, Metric]:
         """Compute metrics with 95 % confidence intervals on the test split of the run or on other labelled data.
 
-        Other data is prepared with the preprocessing of the run.
+        Other data is prepared with the preprocessing of the run. What is left out of it, and values that the training
+        split did not have, are reported as warnings.
 
         Args:
             source: Labelled data of the same kind: a path, objects as `train` takes them, such as (X, y), or a named
@@ -298,12 +307,14 @@ class Run:
                 raise DataError("This run kept no test split.", fix="Name labelled data: cutaway evaluate RUN DATA.")
         elif not isinstance(source, str | os.PathLike):
             split = prepare_labelled(source, self.preprocessing)
+            _emit_notes(split, 3)
         elif str(source) in NAMED:
             split = prepare_other_test_split(
                 open_data(str(source), DataSettings()), self.preprocessing, self.task, self.about
             )
         else:
             split = self.preprocessing.labelled(str(source))
+            _emit_notes(split, 3)
             if isinstance(self.spec.target, Transcript):
                 reject_too_long_transcripts(self.model, split)
         model = self.place.model(self.model, learns=False)
@@ -613,10 +624,15 @@ class Run:
         Emit a warning for each value that split did not have.
         """
         split = self.preprocessing.examples(sources)
-        for sentence in getattr(split, "notes", ()):
-            warnings.warn(sentence, stacklevel=3)
+        _emit_notes(split, 4)
         reject_longer = getattr(split, "reject_longer", None)
         context = getattr(getattr(self.model, "config", None), "context_length", None)
         if reject_longer is not None and context is not None:
             reject_longer(context)
         return split
+
+
+def _emit_notes(split: Split, stacklevel: int) -> None:
+    """Emit each note on new data as a warning."""
+    for sentence in getattr(split, "notes", ()):
+        warnings.warn(sentence, stacklevel=stacklevel)
