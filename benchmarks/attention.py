@@ -203,7 +203,7 @@ def our_step(
     words = build_chunked_head(model, task, compiled=compiled)
     assert words is not None
     (optimizer,) = build_optimizers(model, TrainSettings(lr=RATE, weight_decay=0.0))
-    here = (batch or Batch(*examples(case))).bare
+    here = (batch or Batch(*examples(case))).without_mask
     inputs, target = place.batch(here)
 
     def step() -> float:
@@ -259,7 +259,7 @@ def nanogpt_step(case: Case, compiled: bool) -> Callable[[], float]:
             value.zero_()[: len(given)] = given
     peer = peer.to("cuda").train()
     optimizer = torch.optim.AdamW(peer.parameters(), lr=RATE, weight_decay=0.0, fused=True)
-    (tokens,), target = window(case).bare
+    (tokens,), target = window(case).without_mask
     tokens, target = tokens.to("cuda"), target.to("cuda")
     forward = torch.compile(peer) if compiled else peer
 

@@ -28,7 +28,7 @@ import torch
 
 from cutaway.checkpoints.saving import read_tensors
 from cutaway.data.dataset_base import Batch
-from cutaway.training import train, worker
+from cutaway.runs import train, worker
 from cutaway.training.callbacks import Progress
 from cutaway.training.trainer import Trainer
 

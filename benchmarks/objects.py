@@ -24,11 +24,11 @@ from cutaway.data.in_memory.source import InMemorySource
 from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
 from cutaway.models.registry import create_model
+from cutaway.runs.train import train_model
 from cutaway.tasks.task import task_for
 from cutaway.training.callbacks import Progress
 from cutaway.training.config import TrainSettings
 from cutaway.training.device import select_device
-from cutaway.training.train import train_model
 from cutaway.training.trainer import Trainer
 
 from .pairs import Pair, race

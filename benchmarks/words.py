@@ -115,7 +115,7 @@ def similarity(pairs: Path, seeds: int = 3, epochs: int = 5) -> dict[str, tuple[
         for seed in range(seeds):
             trainer = ours(name, data, epochs, seed)
             trainer.fit()
-            first.append(word_similarity(Vectors.of(trainer.model.embedding, tokens), pairs).spearman.value)  # type: ignore[arg-type]
+            first.append(word_similarity(Vectors.from_embedding(trainer.model.embedding, tokens), pairs).spearman.value)  # type: ignore[arg-type]
             model, train = gensims(name, paragraphs, epochs, seed)
             train()
             theirs = Vectors(model.wv.index_to_key, model.wv.vectors)

@@ -36,8 +36,8 @@ from .experiments.search.config import require_optuna
 from .nn.eval_mode import eval_mode
 from .reports.run_report import write_layers_and_report
 from .runs.run import Run
+from .runs.train import train_model
 from .training.callbacks import Callback
-from .training.train import train_model
 from .views.inspect_page import build_page as describe_page
 from .views.open_target import open_subject
 from .views.subject import Subject

@@ -41,12 +41,12 @@ from .data.in_memory.source import InMemorySource
 from .data.settings import DataSettings
 from .data.tables.column_types import strip_missing
 from .reports.run_report import write_layers_and_report
+from .runs.train import train_model
 from .tasks.task import task_for
 from .training.callbacks import Progress
 from .training.config import TrainSettings
 from .training.device import select_device
 from .training.evaluation import evaluate_split, evaluation_batch_size
-from .training.train import train_model
 
 MODEL_PREFIX = "model__"
 DATA_SETTINGS = (

@@ -43,8 +43,8 @@ def changed(folder: Path, **fields: Any) -> Path:
     [
         ({"n_head": 3}, "config.json: n_head=3 cannot be: it must be at least 1 and a divisor of n_embd=16."),
         ({"n_layer": 0}, "config.json: n_layer=0 cannot be: it must be at least 1."),
-        ({"n_layer": 10**6}, "config.json: n_layer=1000000 is more than the weights beside it are for"),
-        ({"n_positions": 10**9}, "config.json: n_positions=1000000000 is more than the weights beside it are for"),
+        ({"n_layer": 10**6}, "config.json: n_layer=1000000 does not fit the weights in this folder"),
+        ({"n_positions": 10**9}, "config.json: n_positions=1000000000 does not fit the weights in this folder"),
         ({"vocab_size": 10**300}, "config.json: vocab_size=1000000000"),
         ({"resid_pdrop": float("nan")}, "config.json: resid_pdrop=NaN, where a number belongs."),
         ({"resid_pdrop": 2}, "config.json: resid_pdrop=2.0 cannot be"),

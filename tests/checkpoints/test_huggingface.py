@@ -236,7 +236,7 @@ def test_several_files_are_one_model(folder: Path) -> None:
     with pytest.raises(FileError, match=r"lacks 1 of the 2 files .* the first model-2\.safetensors"):
         read_folder(folder)
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "../a.safetensors"}}))
-    with pytest.raises(FileError, match="does not say which file beside it"):
+    with pytest.raises(FileError, match="does not map each tensor to a file of its folder"):
         read_folder(folder)
 
 
@@ -282,11 +282,11 @@ def test_the_preset_is_the_one_whose_config_it_is(tmp_path: Path) -> None:
         config = gpt2.FAMILY.settings(preset(name).config)
         (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2", **config}))
         found = Folder(tmp_path)
-        assert (found.preset().name, found.said_of(found.preset())) == (name, ())
+        assert (found.preset().name, found.config_note(found.preset())) == (name, ())
         changed(tmp_path, vocab_size=1000)
         found = Folder(tmp_path)
         assert found.preset().name == name
-        assert found.said_of(found.preset()) == (f"It is read as {name} with vocab_size=1000.",)
+        assert found.config_note(found.preset()) == (f"It is read as {name} with vocab_size=1000.",)
     changed(tmp_path, n_layer=7)
     assert Folder(tmp_path).preset().name == "gpt2"
 

@@ -260,9 +260,7 @@ def test_a_state_dict_among_other_things_is_taken_out_and_it_is_said(tmp_path: P
         torch.save({"epoch": 3, name: state, "optimizer": {"state": {}, "lr": 0.1}}, tmp_path / "nested.pth")
         loaded = read_checkpoint(tmp_path / "nested.pth", "resnet18")
         assert _same(loaded.model, state)
-        assert loaded.notes == (
-            f"The weights are those under {name!r}; what the file has beside them is not taken over.",
-        )
+        assert loaded.notes == (f"The weights are those under {name!r}; other entries of the file are not read.",)
 
 
 @pytest.mark.parametrize("prefix", ["module.", "_orig_mod.", "module._orig_mod."])

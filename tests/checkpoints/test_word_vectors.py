@@ -146,7 +146,7 @@ def test_neighbours_analogies_and_likeness() -> None:
 
 def test_those_of_a_model_are_without_padding_and_unknown() -> None:
     embedding = nn.Embedding(4, 3)
-    vectors = Vectors.of(embedding, ["<pad>", "<unk>", "b", "a"])
+    vectors = Vectors.from_embedding(embedding, ["<pad>", "<unk>", "b", "a"])
     assert vectors.words == ["b", "a"]
     assert np.array_equal(vectors.matrix, embedding.weight.detach().numpy()[2:])
 

@@ -112,7 +112,7 @@ def test_rows_without_text_can_be_left_out(cli: Cli) -> None:
         (("textcnn", "t.conll"), ["textcnn does not learn", "tag", "collobert-window"]),
         (("lstm", "book.txt", "text=text"), ["text= is for texts in tables", "text that runs on"]),
         (("lstm", "book.txt", "num_neighbors=3"), ["num_neighbors=3 is for graphs"]),
-        (("lstm", "book.txt", "target=no.txt"), ["target=no.txt", "file of its labels", "none of that name"]),
+        (("lstm", "book.txt", "target=no.txt"), ["target=no.txt", "file of its labels", "no such file in the folder"]),
         (("seq2seq-gru", "book.txt"), ["takes sequence-pair (seq2seq) data", "pairs=true"]),
         (("seq2seq-gru", "book.txt,t.conll"), ["two files", "pairs=true"]),
         (("lstm", "bok.txt"), ["no file or folder 'bok.txt'", "Similar there: book.txt"]),
@@ -258,9 +258,9 @@ def cut_short(path: Path, count: int) -> None:
     ("spoil", "said"),
     [
         (lambda path: cut_short(path, 1000), ["cut short", "956 are there"]),
-        (lambda path: cut_short(path, 30), ["no audio that can be read"]),
+        (lambda path: cut_short(path, 30), ["not readable as audio"]),
         (lambda path: path.write_bytes(b""), ["it is empty (0 bytes)"]),
-        (lambda path: path.write_text("I am a text."), ["no audio that can be read, whatever its name says"]),
+        (lambda path: path.write_text("I am a text."), ["not readable as audio"]),
         (lambda path: soundfile.write(path, np.zeros(0), 8000), ["it holds no samples"]),
         (lambda path: soundfile.write(path, np.full(900, np.nan), 8000, "FLOAT"), ["900 of its 900 samples"]),
     ],
@@ -268,7 +268,7 @@ def cut_short(path: Path, count: int) -> None:
 def test_sounds(cli: Cli, spoil: Callable[[Path], object], said: list[str]) -> None:
     own_files.sounds(Path("sounds"), 4)
     spoil(Path("sounds/tone/02.wav"))
-    rejected(cli, ("gru", "sounds"), ["1 of 12 audio files", "sounds/tone/02.wav", *said, "Repair, replace or move"])
+    rejected(cli, ("gru", "sounds"), ["1 of 12 audio files", "sounds/tone/02.wav", *said, "Repair, replace or remove"])
 
 
 def test_sounds_of_another_rate_or_with_two_channels_are_told(cli: Cli) -> None:
@@ -298,7 +298,7 @@ def test_folders_of_sounds(cli: Cli) -> None:
     [
         (lambda path: path.write_bytes(b""), ["left/02.avi", "it is empty"]),
         (lambda path: cut_short(path, 900), ["left/02.avi", "cut short", "bytes are missing"]),
-        (lambda path: path.with_suffix(".mp4").write_text("no video"), ["left/02.mp4", "no video that can be read"]),
+        (lambda path: path.with_suffix(".mp4").write_text("no video"), ["left/02.mp4", "not readable as a video"]),
         (lambda path: path.with_suffix(".mp4").write_bytes(b"\0\0\0\x20ftypisom" + b"\0" * 20), ["left/02.mp4"]),
         (lambda path: shutil.copy("tone.wav", path), ["left/02.avi", "it holds no images"]),
     ],
@@ -307,7 +307,7 @@ def test_videos(cli: Cli, spoil: Callable[[Path], object], said: list[str]) -> N
     own_files.videos(Path("videos"), 4)
     soundfile.write("tone.wav", np.zeros(800), 8000)
     spoil(Path("videos/left/02.avi"))
-    rejected(cli, ("cnn-lstm", "videos"), [*said, "Repair, replace or move"])
+    rejected(cli, ("cnn-lstm", "videos"), [*said, "Repair, replace or remove"])
 
 
 def test_a_video_without_frames(cli: Cli) -> None:

@@ -10,8 +10,8 @@ from rich.console import Console
 from cutaway.apps.cli import check
 
 FINDINGS = [
-    "Duplicates straddle the split: 5 of 55 rows in val and 2 of 54 rows in test equal one of an earlier split in "
-    "every input, for example line 3 of t.csv (val) = line 338 of t.csv (train). On them a score measures memory.",
+    "Possible leakage by duplicates across splits: 5 of 55 rows in val and 2 of 54 rows in test equal one of an "
+    "earlier split in every input, for example line 3 of t.csv (val) = line 338 of t.csv (train). Remove the copies.",
     "Column [red]tag[/] alone gives the target away: leave it out.",
 ]
 
@@ -23,7 +23,7 @@ def test_findings_stand_apart_and_are_set_in(monkeypatch: pytest.MonkeyPatch) ->
     check._print_findings(FINDINGS, 7)
     lines = [line.rstrip() for line in said.getvalue().splitlines()]
     assert lines[1:3] == ["2 findings in the data:", ""]
-    assert lines[3].startswith("1  Duplicates straddle the split: 5 of 55 rows")
+    assert lines[3].startswith("1  Possible leakage by duplicates across splits: 5 of 55 rows")
     assert all(line.startswith("   ") for line in lines[4:6])
     assert "2  Column [red]tag[/] alone gives the target away: leave it out." in lines
     assert lines[-1] == "--json has all 7 examples by name."

@@ -11,7 +11,7 @@ from cutaway.core.files import read_json, write_json
 from cutaway.experiments.compare.baselines import MARGIN, MIN_SECONDS, _expected_seconds, baselines_for, check_baselines
 from cutaway.reports.run_report import build_report
 from cutaway.runs.run import Run
-from cutaway.training.train import train_model
+from cutaway.runs.train import train_model
 from cutaway.views.run.documents import read_documents
 
 

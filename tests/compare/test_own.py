@@ -147,7 +147,7 @@ def test_a_search_draws_the_parameters_of_what_makes_the_module(tmp_path: Path) 
     [
         (Net(), r'This Net is made already.*\("mine", lambda: Net'),
         (3, "3 is no model"),
-        (lambda: Net(), "has no name that a folder could have"),
+        (lambda: Net(), "has no name that a folder can have"),
         (("a/b", wide), "'a/b' cannot be the name"),
         (("mlp", wide), "mlp is a model of `cutaway list`"),
         (same, "must be given width, and nothing says what that is"),

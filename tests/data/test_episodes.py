@@ -152,7 +152,7 @@ def test_sets_with_splits_by_example_are_split_by_class() -> None:
 @pytest.mark.parametrize(
     ("given_settings", "error", "said"),
     [
-        ({"ways": 4}, SettingError, r"ways=4 cannot be: .* 10 classes are not 3 times as many"),
+        ({"ways": 4}, SettingError, r"ways=4 is too large: .* 10 classes are fewer than 3 times as many"),
         ({"ways": 3, "shots": 100, "queries": 90}, DataError,
          r"The class '\d' has 1[78]\d examples in the train split, and an episode takes 190 .*shots=100"),
         ({"ways": 2, "max_samples": 12, "queries": 4}, DataError, r"has [123] examples in the train split"),

@@ -139,7 +139,7 @@ def test_images_directly_in_split_folders_have_no_classes(tmp_path: Path) -> Non
     for name in ("train", "val"):
         for i in range(5):
             write_image(tmp_path / name / f"{i}.png")
-    assert "has train/ and val/ with images directly in them: nothing says" in rejection(tmp_path)
+    assert "has train/ and val/ with images directly in them, without a class" in rejection(tmp_path)
 
 
 # --- formats ----------------------------------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ def test_layouts_of_flat_folders_are_recognised(tmp_path: Path) -> None:
         write_text(tmp_path / "yolo" / f"{i}.txt", "0 0.5 0.5 0.25 0.5\n")
     assert "holds annotations in labelme's form (0.json)" in rejection(tmp_path / "labelme")
     said = rejection(tmp_path / "yolo")
-    assert "holds YOLO's label files beside the images (0.txt)" in said
+    assert "holds YOLO's label files next to the images (0.txt)" in said
     assert str(tmp_path / "yolo" / "labels") in said
 
 

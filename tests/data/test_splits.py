@@ -156,7 +156,7 @@ def test_folds_are_test_parts_that_share_nothing_and_leave_nothing_out(
 
 
 def test_a_fold_that_there_is_not_is_rejected() -> None:
-    with pytest.raises(SettingError, match="fold=11 cannot be: it must be 1 to 10"):
+    with pytest.raises(SettingError, match="Invalid fold=11: must be 1 to 10"):
         draw_splits(50, DataSettings(fold=11), val=0.1, test=0.1)
 
 

@@ -35,7 +35,7 @@ def test_permuted_tasks_have_all_examples_in_another_order_of_pixels() -> None:
         base = plain.splits[name]
         assert len(split) == 3 * len(base)
         assert torch.equal(split.target, base.target.repeat(3))
-        assert torch.equal(data.tasks.of(split), torch.arange(3).repeat_interleave(len(base)))
+        assert torch.equal(data.tasks.task_ids(split), torch.arange(3).repeat_interleave(len(base)))
         assert torch.equal(data.tasks.original(split), torch.arange(len(base)).repeat(3))
     train, n = data.splits["train"], len(plain.splits["train"])
     orders = train.orders
@@ -78,13 +78,13 @@ def test_tasks_of_classes_have_so_many_each() -> None:
     train = data.splits["train"]
     assert not isinstance(train, PermutedSplit)
     assert data.tasks.names == ("0 1 2 3 4", "5 6 7 8 9")
-    assert torch.equal(data.tasks.of(train), (train.target >= 5).long())
-    first = data.tasks.seen(train, 0)
+    assert torch.equal(data.tasks.task_ids(train), (train.target >= 5).long())
+    first = data.tasks.up_to(train, 0)
     assert set(first.target.tolist()) == set(range(5))
     rows = (train.target < 5).nonzero()[:, 0]
     assert torch.equal(inputs_of(first, [2, 9]), inputs_of(train, rows[[2, 9]].tolist()))
     assert first.name(2) == train.name(int(rows[2]))
-    assert data.tasks.seen(train, 1) is train
+    assert data.tasks.up_to(train, 1) is train
 
 
 TEXTS = "".join(f"{word} {'very ' * (i % 4)}good\t{word}\n" for i in range(30) for word in ("red", "blue", "green"))
@@ -93,7 +93,7 @@ TEXTS = "".join(f"{word} {'very ' * (i % 4)}good\t{word}\n" for i in range(30) f
 def test_texts_in_tasks_are_batched_with_those_like_them(tmp_path: Path) -> None:
     (tmp_path / "texts.tsv").write_text("text\tcolour\n" + TEXTS)
     data = opened(tmp_path / "texts.tsv", text="text", target="colour", tasks="classes:1", test=0)
-    part = data.tasks.seen(data.splits["train"], 1)
+    part = data.tasks.up_to(data.splits["train"], 1)
     assert set(part.target.tolist()) == {0, 1}
     assert sorted(torch.cat(part.plan(8, None)).tolist()) == list(range(len(part)))
 

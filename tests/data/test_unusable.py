@@ -178,7 +178,7 @@ def test_each_kind_names_what_is_damaged_or_leaves_it_out(tmp_path: Path, kind: 
 def test_a_check_of_what_is_read_anew_offers_it_too(tmp_path: Path) -> None:
     images(tmp_path / "data")
     (tmp_path / "data" / "cat" / "3.png").unlink()
-    with pytest.raises(DataError, match=r"dog/2\.png: .*in training missing=drop leaves it out"):
+    with pytest.raises(DataError, match=r"dog/2\.png: .*in training missing=drop leaves them out"):
         check("softmax", str(tmp_path / "data"), {"memory": 0})
 
 

@@ -131,7 +131,9 @@ def test_several_series_go_in_as_they_stand_in_the_file(shops: Path) -> None:
         assert found.inputs[0].max() > 1000  # the visits themselves
         assert all(map(torch.equal, front(*found.inputs), expected.inputs))
         assert torch.equal(found.target, expected.target)
-        assert torch.equal(of_file.in_units(found.target, order[0]), of_run.in_units(expected.target, order[0]))
+        assert torch.equal(
+            of_file.inverse_transform(found.target, order[0]), of_run.inverse_transform(expected.target, order[0])
+        )
     form = graph_form(run)
     assert form.names == ("series", "known_future", "mean", "std")
     assert [x.shape for x in form.inputs()[0]] == [(2, 4, 3), (2, 3, 1), (2, 3), (2, 3)]

@@ -13,12 +13,12 @@ import pytest
 from cutaway.apps.cli import main
 from cutaway.core.errors import CutawayError
 from cutaway.distributed.group import process_group, rank_and_size
+from cutaway.runs.train import train_model
 from cutaway.training import config_checks
 from cutaway.training.callbacks import Progress
 from cutaway.training.memory import strategies
 from cutaway.training.parallel import select_strategy
 from cutaway.training.setup import setup_training
-from cutaway.training.train import train_model
 
 from .ranks import together
 

@@ -28,6 +28,7 @@ from cutaway.distributed.checkpoint import Checkpoint, Saver, complete_checkpoin
 from cutaway.distributed.group import process_group, rank_and_size
 from cutaway.distributed.tensor_parallel import local_part
 from cutaway.models.registry import create_model
+from cutaway.runs.train import train_model
 from cutaway.training.callbacks import Progress
 from cutaway.training.checkpoint import (
     TrainingState,
@@ -40,7 +41,6 @@ from cutaway.training.config import TrainSettings
 from cutaway.training.device import DeviceContext
 from cutaway.training.parameter_groups import find_blocks
 from cutaway.training.processes import reject_parallel
-from cutaway.training.train import train_model
 
 from .ranks import ended, start, together
 
@@ -316,7 +316,7 @@ def cut(path: Path) -> None:
     [
         ("00002-of-00002.safetensors", Path.unlink, "00002-of-00002.safetensors could not be read: No such file"),
         ("00002-of-00002.safetensors", flip, "00002-of-00002.safetensors is not as it was written: its checksum"),
-        ("00001-of-00002.safetensors", of_another_time, "00001-of-00002.safetensors is whole, and not the file"),
+        ("00001-of-00002.safetensors", of_another_time, "00001-of-00002.safetensors is intact, but it is not the file"),
         ("index.json", change_a_number, "index.json is not as it was written: its checksum does not fit"),
         ("index.json", cut, "index.json is not a complete JSON document"),
     ],

@@ -137,7 +137,7 @@ def test_torchrun_is_the_same(whole: Path, tmp_path: Path) -> None:
 def test_what_is_typed_wrong_is_told_before_processes_are_started(
     words: list[str], expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cutaway.training.train.launch", None)
+    monkeypatch.setattr("cutaway.runs.train.launch", None)
     monkeypatch.setattr("cutaway.training.processes.free_memory", lambda: 1 << 34)
     assert main(["train", "lenet5-modern", *words, "--out", str(tmp_path / "run")]) == 2
     assert expected in " ".join(capsys.readouterr().err.split())

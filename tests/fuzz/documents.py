@@ -503,8 +503,8 @@ def open_model(folder: Path) -> None:
 
 def resume(folder: Path) -> None:
     """Take a run up again."""
+    from cutaway.runs.train import train_model
     from cutaway.training.callbacks import Progress
-    from cutaway.training.train import train_model
 
     train_model(None, None, {"max_steps": 2}, resume=folder, progress=Progress(shown=False))
 

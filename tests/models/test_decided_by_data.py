@@ -113,7 +113,8 @@ def test_what_is_typed_against_the_data_is_rejected_and_what_agrees_is_taken(nam
             other = not own if isinstance(own, bool) else own + 1 if isinstance(own, int) else "classes"
             if other == own or (key in OUTPUT_FIELDS and other == spec.target.outputs):
                 continue
-            own_words = rf"^(model\.)?{key}=.* cannot be: (the data decides {key}|it must be)"  # its config's, or these
+            # these words, or those of its Config
+            own_words = rf"^(Invalid model\.{key}=.*: the data sets {key}|{key}=.* cannot be: it must be)"
             with pytest.raises((SettingError, ModelError), match=own_words):
                 found.configure(spec, {key: other})
             if key not in OUTPUT_FIELDS:
@@ -126,7 +127,7 @@ def test_room_for_more_than_the_data_has_may_be_asked_for() -> None:
     spec = TextSpec(29, 17, NextToken(29))
     config = preset("gpt2").configure(spec, {"vocab_size": 50, "context_length": 64})
     assert (config.vocab_size, config.context_length) == (50, 64)
-    with pytest.raises(SettingError, match="the data decides vocab_size, and here it is 29"):
+    with pytest.raises(SettingError, match="the data sets vocab_size to 29"):
         preset("gpt2").configure(spec, {"vocab_size": 20})
     with pytest.raises(SettingError, match="here it is 0"):
         preset("lstm").configure(SeriesSpec(21, 3, Classes(NAMES)), {"vocab_size": 20})

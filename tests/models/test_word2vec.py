@@ -257,6 +257,6 @@ def test_words_in_like_places_become_alike(name: str, output: str) -> None:
             total, count = total + loss.item(), count + task.count(batch.target)
         losses.append(total / count)
     assert losses[-1] < 0.9 * losses[0]
-    vectors = Vectors.of(model.embedding, data.preprocessing.tokenizer.tokens)
+    vectors = Vectors.from_embedding(model.embedding, data.preprocessing.tokenizer.tokens)
     for word, like in {"cat": "dog", "red": "blue", "blue": "red"}.items():
         assert vectors.neighbours(word, 1)[0][0] == like

@@ -318,7 +318,7 @@ def test_bad_input_is_one_sentence_with_the_way_out(small: Small, tmp_path: Path
 def test_a_model_and_data_are_needed() -> None:
     with pytest.raises(SettingError, match="A model, data and a range are needed"):
         cutaway.search("mlp", space=SPACE)
-    with pytest.raises(CutawayError, match="no targets beside it"):
+    with pytest.raises(CutawayError, match="X has no targets"):
         cutaway.search("mlp", [[1, 2]], space=SPACE)  # type: ignore[arg-type]
 
 

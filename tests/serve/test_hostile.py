@@ -124,9 +124,10 @@ def test_what_is_no_image(content: bytes, served: Client) -> None:
 
 
 @pytest.mark.parametrize(("kind", "content", "said"), [
-    ("table", b"PAR1" * 9, "is Parquet"),
-    ("video", b"#EXTM3U\n/etc/passwd", "no video"), ("video", b"<?xml version='1.0'?>", "no video"),
-    ("video", b"ffconcat version 1.0\nfile /etc/passwd", "no video"),
+    ("table", b"PAR1" * 9, "is a Parquet file"),
+    ("video", b"#EXTM3U\n/etc/passwd", "not a supported video file"),
+    ("video", b"<?xml version='1.0'?>", "not a supported video file"),
+    ("video", b"ffconcat version 1.0\nfile /etc/passwd", "not a supported video file"),
 ])  # fmt: skip
 def test_files_that_unpack_or_name_others(kind: str, content: bytes, said: str, run_of: Callable[[str], Run]) -> None:
     inputs = Inputs(run_of("table"))
@@ -158,7 +159,7 @@ def test_a_gigabyte_is_never_held(served: Client) -> None:
     # The test client reads all that is to be sent; what the server took is what it says.
     answer = client.post("/predict", content=endless(), headers={"content-type": "text/plain"})
     assert answer.status_code == 413
-    assert sentence(answer) == "The request is too large: it has at most 1 MiB here."
+    assert sentence(answer) == "The request is too large: at most 1 MiB are allowed."
 
 
 @pytest.mark.parametrize("chunked", [False, True])
@@ -217,4 +218,4 @@ def test_a_run_that_writes_nothing_says_so(served: Client) -> None:
     for path in ("/generate", "/v1/completions", "/v1/chat/completions"):
         answer = served("table").post(path, json={})
         assert answer.status_code == 422
-        assert "writes no texts" in answer.text
+        assert "does not generate text" in answer.text

@@ -167,7 +167,7 @@ def test_where_too_many_wait_more_are_told_429(run_of: Callable[[str], Run]) -> 
             answer = await late
             assert answer.status_code == 429
             assert answer.headers["retry-after"] == "1"
-            assert answer.json()["error"].startswith("4 requests wait already")
+            assert answer.json()["error"].startswith("The queue is full (4 requests).")
             server.free.set()
             assert [(await one).status_code for one in first] == [200] * 4
             assert server.doors.taken == server.doors.bytes == server.guard.answering == 0
@@ -180,7 +180,7 @@ def test_an_answer_that_takes_too_long_is_504(run_of: Callable[[str], Run]) -> N
         async with Slow(run_of("texts"), timeout=0.05) as server:
             answer = await server.ask()[0]
             assert answer.status_code == 504
-            assert answer.json() == {"error": "The answer took too long."}
+            assert answer.json() == {"error": "The request timed out."}
             server.doors.limits = Limits()  # a busy machine may take longer than that to predict
             server.free.set()
             assert (await server.ask()[0]).status_code == 200
@@ -211,7 +211,7 @@ def test_a_text_that_takes_too_long_is_504(steps: int, path: str, run_of: Callab
             asked = {"prompt": "the", "count": 9} if path == "/generate" else asked
             answer = await asyncio.wait_for(server.client.post(path, json=asked), 20)
             assert answer.status_code == 504
-            assert "The answer took too long." in answer.text
+            assert "The request timed out." in answer.text
             assert taken <= steps + 1
 
     asyncio.run(during())

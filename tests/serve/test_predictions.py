@@ -154,7 +154,7 @@ def test_a_name_never_says_where_a_file_lies(given: str, served: Client, folder:
 def test_columns_that_training_had_not_are_noted(served: Client, folder: Callable[[str], Path]) -> None:
     row = rows_of(folder("table") / "wine.csv")[0]
     answer = served("table").post("/predict", json={"rows": [{**row, "colour": "red", "cultivar": "?"}]}).json()
-    assert answer["notes"] == ["Not looked at, as training had no such column: 'colour'."]
+    assert answer["notes"] == ["Columns that are not in the training data are ignored: 'colour'."]
 
 
 def test_no_file_stays(run_of: Runs, served: Client, folder: Callable[[str], Path]) -> None:

@@ -118,7 +118,7 @@ def test_a_crash_is_told_to_whoever_caused_it_alone(number: str, run_of: Runs) -
             assert [answer.status_code for answer in answers] == [200, 200, 500, 200, 200]
             said = answers[2].json()["error"]
             assert f"ended ({number})" in said
-            assert "Check what was sent" in said
+            assert "Check the request" in said
             (cat,) = answers[0].json()["predictions"]
             alone = (await own.client.post("/predict", json={"texts": ["the cat"]})).json()["predictions"][0]
             assert cat["topic"] == alone["topic"]
@@ -145,7 +145,7 @@ def test_a_process_that_ended_while_nothing_was_asked_is_replaced(run_of: Runs) 
         assert (process.pid != first, process.restarts) == (True, 1)
     finally:
         process.close()
-    with pytest.raises(ProcessEnded, match="closing"):
+    with pytest.raises(ProcessEnded, match="shutting down"):
         process.ask("load", None)
     assert not process.files.exists()
 
@@ -498,7 +498,9 @@ def test_a_request_has_its_bounds_and_others_are_answered(served: Callable[..., 
     client = served("images", bounds=Bounds(pixels=3 * 100))
     answer = client.post("/predict", json=files(10, 10, 10, 1))
     assert answer.status_code == 422
-    assert answer.json()["error"].startswith("The request has 301 pixels: at most 300 are taken at once. Send it in")
+    assert answer.json()["error"].startswith(
+        "The request has 301 pixels: at most 300 are allowed in one request. Send several requests"
+    )
     assert client.post("/predict", json=files(10, 10, 10)).status_code == 200
 
 

@@ -240,7 +240,7 @@ def test_what_is_no_run_and_a_port_that_is_taken(
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         assert main(["serve", str(run_of("texts").folder), "--port", str(taken.getsockname()[1])]) == 2
-    assert "--port 0 for any that is free" in " ".join(capsys.readouterr().err.split())
+    assert "or any free port with --port 0" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.slow

@@ -14,9 +14,9 @@ from cutaway.apps.cli.train import result_lines
 from cutaway.checkpoints.saving import read_tensors
 from cutaway.core.errors import SettingError
 from cutaway.core.files import read_json
+from cutaway.runs.train import train_model
 from cutaway.training.callbacks import AverageRecord, Callback, LastEpochs, MovingAverage, Progress, swap_weights
 from cutaway.training.checkpoint import TrainingState, load_weights
-from cutaway.training.train import train_model
 from cutaway.training.trainer import Trainer
 
 from .conftest import fitted

@@ -13,9 +13,9 @@ from torch import nn
 from cutaway.checkpoints.saving import save_model
 from cutaway.core.errors import FileError
 from cutaway.models.registry import create_model, preset
+from cutaway.runs.train import train_model
 from cutaway.training.parameter_groups import backbone_names
 from cutaway.training.pretrained_weights import find_weights, load_pretrained
-from cutaway.training.train import train_model
 from cutaway.verify import torchvision_models
 
 NARROW = {"width": 4, "layers": (1, 1, 1), "in_channels": 1}

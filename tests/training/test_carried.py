@@ -16,11 +16,11 @@ from cutaway.data.dataset_base import DataSet
 from cutaway.data.settings import DataSettings
 from cutaway.data.text.corpus import running_dataset
 from cutaway.models.registry import create_model
+from cutaway.runs.train import train_model
 from cutaway.tasks.task import task_for
 from cutaway.training.callbacks import Interrupted, Progress
 from cutaway.training.device import select_device
 from cutaway.training.evaluation import evaluate_split, is_stateful, sequential_batches, trim_state
-from cutaway.training.train import train_model
 
 LINES = "".join(f"{c}{'-' * 8}{c}\n" for c in "abba" * 16)
 GIVEN = {"length": 4, "batch_size": 4, "epochs": 3, "tensorboard": False, "threads": 1, "save_minutes": 0, "seed": 3}

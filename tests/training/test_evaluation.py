@@ -10,10 +10,10 @@ from torch import nn
 
 from cutaway.core.files import read_json
 from cutaway.data.dataset_base import TensorSplit
+from cutaway.runs.train import train_model
 from cutaway.training.callbacks import Progress
 from cutaway.training.device import select_device
 from cutaway.training.evaluation import _joined, evaluate_split
-from cutaway.training.train import train_model
 
 
 # Products of batches of 3 and of 7 are rounded apart: by one bit of bfloat16's eight, where that is the precision.

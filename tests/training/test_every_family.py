@@ -9,8 +9,8 @@ import pytest
 from cutaway.core.files import read_json
 from cutaway.core.spec import Classes
 from cutaway.models.registry import Preset, presets
+from cutaway.runs.train import train_model
 from cutaway.training.callbacks import Progress
-from cutaway.training.train import train_model
 
 FAMILIES: dict[str, Preset] = {}  # the first preset of each file
 for found in presets().values():

@@ -21,10 +21,10 @@ from cutaway.apps.cli import main
 from cutaway.checkpoints.saving import write_tensors
 from cutaway.core.errors import FileError, SettingError
 from cutaway.core.files import atomic_write, read_json
+from cutaway.runs.train import train_model
 from cutaway.training.callbacks import Progress, TensorBoardWriter
 from cutaway.training.checkpoint import TrainingState, load_weights
 from cutaway.training.run_folder import LOCK, RunInUse, atomic_run, clear_leftovers, create_run_folder, lock_run
-from cutaway.training.train import train_model
 
 GIVEN = {"epochs": 1, "tensorboard": False}
 QUIET: dict[str, Any] = {"progress": Progress(shown=False)}

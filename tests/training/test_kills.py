@@ -19,8 +19,8 @@ import torch
 from cutaway.checkpoints.saving import read_tensors
 from cutaway.core.files import read_json
 from cutaway.data.synthetic.media import spelled
+from cutaway.runs.train import train_model
 from cutaway.training.callbacks import Progress
-from cutaway.training.train import train_model
 
 GIVEN = {
     "epochs": 3, "max_samples": 300, "batch_size": 32, "crop": 2, "mixup": 0.2, "ema": 0.9, "grad_clip": 1.0,

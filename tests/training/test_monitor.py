@@ -14,10 +14,10 @@ from cutaway.apps.cli.train import result_lines
 from cutaway.core.errors import SettingError
 from cutaway.core.files import read_json
 from cutaway.core.spec import Classes, Context, Horizon, Masked, NextToken, Tags, Tokens, Value
+from cutaway.runs.train import train_model
 from cutaway.tasks.task import HIGHER_IS_BETTER, KINDS
 from cutaway.training.callbacks import Progress
 from cutaway.training.setup import setup_training
-from cutaway.training.train import train_model
 from cutaway.training.trainer import Trainer
 
 from .conftest import fitted

@@ -22,9 +22,9 @@ from cutaway.checkpoints.saving import read_tensors
 from cutaway.core.errors import DataError, FileError, ModelError, SettingError
 from cutaway.core.spec import GraphSpec, TableSpec, TextSpec, Value
 from cutaway.models.base import BaseModel
+from cutaway.runs.train import train_model
 from cutaway.training.device import select_device
 from cutaway.training.setup import setup_training
-from cutaway.training.train import train_model
 
 from .conftest import stopping
 
@@ -108,12 +108,12 @@ def test_without_it_the_way_is_said_in_python_and_on_the_command_line(
     folder, flowers = str(trained[1].folder), tmp_path / "new.csv"
     names = [f"{part} {what} (cm)" for part in ("sepal", "petal") for what in ("length", "width")]
     flowers.write_text(",".join(names) + "\n5,3,1.5,0.2\n")
-    with pytest.raises(FileError, match=r"opens from Python only.*cutaway.load\('.*', model=Dense\(\)\)"):
+    with pytest.raises(FileError, match=r"can be loaded from Python only.*cutaway.load\('.*', model=Dense\(\)\)"):
         cutaway.load(folder)
     for words in (["evaluate", folder], ["predict", folder, str(flowers)], ["inspect", folder], ["report", folder]):
         assert main(words) == 2, words
         said = " ".join(capsys.readouterr().err.split())
-        assert "opens from Python only" in said
+        assert "can be loaded from Python only" in said
         assert f"model={Dense.__name__}()" in said
 
 
@@ -132,7 +132,7 @@ def test_a_run_of_another_module_and_a_named_run_are_refused(
     with pytest.raises(ModelError, match=r"No Bilinear can be made.*Hand over a module made with its arguments"):
         cutaway.load(trained[1].folder, model=nn.Bilinear).evaluate()
     cutaway.train("mlp", "iris", out=tmp_path / "named", **QUICK)
-    with pytest.raises(FileError, match="opens by itself: leave the module out"):
+    with pytest.raises(FileError, match="needs no module: leave it out"):
         cutaway.load(tmp_path / "named", model=Dense())
 
 
@@ -432,7 +432,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_weights(tmp_path: Path) -> N
     train_model(whole, "iris", settings, out=tmp_path / "whole")
     with stopping(9):
         train_model(made(), "iris", settings, out=tmp_path / "cut")
-    with pytest.raises(FileError, match="opens from Python only"):
+    with pytest.raises(FileError, match="can be loaded from Python only"):
         cutaway.train(resume=tmp_path / "cut")
     with pytest.raises(FileError, match=r"no checkpoint of this|hidden"):
         cutaway.train(Dense(width=5), resume=tmp_path / "cut")

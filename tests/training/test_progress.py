@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from cutaway.runs.train import train_model
 from cutaway.training import callbacks as progress_module
 from cutaway.training.callbacks import Progress
 from cutaway.training.checkpoint import TrainingState
-from cutaway.training.train import train_model
 
 GIVEN = {"tensorboard": False, "batch_size": 0}
 

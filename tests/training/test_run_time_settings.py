@@ -20,9 +20,10 @@ from cutaway.deploy.quantize import quantize
 from cutaway.deploy.runtime import ExportedRun
 from cutaway.runs import run as running
 from cutaway.runs.run import Run
+from cutaway.runs.train import train_model
+from cutaway.training import trained_run
 from cutaway.training.callbacks import Progress
 from cutaway.training.config import TrainSettings
-from cutaway.training.train import train_model
 from cutaway.views.subject import open_run as open_subject
 
 # Settings by which a model that has learned is run: `evaluate`, `predict` and `export` take them from the run.
@@ -159,8 +160,8 @@ def test_the_memory_format_is_taken_from_the_run(image_run: Path, tmp_path: Path
 
 def test_the_device_is_taken_from_the_run(image_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    really = running.available_device
-    monkeypatch.setattr(running, "available_device", lambda name: asked.append(name) or really(name))
+    really = trained_run.available_device
+    monkeypatch.setattr(trained_run, "available_device", lambda name: asked.append(name) or really(name))
     assert Run(image_run).place.device.type == "cpu"
     assert Run(changed(image_run, tmp_path / "run", device="cuda:3")).place
     assert asked == ["cpu", "cuda:3"]
@@ -184,9 +185,9 @@ def test_data_is_opened_again_with_the_setting_of_the_run(
 ) -> None:
     value = OF_DATA[key]
     asked: list[DataSettings] = []
-    really = running.open_data
+    really = trained_run.open_data
     monkeypatch.setattr(
-        running, "open_data", lambda source, own, *more: asked.append(own) or really(source, own, *more)
+        trained_run, "open_data", lambda source, own, *more: asked.append(own) or really(source, own, *more)
     )
     run = Run(changed(image_run, tmp_path / "run", **{key: list(value) if isinstance(value, tuple) else value}))
     with contextlib.suppress(CutawayError):  # of a setting that images have no use for

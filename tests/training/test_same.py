@@ -11,8 +11,8 @@ import torch
 
 from cutaway.checkpoints.saving import read_tensors
 from cutaway.core.files import read_json, write_json
+from cutaway.runs.train import train_model
 from cutaway.training.callbacks import Interrupted, Progress
-from cutaway.training.train import train_model
 from cutaway.training.trainer import Trainer
 
 GIVEN = {"epochs": 2, "batch_size": 200, "tensorboard": False, "max_samples": 600, "seed": 3}

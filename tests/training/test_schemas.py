@@ -16,9 +16,9 @@ import cutaway
 from cutaway.core.config import RENAMED
 from cutaway.core.errors import CutawayError, FileError
 from cutaway.reports.run_report import build_report
+from cutaway.runs.train import train_model
 from cutaway.training.callbacks import Progress
 from cutaway.training.schemas import read_evaluation, read_run
-from cutaway.training.train import train_model
 from cutaway.views.run.documents import read_documents, read_metrics
 
 from ..cli import own_files

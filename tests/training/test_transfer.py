@@ -16,11 +16,11 @@ from cutaway.core.errors import CutawayError, FileError, SettingError
 from cutaway.core.files import read_json
 from cutaway.data.dataset_base import DataSet
 from cutaway.models.base import BaseModel
+from cutaway.runs.train import train_model
 from cutaway.training.callbacks import Callback, Interrupted, Progress
 from cutaway.training.checkpoint import TrainingState
 from cutaway.training.parameter_groups import layer_depths
 from cutaway.training.setup import setup_training
-from cutaway.training.train import train_model
 from cutaway.training.trainer import Trainer
 
 from .conftest import fitted

@@ -11,10 +11,10 @@ import torch
 
 from cutaway.checkpoints.saving import read_tensors
 from cutaway.core.files import read_json
+from cutaway.runs.train import train_model
 from cutaway.training.batches import epochs_for_steps
 from cutaway.training.callbacks import Progress
 from cutaway.training.optim import lr_factor
-from cutaway.training.train import train_model
 from cutaway.training.trainer import Trainer
 
 from .conftest import fitted

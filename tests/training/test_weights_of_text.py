@@ -20,11 +20,11 @@ from cutaway.core.errors import FileError, ModelError, SettingError
 from cutaway.core.files import read_json
 from cutaway.models.registry import create_model, preset
 from cutaway.runs.run import Run
+from cutaway.runs.train import train_model
 from cutaway.training.callbacks import Progress
 from cutaway.training.parameter_groups import layer_depths, output_layers
 from cutaway.training.pretrained_weights import LoadedWeights, load_pretrained
 from cutaway.training.setup import setup_training
-from cutaway.training.train import train_model
 from cutaway.verify import OracleMissing
 from cutaway.verify.compare import difference
 from cutaway.verify.hugging import transformers_library

@@ -27,13 +27,13 @@ def test_the_next_port_that_is_free_is_taken(taken: int) -> None:
 
 
 def test_a_port_that_is_taken_is_said(taken: int) -> None:
-    with pytest.raises(SettingError, match=f"Port {taken} is taken: take another."):
+    with pytest.raises(SettingError, match=f"Port {taken} is already in use: take another."):
         open_socket("127.0.0.1", [taken], "take another.")
 
 
 @pytest.mark.parametrize("port", [-1, 65536, 10**9])
 def test_a_port_that_cannot_be_is_said(port: int) -> None:
-    with pytest.raises(SettingError, match=f"--port {port} cannot be"):
+    with pytest.raises(SettingError, match=f"Invalid --port {port}"):
         open_socket("127.0.0.1", [port], "")
 
 

@@ -187,7 +187,7 @@ def _to_word2vec(source: Path, target: Path) -> Conversion:
     embedding, tokenizer = getattr(model, "embedding", None), getattr(preprocessing, "tokenizer", None)
     if not isinstance(embedding, nn.Embedding) or tokenizer is None:
         raise ModelError(f"{source} is a run of {name}, which has no vectors of words.")
-    vectors = Vectors.of(embedding, tokenizer.tokens)
+    vectors = Vectors.from_embedding(embedding, tokenizer.tokens)
     vectors.save(target)
     return Conversion(name, {"embedding.weight": f"{len(vectors):,} words, {vectors.matrix.shape[1]} numbers each"})
 

@@ -118,7 +118,7 @@ class CustomPreset(Preset):
         super().__init__(name, sys.modules[__name__], Config(module))
 
     @property
-    def given(self) -> nn.Module:
+    def custom_module(self) -> nn.Module:
         """Return the module."""
         module: nn.Module = self.config.module
         return module
@@ -126,7 +126,7 @@ class CustomPreset(Preset):
     @property
     def path(self) -> str:
         """Return the import path of the class, such as nets.Net. It is only reported and never imported."""
-        return f"{type(self.given).__module__}.{type(self.given).__qualname__}"
+        return f"{type(self.custom_module).__module__}.{type(self.custom_module).__qualname__}"
 
     @property
     def card(self) -> PresetCard:
@@ -140,15 +140,17 @@ class CustomPreset(Preset):
             "rnn": (nn.RNNBase, nn.RNNCellBase),
             "cnn": (nn.Conv1d, nn.Conv2d, nn.Conv3d),
         }
-        if "edge_index" in inspect.signature(self.given.forward).parameters:
+        if "edge_index" in inspect.signature(self.custom_module.forward).parameters:
             return "graph"
-        found = [name for name, types in kinds.items() if any(isinstance(m, types) for m in self.given.modules())]
+        found = [
+            name for name, types in kinds.items() if any(isinstance(m, types) for m in self.custom_module.modules())
+        ]
         return found[0] if found else "dense"
 
     @property
     def network(self) -> type[BaseModel]:
         """Return the class of the module if it is a Network, otherwise the class with defaults."""
-        return type(self.given) if isinstance(self.given, BaseModel) else BaseModel
+        return type(self.custom_module) if isinstance(self.custom_module, BaseModel) else BaseModel
 
     @property
     def takes(self) -> tuple[str, ...]:
@@ -159,17 +161,17 @@ class CustomPreset(Preset):
         """
         if hasattr(self.network, "takes"):
             return super().takes
-        other = () if isinstance(self.given, SupportsDecoding) else (PairSpec.kind,)
-        if set(TOKENS) & set(inspect.signature(self.given.forward).parameters):
+        other = () if isinstance(self.custom_module, SupportsDecoding) else (PairSpec.kind,)
+        if set(TOKENS) & set(inspect.signature(self.custom_module.forward).parameters):
             other = (*other, TableSpec.kind, SeriesSpec.kind)  # so that arrays of whole numbers are token ids
         return tuple(kind for kind in KINDS if kind not in other)
 
     @property
     def targets(self) -> tuple[type[Target], ...]:
         """Return the supported targets: all with logits or values as outputs, unless the class defines them."""
-        if isinstance(self.given, BaseModel):
+        if isinstance(self.custom_module, BaseModel):
             return super().targets
-        return (*SUPPORTED_TARGETS, Tokens) if isinstance(self.given, SupportsDecoding) else SUPPORTED_TARGETS
+        return (*SUPPORTED_TARGETS, Tokens) if isinstance(self.custom_module, SupportsDecoding) else SUPPORTED_TARGETS
 
     @property
     def setting_names(self) -> tuple[str, ...]:
@@ -181,8 +183,8 @@ class CustomPreset(Preset):
         if given:
             key = next(iter(given))
             raise SettingError(
-                f"model.{key} cannot be set: {self.name} is a module of one's own, and is what it was made as. Leave "
-                "it out, and make the module otherwise."
+                f"model.{key} cannot be set: {self.name} is a custom module, which was built before. Leave the "
+                "setting out, and build the module with it."
             )
         return {}
 
@@ -192,7 +194,7 @@ class CustomPreset(Preset):
         if spec is not None:
             self.reject_kind(spec.kind)
             self._reject_target(spec)
-        return Config(self.given, spec)
+        return Config(self.custom_module, spec)
 
     def image_sizes(self, config: Any) -> ImageSizes:
         """Allow images of any size. The module rejects those that it does not support."""

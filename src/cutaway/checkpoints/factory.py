@@ -99,8 +99,8 @@ def to_builder(given: Any) -> ModuleBuilder:
     if isinstance(make, nn.Module):
         kind = type(make).__name__
         raise ModelError(
-            f"This {kind} is made already, and what is trained several times is made anew each time: give a class, or "
-            f'the function that makes it with a name, as in ("mine", lambda: {kind}(…)).'
+            f"This {kind} is an instance, and a model that is trained several times is built anew each time: give its "
+            f'class, or a name and a function that builds it, as in ("mine", lambda: {kind}(…)).'
         )
     if not callable(make):
         raise ModelError(
@@ -110,7 +110,7 @@ def to_builder(given: Any) -> ModuleBuilder:
     name = name or getattr(make, "__name__", "")
     if not NAME.fullmatch(name):
         raise ModelError(
-            f"What makes a module has no name that a folder could have: give one beside it, as in "
+            f"The function that builds the module has no name that a folder can have: give one, as in "
             f'("mine", {"lambda: …" if name == "<lambda>" else "make"}).'
             if not named
             else f"{name!r} cannot be the name of a model: take letters, digits and . + - _ alone."
@@ -139,7 +139,7 @@ def builder_from_document(name: str, path: str, kinds: Mapping[str, str]) -> Mod
     """Return a builder from its document. It describes modules but cannot build them."""
 
     def make(**_: Any) -> object:
-        raise ModelError(f"{path} stands in a script, and not here: hand it over again, from Python.")
+        raise ModelError(f"{path} is defined in a script and is not available here: pass it again from Python.")
 
     return _new_builder(name, {key: KINDS[kind] for key, kind in kinds.items()}, make, path, ())
 

@@ -83,7 +83,7 @@ def fetch(path: str) -> Fetched:
             raise FileError(f"{path} could not be fetched: {_reason(library, error, name, revision)}") from error
         if not _is_complete(found):
             raise FileError(
-                f"{path} has no weights that are read here: no {WEIGHTS}, alone or in parts, beside a {CONFIG}. "
+                f"{path} has no weights that can be read: it needs {CONFIG} and {WEIGHTS}, as one file or in parts. "
                 "Pickles (pytorch_model.bin) are not fetched. Its page may name a revision with safetensors."
             )
     return Fetched(found, name, found.name)

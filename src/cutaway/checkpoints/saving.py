@@ -99,8 +99,8 @@ def load_model(folder: str | os.PathLike[str], own: nn.Module | None = None) -> 
     tensors, written = read_weights(file)
     if description != written:
         raise FileError(
-            f"{folder / CONFIG} does not match the settings in {file.name} beside it. Take both files from the same "
-            "copy of the model."
+            f"{folder / CONFIG} does not match the settings in {file.name}. Take both files from the same copy of the "
+            "model."
         )
     reject_other_kind(description, folder, own is not None)
     if own is not None:
@@ -159,12 +159,12 @@ def reject_other_kind(description: Mapping[str, Any], folder: Path, handed_over:
     if path is not None and not handed_over:
         way = f"cutaway.load({str(folder)!r}, model={str(path).rpartition('.')[2]}())"
         raise FileError(
-            f"{folder} holds the weights of a module of one's own, {path}, and not the module: it opens from Python "
-            f"only, where the module is handed over, as in {way}."
+            f"{folder} holds the weights of a custom module, {path}, and not its code. It can be loaded from Python "
+            f"only, with the module, as in {way}."
         )
     if path is None and handed_over:
         named = description.get("preset", description.get("model"))
-        raise FileError(f"{folder} holds a {named}, which opens by itself: leave the module out.")
+        raise FileError(f"{folder} holds a {named}, which needs no module: leave it out.")
 
 
 def write_weights(folder: Path, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
@@ -212,8 +212,8 @@ def read_weights(file: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         fault = f"metadata.sha256.{shorten(wrong)} is {shorten_repr(sums[wrong])}, which is no checksum"
     if fault:
         raise FileError(
-            f"{file} does not say which files beside it hold the weights, with their checksums: {fault}. Take the "
-            "whole folder from where it came."
+            f"{file} is not a valid index of weight files and their checksums: {fault}. Take the whole folder from "
+            "where it came."
         )
     found: dict[str, Tensor] = {}
     for name, sha256 in sums.items():
@@ -425,7 +425,7 @@ def _verify(path: Path, content: mmap.mmap, sha256: str | None) -> None:
         )
     if sha256 is not None and content[place : place + 64] != sha256.encode():
         raise FileError(
-            f"{path} is whole, and not the file that was written with those beside it: its checksum is another. Take "
+            f"{path} is intact, but it is not the file that the index names: the checksums differ. Take all files of "
             "the folder from one copy."
         )
 

@@ -308,7 +308,7 @@ def read_state_dict(path: str | os.PathLike[str]) -> StateDict:
                 f"{path} is not a state dict, a table of named tensors: it holds {_describe(found)}{several}. "
                 "Save the model's state_dict() alone."
             )
-        notes = (f"The weights are those under {entries[0]!r}; what the file has beside them is not taken over.",)
+        notes = (f"The weights are those under {entries[0]!r}; other entries of the file are not read.",)
         found = found[entries[0]]
     prefix = _wrapper_prefix(found)
     if prefix:
@@ -327,7 +327,7 @@ def _read(path: Path) -> Any:
     except Exception as error:  # invalid files raise many types of errors, which depend on the reader
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         if "Weights only load failed" in reason:
-            reason = "it holds more than tensors and plain values, or is cut short; what it holds was not run"
+            reason = "it holds more than tensors and plain values, or is cut short; no code in it was run"
         raise FileError(f"{path} is not a checkpoint that can be read: {reason}.") from error
 
 
@@ -445,7 +445,7 @@ def _suggestion(file: StateDict, name: str) -> str:
     if likely:
         return f"Its tensors are those of {likely}: read it as {likely}."
     if {k.removeprefix(file.prefix) for k in file.tensors} == set(_shapes(preset(name), preset(name).config)):
-        return "Its names are Cutaway's own: give the folder that it stands in."
+        return "Its names are those of Cutaway: give the folder that it is in."
     return "It was written by another model, or not by torchvision, or is not whole."
 
 

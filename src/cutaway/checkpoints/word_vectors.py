@@ -35,7 +35,7 @@ class Vectors:
     source: str = "these vectors"  # the file, for messages
 
     @classmethod
-    def of(cls, embedding: nn.Embedding, tokens: Sequence[str]) -> Vectors:
+    def from_embedding(cls, embedding: nn.Embedding, tokens: Sequence[str]) -> Vectors:
         """Return the word vectors of a model.
 
         Args:

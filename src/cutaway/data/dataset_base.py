@@ -39,7 +39,7 @@ class Batch(NamedTuple):
     target: Tensor
 
     @property
-    def bare(self) -> Batch:
+    def without_mask(self) -> Batch:
         """The batch without a mask that is known to hide nothing."""
         return self
 
@@ -53,7 +53,7 @@ class WholeBatch(Batch):
     __slots__ = ()
 
     @property
-    def bare(self) -> Batch:
+    def without_mask(self) -> Batch:
         """The batch without its mask."""
         return Batch(self.inputs[:1], self.target)
 
@@ -64,8 +64,8 @@ class Split(Protocol):
     A split may define its own batches by a method `plan(batch_size, generator, tokens=0)`. It returns a list of example
     numbers for each batch, with every example once, randomized by the generator for training and in a fixed order for
     evaluation if that is None. With `tokens`, a batch holds at most that many tokens, padding included, instead of
-    `batch_size` examples. A split whose steps continue where the previous ones ended (`carries` is true) must have this
-    method.
+    `batch_size` examples. A split whose steps continue where the previous ones ended (`is_stateful` is true) must have
+    this method.
     """
 
     target: Tensor | None  # of all examples, in order: (n,), or token after token; None without targets
@@ -98,7 +98,7 @@ def inverse_transform(split: Split, outputs: Tensor, index: Tensor | slice = sli
 
     This applies to splits with several series, each of which has its own scale.
     """
-    converted: Callable[[Tensor, Tensor | slice], Tensor] | None = getattr(split, "in_units", None)
+    converted: Callable[[Tensor, Tensor | slice], Tensor] | None = getattr(split, "inverse_transform", None)
     return outputs if converted is None else converted(outputs, index)
 
 
@@ -144,7 +144,7 @@ class Tasks(Protocol):
         """The number of tasks."""
         ...
 
-    def of(self, split: Split) -> Tensor:
+    def task_ids(self, split: Split) -> Tensor:
         """Return the task of each example, (n,), from 0."""
         ...
 
@@ -152,7 +152,7 @@ class Tasks(Protocol):
         """Return the number of the original example of each example, (n,); several tasks may share one."""
         ...
 
-    def seen(self, split: Split, task: int) -> Split:
+    def up_to(self, split: Split, task: int) -> Split:
         """Return the examples of the tasks up to and including `task`."""
         ...
 

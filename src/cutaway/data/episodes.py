@@ -41,7 +41,7 @@ def split_by_class(
     many classes as an episode. Raises SettingError or DataError if a split would have fewer, or if a class has too few
     examples.
     """
-    reject_changed(settings, ("mixup",), "blends images and their classes, and classes of an episode are told apart")
+    reject_changed(settings, ("mixup",), "blends images and their classes, and an episode needs separate classes")
     given = given or {"train": np.arange(len(labels))}
     of = {name: np.unique(labels[rows]) for name, rows in given.items()}
     notes = []
@@ -74,8 +74,8 @@ def _draw_classes(
     if val + test + least > 1 + 1e-9:
         parts = 1 + bool(val) + bool(test)
         raise SettingError(
-            f"ways={settings.ways} cannot be: an episode has so many classes, no class is in two splits, and "
-            f"{len(train)} classes are not {parts} times as many. Give fewer ways, or val=0."
+            f"ways={settings.ways} is too large: an episode has this many classes, no class is in two splits, and "
+            f"{len(train)} classes are fewer than {parts} times as many. Give fewer ways, or val=0."
         )
     own = None if groups is None else groups[train]
     return {n: train[rows] for n, rows in draw_splits(len(train), settings, val=val, test=test, groups=own).items()}
@@ -129,7 +129,7 @@ class EpisodeSplit(Split):
         """Return the single examples without episodes."""
         return SingleExamples(self.examples)
 
-    def drawn(self, episode: int, seed: int | None = None) -> tuple[list[int], Tensor]:
+    def sample_episode(self, episode: int, seed: int | None = None) -> tuple[list[int], Tensor]:
         """Draw the classes of an episode, (ways,), and its examples (n,): the support by class, then the queries."""
         rng = np.random.default_rng((AS_READ if seed is None else seed, episode))
         target = self.episodes
@@ -142,17 +142,17 @@ class EpisodeSplit(Split):
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
         """Yield the batches of these episodes, drawn from the seed."""
         plan = list(order)
-        rows = [torch.cat([self.drawn(i, seed)[1] for i in index.tolist()]) for index in plan]
+        rows = [torch.cat([self.sample_episode(i, seed)[1] for i in index.tolist()]) for index in plan]
         for index, (inputs, _) in zip(plan, self.examples.batches(rows, seed)):
             yield Batch(inputs, self.target[index])
 
     def name(self, i: int) -> str:
         """Return the episode's number and classes."""
-        return f"episode {i}: {', '.join(self.classes[k] for k in self.drawn(i)[0])}"
+        return f"episode {i}: {', '.join(self.classes[k] for k in self.sample_episode(i)[0])}"
 
     def image(self, i: int) -> Image.Image | None:
         """Draw the episode: one row per class, with its support followed by its queries."""
-        target, rows = self.episodes, self.drawn(i)[1]
+        target, rows = self.episodes, self.sample_episode(i)[1]
         side = max(8, *(max(image.size) for image in (self.examples.image(int(k)) for k in rows) if image))
         support = rows[: target.support].view(target.ways, -1)  # (ways, shots)
         queries = rows[target.support :].view(target.ways, -1)  # (ways, queries)

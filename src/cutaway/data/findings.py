@@ -116,7 +116,7 @@ def _quote_name(name: str) -> str:
 
 
 NAMED_AT_MOST = 3  # examples that a note names
-REPAIR = "Repair, replace or move away what is named; in training missing=drop leaves it out."
+REPAIR = "Repair, replace or remove these files; in training missing=drop leaves them out."
 
 
 def reject_fill(settings: DataSettings) -> None:
@@ -195,7 +195,7 @@ def duplicate_warning(
             pairs += [(f"{name(copy)} ({split})", f"{name(rows[0])} ({home})") for copy in copies]
             twins += [(copy, rows[0]) for copy in copies]
     return _build_finding(
-        "Duplicates", pairs, _format_counts(counts, {s: len(r) for s, r in splits.items()}, what, "in"),
+        "duplicates", pairs, _format_counts(counts, {s: len(r) for s, r in splits.items()}, what, "in"),
         f"equal one of an earlier split in every input{_difference_note(twins, aside)}", " = ",
     )  # fmt: skip
 
@@ -211,7 +211,7 @@ def _difference_note(twins: Sequence[tuple[int, int]], aside: pl.DataFrame | Non
         return ""
     count = int(np.any([differ[c] for c in names], axis=0).sum())
     some = ", ".join(names[:NAMED]) + (", …" if len(names) > NAMED else "")
-    return f" ({count:,} differ in what is no input, {some}: they may be different cases)"
+    return f" ({count:,} differ in columns that are not inputs, {some}: they may be different cases)"
 
 
 def near_duplicate_warning(
@@ -222,8 +222,8 @@ def near_duplicate_warning(
     `counts` are the near-duplicates among the `looked` examples of each split. `grouped` says whether a column can keep
     them in one split.
     """
-    counted = _format_counts(counts, looked, what, "of") + " that were looked at"
-    return _build_finding("Near duplicates", pairs, counted, f"{how} one of an earlier split", " ≈ ", grouped)
+    counted = _format_counts(counts, looked, f"checked {what}", "of")
+    return _build_finding("near-duplicates", pairs, counted, f"{how} one of an earlier split", " ≈ ", grouped)
 
 
 def _format_counts(counts: Mapping[str, int], of: Mapping[str, int], what: str, where: str) -> str:
@@ -237,7 +237,7 @@ def _build_finding(
         return None
     some = "; ".join(sign.join(pair) for pair in pairs[:NAMED])
     return Finding(
-        f"{title} straddle the split: {counted} {how}, for example {some}. On them a score measures memory: remove the "
-        f"copies, or keep them in one split{' (group=COLUMN)' if grouped else ''}.",
+        f"Possible leakage by {title} across splits: {counted} {how}, for example {some}. A score on them measures "
+        f"memorization: remove the copies, or keep them in one split{' (group=COLUMN)' if grouped else ''}.",
         pairs,
     )

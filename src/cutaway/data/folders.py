@@ -238,8 +238,8 @@ def find_examples(path: Path, kind: FileKind, least: int = 2, apart: bool = Fals
     train, _ = found.get("train") or found[""]
     if least > 1 and all(name.lower() in SPLIT_FOLDERS for name in train):
         raise DataError(
-            f"{path} has {join([f'{name}/' for name in train], 'and')} with {kind.plural} directly in them: nothing "
-            "says of which class each is.",
+            f"{path} has {join([f'{name}/' for name in train], 'and')} with {kind.plural} directly in them, without "
+            "a class for each.",
             fix=f"Put them into one folder for each class there, as in {path / next(iter(train)) / 'cats'}.",
         )
     if len(train) < least:
@@ -414,7 +414,7 @@ def subfolders(path: Path) -> list[Path]:
     for folder in found.values():
         if folder.is_symlink() and path.resolve().is_relative_to(folder.resolve()):
             raise DataError(
-                f"{folder} is a symbolic link to {folder.resolve()}, the folder that it stands in or one above.",
+                f"{folder} is a symbolic link to {folder.resolve()}, its own folder or a parent of it.",
                 fix="Remove the link.",
             )
     return [found[name] for name in natural_order(found)]

@@ -27,7 +27,7 @@ class DataSettings:
     )
     memory: int = setting(
         512,
-        "MiB of decoded images, videos or spectrograms to hold; data that needs more is read anew in every epoch",
+        "MiB of decoded images, videos or spectrograms to hold; data that needs more is read again in every epoch",
         low=0,
     )
     workers: int | None = setting(
@@ -60,7 +60,7 @@ class DataSettings:
     types: tuple[str, ...] = setting((), "columns whose inferred type is wrong: age:number,zip:category,day:date")
     separator: str = setting(
         "auto",
-        "what stands between the cells of a table; auto as its first line shows",
+        "the separator between the cells of a table; auto infers it from the first line",
         choices=("auto", ",", ";", "tab", "|"),
     )
     decimal: str = setting(
@@ -80,7 +80,7 @@ class DataSettings:
     )
     missing_values: tuple[str, ...] = setting(
         ("auto",),
-        "words that stand for a missing cell of a table, comma-separated, in any case of letters; an empty cell is "
+        "words that mean a missing cell of a table, comma-separated, in upper or lower case; an empty cell is "
         "always missing, auto adds NA, N/A, NaN, null, None, ?, -, NaT and <NA>",
     )
     scale: str = setting(
@@ -110,7 +110,7 @@ class DataSettings:
     AUGMENTATION = Topic("random changes of training images")
     flip: bool = setting(False, "augmentation: mirror half of the training images left to right")
     crop: int = setting(
-        0, "augmentation: pad training images by so many pixels and cut out a random window", low=0, high=512
+        0, "augmentation: pad training images by this many pixels and crop a random window", low=0, high=512
     )
     color_jitter: float = setting(
         0.0, "augmentation: change brightness, contrast and saturation by up to this fraction", low=0.0, high=1.0
@@ -137,7 +137,7 @@ class DataSettings:
         None, "joint vocabulary: one tokenizer for source and target; auto as the model asks"
     )
     vocab_size: int = setting(
-        30_000, "the most tokens that are told apart; the rarer ones are unknown", low=3, high=1_000_000
+        30_000, "maximum number of tokens in the vocabulary; rarer ones are unknown", low=3, high=1_000_000
     )
     min_count: int = setting(1, "words that occur less often in the training split are unknown", low=1)
     lower: bool | None = setting(None, "write text in lower case first; auto as the data set asks, else not")
@@ -156,7 +156,7 @@ class DataSettings:
     documents: bool = setting(
         False,
         "language modelling: no step reaches from one document of the corpus into another: files of a folder, or, of a "
-        "single file, what stands between blank lines",
+        "single file, the text between blank lines",
     )
     mask_prob: float = setting(
         0.15, "masking probability: fraction of the tokens that a masked language model predicts", low=0.01, high=0.9
@@ -169,7 +169,7 @@ class DataSettings:
     id: str | None = setting(
         None,
         "the column that names the series of each row, where a file holds several, one below another; each is split in "
-        "time and standardised by itself",
+        "time and standardised separately",
     )
     lookback: int | None = setting(
         None, "context length of a forecast: steps of a series that it is made from; auto takes 4 horizons", low=1

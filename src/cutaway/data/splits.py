@@ -61,7 +61,7 @@ def draw_splits(
     if fold is None:
         return split_indices(n, val=val, test=test, seed=seed, strata=strata, groups=groups)
     if fold > folds:
-        raise SettingError(f"fold={fold} cannot be: it must be 1 to {folds}, the number of folds.")
+        raise SettingError(f"Invalid fold={fold}: must be 1 to {folds}, the number of folds.")
     rng, fractions = np.random.default_rng(seed), np.full(folds, 1 / folds)
     classes = np.zeros(n, np.int64) if strata is None else np.unique(strata, return_inverse=True)[1]
     if groups is None:
@@ -132,7 +132,7 @@ def complete_split(
         limited = f" under max_samples={settings.max_samples}" if settings.max_samples is not None else ""
         raise DataError(
             f"No example of the class {classes[k]!r} is left for training{limited}: it has {(labels == k).sum():,}.",
-            fix="Each class needs some for training, besides those for validation and test: add examples, or leave "
+            fix="Each class needs some for training, in addition to validation and test: add examples, or leave "
             "the class out.",
         )
     return indices

@@ -42,7 +42,7 @@ class TaskSequence:
         """The number of tasks."""
         return len(self.names)
 
-    def of(self, split: Split) -> Tensor:
+    def task_ids(self, split: Split) -> Tensor:
         """Return the task of each example, (n,), from 0."""
         if isinstance(split, PermutedSplit):
             return torch.arange(self.count).repeat_interleave(len(split.base))
@@ -53,9 +53,9 @@ class TaskSequence:
         """Return the number of the original example of each example, (n,); permuted tasks share them."""
         return torch.arange(len(split)) % (len(split.base) if isinstance(split, PermutedSplit) else len(split))
 
-    def seen(self, split: Split, task: int) -> Split:
+    def up_to(self, split: Split, task: int) -> Split:
         """Return the examples of the tasks up to and including `task`."""
-        rows = (self.of(split) <= task).nonzero()[:, 0]
+        rows = (self.task_ids(split) <= task).nonzero()[:, 0]
         return split if len(rows) == len(split) else subset(split, rows)
 
 
@@ -139,7 +139,7 @@ def to_tasks(data: DataSet, asked: str, seed: int) -> DataSet:
         )
     made = _permuted_tasks(data, said, number, seed) if form == "permuted" else _tasks_by_class(data, said, number)
     assert made.tasks is not None
-    filled = made.tasks.of(made.splits["train"]).bincount(minlength=made.tasks.count)
+    filled = made.tasks.task_ids(made.splits["train"]).bincount(minlength=made.tasks.count)
     if empty := [name for name, n in zip(made.tasks.names, filled.tolist()) if not n]:
         raise SettingError(f"{said} leaves no training example to {join(empty[:5], 'and')}: give more data.")
     return replace(made, notes=[*data.notes, f"{said}: {made.tasks.count} tasks, learned one after another."])

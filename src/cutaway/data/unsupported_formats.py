@@ -35,11 +35,11 @@ DEPTH = 6  # levels of folders searched
 FOLDERS = 2000  # maximum number searched
 IDX = re.compile(r".*[-.]idx[1-4][-.]u?(byte|int|short)s?(\.gz)?", re.IGNORECASE)
 FOREIGN = (
-    "Pascal VOC and labelme boxes, YOLO .txt beside the images, a labels.csv beside the images, MNIST's idx files, "
+    "Pascal VOC and labelme boxes, YOLO .txt next to the images, a labels.csv next to the images, MNIST's idx files, "
     ".npy, .npz, .mat, .h5, .pkl, .xlsx, .arff, .feather, libsvm, TFRecord, LMDB, Kaldi, archives"
 )
 BOXES = (
-    "Boxes are read in two layouts: COCO (annotations.json beside the images) and YOLO (images/, labels/, classes.txt)"
+    "Boxes are read in two layouts: COCO (annotations.json next to the images) and YOLO (images/, labels/, classes.txt)"
 )
 OF_TFRECORD = "Read it with TensorFlow and write a file for each example into class folders, or a table as Parquet."
 OF_IDX = (
@@ -53,7 +53,7 @@ FORMATS: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (
         (".zip", ".gz", ".tgz", ".tar", ".bz2", ".xz", ".zst", ".7z", ".rar"),
         "archives and compressed files",
-        "Unpack it first (unzip, tar -xf, gunzip), and give what it holds.",
+        "Unpack it first (unzip, tar -xf, gunzip), and give its content.",
     ),
     (
         (".data", ".dat", ".tab", ".asc", ".psv"),
@@ -73,7 +73,7 @@ FORMATS: tuple[tuple[tuple[str, ...], str, str], ...] = (
         (".pkl", ".pickle", ".joblib", ".pt", ".pth"),
         "pickles",
         "Pickles are never opened here, because opening one runs code in it. If you trust it, open it in Python and "
-        'hand over what it holds: cutaway.train("MODEL", (X, y)).',
+        'pass its content: cutaway.train("MODEL", (X, y)).',
     ),
     (
         (".arff",),
@@ -158,7 +158,7 @@ def describe_folder(path: Path) -> Description | None:
     if "wav.scp" in names:
         return (
             "is a Kaldi data folder (wav.scp), which is not read",
-            "Write transcripts.tsv beside the recordings: file, tab, what is said in it.",
+            "Write transcripts.tsv next to the recordings: file, tab, transcript.",
         )
     if "data.mdb" in names:
         return "is an LMDB database, which is not read", "Write its images into class folders: cats/1.jpg, dogs/1.jpg."
@@ -213,12 +213,12 @@ def reject_flat(path: Path) -> None:
         if described := _annotated(path):
             raise DataError(f"{path} {described[0]}.", fix=described[1])
         files = [p for p in list_entries(path) if kind.fits(p)]
-        speech = "; or, to learn what is said, write transcripts.tsv: file, tab, transcript" * (kind is AUDIO)
+        speech = "; or, for speech recognition, write transcripts.tsv: file, tab, transcript" * (kind is AUDIO)
         raise DataError(
-            f"{path} holds {len(files):,} {kind.kind} file{'s' if len(files) > 1 else ''} and no class folders: "
-            "nothing says of which class each is.",
+            f"{path} holds {len(files):,} {kind.kind} file{'s' if len(files) > 1 else ''} and no class folders, "
+            "so their classes are unknown.",
             fix=f"Put them into one folder for each class, as in {path / 'cats' / files[0].name}{speech}"
-            f"{f', or write {CAPTIONS} beside them, file, tab, caption' if kind is IMAGES else ''}.",
+            f"{f', or write {CAPTIONS} next to them, file, tab, caption' if kind is IMAGES else ''}.",
         )
 
 
@@ -255,7 +255,7 @@ def _labelme(path: Path) -> Description | None:
     return (
         f"holds annotations in labelme's form ({file.name}), which is not read",
         f"{BOXES}; masks as COCO's polygons too. `labelme2coco FOLDER` (pip install labelme2coco) writes COCO's file; "
-        "name it annotations.json and put it beside the images.",
+        "name it annotations.json and put it next to the images.",
     )
 
 
@@ -266,7 +266,7 @@ def _yolo(path: Path) -> Description | None:
     if file is None or not re.match(rb"\s*\d+(\s+[-+.\deE]+){4,}\s*(\n|$)", _head(file)):
         return None
     return (
-        f"holds YOLO's label files beside the images ({file.name})",
+        f"holds YOLO's label files next to the images ({file.name})",
         f"Move them apart: the images to {path / 'images'}, the .txt files to {path / 'labels'}, and write "
         f"{path / 'classes.txt'} with the name of a class on each line.",
     )
@@ -363,7 +363,7 @@ def _mixed(found: Tally) -> Description:
     largest = max(alone, key=lambda key: found.size[key], default=None)
     return (
         f"holds several kinds of files, and it is not clear which are the data: {found.words()}",
-        "Move what is not data elsewhere" + (f", or give one file: {found.first[largest]}" if largest else "."),
+        "Move other files elsewhere" + (f", or give one file: {found.first[largest]}" if largest else "."),
     )
 
 

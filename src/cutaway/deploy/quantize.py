@@ -12,16 +12,18 @@ import torch
 from torch import Tensor
 
 from ..checkpoints.saving import save_model
-from ..core.config import build
+from ..core.config import build, pick
 from ..core.errors import DataError
 from ..core.files import write_json
 from ..data.dataset_base import DataSet
+from ..data.settings import DataSettings
 from ..nn.low_precision import quantization_scheme
 from ..runs.run import Run
+from ..runs.train import write_run_evaluation
 from ..training.callbacks import Interrupted
+from ..training.config import TrainSettings
 from ..training.run_folder import atomic_run
-from ..training.setup import setup_from_run
-from ..training.train import write_run_evaluation
+from ..training.setup import TrainingSetup
 from .finetuning import finetune, reject_in_python
 from .quantization import choose_method, quantize_model, reject_method
 from .quantize_config import QuantizeSettings
@@ -98,7 +100,7 @@ def _write_quantized(run: Run, whole: Run, method: str, settings: QuantizeSettin
     if run._given is not None:
         found._given = run._given
     if data is not None:
-        write_run_evaluation(setup_from_run(found, data), found.folder)
+        write_run_evaluation(_evaluation_setup(found, data), found.folder)
     return found
 
 
@@ -135,4 +137,21 @@ def _describe(scheme: Mapping[str, Any], run: Run, qat: int) -> str:
     return (
         f"Quantized from {run.folder} ({scheme['method']}, {scheme['bits']} bits; layers: {counts}){learned}. Curves "
         f"and time are those of {'these epochs' if qat else 'its training'}, results are of the quantized model."
+    )
+
+
+def _evaluation_setup(run: Run, data: DataSet) -> TrainingSetup:
+    """Return the setup of a finished run with its trained model, for evaluation on its data."""
+    settings = run.about["settings"]
+    return TrainingSetup(
+        run.preset,
+        data,
+        run.place.model(run.model, learns=False),
+        getattr(run.model, "config", None),
+        run.task,
+        run.place,
+        build(TrainSettings, pick(settings, TrainSettings)),
+        build(DataSettings, pick(settings, DataSettings)),
+        run.about["model_settings"],
+        run.image_sizes,
     )

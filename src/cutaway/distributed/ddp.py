@@ -74,8 +74,8 @@ def _all_reduce_bucket(state: object, bucket: GradBucket) -> torch.futures.Futur
     return done
 
 
-# PyTorch compares the annotation itself, which `from __future__ import annotations` makes a string.
-_all_reduce_bucket.__annotations__["bucket"] = GradBucket
+# DistributedDataParallel compares the annotations, which `from __future__ import annotations` makes strings.
+_all_reduce_bucket.__annotations__.update(bucket=GradBucket, **{"return": torch.futures.Future[Tensor]})
 
 
 def _sum_rows(rows: Tensor) -> Tensor:

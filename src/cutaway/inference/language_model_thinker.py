@@ -85,7 +85,7 @@ class LanguageThinker:
 
     def roots(self, problems: Sequence[str]) -> list[Thought]:
         """Return the initial thought of each problem; its text is the problem."""
-        ids, mask = (x.to(self.device) for x in self.preprocessing.asked(problems))  # (N, T)
+        ids, mask = (x.to(self.device) for x in self.preprocessing.encode_questions(problems))  # (N, T)
         lengths = mask.sum(1)
         before = mask & (torch.arange(ids.shape[1], device=self.device) < lengths[:, None] - 1)
         tree = TreeCache.from_cache(self._extend(ids[:, :-1], before[:, :-1])[1])

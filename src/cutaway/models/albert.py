@@ -61,7 +61,7 @@ CARD = Card(
         Divergence(
             "dropout",
             paper="0.1; none in the second version that was released",
-            here="none, but 0.1 before the classes; where it is set, not of what the MLP adds",
+            here="none, except 0.1 before the classes; with model.dropout not on the output of the MLP",
             common="as here (transformers)",
         ),
         Divergence(

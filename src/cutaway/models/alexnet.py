@@ -226,7 +226,7 @@ CARD = Card(
     link="https://papers.nips.cc/paper/2012/hash/c399862d3b9d6b76c8436e924a68c45b-Abstract.html",
     family="cnn",
     equation="a = max(0, W ∗ x + c); b_i = a_i / (k + α Σ_j a_j²)^β, |j − i| ≤ n/2",
-    oracle="torchvision's AlexNet; the original: a plain one, each tower by itself and each sum by its formula",
+    oracle="torchvision's AlexNet; the original: a plain network with separate towers, each sum by its formula",
     published={
         "alexnet": Published(61_100_840, 714_188_480, (3, 224, 224), _TORCHVISION),
         "alexnet-2012": Published(60_965_224, 724_406_816, (3, 227, 227), _LAYER_SIZES),
@@ -253,9 +253,9 @@ CARD = Card(
         ),
         Divergence(
             "dropout",
-            paper="2012: of what fc6 and fc7 give, halved at test time; 2014 does not say",
-            here="alexnet-2012: of what they give; alexnet: of what they see; doubled in training instead",
-            common="torchvision: of what they see; Caffe: of what they give; both doubled in training",
+            paper="2012: on the outputs of fc6 and fc7, which are halved at test time; 2014: not stated",
+            here="alexnet-2012: on their outputs; alexnet: on their inputs; doubled in training instead",
+            common="torchvision: on their inputs; Caffe: on their outputs; both doubled in training",
         ),
         Divergence(
             "initialization",
@@ -271,7 +271,7 @@ CARD = Card(
         Divergence(
             "last feature maps",
             paper="6×6 at the one size of image",
-            here="averaged over a grid of 6×6 cells, whatever its size",
+            here="averaged over a grid of 6×6 cells for any image size",
             common="as here (torchvision)",
         ),
         Divergence(

@@ -275,7 +275,7 @@ CARD = Card(
             "constant of the output",
             paper="not said",
             here="c, a buffer of zeros that does not learn, as the common weights have it",
-            common="final_logits_bias, likewise (transformers)",
+            common="final_logits_bias, as here (transformers)",
         ),
         Divergence(
             "GELU",
@@ -286,7 +286,7 @@ CARD = Card(
         Divergence(
             "first token of the target",
             paper="not said",
-            here="the end </s>, 2, in the common weights; with a vocabulary of one's own, its `begin`",
+            here="the end </s>, 2, in the common weights; `begin` in another vocabulary",
             common="</s> (transformers, fairseq)",
         ),
     ),

@@ -526,7 +526,7 @@ def parse_forward_args(
     if tgt is None or tgt.dtype == torch.bool or tgt.is_floating_point():
         src_mask, tgt = tgt, src_mask
     if tgt is None:
-        raise ModelError("A target so far is needed beside the source: model(src, tgt), with the token that begins it.")
+        raise ModelError("The target so far is missing: call model(src, tgt), where tgt starts with the begin token.")
     return src, src_mask, tgt
 
 

@@ -226,8 +226,8 @@ class Bert(BaseModel):
         mask = _without_full_mask(normalize_padding_mask(mask, tokens.shape))
         if self.config.head == "classes" and mask is not None and not _starts_with_token(mask):
             raise ModelError(
-                "The answer is read from the first token of a text, and a row of this mask has padding there: padding "
-                "must stand after what is real."
+                "The class is predicted from the first token of a text, and a row of this mask has padding there: pad "
+                "on the right."
             )
         z = self._through(tokens, mask, types)
         y: Tensor = z[:, 0] if self.config.head == "classes" else self.tags_dropout(z)

@@ -67,7 +67,7 @@ def parse_cell(arch: str) -> tuple[str, ...]:
                 f"there are {', '.join(OPERATIONS)}."
             )
     if len(found) != len(EDGES) or format_cell(found) != arch:
-        raise ModelError(f"arch={shorten(arch)} cannot be: it must be a cell as in {LARGEST}.")
+        raise ModelError(f"Invalid arch={shorten(arch)}: must be a cell as in {LARGEST}.")
     return found
 
 

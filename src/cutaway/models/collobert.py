@@ -144,7 +144,7 @@ CARD = Card(
         Divergence(
             "training",
             paper="stochastic gradient at 0.01, divided by the units of each layer; vectors from a language model",
-            here="the settings of the card; vectors as they are learned, or loaded with vectors=FILE",
+            here="the recommended settings; vectors are learned, or loaded with vectors=FILE",
         ),
     ),
     settings={"collobert-window": _TRAINED, "collobert-sentence": _TRAINED},

@@ -104,7 +104,7 @@ CARD = Card(
         Divergence(
             "features",
             paper="64 numbers of 28×28 pixels, a mean where Finn et al. stride; all places of larger images",
-            here="the mean over places whatever the size, so that one set of weights serves every size",
+            here="the mean over positions, so that one set of weights serves images of any size",
         ),
         Divergence(
             "initialization",

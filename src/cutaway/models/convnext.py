@@ -197,7 +197,7 @@ CARD = Card(
     year=2022,
     link="https://arxiv.org/abs/2201.03545",
     family="cnn",
-    equation="y = x + γ ⊙ W₂ GELU(W₁ LN(D ⊛ x)), W₁: C → 4C, W₂: 4C → C, D ⊛: 7×7, each channel by itself",
+    equation="y = x + γ ⊙ W₂ GELU(W₁ LN(D ⊛ x)), W₁: C → 4C, W₂: 4C → C, D ⊛: 7×7, depthwise",
     oracle="torchvision's ConvNeXt; transformers' ConvNextForImageClassification",
     published={
         "convnext-tiny": Published(28_589_128, 4_455_531_264, _SHAPE, _TORCHVISION.format("28.6M and 4.5G")),
@@ -248,7 +248,7 @@ CARD = Card(
         ),
         Divergence(
             "weight decay",
-            paper="0.05, of what is not said; the authors' code: none on biases, norms and layer scale",
+            paper="0.05, on which parameters is not stated; the authors' code: none on biases, norms and layer scale",
             here="as the authors' code",
             common="on all but norms (torchvision's recipe)",
         ),

@@ -75,7 +75,7 @@ class Config(ValidatedConfig):
         """Return the preset with the mel bands and characters of `spec`. Raises ModelError if it has no transcripts."""
         if not isinstance(spec.target, Transcript):
             raise ModelError(
-                f"ctc-conv-gru writes what is said, and learns no {spec.target.column}: give recordings with their "
+                f"ctc-conv-gru transcribes speech and cannot learn {spec.target.column}: give recordings with their "
                 "transcripts, or take gru, which learns a class or a number of each."
             )
         return dataclasses.replace(preset, in_features=spec.n_mels, num_classes=spec.target.outputs)
@@ -180,7 +180,7 @@ CARD = Card(
         Divergence(
             "padding",
             paper="none: one sequence at a time",
-            here="the blank for certain, which leaves the probability of a text as it is",
+            here="the blank with probability 1, which leaves the probability of a text unchanged",
             common="the lengths of the recordings are handed to the loss",
         ),
     ),

@@ -193,7 +193,7 @@ CARD = Card(
         Divergence(
             "length that k_l is computed from",
             paper="s, the words of the sentence",
-            here="the same, for each sentence of a batch by itself",
+            here="the same, for each sentence of a batch separately",
             common="often the longest of the batch, so that the batch decides",
         ),
         Divergence(

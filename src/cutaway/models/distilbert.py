@@ -61,7 +61,7 @@ CARD = Card(
         Divergence(
             "dropout",
             paper="not said",
-            here="0.1 of the embedding, the attention weights and what the MLP adds, not of what attention adds",
+            here="0.1 on the embedding, the attention weights and the output of the MLP, not on that of attention",
             common="as here (the authors' code in transformers)",
         ),
         Divergence(

@@ -320,8 +320,8 @@ CARD = Card(
         ),
         Divergence(
             "centerness",
-            paper="beside the class logits (figure 2); the score is the product of both probabilities",
-            here="beside the distances; the score is the root of the product",
+            paper="from the tower of the classes (figure 2); the score is the product of both probabilities",
+            here="from the tower of the distances; the score is the root of the product",
             common="as here (torchvision, the authors' improved settings); the root in all of the authors' code",
         ),
         Divergence(

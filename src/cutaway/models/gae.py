@@ -101,12 +101,12 @@ CARD = Card(
         Divergence(
             "absent links",
             paper="all of them, in a loss that weighs links more; drawing some is named as the other way",
-            here="as many as there are links, drawn anew in every epoch: in expectation the same weights",
+            here="as many as there are links, sampled anew in every epoch: the same weights in expectation",
             common="the same in PyTorch Geometric, which draws them among both directions of a pair",
         ),
         Divergence(
-            "loops in what is learned",
-            paper="the diagonal of A is 1, which is for messages; not said of the loss",
+            "self-loops as targets",
+            paper="the diagonal of A is 1 for messages; not stated for the loss",
             here="a node and itself are no pair",
         ),
         Divergence(

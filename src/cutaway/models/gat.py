@@ -211,7 +211,7 @@ CARD = Card(
         Divergence(
             "initialization",
             paper="Glorot's",
-            here="Glorot's for each head by itself",
+            here="Glorot's for each head separately",
             common="for all heads together in PyTorch Geometric's",
         ),
         Divergence(

@@ -149,7 +149,7 @@ CARD = Card(
         Divergence(
             "decay",
             paper="L2 of 5e-4 on the first layer's weights alone",
-            here="the same; elsewhere there is none",
+            here="the same",
             common="on all weights in many copies",
         ),
         Divergence(

@@ -155,7 +155,7 @@ CARD = Card(
         Divergence(
             "biases before batch normalization",
             paper="not said",
-            here="none: the normalization takes off what they add",
+            here="none: the normalization removes them",
             common="one for each value in the authors' release and in PyTorch Geometric's examples",
         ),
         Divergence(

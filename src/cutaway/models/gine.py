@@ -159,7 +159,7 @@ CARD = Card(
             "authors' release",
         ),
         Divergence(
-            "what is known of atoms and bonds",
+            "features of atoms and bonds",
             paper="a learned vector for each kind of atom, of chirality and of bond, added up",
             here="one linear layer on all features, which holds such a vector for each category",
         ),

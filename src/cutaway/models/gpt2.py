@@ -248,7 +248,7 @@ CARD = Card(
     },
     divergences=(
         Divergence(
-            "initialization of what a block adds",
+            "initialization of residual layers",
             paper="scaled by 1/√N, N the number of residual layers",
             here="standard deviation 0.02 / √(2 · blocks), each block having two such layers: the sum over all blocks "
             "keeps its variance",

@@ -130,8 +130,8 @@ CARD = Card(
     },
     divergences=(
         Divergence(
-            "what is higher-order",
-            paper="networks on sets of two and three nodes (2-GNN, 3-GNN) beside those on nodes",
+            "higher-order networks",
+            paper="networks on sets of two and three nodes (2-GNN, 3-GNN), and on nodes",
             here="nodes alone (1-GNN)",
         ),
         Divergence("bias", paper="none in equation 1", here="one for each value", common="one, as here"),

@@ -166,7 +166,7 @@ CARD = Card(
         Divergence(
             "neighbours",
             paper="25 and 10 of each node are drawn, with repetitions where there are fewer",
-            here="all; with num_neighbors=25,10 so many, without repetitions",
+            here="all; with num_neighbors=25,10 that many, without repetitions",
         ),
         Divergence("loss", paper="of random walks too, without classes", here="of classes, numbers or links"),
         Divergence("whole graphs", paper="none", here="nodes pooled by mean, max or sum, and the linear head"),

@@ -117,7 +117,7 @@ CARD = Card(
             "penalty",
             paper="none, or ridge",
             here="none unless weight_decay is set",
-            common="scikit-learn's LogisticRegression has an L2 penalty unless it is told otherwise",
+            common="scikit-learn's LogisticRegression has an L2 penalty by default",
         ),
         Divergence(
             "rows of softmax",

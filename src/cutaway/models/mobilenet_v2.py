@@ -154,7 +154,7 @@ CARD = Card(
     year=2018,
     link="https://arxiv.org/abs/1801.04381",
     family="cnn",
-    equation="y = x + W_p r(D ⊛ r(W_e x)), W_e: C → tC, W_p: tC → C, D ⊛: 3×3, each channel by itself",
+    equation="y = x + W_p r(D ⊛ r(W_e x)), W_e: C → tC, W_p: tC → C, D ⊛: 3×3, depthwise",
     oracle="torchvision's MobileNetV2",
     published={"mobilenet-v2": Published(3_504_872, 300_774_272, (3, 224, 224), _TORCHVISION)},
     divergences=(

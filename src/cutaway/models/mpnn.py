@@ -238,7 +238,7 @@ CARD = Card(
             here="h_v^(T)",
             common="h_v^(T), three times, as here",
         ),
-        Divergence("edges", paper="bonds and distances", here="whatever the data says of edges; one matrix without"),
+        Divergence("edges", paper="bonds and distances", here="the edge features of the data; one matrix without them"),
     ),
     settings={
         "mpnn": {

@@ -224,7 +224,7 @@ CARD = Card(
         ),
         Divergence(
             "keys and values",
-            paper="PaLM: one head of them for all heads of queries; GPT-J: as many as of queries",
+            paper="PaLM: one head for all heads of queries; GPT-J: as many heads as queries",
             here="as many; kv_heads=1 makes it PaLM's",
         ),
         Divergence(
@@ -241,7 +241,7 @@ CARD = Card(
         Divergence(
             "initialization",
             paper="PaLM: standard deviation 1/√(numbers that come in)",
-            here="GPT-2's: standard deviation 0.02, what a block adds smaller by √(2 · blocks)",
+            here="GPT-2's: standard deviation 0.02, for layers that add to the stream divided by √(2 · blocks)",
         ),
         Divergence(
             "biases",

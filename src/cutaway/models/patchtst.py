@@ -106,7 +106,7 @@ class Config(ValidatedConfig):
         """Return the preset fitted to the windows of `spec`. Raises ModelError if variables are known in advance."""
         if spec.known_future:
             raise ModelError(
-                f"patchtst reads each variable by itself, and cannot use the {spec.known_future} that are known in "
+                f"patchtst reads each variable separately and cannot use the {spec.known_future} that are known in "
                 "advance: leave out known_future and calendar, or take transformer-forecast or gru."
             )
         horizon = spec.target.steps if isinstance(spec.target, Horizon) else 0

@@ -192,8 +192,8 @@ class Preset:
                 continue
             what = f" ({spec.target.column})" if key in OUTPUT_FIELDS else ""
             raise SettingError(
-                f"model.{key}={shorten(as_text(value))} cannot be: the data decides {key}, and here it is "
-                f"{as_text(own)}{what}. Leave it out, or give other data."
+                f"Invalid model.{key}={shorten(as_text(value))}: the data sets {key} to {as_text(own)}{what}. Leave it "
+                "out, or give other data."
             )
         return beyond
 

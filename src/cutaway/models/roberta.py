@@ -45,9 +45,9 @@ CARD = Card(
             "positions",
             paper="not said; the authors' library counts from 2 on: row 1 is that of padding, whose token id is 1, "
             "and row 0 is nobody's",
-            here="counted over the tokens that the mask says are real, whatever their ids",
-            common="counted over tokens whose id is not that of padding, 1 (transformers): the same where these "
-            "are what the mask hides",
+            here="counted over the tokens that the mask marks as real",
+            common="counted over tokens whose id is not that of padding, 1 (transformers): the same if the mask "
+            "hides exactly these",
         ),
         Divergence(
             "segments",

@@ -208,8 +208,8 @@ CARD = Card(
         ),
         Divergence(
             "positions",
-            paper="none: a place knows of itself what the convolutions see",
-            here="sinusoids of row and column are added to each place, so that left and right are told apart",
+            paper="none: a location has the features of the convolutions only",
+            here="sinusoids of row and column are added to each location, so that left and right differ",
         ),
         Divergence(
             "size",
@@ -230,8 +230,8 @@ CARD = Card(
         ),
         Divergence(
             "doubly stochastic attention",
-            paper="λ Σ_i (1 − Σ_t α_ti)² is added to the loss, so that every place is looked at (equation 14)",
-            here="not added: of a scene most places are ground, and few words look at all",
+            paper="λ Σ_i (1 − Σ_t α_ti)² is added to the loss, so that every location gets attention (equation 14)",
+            here="not added: most locations of a scene are background, and few words need them all",
         ),
         Divergence("hard attention", paper="a second form, which samples one place", here="left out"),
     ),

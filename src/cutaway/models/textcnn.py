@@ -134,8 +134,8 @@ CARD = Card(
         Divergence(
             "borders",
             paper="not said; the author's code pads with four zeros before, and after to the longest of the data set: "
-            "windows of zeros alone take part in the maximum, as many as the longest sentence asks for",
-            here="windows with at least one word of the sentence, whatever else is in the batch",
+            "windows of zeros only take part in the maximum",
+            here="windows with at least one word of the sentence, independent of the batch",
             common="sentences padded to the longest of the batch, so that the batch decides",
         ),
         Divergence(

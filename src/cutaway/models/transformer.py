@@ -285,11 +285,11 @@ CARD = Card(
             paper="of the embedding alone (section 3.4), before the positions are added (3.5)",
             here="as in the paper; E begins at standard deviation 1/√d, which the paper does not say: √d · E has the "
             "scale of the sinusoids, and the logits that of a softmax which can still learn",
-            common="(embedding + position) · √d; or E at standard deviation 1, beside which the positions are lost",
+            common="(embedding + position) · √d; or E at standard deviation 1, which dwarfs the positions",
         ),
         Divergence(
             "sinusoids",
-            paper="sine and cosine in turn, 10000^(2i/d)",
+            paper="sine and cosine interleaved, 10000^(2i/d)",
             here="as in the paper",
             common="all sines, then all cosines, with d/2 − 1 in the exponent's denominator (tensor2tensor)",
         ),
@@ -303,7 +303,7 @@ CARD = Card(
         ),
         Divergence(
             "dropout",
-            paper="of what a sub-layer adds and of the sums at the bottom",
+            paper="on the output of each sub-layer and on the sums of embeddings and positions",
             here="as in the paper",
             common="also of the attention weights and within the MLP (torch.nn.Transformer)",
         ),

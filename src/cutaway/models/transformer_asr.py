@@ -80,7 +80,7 @@ class Config(ValidatedConfig):
         again as the longest in training.
 
         """
-        assert isinstance(spec.target, Spelled), "what is learned is a transcript, token after token"
+        assert isinstance(spec.target, Spelled), "the target is a transcript"
         longest = spec.target.longest
         return dataclasses.replace(
             preset,
@@ -334,7 +334,7 @@ CARD = Card(
         ),
         Divergence(
             "initialization",
-            paper="“Gaussian fan-in”, and no more",
+            paper="“Gaussian fan-in”, without details",
             here="normal with variance 1 / fan-in",
             common="normal with standard deviation 0.02 (transformers)",
         ),

@@ -201,8 +201,8 @@ class TransformerForecast(BaseModel):
         if known is None or known.shape != expected:
             found = "nothing" if known is None else str(tuple(known.shape))
             raise ModelError(
-                f"This forecaster needs what is known in advance of the steps to come, of shape {expected}, as its "
-                f"second argument, and was given {found}."
+                f"This forecaster needs the known values of the steps to forecast, of shape {expected}, as its second "
+                f"argument, and was given {found}."
             )
         unknown = x.new_zeros(x.shape[0], config.horizon, config.in_features - config.known_future)
         return torch.cat([x, torch.cat([unknown, known], dim=2)], dim=1)  # (N, T + H, F)
@@ -221,11 +221,11 @@ CARD = Card(
     link="https://arxiv.org/abs/1907.00235",
     family="transformer",
     equation="z⁰ = W_x [x̃, k] + P;  z ← z + MHA(LN(z));  z ← z + MLP(LN(z));  ŷ = σ (W_y LN(z)) + μ",
-    oracle="torch.nn.TransformerEncoderLayer with a causal mask, what stands around it written out",
+    oracle="torch.nn.TransformerEncoderLayer with a causal mask, and the rest written out",
     published={"transformer-forecast": Published(158_727, 23_288_832, (96, 7), _COUNTED)},
     divergences=(
         Divergence(
-            "what is learned and said",
+            "target and output",
             paper="at each step the distribution of the next, a normal one; a forecast is read again step by step",
             here="the values of the whole horizon at once, by squared error",
             common="both: by step (transformers' TimeSeriesTransformer), at once (TimesFM, whole patches)",
@@ -245,15 +245,15 @@ CARD = Card(
         ),
         Divergence(
             "scale of a window",
-            paper="not said for values; DeepAR, whose code it goes on from, divides by the mean",
+            paper="not stated for values; DeepAR, on whose code it is based, divides by the mean",
             here="mean 0 and standard deviation 1 of each window, given back to the forecast (instance_norm)",
             common="mean of absolute values, or mean and standard deviation (transformers)",
         ),
         Divergence(
             "dropout",
             paper="searched for each data set, 0.1 among others in the authors' code",
-            here="none: it moves the scale of what is added up, which a forecast is read from; on airline 0.1 made the "
-            "error a quarter larger",
+            here="none: it changes the scale of the residual stream, from which a forecast is computed; on airline 0.1 "
+            "made the error a quarter larger",
             common="0.1 (transformers)",
         ),
         Divergence(

@@ -161,8 +161,8 @@ CARD = Card(
     divergences=(
         Divergence(
             "padding",
-            paper="none: 572×572 pixels become 388×388, large images are read in tiles that overlap, and what is "
-            "brought beside the second path is cropped",
+            paper="none: 572×572 pixels become 388×388, large images are read in overlapping tiles, and the maps "
+            "of the skip connections are cropped",
             here="of one pixel at each 3×3 convolution: logits have the image's size, and nothing is cropped",
             common="padded in most",
         ),

@@ -87,7 +87,7 @@ class Config(ValidatedConfig):
         images, and for captions half as long again as the longest in training.
 
         """
-        assert isinstance(spec.target, Tokens), "what is learned is a caption"
+        assert isinstance(spec.target, Tokens), "the target is a caption"
         return dataclasses.replace(
             preset,
             image_size=max(spec.height, spec.width),

@@ -266,7 +266,7 @@ Model = Word2Vec
 PRESETS = {"word2vec-skipgram": Config(), "word2vec-cbow": Config(architecture="cbow")}
 
 _COUNTED = (
-    "computed: two vectors of 100 numbers for each of 10 000 words, or as many as the data has; multiply-adds for 32 "
+    "computed: two vectors of 100 numbers for each of 10 000 words, a size that the data sets; multiply-adds for 32 "
     "words, each with the softmax over all words"
 )
 # The defaults of word2vec.c, except for lower case. A batch has 512 or 1 536 words: larger batches overshoot.

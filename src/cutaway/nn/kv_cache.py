@@ -186,7 +186,7 @@ class TreeCache(Cache):
 
     def longest(self, tokens: Tensor) -> int:
         """Return the length of the longest text after these tokens are processed."""
-        assert self._before is not None, "what the tokens come after is to be said first"
+        assert self._before is not None, "call `after` first"
         return int(self._before.sum(2).max()) + 1
 
     def read(self, tokens: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor | None, bool]:
@@ -194,7 +194,7 @@ class TreeCache(Cache):
 
         Padding attends only to itself, and no other token attends to it.
         """
-        assert self._before is not None, "what the tokens come after is to be said first"
+        assert self._before is not None, "call `after` first"
         before, self._before = self._before, None
         itself = torch.eye(tokens.shape[1], dtype=torch.bool, device=tokens.device).expand(len(tokens), -1, -1)
         self.length += tokens.shape[1]

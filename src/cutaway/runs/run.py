@@ -2,67 +2,47 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence, Set, ValuesView
 from pathlib import Path
 from typing import Any, Unpack
 
-import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from ..checkpoints.custom import adapt_module, copy_custom_module, preset_for
-from ..checkpoints.saving import load_model, reject_other_kind
 from ..checkpoints.word_vectors import Vectors
 from ..core import spec as specs
-from ..core.config import build, pick
-from ..core.errors import DataError, FileError, SettingError
-from ..core.files import as_path
+from ..core.errors import DataError, SettingError
 from ..core.spec import (
-    ANY_SIZE,
-    Boxes,
-    Classes,
     Context,
     Episodes,
-    ImageSizes,
     Links,
-    Mask,
     Masked,
     Noise,
-    Tags,
     Transcript,
 )
-from ..data.dataset_base import IN_MEMORY, DataSet, Preprocessing, Split, inverse_transform
+from ..data.dataset_base import Split, inverse_transform
 from ..data.datasets.registry import NAMED
 from ..data.graphs.splits import LinkSplit
 from ..data.images.segmentation import MaskPreprocessing
 from ..data.in_memory.predict_inputs import is_collection, prepare_inputs, prepare_labelled
-from ..data.in_memory.source import InMemorySource, to_source
-from ..data.modalities import read_preprocessing
 from ..data.open_data import open_data
 from ..data.settings import DataSettings
 from ..data.text.masking import GAP, MaskedPreprocessing
 from ..data.text.problems import ProblemPreprocessing
-from ..data.text.tokenizer_files import AUTO
-from ..data.text.tokenizers import KINDS
 from ..inference import image_generation
 from ..inference.language_model_thinker import think
 from ..inference.sampling import Settings as Sampled
 from ..inference.thought_search import GREEDY, Method, SearchResult
-from ..models.registry import Preset
 from ..statistics.intervals import Metric
 from ..tasks.contrastive import Contrastive
 from ..tasks.sequences import SequenceToSequence
-from ..tasks.task import Task, target_types, task_for
 from ..training.attacks import AttackedSplit
-from ..training.device import DeviceContext, available_device, select_device
 from ..training.evaluation import SplitOutputs, evaluate_split, evaluation_batch_size
-from ..training.output_check import drop_too_long_transcripts, reject_too_long_transcripts
-from ..training.run_folder import reject_no_run
-from ..training.schemas import data_source, read_run
+from ..training.output_check import reject_too_long_transcripts
 from ..training.task_schedule import evaluate_tasks
+from ..training.trained_run import TrainedRun
 from .predict import (
     classify_by_support,
     evaluate_episodes,
@@ -76,189 +56,9 @@ from .predict import (
     reject_method,
 )
 
-NAMED_CLASSES = (Classes, Tags, Mask, Boxes)  # targets with one model output for each name
 
-
-class Run:
+class Run(TrainedRun):
     """A trained run, opened from its folder. Every property is read on first use."""
-
-    def __init__(self, folder: str | os.PathLike[str], module: nn.Module | type[nn.Module] | None = None) -> None:
-        """Open the run in a folder.
-
-        Args:
-            folder: Folder of the run.
-            module: For a run of your own module: the module that takes the weights, or its class. The module is not
-                changed;
-                a copy of it becomes the run's model.
-
-        Raises:
-            FileError: If the folder is not a run.
-        """
-        self.module = module
-        self.folder = as_path(folder, "A run is opened by its folder")
-        self._given: InMemorySource | None = None  # the data, if it was passed in Python
-        reject_no_run(self.folder)
-
-    def __repr__(self) -> str:
-        return f"Run({str(self.folder)!r})"
-
-    @functools.cached_property
-    def about(self) -> dict[str, Any]:
-        """Return the content of run.json: model, data, settings, versions and results."""
-        return read_run(self.folder)
-
-    @functools.cached_property
-    def model(self) -> nn.Module:
-        """Return the trained model in eval mode on the CPU. Raises FileError if training has not saved a model yet."""
-        self._reject_no_model()
-        self.reject_other_module()
-        own = copy_custom_module(self.module) if self.module is not None else None
-        model = load_model(self.folder / "model", own)[0].eval()
-        self._reject_other_sizes(model)
-        return (
-            model if own is None else adapt_module(model, self.spec, bool(self.about["settings"].get("channels_last")))
-        )
-
-    def _reject_no_model(self) -> None:
-        """Raise FileError if training has not saved a model yet."""
-        if not (self.folder / "model").is_dir():
-            raise FileError(
-                f"{self.folder} has no model yet: training stopped before its first epoch ended. "
-                f"Take it up again: cutaway train --resume {self.folder}"
-            )
-
-    def _reject_other_sizes(self, model: nn.Module) -> None:
-        """Raise FileError if the preprocessing has other classes than the model, or tokens that the model lacks."""
-        config, target, said = getattr(model, "config", None), self.spec.target, ""
-        classes, ids = getattr(config, "num_classes", None), getattr(config, "vocab_size", None)
-        if isinstance(target, NAMED_CLASSES) and classes is not None and classes != target.outputs:
-            said = f"names {target.outputs:,} classes, and the model beside it tells {classes:,} apart"
-        if ids is not None and (wanted := getattr(self.spec, "vocab_size", ids)) > ids:
-            said = f"has {wanted:,} tokens, and the model beside it {ids:,}"
-        if said:
-            raise FileError(f"{self.folder / 'model' / 'preprocessing.json'} {said}. Take the folder from one copy.")
-
-    @functools.cached_property
-    def preset(self) -> Preset:
-        """Return the preset of the run, or a preset for your own module.
-
-        Raises FileError if that module is required and missing.
-        """
-        self.reject_other_module()
-        return preset_for(self.about["model"] if self.module is None else self.model)
-
-    def reject_other_module(self) -> None:
-        """Raise FileError if the run needs your own module and none was given, or the other way round."""
-        reject_other_kind(self.about, self.folder, self.module is not None)
-
-    @functools.cached_property
-    def preprocessing(self) -> Preprocessing:
-        """Return the preprocessing, which was fitted on the training split and maps files to tensors.
-
-        Raises FileError if training has not saved a model yet.
-        """
-        self._reject_no_model()
-        return read_preprocessing(self.folder / "model" / "preprocessing.json")
-
-    @property
-    def spec(self) -> specs.Spec:
-        """Return the spec of the data: the format of an example."""
-        return self.preprocessing.spec
-
-    @functools.cached_property
-    def task(self) -> Task:
-        """Return the task that the model was trained for."""
-        return task_for(self.spec, self.about["loss"], words=getattr(self.preprocessing, "words", None))
-
-    @functools.cached_property
-    def place(self) -> DeviceContext:
-        """Return the device and number format for inference.
-
-        The device and memory format are those of the run's settings, or the fastest device if that one is not
-        available. The precision is that of the weights.
-        """
-        settings = self.about["settings"]
-        double = any(p.dtype == torch.float64 for p in self.model.parameters())
-        device = available_device(settings.get("device", "auto"))
-        return select_device(device, "float64" if double else "float32", settings.get("channels_last"), self.model)
-
-    def data(self) -> DataSet:
-        """Read, split and prepare the data that the run was trained on.
-
-        Returns:
-            The data set.
-
-        Raises:
-            DataError: If the data has changed since training.
-        """
-        about = self.about["data"]
-        given = self.with_own_tokenizer(pick(self.about["settings"], DataSettings))
-        targets = target_types(self.preset.targets, self.about["settings"].get("objective", "supervised"))
-        data = open_data(self.source, build(DataSettings, given), self.image_sizes, targets, (about["kind"],))
-        self.reject_other(data, "or evaluate on the new data by naming it: cutaway evaluate RUN DATA.")
-        if isinstance(data.spec.target, Transcript):
-            drop_too_long_transcripts(self.model, data, given.get("missing", "error"))
-        return data
-
-    @property
-    def image_sizes(self) -> ImageSizes:
-        """Return the image sizes that the model accepts."""
-        sizes = self.about["data"].get("image_sizes")
-        return ImageSizes(**sizes) if sizes else ANY_SIZE
-
-    @property
-    def source(self) -> Any:
-        """Return the source of the data: a name, a path, or the objects that were passed in Python.
-
-        Raises:
-            DataError: If the data was passed in Python and is not available.
-        """
-        return self._given or data_source(self.about["data"])
-
-    def hand_over(self, data: Any, val: Any = None, test: Any = None) -> Run:
-        """Attach data that was passed to `train` in Python, so that the run can use it again.
-
-        The content of the objects is compared with the training data when the data is used.
-
-        Args:
-            data: The same objects as for `train`.
-            val: The same validation split as for `train`.
-            test: The same test split as for `train`.
-
-        Returns:
-            The run itself.
-
-        Raises:
-            SettingError: If a path or fractions are given.
-        """
-        given, fractions = to_source(data, val, test)
-        if not isinstance(given, InMemorySource) or fractions or self.about["data"]["source"] != IN_MEMORY:
-            raise SettingError(
-                "hand_over is for data that was given in Python, as it was given to train: a path is opened by itself, "
-                "and fractions are among the run's settings."
-            )
-        self._given = given
-        return self
-
-    def with_own_tokenizer(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the settings with the tokenizer saved in the run, if they name the path of another tokenizer file."""
-        kept = self.folder / "model" / "preprocessing.json"
-        named = settings.get("tokenizer", AUTO) not in (AUTO, *KINDS)
-        return {**settings, **({"tokenizer": str(kept.resolve())} if named and kept.is_file() else {})}
-
-    def reject_other(self, data: DataSet, way_out: str) -> None:
-        """Raise DataError if `data`, or its split, differs from the training data of the run."""
-        about = self.about["data"]
-        for what, now, then in (
-            ("content", data.fingerprint, about["fingerprint"]),
-            ("split", data.split_hash, about["split_hash"]),
-        ):
-            if now != then:
-                raise DataError(
-                    f"The {what} of {about['source']} is not what this run was trained on "
-                    f"({now[:12]} now, {then[:12]} then).",
-                    fix=f"Restore the data; {way_out}",
-                )
 
     def evaluate(
         self,
@@ -558,7 +358,7 @@ class Run:
         embedding, tokenizer = getattr(self.model, "embedding", None), getattr(self.preprocessing, "tokenizer", None)
         if not isinstance(embedding, nn.Embedding) or tokenizer is None:
             raise DataError(f"{self.folder} is a run of {self.about['model']}, which has no vectors of words.")
-        return Vectors.of(embedding, tokenizer.tokens)
+        return Vectors.from_embedding(embedding, tokenizer.tokens)
 
     def _named_graph(self, sources: Sequence[Any]) -> LinkSplit | None:
         """Return the graph with all its links, if `sources` is the name of the run's graph data; else None."""

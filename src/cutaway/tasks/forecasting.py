@@ -62,7 +62,7 @@ def simple_forecasts(train: WindowSplit, split: WindowSplit, season: int) -> lis
 def seasonal_naive(split: WindowSplit, columns: int, season: int) -> Tensor:
     """Return the last season before each forecast, repeated, (n, H·C); a shorter history is repeated as a whole."""
     ahead = torch.arange(split.horizon)
-    period = split.seen_before.clamp(max=season)[:, None]  # (n, 1)
+    period = split.num_previous_steps.clamp(max=season)[:, None]  # (n, 1)
     at = split.starts[:, None] - period + ahead % period  # (n, H)
     return split.values[:, :columns][at].flatten(1)  # (n, H, C) to (n, H·C)
 
@@ -333,10 +333,10 @@ class Forecasting:
         back = min(split.history, max(SHOWN_HORIZONS * horizon, 1), max(SHOWN_STEPS - horizon, horizon))
         (batch,) = split.batches([chosen])
         columns = len(self.target.columns)
-        seen = split.in_units(batch.inputs[0][:, -back:, :columns].flatten(1), chosen).double()
+        seen = split.inverse_transform(batch.inputs[0][:, -back:, :columns].flatten(1), chosen).double()
         seen = seen.view(len(chosen), back, columns)[:, :, 0] * self.target.scale[0] + self.target.mean[0]  # (N, back)
         said = {"actual": target[chosen], "model": outputs[chosen], "best": best[chosen]}
-        said = {key: split.in_units(values.cpu(), chosen) for key, values in said.items()}
+        said = {key: split.inverse_transform(values.cpu(), chosen) for key, values in said.items()}
         ahead = {key: self.in_units(values)[:, :, 0].tolist() for key, values in said.items()}
         digits = _digits(self.target.scale[0])
         return [

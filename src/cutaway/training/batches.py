@@ -107,7 +107,7 @@ def class_weights(data: DataSet, settings: TrainSettings) -> Tensor | None:
 
 def padding_notes(split: Split, settings: TrainSettings) -> list[str]:
     """Return a note on the fraction of padding in training batches, if examples have different lengths."""
-    lengths: Tensor | None = None if hasattr(split, "carries") else getattr(split, "lengths", None)
+    lengths: Tensor | None = None if hasattr(split, "is_stateful") else getattr(split, "lengths", None)
     if lengths is None or lengths.min() == lengths.max():
         return []
     size, generator = settings.batch_size or len(split), torch.Generator().manual_seed(settings.seed)

@@ -152,7 +152,7 @@ def planned_batches(split: Split, batch_size: int, generator: torch.Generator | 
 
 def is_stateful(model: nn.Module, split: Split) -> bool:
     """Return whether the model carries its state from batch to batch, because each batch continues the one before."""
-    return getattr(split, "carries", False) and isinstance(model, SupportsState)
+    return getattr(split, "is_stateful", False) and isinstance(model, SupportsState)
 
 
 def trim_state(state: tuple[Tensor, ...] | None, rows: int) -> tuple[Tensor, ...] | None:

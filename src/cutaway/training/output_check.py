@@ -55,7 +55,7 @@ def check_outputs(found: CustomPreset, data: DataSet, settings: TrainSettings) -
     Raises ModelError, with the actual and the required shape, if the module cannot take the batch, if its output has
     the wrong shape, or if it calls `view` on tensors in the channels-last format that was requested.
     """
-    split, module = data.splits["train"], found.given
+    split, module = data.splits["train"], found.custom_module
     if isinstance(data.spec.target, GeneratedImage) and not isinstance(module, SupportsImageGeneration):
         raise ModelError(
             f"{found.name} learns how images are distributed and draws none: give it draw(noise), images (N, C, H, W) "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
@@ -13,7 +13,7 @@ from torch import nn
 from ..checkpoints.custom import CustomPreset, preset_for
 from ..checkpoints.deferred_init import DeferredInit, NeedsMaterialization
 from ..checkpoints.word_vectors import Vectors, load_into_embedding
-from ..core.config import build, pick, shorten
+from ..core.config import shorten
 from ..core.errors import SettingError
 from ..core.memory_budget import build_on_meta
 from ..core.spec import ImageSizes, Value
@@ -36,9 +36,6 @@ from .pretrained_weights import LoadedWeights, attach_origin, load_pretrained, p
 from .processes import may_start_sharded, reject_for_processes, reject_parallel
 from .pruning import prune_channels
 from .recompute import reject_for_recompute
-
-if TYPE_CHECKING:
-    from ..runs.run import Run
 
 
 @dataclass
@@ -124,23 +121,6 @@ def setup_training(
     place = for_sharded_weights(settings, place)
     learns = (task, place, settings, data_settings)
     return TrainingSetup(found, data, network, config, *learns, own, asked.sizes, teacher, taken, deferred)
-
-
-def setup_from_run(run: Run, data: DataSet) -> TrainingSetup:
-    """Return the setup of a finished run with its trained model, for evaluation on its data."""
-    settings = run.about["settings"]
-    return TrainingSetup(
-        run.preset,
-        data,
-        run.place.model(run.model, learns=False),
-        getattr(run.model, "config", None),
-        run.task,
-        run.place,
-        build(TrainSettings, pick(settings, TrainSettings)),
-        build(DataSettings, pick(settings, DataSettings)),
-        run.about["model_settings"],
-        run.image_sizes,
-    )
 
 
 def _build_model(

@@ -39,7 +39,7 @@ class TaskSequence:
         """Initialize the sequence with `epochs` for each task. With `at_once` all tasks are learned together."""
         self.tasks, self.each = tasks, epochs
         self.count = tasks.count if tasks is not None and not at_once else 1
-        self.of = tasks.of(train) if tasks is not None and not at_once else None  # the task of each example, (n,)
+        self.of = tasks.task_ids(train) if tasks is not None and not at_once else None  # the task of each example, (n,)
 
     @property
     def epochs(self) -> int:
@@ -66,7 +66,7 @@ class TaskSequence:
 
     def seen(self, split: Split, epoch: int) -> Split:
         """Return the part of a split whose tasks have been learned by that epoch, including the current task."""
-        return self.tasks.seen(split, self.task(epoch)) if self.tasks is not None and self.count > 1 else split
+        return self.tasks.up_to(split, self.task(epoch)) if self.tasks is not None and self.count > 1 else split
 
     def keep(self, checkpoints: Path, epoch: int, weights: Mapping[str, Tensor]) -> None:
         """Write the weights at the end of the task that ends with that epoch, for evaluation on the test split."""
@@ -134,7 +134,7 @@ def evaluate_tasks(
             with swap_weights(model, load_weights(path)):
                 answers.append(evaluate_split(model, split, place, EVALUATION_BATCH_SIZE, task))
     right = torch.stack([task.decide(found.outputs) == found.target for found in (*answers, results)])  # (times, n)
-    of, original = tasks.of(split), tasks.original(split)
+    of, original = tasks.task_ids(split), tasks.original(split)
     return continual.metrics(right, of, original), continual.details(right, of, tasks.names)
 
 

@@ -296,7 +296,7 @@ class Trainer:
     def _next_inputs(self, batch: Batch) -> tuple[tuple[Tensor, ...], Tensor, Tensor | None]:
         """Return the inputs of the next batch, augmented and on the device, its target, and its examples' indices."""
         state, place = self.state, self.place
-        inputs, target = place.batch(batch.bare)
+        inputs, target = place.batch(batch.without_mask)
         index = place.share(self.plan[state.batch], self.objective.carries) if self.plan else None
         own = (place.rank,) if place.processes > 1 else ()
         self._random.manual_seed(mix_seeds(self.settings.seed, state.epoch, state.batch, *own))

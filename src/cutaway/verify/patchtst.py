@@ -51,7 +51,7 @@ class Plain(nn.Module):
 
 def transformers_patchtst(config: Config) -> Oracle:
     """Build the network of transformers for a config. For padded windows its own scaling is off."""
-    library, family = transformers_library(), FAMILY.of(config)
+    library, family = transformers_library(), FAMILY.with_head(config)
     padded = config.padding_patch == "end"
     theirs = library.PatchTSTConfig(**settings(dataclasses.replace(config, padding_patch="none")))
     theirs._attn_implementation = "eager"

@@ -159,7 +159,7 @@ def test_copies_across_splits_are_told(sounds: Path) -> None:
     copy = sounds / names(data, "train")[0]
     (sounds / names(data, "test")[0]).write_bytes(copy.read_bytes())
     (note,) = opened(sounds).notes
-    assert note.startswith("Duplicates straddle the split: 1 of 3 recordings in test")
+    assert note.startswith("Possible leakage by duplicates across splits: 1 of 3 recordings in test")
 
 
 def test_every_bad_file_is_named_at_once(sounds: Path) -> None:

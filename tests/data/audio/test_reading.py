@@ -123,7 +123,7 @@ def test_files_that_are_no_sounds_are_named(tmp_path: Path) -> None:
     empty.touch()
     text.write_text("This is no sound.\n" * 20)
     assert inspect_recording(empty) == Problem(str(empty), "it is empty (0 bytes)")
-    assert "no audio that can be read, whatever its name says (Format not recognised)" in what(inspect_recording(text))
+    assert "not readable as audio (Format not recognised)" in what(inspect_recording(text))
     assert "cannot be read (No such file" in what(inspect_recording(tmp_path / "none.wav"))
     assert "it holds no samples" in what(inspect_recording(write(tmp_path / "none.wav", WAVE[:0])))
     slow = write(tmp_path / "slow.wav", rate=300)

@@ -129,7 +129,7 @@ def test_what_has_not_both_is_named_or_left_out(calls: Path, before: str, after:
     with pytest.raises(DataError, match="cannot be learned from") as error:
         opened(calls)
     assert said in str(error.value)
-    assert "missing=drop leaves out what is named" in str(error.value)
+    assert "missing=drop leaves these files out" in str(error.value)
     data = opened(calls, missing="drop")
     dropped = "" if said.endswith("already") else "01.wav"
     assert sum(len(s) for s in data.splits.values()) == len(TEXTS) - bool(dropped)
@@ -197,7 +197,9 @@ def test_settings_and_folders_that_cannot_be(calls: Path, tmp_path: Path) -> Non
         opened(calls)
     (calls / "transcripts.tsv").write_text("00.wav\tone\n", encoding="utf-8")
     (calls / "00.wav").write_bytes(b"RIFF")
-    with pytest.raises(DataError, match=r"would leave nothing: 1 of 1 audio files .*00\.wav: it is no audio"):
+    with pytest.raises(
+        DataError, match=r"would leave nothing: 1 of 1 audio files .*00\.wav: it is not readable as audio"
+    ):
         opened(calls, missing="drop")
     (calls / "transcripts.tsv").unlink()
     with pytest.raises(DataError, match=r"write transcripts\.tsv: file, tab, transcript"):

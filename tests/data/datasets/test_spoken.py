@@ -66,7 +66,7 @@ def test_strings_are_of_one_speaker_and_of_one_splits_takes(place: Path) -> None
             assert 3 <= len(string) <= 7
             assert len({one.split("_")[1] for one in string}) == 1
             assert said(data, name, i) == " ".join(WORDS[int(one[0])] for one in string)
-    assert "voices that are known" in data.notes[0]
+    assert "known voices" in data.notes[0]
 
 
 def test_one_speaker_is_left_out(place: Path) -> None:

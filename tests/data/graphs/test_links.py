@@ -142,9 +142,9 @@ def test_a_preprocessing_goes_out_and_in_and_reads_pairs(tmp_path: Path) -> None
     with pytest.raises(DataError, match=r"1 end of edges of bad\.csv lead to nodes that are not there") as found:
         text.examples([folder, tmp_path / "bad.csv"])
     assert "line 3, column target: 'anna' is no node of nodes.csv" in str(found.value)
-    with pytest.raises(DataError, match=r"bad\.csv is a table of pairs, and nothing says of which graph"):
+    with pytest.raises(DataError, match=r"bad\.csv is a table of pairs without a graph"):
         text.examples([tmp_path / "bad.csv"])
-    with pytest.raises(DataError, match="Links are told of one graph at a time"):
+    with pytest.raises(DataError, match="Links are predicted for one graph at a time"):
         text.examples([folder, folder])
 
 

@@ -99,7 +99,7 @@ def test_a_table_becomes_graphs_with_described_edges(tmp_path: Path) -> None:
         row = data.splits["test"].row(i)
         assert row is not None
         assert data.splits["test"].name(i) == row["smiles"]
-    assert any("Duplicates straddle the split" in note for note in data.findings)
+    assert any("Possible leakage by duplicates across splits" in note for note in data.findings)
     kept = GraphPreprocessing.from_json(json.loads(json.dumps(data.preprocessing.to_json())))
     assert kept == data.preprocessing
     new = kept.examples([table(tmp_path, ["CCCCO", "C"], name="new.csv")])

@@ -49,7 +49,7 @@ def test_a_flat_folder_is_for_models_that_draw(tmp_path: Path) -> None:
     inputs, _ = next(iter(data.splits["train"].batches([torch.arange(2)])))
     assert [tuple(part.shape) for part in inputs] == [(2, 1, 8, 8), (2, 1, 8, 8)]
     assert len(data.preprocessing.labelled(folder)) == 20
-    with pytest.raises(DataError, match="no class folders: nothing says of which class"):
+    with pytest.raises(DataError, match="no class folders, so their classes are unknown"):
         open_data(folder, DataSettings(), targets=(Classes,))
 
 

@@ -84,7 +84,7 @@ def test_a_folder_of_images_and_masks_is_read_as_such(own: Path) -> None:
         number = int(Path(data.splits["train"].name(i)).stem)
         assert (mask.numpy() == scene(number)[1]).all()
     assert isinstance(data.preprocessing, MaskPreprocessing)
-    assert (data.preprocessing.seen(inputs)[0] == np.asarray(data.splits["train"].image(0))).all()
+    assert (data.preprocessing.to_pixels(inputs)[0] == np.asarray(data.splits["train"].image(0))).all()
     counts = data.splits["train"].target
     assert counts is not None
     assert counts.tolist() == [np.bincount(m.flatten(), minlength=3).tolist() for m in target]

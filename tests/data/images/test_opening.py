@@ -190,7 +190,7 @@ def test_what_is_not_read_is_told(photos: Path) -> None:
 
 def test_copies_across_splits_are_told(photos: Path) -> None:
     data = opened(photos, 8)
-    assert not any("Duplicates" in n for n in data.notes)
+    assert not any("duplicates across splits" in n for n in data.notes)
     train, test = names(data, "train")[0], names(data, "test")[0]
     (photos / test).write_bytes((photos / train).read_bytes())
     assert any(train in n and test in n for n in opened(photos, 8).notes)
@@ -207,7 +207,7 @@ def test_every_unusable_file_is_named_at_once(photos: Path) -> None:
     found = {p.where.rpartition("/")[2]: p.what for p in caught.value.problems}
     assert set(found) == {"3.png", "4.jpg", "5.jpg", "6.jpg"}
     assert "empty" in found["3.png"]
-    assert "no image" in found["4.jpg"]
+    assert "not readable as an image" in found["4.jpg"]
     assert "100 megapixels" in found["5.jpg"]
     assert "cannot be read" in found["6.jpg"]
 
@@ -316,8 +316,8 @@ def test_classes_are_sorted_as_people_do(tmp_path: Path) -> None:
 def test_links_that_lead_back_or_nowhere_are_named(photos: Path, tmp_path: Path) -> None:
     link = photos / "loop"
     for destination, words in (
-        (photos, "the folder that it stands in"),
-        (tmp_path, "or one above"),
+        (photos, "its own folder"),
+        (tmp_path, "or a parent of it"),
         (link, "in a circle"),
     ):
         os.symlink(destination, link)

@@ -118,7 +118,7 @@ def test_check_and_train_take_the_folder(
     told = json.loads(capsys.readouterr().out)
     assert sum(told["data"]["splits"].values()) == 2 * len(media.FORMS)
     # The same photographs in other forms: alike, and none the bytes of another.
-    assert all("Near duplicates" in note for note in told["data"]["notes"] if "straddle" in note)
+    assert all("near-duplicates" in note for note in told["data"]["notes"] if "across splits" in note)
     words = ["train", "simplecnn", str(folder), "image_size=32", "epochs=6", "lr=5e-3", "batch_size=8"]
     assert main([*words, "tensorboard=false", "--out", "run", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["metrics"]["accuracy"]["value"] >= 0.9

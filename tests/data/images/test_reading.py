@@ -135,7 +135,7 @@ def png(width: int, height: int) -> bytes:
     ("data", "cause"),
     [
         (b"", r"it is empty \(0 bytes\)"),
-        (b"what is this", "no image that can be read"),
+        (b"what is this", "not readable as an image"),
         (png(10_000, 10_000), "10000 × 10000 pixels, 100 megapixels, and more than 64 are not read"),
         (png(20_000, 20_000), "far too large"),
     ],

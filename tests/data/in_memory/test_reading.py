@@ -121,7 +121,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "five dimensions": ((np.zeros((2, 3, 4, 5, 6)), [0, 1]), r"shape \(2, 3, 4, 5, 6\)"),
     "one-hot": ((X, np.eye(2)[y]), r"shape \(20, 2\).*y\.argmax\(1\)"),
     "objects as targets": ((X, [{}] * 20), r"objects of type dict"),
-    "X alone": (X, r"no targets beside it.*give \(X, y\)"),
+    "X alone": (X, r"has no targets.*give \(X, y\)"),
     "frame alone": (pl.DataFrame(X), r"Which column of the table is to be predicted"),
     "nested": ([{"a": [1], "b": 2}], r"Row 1 holds a list under 'a'"),
     "columns differ": ([{"a": 1, "b": 2}, {"a": 1}], r"Row 2 and row 1 differ.*'b'"),
@@ -147,7 +147,7 @@ def test_what_cannot_be_learned_from_is_said_in_one_paragraph(name: str) -> None
     [
         ({"val": (X[:, :2], y)}, r"train and val differ in the columns they have: 'x2'"),
         ({"val": pl.DataFrame(X)}, r"train is an object of type tuple and val .*DataFrame: give both in one form"),
-        ({"test": X}, r"train has targets beside it and test has none"),
+        ({"test": X}, r"train has targets and test has none"),
         ({"test": (X, y[:3])}, r"In test: X holds 20 examples and y 3"),
         ({"val": (X[:0], y[:0])}, r"In val: The data is empty"),
     ],
@@ -155,7 +155,7 @@ def test_what_cannot_be_learned_from_is_said_in_one_paragraph(name: str) -> None
 def test_splits_are_of_the_same_form(splits: dict[str, Any], words: str) -> None:
     with pytest.raises(DataError, match=words):
         cutaway.train("mlp", (X, y), **splits)
-    with pytest.raises(CutawayError, match="goes with data that is given in Python too"):
+    with pytest.raises(CutawayError, match="needs data given in Python too"):
         cutaway.train("mlp", "iris", **splits)
 
 
@@ -166,7 +166,7 @@ def test_bad_images_are_named() -> None:
     doors: dict[str, tuple[Any, Any]] = {
         r"1 of 20 examples hold NaN.*example 3": (nan, y),
         r"2 of 20 examples have no target\. image 2: .*; image 4: ": (np.zeros((20, 8, 8), np.uint8), targets),
-        r"X has no targets beside it": ([Image.new("L", (8, 8))] * 4, None),
+        r"X has no targets": ([Image.new("L", (8, 8))] * 4, None),
     }
     for words, data in doors.items():
         with pytest.raises(DataError, match=words):

@@ -107,7 +107,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: pd.DataFrame([[1, 2]], columns=pd.Index(["a", NoText()], dtype=object)),
         "A column name is an object of type NoText: names are text",
     ),
-    "text with a surrogate": (lambda: (["a b", "c \ud800"], [0, 1]), r"'c '… goes on with U\+D800"),
+    "text with a surrogate": (lambda: (["a b", "c \ud800"], [0, 1]), r"'c '… is followed by U\+D800"),
     "class with a surrogate": (lambda: (X[:2], ["a", "\ud800"]), r"U\+D800 is half of a surrogate pair"),
     "list that holds itself": (nested, "hold lists of several lengths"),
     "Dataset of a trillion": (lambda: Long(10**12), "1,000,000,000,000 examples, which would take .* GiB"),

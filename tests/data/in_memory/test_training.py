@@ -99,7 +99,7 @@ def test_splits_of_ones_own_are_kept_and_the_others_are_drawn(tmp_path: Path) ->
     named = trained(tmp_path, "mlp", {"train": (X[::2], y[::2]), "validation": (X[1::2], y[1::2])}, test=0)
     assert named.about["data"]["splits"] == {"train": 89, "val": 89}
     leaking = trained(tmp_path, "mlp", (X, y), test=(X[:5], y[:5]))
-    (straddling,) = [note for note in leaking.about["data"]["findings"] if "straddle" in note]
+    (straddling,) = [note for note in leaking.about["data"]["findings"] if "across splits" in note]
     assert "row 1 of test (test) = row 1 of train" in straddling
 
 

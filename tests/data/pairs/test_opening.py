@@ -61,7 +61,7 @@ def test_letters_to_sounds(tmp_path: Path) -> None:
         *[len(pairs) * 15 // 100] * 2,
     ]
     assert any("Sources are cut into characters, 8 different ones" in n for n in data.notes)
-    assert any("targets into what stands between blanks, 8 different ones" in n for n in data.notes)
+    assert any("targets into words between blanks, 8 different ones" in n for n in data.notes)
     told = {row["source"]: row["target"] for p in data.splits.values() for i in range(len(p)) if (row := p.row(i))}
     assert told == dict(pairs)
 
@@ -224,7 +224,7 @@ def test_new_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = prepared.examples(["lines.txt"])
     assert [lines.name(i) for i in lines.empty] == ["line 2 of lines.txt", "line 3 of lines.txt"]
     assert lines.notes == [
-        "1 of 4 sources have more tokens than any in training, 8: what is said of them may be worse, or cut off.",
+        "1 of 4 sources have more tokens than any in training, 8: their predictions may be worse, or cut off.",
         "2 of 4 lines are empty: so are the answers to them.",
     ]
     for given, said in ((["gone.txt"], r"no file 'gone\.txt'"), ([" "], "it is empty"), ([], "No source was given")):
@@ -246,7 +246,7 @@ def test_other_pairs_to_evaluate_on(tmp_path: Path) -> None:
 
 def test_what_cannot_be_learned_from_is_rejected(tmp_path: Path) -> None:
     path = written(tmp_path / "words.tsv", [(word, "B") for word, _ in spelled()])
-    with pytest.raises(DataError, match="The targets of the training split cannot be told apart"):
+    with pytest.raises(DataError, match="The targets of the training split cannot be tokenized"):
         opened(path)
     with pytest.raises(SettingError, match="rate=8000 is for audio"):
         opened(path, rate=8000)

@@ -48,7 +48,7 @@ def test_duplicates_that_differ_in_what_is_no_input_are_told() -> None:
         assert note is not None
         return str(note)
 
-    assert "differ in what" not in told()
-    assert "differ in what" not in told(site=["x"] * 7)
+    assert "differ in columns" not in told()
+    assert "differ in columns" not in told(site=["x"] * 7)
     said = told(site=["x"] * 7, who=["1", "2", "3", "4", "2", None, "7"])
-    assert "in every input (2 differ in what is no input, who: they may be different cases), for" in said
+    assert "in every input (2 differ in columns that are not inputs, who: they may be different cases), for" in said

@@ -40,7 +40,7 @@ def test_rows_with_a_little_noise_are_near_duplicates(tmp_path: Path) -> None:
         [pl.col(c) + pl.Series(RNG.normal(0, 0.003 * TABLE[c].std(), 40)) for c in TABLE.columns[:-1]]  # type: ignore[operator]
     )
     (finding,) = findings(pl.concat([TABLE, copies]), tmp_path)
-    assert finding.startswith("Near duplicates straddle the split")
+    assert finding.startswith("Possible leakage by near-duplicates across splits")
     own = [[int(name.split()[1]) for name in pair] for pair in finding.examples]  # type: ignore[attr-defined]
     assert len(own) >= 10
     assert all(abs(a - b) == len(TABLE) for a, b in own)  # each beside the row that it was made of
@@ -59,7 +59,7 @@ def test_a_column_that_gives_the_target_away(tmp_path: Path) -> None:
     wrong = RNG.random(len(TABLE)) < 0.01
     leak = np.where(wrong, 1 - RAW.target, RAW.target)
     (finding,) = findings(TABLE.with_columns(leak=pl.Series([f"code {k}" for k in leak])), tmp_path)
-    assert finding.startswith("Column leak alone gives the target")
+    assert finding.startswith("Possible target leakage by column leak")
     assert "ignore=leak" in finding
 
 
@@ -70,7 +70,8 @@ def test_groups_that_the_split_parts(tmp_path: Path) -> None:
     )
     found = findings(many, tmp_path)
     assert any(
-        said.startswith("Column who names groups that the split parts") and "group=who" in said for said in found
+        said.startswith("Rows of one group of column who are in several splits") and "group=who" in said
+        for said in found
     )
 
 
@@ -82,7 +83,7 @@ def test_copies_of_rows_make_no_measured_column_a_group(tmp_path: Path) -> None:
     frame = pl.DataFrame(columns).with_columns(y=pl.Series(rng.integers(3, 8, 900).astype(str)))
     copies = frame[rng.choice(900, 400)]
     found = findings(pl.concat([frame, copies]).sample(fraction=1, shuffle=True, seed=1), tmp_path)
-    assert [said.split()[0] for said in found] == ["Duplicates"]
+    assert [said.split(" splits")[0] for said in found] == ["Possible leakage by duplicates across"]
 
 
 @pytest.mark.parametrize("of", ["whole numbers", "places"])
@@ -93,7 +94,9 @@ def test_groups_named_by_numbers_are_still_told(tmp_path: Path, of: str) -> None
     many = pl.concat([some] * 4).with_columns(
         [pl.col(c) + pl.Series(rng.normal(0, 0.03 * TABLE[c].std(), 600)) for c in TABLE.columns[:-1]]  # type: ignore[operator]
     )
-    assert any(said.startswith("Column site names groups that the split parts") for said in findings(many, tmp_path))
+    assert any(
+        said.startswith("Rows of one group of column site are in several splits") for said in findings(many, tmp_path)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -150,5 +153,5 @@ def test_check_names_the_rows_as_json(tmp_path: Path, capsys: pytest.CaptureFixt
     pl.concat([TABLE, TABLE.head(40)]).write_csv(tmp_path / "t.csv")
     assert main(["check", "mlp", str(tmp_path / "t.csv"), "target=y", "--json"]) == 0
     (evidence,) = json.loads(capsys.readouterr().out)["data"]["evidence"]
-    assert evidence["finding"].startswith("Duplicates straddle the split")
+    assert evidence["finding"].startswith("Possible leakage by duplicates across splits")
     assert len(evidence["examples"]) >= 10

@@ -119,7 +119,7 @@ def test_notes_say_what_was_done(file: Path, tmp_path: Path) -> None:
     assert "Time: column time, 2024-01-01 00:00 to 2024-01-17 15:00, one row every hour." in said
     counted = " ".join(opened(file, ignore=("time",)).notes)
     assert f"Time: no column of times: the rows are counted, row 1 to row {LENGTH}." in counted
-    assert "Split by time" in said
+    assert "Split by the time of the forecast" in said
     assert "max_samples=50 keeps the last windows" in " ".join(opened(file, max_samples=50).notes)
     gappy = values()
     gappy[100, 0] = np.nan
@@ -213,7 +213,7 @@ def test_a_forecast_needs_its_last_step_in_full(file: Path, tmp_path: Path) -> N
 
 
 def test_mixtures_of_what_is_known_in_advance_are_rejected(file: Path) -> None:
-    with pytest.raises(SettingError, match="mixup blends what was measured"):
+    with pytest.raises(SettingError, match="mixup blends measured values"):
         opened(file, mixup=0.2)
     assert opened(file, known_future=(), mixup=0.2).augment is not None
 

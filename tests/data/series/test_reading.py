@@ -208,8 +208,8 @@ def test_what_cannot_be_filled_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="gaps at its ends") as caught:
         read(tmp_path, rows, gaps="fill")
     assert problems(caught) == [
-        "load.csv, line 2, column load: the value is missing, and there is none before it to draw a line from",
-        "load.csv, line 25, column wind: the value is missing, and there is none after it to draw a line from",
+        "load.csv, line 2, column load: the value is missing, and no value before it to interpolate from",
+        "load.csv, line 25, column wind: the value is missing, and no value after it to interpolate from",
     ]
     far = [*GOOD, "2029-03-01,1,1,no"]
     with pytest.raises(DataError, match="25 rows, and 1,802 steps of 1 day are missing"):

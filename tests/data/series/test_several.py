@@ -61,7 +61,7 @@ def prepared(data: DataSet) -> ForecastPreprocessing:
 def in_sales(split: WindowSplit) -> tuple[torch.Tensor, torch.Tensor]:
     """What each window sees of the sales and is to forecast, in sales."""
     (batch,) = split.batches([torch.arange(len(split))])
-    return split.in_units(batch.inputs[0][:, :, 0]), split.in_units(batch.target)
+    return split.inverse_transform(batch.inputs[0][:, :, 0]), split.inverse_transform(batch.target)
 
 
 def test_the_steps_of_series_are_a_number_or_a_range(tmp_path: Path, file: Path) -> None:
@@ -140,12 +140,12 @@ def test_a_series_is_prepared_as_it_would_be_alone(file: Path, tmp_path: Path) -
 def test_the_naive_forecast_repeats_the_series_itself(file: Path) -> None:
     split = windows(opened(file, lookback=2, season_length=5), "train")
     assert split.several is not None
-    said = split.in_units(seasonal_naive(split, 1, 5))
+    said = split.inverse_transform(seasonal_naive(split, 1, 5))
     _, ahead = in_sales(split)
-    before = split.seen_before.clamp(max=5)[:, None]
+    before = split.num_previous_steps.clamp(max=5)[:, None]
     expected = ahead[:, :1] - before + torch.arange(3) % before
     torch.testing.assert_close(said, expected, atol=0.02, rtol=0)
-    assert bool((split.seen_before < 5).any())
+    assert bool((split.num_previous_steps < 5).any())
 
 
 def test_the_report_has_the_error_of_each_series(file: Path) -> None:
@@ -180,13 +180,13 @@ def test_a_file_with_several_series_is_forecast_one_by_one(file: Path, tmp_path:
         "more.csv (shop north), from 2024-03-06",
         "more.csv (shop unheard-of), from 2024-01-10",
     ]
-    assert any("Not among the series of training" in note and "unheard-of" in note for note in split.notes)
+    assert any("Not among the training series" in note and "unheard-of" in note for note in split.notes)
     (batch,) = split.batches([torch.arange(2)])
-    seen = split.in_units(batch.inputs[0][:, :, 0])
+    seen = split.inverse_transform(batch.inputs[0][:, :, 0])
     torch.testing.assert_close(seen, torch.tensor([[1058.0], [72.0]]) + torch.arange(7.0).double(), atol=0.01, rtol=0)
     labelled = prep.labelled(write(tmp_path / "later.csv", rows_of("south", 30, level=100_000.0), rows_of("new", 4)))
     assert len(labelled) == 30 - 7 - 3 + 1
-    assert any("too short: new" in note for note in labelled.notes)
+    assert any("Too short for a window: new" in note for note in labelled.notes)
 
 
 def problems(caught: pytest.ExceptionInfo[DataError]) -> list[str]:
@@ -235,7 +235,7 @@ def test_a_run_that_dropped_series_leaves_them_out_of_predictions_too(file: Path
     (a,), (b,) = (split.batches([torch.arange(2)]) for split in (expected, found))
     torch.testing.assert_close(b.inputs[0], a.inputs[0], rtol=0, atol=0)
     outputs = torch.arange(6.0).view(2, 3)
-    torch.testing.assert_close(found.in_units(outputs), expected.in_units(outputs), rtol=0, atol=0)
+    torch.testing.assert_close(found.inverse_transform(outputs), expected.inverse_transform(outputs), rtol=0, atol=0)
     alone = write(tmp_path / "alone.csv", broken(ahead[1], 30))
     with pytest.raises(DataError, match=r"missing=drop would leave nothing: 1 of 1 series of alone\.csv"):
         drops.examples([good, alone])

@@ -92,7 +92,7 @@ def test_shards_that_are_there_take_no_more_room(tmp_path: Path, monkeypatch: py
     next(made), next(made)
     monkeypatch.setattr(prepare.shutil, "disk_usage", lambda path: SimpleNamespace(free=prepare.SPARE + 120))
     prepare.require_disk_space(tmp_path, jobs, 150)
-    with pytest.raises(FileError, match=r"the same command goes on from there"):
+    with pytest.raises(FileError, match=r"run the same command again to continue"):
         prepare.require_disk_space(tmp_path, jobs, 151)
 
 
@@ -166,7 +166,7 @@ def test_a_plan_whose_type_cannot_hold_its_tokens_is_rejected(
     tmp_path: Path, tokens: int, dtype: str, fits: bool
 ) -> None:
     (tmp_path / "a.txt").write_text("ab")
-    corpora = {"train": texts.Corpus.of([tmp_path / "a.txt"])}
+    corpora = {"train": texts.Corpus.from_files([tmp_path / "a.txt"])}
     letters = [chr(0x4E00 + k) if k < 0x8000 else chr(0x20000 + k) for k in range(tokens - 2)]
     tokenizer = texts.characters_tokenizer(dict.fromkeys(letters, 1), 2**20, 1, False)
     assert len(tokenizer) == tokens

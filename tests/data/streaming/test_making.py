@@ -95,7 +95,7 @@ def test_it_goes_on_where_it_was_killed(tmp_path: Path) -> None:
     half.mkdir()
     (half / "c.bin").write_text("ccc")
     assert is_prepared(out)
-    with pytest.raises(DataError, match=r"not whole.*again, and it goes on"):
+    with pytest.raises(DataError, match=r"not whole.*command again to continue"):
         read_manifest(out)
     assert begin_preparation(out, ASKED) == PreparationState(plan={"units": 5})
     assert not half.exists()
@@ -162,7 +162,7 @@ def test_what_a_person_can_fix_is_told_in_its_own_words(tmp_path: Path, workers:
     begin_preparation(out, ASKED)
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     made: list[ShardWriteResult] = []
-    with pytest.raises(FileError, match=r"d\.bin could not be written: the disk is full.*is kept"):
+    with pytest.raises(FileError, match=r"d\.bin could not be written: the disk is full.*are kept"):
         made.extend(write_shards(out, jobs_in(tmp_path, d=full), workers))
     assert {"a.bin", "b.bin", "c.bin"} <= {p.name for p in out.iterdir()}
     with pytest.raises(DataError, match=r"^book\.txt is bad$"):

@@ -136,7 +136,7 @@ def test_files_that_changed_meanwhile_are_not_mixed(
 def test_damaged_files_are_named_or_left_out(folder: Path, tmp_path: Path) -> None:  # noqa: F811
     bad = sorted(folder.rglob("*.png"))[3]
     bad.write_bytes(b"no image")
-    with pytest.raises(DataError, match=rf"{bad.name}: it is no image"):
+    with pytest.raises(DataError, match=rf"{bad.name}: it is not readable as an image"):
         cutaway.prepare(folder, tmp_path / "out", workers=0)
     made = cutaway.prepare(folder, tmp_path / "dropped", workers=0, missing="drop")
     assert sum(made.count(split) for split in made.splits) == 119
@@ -173,7 +173,7 @@ def test_what_is_missing_or_damaged_is_named(out: Path, spoil: object, said: str
 def test_settings_are_settled_here_or_later(out: Path, folder: Path, tmp_path: Path) -> None:  # noqa: F811
     with pytest.raises(SettingError, match=r"val=0\.3 cannot be: .* was prepared with val=0\.15"):
         open_data(out, DataSettings(val=0.3))
-    with pytest.raises(SettingError, match="image_size=32 is chosen when a model learns"):
+    with pytest.raises(SettingError, match="image_size=32 is chosen in training"):
         cutaway.prepare(folder, tmp_path / "x", image_size=32)
     with pytest.raises(SettingError, match="sample=8 is for text"):
         cutaway.prepare(folder, tmp_path / "x", sample=8)

@@ -111,7 +111,7 @@ def test_what_means_nothing_is_rejected(sorted_table: Path, tmp_path: Path) -> N
     (tmp_path / "a.csv").write_text("a,b\n1,2\n")
     cutaway.prepare(sorted_table, tmp_path / "out")
     wrong: list[tuple[Path, dict[str, Any], str]] = [
-        (sorted_table, {"target": "kind"}, "target=kind is chosen when a model learns"),
+        (sorted_table, {"target": "kind"}, "target=kind is chosen in training"),
         (sorted_table, {"workers": 2}, "workers=2 is for other data"),
         (sorted_table, {"sample": 3}, "sample=3 is for text"),
         (sorted_table, {"split_seed": 1}, "was prepared of other data or with other settings .split_seed."),

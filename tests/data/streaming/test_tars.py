@@ -237,7 +237,7 @@ def test_keys_that_make_no_example(tmp_path: Path, shards: Path, digits: list[tu
             r"the key b in .*: it is audio, and the others are images",
         ),
         ([("a.txt", b"1")], "holds no image, recording or video"),
-        ([("a.png", b"1"), ("a.cls", b"0")], "it is no image that can be read"),
+        ([("a.png", b"1"), ("a.cls", b"0")], "not readable as an image"),
     ],
 )
 def test_what_cannot_be_an_example_is_named(
@@ -300,7 +300,7 @@ def test_damaged_members_are_left_out_with_missing_drop(shards: Path, digits: li
     for k in range(2):
         write(shards / f"{k:03}.tar", as_files(cut, 40 * k, 40 * k + 40))
     with pytest.raises(
-        DataError, match=r"1 of 120 image files cannot be used: .*000007\.png.*missing=drop leaves it out"
+        DataError, match=r"1 of 120 image files cannot be used: .*000007\.png.*missing=drop leaves them out"
     ):
         opened(shards)
     data = opened(shards, missing="drop", **STREAMED)

@@ -205,7 +205,7 @@ def test_a_place_is_found_by_its_characters(tmp_path: Path) -> None:
     texts = ["a\r\nbé\rc", "字\n\n", "𝄞x\r"]
     for k, text in enumerate(texts):
         (tmp_path / f"{k}.txt").write_bytes(("\ufeff" * (k == 0) + text).encode())
-    corpus = Corpus.of(corpus_files.find_texts(tmp_path)["train"])
+    corpus = Corpus.from_files(corpus_files.find_texts(tmp_path)["train"])
     whole = corpus_files.join_texts([corpus_files.read_text(path).text for path in corpus.files])
     looked = CorpusIndex.at(corpus, lower=False, workers=0)
     assert looked.characters == len(whole)

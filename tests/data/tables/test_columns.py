@@ -180,7 +180,7 @@ def test_types_that_were_asked_for() -> None:
     assert requested_type("same", "number", column("1", "1")).kind == "constant"
     assert requested_type("none", "number", column("", "?")).kind == "empty"
     for kind in ("date", "yes/no"):
-        with pytest.raises(SettingError, match=f"types=color:{kind} cannot be: its cells, such as 'red'"):
+        with pytest.raises(SettingError, match=f"Invalid types=color:{kind}: its cells, such as 'red'"):
             requested_type("color", kind, column("red", "blue"))
 
 

@@ -280,7 +280,7 @@ def test_straddling_duplicates_are_told_with_their_lines(tmp_path: Path) -> None
     splits = {name: np.array(r) for name, r in rows.items()}
     frame = pl.read_csv("\n".join(lines).encode())
     data = table_dataset(frame_table(frame, "n"), DataSource("n", "n", "0"), DataSettings(target="sold"), given=splits)
-    (note,) = (note for note in data.notes if "Duplicates" in note)
+    (note,) = (note for note in data.notes if "duplicates across splits" in note)
     assert "1 of 9 rows in test" in note
     assert "in val" not in note
     assert f"row {rows['test'][0] + 1} of n (test) = row {rows['train'][0] + 1} of n (train)" in note

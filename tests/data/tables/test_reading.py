@@ -270,8 +270,8 @@ def test_what_a_file_leaves_open_is_as_it_was_in_training(tmp_path: Path) -> Non
     for decimal, cell in ((",", "1.234"), (".", "1234")):
         kept = Form.from_json(Form(decimal=decimal).to_json())
         assert read_table(written(tmp_path, content), kept).frame["a"][0] == cell
-    assert read_table(written(tmp_path, 'a,b\n"3,5",x\n'), Form(decimal=".").kept()).frame["a"][0] == "3.5"
-    latin = Form(encoding="windows-1252").kept()
+    assert read_table(written(tmp_path, 'a,b\n"3,5",x\n'), Form(decimal=".").as_default()).frame["a"][0] == "3.5"
+    latin = Form(encoding="windows-1252").as_default()
     assert read_table(written(tmp_path, "a,b\né,1\n"), latin).frame["a"][0] == "é"
     assert read_table(written(tmp_path, "a,b\né,1\n".encode("cp1252")), latin).frame["a"][0] == "é"
 

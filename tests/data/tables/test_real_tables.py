@@ -42,7 +42,7 @@ def test_titanic(shared_data: Path) -> None:
     assert types["age"] == ("number", "177 (19.9%)")
     assert types["deck"] == ("category", "688 (77.2%)")
     assert types["alone"] == ("yes/no", "0")
-    assert any("Duplicates straddle the split" in note for note in data.notes)
+    assert any("Possible leakage by duplicates across splits" in note for note in data.notes)
     fractions = [split.target.float().mean().item() for split in data.splits.values()]  # type: ignore[union-attr]
     assert fractions == pytest.approx([342 / 891] * 3, abs=0.006)  # 342 of 891 survived
 

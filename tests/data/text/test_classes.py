@@ -187,7 +187,7 @@ def test_long_texts_are_cut_and_counted(tmp_path: Path) -> None:
 def test_duplicates_across_the_split_are_told(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     pl.DataFrame({"t": ["the same"] * 20 + BAD, "k": ["x"] * 20 + ["y"] * 20}).write_csv(path)
-    assert any("Duplicates straddle" in note for note in opened(path, text="t", target="k").notes)
+    assert any("by duplicates across splits" in note for note in opened(path, text="t", target="k").notes)
 
 
 @pytest.mark.parametrize("kind", ["characters", "words", "bpe", "wordpiece"])
@@ -231,7 +231,7 @@ def test_a_text_without_tokens_is_one_unknown_token_and_is_told(tmp_path: Path) 
     assert isinstance(split, SequenceSplit)
     assert split.lengths.tolist() == [1, 1, 1]
     assert split.values.tolist() == [1, 1, 1]
-    assert "2 of these texts hold no token: one unknown token stands there." in split.notes
+    assert "2 of these texts hold no token: each is read as one unknown token." in split.notes
     (batch,) = split.batches([torch.arange(3)])
     assert batch.inputs[1].all()
 
@@ -239,7 +239,7 @@ def test_a_text_without_tokens_is_one_unknown_token_and_is_told(tmp_path: Path) 
 def test_unknown_tokens_of_new_texts_are_told(tmp_path: Path) -> None:
     data = opened(reviews(tmp_path), text="review", target="mark")
     found = data.preprocessing.examples(["xyzzy", ""])
-    assert found.notes[0] == "1 of these texts holds no token: one unknown token stands there."
+    assert found.notes[0] == "1 of these texts holds no token: each is read as one unknown token."
     assert found.notes[1] == "1 of 1 tokens are unknown to this model, and count as one and the same."
     assert not any("unknown to this model" in note for note in split(data, "test").notes)
 
@@ -415,7 +415,7 @@ def test_texts_stand_in_a_frame(tmp_path: Path, kind: str) -> None:
     texts = [train.row(i)["text"] for i in range(len(train))]  # type: ignore[index]
     assert rows(train) == framed(tokenizer, size, size + 1, texts)
     assert data.spec.longest == max(int(p.lengths.max()) for p in (split(data, name) for name in data.splits))
-    assert any("stands in a frame" in note for note in data.notes)
+    assert any("is added before each text" in note for note in data.notes)
     again = TextPreprocessing.from_json(json.loads(json.dumps(data.preprocessing.to_json())))
     assert again.spec == data.spec
     assert rows(again.examples(["a fine film"])) == framed(tokenizer, size, size + 1, ["a fine film"])
@@ -440,7 +440,7 @@ def test_an_empty_text_is_its_frame_alone(tmp_path: Path) -> None:
     size = len(preprocessing.tokenizer)
     found = preprocessing.examples(["", "film", " "])
     assert rows(found) == framed(preprocessing.tokenizer, size, size + 1, ["", "film", ""])
-    assert any("2 of these texts hold no token: its frame stands alone" in note for note in found.notes)
+    assert any("2 of these texts hold no token: each has only its special tokens" in note for note in found.notes)
     assert rows(preprocessing.examples([""])) == [[size, size + 1]]
 
 
@@ -453,7 +453,7 @@ def test_a_tokenizer_of_others_frames_by_its_own_tokens(tmp_path: Path) -> None:
     assert isinstance(data.spec, TextSpec)
     assert (data.spec.vocab_size, data.spec.begin, data.spec.end) == (len(tokenizer), 2, 3)
     assert rows(train) == framed(tokenizer, 2, 3, texts)
-    assert any("[CLS] before it, [SEP] after it" in note for note in data.notes)
+    assert any("[CLS] is added before each text and [SEP] after it" in note for note in data.notes)
     assert any("as the tokenizer has them that was given" in note for note in data.notes)
     again = TextPreprocessing.from_json(json.loads(json.dumps(data.preprocessing.to_json())))
     assert again.to_json() == data.preprocessing.to_json()

@@ -51,7 +51,7 @@ def test_blank_lines_part_a_single_file(tmp_path: Path) -> None:
     text = "\n\n".join(f"{letter * 12}" for letter in "abcdefghij") + "\n \n"
     (tmp_path / "one.txt").write_text(text, "utf-8")
     data = opened(tmp_path / "one.txt", length=5, val=0.2, test=0.1)
-    assert "what stands between blank lines is one (10 in all)" in data.notes[0]
+    assert "the text between blank lines is one (10 in all)" in data.notes[0]
     assert [sorted({w[0] for w in windows(data, split)} - {"\n"}) for split in ("train", "val", "test")] == [
         list("abcdefg"),
         ["�"],  # letters that training did not have

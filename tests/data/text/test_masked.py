@@ -117,8 +117,8 @@ def test_running_text_for_a_model_of_masked_tokens(tmp_path: Path, frame: bool) 
     assert (target[target != IGNORED] < size).all()
     assert mask.all()
     assert ((target != IGNORED).sum(1) == round(0.2 * (14 if frame else 16))).all()
-    assert any(note.startswith("20 % of the tokens are to be predicted") for note in data.notes)
-    assert any("stands in a frame" in note for note in data.notes) == frame
+    assert any(note.startswith("20 % of the tokens are predicted") for note in data.notes)
+    assert any("is added before each text" in note for note in data.notes) == frame
     assert data.splits["train"].row(0)["text"].startswith("Tiger , tiger , burning")  # type: ignore[index]
 
 

@@ -55,7 +55,7 @@ def test_a_file_is_split_by_position(tmp_path: Path) -> None:
     assert "".join(texts) == POEM
     assert [round(len(t) / len(POEM), 2) for t in texts] == [0.7, 0.2, 0.1]
     assert "split by position" in data.notes[0]
-    assert all(stream_of(data, split).carries for split in data.splits)
+    assert all(stream_of(data, split).is_stateful for split in data.splits)
     again = opened(tmp_path / "poem.txt", val=0.2, test=0.1, length=8)
     assert (again.fingerprint, again.split_hash) == (data.fingerprint, data.split_hash)
     other = opened(tmp_path / "poem.txt", val=0.1, test=0.2, length=8)
@@ -95,7 +95,7 @@ def test_defaults(tmp_path: Path) -> None:
     pieces = opened(folder / "many.txt")
     assert any("tokenizer=bpe" in note for note in pieces.notes)
     assert text_of(pieces, "val") in (folder / "many.txt").read_text(encoding="utf-8")
-    assert not stream_of(opened(folder / "poem.txt"), "train").carries  # unless a model asks for it
+    assert not stream_of(opened(folder / "poem.txt"), "train").is_stateful  # unless a model asks for it
 
 
 def test_the_limit_keeps_the_first_steps(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_json_gives_an_equal_preprocessing_back(tmp_path: Path, kind: str) -> No
     assert (document["kind"], document["form"]) == ("text", "running")
     again = RunningPreprocessing.from_json(document)
     assert again.spec == data.spec
-    assert not again.carries
+    assert not again.is_stateful
     assert again.to_json() == document
     text = "The hand,\n or the EYE "
     assert torch.equal(again.encode(text), data.preprocessing.encode(text))  # type: ignore[attr-defined]

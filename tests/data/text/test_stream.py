@@ -20,18 +20,20 @@ def shown(ids: list[int]) -> str:
     return " ".join(map(str, ids))
 
 
-def split_of(streams: list[int], length: int, carries: bool) -> StreamSplit:
+def split_of(streams: list[int], length: int, is_stateful: bool) -> StreamSplit:
     """Streams whose tokens all differ: 2, 3, 4, …"""
     whole = torch.arange(2, 2 + sum(streams))
-    return StreamSplit(torch.split(whole, streams), length, carries, shown, [f"text {k}" for k in range(len(streams))])
+    return StreamSplit(
+        torch.split(whole, streams), length, is_stateful, shown, [f"text {k}" for k in range(len(streams))]
+    )
 
 
 @few
 @given(lengths_of_streams, st.integers(1, 9), st.integers(1, 12), st.booleans(), st.booleans())
 def test_every_next_token_is_a_target_once(
-    streams: list[int], length: int, batch_size: int, carries: bool, learns: bool
+    streams: list[int], length: int, batch_size: int, is_stateful: bool, learns: bool
 ) -> None:
-    split = split_of(streams, length, carries)
+    split = split_of(streams, length, is_stateful)
     plan = split.plan(batch_size, torch.Generator().manual_seed(0) if learns else None)
     assert torch.cat([*plan]).sort().values.tolist() == list(range(len(split)))
     targets = []
@@ -48,11 +50,13 @@ def test_every_next_token_is_a_target_once(
 
 @few
 @given(lengths_of_streams, st.integers(1, 9), st.integers(1, 12), st.booleans())
-def test_without_a_mask_nothing_is_padding(streams: list[int], length: int, batch_size: int, carries: bool) -> None:
-    split = split_of(streams, length, carries)
+def test_without_a_mask_nothing_is_padding(streams: list[int], length: int, batch_size: int, is_stateful: bool) -> None:
+    split = split_of(streams, length, is_stateful)
     for batch in split.batches(split.plan(batch_size, None)):
-        (_, mask), (inputs, target) = batch.inputs, batch.bare
-        assert len(inputs) == (1 if mask.all() and not carries else 2)  # what carries a state is told of every mask
+        (_, mask), (inputs, target) = batch.inputs, batch.without_mask
+        assert len(inputs) == (
+            1 if mask.all() and not is_stateful else 2
+        )  # what is_stateful a state is told of every mask
         assert torch.equal(inputs[0], batch.inputs[0])
         assert torch.equal(target, batch.target)
 
@@ -62,7 +66,7 @@ def test_without_a_mask_nothing_is_padding(streams: list[int], length: int, batc
 def test_each_batch_goes_on_where_the_one_before_it_ended(
     streams: list[int], length: int, batch_size: int, learns: bool
 ) -> None:
-    split = split_of(streams, length, carries=True)
+    split = split_of(streams, length, is_stateful=True)
     plan = split.plan(batch_size, torch.Generator() if learns else None)
     batches = list(split.batches(plan))
     if len(streams) > 1:
@@ -77,14 +81,14 @@ def test_each_batch_goes_on_where_the_one_before_it_ended(
 
 
 def test_a_score_does_not_depend_on_a_large_batch_size() -> None:
-    split = split_of([10_000], 8, carries=True)
+    split = split_of([10_000], 8, is_stateful=True)
     plans = [split.plan(size, None) for size in (EVALUATED, 256)]
     assert all(torch.equal(a, b) for a, b in zip(*plans, strict=True))
     assert len(split.plan(4, None)[0]) == 4
 
 
 def test_independent_windows_are_shuffled_by_the_generator_alone() -> None:
-    split = split_of([100], 3, carries=False)
+    split = split_of([100], 3, is_stateful=False)
     first, again, other = (torch.cat([*split.plan(4, torch.Generator().manual_seed(s))]) for s in (1, 1, 2))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
@@ -96,7 +100,7 @@ def test_independent_windows_are_shuffled_by_the_generator_alone() -> None:
 def test_shifted_windows_hold_the_text_and_what_comes_next(
     streams: list[int], length: int, seed: int, tokens: int
 ) -> None:
-    split = split_of(streams, length, carries=False)
+    split = split_of(streams, length, is_stateful=False)
     plan = split.plan(5, torch.Generator().manual_seed(seed), tokens)
     ends = torch.tensor(streams).cumsum(0) + 1  # the last token of each stream
     for (ids, mask), target in split.batches(plan, seed):
@@ -110,7 +114,7 @@ def test_shifted_windows_hold_the_text_and_what_comes_next(
 
 
 def test_training_sees_windows_from_every_place_and_evaluation_always_the_same() -> None:
-    split = split_of([400], 8, carries=False)
+    split = split_of([400], 8, is_stateful=False)
     plan = split.plan(4, None)
 
     def firsts(seed: int | None) -> set[int]:
@@ -118,13 +122,13 @@ def test_training_sees_windows_from_every_place_and_evaluation_always_the_same()
 
     assert firsts(None) == firsts(None) == set(range(2, 401, 8))
     assert set().union(*(firsts(seed) for seed in range(80))) == set(range(2, 394))  # 393 is the last whole window's
-    carried = split_of([400], 8, carries=True)
+    carried = split_of([400], 8, is_stateful=True)
     batches = [torch.cat([tokens for (tokens, _), _ in carried.batches(carried.plan(4, None), s)]) for s in (None, 3)]
     assert torch.equal(*batches)
 
 
 def test_a_number_of_tokens_says_how_many_rows_are_carried() -> None:
-    split = split_of([1000], 8, carries=True)
+    split = split_of([1000], 8, is_stateful=True)
     plan = split.plan(64, torch.Generator(), tokens=50)
     assert len(plan[0]) == 6
     assert len(split.plan(64, torch.Generator(), tokens=3)[0]) == 1
@@ -135,15 +139,15 @@ def test_windows_are_called_by_their_tokens() -> None:
     assert alone.name(10) == "tokens 640 to 698"  # the last token is predicted and not read
     assert alone.name(0) == "tokens 0 to 63"
     assert alone.row(0) == {"text": shown(list(range(2, 67)))}
-    two = split_of([9, 3], 4, carries=True)
+    two = split_of([9, 3], 4, is_stateful=True)
     assert [two.name(i) for i in range(len(two))] == ["text 0, tokens 0 to 3", "text 0, tokens 4 to 7", "text 1"]
     assert two.row(2) == {"text": "11 12 13"}
     assert two.image(0) is None
 
 
-@pytest.mark.parametrize("carries", [True, False])
-def test_short_windows_are_not_padded_to_the_length(carries: bool) -> None:
-    (((tokens, mask), target),) = split_of([3], 64, carries).batches([torch.tensor([0])])
+@pytest.mark.parametrize("is_stateful", [True, False])
+def test_short_windows_are_not_padded_to_the_length(is_stateful: bool) -> None:
+    (((tokens, mask), target),) = split_of([3], 64, is_stateful).batches([torch.tensor([0])])
     assert tokens.tolist() == [[2, 3]]
     assert target.tolist() == [[3, 4]]
     assert mask.all()

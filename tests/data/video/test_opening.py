@@ -208,7 +208,9 @@ def test_copies_across_splits_are_told(tmp_path: Path) -> None:
         write_frames(tmp_path / "train" / "b" / str(i), moving_bar(3, start=i, down=True))
         write_frames(tmp_path / "test" / "a" / str(i), moving_bar(3, start=2 + i))
     copied, absent = sorted(opened(tmp_path, val=0).notes)
-    assert copied.startswith("Duplicates straddle the split: 1 of 3 videos in test equal one of an earlier split")
+    assert copied.startswith(
+        "Possible leakage by duplicates across splits: 1 of 3 videos in test equal one of an earlier split"
+    )
     assert absent.startswith("The test split has no videos of b")
 
 

@@ -160,7 +160,7 @@ def test_files_that_are_no_videos_are_named(tmp_path: Path) -> None:
     empty.touch()
     text.write_text("This is no video.\n" * 50)
     assert rejected(empty) == "it is empty (0 bytes)"
-    assert "no video that can be read, whatever its name says" in rejected(text)
+    assert "not readable as a video" in rejected(text)
     assert "it cannot be read (No such file" in rejected(tmp_path / "none.mp4")
 
 

@@ -216,7 +216,7 @@ def test_sinusoids_are_learned_from_ten_points(tmp_path: Path, monkeypatch: pyte
         run.predict(["points.csv"])
     table = tmp_path / "points.csv"
     table.write_text("x,y\n1,2\n")
-    with pytest.raises(DataError, match="which episode"):
+    with pytest.raises(DataError, match="does not assign its rows to episodes"):
         run.evaluate(table)
     whole = cutaway.train("mlp", "sinusoids", out=tmp_path / "all", max_steps=20, tensorboard=False)
     assert {"rmse", "mae"} <= whole.evaluate().keys()

@@ -61,8 +61,8 @@ GENERATE = ("prompt", "count", "seed", "samples", "stop", "window", "stream", *S
 LARGE = 2**16  # bytes: a larger request is parsed in another thread, so that others need not wait
 FAULT = "Internal error. The server log has the details."
 NOT_THAT = {  # messages in place of Starlette's
-    404: "There is nothing at this address: / lists what there is.",
-    405: "This address takes another method: / lists what there is.",
+    404: "Not found. GET / lists the available endpoints.",
+    405: "Method not allowed. GET / lists the available endpoints and their methods.",
 }
 LEFT = 499  # the status of a request whose client disconnected, as in nginx
 Handler = Callable[[Request, bytes], Coroutine[Any, Any, Response]]
@@ -185,7 +185,7 @@ class Routes:
         """Serve texts, as `cutaway generate` writes them for the same seed."""
         asked = await _parse_off_loop(lambda: parse_json_object(body), body)
         require_text_generation(self.run)
-        reject_keys(asked, GENERATE, "generate")
+        reject_keys(asked, GENERATE, "the generate request")
         prompt, count = parse_prompt(asked.get("prompt", "")), parse_num_tokens(asked, "count", COUNT, self.limits)
         seed, samples = parse_seed(asked, 0), parse_bounded_int(asked, "samples", 1, SAMPLES)
         stop, window, sampling = parse_stop_strings(asked), flag(asked, "window"), parse_sampling(asked, TEMPERATURE)
@@ -243,16 +243,16 @@ class Routes:
     def reject_unready(self) -> None:
         """Raise HTTPException 503 while the model is loading or the server is closing."""
         if self.closing:
-            raise HTTPException(503, "This server is closing: ask another, or again in a moment.")
+            raise HTTPException(503, "The server is shutting down. Retry in a moment, or use another server.")
         if not self.ready:
-            raise HTTPException(503, "The model is still being read: ask again in a moment.")
+            raise HTTPException(503, "The model is still loading. Retry in a moment.")
 
     def reject_media(self, media: str) -> None:
         """Raise HTTPException 415 for a media type in which this run has no examples."""
         if not self.inputs.takes(media):
             form = self.inputs.forms[0]
             files = f", or one file as {BINARY}" if "files" in self.inputs.forms else ""
-            raise HTTPException(415, f"A request is JSON ({JSON}) with {form!r}{files}.")
+            raise HTTPException(415, f"Unsupported media type: must be JSON ({JSON}) with {form!r}{files}.")
 
     @contextlib.contextmanager
     def held(self) -> Iterator[Callable[[int], None]]:
@@ -268,7 +268,7 @@ class Routes:
             own += size
             self.bytes += size
             if self.bytes > self.limits.bodies:
-                raise HTTPException(503, "Too many large requests are being read: ask again in a moment.")
+                raise HTTPException(503, "Too many large requests are in progress. Retry in a moment.")
 
         try:
             yield on_bytes
@@ -279,7 +279,7 @@ class Routes:
     def admitted(self) -> Iterator[None]:
         """Hold a place in the queue of requests. Raises HTTPException 429 if the queue is full."""
         if self.taken >= self.limits.queue:
-            raise HTTPException(429, f"{self.limits.queue} requests wait already: ask again in a moment.")
+            raise HTTPException(429, f"The queue is full ({self.limits.queue} requests). Retry in a moment.")
         self.taken += 1
         try:
             yield
@@ -315,7 +315,7 @@ async def _while_connected(request: Request, answer: Coroutine[Any, Any, Respons
         await asyncio.wait([work, left], return_when=asyncio.FIRST_COMPLETED)
         if work.done():
             return await work
-        return rejection(request.url.path, LEFT, "The client has left.")
+        return rejection(request.url.path, LEFT, "The client disconnected.")
     finally:
         left.cancel()
         work.cancel()
@@ -323,7 +323,7 @@ async def _while_connected(request: Request, answer: Coroutine[Any, Any, Respons
 
 def _reject_other_than_json(media: str) -> None:
     if media != JSON:
-        raise HTTPException(415, f"Requests are JSON: Content-Type: {JSON}.")
+        raise HTTPException(415, f"Unsupported media type: must be {JSON}.")
 
 
 async def _read_in_time(request: Request, most: int, on_bytes: Callable[[int], None]) -> bytes:
@@ -341,7 +341,7 @@ async def _read_in_time(request: Request, most: int, on_bytes: Callable[[int], N
 
             return await read_body(request, most, count_bytes)
     except TimeoutError:
-        raise HTTPException(408, "The request came too slowly.") from None
+        raise HTTPException(408, "The request body arrived too slowly.") from None
 
 
 async def _parse_off_loop(read: Callable[[], T], body: bytes) -> T:
@@ -359,7 +359,7 @@ def _as_events(events: AsyncIterator[dict[str, Any]], path: str) -> Response:
         except Exception as error:
             status, words = _status(error)
             if status == 500:
-                logging.getLogger("uvicorn.error").exception("A text could not be written on.")
+                logging.getLogger("uvicorn.error").exception("Text generation failed.")
             said = rejection(path, status, words)
             yield f"data: {bytes(said.body).decode()}\n\n"
         yield "data: [DONE]\n\n"
@@ -376,9 +376,9 @@ def _status(error: Exception) -> tuple[int, str]:
     if isinstance(error, CutawayError):
         return 422, str(error)
     if isinstance(error, TimeoutError):
-        return 504, "The answer took too long."
+        return 504, "The request timed out."
     if isinstance(error, ClientDisconnect):
-        return 400, "The request did not come whole."
+        return 400, "The request body is incomplete."
     if isinstance(error, ProcessEnded):
         return 500, str(error)
     return 500, FAULT

@@ -115,7 +115,7 @@ class Inputs:
 
     def of_document(self, document: Mapping[str, Any]) -> PredictionRequest:
         """Parse a JSON document. Raises DataError, which names the key."""
-        reject_keys(document, self.forms, "predict")
+        reject_keys(document, self.forms, "the predict request")
         given = [form for form in self.forms if form in document]
         if len(given) != 1:
             raise DataError(
@@ -124,9 +124,9 @@ class Inputs:
         form = given[0]
         values = document[form]
         if not isinstance(values, list) or not values:
-            raise DataError(f"{form!r} is a list with at least one thing in it.")
+            raise DataError(f"Invalid {form!r}: must be a list with at least one item.")
         if len(values) > EXAMPLES:
-            raise DataError(f"{form!r} has {len(values):,} things in it: at most {EXAMPLES:,} are taken at once.")
+            raise DataError(f"{form!r} has {len(values):,} items: at most {EXAMPLES:,} are allowed in one request.")
         read: dict[str, Callable[[list[Any]], PredictionRequest]] = {
             "rows": self._rows, "texts": self._texts, "series": self._series, "files": self._files_in,
         }  # fmt: skip
@@ -135,7 +135,7 @@ class Inputs:
     def _rows(self, rows: list[Any]) -> PredictionRequest:
         for i, row in enumerate(rows, 1):
             if not isinstance(row, dict) or not row:
-                raise DataError(f"Row {i} is no object of columns and cells.")
+                raise DataError(f"Invalid row {i}: must be an object that maps columns to cells.")
             for column, cell in row.items():
                 _reject_cell(cell, f"row {i}, column {shorten(column)}")
                 _reject_surrogates(column, f"row {i}")
@@ -144,22 +144,24 @@ class Inputs:
         for i, row in enumerate(rows, 1):
             if absent := [column for column in self.columns if column not in row]:
                 raise DataError(
-                    f"Row {i} lacks the columns {join([repr(a) for a in absent[:10]], 'and')}."
+                    f"Row {i} has no columns {join([repr(a) for a in absent[:10]], 'and')}."
                     if len(absent) > 1
-                    else f"Row {i} lacks the column {absent[0]!r}.",
-                    fix="null stands for a missing cell.",
+                    else f"Row {i} has no column {absent[0]!r}.",
+                    fix="Use null for a missing cell.",
                 )
         known = {*self.columns, self.spec.target.column}
         unknown = [column for column in dict.fromkeys(c for row in rows for c in row) if column not in known]
         notes = []
         if unknown:
-            notes = [f"Not looked at, as training had no such column: {', '.join(map(shorten_repr, unknown[:10]))}."]
+            notes = [
+                f"Columns that are not in the training data are ignored: {', '.join(map(shorten_repr, unknown[:10]))}."
+            ]
         return PredictionRequest([{column: row[column] for column in self.columns} for row in rows], notes=notes)
 
     def _texts(self, texts: list[Any]) -> PredictionRequest:
         for i, text in enumerate(texts, 1):
             if not isinstance(text, str):
-                raise DataError(f"Text {i} is no string.")
+                raise DataError(f"Invalid text {i}: must be a string.")
             if not text.strip():
                 raise DataError(f"Text {i} is empty.")
             _reject_surrogates(text, f"text {i}")
@@ -173,10 +175,10 @@ class Inputs:
     def _series(self, series: list[Any]) -> PredictionRequest:
         for i, values in enumerate(series, 1):
             if not isinstance(values, list) or not values:
-                raise DataError(f"Series {i} is no list of numbers.")
+                raise DataError(f"Invalid series {i}: must be a list of numbers.")
             flat = [v for step in values for v in (step if isinstance(step, list) else [step])]
             if not all(type(v) in (int, float) and abs(v) < 1e300 for v in flat):
-                raise DataError(f"Series {i} holds what is no finite number.")
+                raise DataError(f"Invalid series {i}: all values must be finite numbers.")
             if len({len(step) if isinstance(step, list) else -1 for step in values}) > 1:
                 raise DataError(f"Series {i} has steps of different lengths.")
         return PredictionRequest(list(series))
@@ -185,11 +187,11 @@ class Inputs:
         found = []
         for i, file in enumerate(files, 1):
             if not isinstance(file, dict) or not isinstance(file.get("data"), str):
-                raise DataError(f'File {i} is no {{"name": …, "data": …}}, whose data is Base64.')
-            reject_keys(file, ("name", "data"), f"file {i} of a predict")
+                raise DataError(f'Invalid file {i}: must be {{"name": …, "data": …}} with Base64 data.')
+            reject_keys(file, ("name", "data"), f"file {i}")
             name = file.get("name", f"file-{i}")
             if not isinstance(name, str) or not name:
-                raise DataError(f"The name of file {i} is no string.")
+                raise DataError(f"Invalid name of file {i}: must be a string of at least one character.")
             try:
                 content = base64.b64decode(file["data"], validate=True)
             except (binascii.Error, ValueError):
@@ -212,9 +214,12 @@ class Inputs:
     def _reject_unpacking(self, name: str, content: bytes) -> None:
         """Raise DataError for a file type that could expand to a thousand times its size or refer to other files."""
         if self.kind == "video" and not VIDEOS.match(content):
-            raise DataError(f"{name} is no video file that is known here.")
+            raise DataError(f"{name} is not a supported video file.")
         if content.startswith(b"PAR1") or name.lower().endswith(".parquet"):
-            raise DataError(f"{name} is Parquet, of which a few kilobytes can hold gigabytes: send rows, CSV or TSV.")
+            raise DataError(
+                f"{name} is a Parquet file, which is not accepted because it can expand to gigabytes. "
+                "Send rows, CSV or TSV."
+            )
 
 
 class RequestFiles:
@@ -274,23 +279,25 @@ def reject_keys(document: Mapping[str, Any], known: Sequence[str], what: str) ->
     """Raise DataError for the first key of a request that is not in `known`."""
     for key in document:
         if key not in known:
-            raise DataError(f"A {what} request has no {shorten_repr(key)}. It has: {', '.join(known)}.")
+            raise DataError(f"Unknown key {shorten_repr(key)} in {what}: must be one of {', '.join(known)}.")
 
 
 def _decode_text(body: bytes) -> str:
     try:
         return body.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise DataError(f"The text is not UTF-8: byte {error.start} cannot be read.") from None
+        raise DataError(f"The text is not valid UTF-8 at byte {error.start}.") from None
 
 
 def _reject_cell(cell: Any, where: str) -> None:
     if isinstance(cell, str):
         _reject_surrogates(cell, where)
     elif isinstance(cell, float) and not math.isfinite(cell):
-        raise DataError(f"In {where} stands a number too large to be read.")
+        raise DataError(f"Invalid number in {where}: must be finite.")
     elif cell is not None and not isinstance(cell, bool | int | float):
-        raise DataError(f"In {where} stands {shorten_repr(cell)}: a cell is a string, a number, true, false or null.")
+        raise DataError(
+            f"Invalid cell {shorten_repr(cell)} in {where}: must be a string, a number, true, false or null."
+        )
 
 
 def _reject_surrogates(text: str, where: str) -> None:
@@ -299,7 +306,7 @@ def _reject_surrogates(text: str, where: str) -> None:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise DataError(f"In {where} stands half a character (a lone surrogate), which is no text.") from None
+            raise DataError(f"Invalid text in {where}: it contains a lone surrogate.") from None
 
 
 def _as_csv(rows: Sequence[Mapping[str, Any]]) -> bytes:

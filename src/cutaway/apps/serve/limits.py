@@ -70,6 +70,6 @@ def parse_duration(option: str, text: str) -> float:
     found = re.fullmatch(rf"([0-9]+(?:\.[0-9]+)?)({'|'.join(UNITS)})", text.strip())
     if found is None:
         raise SettingError(
-            f"{option} {shorten(text)} cannot be read: it is a number and a unit ({', '.join(UNITS)}), as 2ms."
+            f"Invalid {option} {shorten(text)}: must be a number and a unit ({', '.join(UNITS)}), such as 2ms."
         )
     return float(found[1]) * UNITS[found[2]]

@@ -103,9 +103,9 @@ class Guard:
         headers = collect_headers(scope)
         if self.hosts is not None:
             if self.hosts.is_foreign_host(headers):
-                return 421, "This server is not the one that was asked for."
+                return 421, "The Host header does not match this server."
             if is_cross_site(headers):
-                return 403, "A page of another site may not use this server."
+                return 403, "Cross-site requests are not allowed."
         if self.token is None or scope["path"] in OPEN:
             return None
         shown = headers.get("authorization", [""])
@@ -114,7 +114,7 @@ class Guard:
         same = hmac.compare_digest(token.strip().encode(), self.token.encode())
         if len(shown) == 1 and kind.lower() == "bearer" and same:
             return None
-        return 401, "This server asks for its token: Authorization: Bearer TOKEN."
+        return 401, "Missing or wrong token: send Authorization: Bearer TOKEN."
 
 
 def rejection(path: str, status: int, words: str) -> JSONResponse:

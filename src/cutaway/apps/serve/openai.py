@@ -64,24 +64,24 @@ class Request:
         """Parse a JSON document. Raises UnknownModel, DataError or SettingError."""
         _reject_unknown(document, CHAT if chat else COMPLETION)
         if document.get("model") != name:
-            raise UnknownModel(f"There is no model {shorten_repr(document.get('model'))} here: its name is {name!r}.")
+            raise UnknownModel(f"Unknown model {shorten_repr(document.get('model'))}: this server has {name!r}.")
         prompts = [_chat(document.get("messages"))] if chat else _prompts(document.get("prompt"))
         samples = parse_bounded_int(document, "n", 1, SAMPLES)
         if document.get("best_of") not in (None, samples):
-            raise SettingError("best_of cannot be other than n: texts are not ranked here.")
+            raise SettingError("Invalid best_of: must equal n, because texts are not ranked.")
         # A chat without a count may be as long as this server allows, as in OpenAI's API.
         key = "max_completion_tokens" if chat and "max_completion_tokens" in document else "max_tokens"
         count = parse_num_tokens(document, key, limits.max_tokens if chat else TOKENS, limits)
         if (total := count * samples * len(prompts)) > SAMPLES * limits.max_tokens:
             raise SettingError(
-                f"{len(prompts)} prompts, n={samples} and {key}={count} ask for {total:,} tokens: at most "
-                f"{SAMPLES * limits.max_tokens:,} are written for one request. Send it in several requests."
+                f"{len(prompts)} prompts, n={samples} and {key}={count} are {total:,} tokens: at most "
+                f"{SAMPLES * limits.max_tokens:,} are allowed in one request. Send several requests."
             )
         seed = parse_seed(document, secrets.randbelow(2**31))
         stop, sampling = parse_stop_strings(document), parse_sampling(document, 1.0)
         options = document.get("stream_options") or {}
         if not isinstance(options, dict):
-            raise SettingError("stream_options cannot be: it must be an object.")
+            raise SettingError("Invalid stream_options: must be an object.")
         return cls(
             chat,
             [GenerationRequest(p, count, seed + k, stop, False, sampling) for p in prompts for k in range(samples)],
@@ -167,9 +167,9 @@ def _reject_unknown(document: Mapping[str, Any], known: Sequence[str]) -> None:
         if key in known:
             continue
         if key not in NEUTRAL:
-            raise SettingError(f"There is no {shorten_repr(key)} here. There are: {', '.join(known)}.")
+            raise SettingError(f"Unknown parameter {shorten_repr(key)}: must be one of {', '.join(known)}.")
         if value not in NEUTRAL[key]:
-            raise SettingError(f"{key}={shorten_repr(value)} cannot be had of this model: leave it out.")
+            raise SettingError(f"Unsupported {key}={shorten_repr(value)}: this server has no such feature. Omit it.")
 
 
 def _prompts(value: Any) -> list[str]:
@@ -178,8 +178,8 @@ def _prompts(value: Any) -> list[str]:
     found = value if isinstance(value, list) else [value]
     if not 1 <= len(found) <= PROMPTS or not all(isinstance(one, str) for one in found):
         raise DataError(
-            f"prompt={shorten_repr(value)} cannot be: it must be a string or a list of at most {PROMPTS}, and no"
-            " tokens."
+            f"Invalid prompt={shorten_repr(value)}: must be a string or a list of at most {PROMPTS} strings. Token ids "
+            "are not supported."
         )
     return [parse_prompt(one) for one in found]
 
@@ -187,11 +187,11 @@ def _prompts(value: Any) -> list[str]:
 def _chat(messages: Any) -> str:
     """Join the texts of the messages, each followed by a line break. Raises DataError."""
     if not isinstance(messages, list) or not messages:
-        raise DataError("messages is a list with at least one message in it.")
+        raise DataError("Invalid messages: must be a list with at least one message.")
     content = []
     for i, message in enumerate(messages, 1):
         if not isinstance(message, dict) or message.get("role") not in ROLES:
-            raise DataError(f"Message {i} has no role: {join(ROLES, 'or')}.")
+            raise DataError(f"Invalid role of message {i}: must be {join(ROLES, 'or')}.")
         content.append(_content(message.get("content"), i))
     return parse_prompt("".join(f"{text}\n" for text in content))
 
@@ -202,7 +202,7 @@ def _content(content: Any, i: int) -> str:
         return content
     parts = content if isinstance(content, list) and all(isinstance(part, dict) for part in content) else []
     if not parts or not all(part.get("type") == "text" and isinstance(part.get("text"), str) for part in parts):
-        raise DataError(f"Message {i} holds no text: its content is a string, or parts of the type text.")
+        raise DataError(f"Invalid content of message {i}: must be a string, or a list of parts of type text.")
     return "".join(part["text"] for part in parts)
 
 

@@ -28,27 +28,27 @@ ONE = (  # a PNG image of the digit 1, 32×32
     "gg=="
 )
 STATUSES = {
-    400: "The request is not JSON, or did not come whole.",
+    400: "The request is not JSON, or is incomplete.",
     401: "The token is missing or wrong.",
-    408: "The request came too slowly.",
+    408: "The request body arrived too slowly.",
     413: "The request is too large.",
-    415: "The media type is none that is taken.",
-    422: "What is asked cannot be: the sentence says what to change.",
-    429: "Too many requests wait already.",
-    500: "The process that reads requests ended while it worked on this one, or an internal error.",
-    503: "The model is still being read, or the server is closing.",
-    504: "The answer took too long.",
+    415: "Unsupported media type.",
+    422: "Invalid request. The message says what to change.",
+    429: "The queue is full.",
+    500: "The model's process crashed on this request, or an internal error.",
+    503: "The model is still loading, or the server is shutting down.",
+    504: "The request timed out.",
 }
 NUMBERS: dict[str, Schema] = {
-    "temperature": {"type": "number", "minimum": 0, "description": "Below 1 likely tokens become likelier; 0 takes "
-                    "the likeliest."},
-    "top_k": {"type": "integer", "minimum": 0, "description": "Draw from so many likeliest tokens; 0 from all."},
-    "top_p": {"type": "number", "exclusiveMinimum": 0, "maximum": 1, "description": "Draw from the likeliest tokens "
-              "that hold this probability together."},
-    "min_p": {"type": "number", "minimum": 0, "maximum": 1, "description": "Draw from tokens with this fraction of the "
-              "largest probability, or more."},
-    "repetition_penalty": {"type": "number", "exclusiveMinimum": 0, "description": "Above 1 tokens that stand there "
-                           "already become less likely."},
+    "temperature": {"type": "number", "minimum": 0, "description": "Values below 1 favor likely tokens; 0 always "
+                    "selects the most likely one."},
+    "top_k": {"type": "integer", "minimum": 0, "description": "Sample from the k most likely tokens; 0 from all."},
+    "top_p": {"type": "number", "exclusiveMinimum": 0, "maximum": 1, "description": "Sample from the most likely "
+              "tokens whose total probability reaches this value."},
+    "min_p": {"type": "number", "minimum": 0, "maximum": 1, "description": "Sample from tokens with at least this "
+              "fraction of the largest probability."},
+    "repetition_penalty": {"type": "number", "exclusiveMinimum": 0, "description": "Values above 1 make tokens that "
+                           "occurred before less likely."},
 }  # fmt: skip
 
 
@@ -66,10 +66,10 @@ def build_openapi(run: Run, name: str, inputs: Inputs, limits: Limits, token: bo
             "/v1/chat/completions": {"post": _chat(name, limits)},
         }
     for path, what, kind in (
-        ("/v1/models", "The one model, in OpenAI's shape.", "application/json"),
-        ("/health", "Whether the server lives.", "application/json"),
-        ("/ready", "Whether requests are answered.", "application/json"),
-        ("/metrics", "What is counted, for Prometheus.", "text/plain"),
+        ("/v1/models", "List of models, in OpenAI's format.", "application/json"),
+        ("/health", "Liveness check.", "application/json"),
+        ("/ready", "Readiness check.", "application/json"),
+        ("/metrics", "Metrics for Prometheus.", "text/plain"),
     ):
         paths[path] = {"get": {"summary": what, "responses": {"200": {"description": what, "content": {kind: {}}}}}}
     document: dict[str, Any] = {
@@ -108,10 +108,10 @@ def _predict(run: Run, inputs: Inputs) -> Schema:
         content[BINARY] = {"schema": {"type": "string", "format": "binary"}}
         parameters = [
             {"name": "name", "in": "query", "schema": {"type": "string"},
-             "description": "The file's name, where the body is one file."}
+             "description": "File name, if the body is a file."}
         ]  # fmt: skip
     return {
-        "summary": "What the model says of new examples, in the order given.",
+        "summary": "Predictions for new examples, in the order of the request.",
         "parameters": parameters,
         "requestBody": {"required": True, "content": content},
         "responses": _responses(
@@ -128,7 +128,7 @@ def _about_rows(run: Run) -> str:
     target = run.spec.target
     if target.classes:
         return f"{target.column}, its probability, and the probability (or score) of every class."
-    return "As `cutaway predict --json` gives them: values in the units of the training data."
+    return "The rows of `cutaway predict --json`: values in the units of the training data."
 
 
 def _forms(run: Run, inputs: Inputs) -> dict[str, Schema]:
@@ -174,16 +174,24 @@ def _usual(encoder: Encoder) -> Any:
 def _generate(limits: Limits) -> Schema:
     request = _object(
         prompt={"type": "string"},
-        count={"type": "integer", "minimum": 1, "maximum": limits.max_tokens, "description": "Tokens to write."},
-        seed={"type": "integer", "minimum": 0, "description": "The same seed writes the same text."},
+        count={
+            "type": "integer",
+            "minimum": 1,
+            "maximum": limits.max_tokens,
+            "description": "Number of tokens to generate.",
+        },
+        seed={"type": "integer", "minimum": 0, "description": "Random seed. The same seed gives the same text."},
         samples={"type": "integer", "minimum": 1, "maximum": SAMPLES},
         stop=_stop(),
-        window={"type": "boolean", "description": "Of a prompt longer than the model reads, take the last tokens."},
-        stream={"type": "boolean", "description": "Server-sent events, a piece of text each."},
+        window={
+            "type": "boolean",
+            "description": "Truncate a prompt that is longer than the context to its last tokens.",
+        },
+        stream={"type": "boolean", "description": "Stream the text as server-sent events."},
         **NUMBERS,
     )
     return {
-        "summary": "Texts, as `cutaway generate` writes them for the same seed.",
+        "summary": "Text generation, with the results of `cutaway generate`.",
         "requestBody": _json(request, {"prompt": "", "count": 60, "seed": 0, "temperature": 0.8, "stream": True}),
         "responses": _responses(
             _object(
@@ -202,7 +210,7 @@ def _completions(name: str, limits: Limits) -> Schema:
     text: Schema = {"type": "string"}
     prompt = {"oneOf": [text, {"type": "array", "items": text}]}
     return {
-        "summary": "Texts, in the shape of OpenAI's completions.",
+        "summary": "Text completion, in OpenAI's format.",
         "requestBody": _json(
             _openai(COMPLETION, limits, prompt=prompt),
             {"model": name, "prompt": "The", "max_tokens": 40, "stream": True},
@@ -217,10 +225,10 @@ def _chat(name: str, limits: Limits) -> Schema:
         "type": "array",
         "minItems": 1,
         "items": message,
-        "description": "Their text is read one after another, a line each: the model knows nothing of roles.",
+        "description": "Their texts are joined, one line each. The model ignores roles.",
     }
     return {
-        "summary": "Texts, in the shape of OpenAI's chat completions.",
+        "summary": "Chat completion, in OpenAI's format.",
         "requestBody": _json(
             _openai(CHAT, limits, messages=messages),
             {"model": name, "messages": [{"role": "user", "content": "The"}], "max_tokens": 40, "stream": True},
@@ -234,7 +242,7 @@ def _openai(keys: tuple[str, ...], limits: Limits, **own: Schema) -> Schema:
     known: dict[str, Schema] = {
         "model": {"type": "string"}, "max_tokens": count, "max_completion_tokens": count, "stop": _stop(),
         "n": {"type": "integer", "minimum": 1, "maximum": SAMPLES}, "best_of": {"type": "integer"},
-        "seed": {"type": "integer", "minimum": 0, "description": "Drawn where it is not given."},
+        "seed": {"type": "integer", "minimum": 0, "description": "Random seed, by default a random number."},
         "stream": {"type": "boolean"}, "echo": {"type": "boolean"}, "user": {"type": "string"},
         "stream_options": _object(include_usage={"type": "boolean"}), **NUMBERS, **own,
     }  # fmt: skip
@@ -243,7 +251,10 @@ def _openai(keys: tuple[str, ...], limits: Limits, **own: Schema) -> Schema:
 
 def _stop() -> Schema:
     text = {"type": "string", "minLength": 1}
-    return {"oneOf": [text, {"type": "array", "items": text, "maxItems": STOPS}], "description": "Ends before it."}
+    return {
+        "oneOf": [text, {"type": "array", "items": text, "maxItems": STOPS}],
+        "description": "Stop strings. The text ends before the first of them.",
+    }
 
 
 def _object(**properties: Schema) -> Schema:
@@ -256,8 +267,10 @@ def _json(schema: Schema, example: Schema) -> Schema:
 
 def _responses(schema: Schema) -> Schema:
     """Return the responses of an operation: the successful one and the errors."""
-    error = {"application/json": {"schema": _object(error={"description": "One sentence, or an object with it."})}}
+    error = {
+        "application/json": {"schema": _object(error={"description": "Error message, or an object that contains it."})}
+    }
     return {
-        "200": {"description": "The answer.", "content": {"application/json": {"schema": schema}}},
+        "200": {"description": "Successful response.", "content": {"application/json": {"schema": schema}}},
         **{str(status): {"description": words, "content": error} for status, words in STATUSES.items()},
     }

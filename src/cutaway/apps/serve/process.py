@@ -77,7 +77,7 @@ class ModelProcess:
         Raises Rejected or Fault as the process did, TimeoutError if it was stopped, and ProcessEnded if it died.
         """
         if self.closed:
-            raise ProcessEnded("The server is closing.")
+            raise ProcessEnded("The server is shutting down.")
         if self.process is None or not self.process.is_alive():
             self._start()
         self.working = True
@@ -143,8 +143,8 @@ class ModelProcess:
         code = self.process.exitcode or 0
         how = f" ({signal.Signals(-code).name})" if code < 0 else ""
         return ProcessEnded(
-            f"The process that reads requests ended{how} while it worked on this one, as a damaged file or a lack of "
-            "memory can make it. It is started again. Check what was sent, or send less of it at once."
+            f"The model's process ended{how} while it processed this request. Possible causes are a damaged file or a "
+            "lack of memory. It is restarted. Check the request, or send fewer examples at once."
         )
 
 
@@ -319,6 +319,6 @@ def error_reply(error: BaseException) -> Reply:
     if isinstance(error, CutawayError):
         return {"error": str(error)}
     if memory_message(error) is not None:
-        return {"error": "Memory ran out while this request was worked on. Send fewer or smaller examples at once."}
+        return {"error": "Memory ran out while this request was processed. Send fewer or smaller examples at once."}
     print(printable("".join(traceback.format_exception(error))), file=sys.stderr, flush=True)
     return {"fault": f"{type(error).__name__} in the process of the model"}

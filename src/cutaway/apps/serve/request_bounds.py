@@ -28,8 +28,8 @@ def reject_oversized(what: str, count: int, bounds: Bounds) -> None:
     if count > most:
         words = what.replace("_", " ").replace("graph rows", "nodes and edges")
         raise DataError(
-            f"The request has {count:,} {words}: at most {most:,} are taken at once.",
-            fix="Send it in several requests, or make its files smaller.",
+            f"The request has {count:,} {words}: at most {most:,} are allowed in one request.",
+            fix="Send several requests, or smaller files.",
         )
 
 

@@ -19,7 +19,7 @@ from .limits import Limits
 from .middleware import Guard, Metrics
 
 PORT = 8000
-FREE = "choose another with --port, or --port 0 for any that is free."
+FREE = "choose another with --port, or any free port with --port 0."
 TOKEN = 16  # characters of a token, at least
 CONNECTIONS = 1000  # idle connections at a time
 PATIENCE = 10.0  # seconds within which the head of a request has to arrive
@@ -115,10 +115,10 @@ async def _serve(
 def reject_open(host: str, token: str | None) -> None:
     """Raise SettingError for a host that other machines can reach without a token, and for an invalid token."""
     if token is not None and (len(token) < TOKEN or not token.isascii() or not token.isprintable() or " " in token):
-        raise SettingError(f"The token cannot be: it must be at least {TOKEN} ASCII characters without blanks.")
+        raise SettingError(f"Invalid token: must be at least {TOKEN} ASCII characters without spaces.")
     if token is None and not is_loopback(host):
         raise SettingError(
-            f"--host {host} lets other machines reach the server, which answers whoever asks: set a token in the "
-            "environment (CUTAWAY_TOKEN, at least 16 characters, as `openssl rand -hex 16` makes one). Requests then "
-            "show it as Authorization: Bearer TOKEN, unencrypted, unless a proxy with TLS stands before the server."
+            f"--host {host} makes the server reachable from other machines, and requires a token: set CUTAWAY_TOKEN in "
+            "the environment (at least 16 characters, such as the output of `openssl rand -hex 16`). Requests must "
+            "send it as Authorization: Bearer TOKEN. It is not encrypted unless a TLS proxy is in front of the server."
         )

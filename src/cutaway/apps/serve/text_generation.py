@@ -184,8 +184,8 @@ def require_text_generation(run: Run) -> None:
     """Raise DataError if a run does not generate texts."""
     if not generates_text(run):
         raise DataError(
-            f"This server's model, {run.about['model']}, learned the {run.spec.target.column} of {run.spec.kind} data "
-            "and writes no texts: POST /predict says what it makes of new examples."
+            f"The model {run.about['model']} does not generate text: it predicts {run.spec.target.column} from "
+            f"{run.spec.kind} data. Use POST /predict."
         )
 
 
@@ -197,7 +197,7 @@ def number(document: Mapping[str, Any], key: str, kind: type, usual: Any) -> Any
     right = type(value) is int or (kind is float and type(value) is float and math.isfinite(value))
     if not right or abs(value) > 2**63:
         raise SettingError(
-            f"{key}={shorten_repr(value)} cannot be: it must be a {'whole ' if kind is int else ''}number."
+            f"Invalid {key}={shorten_repr(value)}: must be {'an integer' if kind is int else 'a number'}."
         )
     return kind(value)
 
@@ -206,7 +206,7 @@ def flag(document: Mapping[str, Any], key: str) -> bool:
     """Return a boolean of a request, false by default. Raises SettingError for another type."""
     value = document.get(key)
     if value is not None and not isinstance(value, bool):
-        raise SettingError(f"{key}={shorten_repr(value)} cannot be: it must be true or false.")
+        raise SettingError(f"Invalid {key}={shorten_repr(value)}: must be true or false.")
     return bool(value)
 
 
@@ -217,8 +217,8 @@ def parse_stop_strings(document: Mapping[str, Any]) -> tuple[str, ...]:
     right = isinstance(found, list) and all(isinstance(one, str) and 0 < len(one) <= STOP for one in found)
     if not right or len(found) > STOPS:
         raise SettingError(
-            f"stop={shorten_repr(value)} cannot be: it must be a string of 1 to {STOP:,} characters, or {STOPS} of"
-            " them."
+            f"Invalid stop={shorten_repr(value)}: must be a string of 1 to {STOP:,} characters, or a list of at most "
+            f"{STOPS} strings."
         )
     return tuple(found)
 
@@ -227,8 +227,8 @@ def parse_bounded_int(document: Mapping[str, Any], key: str, usual: int, most: i
     """Return an integer of a request from 1 to `most`. Raises SettingError."""
     value: int = number(document, key, int, usual)
     if not 1 <= value <= most:
-        more = f", as this server was started ({option})" if option else ""
-        raise SettingError(f"{key}={value} cannot be: it must be from 1 to {most:,}{more}.")
+        more = f", the limit of this server ({option})" if option else ""
+        raise SettingError(f"Invalid {key}={value}: must be from 1 to {most:,}{more}.")
     return value
 
 
@@ -242,20 +242,20 @@ def parse_seed(document: Mapping[str, Any], usual: int) -> int:
     """Return the seed of the first text. Raises SettingError."""
     seed: int = number(document, "seed", int, usual)
     if not 0 <= seed < MOST_SEED:
-        raise SettingError(f"seed={seed} cannot be: it must be at least 0, and below 2**63.")
+        raise SettingError(f"Invalid seed={seed}: must be at least 0 and below 2**63.")
     return seed
 
 
 def parse_prompt(value: Any) -> str:
     """Return a valid prompt. Raises DataError for anything else."""
     if not isinstance(value, str):
-        raise DataError(f"prompt={shorten_repr(value)} cannot be: it must be a string.")
+        raise DataError(f"Invalid prompt={shorten_repr(value)}: must be a string.")
     if len(value) > PROMPT:
-        raise DataError(f"The prompt has {len(value):,} characters, and at most {PROMPT:,} are read here.")
+        raise DataError(f"The prompt has {len(value):,} characters: at most {PROMPT:,} are allowed.")
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise DataError("In the prompt stands half a character (a lone surrogate), which is no text.") from None
+        raise DataError("Invalid prompt: it contains a lone surrogate.") from None
     return value
 
 

@@ -15,8 +15,8 @@ from ...core.errors import SettingError
 from ...core.files import write_csv, write_json
 from ...data.open_data import open_data
 from ...reports.run_report import write_layers_and_report
+from ...runs import documents, train
 from ...runs.run import Run
-from ...training import documents, train
 from ...training.checkpoint import save_weights
 from ...training.config import TrainSettings
 from ...training.run_folder import atomic_run

@@ -60,7 +60,7 @@ def parse_json_object(body: bytes) -> dict[str, Any]:
 def too_large(most: int) -> HTTPException:
     """Return the exception for a body of more than `most` bytes."""
     size = f"{most / 2**20:g} MiB" if most >= 2**20 else f"{most:,} bytes"
-    return HTTPException(413, f"The request is too large: it has at most {size} here.")
+    return HTTPException(413, f"The request is too large: at most {size} are allowed.")
 
 
 def _reject_constant(name: str) -> None:

@@ -40,7 +40,7 @@ def open_socket(host: str, ports: Sequence[int], way_out: str, backlog: int = 64
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
     except (OSError, UnicodeError) as error:
-        raise FileError(f"--host {host} is no address: {getattr(error, 'strerror', None) or error}.") from error
+        raise FileError(f"Invalid --host {host}: {getattr(error, 'strerror', None) or error}.") from error
     for number in ports:
         listening = socket.socket(family, kind, protocol)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -50,18 +50,18 @@ def open_socket(host: str, ports: Sequence[int], way_out: str, backlog: int = 64
             listening.listen(backlog)
         except OverflowError as error:
             listening.close()
-            raise SettingError(f"--port {number} cannot be: ports are from 0 to 65535.") from error
+            raise SettingError(f"Invalid --port {number}: must be from 0 to 65535.") from error
         except OSError as error:
             listening.close()
             if error.errno == errno.EADDRINUSE and number != ports[-1]:
                 continue
             if error.errno in (errno.EADDRINUSE, errno.EACCES):
-                taken = "taken" if error.errno == errno.EADDRINUSE else "not for everybody to use"
+                taken = "already in use" if error.errno == errno.EADDRINUSE else "not permitted for this user"
                 raise SettingError(f"Port {number} is {taken}: {way_out}") from error
-            raise FileError(f"--host {host} is not an address of this machine: {error.strerror}.") from error
+            raise FileError(f"Invalid --host {host}: not an address of this machine ({error.strerror}).") from error
         listening.set_inheritable(False)
         return listening
-    raise AssertionError("the last port is tried without mercy")
+    raise AssertionError("no port was given")
 
 
 def is_loopback(host: str) -> bool:

@@ -79,7 +79,7 @@ class Family:
     # a file has the first, it is used.
     output_bias: tuple[str, str] | None = None
 
-    def of(self, config: Any) -> Family:
+    def with_head(self, config: Any) -> Family:
         """Return the family with the rules of the network's head."""
         return replace(self, rules=(*self.rules, *self.heads(config)), heads=lambda config: ())
 

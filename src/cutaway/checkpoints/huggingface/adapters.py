@@ -155,7 +155,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     if settings["r"] == 0:
         raise FileError(f"{folder / CONFIG}: r is 0, and an adapter has a rank. Take it from where it came.")
     if settings.get("peft_type") != "LORA":
-        raise ModelError(f"{folder} is a {settings.get('peft_type')}, and LORA is what is read here.")
+        raise ModelError(f"{folder} is a {settings.get('peft_type')} adapter. Supported: LORA.")
     for key, plain in PLAIN.items():
         if settings.get(key, plain) != plain:
             raise ModelError(f"{folder} has {key}={settings[key]!r}, and {key}={plain!r} is what is read here.")

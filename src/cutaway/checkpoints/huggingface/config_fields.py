@@ -171,8 +171,8 @@ def read_shared_int(theirs: Mapping[str, Any], field: str, default: int) -> int:
     other = read_int(theirs, f"decoder_{field}", default)
     if ours != other:
         raise ModelError(
-            f"config.json has decoder_{field}={other}, which the network here does not have beside "
-            f"encoder_{field}={ours}: both are the same."
+            f"config.json has decoder_{field}={other} and encoder_{field}={ours}, and the network here "
+            "has one value for both."
         )
     return ours
 

@@ -60,7 +60,7 @@ def read_folder(path: Path, name: str | None = None) -> Loaded:
     load_weights(model, {**own, **matched.tensors}, folder.path)
     origin = folder.origin(matched.new)
     model.origin = origin  # type: ignore[assignment]  # not a module or tensor
-    notes = (*folder.said_of(found), *matched.notes, *preparation_note(path))
+    notes = (*folder.config_note(found), *matched.notes, *preparation_note(path))
     if folder.writes:
         notes += generation_note(origin.generation, origin.config)
     return Loaded(model.eval(), found, matched.key_map, notes, folder.tokenizer, matched.new)
@@ -100,7 +100,7 @@ def write_folder(
         raise ModelError(
             f"transformers has no network like {name}, so it has no Hugging Face form. These have: {known}."
         )
-    family, origin = family.of(model.config), get_origin(model)
+    family, origin = family.with_head(model.config), get_origin(model)
     own = {k: v for k, v in model.state_dict().items() if origin is None or k not in origin.new}
     tensors = {k: v.detach().cpu().contiguous() for k, v in to_transformers_names(family, own).items()}
     # Views of a larger tensor are written as separate tensors.

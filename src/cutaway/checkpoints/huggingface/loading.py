@@ -129,7 +129,7 @@ class Folder:
             )  # messages about their fields begin with this, others are about our Config
             said = said.removeprefix(theirs) if said.startswith(theirs) else use_transformers_names(kind, said)
             raise ModelError(f"{path / CONFIG}: {said}") from error
-        self.family = self.family.of(self.config)
+        self.family = self.family.with_head(self.config)
         if (path / WEIGHTS).is_file() or (path / INDEX).is_file():
             self._reject_oversized()
         self.tokenizer = path / TOKENIZER if (path / TOKENIZER).is_file() else None
@@ -198,7 +198,7 @@ class Folder:
                 what = f"{bound:,} tensors in all" if field in STACKS else f"no tensor with more than {bound:,} rows"
                 said = use_transformers_names(self.family.model_type, f"{field}={value}")
                 raise ModelError(
-                    f"{self.path / CONFIG}: {said} is more than the weights beside it are for, which have {what}. "
+                    f"{self.path / CONFIG}: {said} does not fit the weights in this folder, which have {what}. "
                     "Take both from one copy."
                 )
 
@@ -223,7 +223,7 @@ class Folder:
             return found
         return closest_preset(self.config, map(preset, self.family.presets), FREE)
 
-    def said_of(self, found: Preset) -> tuple[str, ...]:
+    def config_note(self, found: Preset) -> tuple[str, ...]:
         """Return a sentence on the settings that differ from the preset; none if there are none."""
         fields = diff(self.config, found.config, FREE)
         if not fields:

@@ -24,7 +24,7 @@ def settings(config: Config) -> dict[str, Any]:
     if config.padding_patch != "none":
         raise ModelError(
             "This model has padding_patch=end, the last value repeated at the end of a window, and transformers' "
-            "PatchTST reads windows as they are: it has no such form. Train with model.padding_patch=none."
+            "PatchTST has no padding. Train with model.padding_patch=none."
         )
     if config.tokens < 2 and config.steps == config.patch:
         raise ModelError(

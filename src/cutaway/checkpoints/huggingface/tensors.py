@@ -27,7 +27,7 @@ def find_weight_files(path: Path) -> tuple[Path, ...]:
         index = read_json(path / INDEX)
         names = sorted(set(index["weight_map"].values())) if _is_index(index) else []
         if not names or any(Path(name).name != name for name in names):
-            raise FileError(f"{path / INDEX} does not say which file beside it holds which tensor.")
+            raise FileError(f"{path / INDEX} does not map each tensor to a file of its folder.")
         absent = [name for name in names if not (path / name).is_file()]
         if absent:
             raise FileError(

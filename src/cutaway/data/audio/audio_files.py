@@ -79,7 +79,7 @@ def inspect_recording(path: Recording) -> AudioFileInfo | Problem:
     try:
         head = soundfile.info(io.BytesIO(data))
     except soundfile.LibsndfileError as error:
-        return Problem(str(path), f"it is no audio that can be read, whatever its name says ({_error_text(error)})")
+        return Problem(str(path), f"it is not readable as audio ({_error_text(error)})")
     promised, there = wav_data_sizes(data)
     if there < promised:
         return Problem(
@@ -217,7 +217,7 @@ def _error_text(error: Any) -> str:
 TABLE, HEADER = "transcripts.tsv", ("file", "transcript")
 METADATA, WAVS = "metadata.csv", "wavs"  # layout of LJ Speech
 MOST_CHARACTERS = 2048  # limit of a transcript's characters: all others are padded to the longest one
-AS_IT_IS = f"{TABLE} has a line for each recording: its file, a tab, what is said in it."
+AS_IT_IS = f"{TABLE} has a line for each recording: its file, a tab, its transcript."
 
 
 @dataclass

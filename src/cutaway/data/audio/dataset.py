@@ -171,7 +171,7 @@ def _shorten(names: Sequence[str]) -> str:
     return ", ".join(names[:NAMED_AT_MOST]) + more
 
 
-DROP = "; or missing=drop leaves out what is named"
+DROP = "; or missing=drop leaves these files out"
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ def open_transcribed(path: Path, settings: DataSettings, targets: tuple[type[Tar
         Problem(found.names[i], f"it lasts {s:.2f} s, longer than seconds={settings.seconds:g} allows")
         for i, s in long.items()
     ]
-    _reject(lengthy, path, settings, "To cut a recording would cut what is said: split it and its transcript")
+    _reject(lengthy, path, settings, "Cutting a recording would cut its speech: split it and its transcript")
     left, kept = found.without(list(long)), [look for i, look in enumerate(seen) if i not in long]
     if not left.files:
         raise DataError(f"missing=drop would leave nothing of {path}:", [*dropped, *lengthy], fix="Fix some of them.")

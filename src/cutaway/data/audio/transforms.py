@@ -142,7 +142,7 @@ class AudioPreprocessing:
             *(unknown_character_problem(found.names[i], c) for i, c in strange.items()),
         ]
         if problems:
-            raise DataError(f"{path} cannot be evaluated on:", problems, fix="Correct or leave out what is named.")
+            raise DataError(f"{path} cannot be evaluated on:", problems, fix="Correct or remove these files.")
         return self._as_split(found.files, torch.tensor(ids), found.names)
 
     def to_json(self) -> dict[str, Any]:

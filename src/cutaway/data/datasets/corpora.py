@@ -54,7 +54,8 @@ CORPORA: dict[str, NamedSet] = {
         title="WikiText-2: good articles of Wikipedia, cut into words",
         kind="text",
         task="language modelling",
-        sizes="217 646 and 245 569 words for validation and test; train.txt, 2 088 628 words, must be put beside them",
+        sizes="217 646 and 245 569 words for validation and test; train.txt, 2 088 628 words, must be added to "
+        "the same folder",
         licence="CC BY-SA 3.0",
         citation="S. Merity et al., Pointer sentinel mixture models, 2016, https://arxiv.org/abs/1609.07843",
         target="next token",
@@ -71,7 +72,7 @@ CORPORA: dict[str, NamedSet] = {
         kind="text",
         task="language modelling",
         sizes="1.3 million words",
-        licence="public domain in the USA; the licence of Project Gutenberg stands in each file",
+        licence="public domain in the USA; each file contains the licence of Project Gutenberg",
         citation="L. Tolstoy (translated by L. and A. Maude), H. Melville, V. Hugo (translated by I. F. Hapgood); "
         "Project Gutenberg",
         target="next token",
@@ -163,8 +164,8 @@ def open_gutenberg(request: Request) -> DataSet:
         texts[file] = extract_book(read.text, request.place / file)
         notes += read.notes
     notes.append(
-        "What stands before the line *** START OF THIS PROJECT GUTENBERG EBOOK and after *** END OF THIS PROJECT "
-        "GUTENBERG EBOOK is cut off each book."
+        "The text before the line *** START OF THIS PROJECT GUTENBERG EBOOK and after *** END OF THIS PROJECT "
+        "GUTENBERG EBOOK is removed from each book."
     )
     if _word_vectors(request):
         return _context(request, list(texts.values()), notes)
@@ -409,7 +410,7 @@ def open_names(request: Request) -> DataSet:
                 languages[name].add(k)
     several = [name for name, of_it in languages.items() if len(of_it) > 1]
     note = (
-        f"{len(several):,} of {len(languages):,} different names stand in more than one language, for example "
+        f"{len(several):,} of {len(languages):,} different names occur in more than one language, for example "
         f"{', '.join(several[:3])}. They are kept: no model can be right about all of them."
     )
     return text_dataset(

@@ -264,7 +264,7 @@ class SinusoidSplit(Split):
 def open_sinusoids(request: Request) -> DataSet:
     """Load sinusoids, in episodes if the model learns from these."""
     settings, episodic = request.settings, Episodes in request.targets
-    reject_changed(settings, NOT_THESE, "would change nothing: sinusoids are drawn as they are needed")
+    reject_changed(settings, NOT_THESE, "would change nothing: sinusoids are generated on demand")
     reject_changed(replace(settings, target=None if settings.target == "y" else settings.target), ("target",),
                    "is no number to predict of sinusoids, whose y is")  # fmt: skip
     target: Value | Episodes = Episodes(0, settings.shots, settings.queries, column="value of a sinusoid")
@@ -276,7 +276,7 @@ def open_sinusoids(request: Request) -> DataSet:
         name: SinusoidSplit(count, points, k, not episodic, target if isinstance(target, Episodes) else None)
         for k, (name, count) in enumerate(counts.items())
     }
-    notes = ["Sinusoids are drawn anew in every epoch of training; those of validation and test are always the same."]
+    notes = ["Sinusoids are sampled again in every training epoch; those of validation and test are fixed."]
     preprocessing = TablePreprocessing(TableSpec(("x",), target), (numeric,))
     # The digest covers the generation parameters, because values may differ in the last bit between machines.
     parameters = f"sinusoids {AMPLITUDES} {PHASES} {INPUTS} {counts} {points}"

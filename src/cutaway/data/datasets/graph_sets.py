@@ -139,7 +139,7 @@ def open_esol(request: Request) -> DataSet:
     """Load ESOL: log solubility in mol/l of molecules, split at random."""
     settings = request.settings
     target, smiles = settings.target or request.named.target, settings.smiles or "smiles"
-    graphs = read_molecules(request.place / ESOL, smiles, Form.of(settings), settings.missing == "drop")
+    graphs = read_molecules(request.place / ESOL, smiles, Form.from_settings(settings), settings.missing == "drop")
     settings = dataclasses.replace(settings, target=target, smiles=smiles)
     return graph_dataset(graphs, published_source(request), settings)
 

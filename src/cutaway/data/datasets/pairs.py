@@ -290,7 +290,7 @@ def open_problems(request: Request) -> DataSet:
         )
         for split, found in problems.items()
     }
-    notes = [f"Which of a problem's solutions is learned from is drawn anew in every epoch; forms: {', '.join(forms)}."]
+    notes = [f"A solution of each problem is sampled in every epoch; forms: {', '.join(forms)}."]
     return build_dataset(DataSource(request.name, request.name, digest, notes), settings, digest, preprocessing, splits)
 
 

@@ -284,7 +284,7 @@ def _dataset(request: Request, made: list[Scenes], most: int) -> DataSet:
     masks = np.concatenate([scenes.classes() for scenes in made])
     note = (
         f"These scenes are composed, not photographed: up to {most} digits that people wrote, at random places and "
-        "sizes. The digits of test scenes stand in no other scene; those of validation scenes may."
+        "sizes. The digits of test scenes occur in no other scene; those of validation scenes may."
     )
     fingerprint = hashlib.sha256(pixels.tobytes() + masks.tobytes()).hexdigest()
     origin = DataSource(request.name, request.name, fingerprint, [note])
@@ -436,7 +436,7 @@ def _distinct_scenes(request: Request, parts: dict[str, tuple[Pixels, Labels]], 
     about = (
         "These scenes are made of handwritten digits, two or three in each; no digit of a test scene is in a training "
         "scene. A digit is left of another where its ink ends before the other's begins, and so above, right and "
-        "below. Whoever gives one of the true captions is right."
+        "below. An answer that equals one of the true captions is right."
     )
     content = hashlib.sha256(scenes.tobytes() + repr(texts).encode()).hexdigest()
     origin = replace(published_source(request, [about]), fingerprint=content)

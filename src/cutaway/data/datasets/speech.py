@@ -53,7 +53,7 @@ def open_fsdd(request: Request) -> DataSet:
     speakers = sorted({match[2] for _, match in found})
     data.notes.append(
         f"The same {len(speakers)} speakers ({', '.join(speakers)}) speak in every split: a score says how well new "
-        "takes of voices that are known are told apart, and nothing of new voices."
+        "takes of known voices are recognised, and nothing about new voices."
     )
     return data
 

@@ -32,7 +32,7 @@ def open_moving_digits(request: Request) -> DataSet:
     digits, _ = _digits()
     labels = assign_directions(len(digits))
     which = np.arange(len(digits))
-    each = "Each digit is in one video, so that none stands in two splits."
+    each = "Each digit is in one video, so no digit is in two splits."
     return _build_dataset(request, digits, which, labels, tuple(DIRECTIONS), labels, each)
 
 
@@ -42,7 +42,7 @@ def open_moving_digits_named(request: Request) -> DataSet:
     which, way = np.divmod(np.arange(len(FOUR) * len(digits)), len(FOUR))
     directions = np.array([list(DIRECTIONS).index(name) for name in FOUR])[way]
     classes = tuple(f"{digit} {name}" for digit in range(10) for name in FOUR)
-    each = "Each digit moves in each of four directions, and its four videos stand in one split."
+    each = "Each digit moves in each of four directions, and its four videos are in one split."
     return _build_dataset(request, digits, which, directions, classes, shown[which] * len(FOUR) + way, each)
 
 

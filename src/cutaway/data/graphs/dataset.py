@@ -44,7 +44,9 @@ def open_graph(source: Any, settings: DataSettings) -> DataSet:
     Raises DataError (with every bad row in `problems`), UnknownName or SettingError.
     """
     reject_fill(settings)
-    graphs = read_graphs(source, settings.target, Form.of(settings), settings.smiles or "", settings.missing == "drop")
+    graphs = read_graphs(
+        source, settings.target, Form.from_settings(settings), settings.smiles or "", settings.missing == "drop"
+    )
     settings = replace(settings, missing="error")  # `read_graphs` has applied missing=drop already
     in_memory = hasattr(source, "edge_index")
     name = "graph" if in_memory else Path(source).expanduser().resolve().stem
@@ -69,7 +71,7 @@ def graph_dataset(graphs: RawGraphs, origin: DataSource, settings: DataSettings)
     given, left = _edges_to_fit(graphs, taught, settings)
     preprocessing, decided = fit_preprocessing(graphs, target, taught, settings.num_neighbors, given)
     if graphs.table is not None:
-        preprocessing = replace(preprocessing, written=graphs.table.form.kept(), smiles=settings.smiles or "")
+        preprocessing = replace(preprocessing, written=graphs.table.form.as_default(), smiles=settings.smiles or "")
     ready, unknown = preprocessing.ready(graphs)
     if preprocessing.edge_encoders:
         origin = replace(origin, fingerprint=_with_edges(origin.fingerprint, graphs))

@@ -234,7 +234,7 @@ def read_tables(
     if not (path / NODES).is_file():
         raise DataError(
             f"{path} has {EDGES} and no {NODES}.",
-            fix=f"Add {NODES} with a row for each node: its name, what is known of it, and the column to predict.",
+            fix=f"Add {NODES} with a row for each node: its name, its attributes, and the column to predict.",
         )
     if not (path / EDGES).is_file():
         raise DataError(
@@ -529,7 +529,7 @@ def read_tu(path: Path) -> RawGraphs:
             for i in outside
         ]
         raise DataError(
-            f"{format_count(len(problems), 'edge')} of {files[0]} cannot be: nodes are 1 to {nodes}.", problems
+            f"{format_count(len(problems), 'edge')} of {files[0]} are invalid: nodes are 1 to {nodes}.", problems
         )
     empty = np.setdiff1d(np.arange(1, graphs + 1), of_graph)
     if len(empty) or of_graph.min() < 1:

@@ -144,7 +144,7 @@ class ConcatenatedGraphs:
         beside = () if self.edge_attr is None else (self.edge_attr[links],)
         return self.x[nodes], self.edges[:, links] + shift[of_links], batch, *beside
 
-    def names_of(self, graphs: Tensor) -> list[str]:
+    def node_names(self, graphs: Tensor) -> list[str]:
         """Return the node names of these graphs in the order of `some`; empty if nodes have no names."""
         nodes = _concat_ranges(self.first_node[graphs], self.nodes[graphs])[1]
         return [self.names[i] for i in nodes.tolist()] if self.names else []
@@ -194,7 +194,7 @@ class GraphsSplit(Split):
 
     def node_names(self, examples: Sequence[int]) -> list[str]:
         """Return the display names of these graphs' nodes in batch order; empty if nodes have no names."""
-        return self.graphs.names_of(self.rows[torch.as_tensor(examples, dtype=torch.int64)])
+        return self.graphs.node_names(self.rows[torch.as_tensor(examples, dtype=torch.int64)])
 
     def row(self, i: int) -> dict[str, str] | None:
         """Return the graph's row of the original table, if there is one."""

@@ -229,12 +229,12 @@ class GraphPreprocessing:
         tables = [source for source in sources if is_table(source)]
         if len(tables) == len(sources):
             raise DataError(
-                f"{tables[0]} is a table of pairs, and nothing says of which graph.",
+                f"{tables[0]} is a table of pairs without a graph.",
                 fix=f"Name the graph before it: cutaway predict RUN GRAPH {Path(tables[0]).name}.",
             )
         graphs = self._read([source for source in sources if not is_table(source)])
         if graphs.many or len(sources) - len(tables) > 1:
-            raise DataError(f"Links are told of one graph at a time, and these are several: {graphs.title}.")
+            raise DataError(f"Links are predicted for one graph at a time, and these are several: {graphs.title}.")
         ready, notes = self.ready(graphs)
         assert isinstance(ready, OneGraph), "several graphs were rejected"
         names = pl.Series(graphs.names).str.strip_chars()

@@ -100,7 +100,7 @@ def captions_dataset(
     """
     reject_changed(settings, ("mixup",), "blends images, and captions cannot be blended")
     if settings.flip:
-        notes = [*notes, "flip=true mirrors images and not their captions: what is left stands on the right then."]
+        notes = [*notes, "flip=true mirrors images but not their captions: an object on the left is then on the right."]
     preprocessing = CaptionPreprocessing(images, side.tokenizer)
     found = {
         name: build_caption_split(
@@ -121,7 +121,9 @@ def fit_captions(
     """
     kept = [list(dict.fromkeys(of_image)) for of_image in texts]
     repeated = sum(map(len, texts)) - sum(map(len, kept))
-    notes: list[str | None] = [f"{repeated:,} captions stand there twice for one image: once is read." * bool(repeated)]
+    notes: list[str | None] = [
+        f"{repeated:,} captions are repeated for the same image: each is read once." * bool(repeated)
+    ]
     tokenizer, given = fit_tokenizer(settings, "words", [text for i in indices["train"] for text in kept[i]])
     side = TargetSide(dataclasses.replace(token_target(tokenizer, settings), column=column, sentences=True), tokenizer)
     if settings.length is not None:
@@ -247,7 +249,8 @@ def _unknown(found: Mapping[str, CaptionSplit], target: Tokens) -> list[str]:
 
 HEADS = ("file", "file_name", "filename", "image", "path")  # first words of a header line
 FIX = (
-    f"Each line of {CAPTIONS} is the path of an image beside it, a tab and a caption. missing=drop leaves out captions "
+    f"Each line of {CAPTIONS} is the path of an image in the same folder, a tab and a caption. missing=drop "
+    "leaves out captions "
     "and images that lack their other half, and counts them."
 )
 NO_CAPTION, NO_IMAGE, EMPTY = "images without a caption", "captions without an image", "empty captions"
@@ -267,7 +270,7 @@ class CaptionedImages:
     def reject(self, path: Path) -> None:
         """Raise DataError if items cannot be used or there are none."""
         if self.problems:
-            raise DataError(f"{path} and the images beside it do not go together:", self.problems, FIX)
+            raise DataError(f"{path} and the images in its folder do not match:", self.problems, FIX)
         if not self.files:
             raise DataError(f"{path} names no image with a caption.", fix=FIX)
 
@@ -325,7 +328,7 @@ def read_captions(folder: Path, prefix: str = "", *, drop: bool = False) -> Capt
     """
     table = folder / CAPTIONS
     if not table.is_file():
-        raise DataError(f"There is no {table}: images with captions have it beside them.", fix=FIX)
+        raise DataError(f"There is no {table}: it holds the captions of the images in that folder.", fix=FIX)
     lines, digest = read_lines(table, nonempty=True)
     found: dict[str, list[str]] = {}
     read = CaptionedImages(digests=[digest])

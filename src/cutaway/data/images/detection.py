@@ -48,7 +48,7 @@ Rectangles = npt.NDArray[np.float32]  # (m, 5): x1, y1, x2, y2, class
 COCO = re.compile(r"annotations\.json|_annotations\.coco\.json|instances_.*\.json")
 OFFICIAL = re.compile(r"instances_((train|val|test).*)\.json")  # in annotations/, of the images in the folder \1
 ROUNDED = 1.0  # pixels that a box may exceed its image by due to rounding; it is clipped there
-FIX = "Correct what is named, or leave it out with missing=drop."
+FIX = "Correct these files, or leave them out with missing=drop."
 
 
 @dataclass(frozen=True)

@@ -169,7 +169,7 @@ def read_header(data: bytes, name: str) -> ImageHeader:
     except Image.DecompressionBombError as error:
         raise _unusable(name, f"it is far too large: {error}") from error
     except UnidentifiedImageError as error:
-        raise _unusable(name, "it is no image that can be read, whatever its name says") from error
+        raise _unusable(name, "it is not readable as an image") from error
     except (DataError, MemoryError):
         raise
     except DAMAGE as error:

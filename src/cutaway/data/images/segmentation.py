@@ -57,8 +57,8 @@ ANNOTATIONS = "annotations.json"
 GROUND = "ground"
 IN_PLACE = ("1", "L", "P", "I", "I;16", "I;16B")  # image modes with one number per pixel
 COVER = 0.6  # opacity of mask colors over the image
-FIX = "Correct what is named."
-DROP = "Correct what is named, or leave it out with missing=drop."
+FIX = "Correct these files."
+DROP = "Correct these files, or leave them out with missing=drop."
 
 Counts = npt.NDArray[np.int64]
 
@@ -136,7 +136,7 @@ def find_pairs(path: Path, missing: str = "error") -> ImageMaskPairs:
         raise DataError(
             f"{len(found.problems):,} files of {path} have no partner:",
             found.problems,
-            fix="Add what is missing, or leave them out with missing=drop.",
+            fix="Add the missing files, or leave out their partners with missing=drop.",
         )
     if found.problems:
         some = ", ".join(problem.where for problem in found.problems[:NAMED_AT_MOST])
@@ -363,7 +363,7 @@ def read_mask(source: Source, name: str = "") -> npt.NDArray[np.int64] | Pixels:
     if isinstance(source, PolygonMask):
         return _draw_polygons(source, name)
     if source.suffix.lower() != ".png":
-        raise _unusable(str(source), "a mask is a PNG file, which keeps the numbers of classes as they are")
+        raise _unusable(str(source), "a mask is a PNG file, which preserves class numbers exactly")
     try:
         require_regular_file(source)
         with Image.open(source) as image:
@@ -507,7 +507,7 @@ class MaskPreprocessing(ImagePreprocessing):
         whole = np.concatenate([fitted, np.stack([self.mask(mask) for mask in masks])[:, :, :, None]], 3)
         return torch.from_numpy(whole).permute(0, 3, 1, 2)
 
-    def seen(self, inputs: Tensor) -> npt.NDArray[np.uint8]:
+    def to_pixels(self, inputs: Tensor) -> npt.NDArray[np.uint8]:
         """Convert inputs (n, C, H, W) back to pixels (n, H, W, C)."""
         mean, std = (torch.tensor(v, dtype=torch.float64).view(1, -1, 1, 1) for v in (self.mean, self.std))
         pixels = ((inputs.cpu().double() * std + mean) * 255).round().clamp(0, 255).to(torch.uint8)
@@ -537,7 +537,7 @@ class MaskPreprocessing(ImagePreprocessing):
 
     def panels(self, inputs: Tensor, target: Tensor, predicted: Tensor) -> Image.Image:
         """Draw one input image (C, H, W) with its mask (H, W) and with the prediction, side by side."""
-        image, masks = self.seen(inputs[None])[0], (target.numpy(), predicted.numpy())
+        image, masks = self.to_pixels(inputs[None])[0], (target.numpy(), predicted.numpy())
         return concat_images([image, *(overlay_mask(image, mask, self.target.ignored) for mask in masks)])
 
     def labelled(self, source: str | Path) -> Split:

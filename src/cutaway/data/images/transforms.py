@@ -164,7 +164,7 @@ class ImagePreprocessing:
             inspect_images(found.files)
             examples = FileSplit(found.files, torch.from_numpy(found.labels), self, found.names)
             return labelled_episodes(examples, target, found.classes)
-        assert isinstance(target, Classes | GeneratedImage | Unlabelled), "what is learned of images in class folders"
+        assert isinstance(target, Classes | GeneratedImage | Unlabelled), "targets of images in class folders"
         if is_sharded(path):
             shards = labelled_shards(path, SHARDED, target.names).found
             return with_noise(FileSplit(shards.files, torch.from_numpy(shards.labels), self, shards.names), target)

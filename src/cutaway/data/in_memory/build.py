@@ -70,7 +70,7 @@ OF_FORECASTS = (
     "forecast", "ignore", "time", "lookback", "horizon", "season_length", "known_future", "gaps", "id", "missing",
     "calendar", "missing_values", *OF_CSV,
 )  # fmt: skip
-UNLABELLED = "X has no targets beside it, and this model learns them: give (X, y)."
+UNLABELLED = "X has no targets, and this model needs them: give (X, y)."
 
 
 def open_in_memory(
@@ -130,7 +130,7 @@ def _columns(given: InMemorySource, kind: str, origin: DataSource, settings: Dat
         settings = replace(settings, target=name, types=(*settings.types, *_typed(target, name, settings)))
     elif settings.target is None and kind == "table" and not isinstance(given.train, Columns):
         raise DataError(UNLABELLED)
-    form = Form.of(settings)
+    form = Form.from_settings(settings)
     tables: dict[str, Table] = {}
     for split, held in given.splits.items():  # all splits use the units of the first, train
         tables[split], _ = to_table(held, settings.target or "", form)
@@ -185,7 +185,8 @@ def _texts(
         name = first.target.name or TARGET
         tables = {
             split: frame_table(
-                pl.DataFrame({TEXT: _list(held)}).with_columns(held.target.alias(name)), form=Form.of(settings)
+                pl.DataFrame({TEXT: _list(held)}).with_columns(held.target.alias(name)),
+                form=Form.from_settings(settings),
             )
             for split, held in splits.items()
             if held.target is not None
@@ -255,7 +256,7 @@ def _arrays(
     names = example_names(splits, list(splits), "image" if kind == "image" else "series")
     ends = np.cumsum([0, *map(len, splits.values())])
     own = {split: np.arange(a, b) for split, a, b in zip(splits, ends, ends[1:])} if len(splits) > 1 else None
-    labels = _read_targets(held, names, Form.of(settings))
+    labels = _read_targets(held, names, Form.from_settings(settings))
     classes: tuple[str, ...] = ()
     numbers: Array = np.zeros(len(held), np.int64)
     if labels is None:

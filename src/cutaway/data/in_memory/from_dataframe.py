@@ -149,7 +149,7 @@ def decode_images(frame: pl.DataFrame) -> Images | None:
     others = [name for name in frame.columns if name not in columns]
     if len(columns) > 1 or len(others) > 1:
         raise DataError(
-            f"Beside a column of images stands one other, the targets; this data has {', '.join(frame.columns)}.",
+            f"Image data has one column of images and one of targets; this data has {', '.join(frame.columns)}.",
             fix=f"Choose two, as by dataset.select_columns([{columns[0]!r}, TARGET]).",
         )
     images, problems = [], []

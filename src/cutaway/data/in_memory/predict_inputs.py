@@ -119,7 +119,9 @@ def _as_learned(held: ExampleContainer, preprocessing: Preprocessing) -> Example
     held = as_ids(held) if of_ids else held
     if isinstance(held, Texts) and held.ids != of_ids:
         learned, given = ("token ids", "texts") if of_ids else (f"{preprocessing.spec.kind} data", "token ids")
-        raise DataError(f"The run learned from {learned}, and these are {given}: give what it was trained on.")
+        raise DataError(
+            f"The run learned from {learned}, and these are {given}: give the same kind of data as in training."
+        )
     return held
 
 

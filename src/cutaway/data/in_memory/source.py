@@ -102,7 +102,7 @@ class InMemorySource:
                 )
             if (other.target is None) != (first.target is None):
                 has, lacks = (name, "train") if first.target is None else ("train", name)
-                raise DataError(f"{has} has targets beside it and {lacks} has none: give both as (X, y).")
+                raise DataError(f"{has} has targets and {lacks} has none: give both as (X, y).")
         if isinstance(first, Graphs) and not first.graphs.many and len(found) > 1:
             raise DataError(
                 "The splits of one graph are masks of its nodes: its own train_mask, val_mask and test_mask."
@@ -216,7 +216,7 @@ def _(thing: tuple) -> ExampleContainer | None:  # type: ignore[type-arg]
     if len(thing) > 2 and _several_lengths(thing):
         raise DataError(
             f"Data is a tuple of {len(thing)}, and (X, y) has two.",
-            fix="Splits of your own go beside it, as in train(model, (X, y), test=(X_test, y_test)).",
+            fix="Give your own splits as separate arguments, as in train(model, (X, y), test=(X_test, y_test)).",
         )
     if len(thing) != 2 or isinstance(thing[0], str):
         return read_list(thing)
@@ -262,7 +262,7 @@ def to_source(data: Any, val: Any = None, test: Any = None) -> tuple[Any, dict[s
     if data is None or isinstance(data, str | os.PathLike):
         for name, one in own.items():
             raise SettingError(
-                f"{name}= is {describe_type(one)}, and a split of one's own goes with data that is given in Python too:"
+                f"{name}= is {describe_type(one)}, and a split given as an object needs data given in Python too:"
                 " give a fraction, or a folder of train/, val/ and test/."
             )
         return (None if data is None else os.fspath(data)), fractions

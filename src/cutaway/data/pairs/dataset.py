@@ -43,7 +43,7 @@ class Tokenization:
     blanks: bool = False  # split only at blanks
 
     def __str__(self) -> str:
-        return "what stands between blanks" if self.blanks else {"bpe": "byte pairs"}.get(self.kind, self.kind)
+        return "words between blanks" if self.blanks else {"bpe": "byte pairs"}.get(self.kind, self.kind)
 
 
 def open_pairs(source: str | Path, settings: DataSettings) -> DataSet:
@@ -110,7 +110,7 @@ def pairs_dataset(
     straddle = None
     if splits is not None:
         straddle = duplicate_warning(
-            [preprocessing.seen(text) for text in pairs.sources], indices, pairs.place, "sources"
+            [preprocessing.normalize_source(text) for text in pairs.sources], indices, pairs.place, "sources"
         )
     notes = (*cut_notes, *too_long, *said, *_unknown_notes(found, preprocessing.unknown), straddle)
     return build_dataset(origin, settings, indices, preprocessing, found, notes)
@@ -222,7 +222,7 @@ def _tokenizer(texts: Sequence[str], cut: Tokenization, settings: DataSettings, 
     try:
         return train_tokenizer(cut.kind, texts, settings.vocab_size, settings.min_count, lower, blanks=cut.blanks)
     except DataError as error:
-        raise DataError(f"The {side} of the training split cannot be told apart. {error}") from error
+        raise DataError(f"The {side} of the training split cannot be tokenized. {error}") from error
 
 
 def _drop_long_pairs(

@@ -60,7 +60,9 @@ def _paths(source: str) -> list[Path]:
     """Return the file, or the two files separated by a comma. Raises DataError if one does not exist."""
     whole = Path(source).expanduser()
     if whole.is_dir():
-        raise DataError(f"{whole} is a folder, and pairs stand in a file.", fix="Give pairs.tsv, or two files a,b.")
+        raise DataError(
+            f"{whole} is a folder, and pairs are read from a file.", fix="Give pairs.tsv, or two files a,b."
+        )
     if exists(whole) or "," not in source:
         paths = [whole]
     else:

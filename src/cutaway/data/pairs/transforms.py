@@ -265,7 +265,7 @@ class PairPreprocessing:
         if longer:
             notes += [
                 f"{longer:,} of {len(texts):,} sources have more tokens than any in training, {self.spec.longest:,}: "
-                "what is said of them may be worse, or cut off."
+                "their predictions may be worse, or cut off."
             ]
         if empty:
             notes += [f"{len(empty):,} of {len(texts):,} lines are empty: so are the answers to them."]
@@ -299,20 +299,20 @@ class PairPreprocessing:
         chosen = list(rows)
         answers: dict[str, list[int]] = {}
         for i in chosen:
-            answers.setdefault(self.seen(pairs.sources[i]), []).append(i)
+            answers.setdefault(self.normalize_source(pairs.sources[i]), []).append(i)
         if once:
             chosen = [same[0] for same in answers.values()]
         source = self.sources([pairs.sources[i] for i in chosen])
         target = self.targets([pairs.targets[i] for i in chosen])
         for lengths, longest in ((source[1], self.spec.longest), (target[1] - 1, self.spec.target.longest - 1)):
             reject_longer(lengths, max(MOST_TOKENS, longest, most), lambda k: pairs.place(chosen[k]))
-        several = [(place, answers[self.seen(pairs.sources[i])]) for place, i in enumerate(chosen)]
+        several = [(place, answers[self.normalize_source(pairs.sources[i])]) for place, i in enumerate(chosen)]
         several = [(place, same) for place, same in several if len(same) > 1]
         others = iter(split_ids(self.targets([pairs.targets[i] for _, same in several for i in same])))
         references = {place: unique_answers([next(others)[:-1] for _ in same]) for place, same in several}
 
         def texts(k: int) -> list[str]:
-            same = answers[self.seen(pairs.sources[chosen[k]])] if once else [chosen[k]]
+            same = answers[self.normalize_source(pairs.sources[chosen[k]])] if once else [chosen[k]]
             return list(dict.fromkeys(pairs.targets[i] for i in same))
 
         found = PairsSplit(
@@ -327,7 +327,7 @@ class PairPreprocessing:
         )
         return found, len(rows) - len(chosen)
 
-    def seen(self, source: str) -> str:
+    def normalize_source(self, source: str) -> str:
         """Return a source as its tokenizer reads it: in lower case if the tokenizer lower-cases."""
         return source.lower() if getattr(self.source_tokenizer, "lower", False) else source
 

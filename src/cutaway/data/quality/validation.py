@@ -128,8 +128,10 @@ def check_group_leakage(data: DataSet, seen: Mapping[str, SplitFeatures]) -> lis
             some = "; ".join(f"{value} ({', '.join(where)})" for value, where in list(parted.items())[:3])
             found.append(
                 Finding(
-                    f"Column {column} names groups that the split parts: {len(parted):,} of {groups:,} stand in "
-                    f"several splits, and rows of one are alike ({share:.0%} of nearest rows, beyond chance), such as "
+                    f"Rows of one group of column {column} are in several splits: {len(parted):,} of "
+                    f"{groups:,} groups are in "
+                    f"several splits, and rows of a group are alike ({share:.0%} of nearest rows, beyond "
+                    "chance), such as "
                     f"{some}. A score says little of new ones: group={column} keeps each in one split.",
                     [(f"{column} = {value}", *where) for value, where in parted.items()],
                 )
@@ -187,8 +189,9 @@ def _check_time_leakage(
         return []
     return [
         Finding(
-            f"Rows near in time, by column {column}, have like targets ({like:.2f} of 1) and stand in different "
-            "splits: the score is of moments between known ones, not of later ones. To measure those, keep the latest "
+            f"Rows near in time, by column {column}, have like targets ({like:.2f} of 1) and are in different "
+            "splits: the score is measured between known times, not on later ones. To measure later ones, "
+            "keep the latest "
             "rows in a file of their own: cutaway evaluate RUN LATER.csv."
         )
     ]
@@ -236,8 +239,8 @@ def _check_predictive(name: str, x: Array, block: Array, y: Array, target: Targe
     if own < ANYWAY and 1 - rest < TIMES * max(1 - own, 0.005):
         return None
     return Finding(
-        f"Column {name} alone gives the target away: of {len(y):,} training rows, it says {own:.0%} of what there is "
-        f"to say of {getattr(target, 'column', 'the target')}, all others together {max(rest, 0.0):.0%}. If it is made "
+        f"Possible target leakage by column {name}: on {len(y):,} training rows, it alone explains {own:.0%} of "
+        f"{getattr(target, 'column', 'the target')}, all others together {max(rest, 0.0):.0%}. If it is made "
         f"from the target, or set after the event, leave it out: ignore={name}."
     )
 
@@ -313,8 +316,8 @@ def check_drift(
         if any(drifts):
             found.append(
                 Finding(
-                    f"The {split} split is not like training: {'; and '.join(filter(None, drifts))}. Its score is of "
-                    "other data than was learned: draw the splits anew, or say what differs."
+                    f"The {split} split is not like training: {'; and '.join(filter(None, drifts))}. Its score "
+                    "is measured on other data than was trained on: draw the splits again, or report the difference."
                 )
             )
     return found
@@ -422,7 +425,7 @@ def find_label_errors(
     suspects = [(seen[rows[i][0]].name(rows[i][1]), name[y[i]], name[like[i]]) for i in found]
     some = "; ".join(f"{where} says {was!r}, looks like {is_!r}" for where, was, is_ in suspects[:3])
     return Finding(
-        f"Labels are probably wrong: {len(found):,} of {len(y):,} examples that were looked at, such as {some}. "
+        f"Labels are probably wrong: {len(found):,} of {len(y):,} examples checked, such as {some}. "
         "Scores against wrong labels are wrong too: look at these examples, and correct or remove them.",
         suspects,
     )

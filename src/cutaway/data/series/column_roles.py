@@ -75,7 +75,7 @@ class ColumnRoles:
         """Load an object written by `to_json`. Raises ValueError if a document that matches SCHEMA is inconsistent."""
         found = from_document(cls, data)
         if not found.forecast or not set(found.calendar) <= set(PARTS):
-            raise ValueError("its columns say nothing of what is forecast, or of a calendar that there is not")
+            raise ValueError("it has no column to forecast, or an unknown calendar feature")
         if found.written not in (*FORMATS, NUMBER, ROW) or not all(isinstance(w, str) for w in found.words.values()):
             raise ValueError(f"times are written as {shorten(found.written)}, which is not known here")
         return found

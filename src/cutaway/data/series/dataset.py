@@ -31,7 +31,7 @@ def open_series(path: Path, settings: DataSettings) -> DataSet:
 
     Raises FileError, DataError (with every bad line in `problems`), UnknownName or SettingError.
     """
-    return series_dataset(read_table(path, Form.of(settings)), DataSource.of_file(path), settings)
+    return series_dataset(read_table(path, Form.from_settings(settings)), DataSource.of_file(path), settings)
 
 
 def series_dataset(
@@ -44,7 +44,7 @@ def series_dataset(
     """
     columns = choose_columns(table, settings)
     if columns.ahead and settings.mixup:
-        raise SettingError("mixup blends what was measured, and not what is known in advance: leave out one of them.")
+        raise SettingError("mixup blends measured values, and not those known in advance: leave out one of them.")
     if columns.id:
         return _several_dataset(table, columns, origin, settings)
     reject_changed(settings, ("missing",), "is for several series, which id=COLUMN names")
@@ -63,7 +63,7 @@ def series_dataset(
     preprocessing = ForecastPreprocessing.fitted(
         series, training_time, history, horizon, season if repeats else 1, settings.gaps
     )
-    preprocessing = replace(preprocessing, written=table.form.kept())
+    preprocessing = replace(preprocessing, written=table.form.as_default())
     notes = [
         *table.notes,
         *series.notes,
@@ -97,8 +97,8 @@ def _several_dataset(table: Table, columns: ColumnRoles, origin: DataSource, set
     preprocessing = ForecastPreprocessing.fitted_to_each(
         found, training_time, history, horizon, season if season <= shortest else 1, settings.gaps
     )
-    preprocessing = replace(preprocessing, written=table.form.kept(), missing=settings.missing)
-    cuts = {split: SeriesWindows.of(found, [own[split] for own in each]) for split in each[0]}
+    preprocessing = replace(preprocessing, written=table.form.as_default(), missing=settings.missing)
+    cuts = {split: SeriesWindows.from_starts(found, [own[split] for own in each]) for split in each[0]}
     cuts["train"] = cuts["train"].last(settings.max_samples)
     clock, season = found[0].clock, preprocessing.horizon.season_length
     repeats = "the last value" if season == 1 else f"the last {season} steps"
@@ -113,7 +113,7 @@ def _several_dataset(table: Table, columns: ColumnRoles, origin: DataSource, set
         f"comparison, a forecast repeats {repeats} of its series.",
         f"Each series is split by its own time, its last steps are the test: {'; '.join(windows)}. Each is "
         "standardised by mean and standard deviation of its own training time, and metrics are in such deviations"
-        + ("; what is known in advance has one scale." if columns.ahead else "."),
+        + ("; columns known in advance have one scale." if columns.ahead else "."),
         *unreadable,
         *left_out,
         *(note for series in found for note in series.notes),
@@ -145,7 +145,7 @@ def _column_note(table: Table, series: Series) -> list[str]:
     ahead = len(series.values) - series.length
     if ahead:
         parts.append(
-            f"The last {ahead:,} rows of {table.title} hold nothing to forecast, only what is known in advance."
+            f"The last {ahead:,} rows of {table.title} have no values to forecast, only columns known in advance."
         )
     return [" ".join(parts)]
 
@@ -162,8 +162,8 @@ def _window_notes(
     notes = [
         f"A window is {history:,} steps, and the {horizon:,} steps after them to forecast. For comparison, a forecast "
         f"repeats {repeats}.",
-        f"Split by time, by what is forecast: {'; '.join(spans)}. What a forecast sees may reach back into the split "
-        "before. Mean and standard deviation are those of the training time.",
+        f"Split by the time of the forecast: {'; '.join(spans)}. The context of a forecast may reach back into the "
+        "split before. Mean and standard deviation are those of the training time.",
     ]
     left_out = sum(int(chosen[-1]) - int(chosen[0]) + 1 - len(chosen) for chosen in starts.values())
     if left_out:

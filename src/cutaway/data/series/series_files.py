@@ -38,7 +38,7 @@ from .column_roles import (
 Values = npt.NDArray[np.float64]
 
 WAY_OUT = (
-    "Add what is missing; gaps=fill draws straight lines between neighbours, gaps=skip takes the rows as they follow "
+    "Add the missing steps; gaps=fill draws straight lines between neighbours, gaps=skip takes the rows as they follow "
     "one another, as on trading days."
 )
 MOST_GAPS = 10  # gaps that are listed one by one; more are counted by length
@@ -264,7 +264,7 @@ def _fill_gaps(table: Table, series: Series, positions: Positions) -> Series:
         end = steps if known else length
         there = np.flatnonzero(series.observed[:rows, k])
         problems += [
-            Problem(table.where(edge, name), f"the value is missing, and there is none {word} it to draw a line from")
+            Problem(table.where(edge, name), f"the value is missing, and no value {word} it to interpolate from")
             for edge, word in ((0, "before"), (rows - 1, "after"))
             if edge not in there
         ]
@@ -283,8 +283,8 @@ def _fill_gaps(table: Table, series: Series, positions: Positions) -> Series:
         )
     if notes:
         notes.append(
-            "What was filled in lies on a straight line between its neighbours in time. It is never a target, and no "
-            "forecast begins right after it, where it would lean on what is to be forecast."
+            "Filled values are interpolated linearly between their neighbours in time. They are never a target, and no "
+            "forecast begins right after one, where it would use the values to be forecast."
         )
     return replace(series, values=values, observed=observed, length=length, notes=(*series.notes, *notes))
 
@@ -295,7 +295,7 @@ def _cell(table: Table, columns: ColumnRoles, i: int) -> str:
 
 
 MOST_NAMED = 5  # series listed in a note
-FIX = "Fix their rows; in training missing=drop leaves those series out, and gaps=fill fills what is missing in them."
+FIX = "Fix their rows; in training missing=drop leaves those series out, and gaps=fill fills their missing values."
 Scale = tuple[tuple[float, ...], tuple[float, ...]]  # mean and standard deviation of each variable
 
 
@@ -314,7 +314,7 @@ class SeriesScales:
         """Return the mean and the standard deviation of each variable, (N, F) each, for these windows."""
         return self.mean[self.which[index]], self.std[self.which[index]]
 
-    def in_units(self, standardised: Tensor, index: Tensor | slice = slice(None)) -> Tensor:
+    def inverse_transform(self, standardised: Tensor, index: Tensor | slice = slice(None)) -> Tensor:
         """Convert outputs or targets (N, H·C) of these windows from each series' scale to the columns' units."""
         mean, std = (x[:, None, : self.columns].to(standardised.device) for x in self.scales(index))  # (N, 1, C)
         steps = standardised.double().view(len(mean), -1, self.columns)  # (N, H, C)
@@ -330,7 +330,7 @@ class SeriesWindows:
     starts: Rows  # (n,) the step of that series at which the forecast starts
 
     @classmethod
-    def of(cls, all_of_them: Sequence[Series], starts: Sequence[Rows]) -> SeriesWindows:
+    def from_starts(cls, all_of_them: Sequence[Series], starts: Sequence[Rows]) -> SeriesWindows:
         """Create the windows whose forecasts start at these steps of each series."""
         which = np.repeat(np.arange(len(starts)), [len(own) for own in starts])
         times = [series.clock.moment(p) for series, own in zip(all_of_them, starts) for p in own]

@@ -118,15 +118,15 @@ class WindowSplit(Split):
                 target = self._ahead(self.targets, starts).flatten(1)  # (N, H, C) to (N, H·C)
             yield Batch(inputs, target)
 
-    def in_units(self, standardised: Tensor, index: Tensor | slice = slice(None)) -> Tensor:
+    def inverse_transform(self, standardised: Tensor, index: Tensor | slice = slice(None)) -> Tensor:
         """Convert outputs or targets (N, H·C) of these windows to the scale of the spec's target.
 
         For several series, each with its own scale, these are the columns' units.
         """
-        return self.several.in_units(standardised, index) if self.several else standardised
+        return self.several.inverse_transform(standardised, index) if self.several else standardised
 
     @property
-    def seen_before(self) -> Tensor:
+    def num_previous_steps(self) -> Tensor:
         """Return the number of steps of its own series before each window's forecast, (n,)."""
         return self.starts - self.several.begins[self.several.which] if self.several else self.starts
 
@@ -386,8 +386,8 @@ class ForecastPreprocessing:
             )
         notes = [*left_out, *(note for series in found for note in series.notes), *self._about_new(found)]
         if empty := [series.own for series, own in zip(found, starts) if not len(own)]:
-            notes.append(f"Without a window, as they are too short: {join(empty, 'and')}.")
-        return self.splits(found, {"": SeriesWindows.of(found, starts)}, notes)[""]
+            notes.append(f"Too short for a window: {join(empty, 'and')}.")
+        return self.splits(found, {"": SeriesWindows.from_starts(found, starts)}, notes)[""]
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values that `from_json` accepts."""
@@ -442,7 +442,7 @@ class ForecastPreprocessing:
         if not new:
             return []
         return [
-            f"Not among the series of training, and standardised by what is given of them: {join(new[:9], 'and')}"
+            f"Not among the training series, and standardised by their own given values: {join(new[:9], 'and')}"
             + (f" and {len(new) - 9:,} more." if len(new) > 9 else ".")
         ]
 
@@ -583,7 +583,7 @@ class SeriesPreprocessing:
 
         Raises DataError as `examples` does, and for a class that is not in training.
         """
-        assert isinstance(self.spec.target, Classes | Views), "what is learned of whole series"
+        assert isinstance(self.spec.target, Classes | Views), "targets of whole series"
         classes = self.spec.target.names
         rows = _lines(Path(source))
         problems = [

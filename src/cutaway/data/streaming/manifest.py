@@ -104,7 +104,7 @@ def read_manifest(folder: Path) -> Manifest:
     if not path.is_file():
         raise DataError(
             f"{folder} is not whole: its preparation has begun and not ended.",
-            fix="Type the `cutaway prepare` command again, and it goes on where it stopped.",
+            fix="Run the `cutaway prepare` command again to continue.",
         )
     document = read_json(path)
     if not isinstance(document, dict) or document.get("format") != FORMAT:

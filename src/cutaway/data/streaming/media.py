@@ -100,7 +100,7 @@ class TarShardJob:
         if problems:
             raise self.looking.unusable(problems, len(self.files))
         members = [example.media for example in found]
-        names = Names.of(f"{self.name}/{member.name}" for member in members)
+        names = Names.pack(f"{self.name}/{member.name}" for member in members)
         label = np.array([example.label for example in found], np.int64)
         own: Arrays = {"label": label, "names": names.data, "lengths": np.diff(names.ends, prepend=0)}
         return len(found), {**member_locations(members, 0), **self.looking.pack(looks), **own}
@@ -132,7 +132,7 @@ def prepare_media(
     if begun.plan is not None and begun.plan != {"files": listing}:
         raise DataError(
             f"The files of {source} are not those that were there when {out} was begun.",
-            fix="Prepare them anew, into another folder.",
+            fix="Prepare them again, into another folder.",
         )
     jobs = _jobs(source, found, sizes, settings, how, file_inspector(kind))
     save_plan(out, asked, {"files": listing})
@@ -198,7 +198,7 @@ def _kind(source: Path) -> FileKind:
             return one
     raise DataError(
         f"{source} is no folder of class folders, and images, audio and videos are prepared from those alone.",
-        fix=f"Train on it as it is: cutaway train MODEL {source}",
+        fix=f"Train on it directly: cutaway train MODEL {source}",
     )
 
 
@@ -208,7 +208,7 @@ def _reject_later(settings: DataSettings) -> None:
         value = getattr(settings, field.name)
         if field.name not in SETTLED and value != field.default:
             raise SettingError(
-                f"{field.name}={shorten(as_text(value))} is chosen when a model learns: files are copied as they are. "
+                f"{field.name}={shorten(as_text(value))} is chosen in training: files are copied unchanged. "
                 "Leave it out."
             )
     if settings.missing == "fill":

@@ -42,7 +42,7 @@ from ..splits import SPLITS, Rows
 
 Bytes = npt.NDArray[np.uint8]
 Item = TypeVar("Item")
-FIX = "Take it from its source again, or prepare it anew."
+FIX = "Take it from its source again, or prepare it again."
 
 
 class Stored:
@@ -187,7 +187,7 @@ class Names(PackedSequence[str]):
         self.data, self.ends = data, ends
 
     @classmethod
-    def of(cls, names: Iterable[str]) -> Names:
+    def pack(cls, names: Iterable[str]) -> Names:
         """Pack these strings."""
         encoded = [name.encode(errors="surrogateescape") for name in names]
         return cls(np.frombuffer(b"".join(encoded), np.uint8), np.cumsum([*map(len, encoded)], dtype=np.int64))
@@ -269,7 +269,7 @@ class Index:
 
     def part(self, rows: Rows) -> Index:
         """Return the index of the files with these numbers."""
-        names = Names.of(self.names[i] for i in rows)
+        names = Names.pack(self.names[i] for i in rows)
         return replace(self, names=names, arrays={key: array[rows] for key, array in self.arrays.items()})
 
     def save(self, path: Path) -> None:

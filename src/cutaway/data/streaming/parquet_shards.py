@@ -92,7 +92,7 @@ def prepare_table(
     if not parquet_files(source):
         raise DataError(
             f"{source} is read as a whole, and only Parquet is prepared, which is read by its row groups.",
-            fix=f"Train on it as it is: cutaway train MODEL {source}; or write it as Parquet, by polars or pandas.",
+            fix=f"Train on it directly: cutaway train MODEL {source}; or write it as Parquet, by polars or pandas.",
         )
     groups = row_groups(source)
     seed = settings.split_seed
@@ -127,7 +127,7 @@ def prepare_table(
             kind="table",
             name=source.resolve().stem,
             source=str(source),
-            fingerprint=_groups_of(out, made).fingerprint,
+            fingerprint=_shard_groups(out, made).fingerprint,
             splits={"all": made},  # split at training time
             settings={},
             asked=asked,
@@ -141,12 +141,12 @@ def open_table_shards(
 ) -> DataSet:
     """Build the data set of such shards, split like any table. Raises as `open_table`."""
     del sizes, targets
-    groups = _groups_of(folder, [shard for of_split in manifest.splits.values() for shard in of_split])
+    groups = _shard_groups(folder, [shard for of_split in manifest.splits.values() for shard in of_split])
     data = open_groups(groups, settings, shuffled=True)
     return dataclasses.replace(data, name=manifest.name)
 
 
-def _groups_of(folder: Path, shards: Sequence[Shard]) -> RowGroups:
+def _shard_groups(folder: Path, shards: Sequence[Shard]) -> RowGroups:
     """Return the row groups of these shards only, ignoring other files in the folder."""
     return row_groups(folder, [folder / shard.name for shard in shards])
 
@@ -188,7 +188,7 @@ def _reject_settings(settings: DataSettings, how: ShardSettings) -> None:
         value = getattr(settings, field.name)
         if field.name != "split_seed" and value != field.default:
             raise SettingError(
-                f"{field.name}={shorten(as_text(value))} is chosen when a model learns: rows are copied as they are. "
+                f"{field.name}={shorten(as_text(value))} is chosen in training: rows are copied unchanged. "
                 "Leave it out."
             )
     usual = ShardSettings()

@@ -105,7 +105,7 @@ def prepare_data(
         raise DataError(
             f"{KINDS[kind].plural.capitalize()} cannot be prepared into shards; what can is "
             f"{join([KINDS[k].plural for k in SHARDED], 'and')}.",
-            fix=f"Train on it as it is: cutaway train MODEL {source}",
+            fix=f"Train on it directly: cutaway train MODEL {source}",
         )
     own = pick(given, ShardSettings)
     how = build(ShardSettings, own)
@@ -158,7 +158,7 @@ def _as_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-KEPT = "What is done is kept: the same command goes on from there."
+KEPT = "Finished shards are kept: run the same command again to continue."
 LITTLE = 1 << 24  # bytes of data that are read faster than processes start
 SPARE = 1 << 26  # bytes kept free on the disk
 

@@ -98,7 +98,7 @@ def list_shards(path: Path) -> dict[str, list[Path]]:
     for shard in _inside(path):
         if _is_compressed(shard):
             raise DataError(
-                f"The shard {shard} is compressed, and what stands in it cannot be read by one seek.",
+                f"The shard {shard} is compressed, so its members cannot be read by one seek.",
                 fix="Unpack it once, as by gunzip: images, audio and videos are compressed already.",
             )
         if shard.suffix.lower() == TAR:
@@ -290,7 +290,7 @@ def load_or_build_index(path: Path, looking: FileInspector, drop: bool = False) 
         then = read_manifest(path).about.get("index")  # checks that every shard exists with its size
         own = Index.load(path / INDEX)
         if own is None or then not in (None, file_sha256(path / INDEX)):  # earlier versions did not store it
-            raise DataError(f"{path / INDEX} is missing or damaged: nothing says what stands where.", fix=AGAIN)
+            raise DataError(f"{path / INDEX} is missing or damaged: the members cannot be located.", fix=AGAIN)
         return own, []
     now = {name: [shard.stat().st_size, shard.stat().st_mtime_ns] for name, shard in _named(path)}
     place = index_path(path, looking.kind.kind + "-drop" * drop)
@@ -300,7 +300,7 @@ def load_or_build_index(path: Path, looking: FileInspector, drop: bool = False) 
     made = make_index(path, looking, drop)
     try:
         made.save(place)
-        where = f"is kept in {place} for as long as the shards stay as they are"
+        where = f"is kept in {place} as long as the shards are unchanged"
     except FileError:
         where = "is kept in memory, as the cache cannot be written"
     return made, [f"The shards had no index: they were read once to make one ({len(made):,} examples), which {where}."]
@@ -349,7 +349,7 @@ def make_index(path: Path, looking: FileInspector, drop: bool = False) -> Index:
     joined = {key: np.concatenate([part[key] for part in arrays]) for key in arrays[0]} | {"label": label}
     stats = {name: shard.stat() for name, shard in _named(path)}
     places = {name: [stat.st_size, stat.st_mtime_ns] for name, stat in stats.items()}
-    return Index(looking.kind.kind, classes, Names.of(called), joined, places, tuple(problems))
+    return Index(looking.kind.kind, classes, Names.pack(called), joined, places, tuple(problems))
 
 
 def member_locations(members: Sequence[Member], shard: int) -> Arrays:
@@ -528,7 +528,7 @@ def _index(
     folders = {path, *(p for home in homes for p in (home, *home.parents) if p.is_relative_to(path))}
     places = {str(p.relative_to(path)): [p.stat().st_mtime_ns] for p in folders}
     about = {"fingerprint": fingerprint, "began": began, "notes": list(found.notes)}
-    names = Names.of(str(file.relative_to(path)) for file in found.files)
+    names = Names.pack(str(file.relative_to(path)) for file in found.files)
     return Index(looking.kind.kind, found.classes, names, {**arrays, **own}, places, about=about)
 
 

@@ -84,7 +84,7 @@ def prepare_text(source: Path, out: Path, settings: DataSettings, how: ShardSett
     """
     _reject_settings(source, settings)
     files = find_texts(source)
-    corpora = {split: Corpus.of(of_split) for split, of_split in files.items()}
+    corpora = {split: Corpus.from_files(of_split) for split, of_split in files.items()}
     given = load_named_tokenizer(settings)
     asked = _request(corpora, settings, how, given)
     found = begin_preparation(out, asked)
@@ -201,7 +201,7 @@ def _reject_settings(source: Path, settings: DataSettings) -> None:
     if has_classes(source) if source.is_dir() else source.suffix.lower() != ".txt":
         raise DataError(
             f"{source} is text with a class or a tag each, and only a corpus is prepared: a .txt, or a folder of them.",
-            fix=f"Train on it as it is: cutaway train MODEL {source}",
+            fix=f"Train on it directly: cutaway train MODEL {source}",
         )
 
 
@@ -468,7 +468,7 @@ class Corpus:
     sizes: Sequence[int]  # bytes of each
 
     @classmethod
-    def of(cls, files: Sequence[Path]) -> Corpus:
+    def from_files(cls, files: Sequence[Path]) -> Corpus:
         """Build the corpus of these files. Raises FileError for an irregular file, and DataError for an empty one."""
         sizes = []
         for path in files:

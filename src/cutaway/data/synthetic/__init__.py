@@ -48,12 +48,14 @@ EXAMPLES = {
         Example("scenes/", "digits in scenes with a box around each, as COCO writes them (made up)", media.scenes),
         Example("videos/", "handwritten digits that move left, right, up or down (made up)", media.videos),
         Example("graph/", "the 34 members of a karate club that split, and who met whom", tables.karate),
-        Example("novel/", "the 77 characters of Les Misérables, and who stand in a chapter together", tables.novel),
-        Example("molecules.csv", "800 molecules, and what a mole of each weighs (made up)", tables.molecules),
+        Example(
+            "novel/", "the 77 characters of Les Misérables, linked if they appear in the same chapter", tables.novel
+        ),
+        Example("molecules.csv", "800 molecules and their molar masses (made up)", tables.molecules),
         Example(
             "photographs/",
             "two images in every form that people's folders hold (made up)",
-            media.write_drawn_folder,
+            media.write_photo_folder,
         ),
         Example("damaged/", "the same, and two of the files are cut short (made up)", media.write_damaged_folder),
     )

@@ -253,14 +253,14 @@ def truncate_file(path: Path) -> None:
     path.write_bytes(data[: len(data) * 2 // 3])
 
 
-def write_drawn_folder(folder: Path) -> None:
+def write_photo_folder(folder: Path) -> None:
     """Write two drawn images in every format."""
     write_folder(folder, photographs())
 
 
 def write_damaged_folder(folder: Path) -> None:
     """Write two drawn images in every format, with two truncated files that `cutaway check` should report."""
-    write_drawn_folder(folder)
+    write_photo_folder(folder)
     subject = min(folder.iterdir())
     for name in ("progressive.jpg", "plain.png"):
         truncate_file(subject / name)

@@ -200,7 +200,7 @@ def requested_type(name: str, kind: str, cells: pl.Series) -> ColumnType:
     if found is None:
         known = ", ".join(WRITTEN_DATES.values()) if kind == "date" else ", ".join(map("/".join, YES_NO)) + ", 1/0"
         raise SettingError(
-            f"types={name}:{kind} cannot be: its cells, such as {present[0]!r}, are not written like {known}."
+            f"Invalid types={name}:{kind}: its cells, such as {present[0]!r}, are not written like {known}."
         )
     return found
 

@@ -112,13 +112,13 @@ def open_table(path: Path, settings: DataSettings) -> DataSet:
     """
     if not parquet_files(path):
         reject_changed(settings, ("memory", "workers"), "is for Parquet, and this table is read as a whole")
-        return table_dataset(read_table(path, Form.of(settings)), DataSource.of_file(path), settings)
+        return table_dataset(read_table(path, Form.from_settings(settings)), DataSource.of_file(path), settings)
     groups = row_groups(path)
     if settings.target in groups.schema:
-        reject_one_value(groups, settings.target, Form.of(settings))
+        reject_one_value(groups, settings.target, Form.from_settings(settings))
     if path.is_dir() or groups.are_larger_than(settings.memory):
         return open_groups(groups, settings)
-    return table_dataset(read_table(path, Form.of(settings)), DataSource.of_file(path), settings)
+    return table_dataset(read_table(path, Form.from_settings(settings)), DataSource.of_file(path), settings)
 
 
 def open_groups(groups: RowGroups, settings: DataSettings, shuffled: bool = False) -> DataSet:
@@ -126,9 +126,9 @@ def open_groups(groups: RowGroups, settings: DataSettings, shuffled: bool = Fals
     be in random order. Raises as `open_table`."""
     if groups.are_larger_than(settings.memory):
         return streamed_dataset(groups, settings, shuffled)
-    reject_form(groups.path, Form.of(settings))
+    reject_form(groups.path, Form.from_settings(settings))
     origin = DataSource(groups.path.resolve().name, str(groups.path), groups.fingerprint)
-    groups = replace(groups, form=Form.of(settings))
+    groups = replace(groups, form=Form.from_settings(settings))
     return table_dataset(StreamedTable.of(groups, list(groups.schema)), origin, settings)
 
 
@@ -398,7 +398,7 @@ def streamed_dataset(groups: RowGroups, settings: DataSettings, shuffled: bool =
     Raises as `table_dataset`.
     """
     reject_changed(settings, ("noise", "count"), "is for xor, moons, circles and spirals, whose points are drawn here")
-    groups = replace(groups, form=replace(Form.of(settings), units={}))
+    groups = replace(groups, form=replace(Form.from_settings(settings), units={}))
     chosen = sample_rows(np.arange(len(groups)), SAMPLE, seed=settings.split_seed)
     sample = _sample_table(groups, chosen)
     roles = choose_roles(sample, settings)
@@ -439,7 +439,7 @@ def streamed_dataset(groups: RowGroups, settings: DataSettings, shuffled: bool =
         )
         for split, rows in splits.items()
     }
-    own = labels.of(sample)
+    own = labels.for_rows(sample)
     used = np.flatnonzero(np.isin(chosen, np.concatenate(list(splits.values()))))
     training = np.flatnonzero(np.isin(chosen, splits["train"]))
     shown = {**cells, roles.target: own.cells}
@@ -532,12 +532,12 @@ def _how_it_is_read(groups: RowGroups, window: int, sample: int, settings: DataS
     )
     notes = [
         f"{groups.path} has {len(groups):,} rows of {len(groups.schema):,} columns, more than memory={settings.memory} "
-        f"holds: it is read anew in every epoch, in {groups.blocks:,} row groups or parts of them, and {mixed}."
+        f"holds: it is read again in every epoch, in {groups.blocks:,} row groups or parts of them, and {mixed}."
     ]
     if sample < len(groups):
         notes.append(
-            f"Types of columns, what is told of columns and what gives the target away are of a sample of {sample:,} "
-            "rows; what is learned from is of all. Copies of rows are not looked for."
+            f"Column types, column notes and the leakage check use a sample of {sample:,} "
+            "rows; training uses all rows. Duplicate rows are not checked."
         )
     return notes
 

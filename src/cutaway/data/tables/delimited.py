@@ -50,7 +50,7 @@ class Form:
     asked: bool = True  # whether the user gave it; otherwise it is a default for what a file leaves undecided
 
     @classmethod
-    def of(cls, settings: DataSettings) -> Form:
+    def from_settings(cls, settings: DataSettings) -> Form:
         """Return the format that the settings request. Raises SettingError for an unknown encoding."""
         if settings.encoding != AUTO:
             reject_unknown_encoding(settings.encoding)
@@ -69,7 +69,7 @@ class Form:
         """True if settings are given that apply to text files only."""
         return self.asked and any(getattr(self, key) != getattr(Form, key) for key in OF_TEXT)
 
-    def kept(self) -> Form:
+    def as_default(self) -> Form:
         """Return the same format as a default for what another file leaves undecided."""
         return replace(self, asked=False)
 
@@ -89,7 +89,7 @@ class Form:
             raise SettingError("a unit is no text")
         if found.encoding != AUTO:
             reject_unknown_encoding(found.encoding)
-        return found.kept()
+        return found.as_default()
 
 
 SCHEMA = dataclass_schema(Form, header=bool | None, units=dict | None)

@@ -211,7 +211,7 @@ def rows_table(rows: Sequence[Mapping[str, Any]], form: Form = KEPT) -> Table:
             odd = sorted(row.keys() ^ rows[0].keys())
             raise DataError(
                 f"Row {i + 1} and row 1 differ in the columns they have: {', '.join(map(repr, odd))}.",
-                fix="Give every row every column; None stands for a missing cell.",
+                fix="Give every row every column; None is a missing cell.",
             )
     return columns_table({column: [row[column] for row in rows] for column in columns}, form)
 
@@ -354,8 +354,8 @@ def _delimited(text: str, path: Path, form: Form, notes: list[str]) -> Table:
             f"{path} has no header: its first line, {shorten_repr(', '.join(found.named))}, is a row like those"
             " below it.",
             fix=(
-                "header=false names the columns column_1, column_2, … in their order; header=true takes that line for "
-                "their names all the same."
+                "header=false names the columns column_1, column_2, … in their order; header=true uses that line as "
+                "their names."
             ),
         )
     taken = replace(form, separator=found.separator.replace("\t", "tab"), quoting=found.quoting)

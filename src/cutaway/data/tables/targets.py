@@ -158,9 +158,9 @@ def _types(table: Table, given: tuple[str, ...], target: str) -> dict[str, str]:
             types[find_column(table, "types", ",".join(words))] = kind.strip()
             words = []
     if words:
-        raise SettingError(f"types={words[0]} cannot be: write COLUMN:TYPE with one of {', '.join(TYPES)}.")
+        raise SettingError(f"Invalid types={words[0]}: write COLUMN:TYPE with one of {', '.join(TYPES)}.")
     if types.get(target, "number") not in ("number", "category"):
-        raise SettingError(f"types={target}:{types[target]} cannot be: a target is a number or a category.")
+        raise SettingError(f"Invalid types={target}:{types[target]}: a target is a number or a category.")
     return types
 
 
@@ -184,7 +184,7 @@ class Labels:
     cells: pl.Series  # (n,) stripped cells
     names: tuple[str, ...] = ()  # words for a missing cell that are classes in this column
 
-    def of(self, table: Table) -> Labels:
+    def for_rows(self, table: Table) -> Labels:
         """Return the targets of other rows of the same table."""
         return Labels(table, self.column, self.numeric, _with_names(table, self.column, self.names), self.names)
 
@@ -196,7 +196,7 @@ class Labels:
         words = ",".join(sorted({name.lower() for name in self.names}))
         return [
             Finding(
-                f"Read as a class of {self.column}: {said}. If it stands for a missing target, say "
+                f"Read as a class of {self.column}: {said}. If it means a missing target, set "
                 f"missing_values={words}, and missing=drop to leave those rows out."
             )
         ]
@@ -509,7 +509,7 @@ def _scale_leak(
 
 
 def _leak_message(column: str, target: str, right: int, of: int, about: bool) -> str:
-    group = f"; if it says who or what a row is about, group={column} keeps its rows in one split" if about else ""
+    group = f"; if it identifies the subject of a row, group={column} keeps its rows in one split" if about else ""
     return (
         f"Column {column} alone gives the target {target} in {right:,} of {of:,} rows. If it is made from the target, "
         f"or is not known when the model is to answer, leave it out: ignore={column}{group}."

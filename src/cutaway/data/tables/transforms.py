@@ -100,7 +100,7 @@ class TablePreprocessing:
         target = self.spec.target
         if isinstance(target, Episodes):
             raise DataError(
-                "A table says of no row which episode it is of.", fix="Evaluate on the run's own: cutaway evaluate RUN."
+                "A table does not assign its rows to episodes.", fix="Evaluate on the run's own: cutaway evaluate RUN."
             )
         self._require([target.column], table)
         if not target.classes:
@@ -308,4 +308,4 @@ def fit_preprocessing(
         )
     features = tuple(feature for encoder in kept for feature in encoder.features)
     spec = TableSpec(features, labels.fit(train))
-    return TablePreprocessing(spec, kept, fill=settings.missing == "fill", written=form.kept())
+    return TablePreprocessing(spec, kept, fill=settings.missing == "fill", written=form.as_default())

@@ -72,7 +72,7 @@ def open_table(path: Path, settings: DataSettings) -> DataSet:
 
     Raises FileError, DataError (with every bad row in `problems`), UnknownName or SettingError.
     """
-    return table_dataset(read_text_table(path, Form.of(settings)), DataSource.of_file(path), settings)
+    return table_dataset(read_text_table(path, Form.from_settings(settings)), DataSource.of_file(path), settings)
 
 
 def table_dataset(
@@ -98,7 +98,7 @@ def table_dataset(
         notes.append(f"Column {group} keeps rows together in the split and is no input.")
     data = dataset_from_columns(table, text, target, group, dataclasses.replace(origin, notes=notes), settings, given)
     assert isinstance(data.preprocessing, TextPreprocessing)
-    data.preprocessing = dataclasses.replace(data.preprocessing, written=table.form.kept())
+    data.preprocessing = dataclasses.replace(data.preprocessing, written=table.form.as_default())
     return data
 
 

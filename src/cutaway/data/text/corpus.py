@@ -219,8 +219,8 @@ def _masked_preprocessing(
     spec = TextSpec(vocab_size, length, target, *(frame or ()))
     what = "tokens, in whole words," if settings.whole_words else "tokens"
     hidden = (
-        f"{100 * settings.mask_prob:.3g} % of the {what} are to be predicted, at least one in each step, chosen "
-        "anew in every epoch: 80 % of these are hidden, 10 % are any token instead, 10 % stay as they are."
+        f"{100 * settings.mask_prob:.3g} % of the {what} are predicted, at least one in each step, sampled "
+        "again in every epoch: 80 % of these are masked, 10 % replaced by a random token, 10 % unchanged."
     )
     notes = [tokenizer_files.special_tokens_note(tokenizer, frame), hidden]
     return MaskedPreprocessing(spec, tokenizer, line_end, settings.documents, settings.whole_words), notes

@@ -188,7 +188,7 @@ def to_documents(read: Mapping[str, Sequence[TextFile]]) -> tuple[Documents, str
     found = {
         split: list(of_split) if by_file else split_at_blank_lines(of_split[0]) for split, of_split in read.items()
     }
-    what = "each file is one" if by_file else "what stands between blank lines is one"
+    what = "each file is one" if by_file else "the text between blank lines is one"
     count = sum(map(len, found.values()))
     return found, f"No step reaches from one document into another; {what} ({count:,} in all)."
 

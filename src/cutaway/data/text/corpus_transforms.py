@@ -6,7 +6,7 @@ The position of a window is computed from its number, so that the number of wind
 
 Streams of tokens for language modelling, in which each token but the first is predicted once, from those before it.
 
-The stream is divided into windows of `length` tokens; the last may be shorter. With `carries`, it is laid out in as
+The stream is divided into windows of `length` tokens; the last may be shorter. With `is_stateful`, it is laid out in as
 many rows as a batch has, and each batch continues where the previous one ended:
 
     stream   0 1 2 3 4 5 6 7 8 9 …          windows of 2, in 2 rows:
@@ -14,10 +14,10 @@ many rows as a batch has, and each batch continues where the previous one ended:
     row 1    6 7 | 8 9 | …
 
 so that a model can keep its state (truncated back-propagation through time: R. J. Williams, J. Peng, 1990,
-https://doi.org/10.1162/neco.1990.2.4.490). Without `carries`, windows are independent and shuffled, and in training the
-grid of windows is shifted in each epoch. Otherwise a token would always be predicted from the same context, the first
-of a window from none, and a model would see only one of `length` ways to divide the text. In evaluation the grid always
-starts at the first token.
+https://doi.org/10.1162/neco.1990.2.4.490). Without `is_stateful`, windows are independent and shuffled, and in training
+the grid of windows is shifted in each epoch. Otherwise a token would always be predicted from the same context, the
+first of a window from none, and a model would see only one of `length` ways to divide the text. In evaluation the
+grid always starts at the first token.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ class RunningPreprocessing(StreamPreprocessing):
     form: ClassVar[str] = "running"
     least: ClassVar[int] = 2
 
-    carries: bool = True  # whether each step continues where the previous one ended
+    is_stateful: bool = True  # whether each step continues where the previous one ended
 
     SCHEMA: ClassVar[Mapping[str, Any]] = {**READING, "carries": bool}
 
@@ -199,16 +199,16 @@ class RunningPreprocessing(StreamPreprocessing):
     ) -> StreamSplit:
         """Return streams of at least 2 tokens as a split."""
         padding = padding_id(self.tokenizer)
-        return StreamSplit(streams, self.spec.longest, self.carries, self.decode, names, notes, padding)
+        return StreamSplit(streams, self.spec.longest, self.is_stateful, self.decode, names, notes, padding)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values; `from_json` restores an equal object."""
-        return {**super().to_json(), "carries": self.carries}
+        return {**super().to_json(), "carries": self.is_stateful}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> RunningPreprocessing:
         """Restore the object that `to_json` wrote. Raises ValueError if the document is inconsistent."""
-        return cls(*parse_stream_document(data), carries=bool(data["carries"]))
+        return cls(*parse_stream_document(data), is_stateful=bool(data["carries"]))
 
 
 def parse_stream_document(data: dict[str, Any]) -> tuple[TextSpec, Tokenizer, str, bool]:
@@ -317,16 +317,16 @@ class StreamSplit(Split):
     """One or several streams of tokens, as windows.
 
     inputs are tokens (N, T) and a mask (N, T), True where a token is real; target (N, T) is the next token of each,
-    IGNORED at padding. T is `length`, or less if all windows of a batch are shorter. With `carries`, row r of a batch
-    continues row r of the previous batch; the last batches may have only the first rows. Several streams have a row
-    each. No window crosses from one stream into another.
+    IGNORED at padding. T is `length`, or less if all windows of a batch are shorter. With `is_stateful`, row r of a
+    batch continues row r of the previous batch; the last batches may have only the first rows. Several streams have a
+    row each. No window crosses from one stream into another.
     """
 
     def __init__(
         self,
         streams: Sequence[Tensor | ShardTokens],
         length: int,
-        carries: bool,
+        is_stateful: bool,
         decode: Callable[[list[int]], str],
         names: Sequence[str] = ("",),
         notes: Sequence[str] = (),
@@ -339,7 +339,7 @@ class StreamSplit(Split):
         """
         self.tokens = concatenate_streams(streams)  # (Σ n,)
         self.target, self.target_counts = stream_targets(streams, first=1)
-        self.length, self.carries, self.padding = length, carries, padding
+        self.length, self.is_stateful, self.padding = length, is_stateful, padding
         self.notes = list(notes)
         self._decode, self._names = decode, names
         self._windows = Windows([len(stream) - 1 for stream in streams], gap=1, length=length)
@@ -355,11 +355,11 @@ class StreamSplit(Split):
     def plan(self, batch_size: int, generator: torch.Generator | None, tokens: int = 0) -> Batches:
         """Return the windows of each batch.
 
-        With `carries` they are in the order of the text, without randomness. With `tokens`, a batch has as many rows as
-        fit, at least one.
+        With `is_stateful` they are in the order of the text, without randomness. With `tokens`, a batch has as many
+        rows as fit, at least one.
         """
         size = max(1, tokens // self.length) if tokens else batch_size  # all but the last have the same length
-        if self.carries:
+        if self.is_stateful:
             return self._in_rows(size, generator is not None)
         if len(self._windows.of_stream) == 1:
             return SampleOrder(len(self), generator).plan(size)
@@ -367,15 +367,15 @@ class StreamSplit(Split):
         return bucket_batches(lengths, batch_size, generator, tokens)
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
-        """Yield the batches of these windows. With a seed, and without `carries`, the grid is shifted."""
-        grid = self._windows.grid(None if self.carries else seed)
+        """Yield the batches of these windows. With a seed, and without `is_stateful`, the grid is shifted."""
+        grid = self._windows.grid(None if self.is_stateful else seed)
         for starts, lengths in prefetch_windows(self.tokens, order, grid):
             step = torch.arange(int(lengths.max()) + 1)
             mask = step[:-1] < lengths[:, None]  # (N, T)
             place = starts[:, None] + step  # (N, T + 1)
             if mask.all():
                 seen = self.tokens[place]
-                kind = Batch if self.carries else WholeBatch  # a stateful network needs the mask
+                kind = Batch if self.is_stateful else WholeBatch  # a stateful network needs the mask
                 yield kind((seen[:, :-1].contiguous(), mask), seen[:, 1:].contiguous())
             else:
                 seen = self.tokens[place.clamp(max=len(self.tokens) - 1)]

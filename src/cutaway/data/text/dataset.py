@@ -65,7 +65,8 @@ def _open_with_labels(path: Path, target: str, settings: DataSettings) -> DataSe
     labels = next((p for p in (path.parent / given, given) if p.is_file()), None)
     if labels is None:
         raise DataError(
-            f"target={target}: of a .txt file it names the file of its labels, and there is none of that name beside "
+            f"target={target}: for a .txt file it names the file of its labels, and there is no such file "
+            "in the folder of "
             f"{path} or in {Path.cwd()}.",
             fix="Leave target= out to learn the language of the text.",
         )

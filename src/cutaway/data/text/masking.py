@@ -184,7 +184,7 @@ class MaskedPreprocessing(StreamPreprocessing):
         goes_on = None
         if self.whole_words:
             tokens = concatenate_streams(streams)
-            assert isinstance(tokens, Tensor), "whole words are not told of tokens in shards"
+            assert isinstance(tokens, Tensor), "whole-word masking does not support tokens in shards"
             goes_on = torch.from_numpy(continues_word(self.tokenizer, tokens.numpy()))
         return MaskedSplit(
             streams,

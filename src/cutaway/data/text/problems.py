@@ -92,7 +92,7 @@ class QuestionSplit(ProblemSplit):
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
         """Yield batches of questions only."""
         for index in order:
-            ids, mask = self.preprocessing.asked([self.problem(i) for i in index.tolist()])
+            ids, mask = self.preprocessing.encode_questions([self.problem(i) for i in index.tolist()])
             yield Batch((ids, mask), torch.empty(len(ids), 0))
 
 
@@ -165,7 +165,7 @@ class ProblemPreprocessing:
         """Return questions with their solutions: ids and mask (N, T), and the next token of each, (N, T)."""
         return pad_problems([(self.encode(asked), [*self.encode(solution), END]) for asked, solution in pairs])
 
-    def asked(self, problems: Sequence[str]) -> tuple[Tensor, Tensor]:
+    def encode_questions(self, problems: Sequence[str]) -> tuple[Tensor, Tensor]:
         """Return questions only: ids and mask (N, T)."""
         rows = [torch.tensor(self.encode(self.kind.ask(problem, self.form))) for problem in problems]
         ids = pad_sequence(rows, batch_first=True, padding_value=PADDING)

@@ -296,7 +296,7 @@ def tagged_dataset(
         *tagged.notes,
         tokenizer_note(tokenizer, given),
         special_tokens_note(tokenizer, spec_special_tokens(spec)),
-        None if isinstance(tokenizer, Words) else "The tag of a word stands at its first subword.",
+        None if isinstance(tokenizer, Words) else "The tag of a word is assigned to its first subword.",
         *(note for split in prepared.values() for note in split.notes),
         *unknown_notes({split: found.values.numpy() for split, found in prepared.items()}, tokenizer, given),
         f"No training sentence has the tag {', '.join(absent)}: it cannot be learned." if absent else None,
@@ -309,7 +309,7 @@ def _fit_tokenizer(sentences: Sequence[Sequence[str]], settings: DataSettings) -
     """Return the tokenizer of words or subwords, and whether it is pretrained. Raises SettingError."""
     if settings.tokenizer == "characters":
         raise SettingError(
-            "tokenizer=characters cannot be: each word of tagged text has one tag. Leave it out, or take subwords of "
+            "Invalid tokenizer=characters: each word of tagged text has one tag. Leave it out, or take subwords of "
             "words (wordpiece, bpe, or a tokenizer's path)."
         )
     if settings.tokenizer in (AUTO, "words"):

@@ -26,8 +26,8 @@ from ..tables.targets import format_problems
 
 BOM = "\ufeff"
 CONVERT = (
-    "Save it as UTF-8: `iconv -f WINDOWS-1252 -t UTF-8 old.txt > new.txt` converts what Windows wrote before, and "
-    "`iconv -f UTF-16` what is UTF-16."
+    "Save it as UTF-8: `iconv -f WINDOWS-1252 -t UTF-8 old.txt > new.txt` converts older Windows files, and "
+    "`iconv -f UTF-16` converts UTF-16."
 )
 UTF8 = f"{CONVERT} In training on several files missing=drop leaves it out."
 TEXT, LABEL = "text", "class"  # column names for two line-aligned files

@@ -400,7 +400,7 @@ def tokenizer_note(tokenizer: Tokenizer, given: bool) -> str:
     """Return a sentence on how text is tokenized."""
     if tokenizer.kind == IDS:
         padded = "; zeros at the ends are padding" if tokenizer.padding == 0 else ""
-        return f"Token ids are learned from as they are given: {len(tokenizer):,} are told apart, from 0{padded}."
+        return f"Token ids are used unchanged: {len(tokenizer):,} ids, from 0{padded}."
     how = {
         "characters": "characters",
         "words": "words at blanks" if getattr(tokenizer, "blanks", False) else "words and signs",
@@ -421,4 +421,4 @@ def special_tokens_note(tokenizer: Tokenizer, frame: SpecialTokens | None) -> st
     begin, end = (
         tokenizer.tokens[i] if tokenizer.kind == PRETRAINED else f"a token of its own (id {i:,})" for i in frame
     )
-    return f"Each text stands in a frame: {begin} before it, {end} after it; both count in its length."
+    return f"{begin} is added before each text and {end} after it; both count in its length."

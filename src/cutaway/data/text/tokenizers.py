@@ -242,7 +242,7 @@ def _library_error(error: BaseException) -> BaseException:
         return error
     return DataError(
         f"The tokenizer cannot cut this text: {error}.",
-        fix="It may lack the token for what it does not know, or have a rule that never ends: take another tokenizer.",
+        fix="It may have no unknown token, or a rule that never ends: use another tokenizer.",
     )
 
 
@@ -722,7 +722,8 @@ def reject_surrogates(text: str) -> str:
 def no_text(text: str, at: int) -> DataError:
     """Return the error for a text with a lone surrogate at a position."""
     return DataError(
-        f"The text {text[max(0, at - 20) : at]!r}… goes on with U+{ord(text[at]):04X}, half of a surrogate pair, which "
+        f"The text {text[max(0, at - 20) : at]!r}… is followed by U+{ord(text[at]):04X}, half of a "
+        "surrogate pair, which "
         "is no character.",
-        fix="It comes from bytes that are not UTF-8: convert what they were read from.",
+        fix="It comes from bytes that are not UTF-8: convert the source to UTF-8.",
     )

@@ -200,7 +200,7 @@ class TextPreprocessing:
         target = self.spec.target
         assert isinstance(target, Classes | Value), "what texts of one target each are trained for"
         if of not in table.columns:
-            raise DataError(f"The target stands in the column {of!r}, which {table.title} lacks.")
+            raise DataError(f"{table.title} has no column {of!r}, which holds the target.")
         return self.as_split(texts, read_targets(table, of, target), names)
 
 
@@ -253,7 +253,7 @@ def length_notes(whole: Numbers, most: int, of: str, framed: bool = False) -> li
             f"{whole.max():,}."
         )
     if none := int((whole == 0).sum()):
-        there = "its frame stands alone" if framed else "one unknown token stands there"
+        there = "each has only its special tokens" if framed else "each is read as one unknown token"
         notes.append(f"{none:,} of {of} {'holds' if none == 1 else 'hold'} no token: {there}.")
     return notes
 

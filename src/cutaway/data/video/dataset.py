@@ -86,7 +86,7 @@ def video_dataset(
     def as_split(rows: Rows) -> VideoSplit:
         target, own_names = torch.from_numpy(labels[rows]), [names[i] for i in rows]
         if held:
-            return preprocessing.held([held[i] for i in rows.tolist()], target, own_names)
+            return preprocessing.in_memory_split([held[i] for i in rows.tolist()], target, own_names)
         own_videos, own_counts = select_items(videos, rows), [counts[i] for i in rows]
         return preprocessing.streamed(own_videos, own_counts, target, own_names, settings.workers)
 
@@ -136,7 +136,7 @@ def _notes(looks: Sequence[VideoFileInfo], frames: int, channels: int) -> list[s
     if longer:
         notes.append(
             f"{longer:,} of {total} have more than {frames} frames, and {frames} of each are taken, evenly spread over "
-            "its length whatever its rate; frames= takes more."
+            "its length at any frame rate; set frames= for more."
         )
     coloured = sum(not look.grey for look in looks)
     if channels == 1 and coloured:

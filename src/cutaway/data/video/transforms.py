@@ -127,7 +127,7 @@ class VideoPreprocessing:
         """Read the clips of these videos. Raises DataError that names every video that cannot be read."""
         return read_videos(self.clip, videos, counts, workers)
 
-    def held(self, clips: Sequence[Tensor], target: Tensor | None, names: Sequence[str]) -> VideoSplit:
+    def in_memory_split(self, clips: Sequence[Tensor], target: Tensor | None, names: Sequence[str]) -> VideoSplit:
         """Build a split whose clips are in memory."""
         lengths = torch.tensor([len(clip) for clip in clips])
         return VideoSplit(lambda index: [clips[i] for i in index], lengths, target, self.images, names)

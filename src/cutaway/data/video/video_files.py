@@ -300,9 +300,7 @@ def _open_container(path: Path | Stored) -> Iterator[tuple[Any, Any]]:
     except UnicodeError as error:
         raise unusable_video_error(path, "its name is not UTF-8, and FFmpeg takes no other: rename it") from error
     except av.FFmpegError as error:
-        raise unusable_video_error(
-            path, f"it is no video that can be read, whatever its name says ({error.strerror})"
-        ) from error
+        raise unusable_video_error(path, f"it is not readable as a video ({error.strerror})") from error
     with container:
         if not container.streams.video:
             raise unusable_video_error(path, "it holds no images, only audio or text")

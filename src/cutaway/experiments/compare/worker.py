@@ -25,9 +25,9 @@ from ...core.errors import CutawayError
 from ...core.files import read_json, write_json
 from ...core.schema import NUMBER, validate_document
 from ...models.registry import Preset, preset
+from ...runs.train import train_model
 from ...training.callbacks import Progress
 from ...training.run_folder import RunInUse, lock_run
-from ...training.train import train_model
 from .cost import measure_cost
 
 COSTS = {"joules": NUMBER | None, "memory": int | None}

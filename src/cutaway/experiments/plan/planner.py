@@ -24,6 +24,7 @@ from ...data.streaming.media import damaged_shards
 from ...draw.number_format import plural
 from ...inspect.layers import LayerTable, layer_table
 from ...nn.transformer import is_block
+from ...runs.train import set_epochs_from_steps
 from ...training.batches import batch_examples, epoch_batches, largest_batch
 from ...training.config import TrainSettings
 from ...training.config_checks import reject_incompatible
@@ -43,7 +44,6 @@ from ...training.objectives.choice import total_epochs
 from ...training.parameter_groups import find_blocks
 from ...training.processes import reject_small_batches, requires_whole_weights
 from ...training.setup import TrainingSetup, setup_training
-from ...training.train import set_epochs_from_steps
 from .dry_run import dry_runs
 from .result import GIB, SHARED, Gpu, Plan, PlanSettings, Strategy, find_gpu, reject_plan
 

@@ -20,13 +20,13 @@ from ...core.files import write_json
 from ...core.version import __version__
 from ...data.in_memory.source import InMemorySource
 from ...reports.run_report import write_layers_and_report
+from ...runs.train import train_model
 from ...tasks.task import HIGHER_IS_BETTER
 from ...training.batches import mix_seeds
 from ...training.callbacks import Progress
 from ...training.checkpoint import latest_checkpoint
 from ...training.run_folder import RunInUse, lock_run
 from ...training.setup import TrainingSetup
-from ...training.train import train_model
 from . import darts
 from .progress import SearchProgress
 from .result import Search, best_row, trial_rows

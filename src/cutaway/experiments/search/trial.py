@@ -26,13 +26,13 @@ from ...data.open_data import open_validated
 from ...inspect.example_inputs import inputs_for
 from ...inspect.layers import layer_table
 from ...models.registry import Preset
+from ...runs.train import set_epochs_from_steps
 from ...training.callbacks import Callback, Progress
 from ...training.checkpoint import TrainingState
 from ...training.config import TrainSettings
 from ...training.config_checks import FOR_OPTIMIZERS, FOR_SCHEDULES, reject_incompatible
 from ...training.memory_check import reject_step_beyond_memory
 from ...training.setup import TrainingSetup, setup_training
-from ...training.train import set_epochs_from_steps
 from ...training.trainer import Trainer
 
 FINISHED, PRUNED, REJECTED, DIVERGED = "finished", "pruned", "rejected", "diverged"

@@ -143,7 +143,7 @@ def normalization_backward(norm: nn.Module | None, z: Tensor, error: Tensor) -> 
         return error
     if isinstance(norm, nn.BatchNorm1d):
         return batch_norm_slope(norm) * error
-    assert isinstance(norm, nn.LayerNorm), "no other normalization stands in a multi-layer perceptron"
+    assert isinstance(norm, nn.LayerNorm), "a multi-layer perceptron has no other normalization"
     scale = (z.var(1, correction=0, keepdim=True) + norm.eps).sqrt()  # (N, 1)
     normal, error = (z - z.mean(1, keepdim=True)) / scale, error * norm.weight.detach()
     return (error - error.mean(1, keepdim=True) - normal * (error * normal).mean(1, keepdim=True)) / scale

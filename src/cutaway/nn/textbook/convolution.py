@@ -250,7 +250,7 @@ def _windows(kernel: Tensor, padding: Sizes | str, stride: Sizes, dilation: Size
     axes = _axes(kernel)
     if not 1 <= kernel.ndim <= 5 or kernel.numel() == 0:
         raise ModelError(
-            f"A kernel of shape {tuple(kernel.shape)} cannot be: it must be (k,), (k₁, k₂), or a layer's "
+            f"Invalid kernel of shape {tuple(kernel.shape)}: must be (k,), (k₁, k₂), or a layer's "
             "(outputs, inputs/groups, k), with k₁, k₂ or k₁, k₂, k₃ for k, with at least one entry."
         )
     sizes = kernel.shape[-axes:]

@@ -75,7 +75,7 @@ class Rehearsal(Supervised):
         train = data.splits["train"]
         assert data.tasks is not None
         assert train.target is not None
-        most = int((data.tasks.of(train) * (int(train.target.max()) + 1) + train.target.cpu()).bincount().max())
+        most = int((data.tasks.task_ids(train) * (int(train.target.max()) + 1) + train.target.cpu()).bincount().max())
         if settings.buffer > most:
             raise SettingError(
                 f"buffer={settings.buffer} is more than a class of a task has: at most {most:,} training examples. "

@@ -24,12 +24,12 @@ from ...core.errors import SettingError
 from ...core.spec import Classes
 from ...data.dataset_base import DataSet, Split
 from ...nn.losses import distillation, expand_binary_logits
-from ...runs.run import Run
 from ...tasks.task import Task
 from ..config import TrainSettings
 from ..device import DeviceContext
 from ..evaluation import evaluate_split, evaluation_batch_size
 from ..pretrained_weights import sha256_of_weights
+from ..trained_run import TrainedRun
 from .supervised import BatchLoss, Supervised
 
 TEMPERATURE = 4.0  # default
@@ -50,7 +50,7 @@ class Teacher:
                 f"{said} tells how likely each class is, and what is learned here is the {data.spec.target.column} by "
                 f"loss={task.loss_name}: leave it out."
             )
-        self.run = Run(settings.teacher)
+        self.run = TrainedRun(settings.teacher)
         about, target = self.run.about, self.run.spec.target
         if not isinstance(target, Classes) or target.names != data.spec.target.names:
             learned = ", ".join(target.classes[:10]) or f"the {target.column}"

@@ -104,7 +104,7 @@ function door(path, method, what) {
     }
     inside.append(row);
   } else {
-    const button = element("button", {}, "Ask");
+    const button = element("button", {}, "Send");
     button.onclick = () => send(path, verb, undefined, "", out);
     inside.append(element("div", { class: "row" }, button));
   }

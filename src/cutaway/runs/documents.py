@@ -24,13 +24,13 @@ from ..data.modalities import KINDS
 from ..tasks.classification import linearly_separable
 from ..tasks.contrastive import Contrastive
 from ..tasks.task import headline_metric
-from . import evaluation_examples
-from .callbacks import CONVERGED
-from .checkpoint import TrainingState
-from .device import cpu_capability
-from .evaluation import SplitOutputs, evaluate_split, evaluation_batch_size
-from .setup import TrainingSetup
-from .task_schedule import evaluate_tasks
+from ..training import evaluation_examples
+from ..training.callbacks import CONVERGED
+from ..training.checkpoint import TrainingState
+from ..training.device import cpu_capability
+from ..training.evaluation import SplitOutputs, evaluate_split, evaluation_batch_size
+from ..training.setup import TrainingSetup
+from ..training.task_schedule import evaluate_tasks
 
 MAX_SEPARABILITY_NUMBERS = 100_000  # numbers in the training split; a linear programme on more takes minutes
 

@@ -31,10 +31,8 @@ from ..distributed import environment
 from ..distributed.group import process_group, rank_zero_only
 from ..distributed.group import rank_and_size as group_place
 from ..distributed.launch import LaunchInterrupted, launch
-from ..runs.run import Run
-from . import documents
-from .batches import epochs_for_steps
-from .callbacks import (
+from ..training.batches import epochs_for_steps
+from ..training.callbacks import (
     AverageRecord,
     Callback,
     Interrupted,
@@ -44,18 +42,26 @@ from .callbacks import (
     check_callbacks,
     reject_missing,
 )
-from .checkpoint import TrainingState, latest_checkpoint, load_weights
-from .config_checks import reject_incompatible
-from .config_resolution import resolve_config
-from .device import environment_changes, restore_threads, single_process_context
-from .memory.strategies import reject_beyond_memory, resolve_parallel
-from .objectives.choice import remove_training_modules
-from .processes import add_resume_hint, find_launched_run, process_settings, reject_beyond_machine, reject_small_batches
-from .run_folder import LOCK, clear_leftovers, clear_run, create_run_folder, lock_run
-from .schemas import data_source, write_evaluation
-from .setup import TrainingSetup, setup_training
-from .task_schedule import reject_other_epochs
-from .trainer import Trainer
+from ..training.checkpoint import TrainingState, latest_checkpoint, load_weights
+from ..training.config_checks import reject_incompatible
+from ..training.config_resolution import resolve_config
+from ..training.device import environment_changes, restore_threads, single_process_context
+from ..training.memory.strategies import reject_beyond_memory, resolve_parallel
+from ..training.objectives.choice import remove_training_modules
+from ..training.processes import (
+    add_resume_hint,
+    find_launched_run,
+    process_settings,
+    reject_beyond_machine,
+    reject_small_batches,
+)
+from ..training.run_folder import LOCK, clear_leftovers, clear_run, create_run_folder, lock_run
+from ..training.schemas import data_source, write_evaluation
+from ..training.setup import TrainingSetup, setup_training
+from ..training.task_schedule import reject_other_epochs
+from ..training.trainer import Trainer
+from . import documents
+from .run import Run
 
 # A finished run continues if one of these is changed.
 LENGTH_SETTINGS = ("epochs", "max_steps", "minutes", "patience")
@@ -64,7 +70,7 @@ MAY_CHANGE = (
     *LENGTH_SETTINGS, "save_minutes", "workers", "threads", "processes", "parallel", "tensor_parallel", "recompute",
     "max_restarts", "device", "tensorboard", "memory_fraction",
 )  # fmt: skip
-WORKER = "cutaway.training.worker"
+WORKER = "cutaway.runs.worker"
 UNNAMED = "A model and data are needed: cutaway train MODEL DATA. `cutaway list` shows the models."
 
 
@@ -89,7 +95,7 @@ def train_model(
     training is stopped, after writing the checkpoint, and CutawayError for errors that the user can fix.
     """
     if model is not None and not isinstance(model, str):
-        model = preset_for(model).given  # type: ignore[attr-defined]  # it is an Own, since others are rejected
+        model = preset_for(model).custom_module  # type: ignore[attr-defined]  # it is an Own, since others are rejected
     source, callbacks = to_source(source)[0], check_callbacks(callbacks)
     several = process_settings(given, Run(resume).about["settings"] if resume is not None else {})
     if not environment.is_launched() and several.processes == 1:

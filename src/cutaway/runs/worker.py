@@ -1,4 +1,4 @@
-"""Entry point of a training process: python -m cutaway.training.worker FOLDER, as `distributed.launch` starts it."""
+"""Entry point of a training process: python -m cutaway.runs.worker FOLDER, as `distributed.launch` starts it."""
 
 from __future__ import annotations
 
