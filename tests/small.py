@@ -77,6 +77,8 @@ def small_config(name: str) -> object:
         changes["layers"] = tuple(min(count, 2) for count in given["layers"])
     if "width_mult" in given:
         changes["width_mult"] = 0.25
+    if "squeeze_ratio" in given:
+        changes["squeeze_ratio"] = 0.5  # of 8 channels one in eight would be a single ReLU, which gives 0 everywhere
     if max(given.get("widths", (0,))) > 64:
         changes["widths"] = tuple(width // 8 for width in given["widths"])
     return dataclasses.replace(config, **changes)

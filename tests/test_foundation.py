@@ -100,7 +100,7 @@ def test_images_are_brought_to_a_size_that_the_model_takes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"), [(8, "at least 16.*image_size=16 "), (40, "multiple of 16.*image_size=48 ")]
+    ("asked", "said"), [(8, "at least 16.*image_size=16;"), (40, "multiple of 16.*image_size=48;")]
 )
 def test_a_size_that_the_model_cannot_take_is_rejected_with_one_that_it_can(asked: int, said: str) -> None:
     with pytest.raises(SettingError, match=said):
@@ -109,7 +109,7 @@ def test_a_size_that_the_model_cannot_take_is_rejected_with_one_that_it_can(aske
 
 def test_it_is_said_that_images_are_enlarged_unless_somebody_asked_for_it() -> None:
     sizes = ImageSizes(least=63)
-    assert "8×8 pixels and are brought to 63×63" in str(sizes.note((8, 8), (63, 63), asked=None))
+    assert "8×8 pixels and are resized to 63×63" in str(sizes.note((8, 8), (63, 63), asked=None))
     assert sizes.note((63, 70), (63, 70), asked=None) is None
     assert sizes.note((8, 8), (64, 64), asked=64) is None
     assert sizes.note(None, (224, 224), asked=None) is None
@@ -120,11 +120,11 @@ def test_nearest_names() -> None:
     assert closest_names("resnet-18", ["resnet18", "resnet34", "mlp"])[0] == "resnet18"
     assert closest_names("MLP", ["mlp"]) == ["mlp"]
     assert "Similar: epochs" in str(UnknownName("setting", "epoch", ["epochs", "lr"]))
-    assert "There are: a, b" in str(UnknownName("part", "zzzz", ["b", "a"]))
+    assert "Available: a, b" in str(UnknownName("part", "zzzz", ["b", "a"]))
 
 
 def test_a_rejection_names_field_value_and_what_is_allowed() -> None:
-    with pytest.raises(ModelError, match=r"depth=7 cannot be: it must be 3 or more"):
+    with pytest.raises(ModelError, match=r"Invalid depth=7: must be 3 or more"):
         check_value(False, "depth", 7, "3 or more")
 
 
@@ -161,7 +161,7 @@ def test_a_disk_that_is_full_leaves_the_old_file(tmp_path: Path, monkeypatch: py
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(FileError, match=r"No space left on device.*untouched.*another folder"):
+    with pytest.raises(FileError, match=r"No space left on device.*unchanged.*another writable folder"):
         files.write_text(path, "new")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]

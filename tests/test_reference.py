@@ -81,7 +81,7 @@ def test_what_cutaway_offers_is_in_the_reference(reference: Any) -> None:
 def test_errors_are_found_by_their_words(reference: Any) -> None:
     pages = reference[1].pages()
     said = pages["reference/errors/FileError.md"] + pages["reference/errors/DataError.md"]
-    assert "has no model yet: training stopped before its first epoch ended" in said
+    assert "has no model yet: training stopped in its first epoch" in said
     assert "There is no setting ‹" in pages["reference/errors/UnknownName.md"]
     assert all(f"reference/errors/{kind.__name__}.md" in pages for kind in reference[1].kinds())
 

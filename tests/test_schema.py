@@ -52,14 +52,14 @@ def test_what_keeps_to_it_passes(change: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"name": None}, "name is null, and must be a text."),
-        ({"name": ["x"]}, "name is a list, and must be a text."),
+        ({"name": None}, "name is null, and must be a string."),
+        ({"name": ["x"]}, "name is a list, and must be a string."),
         ({"rate": True}, "rate is true or false, and must be a number or null."),
         ({"best": {"era": 1}}, "best.epoch is missing."),
-        ({"best": {"epoch": 1.5}}, "best.epoch is a number, and must be a whole number."),
-        ({"splits": {"train": 2, "val": {}}}, "splits.val is an object, and must be a whole number."),
+        ({"best": {"epoch": 1.5}}, "best.epoch is a number, and must be an integer."),
+        ({"splits": {"train": 2, "val": {}}}, "splits.val is an object, and must be an integer."),
         ({"splits": [2]}, "splits is a list, and must be an object."),
-        ({"notes": ["a", 3]}, "notes[1] is a whole number, and must be a text."),
+        ({"notes": ["a", 3]}, "notes[1] is an integer, and must be a string."),
     ],
 )
 def test_what_does_not_is_rejected_by_its_key(change: dict[str, Any], said: str) -> None:
@@ -114,17 +114,17 @@ FORM: dict[str, Any] = {"side": 8, "mode": "pad", "target": {"kind": "classes", 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"side": 65}, "side is 65, and must be a whole number from 1 to 64"),
-        ({"side": 10**30}, "side is 1000000000000000000000000000000, and must be a whole number from 1 to 64"),
+        ({"side": 65}, "side is 65, and must be an integer from 1 to 64"),
+        ({"side": 10**30}, "side is 1000000000000000000000000000000, and must be an integer from 1 to 64"),
         ({"mode": "stretch"}, "mode is 'stretch', and must be one of 'crop', 'pad'"),
-        ({"mode": ["crop"]}, "mode is a list, and must be a text"),
+        ({"mode": ["crop"]}, "mode is a list, and must be a string"),
         ({"target": {"names": ["a"]}}, "target.kind is missing, and must be one of 'value', 'classes'"),
         ({"target": {"kind": ["value"]}}, "target.kind is ['value'], and must be one of 'value', 'classes'"),
         ({"target": {"kind": "value", "names": ["a"]}}, "target.mean is missing"),
         ({"target": {"kind": "value", "mean": float("nan")}}, "target.mean is nan, and must be a finite number"),
         (
             {"target": {"kind": "value", "mean": 2**63}},
-            "target.mean is 9223372036854775808, and must be a whole number",
+            "target.mean is 9223372036854775808, and must be an integer",
         ),
         ({"target": {"kind": "classes", "names": []}}, "target.names is empty"),
     ],
@@ -174,18 +174,16 @@ def test_a_dataclass_comes_back_from_its_document() -> None:
     assert from_document(Fitted, document) == Fitted("a", ((0, 1.5), (2, 3)), 3, "px", None)
     assert from_document(Fitted, {"name": "a", "points": []}) == Fitted("a", ())
     assert [find_mismatch({**document, "head": head}, schema) for head in (True, False, None)] == ["", "", ""]
-    assert find_mismatch({**document, "head": 1}, schema) == "head is a whole number, and must be true or false or null"
-    assert (
-        find_mismatch({**document, "end": True}, schema) == "end is true or false, and must be a whole number or null"
-    )
+    assert find_mismatch({**document, "head": 1}, schema) == "head is an integer, and must be true or false or null"
+    assert find_mismatch({**document, "end": True}, schema) == "end is true or false, and must be an integer or null"
     assert find_mismatch({**document, "width": -1}, schema).startswith("width is -1")
-    assert find_mismatch({**document, "points": [[0, "1"]]}, schema) == "points[0][1] is a text, and must be a number"
+    assert find_mismatch({**document, "points": [[0, "1"]]}, schema) == "points[0][1] is a string, and must be a number"
     assert dataclass_schema(Fitted, width=Between(1, 4))["width?"] == Between(1, 4)
 
 
 def test_what_is_rejected_of_a_value_names_its_document() -> None:
     with (
-        pytest.raises(FileError, match=r"^run\.json: lr=-1 cannot be\. Take it from a copy\.$"),
+        pytest.raises(FileError, match=r"^run\.json: lr=-1 cannot be\. Restore it from a backup\.$"),
         name_document_in_errors(Path("run.json")),
     ):
         raise SettingError("lr=-1 cannot be.")

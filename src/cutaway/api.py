@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from .experiments.search.result import Search
 
 PAGE_MARK = " · Cutaway</title>"  # identifies a page that Cutaway wrote
-A_FOLDER = "out is the path of a folder"
+A_FOLDER = "out must be the path of a folder"
 PAGE_MARK_SEARCH_BYTES = 4096  # bytes at the start of the file that are searched for it
 
 
@@ -239,12 +239,12 @@ def prepare(
     Raises:
         CutawayError: For errors that the user can fix.
     """
-    out = as_path(out, "Shards are written to a folder, by its path")
-    source = Path(as_path(data, "Data that is prepared is a path")).expanduser()
+    out = as_path(out, "out must be the path of a folder")
+    source = Path(as_path(data, "data must be a path")).expanduser()
     of_data = [key for key in field_names(DataSettings) if key in settings and key not in field_names(ShardSettings)]
     kind = infer_kind(str(data), build(DataSettings, {key: settings[key] for key in of_data}))
     if str(data) in NAMED:
-        raise DataError(f"{data} is a named data set, which fits into memory: train on it as it is.")
+        raise DataError(f"{data} is a named data set that fits into memory: train on it directly.")
     return prepare_data(kind, source, out, settings, progress)
 
 
@@ -326,7 +326,7 @@ def quantize(run: Run | str | os.PathLike[str], out: str | os.PathLike[str], **s
     """
     from .deploy.quantize import quantize as quantize_run
 
-    target = as_path(out, "A quantized run is written to a folder, by its path")
+    target = as_path(out, "out must be the path of a folder")
     found = quantize_run(run if isinstance(run, Run) else Run(run), target, settings)
     write_layers_and_report(found)
     return found
@@ -354,7 +354,7 @@ def export(run: Run | str | os.PathLike[str], path: str | os.PathLike[str], *, o
     """
     from .deploy.export import export as export_run
 
-    target = as_path(path, "A run is exported to a file, by its path")
+    target = as_path(path, "path must be the path of a file")
     export_run(run if isinstance(run, Run) else Run(run), target, overwrite)
     return target
 
@@ -420,7 +420,7 @@ def load(path: str | os.PathLike[str], model: str | nn.Module | type[nn.Module] 
         UnknownName: If there is no such preset.
         ModelError: If the preset does not exist in the other format.
     """
-    as_path(path, "load opens a path: a run's folder, a model's, Hugging Face's, or a file of weights")
+    as_path(path, "path must be the path of a run, a model folder, a Hugging Face folder, or a weights file")
     path = resolve_path(path)
     reject_absent(path)
     if isinstance(model, nn.Module | type):
@@ -436,11 +436,11 @@ def load(path: str | os.PathLike[str], model: str | nn.Module | type[nn.Module] 
         return ExportedRun(path)
     if path.is_file():
         raise FileError(
-            f"{path} is a file, not a run's folder. If it is torchvision's checkpoint, say for which model, as in "
+            f"{path} is a file, not the folder of a run. For a torchvision checkpoint, name its model, e.g. "
             f'load("{path}", model="resnet18").'
         )
     if (path / CONFIG).is_file():
-        raise FileError(f'{path} is a model without its run: name the model too, as in load("{path}", model=NAME).')
+        raise FileError(f'{path} is a model without a run: name the model, e.g. load("{path}", model=NAME).')
     run = Run(path)
     run.reject_other_module()
     return run
@@ -486,7 +486,7 @@ class Look:
         Raises:
             FileError: If another file exists at `path` and `overwrite` is not set, or if the file cannot be written.
         """
-        path = as_path(path, "A page is written to a file, by its path")
+        path = as_path(path, "path must be the path of a file")
         reject_overwriting(path, overwrite=overwrite or is_page(path))
         write_text(path, render_page(self.page))
         return path
@@ -534,7 +534,7 @@ def look(
     """
     names = (view,) if isinstance(view, str) else view
     if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
-        raise SettingError(f"view={shorten(view)} cannot be read: it is the name of a view, or a list of names.")
+        raise SettingError(f"Invalid view={shorten(view)}: must be the name of a view or a list of names.")
     with eval_mode(what) if isinstance(what, nn.Module) else nullcontext():  # it may be in training mode
         return Look(open_subject(what, inputs, options, model), tuple(names))
 

@@ -122,9 +122,9 @@ def test_an_adapter_that_is_not_for_the_model_is_rejected(tmp_path: Path) -> Non
     settings = read_json(folder / CONFIG)
     for change, said in (
         ({"r": 0}, "r is 0, and an adapter has a rank"),
-        ({"r": "4"}, "r is a text, and must be a whole number"),
+        ({"r": "4"}, "r is a string, and must be an integer"),
         ({"lora_alpha": None}, "lora_alpha is null, and must be a number"),
-        ({"rank_pattern": {"c_attn": 0}}, "rank_pattern.c_attn is 0, and must be a whole number from 1"),
+        ({"rank_pattern": {"c_attn": 0}}, "rank_pattern.c_attn is 0, and must be an integer from 1"),
     ):
         write_json(folder / CONFIG, {**settings, **change})
         with pytest.raises(FileError, match=f"adapter_config.json: {said}"):

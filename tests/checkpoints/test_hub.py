@@ -149,7 +149,7 @@ def test_what_was_fetched_is_there_without_a_network(hub: Hub, monkeypatch: pyte
     [
         ("hub:org/none", "the Hub has no public repository org/none"),
         ("hub:org/tiny@nowhere", "org/tiny has no revision 'nowhere'"),
-        ("hub:org/pickle", "has no weights that are read here"),
+        ("hub:org/pickle", "has no weights that can be read"),
         ("hub:", "names no repository: write hub:ORG/NAME"),
         ("hub:../../etc/passwd", "names no repository"),
         ("hub:a b", "names no repository"),

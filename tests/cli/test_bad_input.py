@@ -45,7 +45,7 @@ def expect_rejection(answer: Answer, *words: str) -> None:
         (("train", "mlp", "iris", "out=here"), ["out=here is not a setting but an option", "--out DIR"]),
         (("train", "mlp", "iris", "resume=runs/a"), ["resume=runs/a is not a setting", "--resume RUN"]),
         (("train", "mlp", "iris", "data=iris"), ["data=iris is not a setting", "MODEL DATA"]),
-        (("train", "mlp"), ["A model and data are needed"]),
+        (("train", "mlp"), ["Missing model or data"]),
         (("train", "resnet18", "iris"), ["takes image data", "table", "mlp"]),
         (("train", "mlp", "iris", "flip=true"), ["flip"]),
         (("train", "linear", "iris"), ["linear", "softmax"]),

@@ -135,14 +135,14 @@ def test_what_writes_no_text_says_what_it_is(run: Callable[[str], str], cli: Cli
 
 def test_prompts_and_settings_that_cannot_be(run: Callable[[str], str], cli: Cli) -> None:
     book, pairs = run("book"), run("pairs")
-    expect_rejection(cli("generate", book, "--prompt", "☃☃"), "knows nothing of the prompt", "'☃'")
+    expect_rejection(cli("generate", book, "--prompt", "☃☃"), "has only unknown tokens", "'☃'")
     expect_rejection(cli("generate", book, "--count", "0"), "count=0")
     expect_rejection(cli("generate", book, "--top-p", "2"), "top_p=2")
-    expect_rejection(cli("generate", book, "--num-beams", "3"), "--num-beams is for pairs")
+    expect_rejection(cli("generate", book, "--num-beams", "3"), "--num-beams is only for sequence pairs")
     expect_rejection(cli("generate", pairs), "--prompt")
     expect_rejection(
         cli("generate", pairs, "--prompt", "42", "--temperature", "1", "--num-beams", "2"),
-        "--num-beams and --temperature cannot both be",
+        "--num-beams and --temperature exclude each other",
     )
     expect_rejection(cli("generate", "nowhere"), "nowhere is not a run")
 

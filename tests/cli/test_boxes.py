@@ -44,14 +44,14 @@ def run(folder: Path) -> Path:
 def test_from_files_to_a_report_and_to_boxes(cli: Cli, run: Path, folder: Path) -> None:
     evaluation = read_json(run / "evaluation.json")
     assert list(evaluation["metrics"]) == ["map", "map_50", "map_75", "loss"]
-    assert evaluation["baseline"] == {"name": "nothing found", "value": 0}
+    assert evaluation["baseline"] == {"name": "no detections", "value": 0}
     assert evaluation["count"] == 12
     box = evaluation["worst"][0]["boxes"][0]
     assert box["kind"] in ("right", "wrong", "missed")
     assert all(0 <= n <= 1 for n in box["box"])
     page = (run / "report.html").read_text()
     assert "mAP@[.5:.95]" in page
-    assert "AP@.5 asks for an overlap" in page
+    assert "AP@.5 requires an overlap" in page
     again = cli("evaluate", str(run), "--json")
     assert json.loads(again.out) == evaluation["metrics"]
     rows = [line.split("  ")[0].strip() for line in cli("evaluate", str(run)).out.splitlines()]

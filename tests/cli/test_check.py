@@ -26,7 +26,7 @@ def test_findings_stand_apart_and_are_set_in(monkeypatch: pytest.MonkeyPatch) ->
     assert lines[3].startswith("1  Possible leakage by duplicates across splits: 5 of 55 rows")
     assert all(line.startswith("   ") for line in lines[4:6])
     assert "2  Column [red]tag[/] alone gives the target away: leave it out." in lines
-    assert lines[-1] == "--json has all 7 examples by name."
+    assert lines[-1] == "--json lists all 7 examples."
     assert max(map(len, lines)) <= 80
 
 

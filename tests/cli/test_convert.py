@@ -69,13 +69,13 @@ def test_nothing_is_written_over(cli: Cli, folder: Path, tmp_path: Path) -> None
     (tmp_path / "out.pth").write_text("mine")
     answer = cli("convert", folder, tmp_path / "out.pth", "--to", "torchvision")
     assert answer.status == 2
-    assert "exists and is not written over" in answer.said
+    assert "already exists" in answer.said
     assert (tmp_path / "out.pth").read_text() == "mine"
     weights = folder / "model" / "model.safetensors"
     before = weights.read_bytes()
     answer = cli("convert", folder, weights, "--to", "torchvision", "--overwrite")
     assert answer.status == 2
-    assert "no command writes over its own input" in answer.said
+    assert "is not overwritten" in answer.said
     assert weights.read_bytes() == before
     assert cli("convert", folder, tmp_path / "out.pth", "--to", "torchvision", "--overwrite").status == 0
     assert torch.load(tmp_path / "out.pth", weights_only=True)
@@ -216,7 +216,7 @@ def change(folder: Path, **fields: object) -> None:
         (without_config, "has no config.json, which says what network it holds"),
         (of_another_type, 'model_type "reformer", which is not here. Here are: albert, bart, bert,'),
         (with_another_value, 'activation_function="swish", which the network here does not have: it knows "gelu_new"'),
-        (with_another_size, "n_head=5 cannot be: it must be at least 1 and a divisor of n_embd=12"),
+        (with_another_size, "Invalid n_head=5: must be at least 1 and a divisor of n_embd=12"),
         (with_words_for_numbers, 'n_layer="two", where a whole number belongs'),
         (pickled, "as a pickle alone (pytorch_model.bin). Reading one can run any program"),
         (named_as_if_not_pickled, "model.safetensors is a pickle"),
@@ -260,7 +260,7 @@ def test_what_is_there_already_or_has_no_such_form(cli: Cli, hugging: Path, tmp_
         ((hugging, out, "--to", "cutaway", "--model", "bert-base-uncased"), "holds a gpt2, and bert-base-uncased is"),
         ((hugging / "model.safetensors", out, "--to", "huggingface"), "is a file already"),
         ((hugging, out, "--to", "torchvision"), "torchvision has no network like this GPT2"),
-        ((tmp_path / "ours", hugging, "--to", "huggingface"), "exists and is not written over"),
+        ((tmp_path / "ours", hugging, "--to", "huggingface"), "already exists"),
     ):
         answer = cli("convert", *words)
         assert (answer.status, answer.out) == (2, ""), words

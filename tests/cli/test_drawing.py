@@ -92,23 +92,23 @@ def test_pictures_are_written_and_what_cannot_be_is_said(run: Run, cli: CLI, tmp
     assert torch.equal(shown[2:10, 12:20], drawn[1, 0])
     assert torch.equal(shown[12:20, 2:10], drawn[8, 0])
     for words, said in (
-        (("--out", "threes.png"), "threes.png exists and is not written over"),
-        (("--out", "a.jpg"), "a picture is written as PNG"),
+        (("--out", "threes.png"), "threes.png already exists"),
+        (("--out", "a.jpg"), "must end in .png"),
         (
             ("--class", "x", "--out", "b.png"),
-            "class=x cannot be: this model learned no class of that name. They are 0,",
+            "Invalid class=x: must be a class of the training data. Classes: 0,",
         ),
-        (("--steps", "21", "--out", "b.png"), "steps=21 cannot be: it must be 1 to 20"),
-        (("--guidance", "-1", "--out", "b.png"), "guidance=-1 cannot be"),
-        (("--eta", "2", "--out", "b.png"), "eta=2 cannot be"),
-        (("--count", "0", "--out", "b.png"), "count=0 cannot be"),
-        (("--prompt", "seven", "--out", "b.png"), "--prompt is for text, and this run learned images"),
+        (("--steps", "21", "--out", "b.png"), "Invalid steps=21: must be 1 to 20"),
+        (("--guidance", "-1", "--out", "b.png"), "Invalid guidance=-1"),
+        (("--eta", "2", "--out", "b.png"), "Invalid eta=2"),
+        (("--count", "0", "--out", "b.png"), "Invalid count=0"),
+        (("--prompt", "seven", "--out", "b.png"), "--prompt is only for text, and this run generates images"),
     ):
         answer = cli("generate", folder, *words)
         assert (answer.status, answer.out) == (2, ""), words
         assert said in answer.said, (words, answer.said)
         assert not (tmp_path / "b.png").exists()
-    assert "predicts noise and says nothing of an image" in cli("predict", folder, "threes.png").said
+    assert "predicts noise and has no predictions for an image" in cli("predict", folder, "threes.png").said
 
 
 def test_a_run_becomes_diffusers(run: Run, cli: CLI, tmp_path: Path) -> None:
@@ -126,8 +126,8 @@ def test_codes_are_decoded_at_once_and_say_how_unlikely_an_image_is(cli: CLI, tm
     assert cli("generate", "run", "--count", "3").status == 0
     assert (tmp_path / "samples.png").is_file()
     for words, said in (
-        (("--steps", "5"), "steps=5 is for models that take noise away step by step"),
-        (("--class", "3"), "class=3 cannot be: this model draws images of all classes alike"),
+        (("--steps", "5"), "Invalid steps=5: only for diffusion models"),
+        (("--class", "3"), "Invalid class=3: this model is not class-conditional"),
     ):
         assert said in cli("generate", "run", *words, "--overwrite").said
     (row,) = run.predict(run.sample(1))

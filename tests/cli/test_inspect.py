@@ -86,7 +86,7 @@ def test_pictures_are_shown_to_a_network_that_has_met_none(cli: Cli, tmp_path: P
     Image.new("RGB", (60, 40), (200, 30, 30)).save(tmp_path / "red.jpg")
     answer = cli("inspect", "resnet20", "red.jpg", "--view", "network")
     assert answer.status == 0
-    assert "cut to 32 × 32" in answer.said
+    assert "cropped to 32 × 32" in answer.said
 
 
 def test_words_can_stand_behind_the_views(cli: Cli, run: Path) -> None:
@@ -112,16 +112,16 @@ def test_a_model_folder_and_a_page_of_ones_own(cli: Cli, run: Path, tmp_path: Pa
     assert views_of(tmp_path / "a" / "b.html") == ["opened", "network"]
     again = cli("inspect", run / "model", "--view", "network", "--out", "a/b.html")
     assert again.status == 2
-    assert "b.html exists and is not written over. Give another name, or add --overwrite." in again.said
+    assert "b.html already exists. Choose another name, or add --overwrite." in again.said
     assert cli("inspect", run / "model", "--view", "network", "--out", "a/b.html", "--overwrite").status == 0
 
 
 BAD = {
-    "nothing": ((), "Which model?"),
+    "nothing": ((), "Missing model"),
     "no such model": (("lenet55",), "Similar: lenet5"),
     "no such folder": (("runs/nix",), "no run, folder or model 'runs/nix'"),
-    "an empty folder": (("empty",), "neither a run, nor a model's folder"),
-    "a text file": (("notes.txt",), "is a file, not a run's folder"),
+    "an empty folder": (("empty",), "is not a run or a model folder"),
+    "a text file": (("notes.txt",), "is a file, not the folder of a run"),
     "a view that is none": (("lenet5-modern", "--view", "netwrok"), "Similar: network"),
     "a view that does not suit": (("lenet5-modern", "--view", "curves"), "has nothing to show of lenet5-modern"),
     "an option that is none": (("lenet5-modern", "--view", "network", "layr=c1"), "no option of the view network"),
@@ -131,11 +131,11 @@ BAD = {
     "a file that is not there": (("RUN", "seven.png"), "seven.png"),
     "a file that is no picture": (("RUN", "notes.txt"), "notes.txt"),
     "a text for a preset": (("gpt2", "Once upon a time"), "no tokenizer"),
-    "a table for a preset": (("mlp", "notes.txt"), "no columns"),
-    "a page over another file": (("lenet5-modern", "--view", "network", "--out", "notes.txt"), "is not written over"),
+    "a table for a preset": (("mlp", "notes.txt"), "no column encoders"),
+    "a page over another file": (("lenet5-modern", "--view", "network", "--out", "notes.txt"), "is already exists"),
     "a folder for a page": (("lenet5-modern", "--view", "network", "--out", "empty"), "is a folder"),
     "moments that cannot be": (("RUN", "--view", "time", "moments=0"), "from 2 to 24"),
-    "a view over time that is none": (("RUN", "--view", "time", "of=network"), "cannot be shown over time"),
+    "a view over time that is none": (("RUN", "--view", "time", "of=network"), "must be one of"),
 }
 
 
@@ -226,19 +226,19 @@ def test_look_takes_runs_and_paths_and_options(run: Path, tmp_path: Path) -> Non
 
 
 def test_look_rejects_what_is_none(run: Path, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="nobody knows here"):
+    with pytest.raises(ModelError, match="is not known: pass an example batch"):
         cutaway.look(torch.nn.Linear(2, 2))
     with pytest.raises(DataError, match="tensors"):
         cutaway.look(cutaway.create_model("lenet5-modern"), "seven.png")
-    with pytest.raises(SettingError, match="leave it out"):
+    with pytest.raises(SettingError, match="Leave it out"):
         cutaway.look(cutaway.create_model("lenet5-modern"), **{"model.num_classes": 2})
-    with pytest.raises(SettingError, match="view=3 cannot be read: it is the name of a view, or a list of names"):
+    with pytest.raises(SettingError, match="Invalid view=3: must be the name of a view or a list of names"):
         cutaway.look("lenet5-modern", view=3)  # type: ignore[arg-type]
     for opened in (cutaway.Run, cutaway.Vectors.load, cutaway.load):
-        with pytest.raises(FileError, match=r"and this is a int\.$"):
+        with pytest.raises(FileError, match=r"not of type int\.$"):
             opened(3)
     (tmp_path / "letter.txt").write_text("Dear all")
-    with pytest.raises(FileError, match="not written over"):
+    with pytest.raises(FileError, match="already exists"):
         cutaway.look("lenet5-modern", view="network").save(tmp_path / "letter.txt")
 
 

@@ -59,7 +59,7 @@ def test_a_run_has_its_scores_and_its_report(novel: Run) -> None:
     found = json.loads((novel.folder / "evaluation.json").read_text())
     assert found["watch"] == "auc"
     assert found["metrics"]["auc"]["value"] == novel.evaluate()["auc"].value
-    assert found["baseline"]["name"] == "counting shared neighbours"
+    assert found["baseline"]["name"] == "common-neighbors baseline"
     counts = found["links"]["counts"]
     assert sum(counts["link"]) == sum(counts["no link"]) == 25
     held_out = [link for link in found["links"]["graph"]["links"] if link["probability"] is not None]

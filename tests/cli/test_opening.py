@@ -46,7 +46,7 @@ def test_the_model_of_a_run_or_of_a_models_folder(tmp_path: Path) -> None:
         assert all(torch.equal(v, trained.state_dict()[k]) for k, v in model.state_dict().items())
         with pytest.raises(FileError, match="holds a resnet20, not a resnet18: ask for resnet20"):
             cutaway.load(folder, model="resnet18")
-    with pytest.raises(FileError, match=r'a model without its run.*load\(".*", model=NAME\)'):
+    with pytest.raises(FileError, match=r'a model without a run.*load\(".*", model=NAME\)'):
         cutaway.load(tmp_path / "run" / "model")
 
 
@@ -64,7 +64,7 @@ def test_a_hugging_face_folder_says_itself_what_it_is(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_opened_is_rejected_with_the_way_out(checkpoint: Path, tmp_path: Path) -> None:
-    with pytest.raises(FileError, match=r'is a file, not a run.*model="resnet18"\)'):
+    with pytest.raises(FileError, match=r'is a file, not the folder of a run.*model="resnet18"\)'):
         cutaway.load(checkpoint)
     with pytest.raises(FileError, match="Its tensors are those of resnet18: read it as resnet18"):
         cutaway.load(checkpoint, model="resnet34")

@@ -247,18 +247,18 @@ def test_a_command_in_a_message_is_not_broken_so_that_it_can_be_copied(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("x = " + "[" * 10_000, "nests its tables too deep"),
-        ("a." * 8_000 + "b = 1", "nests its tables too deep"),
-        ("a." * 50_000 + "b = 1", "at most 16,384 are read"),
+        ("x = " + "[" * 10_000, "is the only table"),
+        ("a." * 8_000 + "b = 1", "is the only table"),
+        ("a." * 50_000 + "b = 1", "more than the limit of 16,384"),
         ("lr = " + "9" * 5000, "not TOML"),
-        ("lr = 0.1 # " + "x" * 2**20, "at most 16,384 are read"),
-        ("lr = true", "lr=True cannot be read: it must be a number"),
+        ("lr = 0.1 # " + "x" * 2**20, "more than the limit of 16,384"),
+        ("lr = true", "Invalid lr=True: must be a number"),
         ("lr = inf", "a finite number"),
-        ("target = ['a']", "target=('a',) cannot be read: it must be text"),
+        ("target = ['a']", "Invalid target=('a',): must be text"),
         ("target = 1979-05-27", "must be text"),
-        ("epochs = [3]", "epochs=(3,) cannot be read: it must be a whole number"),
+        ("epochs = [3]", "Invalid epochs=(3,): must be an integer"),
         ("[epochs]\nx = 1", "There is no setting 'epochs.x'"),
-        ("seed = 18446744073709551616", "a whole number"),
+        ("seed = 18446744073709551616", "an integer"),
     ],
     ids=[
         "nested",
@@ -288,7 +288,7 @@ def test_files_of_settings_are_rejected_by_name(
 @pytest.mark.parametrize("path", ["/dev/zero", "."])
 def test_what_is_no_file_of_settings_is_not_waited_for(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "mlp", "xor", f"@{path}"]) == 2
-    assert "only plain files are" in capsys.readouterr().err
+    assert "not a regular file" in capsys.readouterr().err
 
 
 def test_who_waits_long_hears_that_it_goes_on(capsys: pytest.CaptureFixture[str]) -> None:

@@ -147,8 +147,10 @@ def test_a_source_that_the_model_cannot_read_is_named(cli: Cli, trained: Path) -
 def test_what_does_not_go_together_is_rejected(cli: Cli, trained: Path) -> None:
     gru = str(trained / "seq2seq-gru")
     assert cli("train", "mlp", "iris", "epochs=1", "tensorboard=false", "--out", "iris").status == 0
-    expect_rejection(cli("predict", "iris", "iris.csv", "--out", "said.txt"), "said.txt", "plain lines", ".csv")
-    expect_rejection(cli("evaluate", "iris", "--num-beams", "2"), "num_beams and length_penalty are for runs")
+    expect_rejection(
+        cli("predict", "iris", "iris.csv", "--out", "said.txt"), "said.txt", ".txt is only for sequence pairs", ".csv"
+    )
+    expect_rejection(cli("evaluate", "iris", "--num-beams", "2"), "Invalid num_beams or length_penalty")
     Path("p.tsv").write_text("".join(f"{i}\t{'abcde'[i % 5]} {'fgh'[i % 3]}\n" for i in range(60)))
     words = ("seq2seq-gru", "p.tsv", "pairs=true", "joint_vocab=true")
     expect_rejection(cli("train", *words), "Invalid joint_vocab=true", "tokenized differently", "Add tokenizer=bpe")

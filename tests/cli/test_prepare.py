@@ -62,7 +62,7 @@ def test_check_compares_checksums(cli: Cli, shards: str) -> None:
     words = ("check", "gpt2", shards, *SETTINGS)
     answer = cli(*words)
     assert answer.status == 0
-    assert "Nothing is wrong with the data." in answer.out
+    assert "No problems found in the data." in answer.out
     with Path("shards/val-00000.bin").open("r+b") as file:
         file.seek(7)
         file.write(b"\0")
@@ -78,8 +78,8 @@ def test_check_compares_checksums(cli: Cli, shards: str) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "Data and a folder for its shards are needed"),
-        (("poem.txt", "shards", "workers=-1"), "workers=-1 cannot be"),
+        ((), "Missing data or output folder"),
+        (("poem.txt", "shards", "workers=-1"), "Invalid workers=-1"),
         (("poem.txt", "shards", "epochs=3"), "no setting 'epochs'"),
         (("poem.txt", "poem.txt"), "poem.txt is a file, and shards need a folder"),
         (("poem.txt", ".."), "is not empty"),

@@ -56,7 +56,7 @@ def test_from_python(run: cutaway.Run, tmp_path: Path, settings: dict[str, Any],
         (["OUT"], "sparsity=0.8 sets"),
         (["OUT", "sparsity=0.5", "weights=RUN"], "Leave it out"),
         (["OUT", "sparsity=1.5"], "0 to 0.999"),
-        ([], "A run and a new folder"),
+        ([], "Missing run or new folder"),
     ],
 )
 def test_what_cannot_be_pruned_is_said(
@@ -76,5 +76,5 @@ def test_what_nothing_can_judge_is_pruned_and_not_measured(tmp_path: Path, capsy
     given: dict[str, Any] = {"image_size": 32, "batch_size": 4, "epochs": 1, "tensorboard": False, "threads": 1}
     run = cutaway.train("lenet5-modern", str(images), objective="simclr", out=tmp_path / "run", **given)
     assert main(["prune", str(run.folder), str(tmp_path / "pruned"), "sparsity=0.5"]) == 0
-    assert "neither score nor time is measured" in " ".join(capsys.readouterr().err.split())
+    assert "score and time are not measured" in " ".join(capsys.readouterr().err.split())
     assert measure_sparsity(cutaway.load(tmp_path / "pruned").model) > 0.4

@@ -128,7 +128,7 @@ def test_sixteen_bits(
     resnet: cutaway.Run, gpt2: cutaway.Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["quantize", str(resnet.folder), str(tmp_path / "q"), "method=bfloat16"]) == 0
-    assert "it was." in capsys.readouterr().err
+    assert "its original size." in capsys.readouterr().err
     made = cutaway.Run(tmp_path / "q")
     assert sum(isinstance(m, HalfConv2d) for m in made.model.modules()) == 6
     assert made.evaluate()["loss"].value == pytest.approx(resnet.evaluate()["loss"].value, abs=0.05)
@@ -150,15 +150,15 @@ def test_a_module_of_ones_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("of", "words", "said"),
     [
-        ("resnet", ["OUT", "bits=3"], "8 bits, or 4"),
-        ("resnet", ["OUT", "method=static", "bits=4"], "is for method=weight-only"),
-        ("resnet", ["OUT", "method=float16", "bits=4"], "has 16 bits: leave bits=4 out"),
-        ("resnet", ["OUT", "method=bfloat16", "qat=1"], "is for integers"),
+        ("resnet", ["OUT", "bits=3"], "must be 8, or 4"),
+        ("resnet", ["OUT", "method=static", "bits=4"], "needs method=weight-only"),
+        ("resnet", ["OUT", "method=float16", "bits=4"], "has 16 bits: leave bits out"),
+        ("resnet", ["OUT", "method=bfloat16", "qat=1"], "only for integer methods"),
         ("resnet", ["OUT", "method=slow"], "static, dynamic, weight-only"),
-        ("gpt2", ["OUT", "method=static"], "no convolution that it could be for. method=weight-only suits it"),
-        ("small", ["OUT"], "is quantized already (static, 8 bits)"),
+        ("gpt2", ["OUT", "method=static"], "no convolution. Use method=weight-only"),
+        ("small", ["OUT"], "is already quantized (static, 8 bits)"),
         ("resnet", ["OUT", "sparsity=1"], "sparsity"),
-        ("resnet", [], "A run and a new folder"),
+        ("resnet", [], "Missing run or new folder"),
     ],
 )
 def test_what_cannot_be_quantized_is_said(
@@ -183,10 +183,10 @@ def test_without_its_data_a_static_one_is_refused_and_the_file_alone_is_made(
     run = cutaway.train("lenet5-modern", str(images), out=tmp_path / "run", epochs=1, image_size=32, **SMALL)
     shutil.rmtree(images)
     assert main(["quantize", str(run.folder), str(tmp_path / "x")]) == 2
-    assert "Restore it, or take method=weight-only" in " ".join(capsys.readouterr().err.split())
+    assert "Restore it, or use method=weight-only" in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "x").exists()
     assert main(["quantize", str(run.folder), str(tmp_path / "y"), "method=weight-only"]) == 0
-    assert "neither score nor time is measured" in " ".join(capsys.readouterr().err.split())
+    assert "score and time are not measured" in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "y" / "evaluation.json").exists()
 
 

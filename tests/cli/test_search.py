@@ -47,17 +47,17 @@ def test_the_table_and_the_winner_are_printed(tmp_path: Path, capsys: pytest.Cap
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["search"], "A model, data and a range are needed"),
-        (["search", "mlp", "iris", "lr=1e-2..1e-3"], "is empty"),
+        (["search"], "Missing model, data or range"),
+        (["search", "mlp", "iris", "lr=1e-2..1e-3"], "empty range"),
         (["search", "mlp", "iris", "lr=1e-3..1e-2", "lr=0.1"], "lr is given twice, lr=1e-3..1e-2 and lr=0.1"),
         (["search", "mlp", "iris", "lrr=1..2"], "Similar: lr"),
-        (["search", "mlp", "iris", "lr=0.1..0.2", "val=0"], "val=0 leaves none"),
+        (["search", "mlp", "iris", "lr=0.1..0.2", "val=0"], "Invalid val=0"),
         (["search", "mlp", "iris", "lr=0.1..0.2", "trials=0"], "at least 1"),
-        (["search", "mlp", "iris", "lr=0.1..0.2", "out=x"], "type --out DIR"),
+        (["search", "mlp", "iris", "lr=0.1..0.2", "out=x"], "use --out DIR"),
         (["search", "mpl", "iris", "lr=0.1..0.2"], "no model 'mpl'"),
         (["search", "mlp", "irs", "lr=0.1..0.2"], "irs"),
         (["search", "--resume", "nowhere"], "is no search"),
-        (["tune", "mlp"], "here it is `cutaway search`"),
+        (["tune", "mlp"], "use `cutaway search`"),
     ],
 )
 def test_bad_input_is_a_paragraph(

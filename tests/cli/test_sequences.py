@@ -249,7 +249,7 @@ def test_check_says_what_the_data_is_and_writes_nothing(own: Cli, said: str) -> 
     assert f"{kind.data[0]}: {said}," in answer.out
     # The tagged sentences are real, and some stand there twice; reviews are made of few words, and some are alike.
     copies = ("text, tagging", "text, classification")
-    found = "remove the copies" if said in copies else "Nothing is wrong with the data."
+    found = "remove the copies" if said in copies else "No problems found in the data."
     assert found in answer.out.split("\n", 1)[1]
     document = json.loads(own(*words, "--json").out)
     assert f"{document['data']['kind']}, {document['task']}" == said

@@ -83,12 +83,12 @@ def test_json_holds_the_published_counts(cli: Cli) -> None:
     [
         (("resnet81",), "Similar: resnet18"),
         (("resnet18", "num_class=3"), "num_classes"),
-        (("resnet18", "width=0"), "width=0 cannot be: it must be at least 1"),
-        (("resnet18", "shortcut=C"), "shortcut='C' cannot be: it must be A, B, none"),
-        (("resnet18", "input=large"), "input=large cannot be read"),
-        (("resnet18", "input=1x32x32"), "cannot take an input of 1×32×32"),
-        (("lenet5-modern", "input=1x8x8"), "cannot take an input of 1×8×8"),
-        (("num_classes=3",), "Which model?"),
+        (("resnet18", "width=0"), "Invalid width=0: must be at least 1"),
+        (("resnet18", "shortcut=C"), "Invalid shortcut='C': must be A, B, none"),
+        (("resnet18", "input=large"), "Invalid input=large"),
+        (("resnet18", "input=1x32x32"), "does not accept an input of 1×32×32"),
+        (("lenet5-modern", "input=1x8x8"), "does not accept an input of 1×8×8"),
+        (("num_classes=3",), "Missing model"),
     ],
 )
 def test_what_cannot_be_is_rejected_in_words(cli: Cli, words: tuple[str, ...], said: str) -> None:

@@ -33,7 +33,7 @@ def test_other_machines_reach_it_only_where_that_is_asked_for(
     assert started == []
     answer = cli("studio", "--host", host, "--open-to-the-network")
     assert answer.status == 0
-    assert answer.said.startswith("warning: the studio listens at")
+    assert answer.said.startswith("warning: the studio listens on")
     assert len(started) == 1
 
 
@@ -61,7 +61,7 @@ def test_a_shared_state_is_opened(typed: list[str], cli: Callable[..., Answer], 
 def test_two_of_a_kind_are_rejected(cli: Callable[..., Answer], started: list[Any]) -> None:
     answer = cli("studio", "#data=moons", "#data=circles")
     assert answer.status == 2
-    assert "put it in quotes" in answer.said
+    assert "Quote the state" in answer.said
     assert started == []
 
 

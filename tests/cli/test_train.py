@@ -126,9 +126,9 @@ def test_predictions_write_over_nothing_that_was_not_offered(cli: Cli, iris: Pat
     Path("new.csv").write_text(table)
     before = (iris / "run.json").read_bytes()
     for out, said in (
-        ("new.csv", "no command writes over its own input"),
-        (str(iris / "run.json"), "is one of the files that make"),
-        (str(iris / "model" / "predictions.csv"), "is one of the files that make"),
+        ("new.csv", "is not overwritten"),
+        (str(iris / "run.json"), "is a file of the run"),
+        (str(iris / "model" / "predictions.csv"), "is a file of the run"),
     ):
         for more in ((), ("--overwrite",)):
             answer = cli("predict", str(iris), "new.csv", "--out", out, *more)
@@ -139,7 +139,7 @@ def test_predictions_write_over_nothing_that_was_not_offered(cli: Cli, iris: Pat
     assert cli("predict", str(iris), "new.csv", "--out", "p.csv").status == 0
     answer = cli("predict", str(iris), "new.csv", "--out", "p.csv")
     assert answer.status == 2
-    assert "p.csv exists and is not written over. Give another name, or add --overwrite." in answer.said
+    assert "p.csv already exists. Choose another name, or add --overwrite." in answer.said
     assert cli("predict", str(iris), "new.csv", "--out", "p.csv", "--overwrite").status == 0
 
 
@@ -191,7 +191,11 @@ def test_a_named_set_goes_through_the_runs_own_preprocessing(cli: Cli, model: st
 
 
 def test_a_named_set_of_another_kind_is_rejected(cli: Cli, iris: Path) -> None:
-    for name, said in (("digits", "not of the kind"), ("diabetes", "not of the kind"), ("wine", "")):
+    for name, said in (
+        ("digits", "does not match the training data"),
+        ("diabetes", "does not match the training data"),
+        ("wine", ""),
+    ):
         answer = cli("evaluate", str(iris), name)
         assert answer.status == 2
         assert said in answer.said
@@ -262,7 +266,7 @@ def test_check_shows_everything_and_writes_nothing(cli: Cli) -> None:
     before = set(Path().rglob("*"))
     answer = cli("check", "lenet5-modern", "digits")
     assert answer.status == 0
-    for word in ("image, classification", "32", "a step", "memory", "Nothing is wrong"):
+    for word in ("image, classification", "32", "a step", "memory", "No problems found"):
         assert word in answer.out.replace("steps of", "a step"), word
     document = json.loads(cli("check", "mlp", "iris", "--json").out)
     assert document["cost"]["memory"] > 0
@@ -345,5 +349,5 @@ def test_open_opens_the_page_where_there_is_a_browser(
     ):
         answer = cli(*words)
         assert answer.status == 0
-        assert ("There is no browser here" in answer.said) != screen
+        assert ("No browser found" in answer.said) != screen
     assert opened == ([page.resolve().as_uri() for page in pages] if screen else [])

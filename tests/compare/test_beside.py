@@ -39,7 +39,7 @@ def test_a_long_training_is_held_against_all_of_them(data: str, model: str, key:
     assert values == sorted(values, reverse=key == "accuracy")
     head = build_report(read_documents(run.folder))["views"][0]
     best = simple["models"][0]["name"]
-    assert f"{best}, a simple model: " in head["summary"]
+    assert f"{best} (baseline): " in head["summary"]
     assert best in [row[0] for row in head["table"]["rows"]]
     assert f"; {best}: " in result_lines(run)[0]
     before = (run.folder / "evaluation.json").stat().st_mtime_ns
@@ -51,7 +51,7 @@ def test_a_short_training_is_held_against_none(tmp_path: Path) -> None:
     run = trained("softmax", "wine", tmp_path / "run", 10 * MIN_SECONDS - 0.01)
     check_baselines(run)
     assert "simple" not in read_json(run.folder / "evaluation.json")
-    assert "a simple model" not in build_report(read_documents(run.folder))["views"][0]["summary"]
+    assert "(baseline)" not in build_report(read_documents(run.folder))["views"][0]["summary"]
 
 
 def test_what_takes_too_long_is_left_out_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +67,7 @@ def test_what_takes_too_long_is_left_out_and_said(tmp_path: Path, monkeypatch: p
     assert [one["name"] for one in simple["models"]] == ["nearest neighbors"]
     assert simple["left_out"] == ["linear model", "random forest", "gradient boosting"]
     page = str(build_report(read_documents(run.folder))["views"][0]["drawings"])
-    assert "Not fitted, as the time was short: linear model, random forest, gradient boosting." in page
+    assert "Not fitted, to save time: linear model, random forest, gradient boosting." in page
 
 
 def test_data_that_is_gone_is_no_error(tmp_path: Path) -> None:

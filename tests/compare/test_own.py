@@ -73,7 +73,7 @@ def test_modules_of_ones_own_are_compared_as_named_ones_are(found: Comparison) -
 
 
 def test_each_seed_begins_with_weights_of_its_own(found: Comparison, tmp_path: Path) -> None:
-    """The second seed's training is that of a module which was made by hand from that seed."""
+    """The second seed's training is that of a module which was built by hand from that seed."""
     torch.manual_seed(1)
     net = Net()
     cutaway.train(net, "iris", out=tmp_path / "r", epochs=2, threads=1, seed=1, tensorboard=False)
@@ -86,9 +86,9 @@ def test_it_goes_on_with_the_same_makers_alone(found: Comparison) -> None:
     again = cutaway.compare([Net, ("wider", wide), wrong], resume=found.folder, seeds=3)
     assert all(len(row["scores"]) == 3 for row in again.results[0]["models"])
     assert all(path.stat().st_mtime_ns == then for path, then in before.items())
-    with pytest.raises(SettingError, match=r'made by .*test_own\.Net, .*\("Net", make\)'):
+    with pytest.raises(SettingError, match=r'built by .*test_own\.Net, .*\("Net", make\)'):
         cutaway.compare(resume=found.folder)
-    with pytest.raises(SettingError, match="has its models and data"):
+    with pytest.raises(SettingError, match="uses the models and data"):
         cutaway.compare([Net, ("wider", wide), wrong, "mlp"], resume=found.folder)
 
 
@@ -145,14 +145,14 @@ def test_a_search_draws_the_parameters_of_what_makes_the_module(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (Net(), r'This Net is made already.*\("mine", lambda: Net'),
+        (Net(), r'This Net is an instance.*\("mine", lambda: Net'),
         (3, "3 is no model"),
         (lambda: Net(), "has no name that a folder can have"),
         (("a/b", wide), "'a/b' cannot be the name"),
         (("mlp", wide), "mlp is a model of `cutaway list`"),
         (same, "must be given width, and nothing says what that is"),
         (("x", dict), "makes a dict, and no torch.nn.Module"),
-        (nn.Flatten(), "This Flatten is made already"),
+        (nn.Flatten(), "This Flatten is an instance"),
         (nn.Linear, "needs in_features, out_features"),
     ],
 )

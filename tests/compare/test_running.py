@@ -82,8 +82,8 @@ def test_the_page_says_it_and_asks_for_nothing(found: Comparison) -> None:
     page = found.report.read_text(encoding="utf-8")
     assert "http://" not in page.replace("http://www.w3.org", "")
     for said in (
-        "What can be told apart",
-        "What it costs",
+        "Significance of differences",
+        "Cost",
         "gradient boosting",
         "cutaway compare mlp,softmax,resnet20",
     ):
@@ -109,8 +109,8 @@ def test_joules_are_told_or_why_they_are_not(found: Comparison) -> None:
         options = view["drawings"][0]["options"]
         return view["drawings"][-1]["sentences"][0], [option["name"] for option in options]
 
-    assert said(None, tells_joules=False)[0] == "Joules: not told by this machine."
-    assert "jobs=1 tells them apart" in said(None, tells_joules=True, jobs=2)[0]
+    assert said(None, tells_joules=False)[0] == "Energy: not available on this machine."
+    assert "Set jobs=1 to measure it" in said(None, tells_joules=True, jobs=2)[0]
     sentence, options = said(12.5, tells_joules=True, jobs=1)
     assert sentence.startswith("Joules are those of the processors")
     assert {"training", "memory", "joules"} <= set(options)
@@ -169,9 +169,9 @@ def test_each_model_is_tried_before_on_the_validation_split(tmp_path: Path) -> N
     assert search["tested"] == []
     rows = [row for view in describe(compared)["views"] if view["id"] == "method" for row in view["table"]["rows"]]
     assert ["softmax, by its trials", f"lr={chosen['lr']:g}, weight_decay={chosen['weight_decay']:g}"] in rows
-    with pytest.raises(SettingError, match="was given in Python, and is not at hand: give it again"):
+    with pytest.raises(SettingError, match="was passed in Python: pass it again"):
         cutaway.compare(resume=compared.folder)
-    with pytest.raises(SettingError, match="it has changed since"):
+    with pytest.raises(SettingError, match="has changed since"):
         cutaway.compare(data=(x, (x[:, 1] > 0).astype(np.int64)), resume=compared.folder, seeds=2)
     again = cutaway.compare(data=data, resume=compared.folder, seeds=1)  # trials that have ended are not made again
     assert again.results[0]["models"][0]["scores"] == result["models"][0]["scores"]
@@ -223,10 +223,10 @@ def test_macs_are_a_budget() -> None:
     [
         ("mlp,resnet99", "wine", {}, UnknownName, "resnet99"),
         ("mlp", "wines", {}, UnknownName, "wine"),
-        ("", "wine", {}, SettingError, "Models and data are needed"),
+        ("", "wine", {}, SettingError, "Missing models or data"),
         ("mlp", "wine", {"seed": 3}, SettingError, "seeds=5 trains each"),
         ("mlp", "wine", {"epoch": 3}, UnknownName, "epochs"),
-        ("mlp", "wine", {"model.hidden_dims": 4}, SettingError, "settings of a comparison are the same for all"),
+        ("mlp", "wine", {"model.hidden_dims": 4}, SettingError, "a comparison has the same settings for all models"),
         ("resnet20,gpt2", "wine", {}, ModelError, "takes image data"),
         ("mlp", "wine", {"target": "colour"}, UnknownName, "no column"),
     ],
@@ -251,7 +251,7 @@ def test_a_document_that_was_edited_is_rejected_by_its_key(found: Comparison, tm
     about = read_json(found.folder / "compare.json")
     about["results"][0]["models"][1]["seconds"] = "long"
     write_json(tmp_path / "compare.json", about)
-    with pytest.raises(FileError, match=r"results\[0\].models\[1\].seconds is a text, and must be a number"):
+    with pytest.raises(FileError, match=r"results\[0\].models\[1\].seconds is a string, and must be a number"):
         Comparison(tmp_path)
 
 

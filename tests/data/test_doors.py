@@ -39,7 +39,7 @@ def test_a_flat_folder_lacks_class_folders(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("address", ["https://example.org/t.csv", "http://x/y.zip", "s3://bucket/t.csv"])
 def test_an_address_is_not_fetched(address: str) -> None:
-    assert f"{address} is an address, and nothing is downloaded" in rejection(address)
+    assert f"{address} is a URL, and Cutaway does not download" in rejection(address)
 
 
 PAGE = "https://example.org/a"
@@ -68,7 +68,7 @@ def test_no_door_fetches_an_address(
     (tmp_path / "book.txt").write_text("a b c d e f " * 50)
     assert main(words.split()) == 2
     said = " ".join(capsys.readouterr().err.split())
-    assert said.startswith(f"cutaway: {PAGE} is an address, and nothing is downloaded from one.")
+    assert said.startswith(f"cutaway: {PAGE} is a URL, and Cutaway does not download URLs.")
     assert f"`curl -LO {PAGE}`" in said
 
 

@@ -54,11 +54,11 @@ def test_findings_are_told_before_training_by_check_and_in_the_run(
     assert main(["check", *ask]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "1 finding in the data: Column alive alone gives the target survived in 80 of 80 rows." in said
-    assert "Nothing is wrong" not in said
+    assert "No problems found" not in said
     assert main(["check", *ask, "--json"]) == 0
     (finding,) = json.loads(capsys.readouterr().out)["data"]["findings"]
     assert main(["check", *ask, "ignore=alive"]) == 0
-    assert "Nothing is wrong with the data." in capsys.readouterr().out
+    assert "No problems found in the data." in capsys.readouterr().out
     assert main(["train", *ask, "epochs=1", "tensorboard=false", "model.hidden_dims=2", "--out", "r"]) == 0
     assert f"Found in the data: {finding}" in capsys.readouterr().err
     assert json.loads(Path("r/run.json").read_text())["data"]["findings"] == [finding]

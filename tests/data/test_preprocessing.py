@@ -39,7 +39,7 @@ def test_damaged_columns_and_foreign_specs_are_rejected() -> None:
     age = SAVED.to_json()["columns"][0]
     for change, said in (
         ({"columns": [{"kind": "number"}]}, "columns[0].name is missing"),
-        ({"columns": 3}, "columns is a whole number, and must be a list"),
+        ({"columns": 3}, "columns is an integer, and must be a list"),
         ({"columns": [age]}, "its columns give 2 inputs, and its spec names 5 others"),
         ({"columns": [age | {"mean": float("nan")}]}, "columns[0].mean is nan, and must be a finite number"),
         ({"columns": [age | {"scale": 0.0}]}, "the column age has a scale of 0"),
@@ -49,9 +49,9 @@ def test_damaged_columns_and_foreign_specs_are_rejected() -> None:
         ),
         ({"spec": image}, "a spec of kind image"),
         ({"spec": None}, "spec is null, and must be an object"),
-        ({"width": 10**12}, "width is 1000000000000, and must be a whole number from 0 to 2147483647"),
+        ({"width": 10**12}, "width is 1000000000000, and must be an integer from 0 to 2147483647"),
         ({"read": {"encoding": "klingon"}}, "encoding=klingon"),
-        ({"read": {"quoting": "odd"}}, "quoting=odd cannot be: choose from auto, standard, none. Take it"),
+        ({"read": {"quoting": "odd"}}, "Invalid quoting=odd: must be one of auto, standard, none. Take it"),
         ({"read": {"units": ["kg"]}}, "read.units is a list, and must be an object or null"),
         ({"read": {"units": {"age": 5}}}, "cannot be used: a unit is no text. Take it from a copy"),
     ):

@@ -18,12 +18,17 @@ SMALL = {"dim": 24, "layers": 1, "vocab_size": 20}
 @pytest.mark.parametrize(
     ("name", "settings", "count", "said"),
     [
-        ("gpt2", {**SMALL, "heads": 3}, 2, r"blocks\.0\.attention of gpt2 has 3, which it does not divide"),
-        ("gpt2", {**SMALL, "heads": 4, "ffn_dim": 41}, 2, r"blocks\.0\.mlp of gpt2 has 41"),
-        ("parallel-transformer", {**SMALL, "heads": 4, "kv_heads": 2}, 2, "2 heads of keys for 4 of queries"),
-        ("transformer-asr", {"dim": 24, "layers": 1, "heads": 4}, 2, r"more than one \(LinearNoKeyBias\)"),
-        ("lstm", {"vocab_size": 20, "hidden_dim": 8}, 2, "lstm has none that it knows"),
-        ("resnet20", {}, 2, "resnet20 has none that it knows"),
+        ("gpt2", {**SMALL, "heads": 3}, 2, r"must be a divisor of the 3 heads of blocks\.0\.attention of gpt2"),
+        (
+            "gpt2",
+            {**SMALL, "heads": 4, "ffn_dim": 41},
+            2,
+            r"must be a divisor of the 41 hidden units of blocks\.0\.mlp of gpt2",
+        ),
+        ("parallel-transformer", {**SMALL, "heads": 4, "kv_heads": 2}, 2, "2 key heads for 4 query heads"),
+        ("transformer-asr", {"dim": 24, "layers": 1, "heads": 4}, 2, r"is a LinearNoKeyBias"),
+        ("lstm", {"vocab_size": 20, "hidden_dim": 8}, 2, "lstm has no attention or MLPs that it can split"),
+        ("resnet20", {}, 2, "resnet20 has no attention or MLPs that it can split"),
     ],
 )
 def test_what_cannot_be_shared_is_refused_by_name(name: str, settings: dict[str, int], count: int, said: str) -> None:

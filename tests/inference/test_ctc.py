@@ -89,5 +89,5 @@ def test_a_beam_is_five_times_as_fast_as_the_plain_loop() -> None:
 
 
 def test_fewer_than_one_beam_is_rejected() -> None:
-    with pytest.raises(SettingError, match="num_beams=0 cannot be: it must be at least 1"):
+    with pytest.raises(SettingError, match="Invalid num_beams=0: must be at least 1"):
         transcribe(frames(1, 2, 3), 0)

@@ -302,7 +302,7 @@ def test_the_model_is_left_in_its_mode() -> None:
         ({"longest": 0}, "longest=0"),
         ({"length_penalty": -1}, "length_penalty=-1"),
         ({"length_penalty": math.nan}, "length_penalty=nan"),
-        ({"penalty": "none"}, "penalty='none' cannot be: it must be gnmt or length"),
+        ({"penalty": "none"}, "Invalid penalty='none': must be gnmt or length"),
     ],
 )
 def test_bad_settings_are_rejected(settings_: dict[str, Any], said: str) -> None:

@@ -100,5 +100,5 @@ def test_no_token_is_asked_for_behind_the_end() -> None:
 
 
 def test_an_empty_stop_string_is_rejected() -> None:
-    with pytest.raises(SettingError, match="stop='' cannot be"):
+    with pytest.raises(SettingError, match="Invalid stop=''"):
         TextStreamer(letters, [], ["a", ""])

@@ -201,7 +201,7 @@ def test_an_end_ends_its_row_and_all_ends_end_the_text() -> None:
 
 def test_a_prompt_longer_than_the_context_is_rejected_or_its_end_is_read() -> None:
     model, prompt = decoder(8), torch.randint(2, V, (1, 11), generator=seeded())
-    with pytest.raises(ModelError, match=r"11 tokens, and this model reads 8 at most.*--window"):
+    with pytest.raises(ModelError, match=r"11 tokens, and the context of this model is 8.*--window"):
         stream(model, prompt, 5)
     last = generate(model, prompt[:, 3:], 20, generator=seeded())
     assert torch.equal(generate(model, prompt, 20, generator=seeded(), window=True), last)
@@ -209,7 +209,7 @@ def test_a_prompt_longer_than_the_context_is_rejected_or_its_end_is_read() -> No
 
 @pytest.mark.parametrize("bad", [V, -1])
 def test_a_token_outside_the_vocabulary_is_named(bad: int) -> None:
-    with pytest.raises(ModelError, match=f"token id {bad}, and this model's vocabulary has the ids from 0 to {V - 1}"):
+    with pytest.raises(ModelError, match=f"token id {bad} in the prompt: must be from 0 to {V - 1}"):
         stream(decoder(8), torch.tensor([[3, bad]]), 5)
 
 
@@ -228,11 +228,11 @@ def test_padding_stands_in_front_of_a_prompt_as_well_as_behind(kind: str, dtype:
 
 def test_a_prompt_without_a_token_is_rejected() -> None:
     prompt = torch.full((2, 3), 2)
-    with pytest.raises(ModelError, match="by the mask one has none"):
+    with pytest.raises(ModelError, match="Invalid mask"):
         stream(Anew(), prompt, 5, mask=torch.tensor([[True] * 3, [False] * 3]))
     with pytest.raises(ModelError, match="one entry for each place"):
         stream(Anew(), prompt, 5, mask=torch.ones(2, 2, dtype=torch.bool))
-    with pytest.raises(SettingError, match="3 generators for 2 rows"):
+    with pytest.raises(SettingError, match="Invalid number of generators, 3"):
         stream(Anew(), prompt, 5, generator=[seeded()] * 3)
 
 

@@ -84,7 +84,7 @@ def test_the_best_of_several_is_the_likeliest_or_the_one_that_is_verified() -> N
         Digits({}, CHAINS), [Thought("root")], Method("verifier", samples=4), lambda t: t.solution() == "213"
     )
     assert one.solution == "213"
-    with pytest.raises(SettingError, match="needs somebody who can tell"):
+    with pytest.raises(SettingError, match="needs a function that checks a chain"):
         found(Digits({}, CHAINS), method="verifier", samples=4)
 
 
@@ -99,9 +99,9 @@ def test_what_a_verifier_raises_is_not_hidden() -> None:
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
-        ({"method": "beam"}, "method=beam cannot be: choose from greedy, sample"),
-        ({"breadth": 0}, "breadth=0 cannot be"),
-        ({"samples": 0}, "samples=0 cannot be"),
+        ({"method": "beam"}, "Invalid method=beam: must be one of greedy, sample"),
+        ({"breadth": 0}, "Invalid breadth=0"),
+        ({"samples": 0}, "Invalid samples=0"),
         ({"temperature": -1.0}, "temperature=-1"),
     ],
 )

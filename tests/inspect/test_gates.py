@@ -205,5 +205,5 @@ def test_unbatched_sequences_are_one_example() -> None:
 
 def test_projections_are_rejected() -> None:
     model = Holds(nn.LSTM(3, 4, proj_size=2))
-    with pytest.raises(ModelError, match="proj_size=2 cannot be"), capture(model, "gates"):
+    with pytest.raises(ModelError, match="Invalid proj_size=2"), capture(model, "gates"):
         pass

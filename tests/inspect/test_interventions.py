@@ -387,7 +387,7 @@ def test_the_share_that_is_restored_by_hand() -> None:
         2: pytest.approx(0.4),
     }
     assert patch(model, clean, corrupted, ["0", "1"], lambda y: y.sum())[0].share == pytest.approx(1)
-    with pytest.raises(ModelError, match="there is no difference to bring back"):
+    with pytest.raises(ModelError, match="there is no difference to restore"):
         patch(model, clean, clean, "0", lambda y: y.sum())
 
 
@@ -398,14 +398,14 @@ def test_the_share_that_is_restored_by_hand() -> None:
     ("edit", "message"),
     [
         (lambda: Zero("blocks.0.atention"), "Similar: blocks.*attention"),
-        (lambda: Zero("blocks.0.mlp", head=0), "is a MLP, which has no heads"),
+        (lambda: Zero("blocks.0.mlp", head=0), "is a MLP, which has no attention heads"),
         (lambda: Zero("blocks.0.mlp", edge=(0, 1)), "is a MLP, which sends nothing along edges"),
         (lambda: Zero("blocks.0", chanel=3), "Similar: channel"),
-        (lambda: Zero("blocks.0#x"), "behind # stands a run's number"),
-        (lambda: Noise("blocks.0", -1), "std=-1 cannot be"),
-        (lambda: Zero("blocks.0.attention", head=99), "head=99 cannot be: blocks.0.attention has .*, counted from 0"),
-        (lambda: Zero("blocks.0", unit=-1), "unit=-1 cannot be"),
-        (lambda: Zero("blocks.0", channel=0), "gives no maps; its parts are units"),
+        (lambda: Zero("blocks.0#x"), "after # must be the number of a call"),
+        (lambda: Noise("blocks.0", -1), "Invalid std=-1"),
+        (lambda: Zero("blocks.0.attention", head=99), "Invalid head=99: must be from 0 to .* for blocks.0.attention"),
+        (lambda: Zero("blocks.0", unit=-1), "Invalid unit=-1"),
+        (lambda: Zero("blocks.0", channel=0), "is not a feature map; use unit"),
         (lambda: Replace("blocks.0", torch.zeros(9)), r"is \(2, 7, .*and the value given is \(9,\)"),
     ],
 )
@@ -419,20 +419,20 @@ def test_mistakes_are_named(edit: Any, message: str) -> None:
 def test_mistakes_about_graphs_and_maps_are_named() -> None:
     model, inputs = small("gcn")
     with (
-        pytest.raises(SettingError, match="no edge leads from 0 to 5"),
+        pytest.raises(SettingError, match="the graph has no edge from 0 to 5"),
         intervene(model, Zero("layers.0", edge=(0, 5))),
     ):
         model(*inputs)
-    with pytest.raises(SettingError, match="give a pair of numbers"), intervene(model, Zero("layers.0", edge=[3])):
+    with pytest.raises(SettingError, match="must be a pair of numbers"), intervene(model, Zero("layers.0", edge=[3])):
         model(*inputs)
     model, inputs = small("resnet20")
-    with pytest.raises(SettingError, match="whose parts are channels"), intervene(model, Zero("bn1", unit=0)):
+    with pytest.raises(SettingError, match="is a feature map; use channel"), intervene(model, Zero("bn1", unit=0)):
         model(*inputs)
-    with pytest.raises(SettingError, match="gives maps of 32×32"), intervene(model, Zero("bn1", position=(32, 0))):
+    with pytest.raises(SettingError, match="are 32×32"), intervene(model, Zero("bn1", position=(32, 0))):
         model(*inputs)
-    with pytest.raises(ModelError, match="has no heads"):
+    with pytest.raises(ModelError, match="has no attention heads"):
         ablate(model, inputs, "bn1", by="head")
-    with pytest.raises(ModelError, match="has no units to take apart; it has channels and positions"):
+    with pytest.raises(ModelError, match="has channels and positions"):
         ablate(model, inputs, "bn1", by="unit")
     with pytest.raises(UnknownName, match="Similar: head"):
         ablate(model, inputs, "bn1", by="heads")
@@ -446,13 +446,13 @@ def test_inputs_of_another_length_are_rejected() -> None:
     model, inputs = small("gpt2")
     shorter = tuple(x[:, :4] for x in inputs)
     with (
-        pytest.raises(ModelError, match="what is to be transplanted is"),
+        pytest.raises(ModelError, match="of the source activation"),
         intervene(model, Transplant("blocks.0", shorter)),
     ):
         model(*inputs)
     model, inputs = small("seq2seq-gru")
     shorter = (*inputs[:2], inputs[2][:, :4])
-    with pytest.raises(ModelError, match="runs more often"), intervene(model, Transplant("decoder", shorter)):
+    with pytest.raises(ModelError, match="is called more often"), intervene(model, Transplant("decoder", shorter)):
         model(*inputs)
     assert not traces(model)
 

@@ -322,16 +322,16 @@ def test_what_there_is_not_is_rejected_with_the_nearest() -> None:
         pass
     with pytest.raises(UnknownName, match="features"), capture(residual(), "feature"):
         pass
-    rejection = "has no attention to capture. It has these kinds: features, gradients. Attention weights are kept by"
+    rejection = "has no attention to capture. Kinds that it has: features, gradients. Attention weights are recorded by"
     with pytest.raises(ModelError, match=rejection), capture(residual(), "attention"):
         pass
     model, inputs = small("gpt2")
     rejection = "no module with attention 'blocks.0'. Similar: blocks.0.attention"
     with pytest.raises(UnknownName, match=rejection), capture(model, "attention", "blocks.0"):
         pass
-    with pytest.raises(SettingError, match="keep=0 cannot be"), capture(model, keep=0):
+    with pytest.raises(SettingError, match="Invalid keep=0"), capture(model, keep=0):
         pass
-    with pytest.raises(SettingError, match="every=0 cannot be"), capture(model, every=0):
+    with pytest.raises(SettingError, match="Invalid every=0"), capture(model, every=0):
         pass
     with capture(model, "attention") as seen:
         with pytest.raises(UnknownName, match="has not been called in the block yet"):
@@ -339,7 +339,7 @@ def test_what_there_is_not_is_rejected_with_the_nearest() -> None:
         model(*inputs)
     with pytest.raises(UnknownName, match=r"no captured attention 'blocks\.attention'\. Similar: blocks"):
         seen["attention"]["blocks.attention"]
-    with pytest.raises(UnknownName, match="There are: attention"):
+    with pytest.raises(UnknownName, match="Available: attention"):
         seen["gates"]
     assert seen["attention"].get("no such") is None
 
@@ -395,7 +395,7 @@ def test_an_activation_in_place_changes_nothing_of_what_was_captured_before_it()
 
 def test_attention_of_torch_is_refused_with_the_way_to_its_weights() -> None:
     model = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 1)
-    way_out = "returns its own where it is called with need_weights=True"
+    way_out = "returns weights itself if called with need_weights=True"
     with pytest.raises(ModelError, match=way_out), capture(model, "attention"):
         pass
     assert not traces(model)

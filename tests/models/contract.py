@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -43,3 +44,13 @@ def assert_keeps_the_contract(model: nn.Module, x: Tensor, outputs: int) -> None
     assert torch.equal(other(x), model(x))
     x = x.double() if x.is_floating_point() else x  # numbers of tokens stay what they are
     assert copy.deepcopy(model).double()(x).dtype == torch.float64
+
+
+def compile_whole(model: nn.Module, **options: Any) -> Any:
+    """The model, compiled as one graph: a break in it is an error.
+
+    What was compiled before in this process is forgotten first. Once a function has been compiled for eight sorts of
+    inputs, PyTorch runs it uncompiled for any other, and a whole graph is then an error that depends on earlier tests.
+    """
+    torch._dynamo.reset()
+    return torch.compile(model, backend="eager", fullgraph=True, **options)

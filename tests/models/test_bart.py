@@ -147,5 +147,5 @@ def test_a_config_fits_a_data_set() -> None:
     ],
 )
 def test_bad_values_are_rejected_by_name(field: str, value: float) -> None:
-    with pytest.raises(ModelError, match=f"^{field}={value} cannot be"):
+    with pytest.raises(ModelError, match=f"^Invalid {field}={value}"):
         Config(**{field: value})  # type: ignore[arg-type]

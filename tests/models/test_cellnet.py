@@ -100,5 +100,5 @@ def test_images_that_cannot_be_halved_twice_are_rejected(side: int, said: str) -
 
 @pytest.mark.parametrize("field", ["cells", "channels", "in_channels", "num_classes"])
 def test_bad_values_are_rejected_by_name(field: str) -> None:
-    with pytest.raises(ModelError, match=f"^{field}=0 cannot be"):
+    with pytest.raises(ModelError, match=f"^Invalid {field}=0"):
         Config(**{field: 0})

@@ -16,7 +16,7 @@ from cutaway.inspect.layers import layer_table, on_meta
 from cutaway.models.cnn_attention import CARD, PRESETS, CNNAttention, Config
 from cutaway.models.registry import preset
 
-from .contract import assert_keeps_the_contract
+from .contract import assert_keeps_the_contract, compile_whole
 
 TINY = Config(widths=(4, 6, 8), heads=2, in_channels=2, num_classes=3)
 
@@ -97,7 +97,7 @@ def test_what_is_written_in_place_is_never_the_input() -> None:
 @pytest.mark.parametrize("training", [False, True])
 def test_it_compiles_without_a_break(training: bool) -> None:
     model, x = CNNAttention(TINY).train(training), torch.randn(2, 2, 8, 8)
-    compiled = torch.compile(copy.deepcopy(model), backend="eager", fullgraph=True)
+    compiled = compile_whole(copy.deepcopy(model))
     torch.testing.assert_close(compiled(x), model(x))
 
 

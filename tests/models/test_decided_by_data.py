@@ -114,7 +114,7 @@ def test_what_is_typed_against_the_data_is_rejected_and_what_agrees_is_taken(nam
             if other == own or (key in OUTPUT_FIELDS and other == spec.target.outputs):
                 continue
             # these words, or those of its Config
-            own_words = rf"^(Invalid model\.{key}=.*: the data sets {key}|{key}=.* cannot be: it must be)"
+            own_words = rf"^(Invalid model\.{key}=.*: the data sets {key}|Invalid {key}=.*: must be)"
             with pytest.raises((SettingError, ModelError), match=own_words):
                 found.configure(spec, {key: other})
             if key not in OUTPUT_FIELDS:
@@ -129,9 +129,9 @@ def test_room_for_more_than_the_data_has_may_be_asked_for() -> None:
     assert (config.vocab_size, config.context_length) == (50, 64)
     with pytest.raises(SettingError, match="the data sets vocab_size to 29"):
         preset("gpt2").configure(spec, {"vocab_size": 20})
-    with pytest.raises(SettingError, match="here it is 0"):
+    with pytest.raises(SettingError, match="the data sets vocab_size to 0"):
         preset("lstm").configure(SeriesSpec(21, 3, Classes(NAMES)), {"vocab_size": 20})
-    with pytest.raises(SettingError, match=r"model.image_size=64 cannot be.*here it is 32"):
+    with pytest.raises(SettingError, match=r"Invalid model.image_size=64: the data sets image_size to 32"):
         preset("lenet5-modern").configure(ImageSpec(1, 32, 32, Classes(NAMES)), {"image_size": 64})
 
 
@@ -144,7 +144,8 @@ def test_what_is_left_to_the_model_stays_with_the_data() -> None:
 @pytest.mark.parametrize("word", ["model.num_classes=200", "model.num_classes=1", "model.in_features=7"])
 def test_both_commands_reject_it(command: str, word: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([command, "mlp", "xor", word]) == 2
-    assert "and here it is 2" in " ".join(capsys.readouterr().err.split())
+    key = word.removeprefix("model.").partition("=")[0]
+    assert f"Invalid {word}: the data sets {key} to 2" in " ".join(capsys.readouterr().err.split())
 
 
 def test_the_specs_above_are_of_every_kind() -> None:

@@ -111,9 +111,9 @@ def test_a_config_fits_a_data_set() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"dim": 18}, "dim=18 cannot be: it must be a multiple of groups=4"),
-        ({"first_stage": 5}, "first_stage=5 cannot be: it must be at most 4"),
-        ({"norm": "layer"}, "norm='layer' cannot be"),
+        ({"dim": 18}, "Invalid dim=18: must be a multiple of groups=4"),
+        ({"first_stage": 5}, "Invalid first_stage=5: must be at most 4"),
+        ({"norm": "layer"}, "Invalid norm='layer'"),
     ],
 )
 def test_what_cannot_be_is_said_by_name(changes: dict[str, object], words: str) -> None:

@@ -31,16 +31,16 @@ class Config(ValidatedConfig):
 @pytest.mark.parametrize(
     ("field", "value", "said"),
     [
-        ("layers", 0, "layers=0 cannot be: it must be at least 1."),
-        ("ffn_dim", 0, "ffn_dim=0 cannot be: it must be at least 1."),
-        ("channels", (), "channels=() cannot be: it must be one number or more, each at least 1."),
-        ("channels", (2, 0), "channels=(2, 0) cannot be: it must be one number or more, each at least 1."),
-        ("hidden_dims", (0,), "hidden_dims=(0,) cannot be: it must be numbers of at least 1."),
-        ("horizon", -1, "horizon=-1 cannot be: it must be at least 0."),
-        ("dropout", 1.0, "dropout=1.0 cannot be: it must be at least 0 and below 1."),
-        ("dropout", math.nan, "dropout=nan cannot be: it must be at least 0 and below 1."),
-        ("head", "tags", "head='tags' cannot be: it must be next or classes."),
-        ("norm", "group", "norm='group' cannot be: it must be none, batch, layer."),
+        ("layers", 0, "Invalid layers=0: must be at least 1."),
+        ("ffn_dim", 0, "Invalid ffn_dim=0: must be at least 1."),
+        ("channels", (), "Invalid channels=(): must be one number or more, each at least 1."),
+        ("channels", (2, 0), "Invalid channels=(2, 0): must be one number or more, each at least 1."),
+        ("hidden_dims", (0,), "Invalid hidden_dims=(0,): must be numbers of at least 1."),
+        ("horizon", -1, "Invalid horizon=-1: must be at least 0."),
+        ("dropout", 1.0, "Invalid dropout=1.0: must be at least 0 and below 1."),
+        ("dropout", math.nan, "Invalid dropout=nan: must be at least 0 and below 1."),
+        ("head", "tags", "Invalid head='tags': must be next or classes."),
+        ("norm", "group", "Invalid norm='group': must be none, batch, layer."),
     ],
 )
 def test_what_cannot_be_is_rejected_by_name(field: str, value: Any, said: str) -> None:

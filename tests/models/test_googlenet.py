@@ -19,7 +19,7 @@ from cutaway.models import googlenet
 from cutaway.models.googlenet import CARD, PRESETS, AuxiliaryHead, Config, GoogLeNet, ResponseNorm
 from cutaway.models.registry import preset
 
-from .contract import assert_keeps_the_contract
+from .contract import assert_keeps_the_contract, compile_whole
 
 FORMS = {name: dataclasses.replace(config, width=8, num_classes=3) for name, config in PRESETS.items()}
 SMALL = dataclasses.replace(FORMS["googlenet"], stem="small")
@@ -277,8 +277,7 @@ def test_bad_values_are_rejected_by_name(field: str, value: object) -> None:
 def test_it_compiles_without_a_break(name: str, training: bool) -> None:
     model = GoogLeNet(dataclasses.replace(FORMS[name], stem="small")).train(training)
     x = torch.randn(2, 3, 16, 16)
-    torch._dynamo.reset()
-    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    compiled = compile_whole(model)
     answers = []
     for run in (compiled, model):
         torch.manual_seed(0)

@@ -19,6 +19,8 @@ from cutaway.models.registry import preset
 from cutaway.nn.attention import recording
 from cutaway.nn.masks import last_token
 
+from .contract import compile_whole
+
 SMALL = Config(vocab_size=23, context_length=12, dim=24, layers=2, heads=3, dropout=0.0)
 COUNTED = {
     "gpt2": (124_439_808, 145_824_153_600),
@@ -188,8 +190,18 @@ def test_the_attention_of_every_block_can_be_seen() -> None:
 
 def test_it_compiles_without_a_break() -> None:
     model, ids = small(), tokens(2, 7)
-    compiled = torch.compile(copy.deepcopy(model), backend="eager", fullgraph=True, dynamic=False)
+    compiled = compile_whole(copy.deepcopy(model), dynamic=False)
     torch.testing.assert_close(compiled(ids), model(ids))
+
+
+def test_it_compiles_whatever_was_compiled_before() -> None:
+    model, ids = small(), tokens(3, 7)
+    forward = torch.compile(model.forward, backend="eager", dynamic=False)
+    for length in range(1, 11):
+        forward(tokens(2, length))
+    with pytest.raises(RuntimeError, match="no compiled frames"):
+        torch.compile(copy.deepcopy(model), backend="eager", fullgraph=True, dynamic=False)(ids)
+    torch.testing.assert_close(compile_whole(copy.deepcopy(model), dynamic=False)(ids), model(ids))
 
 
 def test_a_config_fits_a_data_set() -> None:

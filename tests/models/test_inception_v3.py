@@ -17,7 +17,7 @@ from cutaway.models import inception_v3
 from cutaway.models.inception_v3 import CARD, PRESETS, AuxiliaryHead, Config, InceptionV3, MeanConvolution
 from cutaway.models.registry import preset
 
-from .contract import assert_keeps_the_contract
+from .contract import assert_keeps_the_contract, compile_whole
 
 TINY = Config(width=2, num_classes=3)
 SMALL = dataclasses.replace(TINY, stem="small")
@@ -199,8 +199,7 @@ def test_bad_values_are_rejected_by_name(field: str, value: object) -> None:
 def test_it_compiles_without_a_break() -> None:
     model = InceptionV3(SMALL).train()  # with the auxiliary head, and all that evaluation has
     x = torch.randn(2, 3, 20, 20)
-    torch._dynamo.reset()
-    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    compiled = compile_whole(model)
     answers = []
     for run in (compiled, model):
         torch.manual_seed(0)

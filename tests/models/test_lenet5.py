@@ -145,7 +145,7 @@ def test_it_learns_by_its_own_criterion() -> None:
 def test_images_of_another_size_are_rejected() -> None:
     with pytest.raises(ModelError, match=r"32×32 pixels, and these are 28×28"):
         create_model("lenet5")(torch.randn(1, 1, 28, 28))
-    with pytest.raises(ModelError, match=r"image_size=28 cannot be: it must be 32"):
+    with pytest.raises(ModelError, match=r"Invalid image_size=28: must be 32"):
         create_model("lenet5", image_size=28)
 
 

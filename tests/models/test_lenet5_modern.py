@@ -27,5 +27,5 @@ def test_the_contract(size: int, channels: int, outputs: int) -> None:
 def test_images_of_another_size_are_rejected() -> None:
     with pytest.raises(ModelError, match=r"built for images of 32×32 pixels, and these are 28×28"):
         create_model("lenet5-modern")(torch.randn(1, 1, 28, 28))
-    with pytest.raises(ModelError, match="image_size=15 cannot be: it must be at least 16"):
+    with pytest.raises(ModelError, match="Invalid image_size=15: must be at least 16"):
         create_model("lenet5-modern", image_size=15)

@@ -122,9 +122,9 @@ def test_it_fits_itself_to_data() -> None:
 @pytest.mark.parametrize(
     ("name", "settings", "words"),
     [
-        ("softmax", {"num_classes": 1}, "num_classes=1 cannot be: it must be at least 2"),
-        ("logistic", {"num_classes": 3}, "num_classes=3 cannot be: it must be 2 with output=sigmoid"),
-        ("linear", {"output": "tanh"}, "output='tanh' cannot be: it must be identity, sigmoid, softmax"),
+        ("softmax", {"num_classes": 1}, "Invalid num_classes=1: must be at least 2"),
+        ("logistic", {"num_classes": 3}, "Invalid num_classes=3: must be 2 with output=sigmoid"),
+        ("linear", {"output": "tanh"}, "Invalid output='tanh': must be identity, sigmoid, softmax"),
         ("linear", {"in_features": 0}, "in_features=0"),
     ],
 )

@@ -56,7 +56,7 @@ def test_the_data_decides_whether_links_are_decoded() -> None:
         preset("gin").configure(links)
     with pytest.raises(ModelError, match="gae does not learn what this graph data asks for, class"):
         preset("gae").configure(classes)
-    with pytest.raises(ModelError, match="decoder='dot' cannot be: it must be none with graph_level=true"):
+    with pytest.raises(ModelError, match="Invalid decoder='dot': must be none with graph_level=true"):
         gcn.Config(graph_level=True, decoder="dot")
 
 

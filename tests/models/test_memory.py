@@ -52,13 +52,13 @@ def test_the_size_is_that_of_the_model_that_is_built(name: str, given: dict[str,
         ("mlp", {"hidden_dims": 10**11}, "hidden_dims=100000000000 would take"),  # 30 TiB: more than there is anywhere
         ("resnet18", {"width": 10**8}, "width=100000000 would take"),
         ("gpt2", {"layers": 2000, "dim": 12 * 10**5}, "more than"),  # counting ended long before the last layer
-        ("gpt2", {"layers": 10**6}, "layers=1000000 cannot be: at most 2,000 layers"),
+        ("gpt2", {"layers": 10**6}, "Invalid layers=1000000 for gpt2: must be at most 2,000 layers"),
         ("graphconv", {"layers": 10**12}, "at most 2,000 layers"),  # a list of them would be made first
         ("mlp", {"hidden_dims": (1,) * 3000}, "at most 2,000 layers"),
-        ("densenet121", {"layers": (2000, 2000)}, "more than 1,000 tensors of weights"),
-        ("mlp", {"hidden_dims": 10**19}, "it must be a whole number below 2^63"),
-        ("textcnn", {"vocab_size": 10**30}, "it must be a whole number below 2^63"),
-        ("lstm", {"hidden_dim": 10**15}, "no tensor can be that large"),
+        ("densenet121", {"layers": (2000, 2000)}, "more than 1,000 weight tensors"),
+        ("mlp", {"hidden_dims": 10**19}, "must be an integer below 2^63"),
+        ("textcnn", {"vocab_size": 10**30}, "must be an integer below 2^63"),
+        ("lstm", {"hidden_dim": 10**15}, "a tensor would be too large"),
     ],
 )
 def test_what_can_never_be_is_rejected_before_it_is_made(
@@ -120,7 +120,7 @@ def test_what_is_free_is_held_against_the_fraction() -> None:
     found, config = preset("mlp"), preset("mlp").config
     taken = model_size(found, config).bytes
     assert reject_too_large(found, config, free=2 * taken).bytes == taken
-    with pytest.raises(ModelError, match=r"at most 90% are taken\. Make the model smaller, or else\.$"):
+    with pytest.raises(ModelError, match=r"at most 90% are used\. Use a smaller model, or else\.$"):
         reject_too_large(found, config, free=taken, way_out=", or else")
     reject_too_large(found, config, free=taken, fraction=0)
     with pytest.raises(ModelError):
@@ -132,7 +132,7 @@ def test_the_command_line_rejects_it_by_name(command: str, capsys: pytest.Captur
     out = ["--out", str(tmp_path / "run")] if command == "train" else []
     assert main([command, "mlp", "xor", "model.hidden_dims=99999999999", *out]) == 2
     said = " ".join(capsys.readouterr().err.split())
-    assert "hidden_dims=99999999999 would take" in said
+    assert "hidden_dims=99999999999 needs" in said
     assert "optimizer=adamw (weights, gradients, what the optimizer remembers)" in said
     assert "memory_fraction=0 goes on all the same" in said
     assert not list(tmp_path.iterdir())
@@ -221,5 +221,5 @@ def test_the_limits_of_this_process_count(tmp_path: Path, monkeypatch: pytest.Mo
     limits[resource.RLIMIT_AS] = GIB  # which is taken already
     assert free_memory(*system(tmp_path, MACHINE | files)) == 0
     assert files_module.total_memory() == GIB
-    with pytest.raises(ModelError, match="0 B are free here"):
+    with pytest.raises(ModelError, match="0 B are free"):
         reject_too_large(preset("mlp"), preset("mlp").config, free=free_memory(*system(tmp_path, MACHINE | files)))

@@ -21,6 +21,8 @@ from cutaway.models.registry import preset
 from cutaway.verify import oracle_for
 from cutaway.verify.compare import BOUND, compare
 
+from .contract import compile_whole
+
 NAME = "parallel-transformer"
 SMALL = Config(vocab_size=23, context_length=16, dim=24, layers=2, heads=3, dropout=0.0)
 
@@ -153,7 +155,7 @@ def test_it_keeps_the_contract(head: str) -> None:
 
 def test_it_compiles_without_a_break() -> None:
     model, ids = small(kv_heads=1), tokens(2, 7)
-    compiled = torch.compile(copy.deepcopy(model), backend="eager", fullgraph=True, dynamic=False)
+    compiled = compile_whole(copy.deepcopy(model), dynamic=False)
     torch.testing.assert_close(compiled(ids), model(ids))
 
 

@@ -34,5 +34,5 @@ def test_relu_is_not_bounded() -> None:
     tanh, relu = (create_model("rnn", activation=name).eval().features(x) for name in ("tanh", "relu"))
     assert tanh.abs().max() <= 1 < relu.max()
     assert relu.min() >= 0
-    with pytest.raises(ModelError, match=r"^activation='gelu' cannot be: it must be tanh or relu"):
+    with pytest.raises(ModelError, match=r"^Invalid activation='gelu': must be tanh or relu"):
         Config(activation="gelu")

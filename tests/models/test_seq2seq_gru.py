@@ -159,5 +159,5 @@ def test_an_empty_source_is_rejected() -> None:
     ],
 )
 def test_bad_values_are_rejected_by_name(field: str, value: float) -> None:
-    with pytest.raises(ModelError, match=f"^{field}={value} cannot be"):
+    with pytest.raises(ModelError, match=f"^Invalid {field}={value}"):
         Config(**{field: value})  # type: ignore[arg-type]

@@ -107,7 +107,7 @@ def test_inputs_that_cannot_be_are_rejected() -> None:
         small()(x, mask.flip(1), so_far)
     with pytest.raises(ModelError, match="learned positions for 7 tokens, and this transcript has 8"):
         small()(x, mask, torch.zeros(2, 8, dtype=torch.int64))
-    with pytest.raises(ModelError, match=r"^dim=2 cannot be"):
+    with pytest.raises(ModelError, match=r"^Invalid dim=2"):
         Config(dim=2, heads=1)
-    with pytest.raises(ModelError, match=r"^heads=3 cannot be"):
+    with pytest.raises(ModelError, match=r"^Invalid heads=3"):
         Config(dim=8, heads=3)

@@ -21,7 +21,7 @@ from cutaway.views import attention
 from cutaway.views.subject import open_model
 from tests.views.test_attention import drawings
 
-from .contract import assert_keeps_the_contract
+from .contract import assert_keeps_the_contract, compile_whole
 
 SMALL = Config(steps=9, in_features=4, known_future=1, horizon=3, num_classes=6, dim=12, layers=2, heads=3, ffn_dim=10)
 WHOLE = {"known_future": 0, "horizon": 0, "num_classes": 5}  # one answer for a whole series
@@ -152,12 +152,12 @@ def test_what_is_known_in_advance_is_asked_for_and_only_then() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"heads": 5}, "heads=5 cannot be"),
-        ({"num_classes": 7}, "num_classes=7 cannot be: it must be a multiple of the 3 steps"),
-        ({"num_classes": 12}, "num_classes=12 cannot be"),
-        ({"known_future": 4}, "known_future=4 cannot be"),
-        ({"horizon": 0}, "known_future=1 cannot be: it must be 0 where nothing is forecast"),
-        ({"pooling": "max"}, "pooling='max' cannot be"),
+        ({"heads": 5}, "Invalid heads=5"),
+        ({"num_classes": 7}, "Invalid num_classes=7: must be a multiple of the 3 steps"),
+        ({"num_classes": 12}, "Invalid num_classes=12"),
+        ({"known_future": 4}, "Invalid known_future=4"),
+        ({"horizon": 0}, "Invalid known_future=1: must be 0 where nothing is forecast"),
+        ({"pooling": "max"}, "Invalid pooling='max'"),
     ],
 )
 def test_what_cannot_be_is_said_by_name(changes: dict[str, Any], words: str) -> None:
@@ -169,4 +169,4 @@ def test_what_cannot_be_is_said_by_name(changes: dict[str, Any], words: str) -> 
 def test_it_compiles_without_a_break(training: bool) -> None:
     model = TransformerForecast(dataclasses.replace(SMALL, dropout=0.0)).train(training)
     x, known = (t.float() for t in drawn())
-    torch.testing.assert_close(torch.compile(model, backend="eager", fullgraph=True)(x, known), model(x, known))
+    torch.testing.assert_close(compile_whole(model)(x, known), model(x, known))

@@ -112,9 +112,9 @@ def test_a_config_fits_a_data_set() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"sides": (8, 9)}, r"sides=\(8, 9\) cannot be: it must be multiples of 4"),
-        ({"latent_dim": 65}, "latent_dim=65 cannot be: it must be at most the 64 numbers"),
-        ({"levels": 1}, "levels=1 cannot be"),
+        ({"sides": (8, 9)}, r"Invalid sides=\(8, 9\): must be multiples of 4"),
+        ({"latent_dim": 65}, "Invalid latent_dim=65: must be at most the 64 numbers"),
+        ({"levels": 1}, "Invalid levels=1"),
     ],
 )
 def test_what_cannot_be_is_said_by_name(changes: dict[str, int], words: str) -> None:

@@ -82,7 +82,7 @@ def classification(names: tuple[str, str, str] = ("cat", "dog", "owl")) -> dict[
                 {"name": owl, "count": 0, "precision": interval(0.0), "recall": interval(None), "f1": interval(None)},
             ],
         },
-        "baseline": {"name": f"always '{cat}', the commonest class", "value": 0.5},
+        "baseline": {"name": f"majority-class baseline ('{cat}')", "value": 0.5},
         "worst": [
             {
                 "name": "a/1.png",
@@ -119,7 +119,7 @@ def regression() -> dict[str, Any]:
             "r2": {"value": 0.5, "low": -0.2, "high": 0.8},
         },
         "values": {"column": "price", "predicted": predicted, "actual": actual},
-        "baseline": {"name": "always the mean, 100", "value": 20.0},
+        "baseline": {"name": "mean baseline (100)", "value": 20.0},
         "worst": [worst | {"row": {"rooms": "3", "loss": "none"}}],
     }
 

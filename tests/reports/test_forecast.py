@@ -84,8 +84,8 @@ def test_steps_that_were_not_measured_are_left_open() -> None:
         curve["rmse"][2] = None
     assert "at 4 of 4 steps" in plain(error_by_step(about)["summary"])
     about["examples"][0]["actual"] = [None] * 5
-    assert "nothing was measured" in example_forecasts(about)["summary"]
+    assert "was not evaluated" in example_forecasts(about)["summary"]
     for curve in about["steps"]:
         curve["rmse"] = [None] * 5
-    assert error_by_step(about)["summary"] == "No step was measured."
+    assert error_by_step(about)["summary"] == "No step was evaluated."
     assert [view["id"] for view in forecast_views({**about, "examples": []})] == ["steps"]

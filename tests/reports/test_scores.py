@@ -57,7 +57,7 @@ def test_of_several_classes_each_has_a_curve_and_the_lowest_is_named() -> None:
     assert len(view["drawings"][0]["series"]) == 5
     lowest = min(found["classes"], key=lambda c: c["auc"]["value"])
     assert f"that of {lowest['name']}, " in view["summary"]
-    assert "even choice of 80 of the 500" in discrimination(found, 500)["says"].replace("\u202f", " ")
+    assert "a sample of 80 of the 500" in discrimination(found, 500)["says"].replace("\u202f", " ")
 
 
 @pytest.mark.parametrize("classes", [2, 5])
@@ -66,7 +66,7 @@ def test_calibration_says_whether_it_is_too_sure(classes: int) -> None:
     view = checked(calibration(found, 80))
     assert "Expected calibration error" in view["summary"]
     found["bins"] = [{"bin": 9, "said": 0.95, "was": 0.5, "count": 10}]
-    assert "too sure, by 45.0" in calibration(found, 80)["summary"]
+    assert "overconfident, by 45.0" in calibration(found, 80)["summary"]
 
 
 def test_the_column_that_counts_most_is_named_and_one_alone_is_suspected() -> None:
@@ -75,26 +75,26 @@ def test_the_column_that_counts_most_is_named_and_one_alone_is_suspected() -> No
         {"name": "age", "value": 0.0, "low": -0.01, "high": 0.01},
     ]
     view = checked(importance({"metric": "accuracy", "rows": 30, "repeats": 5, "columns": columns}, "test"))
-    assert view["summary"].startswith("alive counts most: shuffling it costs 40 points of accuracy.")
-    assert "gives the answer away" in view["summary"]
+    assert view["summary"].startswith("alive is the most important column: shuffling it costs 40 points of accuracy.")
+    assert "check it for target leakage" in view["summary"]
     nothing = [column | {"value": 0.0, "low": 0.0, "high": 0.0} for column in columns]
     assert (
-        "No column counts"
+        "No column is important"
         in importance({"metric": "rmse", "rows": 30, "repeats": 5, "columns": nothing}, "test")["summary"]
     )
     alike = [column | {"value": 0.4, "low": 0.3, "high": 0.5} for column in columns]
     tied = importance({"metric": "accuracy", "rows": 30, "repeats": 5, "columns": alike}, "test")["summary"]
-    assert " and " in tied.split(" count most")[0]
+    assert " and " in tied.split(" are the most important columns")[0]
 
 
 def test_samples_and_translations_are_shown_as_they_are() -> None:
     sample = {"name": "tokens 0 to 9", "prompt": "the cat", "written": " sat\non", "actual": ""}
     view = checked(samples([sample], "test"))
-    assert [term for term, _ in view["drawings"][0]["facts"]] == ["given", "the model writes"]
+    assert [term for term, _ in view["drawings"][0]["facts"]] == ["given", "generated"]
     one = {"name": "line 1", "actual": "eins", "predicted": "", "loss": 1.0, "confidence": None, "picture": None}
     view = checked(translations([one | {"row": {"source": "one", "target": "eins"}}], "test"))
     assert view["drawings"][0]["table"]["rows"] == [["one", "eins", "(nothing)"]]
-    assert view["summary"].startswith("0 of 1 are")
+    assert view["summary"].startswith("0 of 1 match")
 
 
 def test_what_was_right_stands_beside_what_was_wrong() -> None:
@@ -136,7 +136,7 @@ def test_what_is_wrong_with_the_data_stands_beside_the_figure() -> None:
 
 def test_every_setting_is_there_and_those_that_were_typed_say_so() -> None:
     chosen, every = settings(documents.run(), {"num_classes": 3, "width": 8})
-    assert ["epochs", "3", "20", "typed"] in chosen["table"]["rows"]
+    assert ["epochs", "3", "20", "set by the user"] in chosen["table"]["rows"]
     assert {row[0] for row in every["table"]["rows"]} >= {"epochs", "lr", "model.num_classes", "model.width"}
     assert next(row[3] for row in every["table"]["rows"] if row[0] == "lr")
     assert typed_keys("cutaway train mlp 'a=b.csv' target=y 'note=c d'") == {"target", "note"}

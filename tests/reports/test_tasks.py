@@ -19,20 +19,20 @@ def test_the_matrix_has_tasks_as_rows_and_times_as_columns() -> None:
         [[1, 0.9], [2, 0.6], [3, 0.2]], [[2, 0.8], [3, 0.5]], [[3, 1.0]],
     ]  # fmt: skip
     said = view["summary"].replace("\u202f", " ")
-    assert "its accuracy is 90.0 % on average, at the end 56.7 %" in said
-    assert "Most is lost of task 1: 0 1: 90.0 %, then 20.0 %." in said
+    assert "after a task is learned is 90.0 %, at the end 56.7 %" in said
+    assert "Task 1: 0 1 is forgotten most: 90.0 %, then 20.0 %." in said
 
 
 def test_what_loses_nothing_and_what_was_learned_at_once_says_so() -> None:
     assert (
-        "Most is lost"
+        "is forgotten most"
         not in accuracy_over_time({**FOUND, "accuracy": [[0.5, 0, 0], [0.5, 0.5, 0], [0.6, 0.5, 0.5]]}, "test")[
             "summary"
         ]
     )
     once = accuracy_over_time({**FOUND, "accuracy": [[0.9, 0.7, 0.8]]}, "val")
     assert [drawing["kind"] for drawing in once["drawings"]] == ["rows"]
-    assert "least accuracy is 70.0\u202f%, on 2: 2 3" in once["summary"]
+    assert "lowest accuracy over 3 tasks is 70.0\u202f%, on 2: 2 3" in once["summary"]
 
 
 def test_of_many_tasks_the_mean_alone_has_a_curve() -> None:

@@ -109,8 +109,8 @@ def test_an_evaluation_that_holds_something_else_is_rejected(tmp_path: Path) -> 
 def test_the_head_says_how_much_was_right_and_how_sure_that_is() -> None:
     view = result_head(samples.run(), samples.classification())
     assert view["title"] == "lenet5-modern on digits"
-    assert plain(view["says"]).startswith("61 706 parameters, learned from 1 077 images in 3 epochs, 12.3 s on cpu.")
-    assert "Tested once" in view["says"]
+    assert plain(view["says"]).startswith("61 706 parameters, trained on 1 077 images in 3 epochs, 12.3 s on cpu.")
+    assert "Evaluated once" in view["says"]
     assert plain(view["summary"]).startswith("90.0 % of 40 test images right; 95 % interval: 77.0 % to 96.0 %")
     drawing = view["drawings"][0]
     assert (drawing["kind"], drawing["value"], drawing["low"], drawing["end"]) == ("figure", 0.9, 0.77, 1)
@@ -124,24 +124,26 @@ def test_the_title_says_where_the_model_is_not_its_preset() -> None:
 def test_the_head_of_a_regression_names_the_column() -> None:
     view = result_head(samples.run("table"), samples.regression())
     assert view["drawings"][0]["phrase"] == "RMSE of price, over 6 test rows"
-    assert cells(view, "metric") == ["RMSE", "R²", "always the mean, 100"]
+    assert cells(view, "metric") == ["RMSE", "R²", "mean baseline (100)"]
     assert cells(view, "95 % from")[1] == "−0.2"
 
 
-@pytest.mark.parametrize(("split", "warning"), [("val", "also chose the weights"), ("train", "learned from the 40")])
+@pytest.mark.parametrize(
+    ("split", "warning"), [("val", "also used to select the weights"), ("train", "trained on the 40")]
+)
 def test_metrics_that_flatter_say_so(split: str, warning: str) -> None:
     says = result_head(samples.run(), samples.classification() | {"split": split})["says"]
     assert warning in says
-    assert says.endswith("the metrics flatter.")
+    assert says.endswith("the metrics are optimistic.")
 
 
 def test_a_test_on_what_was_learned_from_says_so() -> None:
     run = samples.run()
     rows = np.arange(4)
     run["data"] |= {"source": "mine.csv", "splits": {"train": 4, "val": 4, "test": 4}}
-    assert "from which it learned too" not in result_head(run, samples.classification())["says"]
+    assert "which are also the training data" not in result_head(run, samples.classification())["says"]
     run["data"]["split_hash"] = split_hash({"train": rows, "val": rows, "test": rows})
-    assert "from which it learned too" in result_head(run, samples.classification())["says"]
+    assert "which are also the training data" in result_head(run, samples.classification())["says"]
 
 
 def test_an_unfinished_run_says_its_best_and_a_verdict_is_shown() -> None:
@@ -155,7 +157,7 @@ def test_an_unfinished_run_says_its_best_and_a_verdict_is_shown() -> None:
 
 def test_confusions_are_named_with_their_share() -> None:
     view = confusion(samples.classification()["classes"])
-    assert plain(view["summary"]) == "Most often, cat was taken for dog: 2 of 20, 10.0 %."
+    assert plain(view["summary"]) == "Most frequent confusion: cat predicted as dog, 2 of 20, 10.0 %."
     assert list(zip(cells(view, "actual"), cells(view, "predicted"), cells(view, "examples"))) == [
         ("cat", "cat", 18),
         ("cat", "dog", 2),
@@ -170,7 +172,7 @@ def test_confusions_are_named_with_their_share() -> None:
 def test_a_matrix_is_drawn_for_up_to_a_hundred_classes(n: int, kinds: list[str]) -> None:
     view = confusion({"names": [f"c{i}" for i in range(n)], "confusion": np.eye(n, dtype=int).tolist()})
     assert [d["kind"] for d in view["drawings"]] == kinds
-    assert view["summary"] == "No example was taken for another class."
+    assert view["summary"] == "No example is misclassified."
 
 
 def test_classes_stand_by_recall_and_those_without_examples_last() -> None:
@@ -193,10 +195,10 @@ def test_classes_stand_by_recall_and_those_without_examples_last() -> None:
 def test_residuals_are_predicted_less_actual() -> None:
     view = residuals(samples.regression()["values"], 6)
     assert cells(view, "error") == [10, -10, 0, 30, -20, 0]
-    assert view["summary"] == "Half of the errors are at most 10 in size; their mean is +1.667, the largest +30."
+    assert view["summary"] == "The median absolute error is 10; the mean error is +1.667, the largest +30."
     histogram = view["drawings"][1]
     assert sum(histogram["counts"]) == 6
-    assert "even choice" in residuals(samples.regression()["values"], 6000)["says"]
+    assert "A sample of" in residuals(samples.regression()["values"], 6000)["says"]
 
 
 @settings(max_examples=60, deadline=None)
@@ -220,8 +222,8 @@ def test_bins_hold_every_error_and_none_mixes_signs(errors: list[float]) -> None
 def test_the_worst_are_shown_with_their_images() -> None:
     view = worst_mistakes(samples.run(), samples.classification())
     item = view["drawings"][0]["items"][0]
-    assert (item["words"], plain(item["note"]), item["image"]) == ("cat → dog", "99.0 % sure", samples.PICTURE)
-    assert plain(view["summary"]) == "The worst, a/1.png, was cat; the model said dog, 99.0 % sure."
+    assert (item["words"], plain(item["note"]), item["image"]) == ("cat → dog", "99.0 % confidence", samples.PICTURE)
+    assert plain(view["summary"]) == "The worst is a/1.png: actual cat, predicted dog, 99.0 % confidence."
 
 
 def test_columns_of_the_data_stay_apart_from_the_tables_own() -> None:
@@ -240,7 +242,7 @@ def test_class_names_that_look_like_numbers_stay_as_they_are() -> None:
 
 def test_a_model_without_mistakes_has_none_to_show() -> None:
     view = worst_mistakes(samples.run(), samples.classification() | {"worst": []})
-    assert (view["summary"], view["drawings"]) == ("No example was got wrong.", [])
+    assert (view["summary"], view["drawings"]) == ("All examples are correct.", [])
 
 
 # --- how it was made ------------------------------------------------------------------------------------------
@@ -340,5 +342,5 @@ def test_a_share_is_of_what_was_counted(about: dict[str, Any], said: str) -> Non
 def test_nothing_that_was_said_is_said() -> None:
     evaluation = samples.classification()
     evaluation["worst"] = [{**evaluation["worst"][0], "actual": "one", "predicted": "", "confidence": None}]
-    assert worst_mistakes(samples.run(), evaluation)["summary"].endswith("was one; the model said nothing.")
-    assert "the model said" not in worst_mistakes(samples.run() | {"task": "word vectors"}, evaluation)["summary"]
+    assert worst_mistakes(samples.run(), evaluation)["summary"].endswith("actual one, predicted nothing.")
+    assert "predicted" not in worst_mistakes(samples.run() | {"task": "word vectors"}, evaluation)["summary"]

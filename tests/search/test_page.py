@@ -27,7 +27,7 @@ def test_the_page_says_what_the_rows_say(small: Callable[..., Search]) -> None:
     assert best is not None
     assert list(page) == ["result", "front", "so-far", "importance", "trials"]
     assert f"Trial {best['trial']} is the best" in page["result"]["summary"]
-    assert "opened once, for the winner" in json.dumps(page["result"]["drawings"])
+    assert "evaluated once, for the winner" in json.dumps(page["result"]["drawings"])
     assert [row[0] for row in page["front"]["table"]["rows"]] == [row["trial"] for row in found.front]
     (chosen,) = page["front"]["drawings"]
     shown = chosen["options"][1]["drawings"][0]

@@ -165,7 +165,7 @@ def test_tokens_of_a_text_have_a_bound(path: str, key: str, served: Client) -> N
 def test_a_prompt_that_is_too_long_is_said_before_anything_is_streamed(served: Client) -> None:
     answer = served("words").post("/generate", json={"prompt": "the cat " * 400, "stream": True})
     assert answer.status_code == 422
-    assert "reads 32 at most" in answer.json()["error"]
+    assert "context of this model is 32" in answer.json()["error"]
     assert (
         served("words").post("/generate", json={"prompt": "the cat " * 400, "window": True, "count": 3}).status_code
         == 200

@@ -210,33 +210,37 @@ def test_a_request_that_is_too_large_is_rejected(client: TestClient) -> None:
 @pytest.mark.parametrize(
     ("path", "body", "words"),
     [
-        ("open", {"side": "c", "state": {}}, "side is a or b"),
-        ("open", {"side": "a"}, "words by name"),
-        ("open", {"side": "a", "state": {"data": "moons"}}, "needs data and a model"),
-        ("open", {"side": "a", "state": {"data": "/etc/passwd", "model": "mlp"}}, "opens no paths"),
-        ("open", {"side": "a", "state": {"data": "../..", "model": "mlp"}}, "opens no paths"),
-        ("open", {"side": "a", "state": {"data": ".", "model": "mlp"}}, "opens no paths"),
-        ("open", {"side": "a", "state": {"data": "upload-7", "model": "mlp"}}, "opens no paths"),
-        ("open", {"side": "a", "state": {"data": "own.csv", "model": "mlp"}}, "Hand it over again"),
+        ("open", {"side": "c", "state": {}}, "must be a or b"),
+        ("open", {"side": "a"}, "must be an object of strings"),
+        ("open", {"side": "a", "state": {"data": "moons"}}, "Missing data or model"),
+        ("open", {"side": "a", "state": {"data": "/etc/passwd", "model": "mlp"}}, "Paths cannot be opened"),
+        ("open", {"side": "a", "state": {"data": "../..", "model": "mlp"}}, "Paths cannot be opened"),
+        ("open", {"side": "a", "state": {"data": ".", "model": "mlp"}}, "Paths cannot be opened"),
+        ("open", {"side": "a", "state": {"data": "upload-7", "model": "mlp"}}, "Paths cannot be opened"),
+        ("open", {"side": "a", "state": {"data": "own.csv", "model": "mlp"}}, "Upload it again"),
         ("open", {"side": "a", "state": {"data": "moon", "model": "mlp"}}, "moons"),
-        ("open", {"side": "a", "state": {"data": "run", "model": "mlp"}}, "No run was opened"),
-        ("open", {"side": "a", "state": {"data": "moons", "model": "mlp", "weights": "/x"}}, "not set in the studio"),
+        ("open", {"side": "a", "state": {"data": "run", "model": "mlp"}}, "No run is open"),
+        (
+            "open",
+            {"side": "a", "state": {"data": "moons", "model": "mlp", "weights": "/x"}},
+            "not available in the studio",
+        ),
         ("open", {"side": "a", "state": {"data": "moons", "model": "mlp", "lrr": "1"}}, "no setting 'lrr'"),
         ("open", {"side": "a", "state": {"data": "moons", "model": "mlp", "steps": "1e99"}}, "steps"),
         ("open", {"side": "a", "state": {"data": "moons", "model": "mlp", "log": "?"}}, "log"),
         ("control", {"side": "a", "do": "dance"}, "play, pause"),
         ("control", {"side": "a", "do": "__init__"}, "play, pause"),
-        ("control", {"side": "a", "do": "play"}, "Nothing is open"),
-        ("control", {"side": "a", "do": "seek", "to": "far"}, "a number"),
-        ("control", {"side": "a", "do": "seek", "to": 1e300}, "a number"),
-        ("change", {"side": "a", "key": 3, "value": "1"}, "words"),
-        ("change", {"side": "a", "key": "lr", "value": "0.1"}, "Nothing is open"),
-        ("weight", {"side": "a", "name": "head.bias", "index": ["0"], "value": 1}, "whole numbers"),
-        ("weight", {"side": "a", "name": "head.bias", "index": [True], "value": 1}, "whole numbers"),
-        ("weight", {"side": "a", "name": "head.bias", "index": [0], "value": "1"}, "whole numbers"),
+        ("control", {"side": "a", "do": "play"}, "No model is open"),
+        ("control", {"side": "a", "do": "seek", "to": "far"}, "a step number"),
+        ("control", {"side": "a", "do": "seek", "to": 1e300}, "a step number"),
+        ("change", {"side": "a", "key": 3, "value": "1"}, "both strings"),
+        ("change", {"side": "a", "key": "lr", "value": "0.1"}, "No model is open"),
+        ("weight", {"side": "a", "name": "head.bias", "index": ["0"], "value": 1}, "integers"),
+        ("weight", {"side": "a", "name": "head.bias", "index": [True], "value": 1}, "integers"),
+        ("weight", {"side": "a", "name": "head.bias", "index": [0], "value": "1"}, "integers"),
         ("watch", {"side": "a", "views": ["os"]}, "no view"),
         ("watch", {"side": "a", "views": "boundary"}, "names"),
-        ("watch", {"side": "a", "views": [], "options": {"a": 1}}, "words"),
+        ("watch", {"side": "a", "views": [], "options": {"a": 1}}, "object of strings"),
         ("watch", {"side": "a", "views": [], "example": "3"}, "example"),
     ],
     ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else None,
@@ -313,7 +317,7 @@ def test_a_name_never_says_where_a_file_lies(name: str, client: TestClient, stud
 def test_other_files_are_not_taken(name: str, client: TestClient, studio: Studio) -> None:
     answer = client.post(at("upload"), params={"name": name}, content=TABLE, headers=FILE)
     assert answer.status_code == 422
-    assert "tables end in" in answer.json()["error"]
+    assert "must be a table" in answer.json()["error"]
     assert list(studio.folder.rglob("*")) == []
 
 

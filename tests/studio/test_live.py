@@ -234,8 +234,8 @@ def test_decay_begins_where_there_was_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "error", "words"),
     [
-        ("model.hidden_dims", "9", ModelError, "open the model anew"),
-        ("model.norm", "batch", ModelError, "open the model anew"),
+        ("model.hidden_dims", "9", ModelError, "open the model again"),
+        ("model.norm", "batch", ModelError, "open the model again"),
         ("model.hiden", "9", UnknownName, "hidden_dims"),
         ("model.dropout", "2", ModelError, "below 1"),
         ("model.activation", "rilu", ModelError, "relu"),
@@ -243,9 +243,9 @@ def test_decay_begins_where_there_was_none(tmp_path: Path) -> None:
         ("lr", "nan", SettingError, "a finite number"),
         ("lr", "fast", SettingError, "a number"),
         ("optimizer", "best", SettingError, "adamw"),
-        ("seed", "1", SettingError, "open it anew with seed=1"),
-        ("data", "iris", SettingError, "open it anew"),
-        ("weights", "/etc/passwd", SettingError, "open it anew"),
+        ("seed", "1", SettingError, "open the model again with seed=1"),
+        ("data", "iris", SettingError, "open the model again"),
+        ("weights", "/etc/passwd", SettingError, "open the model again"),
         ("noise", "-1", SettingError, "0 to 10"),
         ("lr", "1;2", SettingError, "semicolon"),
     ],

@@ -142,7 +142,7 @@ def test_changes_while_it_trains(page: Page) -> None:
     page.wait(lambda f: f["settings"]["noise"] == "0.2" and f["settings"]["model.activation"] == "tanh")
     status, said = page.post("change", side="a", key="model.hidden_dims", value="9")
     assert status == 422
-    assert "open the model anew" in said["error"]
+    assert "open the model again" in said["error"]
     step = page.frames["a"]["step"]
     page.wait(lambda f: f["step"] > step + 10)
 
@@ -169,7 +169,7 @@ def test_two_sides_train_beside_each_other(page: Page) -> None:
     step = page.frames["a"]["step"]
     page.wait(lambda f: f["step"] > step)
     status, said = page.post("control", side="b", do="play")
-    assert (status, "Nothing is open" in said["error"]) == (422, True)
+    assert (status, "No model is open" in said["error"]) == (422, True)
 
 
 def test_a_url_gives_the_same_again(page: Page) -> None:
@@ -277,7 +277,7 @@ def test_a_process_that_dies_is_reported_and_opened_anew(which: int, studio: Ser
     assert sorted(niced) == [os.nice(0), os.nice(0) + NICE]
     os.kill(new[niced.index(sorted(niced)[which])], signal.SIGKILL)
     frame = page.wait(lambda f: bool(f["error"]), "b")
-    assert "open it anew" in frame["error"]
+    assert "open the model again" in frame["error"]
     status, said = page.post("control", side="b", do="play")
     assert status == 422 or which == 1, said
     page.open("b", **{**SMALL, "seed": "1"})

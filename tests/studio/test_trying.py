@@ -138,7 +138,7 @@ def test_a_problem_is_solved_as_the_run_solves_it_and_one_without_a_solution_is_
 
 def test_a_network_without_a_cache_says_that_it_cannot_search() -> None:
     live = opened(Opening("gru", "addition", {"model.hidden_dim": "8", "max_samples": "64"}), 1)
-    assert "keeps no cache" in trying(live, text="128+367")["error"]
+    assert "has no shareable key-value cache" in trying(live, text="128+367")["error"]
 
 
 def test_what_is_saved_is_a_whole_run_and_training_goes_on_as_if_it_was_not() -> None:
@@ -192,7 +192,7 @@ def test_a_file_that_was_handed_over_is_kept_with_the_run() -> None:
 
 def test_nothing_is_saved_before_a_step() -> None:
     opening = Opening("mlp", "xor", {})
-    with pytest.raises(SettingError, match="Nothing is trained yet"):
+    with pytest.raises(SettingError, match="The model is not trained yet"):
         save(opened(opening, 0), opening, "")
     assert not Path("runs").exists()
 

@@ -145,7 +145,7 @@ def test_metrics_have_intervals_that_hold_them_and_are_the_same_every_time() -> 
     assert [row["name"] for row in per_class] == list(NAMES)
     assert np.mean([row["map"] for row in per_class]) == pytest.approx(metrics["map"].value)
     assert sum(row["count"] for row in per_class) == sum(map(len, there))
-    assert task().baseline(target, target) == {"name": "nothing found", "value": 0.0}
+    assert task().baseline(target, target) == {"name": "no detections", "value": 0.0}
 
 
 def test_intervals_are_those_of_leaving_out_each_image() -> None:

@@ -110,7 +110,7 @@ def test_words_and_units() -> None:
     outputs = ((torch.zeros(1, 1, dtype=torch.float64) - 19.3) / 21.7).float()  # not quite 0 again in its units
     assert nothing.mistakes(outputs, outputs)[0]["actual"] == "visits 0 (0 to 0)"
     base = Forecasting(ONE).baseline(torch.ones(5, 3), torch.zeros(7, 3))
-    assert base == {"name": "always the mean", "value": 4.0}
+    assert base == {"name": "mean baseline", "value": 4.0}
 
 
 def test_a_horizon_asks_for_this_task() -> None:

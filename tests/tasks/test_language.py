@@ -95,6 +95,6 @@ def test_each_text_has_a_row(outputs: Tensor, target: Tensor) -> None:
     assert rows[3] == pytest.approx({"loss": loss, "perplexity": math.exp(loss)}, rel=1e-6)
     right = int((outputs[3, :2].argmax(1) == target[3, :2]).sum())
     assert mistakes[3]["actual"] == "2 tokens"
-    assert mistakes[3]["predicted"] == f"{right} of them right"
+    assert mistakes[3]["predicted"] == f"{right} correct"
     assert mistakes[3]["confidence"] == pytest.approx(math.exp(-loss), rel=1e-6)
     assert TASK.details(kept, target) == {}

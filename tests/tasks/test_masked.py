@@ -58,4 +58,4 @@ def test_the_baseline_is_the_tokens_frequency() -> None:
     task = MaskedLanguage(TARGET)
     found = task.baseline(torch.tensor([1, 1, 2]), torch.tensor([[IGNORED, 1], [2, IGNORED]]))
     assert found["value"] == pytest.approx(-(math.log(3 / 12) + math.log(2 / 12)) / 2)
-    assert "whatever stands around it" in found["name"]
+    assert found["name"] == "unigram baseline"

@@ -161,4 +161,4 @@ def test_words_for_people() -> None:
 def test_the_baseline_is_the_commonest_tag() -> None:
     target = torch.tensor([[0, 0, 1], [0, IGNORED, IGNORED]])
     found = TASK.baseline(torch.tensor([0, 0, 3, IGNORED, IGNORED, IGNORED]), target)
-    assert found == {"name": "always 'O', the commonest tag", "value": 0.75}
+    assert found == {"name": "majority-tag baseline ('O')", "value": 0.75}

@@ -129,10 +129,10 @@ def test_mistakes_and_confusions_are_in_words() -> None:
 def test_the_baseline_is_the_commonest_transcript_or_nothing() -> None:
     train = targets("a b", "a b", "c")
     assert TASK.baseline(train, targets("a b", "a c")) == {
-        "name": "always 'a b', the commonest transcript",
+        "name": "most-frequent-transcript baseline ('a b')",
         "value": 0.25,
     }
-    assert TASK.baseline(train, targets("c", "c")) == {"name": "an empty transcript", "value": 1.0}
+    assert TASK.baseline(train, targets("c", "c")) == {"name": "empty-transcript baseline", "value": 1.0}
 
 
 def test_the_task_is_that_of_transcripts() -> None:

@@ -57,12 +57,12 @@ def test_each_process_goes_on_with_its_own_random_numbers(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"epoch": "x"}, "state.epoch is a text, and must be a whole number"),
-        ({"epoch": -1}, "state.epoch is -1, and must be a whole number from 0"),
+        ({"epoch": "x"}, "state.epoch is a string, and must be an integer"),
+        ({"epoch": -1}, "state.epoch is -1, and must be an integer from 0"),
         ({"best_score": ["x"]}, "state.best_score is a list, and must be a number or null"),
         ({"lr": float("inf")}, "state.lr is inf, and must be a finite number"),
         ({"history": [None]}, "state.history[0] is null, and must be an object"),
-        ({"history": [{"epoch": 1, "step": -3}]}, "step is -3, and must be a whole number from 0"),
+        ({"history": [{"epoch": 1, "step": -3}]}, "step is -3, and must be an integer from 0"),
     ],
 )
 def test_a_state_that_cannot_be_is_named_by_its_key(change: dict[str, Any], said: str) -> None:

@@ -155,7 +155,7 @@ def test_what_looks_inside_takes_it(trained: tuple[nn.Module, cutaway.Run]) -> N
 
 
 def test_an_unknown_module_is_looked_at_with_an_example_alone() -> None:
-    with pytest.raises(ModelError, match=r"give an example of it, as in cutaway.look\(model, x\)"):
+    with pytest.raises(ModelError, match=r"pass an example batch, as in cutaway.look\(model, x\)"):
         cutaway.look(Dense())
 
 

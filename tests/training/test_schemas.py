@@ -133,16 +133,21 @@ def test_kinds_of_data_have_had_other_names(kind: str, before: str, tmp_path: Pa
 @pytest.mark.parametrize(
     ("name", "key", "value", "said"),
     [
-        ("run.json", ("settings", "epochs"), "soon", "epochs=soon cannot be read: it must be a whole number"),
+        ("run.json", ("settings", "epochs"), "soon", "Invalid epochs=soon: must be an integer"),
         ("run.json", ("settings", "batch_size"), 10**30, "batch_size=10"),
-        ("run.json", ("seed",), 2**63, "seed is 9223372036854775808, and must be a whole number"),
-        ("layers.json", ("rows", 0, "type"), None, "rows[0].type is null, and must be a text"),
-        ("layers.json", ("input", 0), "4", "input[0] is a text, and must be a whole number"),
+        ("run.json", ("seed",), 2**63, "seed is 9223372036854775808, and must be an integer"),
+        ("layers.json", ("rows", 0, "type"), None, "rows[0].type is null, and must be a string"),
+        ("layers.json", ("input", 0), "4", "input[0] is a string, and must be an integer"),
         ("layers.json", ("card", "divergences"), {"a": 1}, "card.divergences is an object, and must be a list"),
-        ("evaluation.json", ("classes", "names", 0), 3, "classes.names[0] is a whole number, and must be a text"),
+        ("evaluation.json", ("classes", "names", 0), 3, "classes.names[0] is an integer, and must be a string"),
         ("evaluation.json", ("classes", "names"), ["one"], "classes.names has 1 and classes.per_class has 3"),
-        ("model/preprocessing.json", ("spec", "target", "names"), ["one"], "names 1 classes, and the model beside it"),
-        ("model/preprocessing.json", ("columns", 1, "mean"), "x", "columns[1].mean is a text, and must be a number"),
+        (
+            "model/preprocessing.json",
+            ("spec", "target", "names"),
+            ["one"],
+            "has 1 classes, and the model in the folder",
+        ),
+        ("model/preprocessing.json", ("columns", 1, "mean"), "x", "columns[1].mean is a string, and must be a number"),
     ],
 )
 def test_a_field_that_cannot_be_is_named_with_its_file(
@@ -173,7 +178,7 @@ def test_a_field_that_cannot_be_is_named_with_its_file(
     [
         (b"epoch,step,train_loss\n1,x,0.5\n", "line 2, column step: 'x' is not a number"),
         (b"epoch,step\n1,2\n{},3\n", "line 3, column epoch: '{}' is not a number"),
-        (b"epoch,step\n1,\xff\n", "is no CSV file"),
+        (b"epoch,step\n1,\xff\n", "is not a valid CSV file"),
     ],
 )
 def test_metrics_that_are_no_numbers_are_named(content: bytes, said: str, tmp_path: Path) -> None:

@@ -92,37 +92,37 @@ def test_pgd_lowers_the_right_class_and_the_curves_say_where_it_errs(run: Run) -
     curve = view["drawings"][2]
     assert curve["series"][0]["name"] == name
     assert len(curve["series"]) == adversarial.CURVES
-    assert curve["mark"] == {"x": pytest.approx(errs[0]), "label": f"says {errs[4]}"}
+    assert curve["mark"] == {"x": pytest.approx(errs[0]), "label": f"predicts {errs[4]}"}
     assert [s["name"] for s in curve["series"]] == [s["name"] for s in view["drawings"][1]["series"]]
-    assert f"PGD has it say {errs[4]} from ε = " in view["summary"]
+    assert f"PGD changes the prediction to {errs[4]} from ε = " in view["summary"]
     assert view["drawings"][0]["start"] == rows.index(errs)
 
 
 def test_what_is_wrong_already_and_what_holds_out_is_said(run: Run) -> None:
     subject = opened(run, eps="0.0001")
-    assert "changes nothing of the answer up to ε = 0.0001" in adversarial.view(subject)["summary"]
+    assert "does not change the prediction up to ε = 0.0001" in adversarial.view(subject)["summary"]
     assert subject.target is not None
     subject.target[0] = (subject.target[0] + 1) % 10
-    assert "wrong already" in adversarial.view(subject)["summary"]
+    assert "already wrong" in adversarial.view(subject)["summary"]
 
 
 def test_an_image_without_a_label_is_moved_from_what_the_model_says(run: Run, tmp_path: Path) -> None:
     Image.fromarray(np.random.default_rng(0).integers(0, 256, (8, 8), np.uint8)).save(tmp_path / "x.png")
     view = adversarial.view(open_run(run, [tmp_path / "x.png"]))
-    assert "which the model takes for" in view["says"]
+    assert "which the model classifies as" in view["says"]
 
 
 def test_it_is_for_classifiers_of_images_that_have_learned(run: Run) -> None:
     assert adversarial.suits(opened(run))
     assert not adversarial.suits(open_preset("simplecnn"))
     for key, value, said in (
-        ("example", "8", "example=8 cannot be"),
-        ("eps", "0", "eps=0 cannot be: it must be above 0 and at most 1"),
-        ("eps", "2", "eps=2 cannot be"),
-        ("eps", "nan", "eps=nan cannot be"),
-        ("eps", "much", "eps=much cannot be"),
-        ("steps", "0", "steps=0 cannot be"),
-        ("steps", "5000", "steps=5000 cannot be"),
+        ("example", "8", "Invalid example=8"),
+        ("eps", "0", "Invalid eps=0: must be above 0 and at most 1"),
+        ("eps", "2", "Invalid eps=2"),
+        ("eps", "nan", "Invalid eps=nan"),
+        ("eps", "much", "Invalid eps=much"),
+        ("steps", "0", "Invalid steps=0"),
+        ("steps", "5000", "Invalid steps=5000"),
     ):
         with pytest.raises(SettingError) as rejection:
             adversarial.view(opened(run, **{key: value}))

@@ -47,12 +47,12 @@ def test_the_maps_are_what_the_network_says_of_the_recording_alone(example: int,
     assert said["columns"] == [f"{t * frames / len(log_probs) / 100:.2f} s" for t in range(len(log_probs))]
     rows = [int(name.strip("[]")) if name != "blank" else 0 for name in said["rows"]]
     torch.testing.assert_close(torch.tensor(said["values"]).T.double(), log_probs.exp()[:, rows], atol=1e-3, rtol=1e-3)
-    right = found["Where each character of the right text is spoken"]
+    right = found["Frames of each character of the reference text"]
     assert subject.target is not None
     target = subject.target[example][subject.target[example] != IGNORED]
     where = occupancies(log_probs, target)[:, 1::2]
     torch.testing.assert_close(torch.tensor(right["values"]).T.double(), where, atol=1e-3, rtol=1e-3)
-    given = found["What was given"]
+    given = found["Input"]
     assert (len(given["rows"]), len(given["columns"])) == (6, len(log_probs))
 
 
@@ -63,10 +63,10 @@ def test_the_table_reads_the_best_path() -> None:
     read = [k for t, k in enumerate(path) if k and (t == 0 or path[t - 1] != k)]
     assert [row[0] for row in view["table"]["rows"]] == [f"[{k}]" for k in read]
     assert all(0.25 < row[2] <= 1 for row in view["table"]["rows"])
-    assert f"reads “{''.join(f'[{k}]' for k in read)}”" in view["summary"]
+    assert f"gives “{''.join(f'[{k}]' for k in read)}”" in view["summary"]
 
 
 def test_it_is_for_networks_that_write_what_is_said() -> None:
     assert suited("alignment") == ["ctc-conv-gru"]
-    with pytest.raises(SettingError, match="example=2 cannot be"):
+    with pytest.raises(SettingError, match="Invalid example=2"):
         alignment.view(opened(example="2"))

@@ -132,7 +132,7 @@ def test_runs(tmp_path: Path) -> None:
     assert drawing["title"].startswith("c3, channel 4 of 16")
     with pytest.raises(UnknownName, match="layer with a window 'c4'"):
         view(open_run(run, options={"layer": "c4"}))
-    with pytest.raises(SettingError, match="channel=6 cannot be: it must be a whole number from 0 to 5"):
+    with pytest.raises(SettingError, match="Invalid channel=6: must be an integer from 0 to 5"):
         view(open_run(run, options={"layer": "c1", "channel": "6"}))
 
 

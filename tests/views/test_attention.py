@@ -187,7 +187,7 @@ def test_a_deep_model_on_a_long_text_stays_small() -> None:
     subject = open_model(model, ids, torch.ones_like(ids, dtype=torch.bool))
     found = attention.view(dataclasses.replace(subject, options={"layer": "blocks.7.attention"}))
     assert len(json.dumps(found)) < 2_000_000
-    assert "12 of 20 layers are drawn" in found["summary"]
+    assert "12 of 20 layers are shown" in found["summary"]
     layer = next(d for d in found["drawings"] if d["kind"] == "choice")
     assert layer["options"][layer["start"]]["name"] == "blocks.7.attention"
     assert len(found["table"]["rows"]) == 160
@@ -240,5 +240,5 @@ def test_a_series_read_in_patches_is_looked_at_variable_by_variable() -> None:
         held = seen["attention"]["blocks.0.attention"].unflatten(0, (2, 2))[1, variable, 0]
         torch.testing.assert_close(shown[-1], held, atol=2e-3, rtol=0)
     assert not torch.allclose(shown[0], shown[1])
-    with pytest.raises(SettingError, match="variable=2 cannot be"):  # the third is not forecast, and not read
+    with pytest.raises(SettingError, match="Invalid variable=2"):  # the third is not forecast, and not read
         attention.view(open_model(model, x, options={"variable": "2"}))

@@ -57,7 +57,7 @@ def test_a_map_that_fails_says_so_on_the_image(run: Run, monkeypatch: pytest.Mon
 
     monkeypatch.setitem(METHODS, "occlusion", brightness)
     shown = view(open_run(run, options={"method": "occlusion"}))
-    assert shown["drawings"][0]["items"][0]["warning"] == "Fails its check: the same with random weights"
+    assert shown["drawings"][0]["items"][0]["warning"] == "Fails a check: the same with random weights"
     assert "fails a check" in shown["summary"]
     assert shown["table"]["rows"][0][-1] == "fails"
 
@@ -89,8 +89,8 @@ def test_targets_are_outputs_names_and_places(run: Run) -> None:
         ("lenet5", {"method": "grad_cam", "layer": "nowhere"}, UnknownName, "nowhere"),
         ("mlp", {"method": "grad_cam"}, CutawayError, "convolution"),
         ("lenet5", {"concept": "/nowhere"}, DataError, "run"),
-        ("lenet5", {"method": "edges"}, CutawayError, "parts of a graph"),
-        ("gpt2", {"method": "edges"}, CutawayError, "parts of a graph"),
+        ("lenet5", {"method": "edges"}, CutawayError, "has no edges"),
+        ("gpt2", {"method": "edges"}, CutawayError, "has no edges"),
     ],
 )
 def test_what_cannot_be_asked_is_rejected(
@@ -136,7 +136,7 @@ def test_a_concept_given_as_a_folder(run: Run, tmp_path: Path) -> None:
     assert "TCAV" in shown["summary"]
     with pytest.raises(DataError, match="folder"):
         view(open_run(run, options={"concept": str(tmp_path / "nothing")}))
-    with pytest.raises(DataError, match="there is none"):  # and not all that stands here
+    with pytest.raises(DataError, match="must be an existing folder"):  # and not all that stands here
         view(open_run(run, options={"concept": "", "method": "gradient"}))
 
 
@@ -144,7 +144,7 @@ def test_a_number_is_said_in_its_own_units_too(tmp_path: Path) -> None:
     found = cutaway.train("linear", "diabetes", epochs=1, out=tmp_path / "run", tensorboard=False)
     subject = open_run(found, options={"method": "gradient"})
     said = float(subject.task.predictions(subject.outputs()[:1])[0].popitem()[1])  # type: ignore[union-attr]
-    assert f"which is {number(said)} in its own units" in view(subject)["summary"]
+    assert f"which is {number(said)} in the units of the data" in view(subject)["summary"]
 
 
 def test_it_says_how_to_read_it_and_where_it_misleads() -> None:
@@ -160,7 +160,7 @@ def test_variables_of_a_series_have_the_names_of_their_columns(tmp_path: Path) -
     found = cutaway.train("gru", tmp_path / "s.csv", out=tmp_path / "run", **kept)
     shown = view(open_run(found, options={"method": "gradient"}))
     assert {series["name"] for series in shown["drawings"][0]["series"]} == {"visits", "rain"}
-    assert shown["says"].startswith("Which parts of the forecast from 2024")
+    assert shown["says"].startswith("The parts of the forecast from 2024")
 
 
 def test_of_an_untrained_answer_no_map_is_said_to_stand() -> None:

@@ -146,7 +146,7 @@ def test_a_run_says_what_the_example_is(tmp_path: Path) -> None:
     layers = found["drawings"][0]["layers"]
     assert [n["name"] for n in layers[0]["neurons"]] == ["x1", "x2"]
     assert layers[-1]["neurons"][0]["how"].endswith((" − 0", " − 1"))
-    with pytest.raises(SettingError, match="example=99 cannot be: it must be a whole number from 0 to 7"):
+    with pytest.raises(SettingError, match="Invalid example=99: must be an integer from 0 to 7"):
         view(open_run(run, options={"example": "99"}))
 
 

@@ -137,7 +137,7 @@ def test_axes_are_in_the_persons_units(tmp_path: Path, scale: str) -> None:
         assert row is not None
         assert x == pytest.approx(float(row["petal length (cm)"]), abs=0.01)
         assert y == pytest.approx(float(row["petal width (cm)"]), abs=0.01)
-    assert drawing["note"].startswith("Held fast: sepal length (cm) = 5.")
+    assert drawing["note"].startswith("Fixed: sepal length (cm) = 5.")
 
 
 def test_the_grid_is_the_model_in_its_own_inputs(tmp_path: Path) -> None:
@@ -170,11 +170,11 @@ def test_categories_are_held_at_the_commonest(tmp_path: Path) -> None:
     run = run_of(tmp_path, "mlp", str(path), target="buys")
     drawing = view(open_run(run))["drawings"][0]
     assert [axis["name"] for axis in drawing["axes"]] == ["age", "income"]
-    assert drawing["note"] == "Held fast: colour=red."
+    assert drawing["note"] == "Fixed: colour=red."
     with pytest.raises(UnknownName, match="column of numbers 'colour'"):
         view(open_run(run, options={"features": "age,colour"}))
     for wrong in ("age", "age,age", "age,income,age"):
-        with pytest.raises(SettingError, match=r"name two columns, as in features=age,income"):
+        with pytest.raises(SettingError, match=r"must be two columns, e.g. features=age,income"):
             view(open_run(run, options={"features": wrong}))
 
 

@@ -23,10 +23,10 @@ from cutaway.models.base import (
 from cutaway.models.registry import Preset, presets
 from cutaway.nn.attention import MultiHeadAttention
 from cutaway.views import suitable_views
-from cutaway.views.adversarial import compare_with_plain
 from cutaway.views.attention_capture import attention_modules, num_heads_by_name
 from cutaway.views.attribution import _methods
 from cutaway.views.inspect_page import describe_view
+from cutaway.views.shortcuts import compare_with_plain
 from cutaway.views.subject import Subject
 
 
@@ -185,7 +185,7 @@ def test_an_image_network_of_ones_own_is_shown(view: str) -> None:
         "filters": "mirrored",
         "features": "blocks.1: principal components of 4×4 tokens",
         "field": "blocks.1",
-        "normalization": "the 3 channels around them",
+        "normalization": "the 3 neighboring channels",
         "attention": "r3 c3",
         "positions": "row 3, column 3",
     }[view] in shown

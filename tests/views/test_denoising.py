@@ -63,12 +63,12 @@ def test_the_pictures_are_those_of_sampling_at_the_timesteps_that_they_name() ->
     towards, times = classifier_free_guidance(predict, torch.arange(3), 3, 3.0), sampling_timesteps(20, 5)
     end = sample(towards, noise, model.config.signal, times, 1.0, more, watch=lambda *moment: told.append(moment))
     for k in range(3):
-        tiles = found[f"On the way to image {k + 1}, class {k}"]["tiles"]
+        tiles = found[f"Sampling of image {k + 1}, class {k}"]["tiles"]
         assert [tile["label"] for tile in tiles] == [f"t = {t}" for t in times] * 2
         assert torch.equal(levels_of(tiles[:5]), torch.cat([as_levels(xt[k]) for _, xt, _ in told]))
         assert torch.equal(levels_of(tiles[5:]), torch.cat([as_levels(x[k]) for _, _, x in told]))
         assert torch.equal(levels_of(tiles[-1:]), as_levels(end[k]))
-    assert len(found["The same noise with more and more guidance"]["tiles"]) == 3 * len(denoising.SCALES)
+    assert len(found["The same noise with increasing guidance"]["tiles"]) == 3 * len(denoising.SCALES)
 
 
 @torch.no_grad()
@@ -85,26 +85,26 @@ def test_the_loss_at_a_timestep_is_that_of_the_noise_in_the_examples() -> None:
         assert part / (1 - part) == pytest.approx(ratio)
         torch.testing.assert_close(predict_x0(xt, noise, float(signal[t])), x0, atol=1e-3, rtol=1e-3)
     worst = max(view["table"]["rows"], key=lambda row: row[3])
-    assert f"greatest at t = {worst[0]}" in view["summary"]
+    assert f"largest at t = {worst[0]}" in view["summary"]
 
 
 def test_without_classes_nothing_is_guided() -> None:
     subject = open_preset("ddpm-unet-small", SETTINGS | {"classes": 0}, {"steps": "1"})
     view = denoising.view(subject)
-    assert "The same noise with more and more guidance" not in drawn(view)
-    assert "On the way to image 1" in drawn(view)
+    assert "The same noise with increasing guidance" not in drawn(view)
+    assert "Sampling of image 1" in drawn(view)
     assert "at every timestep" in view["summary"], "it predicts no noise yet"
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"steps": "21"}, "steps=21 cannot be"),
-        ({"steps": "0"}, "steps=0 cannot be: it must be 1 to 20"),
-        ({"guidance": "much"}, "guidance=much cannot be: it must be a number"),
-        ({"guidance": "nan"}, "guidance=nan cannot be"),
-        ({"class": "seven"}, "class=seven cannot be"),
-        ({"seed": "-1"}, "seed=-1 cannot be"),
+        ({"steps": "21"}, "Invalid steps=21"),
+        ({"steps": "0"}, "Invalid steps=0: must be 1 to 20"),
+        ({"guidance": "much"}, "Invalid guidance=much: must be a number"),
+        ({"guidance": "nan"}, "Invalid guidance=nan"),
+        ({"class": "seven"}, "Invalid class=seven"),
+        ({"seed": "-1"}, "Invalid seed=-1"),
     ],
 )
 def test_what_cannot_be_is_said_by_name(options: dict[str, str], words: str) -> None:

@@ -53,9 +53,9 @@ def test_a_graph_stays_whole() -> None:
 
 
 def test_what_cannot_be_described_is_told() -> None:
-    with pytest.raises(ModelError, match=r"Sequential cannot take an example of shape 3×8×8: .*1 channels"):
+    with pytest.raises(ModelError, match=r"Sequential does not accept an example of shape 3×8×8: .*1 channels"):
         cutaway.describe(stack(), torch.randn(2, 3, 8, 8))
-    with pytest.raises(ModelError, match=r"torch\.nn\.Module, and this is a str"):
+    with pytest.raises(ModelError, match="Invalid model of type str"):
         cutaway.describe("lenet5", torch.randn(2, 3))  # type: ignore[arg-type]
-    with pytest.raises(ModelError, match="tensors, and 'x' is none"):
+    with pytest.raises(ModelError, match="Invalid example 'x': must be tensors"):
         cutaway.describe(stack(), ["x"])  # type: ignore[list-item]

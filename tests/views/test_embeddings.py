@@ -85,7 +85,7 @@ def test_a_run_without_its_data_says_so(digits_run: Run) -> None:
     subject = dataclasses.replace(open_run(digits_run), inputs=(one,), target=None, split=None, rows=())
     gone = dataclasses.replace(subject, run=None, whole=None)
     assert not embeddings.suits(gone)
-    assert "too few examples" in embeddings.view(gone)["summary"]
+    assert "Too few examples" in embeddings.view(gone)["summary"]
 
 
 def test_two_examples_alone_have_no_neighbourhood() -> None:
@@ -109,7 +109,7 @@ def test_umap_is_drawn_where_it_is_asked_for(digits_run: Run, monkeypatch: pytes
     monkeypatch.setattr(embeddings, "umap", embeddings.tsne)  # which the library itself takes half a minute for
     (drawing,) = scatters(embeddings.view(open_run(digits_run, options={"plane": "umap"})))
     assert [place["name"] for place in drawing["places"]] == ["PCA", "t-SNE", "UMAP"]
-    assert "distances between them mean nothing" in drawing["places"][2]["note"]
+    assert "distances between clusters mean nothing" in drawing["places"][2]["note"]
     assert "note" not in drawing["places"][0]
     with pytest.raises(UnknownName, match="umap"):
         embeddings.view(open_run(digits_run, options={"plane": "umab"}))
@@ -210,7 +210,7 @@ def test_the_word_is_the_first_that_stands_twice_unless_it_is_named(text_run: Ru
 
 @pytest.mark.parametrize("word", ["zebra", "", "<pad>"])
 def test_a_word_that_does_not_stand_twice_is_rejected(text_run: Run, word: str) -> None:
-    with pytest.raises(SettingError, match="times in the examples"):
+    with pytest.raises(SettingError, match="times as a single token"):
         embeddings.view(dataclasses.replace(open_run(text_run), options={"word": word}))
 
 

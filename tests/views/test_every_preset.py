@@ -92,7 +92,7 @@ def assert_whole(name: str, view: dict[str, Any]) -> None:
 def assert_explained(view: dict[str, Any], subject: Subject) -> None:
     """What an attribution has beside its maps: of which example, for which output, and whether they can be right."""
     assert subject.kind == "graph" or "of example 1" in view["says"]
-    assert "Explained is" in view["summary"]
+    assert "The explained output is" in view["summary"]
     assert view["table"]["rows"]
     checks = next(drawing for drawing in view["drawings"] if drawing.get("title") == "Checks")
     assert all("add up" in words or "values" in words for _, words in checks["facts"])

@@ -108,7 +108,7 @@ def test_a_run_shows_its_own_images(tmp_path: Path) -> None:
     assert len(options_of(found)) >= 2
     with pytest.raises(UnknownName, match="layer with maps 'c2'"):
         view(open_run(run, options={"layer": "c2"}))
-    with pytest.raises(SettingError, match="example=8 cannot be"):
+    with pytest.raises(SettingError, match="Invalid example=8"):
         view(open_run(run, options={"example": "8"}))
 
 

@@ -109,7 +109,7 @@ def test_no_more_tiles_than_can_be_looked_at() -> None:
 def test_what_cannot_be_is_rejected_by_name() -> None:
     with pytest.raises(UnknownName, match="layer with filters 'conv9'"):
         view(opened("alexnet", layer="conv9"))
-    with pytest.raises(SettingError, match="range=loud cannot be: choose from unit, layer, global"):
+    with pytest.raises(SettingError, match="Invalid range=loud: must be one of unit, layer, global"):
         view(opened("alexnet", range="loud"))
-    with pytest.raises(SettingError, match="filter=6 cannot be"):
+    with pytest.raises(SettingError, match="Invalid filter=6"):
         view(opened("lenet5-modern", filter="6"))

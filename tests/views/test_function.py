@@ -41,7 +41,7 @@ def test_the_neurons_add_up_to_what_the_run_predicts(run: Run) -> None:
     rest = torch.tensor([y for _, y in model]) - summed  # the bias, and the means of the neurons
     assert len(neurons["series"]) == 5
     assert torch.allclose(rest, rest.mean().expand_as(rest), atol=1e-3)
-    assert "5 neurons add up to it" in found["summary"]
+    assert "5 neurons sum to the curve" in found["summary"]
     assert [series["name"] for series in curve["series"]] == ["training", "test", "model"]
     held_out = run.data().splits["test"]
     assert len(curve["series"][1]["points"]) == len(held_out) == 150
@@ -52,7 +52,7 @@ def test_one_feature_is_an_axis_and_the_others_are_held(tmp_path: Path) -> None:
     found = function.view(opened(run, feature="bmi"))
     assert len(found["drawings"]) == 1  # two hidden layers: neurons do not simply add up
     assert found["drawings"][0]["x"] == "bmi"
-    assert "Held: age = " in found["summary"]
+    assert "Fixed: age = " in found["summary"]
     on = line(opened(run, feature="bmi"))
     x, inputs = on.grid(5)
     assert on.axis.values(inputs[:, on.axis.place].double()).tolist() == pytest.approx(x.tolist(), rel=1e-5)

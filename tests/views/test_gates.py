@@ -53,7 +53,7 @@ def test_every_recurrent_model_is_drawn(name: str) -> None:
     assert len(json.dumps(found, allow_nan=False)) < 2_000_000
     assert found["id"] == "gates"
     assert found["table"]["rows"]
-    assert "lasts" in found["summary"]
+    assert "the remaining fraction" in found["summary"]
     assert subject.model.training
     assert not traces(subject.model)
     assert all(torch.equal(v, before[k]) for k, v in subject.model.state_dict().items())
@@ -76,7 +76,7 @@ def test_curves_and_table_are_the_gates() -> None:
     unit = next(d for d in kinds(found["drawings"]) if d["title"] == "Gates of unit 3")
     series = {s["name"]: [v for _, v in s["points"]] for s in unit["series"]}
     assert series["forget"] == pytest.approx(forget[:, 3].tolist(), rel=1e-3)
-    maps = next(d for d in found["drawings"] if d["title"] == "What each unit holds")
+    maps = next(d for d in found["drawings"] if d["title"] == "State of each unit")
     cell = next(t for t in maps["tiles"] if t["label"] == "cell")
     assert cell["values"][2] == pytest.approx(layer.gates["cell"][:, 2].tolist(), rel=1e-3, abs=1e-6)
 
@@ -135,7 +135,7 @@ def test_a_run_stands_beside_itself_before_training(tmp_path: Path) -> None:
     assert [s["name"] for s in lags["series"]] == [
         "the cell of this LSTM",
         "the same before training",
-        "a plain RNN as it begins",
+        "an untrained plain RNN",
     ]
     assert all(s["points"][0] == [0, 1.0] for s in lags["series"])
 

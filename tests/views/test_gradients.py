@@ -13,9 +13,9 @@ from cutaway.models import resnet
 from cutaway.training.config import TrainSettings
 from cutaway.training.optim import build_optimizers
 from cutaway.views import gradients
-from cutaway.views.adversarial import block_norms, compare_with_plain
 from cutaway.views.common import batch_norm_mode
 from cutaway.views.gradients import LayerGradients, gradient_flow, view
+from cutaway.views.shortcuts import block_norms, compare_with_plain
 from cutaway.views.subject import Subject, open_model, open_preset
 
 from ..small import small
@@ -85,7 +85,7 @@ def test_the_step_of_an_optimizer_that_is_not_known_is_nobodys(monkeypatch: pyte
     known = view(subject)
     monkeypatch.setattr("cutaway.views.gradients.optimizer_and_lr", lambda subject: ("lion", 1e-3))
     found = view(subject)
-    assert "How far a first step of lion moves the weights is not known here." in found["summary"]
+    assert "The size of the first step of lion is not known." in found["summary"]
     assert len(found["drawings"]) == len(known["drawings"]) - 1
     assert all(row[4] is None for row in found["table"]["rows"])
     assert any(row[4] for row in known["table"]["rows"])
@@ -133,7 +133,7 @@ def test_a_layer_whose_last_state_alone_is_read_has_a_gradient() -> None:
 def test_one_layer_is_not_compared_with_itself_and_random_targets_are_said() -> None:
     found = gradients.view(opened("linear"))
     assert found["summary"].count("head") == 1
-    assert "targets drawn at random" in found["says"]
+    assert "random targets" in found["says"]
     assert "2 graphs" in gradients.view(graphs())["says"]
 
 
@@ -220,7 +220,7 @@ def test_large_models_are_looked_at_with_fewer_examples(monkeypatch: pytest.Monk
     monkeypatch.setattr(gradients, "MOST", 1.0)
     few = gradients.limit_examples(subject)
     assert (subject.count, few.count) == (2, 1)
-    assert "of 1 example, with targets" in gradients.view(subject)["says"]
+    assert "of 1 example, with random targets" in gradients.view(subject)["says"]
 
 
 def test_a_batch_norm_with_one_value_falls_back_on_what_it_has_kept() -> None:

@@ -142,7 +142,7 @@ def test_one_of_many_graphs() -> None:
     assert torch.equal(net.x, x[2:])
     assert net.edges.tolist() == [[0, 1], [1, 2]]
     assert [t.weights.shape[0] for t in travels] == [2] * len(travels)
-    with pytest.raises(SettingError, match="example=2 cannot be"):
+    with pytest.raises(SettingError, match="Invalid example=2"):
         graph.view(opened("graphconv", x, edges, none, batch, example="2"))
 
 
@@ -193,12 +193,12 @@ def test_a_run_knows_names_classes_and_what_the_model_says(tmp_path: Path) -> No
     drawn = found["drawings"][0]
     assert {node["label"] for node in drawn["nodes"]} == {f"member {i}" for i in range(1, 35)}
     colours = {c["name"]: c for c in drawn["colours"]}
-    assert set(colours) == {"class", "said by the model", "hops away"}
+    assert set(colours) == {"class", "prediction", "hops away"}
     assert colours["class"]["groups"] == ["Mr. Hi", "Officer"]
     assert None not in colours["class"]["of"]
     with torch.no_grad():
         said = subject.model(*subject.inputs[:2]).argmax(1).tolist()
-    assert [said[int(node["key"])] for node in drawn["nodes"]] == colours["said by the model"]["of"]
+    assert [said[int(node["key"])] for node in drawn["nodes"]] == colours["prediction"]["of"]
     by_name = graph.view(open_run(run, options={"node": "member 34"}))["drawings"][0]
     assert by_name["nodes"][by_name["node"]]["label"] == "member 34"
 
@@ -213,5 +213,5 @@ def test_kinds_of_nodes_have_colours() -> None:
 
 
 def test_messages_that_all_weigh_the_same_have_no_strongest() -> None:
-    assert "the coefficient 1: none counts more" in graph.view(chain("graphconv", node="2"))["summary"]
+    assert "the coefficient 1: all are weighted equally" in graph.view(chain("graphconv", node="2"))["summary"]
     assert "the strongest of" in graph.view(chain("gat", node="2"))["summary"]

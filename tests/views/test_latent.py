@@ -36,7 +36,7 @@ def test_images_are_decoded_and_numbers_moved() -> None:
     view, model = latent.view(subject), subject.model
     found, (x,) = drawn(view), subject.inputs
     mean, log_var = model.encode(x)  # type: ignore[operator]
-    tiles = found["Images, and what their codes are decoded to"]["tiles"]
+    tiles = found["Images and reconstructions"]["tiles"]
     assert torch.equal(levels_of(tiles[:2]), as_levels(x)[:, 0])
     assert torch.equal(levels_of(tiles[2:]), as_levels(model.decode(mean))[:, 0])  # type: ignore[operator]
     kl = 0.5 * (mean**2 + log_var.exp() - 1 - log_var).mean(0)
@@ -46,15 +46,15 @@ def test_images_are_decoded_and_numbers_moved() -> None:
     assert [row[1] for row in view["table"]["rows"]] == pytest.approx(kl[order].tolist(), abs=1e-6)
     z = mean[1].repeat(7, 1)
     z[:, order[0]] = torch.arange(-3.0, 4.0)
-    tiles = found["One number of a code moved"]["tiles"]
+    tiles = found["Latent traversal"]["tiles"]
     assert torch.equal(levels_of(tiles[:7]), as_levels(model.decode(z))[:, 0])  # type: ignore[operator]
     still = levels_of(tiles[-7:])  # number 1 is moved too, and the decoder was drawn to use it
     assert not torch.equal(still[0], still[-1])
-    assert view["summary"].startswith("2 of 3 numbers say anything")
+    assert view["summary"].startswith("2 of 3 dimensions are used")
 
 
 def test_it_is_for_models_that_hold_images_as_codes() -> None:
     assert latent.suits(opened())
     assert not latent.suits(open_preset("ddpm-unet-small"))
-    with pytest.raises(SettingError, match="example=2 cannot be"):
+    with pytest.raises(SettingError, match="Invalid example=2"):
         latent.view(opened(example="2"))

@@ -68,7 +68,7 @@ def test_every_product_that_is_written_comes_to_its_count(name: str) -> None:
                     product *= int(factor)
                 assert product == int(match[3])
                 written += 1
-            if match := re.search(r"(\d+) weights? × (\d+) places?.* = (\d+) MACs", words):
+            if match := re.search(r"(\d+) weights? × (\d+) positions?.* = (\d+) MACs", words):
                 assert int(match[1]) * int(match[2]) == int(match[3])
                 written += 1
             if match := re.fullmatch(r"\w+: ([\d·]+) = (\d+)", words):
@@ -96,7 +96,7 @@ def test_resnet18_is_what_its_paper_counts() -> None:
         "3×3 window × 64 channels = 576 products for each of 64·56·56 numbers = 115 605 504 MACs",
     ]
     assert rows["layer1.1"]["times"] == 1
-    assert "the same inside as layer1.0" in rows["layer1.1"]["words"][0]
+    assert "same structure as layer1.0" in rows["layer1.1"]["words"][0]
     assert rows["layer4.1.conv2"]["cells"][3] == 435
 
 
@@ -136,7 +136,7 @@ def test_memory_is_of_the_precision_of_the_weights() -> None:
 
 def test_what_is_not_known_is_said_to_be() -> None:
     row = Row("fft", "operation", (1, 8), 0, None, None, ("fft",))
-    assert network.arithmetic(row, None) == ["the MACs of fft are not known"]
+    assert network.arithmetic(row, None) == ["the MACs of fft are unknown"]
     assert network.arithmetic(Row("x", "Linear", (1, 3), 8, 7, None), nn.Linear(2, 3))[-1] == "7 MACs"
 
 

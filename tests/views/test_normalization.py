@@ -83,7 +83,7 @@ def test_a_layer_normalization_leaves_each_token_with_mean_0_and_deviation_1() -
 def test_with_channels_last_each_pixel_has_statistics_of_its_own() -> None:
     model, inputs = small("convnext-micro")
     shown = view(open_model(model, *inputs, options={"layer": "stages.0.blocks.0.norm"}))
-    assert "all numbers of the same pixel" in shown["summary"]
+    assert "all values of the same pixel" in shown["summary"]
     first, second = shown["drawings"][0]["tiles"]
     assert all(sum(value == DARK for value in row) == 1 for row in first["values"])  # one place of one example
     assert not any(value == DARK for row in second["values"] for value in row)

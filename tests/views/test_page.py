@@ -41,7 +41,7 @@ def test_views_that_are_not_there_or_do_not_suit_are_rejected() -> None:
     subject = open_preset("mlp")
     with pytest.raises(UnknownName, match="Similar: network"):
         build_page(subject, ["netwrk"])
-    with pytest.raises(ModelError, match=r"The view filters .* has nothing to show of mlp. These have: network"):
+    with pytest.raises(ModelError, match=r"The view filters .* does not apply to mlp. Applicable views: network"):
         build_page(subject, ["filters"])
 
 
@@ -75,7 +75,7 @@ def test_the_head_says_what_a_run_says_of_its_examples(tmp_path: Path) -> None:
     head = build_page(subject, ["network"])["views"][0]
     said = run.task.predictions(subject.outputs())
     assert [row[1].split(", ")[0] for row in head["table"]["rows"]] == [next(iter(row.values())) for row in said]
-    assert head["title"] == "Inside softmax, learned from iris"
+    assert head["title"] == "Inside softmax, trained on iris"
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_what_a_folder_says_it_holds_is_what_the_page_is_called(tmp_path: Path) 
 def test_a_run_is_called_by_its_preset_and_by_what_was_asked_to_be_other(tmp_path: Path) -> None:
     out = tmp_path / "run"
     run = cutaway.train("mlp", "xor", epochs=1, tensorboard=False, out=out, **{"model.hidden_dims": "3"})
-    assert page_title(open_run(run)) == "Inside MLP (mlp with hidden_dims=3), learned from xor"
+    assert page_title(open_run(run)) == "Inside MLP (mlp with hidden_dims=3), trained on xor"
 
 
 def test_a_page_of_a_graph_counts_its_nodes(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_a_table_begins_where_its_first_token_looks() -> None:
 def test_likeness_is_the_cosine() -> None:
     model, inputs = small("gpt2")
     rows = model.positions.weight.detach()
-    values = drawing(positions.view(open_model(model, *inputs)), "How alike two places are")["values"]
+    values = drawing(positions.view(open_model(model, *inputs)), "Cosine similarity of positions")["values"]
     expected = torch.nn.functional.cosine_similarity(rows[:, None], rows[None], dim=2)
     torch.testing.assert_close(torch.tensor(values), expected, atol=1e-3, rtol=1e-3)
 
@@ -79,7 +79,7 @@ def test_a_patch_is_most_like_itself() -> None:
         "vit-tiny/16", image_size=40, patch_size=8, dim=48, layers=1, heads=2, ffn_dim=48, num_classes=3
     )
     found = positions.view(open_model(model, torch.zeros(1, 3, 40, 40)))
-    maps = drawing(found, "How alike each patch")["tiles"]
+    maps = drawing(found, "Cosine similarity of each patch")["tiles"]
     assert [tile["label"] for tile in maps][:6] == [*(f"row 0, column {c}" for c in range(5)), "row 1, column 0"]
     for i, tile in enumerate(maps):
         flat = [value for row in tile["values"] for value in row]
@@ -143,9 +143,9 @@ def test_one_number_far_beyond_the_others_is_named_and_does_not_make_them_grey()
         plain = positions.view(open_model(model, *inputs))
         model.positions.weight[3, 5] = -4.0
     assert not {"low", "high"} & set(plain["drawings"][0])
-    assert "far beyond" not in plain["summary"]
+    assert "is an outlier" not in plain["summary"]
     found = positions.view(open_model(model, *inputs))
     end = found["drawings"][0]["high"]
     assert 0.02 < end < 0.4
     assert found["drawings"][0]["low"] == -end
-    assert "Number 5 of place 3 is −4, far beyond the others" in found["summary"]
+    assert "Dimension 5 of place 3 is an outlier, −4" in found["summary"]

@@ -82,14 +82,14 @@ def test_errors_and_costs_of_a_static_network_are_those_by_hand(resnet: Run, sta
     without.set_submodule(second, whole.get_submodule(second))
     with torch.no_grad():
         right, seen = whole(x), layer_of(shown, second)
-        assert seen["output, this alone"] == pytest.approx(off(alone(x), right), rel=1e-2)
+        assert seen["output, this only"] == pytest.approx(off(alone(x), right), rel=1e-2)
         assert seen["output, all but this"] == pytest.approx(off(without(x), right), rel=1e-2)
         loss = nn.functional.cross_entropy(alone(x), batch.target)
-        assert seen["loss, this alone"] == pytest.approx(float(loss), rel=1e-3)
+        assert seen["loss, this only"] == pytest.approx(float(loss), rel=1e-3)
         own = off(static.model.get_submodule(first)(x), whole.get_submodule(first)(x))
     weight = whole.get_submodule(second).weight
     assert isinstance(weight, Tensor)
-    assert seen["weights off by"] == pytest.approx(off(dequantize_rows(*quantize_rows(weight)), weight), rel=1e-3)
+    assert seen["weight error"] == pytest.approx(off(dequantize_rows(*quantize_rows(weight)), weight), rel=1e-3)
     assert layer_of(shown, first)["own error"] == pytest.approx(own, rel=1e-2)
     assert layer_of(shown, first)["accumulated"] == layer_of(shown, first)["own error"]  # nothing is before it
 
@@ -102,7 +102,7 @@ def test_recurrent_layers_that_are_stored_with_4_bits(words: Run, tmp_path: Path
     weights = [p.detach() for key, p in words.model.rnn.named_parameters() if p.ndim > 1]
     rounded = [dequantize_groups(*quantize_groups(w, 32), 32, w.shape) for w in weights]
     both = [torch.cat([w.flatten() for w in some]) for some in (rounded, weights)]
-    assert rnn["weights off by"] == pytest.approx(off(*both), rel=1e-3)
+    assert rnn["weight error"] == pytest.approx(off(*both), rel=1e-3)
     assert rnn["weights"] == len(both[0])
     assert 0 < rnn["own error"] < 1
     options = {o["name"]: o["drawings"] for d in shown["drawings"] if d["kind"] == "choice" for o in d["options"]}
@@ -134,7 +134,7 @@ def test_where_the_float_run_is_not_at_hand(resnet: Run, static: Run, words: Run
     away.about["quantized"]["from"] = str(tmp_path / "gone")
     shown = describe_view("quantization", open_run(away))
     assert_whole("quantization", shown)
-    assert "is not at hand" in shown["summary"]
+    assert "was not found" in shown["summary"]
     there = open_run(away, options={"before": str(resnet.folder)})
     assert describe_view("quantization", there)["table"] == describe_view("quantization", open_run(static))["table"]
     with pytest.raises(FileError, match="is not a run"):
@@ -145,7 +145,7 @@ def test_where_the_float_run_is_not_at_hand(resnet: Run, static: Run, words: Run
     assert not is_same_model(fold_batch_norm(other, torch.zeros(1, 1, 32, 32)), static.model)
     model, why = load_float_model(open_run(away, options={"before": str(words.folder)}))
     assert model is None
-    assert "another model" in why
+    assert "is not the model that was quantized" in why
 
 
 def test_files_of_ones_own_have_no_loss(static: Run) -> None:

@@ -59,10 +59,10 @@ def test_each_part_is_what_is_left_where_the_other_is_cut(shortcut: str, block: 
 
 def test_the_view_draws_both_parts_of_residual_networks_alone() -> None:
     found = gradients.view(opened("A"))
-    (drawing,) = (d for d in found["drawings"] if d["title"] == "The gradient at a block's input")
+    (drawing,) = (d for d in found["drawings"] if d["title"] == "Gradient at a block's input")
     assert [series["name"] for series in drawing["series"]] == ["through the shortcut", "through the layers"]
     assert [x for x, _ in drawing["series"][0]["points"]] == [2, 3, 4]
-    assert "straight through the shortcut" in found["summary"]
+    assert "comes through the shortcut" in found["summary"]
     model, inputs = small("vgg11")
     assert compare_paths(open_model(model, *inputs)) is None
     assert compare_paths(opened("none")) is None

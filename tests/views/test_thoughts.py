@@ -236,7 +236,7 @@ def test_where_room_is_short_the_answer_and_what_was_kept_come_first(
     shut = [node for node in tree["nodes"] if not node["opens"]]
     assert shut
     assert len(choice["options"]) < len(tree["nodes"])
-    assert "can be opened, as a page has room for so many" in found["summary"]
+    assert "can be opened: those of the answer" in found["summary"]
     assert not any(node["path"] for node in shut)
     wanted = tree["nodes"].index(shut[-1]) + 1
     found = view_of.view(dataclasses.replace(subject, options={"thought": str(wanted)}))
@@ -253,7 +253,7 @@ def test_where_room_is_short_the_answer_and_what_was_kept_come_first(
     [
         ({"method": "beam"}, SettingError, "choose from greedy"),
         ({"example": "7"}, SettingError, "from 0 to 1"),
-        ({"thought": "400"}, SettingError, "thought=400 cannot be"),
+        ({"thought": "400"}, SettingError, "Invalid thought=400"),
         ({"layer": "blocks.9.attention"}, UnknownName, "blocks.9.attention"),
         ({"breadth": "0"}, SettingError, "at least 1"),
         ({"breadth": "many"}, SettingError, "breadth"),
@@ -272,7 +272,7 @@ def test_sums_are_chains_and_no_other_run_has_thoughts() -> None:
     subject = opened(model, sums, "128+367")
     found = view_of.view(subject)
     assert found["drawings"][0]["title"] == "1 chain"
-    with pytest.raises(SettingError, match="needs a run that was trained to propose steps"):
+    with pytest.raises(SettingError, match="needs a run that is trained to propose"):
         view_of.view(dataclasses.replace(subject, options={"method": "tree"}))
     assert "thoughts" in suitable_views(subject)
     assert subject.tokens(0) == ["reversed", *"128+367="]

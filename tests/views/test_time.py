@@ -77,8 +77,8 @@ def test_the_model_is_left_as_it_was(run: Run) -> None:
 @pytest.mark.parametrize(
     ("options", "error", "said"),
     [
-        ({"of": "network"}, ModelError, "These can: "),
-        ({"of": "nix"}, ModelError, "These can: "),
+        ({"of": "network"}, ModelError, "must be one of "),
+        ({"of": "nix"}, ModelError, "must be one of "),
         ({"moments": "1"}, SettingError, "2 to 24"),
         ({"moments": "many"}, SettingError, "2 to 24"),
         ({"moments": "-3"}, SettingError, "2 to 24"),

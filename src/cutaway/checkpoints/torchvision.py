@@ -52,7 +52,10 @@ TRANSFORMED = ("googlenet", "inception-v3")
 
 @dataclasses.dataclass(frozen=True)
 class TorchvisionNames:
-    """The presets of a family that torchvision has, and its names of their weights."""
+    """The presets of a family that torchvision has, and its names of their weights.
+
+    Presets of a family whose weights have other names there than those of another preset are an entry of their own.
+    """
 
     builders: Mapping[str, str]  # our preset → torchvision's builder
     # Pairs of a regular expression and its replacement, applied in order to our key; none if the names are equal.
@@ -150,6 +153,19 @@ FAMILIES: Mapping[str, TorchvisionNames] = {
     ),
     # resnet50-v1 and similar presets are not included, because they have other strides.
     "resnet": TorchvisionNames({name: name for name in ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152")}),
+    # Fire modules are numbered as in the paper; torchvision's by index in a sequence with the pooling layers, whose
+    # places differ between 1.0 and 1.1.
+    **{
+        f"squeezenet-{version}": TorchvisionNames(
+            {f"squeezenet-{version}": f"squeezenet{version.replace('.', '_')}"},
+            (
+                (r"^conv1\.", "features.0."),
+                (r"^head\.", "classifier.1."),
+                *((rf"^fire{fire}\.", f"features.{index}.") for fire, index in enumerate(indices, 2)),
+            ),
+        )
+        for version, indices in (("1.0", (3, 4, 5, 7, 8, 9, 10, 12)), ("1.1", (3, 4, 6, 7, 9, 10, 11, 12)))
+    },
     # The same indices in the sequence of convolutions; the fully connected layers are numbered from 6 here.
     "vgg": TorchvisionNames(
         {f"vgg{depth}{bn}": f"vgg{depth}{bn.replace('-', '_')}" for bn in ("", "-bn") for depth in (11, 13, 16, 19)},

@@ -60,7 +60,7 @@ class Vectors:
         Raises:
             FileError: If the file is missing or incomplete.
         """
-        path = as_path(path, "Vectors are loaded from a file")
+        path = as_path(path, "path must be the path of a file")
         return cls(*read_vectors(path), source=os.fspath(path))
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -178,7 +178,7 @@ def split_model_settings(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict
 def unknown_setting(key: str, known: Sequence[str]) -> CutawayError:
     """Return the error for a setting that does not exist, with its new name or the most similar names."""
     if key in RENAMED:
-        return SettingError(f"{key} is now {RENAMED[key]}: `cutaway train --help {RENAMED[key]}` says what it takes.")
+        return SettingError(f"{key} is now {RENAMED[key]}: `cutaway train --help {RENAMED[key]}` has its values.")
     return UnknownName("setting", key, known, "`cutaway train --help all` lists them.")
 
 
@@ -219,7 +219,7 @@ def parse(key: str, raw: Any, hint: Any) -> Any:
     if raw is None or (optional and isinstance(raw, str) and raw.lower() in {"none", "auto", ""}):
         if optional:
             return None
-        raise SettingError(f"{key} cannot be empty: give {_type_name(hint)}.")
+        raise SettingError(f"Invalid {key}: must not be empty. Give {_type_name(hint)}.")
     try:
         if kind is bool:
             return _bool(raw)
@@ -239,7 +239,7 @@ def parse(key: str, raw: Any, hint: Any) -> Any:
     except Exception as error:  # an object's own __str__ can raise anything
         wanted = "a finite number" if isinstance(error, _NotFinite) else _type_name(hint)
         wanted += " below 2^63" if isinstance(error, OverflowError) and kind is int else ""
-        raise SettingError(f"{key}={shorten(raw)} cannot be read: it must be {wanted}.") from None
+        raise SettingError(f"Invalid {key}={shorten(raw)}: must be {wanted}.") from None
 
 
 def split_list(raw: str) -> list[str]:
@@ -354,7 +354,7 @@ def _type_name(hint: Any) -> str:
         return _type_name(next(a for a in typing.get_args(hint) if a is not type(None)))
     if typing.get_origin(hint) is tuple:
         return "list"
-    return {bool: "true or false", int: "a whole number", float: "a number", str: "text"}.get(hint, "text")
+    return {bool: "true or false", int: "an integer", float: "a number", str: "text"}.get(hint, "text")
 
 
 def _allowed(field: Any) -> str:
@@ -378,12 +378,12 @@ def _check(field: Any, value: Any) -> None:
             raise SettingError(f"{field.name}={one} is now {field.name}={now}.")
         if meta["choices"] and one not in meta["choices"]:
             raise SettingError(
-                f"{field.name}={shorten(as_text(one))} cannot be: choose from {', '.join(meta['choices'])}."
+                f"Invalid {field.name}={shorten(as_text(one))}: must be one of {', '.join(meta['choices'])}."
             )
         number = isinstance(one, int | float) and not isinstance(one, bool)
         low = meta["low"] if meta["low"] is not None else float("-inf")
         high = meta["high"] if meta["high"] is not None else float("inf")
         if number and not (low <= one <= high):
             raise SettingError(
-                f"{field.name}={shorten(as_text(one))} cannot be: it must be {_allowed(field) or 'a number'}."
+                f"Invalid {field.name}={shorten(as_text(one))}: must be {_allowed(field) or 'a number'}."
             )

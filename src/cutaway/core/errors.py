@@ -51,7 +51,7 @@ class UnknownName(CutawayError, LookupError):
         if close:
             words.append(f"Similar: {', '.join(close)}.")
         elif known and len(known) <= 24:
-            words.append(f"There are: {', '.join(known)}.")
+            words.append(f"Available: {', '.join(known)}.")
         if way_out:
             words.append(way_out)
         super().__init__(" ".join(words))
@@ -85,7 +85,7 @@ class DataError(CutawayError, ValueError):
     def __init__(self, message: str, problems: Sequence[Problem] = (), fix: str = "") -> None:
         self.problems = list(problems)
         named = "; ".join(str(p) for p in self.problems[:5])
-        more = f"; and {len(self.problems) - 5} more (`cutaway check` names them all)" if len(self.problems) > 5 else ""
+        more = f"; and {len(self.problems) - 5} more (`cutaway check` lists all)" if len(self.problems) > 5 else ""
         super().__init__(" ".join(part for part in (message, named + more + "." if named else "", fix) if part))
 
 
@@ -121,8 +121,8 @@ def memory_message(error: BaseException) -> str | None:
     found = NEEDED.search(str(error))
     needed = f": {found[1]} more could not be allocated" if found else ""
     return (
-        f"Memory ran out{needed}. Take a smaller batch_size, smaller or fewer examples, or a smaller model; close "
-        "other programs; or raise the limit that is set for this process (ulimit -v, a container or a batch system)."
+        f"Out of memory{needed}. Use a smaller batch_size, smaller or fewer examples, or a smaller model; close "
+        "other programs; or raise the memory limit of this process (ulimit -v, a container or a batch system)."
     )
 
 
@@ -176,7 +176,7 @@ def closest_names(name: str, known: Iterable[str], count: int = 3) -> list[str]:
 
 
 def check_value(truth: bool, field: str, value: object, allowed: str, error: type[CutawayError] = ModelError) -> None:
-    """Raise `error` with the field's name unless `truth`: `require(p < 1, "dropout", p, "at least 0 and below 1")`."""
+    """Raise `error` unless `truth`, as in `check_value(p < 1, "dropout", p, "at least 0 and below 1")`."""
     if not truth:
         said = repr(shorten(value)) if isinstance(value, str) else shorten(value)
-        raise error(f"{field}={said} cannot be: it must be {allowed}.")
+        raise error(f"Invalid {field}={said}: must be {allowed}.")

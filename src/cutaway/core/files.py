@@ -43,27 +43,27 @@ def reject_overwriting(
     before time is spent on the output.
     """
     path = Path(path)
-    another = "Give another name."
+    another = "Choose another name."
     if path.is_dir():
-        raise FileError(f"{path} is a folder, and what is written is a file: name one, as in {path / 'FILE'}.")
+        raise FileError(f"{path} is a folder: give the path of a file, e.g. {path / 'FILE'}.")
     place = path.parent.resolve() / path.name
     run = next((folder for folder in place.parents if (folder / RUN).is_file()), None)
     first = place.relative_to(run).parts[0] if run is not None else ""
     if first in OF_A_RUN or first.startswith(BOARD):
-        raise FileError(f"{path} is one of the files that make {run} a run, and is not written over. {another}")
+        raise FileError(f"{path} is a file of the run {run} and is not overwritten. {another}")
     home = next(filter(exists, path.absolute().parents), path.parent)  # missing parents are created later
     if not home.is_dir() or not os.access(home, os.W_OK | os.X_OK):
-        wrong = "may not be written to" if home.is_dir() else "is no folder"
-        raise FileError(f"{path} cannot be written: {home} {wrong}. Give another folder.")
+        wrong = "is not writable" if home.is_dir() else "is not a folder"
+        raise FileError(f"{path} cannot be written: {home} {wrong}. Choose another folder.")
     if not os.path.lexists(path):
         return
     if given := next((one for one in inputs if _contains(Path(one), place)), None):
-        raise FileError(f"{path} is read here, as {given}, and no command writes over its own input. {another}")
+        raise FileError(f"{path} is the input {given} and is not overwritten. {another}")
     if not overwrite:
-        raise FileError(f"{path} exists and is not written over. Give another name, or add --overwrite.")
+        raise FileError(f"{path} already exists. Choose another name, or add --overwrite.")
     if exists(path) and not path.is_file():
         raise FileError(
-            f"{path} is {_describe_file_type(path.stat().st_mode)}, and only a plain file is written over. {another}"
+            f"{path} is {_describe_file_type(path.stat().st_mode)}, and only regular files are overwritten. {another}"
         )
 
 
@@ -94,9 +94,9 @@ def read_bytes(path: str | os.PathLike[str], most: int | None = None) -> bytes:
         raise unreadable_error(path, error) from error
     if size > bound or len(data) > bound:
         raise FileError(
-            f"{path} has {size:,} bytes, and at most {bound:,} are read"
+            f"{path} has {size:,} bytes, more than the limit of {bound:,}"
             + (" on this machine, half of its memory" if most is None else "")
-            + ". Is it the file that you mean?"
+            + ". Check that it is the right file."
         )
     return data
 
@@ -113,7 +113,7 @@ def require_regular_file(path: str | os.PathLike[str]) -> None:
 def require_regular_mode(path: str | os.PathLike[str], mode: int) -> None:
     """Raise FileError if a file's mode, as returned by `os.stat`, is not that of a regular file."""
     if not stat.S_ISREG(mode):
-        raise unreadable_error(path, OSError(0, f"it is {_describe_file_type(mode)}, and only plain files are"))
+        raise unreadable_error(path, OSError(0, f"it is {_describe_file_type(mode)}, not a regular file"))
 
 
 def open_regular(path: str | os.PathLike[str]) -> io.BufferedReader:
@@ -144,13 +144,15 @@ def reject_address(source: str | os.PathLike[str]) -> None:
     if (found := ADDRESS.match(os.fspath(source))) is None:
         return
     address = f"{found[1]}://{os.fspath(source)[found.end() :]}"
-    said = f"{shorten(address, 200)} is an address, and nothing is downloaded from one."
+    said = f"{shorten(address, 200)} is a URL, and Cutaway does not download URLs."
     if hub := re.match(r"https?://(?:huggingface\.co|hf\.co)/([\w.-]+/[\w.-]+)", address):
         raise FileError(
-            f"{said} Fetch it first, as by `hf download {hub[1]} --local-dir DIR`, and give that folder; "
-            f"weights=hub:{hub[1]} fetches the weights of a model."
+            f"{said} Download it first, e.g. with `hf download {hub[1]} --local-dir DIR`, and give that folder; "
+            f"weights=hub:{hub[1]} downloads the weights of a model."
         )
-    raise FileError(f"{said} Fetch it first, as by `curl -LO {quote(shorten(address, 200))}`, and give what it leaves.")
+    raise FileError(
+        f"{said} Download it first, e.g. with `curl -LO {quote(shorten(address, 200))}`, and give the file."
+    )
 
 
 def unreadable_error(path: str | os.PathLike[str], error: Exception) -> FileError:
@@ -177,14 +179,14 @@ def as_path(given: object, says: str) -> Path:
         FileError: If it is neither text nor a path, or is not a valid file name. The message begins with `says`.
     """
     if not isinstance(given, str | os.PathLike) or isinstance(os.fspath(given), bytes):
-        raise FileError(f"{says}, and this is a {type(given).__name__}.")
+        raise FileError(f"{says}, not of type {type(given).__name__}.")
     try:
         os.lstat(given)
     except ValueError as error:  # a null byte, or half of a surrogate pair
-        raise FileError(f"{says}, and {shorten_repr(os.fspath(given))} cannot be one: {error}.") from None
+        raise FileError(f"{says}, not {shorten_repr(os.fspath(given))}: {error}.") from None
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
-            raise FileError(f"{says}, and {shorten_repr(os.fspath(given))} cannot be one: it is too long.") from None
+            raise FileError(f"{says}, not {shorten_repr(os.fspath(given))}: it is too long.") from None
     return Path(given)
 
 
@@ -225,7 +227,7 @@ def _describe_file_type(mode: int) -> str:
         stat.S_ISBLK: "a device",
         stat.S_ISSOCK: "a socket",
     }
-    return next((words for is_one, words in kinds.items() if is_one(mode)), "no plain file")
+    return next((words for is_one, words in kinds.items() if is_one(mode)), "not a regular file")
 
 
 @contextlib.contextmanager
@@ -293,12 +295,12 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
             raise
         if isinstance(error, FileNotFoundError) or not own.is_dir():
             raise FileError(
-                f"{path} could not be written: its folder {path.parent} was removed or renamed meanwhile. Leave the "
-                "folder where it is while it is written to, and begin again."
+                f"{path} could not be written: its folder {path.parent} was removed or renamed in the meantime. Do not "
+                "move the folder while it is written to, and start again."
             ) from error
         raise FileError(
-            f"{path} could not be written: {error.strerror or error}. What stood there before is untouched. "
-            "Free some space, or give another folder that can be written to."
+            f"{path} could not be written: {error.strerror or error}. The previous file is unchanged. "
+            "Free some space, or choose another writable folder."
         ) from error
     finally:
         shutil.rmtree(own, ignore_errors=True)
@@ -310,7 +312,7 @@ def atomic_dir(path: Path) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         if path.exists():
-            raise FileError(f"{path} exists and is not written over. Give another name, or move it away.")
+            raise FileError(f"{path} already exists. Choose another name, or move it away.")
         make_folder(temporary)
         yield temporary
         temporary.rename(path)
@@ -318,7 +320,7 @@ def atomic_dir(path: Path) -> Iterator[Path]:
         if isinstance(error, FileError):
             raise
         raise FileError(
-            f"{path} could not be written: {error.strerror or error}. Free some space, or give another folder."
+            f"{path} could not be written: {error.strerror or error}. Free some space, or choose another folder."
         ) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -386,14 +388,14 @@ def read_json(path: str | os.PathLike[str]) -> Any:
 
 def parse_json(text: str | bytes, path: str | os.PathLike[str]) -> Any:
     """Parse a JSON document; `path` names its file in messages. Raises FileError as `read_json` does."""
-    too_deep = FileError(f"{path} nests its values more than {DEEPEST} deep. Take it from a copy.")
+    too_deep = FileError(f"{path} is nested more than {DEEPEST} levels deep. Restore it from a backup.")
     try:
         document = json.loads(text.decode("utf-8-sig") if isinstance(text, bytes) else text)
     except RecursionError as error:
         raise too_deep from error
     except ValueError as error:
         raise FileError(
-            f"{path} is not a complete JSON document ({shorten(error, 120)}). Restore it from a copy, or train again."
+            f"{path} is not a complete JSON document ({shorten(error, 120)}). Restore it from a backup, or train again."
         ) from error
     level, depth = [document], 0
     while level := [one for value in level for one in _inside(value) if isinstance(one, dict | list)]:

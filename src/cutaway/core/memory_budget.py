@@ -66,15 +66,15 @@ def build_on_meta(found: PresetLike, config: Any, most: float = float("inf")) ->
             model: nn.Module = found.module.Model(config)
     except _TooDeep:
         raise ModelError(
-            f"{found.name}{_overrides(found, config)} would have more than {MOST_TENSORS:,} tensors of weights: "
-            "give it fewer layers."
+            f"{found.name}{_overrides(found, config)} would have more than {MOST_TENSORS:,} weight tensors. "
+            "Use fewer layers."
         ) from None
     except (RuntimeError, TypeError, OverflowError) as error:
         largest = {name: value for name, value in _integers(config) if value > 2**31}
         if not largest:
             raise
         said = ", ".join(f"{name}={shorten(value)}" for name, value in largest.items())
-        raise ModelError(f"{found.name} with {said} cannot be: no tensor can be that large.") from error
+        raise ModelError(f"Invalid {said} for {found.name}: a tensor would be too large.") from error
     return model
 
 
@@ -132,9 +132,9 @@ def reject_too_large(
     if taken(size) > most:
         more = "" if size.whole else "more than "
         raise ModelError(
-            f"{found.name}{_overrides(found, config)} would take {more}{format_bytes(taken(size))} of memory{what}, and"
-            f" {format_bytes(free or 0)} are free here, of which at most {fraction:.0%} are taken. Make the model"
-            f" smaller{way_out}."
+            f"{found.name}{_overrides(found, config)} needs {more}{format_bytes(taken(size))} of memory{what};"
+            f" {format_bytes(free or 0)} are free, of which at most {fraction:.0%} are used. Use a smaller"
+            f" model{way_out}."
         )
     return size
 
@@ -232,7 +232,8 @@ def _reject_deep(found: PresetLike, config: Any) -> None:
         deepest = max(listed, default=0) if field.name in LAYERS else 0
         if max(len(listed), deepest) > MOST_LAYERS:
             raise ModelError(
-                f"{found.name} with {field.name}={shorten(as_text(value))} cannot be: at most {MOST_LAYERS:,} layers."
+                f"Invalid {field.name}={shorten(as_text(value))} for {found.name}: must be at most {MOST_LAYERS:,} "
+                "layers."
             )
 
 

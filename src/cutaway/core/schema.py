@@ -32,7 +32,7 @@ Group = TypeVar("Group")
 NUMBER = int | float
 LONGEST = 60  # maximum characters of a key path in a message
 WORDS = {
-    str: "a text", int: "a whole number", float: "a number", bool: "true or false",
+    str: "a string", int: "an integer", float: "a number", bool: "true or false",
     dict: "an object", list: "a list", tuple: "a list", type(None): "null",
 }  # fmt: skip
 
@@ -134,7 +134,7 @@ def replace_nonfinite(value: Any) -> Any:
 
 
 @contextlib.contextmanager
-def name_document_in_errors(path: Path, fix: str = "Take it from a copy.") -> Iterator[None]:
+def name_document_in_errors(path: Path, fix: str = "Restore it from a backup.") -> Iterator[None]:
     """Turn a CutawayError about a value in the document at `path` into a FileError that names the document."""
     try:
         yield
@@ -202,7 +202,7 @@ def _number_fault(value: float, schema: Any, at: str) -> str:
     low, high = (schema.low, schema.high) if isinstance(schema, Between) else (-(2**63), 2**63 - 1)
     if low <= value <= high:
         return ""
-    return f"{shorten(at, LONGEST)} is {shorten(value)}, and must be a whole number from {low} to {high}"
+    return f"{shorten(at, LONGEST)} is {shorten(value)}, and must be an integer from {low} to {high}"
 
 
 def _has_type(value: object, kind: Any) -> bool:

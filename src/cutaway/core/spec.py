@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeVar, get_type_hints
 from .errors import SettingError
 from .schema import Tagged, dataclass_schema, find_mismatch, from_document
 
-PLACE = "place in the text"
+PLACE = "position in the text"
 
 
 class BaseTarget:
@@ -427,8 +427,8 @@ class ImageSizes:
         if asked is not None or self.only is not None or own is None or own == chosen:
             return None
         return (
-            f"The images have {own[0]}×{own[1]} pixels and are brought to {chosen[0]}×{chosen[1]}, the smallest size "
-            "that the model takes; `cutaway show` lists its settings for small images."
+            f"The images have {own[0]}×{own[1]} pixels and are resized to {chosen[0]}×{chosen[1]}, the smallest size "
+            "that the model supports; `cutaway show` lists its settings for small images."
         )
 
     def enough(self, side: int) -> int:
@@ -439,8 +439,8 @@ class ImageSizes:
         if side < self.least or side % self.step:
             multiple = f", a multiple of {self.step}" if self.step > 1 else ""
             raise SettingError(
-                f"image_size={side} cannot be: this model takes at least {self.enough(1)}{multiple}. "
-                f"image_size={self.enough(side)} would do; `cutaway show` lists settings for small images."
+                f"Invalid image_size={side}: must be at least {self.enough(1)}{multiple} for this model, e.g. "
+                f"image_size={self.enough(side)}; `cutaway show` lists settings for small images."
             )
 
 

@@ -42,14 +42,14 @@ SUPPORTED_TARGETS: tuple[type[Target], ...] = (
     Classes, Value, Horizon, Tags, NextToken, Masked, Mask, Boxes, Tokens, Transcript, Spelled
 )  # fmt: skip
 UNSUPPORTED_REASONS = {  # why runs with other targets are rejected
-    "Episodes": "few-shot learning answers by its support, the examples that tell the classes",
-    "Context": "word vectors are a table: `cutaway.load(RUN).vectors` writes them as a file of their own",
-    "Links": "a link is asked for within a whole graph, which stands beside the question",
-    "Noise": "diffusion draws by a loop around the model",
-    "Image": "a variational auto-encoder draws from codes and judges images, two graphs and no answer",
-    "Patches": "pre-training has no answer: train on, to classes, and export that",
-    "Views": "pre-training has no answer: train on, to classes, and export that",
-    "Solution": "solutions of problems are written by a search around the model",
+    "Episodes": "few-shot learning needs the support examples of its classes at inference",
+    "Context": "word vectors are a table: `cutaway.load(RUN).vectors` writes them to a file",
+    "Links": "link prediction needs the whole graph at inference",
+    "Noise": "diffusion sampling is a loop around the model",
+    "Image": "a variational auto-encoder has two graphs, encoder and decoder, and no prediction",
+    "Patches": "pre-training has no predictions: fine-tune on classes and export that run",
+    "Views": "pre-training has no predictions: fine-tune on classes and export that run",
+    "Solution": "problem solving is a search around the model",
 }
 
 
@@ -72,7 +72,7 @@ def export(run: Run, path: Path, overwrite: bool = False) -> list[Path]:
         ModelError: If the run cannot be exported.
     """
     if path.suffix not in EXPORTED:
-        raise SettingError(f"{path} says no format: end its name in .onnx, for onnxruntime, or .pt2, for torch.export.")
+        raise SettingError(f"Invalid path {path}: must end in .onnx (onnxruntime) or .pt2 (torch.export).")
     reject_overwriting(path, overwrite=overwrite)
     if path.suffix == ".onnx":
         require_onnx()
@@ -109,16 +109,14 @@ def onnx_columns(preprocessing: Any) -> list[Column]:
 def _reject_unsupported(run: Run) -> None:
     """Raise ModelError for a run whose prediction is more than one pass of its model over a batch."""
     if isinstance(run, ExportedRun):
-        raise ModelError(f"{run.folder} was exported already: give the run that it was exported from.")
+        raise ModelError(f"{run.folder} is already an export: use the run that it was exported from.")
     reject_integers(run.model, run.folder)
     spec, target = run.spec, run.spec.target
     if type(target) not in SUPPORTED_TARGETS:
-        why = UNSUPPORTED_REASONS.get(
-            type(target).__name__, "its answer is more than one pass of the model over a batch"
-        )
+        why = UNSUPPORTED_REASONS.get(type(target).__name__, "its prediction needs more than one forward pass")
         raise ModelError(
-            f"{run.folder} cannot be exported: it learned the {target.column} of {spec.kind} data, and {why}. "
-            "docs/export.md has what can."
+            f"{run.folder} cannot be exported: its task is {target.column} of {spec.kind} data, and {why}. "
+            "See docs/export.md for supported tasks."
         )
     if any(x.dtype not in (torch.float32, torch.int64) for x in run.model.parameters()):
         raise ModelError(f"{run.folder} has weights that are not float32: train with precision=float32 to export.")

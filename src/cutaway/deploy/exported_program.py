@@ -1,8 +1,10 @@
-"""Common parts of exported files: tracing, comparison with the model, and the JSON of the document.
+"""Exported programs: tracing of a model, comparison with the original, and .pt2 files.
 
-torch.export: a traced model in a .pt2 file, for PyTorch without this package.
+ONNX and .pt2 files share the traced program and the JSON document of the preprocessing.
 
-Cutaway writes such files but never reads them, because `torch.export.load` unpickles their content.
+A .pt2 file of torch.export runs in PyTorch without this package.
+
+Cutaway writes these files but never reads them, because `torch.export.load` unpickles their content.
 """
 
 from __future__ import annotations
@@ -67,8 +69,8 @@ def trace(
         except Exception as error:  # tracing can raise anything, in any operator
             raise ModelError(
                 f"This model cannot be traced with a free batch size and length by torch.export ({first_line(error)}). "
-                "An operator whose result's size depends on values, a loop over time, and len() of a tensor fix one. "
-                "Its weights go elsewhere by `cutaway convert`."
+                "Operators with data-dependent sizes, loops over time and len() of a tensor prevent it. "
+                "`cutaway convert` converts its weights."
             ) from error
         checks = [(other, model(*other)) for other in others]
     traced = TracedModel(program, names, checks)
@@ -85,13 +87,13 @@ def reject_different(traced: TracedModel, run: Any, by: str) -> None:
                 found = run(*inputs)
         except Exception as error:  # a fixed size fails at run time
             raise ModelError(
-                f"Nothing was written: what {by} made of the model fails for inputs of {sizes} ({first_line(error)})."
+                f"Nothing was written: the model converted by {by} fails for inputs of {sizes} ({first_line(error)})."
             ) from error
         off = difference(found, expected)
         if not off <= TOLERANCE:
             raise ModelError(
-                f"Nothing was written: what {by} made of the model answers otherwise for inputs of {sizes}: by "
-                f"{off:.2g} of the largest output, where {TOLERANCE:g} is rounding."
+                f"Nothing was written: the outputs of the model converted by {by} differ for inputs of {sizes}, by "
+                f"{off:.2g} of the largest output (tolerance {TOLERANCE:g})."
             )
 
 

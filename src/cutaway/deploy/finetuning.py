@@ -1,6 +1,8 @@
-"""Further training of a run's model on the same data and split, for pruning and quantization.
+"""Fine-tuning and comparison of a compressed model, for pruning and quantization.
 
-Comparison of a compressed model with the original: score and inference time.
+The model of a run is trained further on the same data and split.
+
+The compressed model is compared with the original by score and inference time.
 
 Times are medians over rounds in which the models take turns, so that a slowdown of the machine affects all of them.
 """
@@ -69,7 +71,7 @@ def reject_in_python(run: Run, what: str, as_in: str) -> None:
     about = run.about
     for in_python, part in ((about.get("own"), "model"), (about["data"]["source"] == IN_MEMORY, "data")):
         if in_python:
-            raise SettingError(f"The {part} of {run.folder} was given in Python: {what} there, as {as_in}.")
+            raise SettingError(f"The {part} of {run.folder} was passed in Python: {what} in Python, e.g. {as_in}.")
 
 
 SIZES = (1, 32)  # batch sizes that are timed

@@ -1,8 +1,7 @@
-"""ONNX export: conversion by torch's exporter, comparison with onnxruntime, and reading.
+"""ONNX export: conversion by PyTorch's exporter, comparison with onnxruntime, reading, and column inputs.
 
-Columns of a table as inputs of an ONNX graph.
-
-Each column is one input, shape (N,), with the column's name. Numbers are doubles, and categories are strings.
+Each column of a table is one input of the graph, shape (N,), with the column's name. Numbers are doubles, and
+categories are strings.
 """
 
 from __future__ import annotations
@@ -44,9 +43,7 @@ def require_onnx(*, to_write: bool = True) -> None:
         try:
             import_module(name)
         except ImportError as error:
-            raise SettingError(
-                f"ONNX needs {name}, which is not installed here: pip install 'cutaway[export]'."
-            ) from error
+            raise SettingError(f"ONNX needs {name}, which is not installed: pip install 'cutaway[export]'.") from error
 
 
 class Session(nn.Module):
@@ -93,7 +90,9 @@ def write_onnx(traced: TracedModel, path: Path, document: Mapping[str, Any], col
     """
     size = sum(x.nbytes for x in traced.program.state_dict.values())
     if size > LARGEST:
-        raise ModelError(f"The weights have {size:,} bytes, and one ONNX file holds 2 GB: write a .pt2 instead.")
+        raise ModelError(
+            f"The weights have {size:,} bytes, and an ONNX file is limited to 2 GB: export to .pt2 instead."
+        )
     model = _convert(traced)
     if columns:
         split_inputs_by_column(model, columns)
@@ -134,13 +133,10 @@ def read_onnx(path: Path) -> tuple[Session, dict[str, Any]]:
     """
     require_onnx(to_write=False)
     if path.stat().st_size > LARGEST:
-        raise FileError(f"{path} has {path.stat().st_size:,} bytes, and `cutaway export` writes 2 GB at most.")
+        raise FileError(f"{path} has {path.stat().st_size:,} bytes; exports of `cutaway export` have at most 2 GB.")
     model, found = _parse(path)
     if any(tensor.external_data or tensor.data_location for tensor in _tensors(model)):
-        raise FileError(
-            f"{path} has weights in other files, which `cutaway export` never writes: none was opened. Export the run "
-            "again."
-        )
+        raise FileError(f"{path} refers to weights in external files, which are not supported. Export the run again.")
     try:
         document = json.loads(found[KEY])
         columns = [Column.from_json(one) for one in document.get("columns", ())]
@@ -150,12 +146,12 @@ def read_onnx(path: Path) -> tuple[Session, dict[str, Any]]:
     except CutawayError:
         raise
     except Exception as error:  # of JSON, numpy or onnxruntime
-        raise FileError(f"{path} cannot be run here ({first_line(error)}). Export the run again.") from error
+        raise FileError(f"onnxruntime cannot load {path} ({first_line(error)}). Export the run again.") from error
     off = difference(answered, expected)
     if not off <= TOLERANCE:
         raise FileError(
-            f"{path} answers its own example otherwise than when it was exported: by {off:.2g} of the largest output. "
-            "Use the version of onnxruntime that it was exported with, or export the run again."
+            f"The outputs of {path} for its stored example differ from those at export, by {off:.2g} of the largest "
+            "output. Use the version of onnxruntime that it was exported with, or export the run again."
         )
     return session, document
 
@@ -170,19 +166,18 @@ def _parse(path: Path) -> tuple[Any, dict[str, str]]:
         raise
     except Exception as error:  # protobuf's own types
         raise FileError(
-            f"{path} is no ONNX file, or is cut short. Export the run again: cutaway export RUN OUT.onnx."
+            f"{path} is not a valid ONNX file or is truncated. Export the run again: cutaway export RUN OUT.onnx."
         ) from error
     found = {prop.key: prop.value for prop in model.metadata_props}
     if KEY not in found or SUM not in found:
         raise FileError(
-            f"{path} was not written by `cutaway export`: nothing in it says how a file becomes its input. Open it "
-            "with onnxruntime, or export the run again."
+            f"{path} has no preprocessing from `cutaway export`. Open it with onnxruntime, or export the run again."
         )
     for prop in list(model.metadata_props):
         if prop.key == SUM:
             model.metadata_props.remove(prop)
     if _digest(model) != found[SUM]:
-        raise FileError(f"{path} was changed after it was exported: its checksum differs. Export the run again.")
+        raise FileError(f"{path} is damaged: its checksum differs. Export the run again.")
     return model, found
 
 
@@ -218,12 +213,12 @@ def _convert(traced: TracedModel) -> Any:
                 external_data=False,
                 verbose=False,
             )
-        assert made is not None, "the dynamo exporter gives a program"
+        assert made is not None, "the dynamo exporter returns a program"
         return made.model_proto
     except Exception as error:  # the exporter's own types
         raise ModelError(
-            f"torch's exporter has no ONNX form for this model ({first_line(error.__cause__ or error)}). Write a "
-            ".pt2 instead, which keeps torch's own operators."
+            f"This model cannot be converted to ONNX ({first_line(error.__cause__ or error)}). Export to "
+            ".pt2 instead, which keeps PyTorch's operators."
         ) from error
 
 

@@ -33,10 +33,10 @@ def prune(run: Run, out: str | Path, settings: Mapping[str, Any]) -> Run:
     """
     if not any(float(settings.get(key, 0)) for key in HOW) and settings.get("prune_pattern", "none") == "none":
         raise SettingError(
-            "Say how much is to be pruned: sparsity=0.8 sets 80 % of the weights to 0, prune_pattern=2:4 two of each "
-            "four, and prune_channels=0.5 takes half of the channels out, which makes the network smaller and faster."
+            "Missing amount of pruning: sparsity=0.8 sets 80 % of the weights to 0, prune_pattern=2:4 two of every "
+            "four, and prune_channels=0.5 removes half of the channels, which makes the network smaller and faster."
         )
     if "weights" in settings:
-        raise SettingError(f"weights cannot be given: what is pruned are those of {run.folder}. Leave it out.")
+        raise SettingError(f"Invalid weights: the weights of {run.folder} are pruned. Leave it out.")
     reject_in_python(run, "prune it", "train(model, data, sparsity=0.8)")
     return finetune(run, out, {"epochs": max(1, round(run.about["epochs_done"] / 2))}, settings)

@@ -35,8 +35,8 @@ def reject_method(model: nn.Module, name: str, method: str, bits: int) -> None:
     """
     if (scheme := quantization_scheme(model)) is not None:
         raise SettingError(
-            f"{name} is quantized already ({scheme['method']}, {scheme['bits']} bits), and rounding twice loses twice: "
-            "quantize the run that it was made of."
+            f"{name} is already quantized ({scheme['method']}, {scheme['bits']} bits): "
+            "quantize the run that it was quantized from."
         )
     layers = layers_for(model, "static")
     if not layers:
@@ -48,21 +48,23 @@ def reject_method(model: nn.Module, name: str, method: str, bits: int) -> None:
         raise SettingError(f"{name} has weights that are not float32: train with precision=float32 to quantize them.")
     if method in HALF_DTYPES:
         if bits < 8:
-            raise SettingError(f"method={method} has 16 bits: leave bits={bits} out, or take method=weight-only.")
+            raise SettingError(
+                f"Invalid bits={bits} with method={method}, which has 16 bits: leave bits out, or use "
+                "method=weight-only."
+            )
         most = torch.finfo(HALF_DTYPES[method]).max
         large = [key for key, p in model.named_parameters() if float(p.detach().abs().max()) > most]
         if large:
-            raise SettingError(f"method={method} cannot be: {large[0]} has weights beyond {most:g}. Take bfloat16.")
+            raise SettingError(f"Invalid method={method}: {large[0]} has weights larger than {most:g}. Use bfloat16.")
     if method != "weight-only" and bits < 8:
         raise SettingError(
-            f"method={method} bits={bits} do not go together: processors multiply 8 bits by 8. "
-            f"bits={bits} is for method=weight-only."
+            f"Invalid bits={bits} with method={method}: must be 8, because processors multiply 8-bit integers. "
+            f"bits={bits} needs method=weight-only."
         )
     lacks = {"static": "no convolution", "dynamic": "no linear layer"}
     if method in lacks and method not in layers_for(model, method).values():
         raise SettingError(
-            f"method={method} cannot be: {name} has {lacks[method]} that it could be for. "
-            f"method={choose_method(model, bits)} suits it."
+            f"Invalid method={method}: {name} has {lacks[method]}. Use method={choose_method(model, bits)}."
         )
 
 

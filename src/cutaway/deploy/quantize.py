@@ -114,8 +114,8 @@ def _load_data(run: Run, method: str) -> DataSet | None:
     except DataError as error:
         if method == "static":
             raise DataError(
-                f"method=static observes ranges on the training split of {run.folder}, which is not at hand: {error}",
-                fix="Restore it, or take method=weight-only, which needs no data.",
+                f"method=static observes ranges on the training split of {run.folder}, which is not available: {error}",
+                fix="Restore it, or use method=weight-only, which needs no data.",
             ) from error
         return None
 
@@ -133,7 +133,7 @@ def _describe(scheme: Mapping[str, Any], run: Run, qat: int) -> str:
     counts = ", ".join(
         f"{kinds.count(kind)} {kind}" for kind in ("static", "dynamic", "half", "stored") if kind in kinds
     )
-    learned = f", after {qat} epoch{'s' * (qat > 1)} with rounded numbers" if qat else ""
+    learned = f", after {qat} epoch{'s' * (qat > 1)} of quantization-aware training" if qat else ""
     return (
         f"Quantized from {run.folder} ({scheme['method']}, {scheme['bits']} bits; layers: {counts}){learned}. Curves "
         f"and time are those of {'these epochs' if qat else 'its training'}, results are of the quantized model."

@@ -17,27 +17,25 @@ class QuantizeSettings:
 
     method: str = setting(
         "auto",
-        "static: inputs and weights, their ranges observed; dynamic: inputs as they come; weight-only: the file alone; "
-        "bfloat16, float16: 16 bits of both, for hardware that has them; auto takes the integers that suit the model",
+        "static: 8-bit inputs and weights, with calibrated ranges; dynamic: ranges of inputs computed at inference; "
+        "weight-only: stored weights only; bfloat16, float16: 16 bits for both; auto selects by the model",
         choices=("auto", *METHODS),
     )
-    bits: int = setting(
-        8, "of each weight, 8 or 4; of 4 the method is weight-only, and embeddings have 8", low=1, high=8
-    )
-    group: int = setting(32, "with bits=4: weights that share a scale", low=2, high=1024)
-    calibration: int = setting(256, "static: examples of the training split whose ranges are observed", low=1)
+    bits: int = setting(8, "bits of each weight, 8 or 4; 4 needs weight-only, and embeddings keep 8", low=1, high=8)
+    group: int = setting(32, "with bits=4: number of weights that share a scale", low=2, high=1024)
+    calibration: int = setting(256, "static: number of training examples for calibration", low=1)
 
     qat: int = setting(
         0,
-        "quantization-aware training: epochs that the model learns on before, with weights and inputs rounded; 0: none",
+        "epochs of quantization-aware training before the conversion, with rounded weights and inputs; 0: none",
         low=0,
     )
     qat_lr: float | None = setting(
-        None, "of these epochs: the learning rate; auto: 0.3 times the run's", low=0.0, high=1e30
+        None, "learning rate of these epochs; auto: 0.3 times that of the run", low=0.0, high=1e30
     )
 
     def __post_init__(self) -> None:
         if self.qat and self.method in HALVES:
-            raise SettingError(f"qat={self.qat} is for integers, and 16 bits lose next to nothing: leave it out.")
+            raise SettingError(f"Invalid qat={self.qat}: only for integer methods. Leave it out.")
         if self.bits not in BITS:
-            raise SettingError(f"bits={self.bits} cannot be: a weight has 8 bits, or 4 with method=weight-only.")
+            raise SettingError(f"Invalid bits={self.bits}: must be 8, or 4 with method=weight-only.")

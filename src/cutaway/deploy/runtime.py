@@ -35,8 +35,8 @@ class ExportedRun(Run):
         self.folder, self.module = Path(path), None
         if self.folder.suffix == ".pt2":
             raise FileError(
-                f"{path} is not opened here: torch.export.load unpickles what stands in such a file, and a pickle can "
-                "run any program. Open it with torch where you trust it, or export the run to .onnx."
+                f"{path} is not opened: torch.export.load unpickles the file, and a pickle can "
+                "run any code. Open it with torch if you trust it, or export the run to .onnx."
             )
         require_regular_file(self.folder)
         session, document = read_onnx(self.folder)
@@ -60,14 +60,14 @@ class ExportedRun(Run):
 
     def data(self) -> DataSet:
         """Raise FileError, because the file does not name its training data."""
-        raise FileError(f"{self.folder} does not name the data that it was trained on: name data to evaluate on.")
+        raise FileError(f"{self.folder} does not store the path of its training data: give the data to evaluate on.")
 
     def evaluate(self, source: Any = None, *, attack: str | None = None, **asked: Any) -> dict[str, Metric]:
         """Evaluate as a run does. Raises SettingError for an attack."""
         if attack is not None:
             raise SettingError(
-                f"{self.folder} gives no gradients, and attack={attack} follows them: evaluate the run that it was "
-                "exported from."
+                f"Invalid attack={attack}: needs gradients, which an export does not have. Evaluate the run that it "
+                "was exported from."
             )
         return super().evaluate(source, **asked)
 

@@ -30,7 +30,7 @@ def tokenizer_contents(files: Mapping[Path, Tokenizer]) -> dict[Path, str]:
         library = to_library_tokenizer(ours)
         for text in TEST_TEXTS:
             if list(library.encode(text, add_special_tokens=False).ids) != ours.encode(text):
-                raise ModelError(f"The {ours.kind} of this run are cut otherwise by the tokenizers library: {text!r}.")
+                raise ModelError(f"The tokenizers library splits the {ours.kind} of this run differently: {text!r}.")
         found[path] = library.to_str(pretty=False)
     return found
 
@@ -39,7 +39,7 @@ def to_library_tokenizer(ours: Tokenizer) -> Library:
     """Convert the tokenizer to one of the library."""
     if isinstance(ours, LibraryTokenizer):
         return ours._library
-    assert isinstance(ours, Characters), "what is not of the library"
+    assert isinstance(ours, Characters), "all other tokenizers are of the library"
     from tokenizers import Regex, models, normalizers, pre_tokenizers
     from tokenizers import Tokenizer as Library
 

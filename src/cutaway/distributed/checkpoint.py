@@ -1,6 +1,4 @@
-"""Storage of PyTorch's distributed checkpoints in the folders of checkpoint.py.
-
-Distributed checkpoints: each process writes its parts of the tensors, and any number of processes can read them.
+"""Distributed checkpoints: each process writes its parts of the tensors, and any number of processes can read them.
 
 `torch.distributed.checkpoint` plans who writes what, copies tensors so that training continues meanwhile, and finds the
 slices that each process needs. This module defines the files. PyTorch's own writer stores a pickle (`.metadata`) next
@@ -174,7 +172,7 @@ class _LoadPlanner(DefaultLoadPlanner):
             self.blocks |= {(name, offset): view for offset, view in blocks.items()}
             wanted = [ChunkStorageMetadata(torch.Size(offset), view.shape) for offset, view in blocks.items()]
             stored = self.metadata.state_dict_metadata[name]
-            assert isinstance(stored, TensorStorageMetadata), "nothing else is written"
+            assert isinstance(stored, TensorStorageMetadata), "only tensors are written"
             items += create_read_items_for_chunk_list(name, stored, wanted)
         return LoadPlan(items)
 
@@ -246,8 +244,8 @@ class _Writer(StorageWriter):
         unseen = [name for name in files if not (self.place / name).is_file()]
         if unseen:
             raise FileError(
-                f"Of the {len(files)} files of a checkpoint in {self.folder}, {len(unseen)} cannot be seen by the "
-                f"first process, the first {unseen[0]}: another machine wrote them, to a folder of its own. Give a "
+                f"{len(unseen)} of the {len(files)} files of a checkpoint in {self.folder} are not visible to the "
+                f"first process, e.g. {unseen[0]}: another machine wrote them to a local folder. Use a "
                 "folder that all machines share."
             )
 
@@ -384,12 +382,11 @@ class Checkpoint:
         """Read the index. Raises FileError if it is missing or damaged."""
         self.folder = folder
         written = read_json(folder / INDEX)
-        validate_document(written, INDEX_SCHEMA, folder / INDEX, "Take the folder from a copy, or train again.")
+        validate_document(written, INDEX_SCHEMA, folder / INDEX, "Restore the folder from a backup, or train again.")
         about = written["checkpoint"]
         if written["sha256"] != _sha256(about):
             raise FileError(
-                f"{folder / INDEX} is not as it was written: its checksum does not fit. Take the folder from a copy, "
-                "or train again."
+                f"{folder / INDEX} is damaged: its checksum differs. Restore the folder from a backup, or train again."
             )
         self.meta: dict[str, Any] = about["meta"]
         self.sums: dict[str, str | None] = about["files"]
@@ -399,7 +396,9 @@ class Checkpoint:
                 for name, one in about["tensors"].items()
             }
         except (TypeError, AttributeError, RuntimeError) as error:
-            raise FileError(f"{folder / INDEX} is no index of a checkpoint: take the folder from a copy.") from error
+            raise FileError(
+                f"{folder / INDEX} is not a valid checkpoint index. Restore the folder from a backup."
+            ) from error
         self.slices: dict[str, list[dict[str, Any]]] = {k: one["slices"] for k, one in about["tensors"].items()}
 
 

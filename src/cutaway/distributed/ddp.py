@@ -35,7 +35,7 @@ class LossModule(nn.Module):
 
     def forward(self, *batch: Any) -> Any:
         """Compute the loss of a batch."""
-        assert self.loss is not None, "it is said before the first batch"
+        assert self.loss is not None, "the loss is set before the first batch"
         return self.loss(*batch)
 
 

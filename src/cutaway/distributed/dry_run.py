@@ -150,12 +150,12 @@ def dry_run(
             process that is one of several.
     """
     if dist.is_initialized():
-        raise SettingError("A dry run plays all processes in one, and this is one of several: start it by itself.")
+        raise SettingError("A dry run simulates all processes in one: start it in a single process.")
     if processes % tensor_parallel or (parallel == "hsdp" and (processes % machine or machine % tensor_parallel)):
         of_machines = f", {machine} on each machine," if parallel == "hsdp" else ""
         raise SettingError(
-            f"{processes} processes{of_machines} are no grid for parallel={parallel} and "
-            f"tensor_parallel={tensor_parallel}: give a multiple."
+            f"Invalid number of processes, {processes}{of_machines} for parallel={parallel}: must be a multiple of "
+            f"tensor_parallel={tensor_parallel}."
         )
     with _fake_group(rank, processes):
         model = build().eval()
@@ -181,7 +181,7 @@ def dry_run(
         own = sum(local_part(p).nbytes for p in model.parameters() if p.requires_grad)
     shares = [_share(parts, index) for index in range(sharing)]
     of_each = tuple(shares[r // tensor_parallel % sharing] for r in range(processes))
-    assert of_each[rank].weights == own, "what is told of all processes is what this one has"
+    assert of_each[rank].weights == own, "the plan of this process matches its shards"
     largest = max(parts, key=lambda p: p.bytes(0))
     return DryRun(count, of_each, (largest.name, largest.bytes(0)), sent.found(), tuple(parts))
 

@@ -77,8 +77,8 @@ def shard(model: nn.Module, mesh: DeviceMesh, blocks: list[nn.Module], dtype: to
     """
     if not hasattr(FSDPModule, "set_reduce_scatter_unused_params"):
         raise SettingError(
-            f"Weights are shared between processes from PyTorch 2.13 on, and this is {torch.__version__}: update it, "
-            "or take parallel=ddp without tensor_parallel."
+            f"Sharded weights need PyTorch 2.13 or later, and this is {torch.__version__}: update it, "
+            "or use parallel=ddp without tensor_parallel."
         )
     loss = LossModule(model)
     data = tuple(name for name in mesh.mesh_dim_names or () if name != TENSOR)

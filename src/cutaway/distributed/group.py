@@ -50,7 +50,7 @@ def process_group(arrival: timedelta = START_TIMEOUT) -> Iterator[None]:
     except RuntimeError as error:
         if not _is_connection_error(error):
             raise
-        lost = LostProcess(f"Of {world_size()} processes one was lost: it was killed, or its machine is gone.")
+        lost = LostProcess(f"One of {world_size()} processes was lost: it was killed, or its machine is gone.")
         lost.silent = not _speaks(lost, store)
         raise lost from error
     finally:
@@ -73,8 +73,8 @@ def _init_group(arrival: timedelta) -> Store:
         )
     except (RuntimeError, ValueError) as error:
         raise LostProcess(
-            f"Of {world_size()} processes not all came within {arrival.total_seconds():g} seconds. Start each machine "
-            "with the same --nnodes, --rdzv-id and --rdzv-endpoint, and see that they reach one another there."
+            f"Not all of {world_size()} processes joined within {arrival.total_seconds():g} seconds. Start each "
+            "machine with the same --nnodes, --rdzv-id and --rdzv-endpoint, and check the network between them."
         ) from error
     return PrefixStore(f"said{restart_count()}", store)
 

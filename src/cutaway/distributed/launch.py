@@ -58,7 +58,7 @@ def launch(module: str, asked: Mapping[str, Any], name: str, processes: int, max
             (folder / "asked.json").write_text(json.dumps(asked))
         except TypeError as error:
             raise SettingError(
-                f"processes={processes} reads the data in each process: give it as a path or a name."
+                f"Invalid data with processes={processes}: must be a path or a name, which each process opens."
             ) from error
         config = LaunchConfig(
             min_nodes=1,
@@ -118,4 +118,6 @@ def _raise(folder: Path, processes: int, error: BaseException) -> None:
         raise (LostProcess if one["lost"] else TrainingError)(one["said"]) from None
     if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "SignalException":
         raise KeyboardInterrupt from None
-    raise LostProcess(f"Of {processes} processes one was lost: it was killed, or failed as is told above.") from None
+    raise LostProcess(
+        f"One of {processes} processes was lost: it was killed, or failed with the error above."
+    ) from None

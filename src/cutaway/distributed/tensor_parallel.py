@@ -1,6 +1,4 @@
-"""Sharded tensors (DTensors) and plain tensors behind one interface.
-
-Tensor parallelism: several processes share the heads of each attention and the hidden units of each MLP.
+"""Tensor parallelism: several processes share the heads of each attention and the hidden units of each MLP.
 
 M. Shoeybi et al., Megatron-LM: Training multi-billion parameter language models using model parallelism, 2019
 <https://arxiv.org/abs/1909.08053>, section 3. Of two consecutive matrices the first is split by columns (in the paper's
@@ -11,6 +9,8 @@ each attention and each MLP ends with one sum over the processes:
 
 PyTorch's `parallelize_module` implements it, with weights as DTensors. Everything else (normalizations, the residual
 stream, embeddings, the output layer) is computed by every process of the group, on the same examples.
+
+The first functions give DTensors and plain tensors one interface.
 """
 
 from __future__ import annotations
@@ -292,29 +292,26 @@ def reject_for_tensor_parallel(model: nn.Module, name: str, count: int) -> None:
     modules = {key: module for key, module in model.named_modules() if _plan(module)}
     if not any(isinstance(module, MultiHeadAttention) for module in modules.values()):
         raise SettingError(
-            f"{asked} shares the attention and MLPs of Transformers, and {name} has none that it knows: leave it out, "
-            "or take parallel=fsdp."
+            f"Invalid {asked}: {name} has no attention or MLPs that it can split. Leave it out, or use parallel=fsdp."
         )
     for key, module in modules.items():
         for layer, held in module.named_children():
             if layer in _plan(module) and type(held) not in (nn.Linear, nn.Embedding):
                 raise SettingError(
-                    f"{asked} cuts plain linear layers, and {key}.{layer} of {name} is more than one "
-                    f"({type(held).__name__}): leave it out."
+                    f"Invalid {asked}: only plain linear layers can be split, and {key}.{layer} of {name} is a "
+                    f"{type(held).__name__}. Leave it out."
                 )
         if isinstance(module, MultiHeadAttention):
             if module.kv_heads != module.heads:
                 raise SettingError(
-                    f"{asked} cuts queries, keys and values alike, and {key} of {name} has {module.kv_heads} heads of "
-                    f"keys for {module.heads} of queries: leave it out, or take parallel=fsdp."
+                    f"Invalid {asked}: grouped-query attention is not supported, and {key} of {name} has "
+                    f"{module.kv_heads} key heads for {module.heads} query heads. Leave it out, or use parallel=fsdp."
                 )
             if module.heads % count:
                 raise SettingError(
-                    f"{asked} shares heads, and {key} of {name} has {module.heads}, which it does not divide: take a "
-                    "divisor of that."
+                    f"Invalid {asked}: must be a divisor of the {module.heads} heads of {key} of {name}."
                 )
         elif isinstance(module, MLP) and module.fc1.out_features % count:
             raise SettingError(
-                f"{asked} shares hidden units, and {key} of {name} has {module.fc1.out_features}, which it does not "
-                "divide: take a divisor of that."
+                f"Invalid {asked}: must be a divisor of the {module.fc1.out_features} hidden units of {key} of {name}."
             )

@@ -53,8 +53,8 @@ PAGE = """<!doctype html>
 </head>
 <body>
 <main></main>
-<noscript>This page is drawn by its own script, which is turned off here. The same figures stand, as plain text,
-in evaluation.json, metrics.csv and run.json beside it.</noscript>
+<noscript>This page needs JavaScript, which is disabled. The same figures are available as text in
+evaluation.json, metrics.csv and run.json in the same folder.</noscript>
 <script type="application/json" id="page">{description}</script>
 <script type="module">{start}</script>
 </body>

@@ -54,22 +54,22 @@ def resolve_settings(
         for name, value in given.items():
             if value is not None:
                 raise SettingError(
-                    f"{name}={value:g} is for models that take noise away step by step, and this one decodes images at "
-                    "once: leave it out."
+                    f"Invalid {name}={value:g}: only for diffusion models; this model decodes images in one "
+                    "step. Leave it out."
                 )
         return DiffusionSettings(1, None, 0.0)
     total = int(cast(Any, model).config.timesteps)
     if steps is not None and not 1 <= steps <= total:
-        raise SettingError(f"steps={steps} cannot be: it must be 1 to {total:,}, the timesteps of this model.")
+        raise SettingError(f"Invalid steps={steps}: must be 1 to {total:,}, the timesteps of this model.")
     if guidance is not None and not target.names:
         raise SettingError(
-            f"guidance={guidance:g} is for models that know classes, and this one learned images without any: leave it "
+            f"Invalid guidance={guidance:g}: only for class-conditional models. Leave it "
             "out, or train on a folder of class folders."
         )
     if guidance is not None and not 0 <= guidance <= 100:
-        raise SettingError(f"guidance={guidance:g} cannot be: it must be 0 to 100; 1 is the class without guidance.")
+        raise SettingError(f"Invalid guidance={guidance:g}: must be 0 to 100; 1 is no guidance.")
     if eta is not None and not 0 <= eta <= 1:
-        raise SettingError(f"eta={eta:g} cannot be: it must be 0 (DDIM) to 1 (ancestral sampling).")
+        raise SettingError(f"Invalid eta={eta:g}: must be 0 (DDIM) to 1 (ancestral sampling).")
     guided = (GUIDANCE if guidance is None else guidance) if target.names else None
     return DiffusionSettings(min(STEPS, total) if steps is None else steps, guided, ETA if eta is None else eta)
 
@@ -83,15 +83,15 @@ def classes_for(spec: ImageSpec, count: int, name: str | None) -> Tensor | None:
     assert isinstance(target, GeneratedImage), "a run that draws images"
     if not isinstance(target, Noise) or not target.names:
         if name is not None:
-            why = "draws images of all classes alike" if target.names else "learned images without classes"
-            raise SettingError(f"class={name} cannot be: this model {why}. Leave it out.")
+            why = "is not class-conditional" if target.names else "is trained without classes"
+            raise SettingError(f"Invalid class={name}: this model {why}. Leave it out.")
         return None
     if name is None:
         return torch.arange(count) % len(target.names)
     if name not in target.names:
         close = closest_names(name, target.names)
-        known = f"Close to it: {join(close, 'and')}." if close else f"They are {join(target.names[:20], 'and')}."
-        raise SettingError(f"class={name} cannot be: this model learned no class of that name. {known}")
+        known = f"Similar: {join(close, 'and')}." if close else f"Classes: {join(target.names[:20], 'and')}."
+        raise SettingError(f"Invalid class={name}: must be a class of the training data. {known}")
     return torch.full((count,), target.names.index(name))
 
 

@@ -74,9 +74,7 @@ class LanguageThinker:
         self, model: nn.Module, preprocessing: ProblemPreprocessing, *, temperature: float = 0.7, seed: int = 0
     ) -> None:
         if not isinstance(model, SupportsKVCache):
-            raise ModelError(
-                f"{type(model).__name__} keeps no cache that branches could share: take one that does: gpt2."
-            )
+            raise ModelError(f"{type(model).__name__} has no shareable key-value cache: use gpt2.")
         self.model, self.preprocessing, self.kind = model, preprocessing, preprocessing.kind
         self.temperature, self.seed = temperature, seed
         self.device = next(model.parameters()).device
@@ -136,7 +134,7 @@ class LanguageThinker:
         """
         kind = self.kind
         if not isinstance(kind, SearchableProblem):
-            raise SettingError(f"{kind.name} is not solved in steps that could be valued.")
+            raise SettingError(f"{kind.name} has no intermediate steps to value.")
         asked = [thought for thought in thoughts if not thought.held.full]
         if not asked:
             return [0.0] * len(thoughts)

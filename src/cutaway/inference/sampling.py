@@ -56,11 +56,11 @@ class Sampling:
             check_value(ok, name, getattr(self, name), allowed, SettingError)
 
         t, r = self.temperature, self.repetition_penalty
-        reject(math.isfinite(t) and t >= 0, "temperature", "a number that is at least 0")
-        reject(self.top_k >= 0, "top_k", "at least 0, and 0 leaves no token out")
+        reject(math.isfinite(t) and t >= 0, "temperature", "a finite number, at least 0")
+        reject(self.top_k >= 0, "top_k", "at least 0; 0 keeps all tokens")
         reject(0 < self.top_p <= 1, "top_p", "above 0 and at most 1")
-        reject(0 <= self.min_p <= 1, "min_p", "at least 0 and at most 1, and 0 leaves no token out")
-        reject(math.isfinite(r) and r > 0, "repetition_penalty", "a number above 0, and 1 changes nothing")
+        reject(0 <= self.min_p <= 1, "min_p", "at least 0 and at most 1; 0 keeps all tokens")
+        reject(math.isfinite(r) and r > 0, "repetition_penalty", "a number above 0; 1 is no penalty")
 
     @property
     def greedy(self) -> bool:
@@ -207,4 +207,4 @@ def _nucleus(z: Tensor, top_p: float) -> Tensor:
 def _reject_none(numbers: Tensor) -> None:
     """Raise ModelError if a number is not finite."""
     if not math.isfinite((numbers if numbers.numel() == 1 else numbers.sum()).item()):
-        raise ModelError("No token can be drawn: the model's outputs are not finite, or every token is forbidden.")
+        raise ModelError("No token can be sampled: the model's outputs are not finite, or all tokens are masked.")

@@ -1,6 +1,7 @@
-"""Decoding of networks trained by connectionist temporal classification: greedy search and prefix beam search.
+"""Decoding of sequences: greedy and beam search, for CTC networks and sequence-to-sequence models.
 
-Outputs are log probabilities of tokens at each frame, (N, T, K), including the blank (`nn/losses.py`).
+Networks trained by connectionist temporal classification (CTC). Outputs are log probabilities of tokens at each frame,
+(N, T, K), including the blank (`nn/losses.py`).
 
 Greedy search takes the likeliest token of each frame, merges repeats and removes blanks. The likeliest path need not
 give the likeliest text, because the probability of a text is the sum over all its paths. Prefix beam search (A. Graves,
@@ -15,9 +16,8 @@ probability p_b of the paths that end with a blank and p_n of those that do not:
 All prefixes of all texts of a batch are updated at once. A beam that is wide enough for every prefix finds the
 likeliest text.
 
-Decoding of sequence-to-sequence models: greedy search, sampling (`sampling.py`) and beam search.
-
-A beam keeps the B likeliest prefixes and the B best finished answers. The score of an answer is
+Sequence-to-sequence models: greedy search, sampling (`sampling.py`) and beam search. A beam keeps the B likeliest
+prefixes and the B best finished answers. The score of an answer is
 
     score(y) = log p(y | x) / lp(n)        n: the tokens of y, including its end
     lp(n) = ((5 + n) / 6)^α                penalty="gnmt": Y. Wu et al., Google's neural machine translation system,
@@ -209,7 +209,7 @@ def decode_scored(
     finally:
         model.train(training)
     if scores.isnan().any():
-        raise ModelError("Nothing can be decoded: the model's outputs are not finite.")
+        raise ModelError("Decoding failed: the model's outputs are not finite.")
     said = (found != NONE).sum(1).max() if found.numel() else 0
     return found[:, : int(said)], scores
 

@@ -1,6 +1,4 @@
-"""Inputs of text generation: the prompt's tokens, forbidden tokens, and end tokens.
-
-Text generation with a language model, token by token.
+"""Text generation with a language model: prompts, token-by-token generation, and streaming.
 
 Tokens are not processed again, where the model supports it:
 
@@ -18,7 +16,7 @@ the context this is rare. The text depends only on the prompt, the seed and the 
 Prompts of a batch may differ in length. A mask (N, T) marks the real tokens, wherever padding is. Each row gives the
 same result as alone.
 
-Streaming text: whole characters only, and no text that may belong to a stop string.
+Streamed text has whole characters only, and no text that may belong to a stop string.
 """
 
 from __future__ import annotations
@@ -61,7 +59,7 @@ def encode_prompt(text: RunningPreprocessing, prompt: str) -> tuple[Tensor, str]
     """Return the prompt's tokens, (T,), and a warning or "". Raises DataError if all of its tokens are unknown."""
     ids = text.encode(prompt)
     if not len(ids):
-        said = f"nothing of the prompt {prompt!r} is a token of this model: the text begins as without one."
+        said = f"the prompt {prompt!r} has no tokens of this model; the text starts without a prompt."
         return text.beginning(), said if prompt else ""
     unknown = text.unknown(prompt)
     if not unknown:
@@ -69,11 +67,11 @@ def encode_prompt(text: RunningPreprocessing, prompt: str) -> tuple[Tensor, str]
     named = ", ".join(map(repr, unknown[:NAMED])) + (", …" if len(unknown) > NAMED else "")
     if set(ids.tolist()) == {text.tokenizer.unknown}:
         raise DataError(
-            f"This model knows nothing of the prompt: {named} did not stand in what it learned from, or was left "
-            "out of its vocabulary.",
-            fix="Give a prompt in the language and the letters of that text.",
+            f"The prompt has only unknown tokens: {named} did not occur in the training text, or is not in the "
+            "vocabulary.",
+            fix="Use a prompt in the language and script of that text.",
         )
-    return ids, f"the model does not know {named}: each is read as the one unknown token."
+    return ids, f"unknown to the model: {named}; each is replaced by the unknown token."
 
 
 PIECE = 512  # tokens of a prompt that are processed at a time, to limit memory
@@ -169,8 +167,8 @@ def stream(
     context, longest = context_length(model), max(map(len, prompts))
     if context is not None and longest > context and not window:
         raise ModelError(
-            f"The prompt has {longest:,} tokens, and this model reads {context:,} at most: give a shorter one, or "
-            f"let the window slide (window=True; `cutaway generate --window`), and the last {context:,} are read."
+            f"The prompt has {longest:,} tokens, and the context of this model is {context:,}: shorten it, or "
+            f"use a sliding window (window=True; `cutaway generate --window`) over the last {context:,} tokens."
         )
     generators = to_generators(generator, len(prompt), sampling)
     reader = _reader(model)(model, _History(prompts, context))
@@ -231,7 +229,7 @@ def to_generators(generator: Generators, rows: int, sampling: Sampling) -> list[
     """
     found: list[torch.Generator | None] = [*generator] if isinstance(generator, Sequence) else [generator]
     if len(found) not in (1, rows):
-        raise SettingError(f"{len(found)} generators for {rows} rows cannot be: give one, or one a row.")
+        raise SettingError(f"Invalid number of generators, {len(found)}: must be 1 or {rows}, one per row.")
     return [] if sampling.greedy else found
 
 
@@ -380,13 +378,13 @@ def _last(outputs: Tensor, mask: Tensor) -> Tensor:
 def _prompts(prompt: Tensor, mask: Tensor | None) -> list[Tensor]:
     """Return the real tokens of each prompt. Raises ModelError for an empty one."""
     if prompt.ndim != 2 or not prompt.numel():
-        raise ModelError(f"A prompt has the shape (N, T) with at least one token, not {tuple(prompt.shape)}.")
+        raise ModelError(f"Invalid prompt of shape {tuple(prompt.shape)}: must be (N, T) with at least one token.")
     if mask is None:
         return list(prompt)
     real = normalize_padding_mask(mask, prompt.shape)
     assert real is not None
     if not bool(real.any(1).all()):
-        raise ModelError("Each prompt needs at least one token, and by the mask one has none.")
+        raise ModelError("Invalid mask: each prompt must have at least one token.")
     return [row[some] for row, some in zip(prompt, real)]
 
 
@@ -399,8 +397,8 @@ def _reject_unknown(model: nn.Module, prompts: list[Tensor]) -> None:
         bad = row[(row < 0) | (row >= size)]
         if len(bad):
             raise ModelError(
-                f"The prompt has the token id {int(bad[0])}, and this model's vocabulary has the ids from 0 to "
-                f"{size - 1:,}: encode the prompt with the tokenizer that belongs to the model."
+                f"Invalid token id {int(bad[0])} in the prompt: must be from 0 to "
+                f"{size - 1:,}. Encode the prompt with the tokenizer of the model."
             )
 
 
@@ -463,7 +461,7 @@ class TextStreamer:
             SettingError: If a stop string is empty.
         """
         if not all(stop):
-            raise SettingError("stop='' cannot be: the text would end before it begins. Give at least one character.")
+            raise SettingError("Invalid stop='': must have at least one character.")
         self.decode, self.stop = decode, list(stop)
         self.over = False  # whether a stop string was found
         self._shown = self._ids = list(before[-BEFORE:])

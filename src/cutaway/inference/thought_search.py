@@ -95,7 +95,7 @@ class Method:
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
-            raise SettingError(f"method={self.method} cannot be: choose from {', '.join(METHODS)}.")
+            raise SettingError(f"Invalid method={self.method}: must be one of {', '.join(METHODS)}.")
         for name in ("samples", "breadth", "proposals", "depth", "budget"):
             check_value(getattr(self, name) >= 1, name, getattr(self, name), "at least 1", SettingError)
         check_value(self.temperature >= 0, "temperature", self.temperature, "at least 0", SettingError)
@@ -233,7 +233,7 @@ def _choose_chain(
         best = max((t for t in finished if thinker.finish(t) == most), key=Thought.likelihood)
     if method == "verifier":
         if verify is None:
-            raise SettingError("method=verifier needs somebody who can tell whether a chain is right: give `verify`.")
+            raise SettingError("method=verifier needs a function that checks a chain: pass `verify`.")
         best = next((t for t in finished if verify(t)), best)
     for thought in chains:
         thought.kept = thought is best

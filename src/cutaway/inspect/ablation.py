@@ -1,7 +1,7 @@
-"""Interventions: changes of a model's intermediate results during a forward pass.
+"""Interventions in a forward pass, with ablation and activation patching of single parts of a model.
 
-with cutaway.inspect.intervene(model, Zero("blocks.0.attention", head=3)):
-    y = model(x)                                 # without the contribution of that head
+    with cutaway.inspect.intervene(model, Zero("blocks.0.attention", head=3)):
+        y = model(x)                                 # without the contribution of that head
 
     Zero(place)                  zeros
     Replace(place, value)        a number, or a tensor of matching shape
@@ -9,14 +9,12 @@ with cutaway.inspect.intervene(model, Zero("blocks.0.attention", head=3)):
     Transplant(place, inputs)    the value for other inputs of the model
 
 A place is a module's name and optionally channel, unit, position, row, head or edge for a part of its output: see
-`sites.py`. `ablate` changes parts one by one and ranks them. `patch` transfers parts from the computation of one input
-to another's and measures how much of the difference each restores (`ablation.py`). This is known as activation patching
-or causal tracing: J. Vig et al., 2020 <https://arxiv.org/abs/2004.12265>; K. Meng et al., 2022
+`captures.py`. `ablate` changes parts one by one and ranks them. `patch` transfers parts from the computation of one
+input to another's and measures how much of the difference each restores. This is known as activation patching or causal
+tracing: J. Vig et al., 2020 <https://arxiv.org/abs/2004.12265>; K. Meng et al., 2022
 <https://arxiv.org/abs/2202.05262>. It shows what this model depends on with these inputs, not what it would have
 learned without the part. Later layers can compensate for an ablated part (T. McGrath et al., 2023,
 <https://arxiv.org/abs/2307.15771>).
-
-Ablation and activation patching: the effect of single parts of a model.
 
     ablate   a part is zeroed, or changed otherwise, and the outputs, or a metric of them, are compared with before
     patch    a part of the clean computation replaces that of the corrupted one:
@@ -102,7 +100,7 @@ class Replace(Edit):
     def value(self, x: Tensor, run: int, first: int) -> Tensor:
         """Return the value in the shape of x. Raises ModelError for a tensor that does not fit."""
         given = torch.as_tensor(self.given).to(x)
-        return _fitted(given, x, self.place.module, "the value given")
+        return _fitted(given, x, self.place.module, "the value")
 
 
 class Noise(Edit):
@@ -147,13 +145,13 @@ class Transplant(Edit):
         """
         if run > len(self.found):
             raise ModelError(
-                f"{self.place.name} runs more often than with the inputs to be transplanted, {len(self.found)} times: "
-                "give inputs of one length."
+                f"{self.place.name} is called more often than with the source inputs ({len(self.found)} times): "
+                "use inputs of equal length."
             )
         there = self.found[run - 1]
         if self.in_turns:
             there = there[first : first + len(x)]
-        return _fitted(there, x, self.place.module, "what is to be transplanted")
+        return _fitted(there, x, self.place.module, "the source activation")
 
 
 def _place(module: str, parts: dict[str, Any]) -> Site:
@@ -181,7 +179,7 @@ def _fitted(given: Tensor, x: Tensor, module: str, what: str) -> Tensor:
         return given.expand(x.shape)
     except RuntimeError:
         raise ModelError(
-            f"What is there in {module} is {tuple(x.shape)}, and {what} is {tuple(given.shape)}: give one that fits."
+            f"Invalid shape {tuple(given.shape)} of {what}: must fit the activation of {module}, {tuple(x.shape)}."
         ) from None
 
 
@@ -346,8 +344,8 @@ def patch(
         best, worst = float(metric(_outputs(model, source))), float(metric(_outputs(model, target)))
         if not abs(best - worst) > 0:
             raise ModelError(
-                f"The metric is {best:.6g} for the clean inputs and for the corrupted ones: there is no difference to "
-                "bring back. Choose inputs that it tells apart."
+                f"The metric is {best:.6g} for both the clean and the corrupted inputs, so there is no difference to "
+                "restore. Choose inputs with different metrics."
             )
         found = []
         for module, part in _parts(model, target, modules, by, only):
@@ -371,9 +369,7 @@ def _parts(
     """Return each module with each of its selected parts."""
     if by is not None and by not in PARTS:
         raise UnknownName("part of a module", by, PARTS)
-    check_value(
-        by is not None or only is None, "only", only, "left out where modules are changed as a whole", SettingError
-    )
+    check_value(by is not None or only is None, "only", only, "left out if whole modules are ablated", SettingError)
     wanted = [names] if isinstance(names, str) else list(names)
     modules = {k: m for k, m in model.named_modules(remove_duplicate=False) if k}
     for name in wanted:
@@ -406,7 +402,7 @@ def _numbers(model: nn.Module, inputs: tuple[Tensor, ...], name: str, module: nn
     """Return the indices of a module's parts for these inputs."""
     if by == "head":
         if not num_heads(module):
-            raise ModelError(f"{name} is a {type(module).__name__}, which has no heads to choose from.")
+            raise ModelError(f"{name} is a {type(module).__name__}, which has no attention heads.")
         return range(num_heads(module))
     if by == "edge":
         with capture(model, "messages", name) as seen:
@@ -415,7 +411,7 @@ def _numbers(model: nn.Module, inputs: tuple[Tensor, ...], name: str, module: nn
     with capture(model, "features", name) as seen:
         model(*inputs)
     if name not in seen["features"]:
-        raise ModelError(f"{name} gives nothing with these inputs: the model does not run it.")
+        raise ModelError(f"{name} is not called for these inputs.")
     shape = seen["features"][name].shape
     maps = len(shape) >= 4 or (len(shape) == 3 and isinstance(module, OVER_TIME))
     if by == "row":
@@ -427,4 +423,4 @@ def _numbers(model: nn.Module, inputs: tuple[Tensor, ...], name: str, module: nn
     if by == ("channel" if maps else "unit"):
         return range(shape[1 if maps else -1])
     has = "channels and positions" if maps else "units and positions" if len(shape) == 3 else "units"
-    raise ModelError(f"{name} gives {tuple(shape)}, which has no {by}s to take apart; it has {has}.")
+    raise ModelError(f"Invalid by={by!r}: the output of {name}, {tuple(shape)}, has {has}.")

@@ -1,4 +1,4 @@
-"""Sites of interventions: a module's output, or a head, channel, unit, position, node or edge of it.
+"""Captured results of a model, and the sites at which interventions change them.
 
 A site is a module and a part of its result:
 
@@ -16,7 +16,7 @@ first example. `name#2` is only the module's second run within a call of the mod
 For a recurrent layer the outputs and the last state are changed consistently; the states within the recurrence are
 unchanged.
 
-Results of a capture by kind and name, from the model's last recorded call.
+`Captured` holds the results of a capture by kind and name, from the model's last recorded call.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Site:
         """The run within a call of the model; None for every run."""
         after = self.module.partition("#")[2]
         if after and not (after.isdecimal() and int(after) >= 1):
-            raise SettingError(f"module={self.module!r} cannot be: behind # stands a run's number, as in name#2.")
+            raise SettingError(f"Invalid module={self.module!r}: after # must be the number of a call, e.g. name#2.")
         return int(after) if after else None
 
     def find(self, model: nn.Module) -> nn.Module:
@@ -80,9 +80,9 @@ class Site:
             raise UnknownName("module", self.name, [k for k in modules if k])
         module = modules[self.name]
         if self.head is not None and not num_heads(module):
-            raise ModelError(f"{self.name} is a {type(module).__name__}, which has no heads to choose from.")
+            raise ModelError(f"{self.name} is a {type(module).__name__}, which has no attention heads.")
         if self.edge is not None and not isinstance(module, MessagePassing):
-            raise ModelError(f"{self.name} is a {type(module).__name__}, which sends nothing along edges.")
+            raise ModelError(f"{self.name} is a {type(module).__name__}, which passes no messages along edges.")
         return module
 
     def attach(self, model: nn.Module, change: Change, runs: Runs) -> Iterator[Undo]:
@@ -142,7 +142,7 @@ class Site:
         for source, target in pairs_in(self.edge):
             same = (pattern.pairs[0] == source) & (pattern.pairs[1] == target)
             if not bool(same.any()):
-                raise SettingError(f"edge={(source, target)} cannot be: no edge leads from {source} to {target}.")
+                raise SettingError(f"Invalid edge={(source, target)}: the graph has no edge from {source} to {target}.")
             found |= same
         return found
 
@@ -150,9 +150,11 @@ class Site:
         """Return a boolean mask of the selected part of a module's output, which broadcasts; None for all of it."""
         maps = x.ndim >= 4 or (x.ndim == 3 and isinstance(module, OVER_TIME))
         if maps and self.unit is not None:
-            raise SettingError(f"unit={self.unit} cannot be: {self.name} gives maps, whose parts are channels.")
+            raise SettingError(f"Invalid unit={self.unit}: the output of {self.name} is a feature map; use channel.")
         if not maps and self.channel is not None:
-            raise SettingError(f"channel={self.channel} cannot be: {self.name} gives no maps; its parts are units.")
+            raise SettingError(
+                f"Invalid channel={self.channel}: the output of {self.name} is not a feature map; use unit."
+            )
         chosen: list[tuple[int, str, Any]] = [(0, "row", self.row), (1, "channel", self.channel)]
         chosen.append((x.ndim - 1, "unit", self.unit))
         if self.position is None:
@@ -160,7 +162,9 @@ class Site:
         if maps and x.ndim == 4:
             return self._all(chosen, x) & self._in_map(x)
         if x.ndim != 3:
-            raise SettingError(f"position={self.position} cannot be: {self.name} gives {tuple(x.shape)}, without any.")
+            raise SettingError(
+                f"Invalid position={self.position}: the output of {self.name}, {tuple(x.shape)}, has no positions."
+            )
         return self._all([*chosen, (2 if maps else 1, "position", self.position)], x)
 
     def _in_map(self, x: Tensor) -> Tensor:
@@ -169,7 +173,7 @@ class Site:
         for row, column in pairs_in(self.position):
             if not (0 <= row < x.shape[2] and 0 <= column < x.shape[3]):
                 raise SettingError(
-                    f"position={(row, column)} cannot be: {self.name} gives maps of {x.shape[2]}×{x.shape[3]}."
+                    f"Invalid position={(row, column)}: the feature maps of {self.name} are {x.shape[2]}×{x.shape[3]}."
                 )
             found[0, 0, row, column] = True
         return found
@@ -184,7 +188,7 @@ class Site:
             one = torch.zeros(size, dtype=torch.bool, device=x.device)
             for i in [which] if isinstance(which, int) else which:
                 if not (isinstance(i, int) and 0 <= i < size):
-                    raise SettingError(f"{what}={i!r} cannot be: {self.name} has {size}, counted from 0 to {size - 1}.")
+                    raise SettingError(f"Invalid {what}={i!r}: must be from 0 to {size - 1} for {self.name}.")
                 one[i] = True
             shape = [1] * x.ndim
             shape[axis] = size
@@ -227,7 +231,7 @@ def pairs_in(given: Any) -> list[tuple[int, int]]:
     whole = [given] if len(given) == 2 and all(isinstance(i, int) for i in given) else list(given)
     for pair in whole:
         if not (isinstance(pair, Sequence) and len(pair) == 2):
-            raise SettingError(f"{pair!r} cannot be: give a pair of numbers, or a list of pairs.")
+            raise SettingError(f"Invalid {pair!r}: must be a pair of numbers or a list of pairs.")
     return [(int(a), int(b)) for a, b in whole]
 
 

@@ -74,13 +74,15 @@ class Concept:
     def says(self) -> str:
         """The finding as text."""
         found = f"TCAV {self.score:.2f} at {self.layer} (p = {self.p:.2g} against random examples"
-        found += f"; told from others in {self.accuracy:.0%} of unseen cases)."
+        found += f"; classifier accuracy {self.accuracy:.0%} on unseen examples)."
         if not self.known:
-            return f"{found} The layer cannot tell these examples from others: nothing can be said of the concept."
+            return f"{found} The layer does not separate the concept from other examples, so the test is inconclusive."
         if self.p >= LEVEL:
-            return f"{found} The layer knows the concept, but it counts no more than random examples do."
+            return (
+                f"{found} The layer encodes the concept, but its influence is not larger than that of random examples."
+            )
         way = "for" if self.score > sum(self.chance) / len(self.chance) else "against"
-        return f"{found} The concept counts {way} the class."
+        return f"{found} The concept influences the score {way} the class."
 
 
 def concept(
@@ -139,10 +141,10 @@ def concept(
 
 def _reject(given: tuple[Tensor, ...], those: tuple[Tensor, ...], pool: tuple[Tensor, ...]) -> None:
     if input_kind(given) == "graph":
-        raise ModelError("A concept is told from several examples, and the nodes of a graph are not apart.")
+        raise ModelError("A concept needs several independent examples, and the nodes of a graph are not independent.")
     for count, what in ((len(those[0]), "the concept"), (len(pool[0]), "the data, to compare them with")):
         if count < LEAST:
-            raise DataError(f"A concept takes at least {LEAST} examples of {what}, and there are {count}.")
+            raise DataError(f"A concept needs at least {LEAST} examples of {what}; there are {count}.")
 
 
 def _tuple(inputs: Inputs) -> tuple[Tensor, ...]:
@@ -192,7 +194,7 @@ def last_layer(entry: Entry) -> str:
             return name
     if answering:
         return answering + BEFORE
-    raise ModelError(f"{type(entry.model).__name__} has no layer before its answer: there is nowhere to look.")
+    raise ModelError(f"{type(entry.model).__name__} has no hidden layer to test a concept at.")
 
 
 @contextmanager
@@ -252,7 +254,7 @@ def _flat(x: Tensor, examples: int, over: Any) -> Tensor:
     """
     x = x.detach()
     if len(x) != examples:
-        raise ModelError("This layer does not give its numbers example by example: name another layer.")
+        raise ModelError("The output of this layer has no batch dimension: choose another layer.")
     if x.ndim == 3:
         flat: Tensor = over(x, 1)  # (n, d)
     elif x.ndim > 3 and x[0].numel() > FLAT:

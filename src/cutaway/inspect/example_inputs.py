@@ -1,7 +1,4 @@
-"""Random example inputs of a model, without a data set.
-
-Module outputs: a tensor, a tensor with states, or packed sequences.
-"""
+"""Random example inputs of a model without a data set, and the tensors in a module's output."""
 
 from __future__ import annotations
 
@@ -57,7 +54,7 @@ def example_shape(preset: Preset, config: Any) -> tuple[int, ...]:
     side = getattr(config, "image_size", None)
     size = getattr(config, "sides", None) or ((side, side) if side else at[1:])
     if channels is None or not size:
-        raise ModelError(f"{preset.name} does not say what size its input has: add input=SHAPE, as in input=3x64x64.")
+        raise ModelError(f"{preset.name} has no fixed input size: set input=SHAPE, e.g. input=3x64x64.")
     return (channels, *size)
 
 
@@ -164,8 +161,8 @@ def reject_compiled(model: nn.Module) -> None:
     for module in model.modules():
         if "_orig_mod" in dict(module.named_children()) or getattr(module, "_compiled_call_impl", None) is not None:
             raise ModelError(
-                "This model is compiled, and compiled code runs past what is put in to look at it: give the model "
-                "as it was before torch.compile (of what that gave, `._orig_mod`)."
+                "This model is compiled, and hooks do not run in compiled code: pass the original model, "
+                "`compiled._orig_mod`."
             )
 
 

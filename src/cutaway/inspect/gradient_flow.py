@@ -96,8 +96,8 @@ def flow(
         value = _compute_loss(model, inputs, loss)
         if not isinstance(value, Tensor) or value.numel() != 1 or not value.requires_grad:
             raise ModelError(
-                "The loss must be one number that the model's weights can change, and this one is none: give a "
-                "function that runs the model, with weights that are not frozen, and reduces its outputs to a number."
+                "Invalid loss: must be a scalar that depends on trainable weights. Pass a "
+                "function that runs the model and reduces its outputs to a scalar."
             )
         owners = {p: name for name, m in model.named_modules() for p in m.parameters(recurse=False) if p.requires_grad}
         gradients = torch.autograd.grad(value, list(owners), allow_unused=True)
@@ -114,8 +114,8 @@ def _compute_loss(
     if loss is None and callable(inputs):
         return inputs()
     raise ModelError(
-        "A gradient is that of a loss: give inputs and a function of what the head gives, as in flow(model, x, lambda "
-        "y: F.cross_entropy(y, target)), or one function alone that runs the model."
+        "Missing loss: pass inputs and a function of the outputs, e.g. flow(model, x, lambda "
+        "y: F.cross_entropy(y, target)), or one function that runs the model."
     )
 
 

@@ -54,8 +54,8 @@ OF: dict[str, tuple[type[nn.Module], ...]] = {
 }
 KINDS = tuple(OF)
 ATTENTION = (
-    " Attention weights are kept by cutaway.nn.attention.MultiHeadAttention and other subclasses of Attention: build "
-    "the model with it. torch.nn.MultiheadAttention returns its own where it is called with need_weights=True and "
+    " Attention weights are recorded by cutaway.nn.attention.MultiHeadAttention and other subclasses of Attention: "
+    "build the model with it. torch.nn.MultiheadAttention returns weights itself if called with need_weights=True and "
     "average_attn_weights=False; F.scaled_dot_product_attention returns none."
 )
 BESIDE = {"messages": "edges", "gradients": "weights"}  # additional results of a kind
@@ -121,7 +121,7 @@ def _select_modules(
         raise UnknownName("kind of capture", kind, KINDS)
     if kind not in capturable_kinds(model):
         raise ModelError(
-            f"{type(model).__name__} has no {kind} to capture. It has these kinds:"
+            f"{type(model).__name__} has no {kind} to capture. Kinds that it has:"
             f" {', '.join(capturable_kinds(model))}.{ATTENTION if kind == 'attention' else ''}"
         )
     every = [(k, m) for k, m in model.named_modules(remove_duplicate=False) if k]

@@ -94,7 +94,7 @@ def umap(x: Tensor, seed: int = 0) -> Plane | None:
             from umap import UMAP
     except ImportError as error:
         raise SettingError(
-            f"UMAP needs umap-learn, which is not here ({error}): pip install 'cutaway[umap]'."
+            f"UMAP needs umap-learn, which is not installed ({error}): pip install 'cutaway[umap]'."
         ) from error
     given, start = _initial_positions(x)
     if given is None:

@@ -1,7 +1,8 @@
-"""The theoretical receptive field: the number of input pixels along a side that one output can depend on.
+"""Receptive fields of layers: the theoretical extent, and the effective one measured with gradients.
 
-Along each axis of the input, a derived tensor has a size, the pixels that one of its entries depends on, and a jump,
-the pixels between the fields of two neighbors. A window of k entries with dilation d and stride s changes them to
+The theoretical field is the number of input pixels along a side that one output can depend on. Along each axis of the
+input, a derived tensor has a size, the pixels that one of its entries depends on, and a jump, the pixels between the
+fields of two neighbors. A window of k entries with dilation d and stride s changes them to
 
     size' = size + d (k − 1) jump,    jump' = s · jump
 
@@ -12,9 +13,7 @@ normalization) do not count. A linear layer on channels-last maps leaves the fie
 axis too, whose entries are frames. There is no field where no axis of a tensor can be traced back to one of the input
 (flattened, or multiplied by a matrix), nor after a transposed convolution, whose outputs have different fields.
 
-The receptive field measured with gradients: its extent and its distribution.
-
-`receptive_field.py` computes how many pixels one output of a layer *can* depend on. Here a gradient is propagated from
+For the effective field, a gradient is propagated from
 the middle of the layer's map. `gradient_extent` measures where it is nonzero, which must give the same number.
 `effective_field` measures its size at each pixel: about a Gaussian, whose width grows with the square root of the
 depth, while the theoretical field grows linearly with the depth (W. Luo, Y. Li, R. Urtasun, R. Zemel,
@@ -363,8 +362,8 @@ def effective_field(model: nn.Module, inputs: Tensor, layer: str = "") -> Tensor
     total = field.sum()
     if not total > 0:
         raise ModelError(
-            f"No gradient arrives from {layer or 'the model'}: its middle output does not move with these inputs. "
-            "Take other inputs, or an earlier layer."
+            f"The gradient of {layer or 'the model'} is zero: its central output does not depend on these inputs. "
+            "Use other inputs or an earlier layer."
         )
     return field / total
 
@@ -425,10 +424,10 @@ def _gradient_of_middle(model: nn.Module, inputs: Tensor, layer: str) -> Tensor:
 
     y = answer[0] if answer else None
     if not isinstance(y, Tensor) or y.ndim != x.ndim:
-        gives = "is not called" if y is None else f"gives {tuple(getattr(y, 'shape', ())) or type(y).__name__}"
+        gives = "is not called" if y is None else f"returns {tuple(getattr(y, 'shape', ())) or type(y).__name__}"
         raise ModelError(
-            f"{layer or 'The model'} {gives}: a receptive field needs a map (N, C, *pixels) with {x.ndim - 2} axes of "
-            "pixels. Take an earlier layer."
+            f"{layer or 'The model'} {gives}: a receptive field needs a feature map (N, C, *pixels) with {x.ndim - 2} "
+            "axes of pixels. Use an earlier layer."
         )
     middle = y
     for axis in range(2, y.ndim):

@@ -41,7 +41,7 @@ from ..views.run.task_results import per_class as boxes_by_class
 # Documents that can be missing, and the content that the page lacks without them.
 OPTIONAL = {
     "metrics": ("metrics.csv", "loss, metrics and learning rate of every epoch"),
-    "evaluation": ("evaluation.json", "metrics with intervals, confusion or residuals, the worst mistakes"),
+    "evaluation": ("evaluation.json", "metrics with intervals, confusion or residuals, the worst errors"),
     "layers": ("layers.json", "the layer table and the paper that the network comes from"),
 }
 
@@ -125,7 +125,7 @@ def result_head(run: dict[str, Any], evaluation: dict[str, Any] | None) -> View:
             sentences = [f"{metric(key)[0]} was computed by sacrebleu: {how}." for key, how in signatures.items()]
             drawings.append({"kind": "prose", "sentences": sentences})
     else:
-        says, summary = f"{_training_summary(run)} It has not been tested.", "There are no metrics yet."
+        says, summary = f"{_training_summary(run)} It has not been evaluated.", "There are no metrics yet."
         rows = []
         best = run.get("best") or {}
         if best.get("value") is not None:
@@ -136,7 +136,7 @@ def result_head(run: dict[str, Any], evaluation: dict[str, Any] | None) -> View:
     findings = run["data"].get("findings") or []
     if findings and evaluation:
         bears = "bears" if len(findings) == 1 else "bear"
-        title = f"{plural(len(findings), 'finding')} in the data {bears} on these metrics"
+        title = f"{plural(len(findings), 'data quality finding')} {bears} on these metrics"
         drawings.append({"kind": "prose", "title": title, "sentences": findings})
     if run.get("summary"):
         drawings.append({"kind": "prose", "sentences": [run["summary"]]})
@@ -165,9 +165,9 @@ def missing_documents(run: dict[str, Any], absent: list[str]) -> View:
     state = run.get("stopped") or run.get("status") or "not finished"
     return View(
         id="missing",
-        title="What is missing",
-        says=f"Not in the run's folder: {names}. What they would show is left out of this page.",
-        summary=f"Training: {state}. `cutaway train --resume RUN` takes it up again; "
+        title="Missing files",
+        says=f"Not in the folder of the run: {names}. This page leaves out their contents.",
+        summary=f"Training: {state}. `cutaway train --resume RUN` continues it; "
         "`cutaway report RUN` writes this page again.",
         table=table({"document": "text", "would show": "text"}, [list(OPTIONAL[key]) for key in absent]),
         drawings=[],
@@ -176,7 +176,7 @@ def missing_documents(run: dict[str, Any], absent: list[str]) -> View:
 
 def _training_summary(run: dict[str, Any]) -> str:
     """Return a summary of the training: 61 706 parameters, learned from 1 077 images in 10 epochs, 12.3 s on cpu."""
-    said = f"{count(run['parameters'])} parameters, learned from "
+    said = f"{count(run['parameters'])} parameters, trained on "
     learned = (
         "caption" if run["task"] == "image captioning" else example_noun(run)
     )  # an image can have several captions
@@ -190,7 +190,7 @@ def _training_summary(run: dict[str, Any]) -> str:
 
 def _colophon(run: dict[str, Any]) -> str:
     date = timestamp_text(run.get("finished") or run["started"])
-    return f"Cutaway {run['cutaway']} · {date} · This page holds all that it shows and asks no network for more."
+    return f"Cutaway {run['cutaway']} · {date} · This page is self-contained and loads nothing from the network."
 
 
 def write_layers_and_report(run: Run) -> Path:

@@ -39,13 +39,12 @@ def reject_beams(spec: Spec, num_beams: int | None, length_penalty: float | None
     """Raise SettingError for settings of beam search if the run does not decode, or does not have that setting."""
     if length_penalty is not None and type(spec.target) is Transcript:
         raise SettingError(
-            "length_penalty is for what is written token after token, and this run says a character or none at "
-            "every frame: leave it out."
+            "Invalid length_penalty: only for autoregressive decoding, and this run is trained with CTC. Leave it out."
         )
     if (num_beams is not None or length_penalty is not None) and not spec.target.written:
         raise SettingError(
-            "num_beams and length_penalty are for runs that learned pairs of sequences or captions, and this one "
-            f"learned the {spec.target.column} of {spec.kind} data: leave them out."
+            "Invalid num_beams or length_penalty: only for sequence-to-sequence and captioning runs; the target of "
+            f"this run is {spec.target.column} of {spec.kind} data. Leave them out."
         )
 
 
@@ -55,8 +54,8 @@ def reject_method(preprocessing: Preprocessing, method: Method | None) -> None:
         return
     if not isinstance(preprocessing, ProblemPreprocessing):
         raise SettingError(
-            f"method={method.method} is how solutions of problems are looked for, and this run learned the "
-            f"{preprocessing.spec.target.column} of {preprocessing.spec.kind} data: leave it out."
+            f"Invalid method={method.method}: only for problem solving; the target of this run is "
+            f"{preprocessing.spec.target.column} of {preprocessing.spec.kind} data. Leave it out."
         )
     if method.method in CHAINS:
         preprocessing.in_form(method.form)
@@ -64,9 +63,9 @@ def reject_method(preprocessing: Preprocessing, method: Method | None) -> None:
     kind, forms = preprocessing.kind, preprocessing.forms
     if not isinstance(kind, SearchableProblem) or kind.tree not in forms:
         raise SettingError(
-            f"method={method.method} needs a run that was trained to propose steps and to value them, and this one "
-            f"learned {kind.name} in the form {', '.join(forms)}: train with form=steps,tree on countdown or game24, "
-            "or look for a solution by chains (greedy, sample, consistency, likelihood, verifier)."
+            f"Invalid method={method.method}: needs a run that is trained to propose and value steps; this run is "
+            f"trained on {kind.name} with form={','.join(forms)}. Train with form=steps,tree on countdown or game24, "
+            "or use a chain method (greedy, sample, consistency, likelihood, verifier)."
         )
 
 
@@ -112,12 +111,14 @@ def prepare_other_test_split(
     spec = preprocessing.spec
     if data.spec.kind != spec.kind or type(data.spec.target) is not type(spec.target):
         raise DataError(
-            f"{data.name} is not of the kind that this run learned from "
-            f"({about['data']['source']}, {spec.kind}, {task.name}): it cannot be evaluated on it."
+            f"{data.name} does not match the training data of this run "
+            f"({about['data']['source']}, {spec.kind}, {task.name}), so the run cannot be evaluated on it."
         )
     adopted: Callable[[Split, Preprocessing], Split] | None = getattr(preprocessing, "adopted", None)
     if adopted is None:
-        raise DataError(f"{data.name} is named {data.spec.kind} data: name a path to evaluate on other data.")
+        raise DataError(
+            f"{data.name} is a named data set of {data.spec.kind} data: give a path to evaluate on other data."
+        )
     return adopted(data.splits["test"], data.preprocessing)
 
 
@@ -133,7 +134,7 @@ def fill_masks(
     The model is already on its device. Raises DataError if some texts have a gap and others have none.
     """
     if whole := [given for given in texts if GAP not in str(given)]:
-        raise DataError(f"{str(whole[0])!r} has no gap ({GAP}).", fix="Fill gaps and score texts apart.")
+        raise DataError(f"{str(whole[0])!r} has no gap ({GAP}).", fix="Fill gaps and score texts in separate calls.")
     others = torch.from_numpy(text.masking.others)
     rows = []
     for given in texts:
@@ -204,13 +205,14 @@ def evaluate_episodes(
     target, said = spec.target, " ".join(f"{key}={value}" for key, value in asked.items())
     if not isinstance(target, Episodes):
         raise SettingError(
-            f"{said} is for episodes, and this run learned the {target.column} of {spec.kind} data: leave it out."
+            f"Invalid {said}: only for few-shot learning; the target of this run is {target.column} of {spec.kind} "
+            "data. Leave it out."
         )
     for key, least in (("ways", 2), ("shots", 1), ("queries", 1), ("inner_steps", 0)):
         if asked.get(key, least) < least:
-            raise SettingError(f"{key}={asked[key]} cannot be: it must be at least {least}.")
+            raise SettingError(f"Invalid {key}={asked[key]}: must be at least {least}.")
     if target.inner_lr is None and "inner_steps" in asked:
-        raise SettingError(f"{said} is for objective=maml, and this run compares with prototypes: leave it out.")
+        raise SettingError(f"Invalid {said}: only for objective=maml, and this run uses prototypes. Leave it out.")
     _reject_ways(target, asked.get("ways", target.ways))
     told = replace(target, **asked)  # type: ignore[arg-type]  # they are numbers
     again: Split = split.again(told)  # type: ignore[attr-defined]  # splits of episodes have it
@@ -236,16 +238,16 @@ def classify_by_support(
     target, spec = preprocessing.spec.target, preprocessing.spec
     assert isinstance(target, Episodes)
     if not isinstance(spec, ImageSpec):
-        raise DataError("This run learned sinusoids, each from points of its own: `cutaway evaluate` judges it.")
+        raise DataError("Predictions are not available for runs on sinusoids: use `cutaway evaluate`.")
     if support is None:
         raise DataError(
-            "This run learned to tell new classes by a few examples of each, and none are given.",
+            "Missing support: this few-shot run needs a few examples of each new class.",
             fix="Give a folder with a folder for each class: cutaway predict RUN IMAGE --support FOLDER.",
         )
     folder = Path(support).expanduser()
     if not folder.is_dir():
         raise DataError(
-            f"There is no folder {str(support)!r}.", fix="A support is a folder of class folders of images."
+            f"There is no folder {str(support)!r}.", fix="A support is a folder with one folder of images per class."
         )
     by_class, _ = class_folders(folder, IMAGES)
     _reject_ways(target, len(by_class), folder)
@@ -268,13 +270,13 @@ def _images(place: DeviceContext, split: Split) -> Tensor:
 
 def _reject_ways(target: Episodes, ways: int, folder: Path | None = None) -> None:
     """Raise SettingError for a number of classes that the run does not support."""
-    said = f"{folder} holds {ways} class folder{'s' if ways != 1 else ''}" if folder else f"ways={ways} cannot be"
+    said = f"{folder} holds {ways} class folder{'s' if ways != 1 else ''}" if folder else f"Invalid ways={ways}"
     if folder and ways < 2:
-        raise SettingError(f"{said}, and one is told from others: give two or more.")
+        raise SettingError(f"{said}: at least two classes are needed.")
     if target.inner_lr is not None and ways != target.ways:
         raise SettingError(
-            f"{said}: this run learned by objective=maml with {target.ways or 'no'} ways, and its head gives as many "
-            "outputs. Runs of objective=prototypes tell any number of classes apart."
+            f"{said}: this run is trained with objective=maml and {target.ways or 'no'} ways, which is the number of "
+            "outputs of its head. Runs of objective=prototypes support any number of classes."
         )
 
 
@@ -314,11 +316,11 @@ def most_likely_links(model: Any, split: LinkSplit, place: DeviceContext, most: 
     nodes = len(split.x)
     if nodes > MAX_NODES:
         raise DataError(
-            f"All pairs of {nodes:,} nodes are too many to score, {MAX_NODES:,} at most.",
-            fix="Ask for pairs: cutaway predict RUN GRAPH PAIRS.csv, a table with a source and a target in each row.",
+            f"Too many nodes to score all pairs: {nodes:,}; at most {MAX_NODES:,} are supported.",
+            fix="Give pairs: cutaway predict RUN GRAPH PAIRS.csv, a table with a source and a target in each row.",
         )
     decoder = model.head
-    assert isinstance(decoder, DotProduct | Bilinear), "a model of links has a decoder"
+    assert isinstance(decoder, DotProduct | Bilinear), "link prediction models have a decoder"
     graph, _ = place.batch(Batch((split.x, split.edges), split.x[:0, 0]))
     with eval_mode(model):
         z: Tensor = model.features(*graph)

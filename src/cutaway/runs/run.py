@@ -104,7 +104,7 @@ class Run(TrainedRun):
             data = self.data()
             split, tasks = data.splits.get("test") or data.splits.get("val"), data.tasks
             if split is None:
-                raise DataError("This run kept no test split.", fix="Name labelled data: cutaway evaluate RUN DATA.")
+                raise DataError("This run has no test split.", fix="Give labelled data: cutaway evaluate RUN DATA.")
         elif not isinstance(source, str | os.PathLike):
             split = prepare_labelled(source, self.preprocessing)
             _emit_notes(split, 3)
@@ -165,7 +165,7 @@ class Run(TrainedRun):
             model = self.place.model(self.model, learns=False)
             return classify_by_support(model, self.place, self.preprocessing, sources, support)
         if support is not None:
-            raise SettingError(f"A support is for few-shot learning, and {self.folder} learned its own classes.")
+            raise SettingError(f"Invalid support: only for few-shot learning, and {self.folder} has fixed classes.")
         if isinstance(self.spec.target, Context):
             return self.vectors.rows(sources)
         if isinstance(self.spec.target, Masked) and any(GAP in str(source) for source in sources):
@@ -173,8 +173,8 @@ class Run(TrainedRun):
             return fill_masks(self.place.model(self.model, learns=False), self.place, self.preprocessing, sources)
         if isinstance(self.spec.target, Noise):
             raise DataError(
-                f"{self.about['model']} predicts noise and says nothing of an image: `cutaway generate RUN` draws new "
-                "ones with it, and a run of vae says how likely an image is."
+                f"{self.about['model']} predicts noise and has no predictions for an image: `cutaway generate RUN` "
+                "generates images, and a run of vae gives the likelihood of an image."
             )
         named = self._named_graph(sources)
         split = named if named is not None else self._examples(sources)
@@ -220,8 +220,8 @@ class Run(TrainedRun):
         """
         if not isinstance(self.task, SequenceToSequence):
             raise DataError(
-                f"{self.about['model']} learned the {self.spec.target.column} of {self.spec.kind} data, and writes no "
-                "sequence of a source: runs that learned pairs of sequences or captions do."
+                f"{self.about['model']} predicts the {self.spec.target.column} of {self.spec.kind} data and does not "
+                "translate sequences: use a sequence-to-sequence or captioning run."
             )
         split = self._examples([sources] if isinstance(sources, str | os.PathLike) else list(sources))
         model = self.place.model(self.model, learns=False)
@@ -306,13 +306,13 @@ class Run(TrainedRun):
         spec = self.spec
         if not isinstance(spec, specs.ImageSpec) or not isinstance(spec.target, specs.GeneratedImage):
             raise DataError(
-                f"{self.folder} draws no images: {self.about['model']} learned the {spec.target.column} of {spec.kind} "
-                "data. Runs of ddpm-unet and vae do."
+                f"{self.folder} cannot generate images: {self.about['model']} predicts the {spec.target.column} of "
+                f"{spec.kind} data. Use a run of ddpm-unet or vae."
             )
         if count < 1:
-            raise SettingError(f"count={count} cannot be: it must be at least 1.")
+            raise SettingError(f"Invalid count={count}: must be at least 1.")
         if not 0 <= seed < 2**63 - count:
-            raise SettingError(f"seed={seed} cannot be: it must be at least 0, and below 2**63.")
+            raise SettingError(f"Invalid seed={seed}: must be at least 0 and below 2**63.")
         asked = image_generation.resolve_settings(spec, self.model, steps, guidance, eta)
         classes = image_generation.classes_for(spec, count, of_class)
         model = self.place.model(self.model, learns=False)
@@ -330,7 +330,7 @@ class Run(TrainedRun):
             DataError: If the run does not predict masks.
         """
         if not isinstance(self.preprocessing, MaskPreprocessing):
-            raise DataError(f"{self.folder} is a run that learned the {self.spec.target.column}, and no masks.")
+            raise DataError(f"{self.folder} predicts the {self.spec.target.column}, not masks.")
         return predict_masks(self._answers(sources), self.preprocessing)
 
     def pictures(self, sources: Sequence[Any]) -> Iterator[tuple[str, Image.Image]]:
@@ -344,7 +344,7 @@ class Run(TrainedRun):
         """
         pictured = getattr(self.preprocessing, "pictured", None)
         if pictured is None:
-            raise DataError(f"{self.folder} is a run that learned the {self.spec.target.column}: no boxes, no masks.")
+            raise DataError(f"{self.folder} predicts the {self.spec.target.column}, not boxes or masks.")
         return ((name, pictured(image, said)) for name, image, said in self._answers(sources))
 
     def _answers(self, sources: Sequence[Any]) -> Iterator[tuple[str, Image.Image, Tensor]]:
@@ -399,8 +399,8 @@ class Run(TrainedRun):
         if isinstance(task, Contrastive) and not task.remembers:
             if len(task.target.names) < 2:
                 raise DataError(
-                    f"{self.folder} learned from images with no classes, by which it could be judged.",
-                    fix=f"Begin another training with its weights: cutaway train MODEL DATA weights={self.folder}",
+                    f"{self.folder} is trained on images without classes, so it cannot be evaluated.",
+                    fix=f"Fine-tune its weights on classes: cutaway train MODEL DATA weights={self.folder}",
                 )
             train = self.data().splits["train"]
             task.remember(*evaluate_split(model, train, self.place, size, task))

@@ -56,4 +56,4 @@ def window_metric(
 
 def too_few_windows(count: int, overlap: int) -> str:
     """Return the note that says that `count` windows are too few for an interval."""
-    return f"{count:,} windows, and {FEWEST * SPANS * overlap:,} are needed as neighbours overlap"
+    return f"{count:,} windows; {FEWEST * SPANS * overlap:,} are needed because neighbors overlap"

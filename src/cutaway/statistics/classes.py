@@ -125,7 +125,7 @@ def auc(score: Values, is_class: NDArray[np.bool_], name: str = "a class") -> Me
     value = float(above.mean())
     rarer = min(of, others)
     if rarer < LEAST_OF_CLASS:
-        side = name if of < others else f"others than {name}"
+        side = name if of < others else f"classes other than {name}"
         return without_interval(value, f"fewer than {LEAST_OF_CLASS} examples of {side}")
     spread = float(above.var(ddof=1)) / of + float(below.var(ddof=1)) / others  # DeLong's
     least = 1 / (of * others)  # one pair in the wrong order: neither variance is 0

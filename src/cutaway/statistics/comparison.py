@@ -126,7 +126,7 @@ def differences(
     models = {name: _distinct(rows) for name, rows in contributions_by_name.items()}
     counts = {name: rows.shape[1] for name, rows in models.items()}
     if len(set(counts.values())) > 1:
-        raise ValueError(f"models are compared on the same examples, and these have {counts}")
+        raise ValueError(f"models must be compared on the same examples, not {counts}")
     known = {name: rows for name, rows in models.items() if np.isfinite(rows).all()}
     found: dict[tuple[str, str], Difference] = {}
     if len(known) > 1:

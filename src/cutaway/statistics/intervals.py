@@ -264,7 +264,7 @@ def quotient(value: float, added: Values) -> Metric:
     """Return the interval of a ratio of two errors or variances, whose logarithm has symmetric errors."""
     count, error = len(added), math.sqrt(float(added.var(ddof=1)) / len(added))
     if not error > TIES * abs(value):
-        return without_interval(value, "all examples have the same")
+        return without_interval(value, "all examples have the same value")
     reach = min(student(count - 1) * _widening(count) * error / value, WIDEST)
     return Metric(value, value * math.exp(-reach), value * math.exp(reach))
 
@@ -277,7 +277,7 @@ def _widening(count: int) -> float:
 def _studentised(value: float, added: Values, logarithm: bool) -> Metric:
     error = math.sqrt(float(added.var(ddof=1)) / len(added))
     if not error > TIES * abs(value):
-        return without_interval(value, "all examples have the same")
+        return without_interval(value, "all examples have the same value")
     draws = studentised(added, cached_resamples(len(added)), logarithm)
     upper, lower = np.quantile(draws, [(1 + LEVEL) / 2, (1 - LEVEL) / 2])
     if not logarithm:

@@ -1,17 +1,15 @@
-"""Classification: outputs (N, K) are logits or scores, (N, 1) the single score of two classes.
+"""Classification: logits, metrics, confusion counts, calibration, and linear separability.
 
-Linear separability of two classes: the condition under which a perceptron learns them.
-
-Confusion counts, and the metrics that follow from them, for any number of classes.
+Outputs (N, K) are logits or scores, (N, 1) the single score of two classes. A perceptron learns two classes if they
+are linearly separable.
 
 A confusion matrix of K classes has K² cells, of which at most one per example is not empty. Only these are stored.
 
-Calibration of probabilities: observed frequencies against predicted probabilities, and temperature scaling.
-
-The reliability diagram and the Brier score use scikit-learn's `calibration_curve` and `brier_score_loss`. The expected
-calibration error (M. P. Naeini, G. F. Cooper, M. Hauskrecht, Obtaining well calibrated probabilities using Bayesian
-binning, 2015) is the mean of |fraction − probability| over ten bins, weighted by their numbers of examples. For two
-classes the probability is that of the second, for more classes that of the predicted class.
+Calibration compares observed frequencies with predicted probabilities. The reliability diagram and the Brier score use
+scikit-learn's `calibration_curve` and `brier_score_loss`. The expected calibration error (M. P. Naeini, G. F. Cooper,
+M. Hauskrecht, Obtaining well calibrated probabilities using Bayesian binning, 2015) is the mean of |fraction −
+probability| over ten bins, weighted by their numbers of examples. For two classes the probability is that of the
+second, for more classes that of the predicted class.
 
 Temperature scaling is that of C. Guo, G. Pleiss, Y. Sun, K. Q. Weinberger, On calibration of modern neural networks,
 2017, section 4.2 <https://arxiv.org/abs/1706.04599>: one number, fitted on validation, which changes no prediction,
@@ -131,7 +129,7 @@ class Classification:
     def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
         """Return the accuracy of the majority class of the training split."""
         commonest = train_target.mode().values
-        name = f"always {self.target.names[int(commonest)]!r}, the commonest class"
+        name = f"majority-class baseline ({self.target.names[int(commonest)]!r})"
         return {"name": name, "value": (target == commonest).double().mean().item()}
 
     def predictions(self, outputs: Tensor) -> list[dict[str, Any]]:

@@ -62,7 +62,7 @@ def _difference(parts: Tensor, task: Tensor, original: Tensor) -> Metric:
     """Return a signed sum of contributions (n,) with Student's t interval."""
     value, variance, images = _clustered_sum(parts, task, original)
     if not 0 < variance < math.inf:
-        return without_interval(value, "all examples have the same" if not variance else "a task has one example")
+        return without_interval(value, "all examples have the same value" if not variance else "a task has one example")
     half = student(images - 1) * math.sqrt(variance)
     return Metric(value, value - half, value + half)
 

@@ -159,7 +159,7 @@ class Detection:
 
     def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
         """Return the score without any detection."""
-        return {"name": "nothing found", "value": 0.0}
+        return {"name": "no detections", "value": 0.0}
 
     def answers(self, outputs: Tensor) -> list[Tensor]:
         """Return the predicted boxes of each image, as `said` does."""
@@ -186,7 +186,7 @@ class Detection:
         if without:
             some = ", ".join(without[:NAMED_AT_MOST]) + (", …" if len(without) > NAMED_AT_MOST else "")
             images = "1 image" if len(without) == 1 else f"{len(without):,} images"
-            warnings.warn(f"Nothing was found in {images}: {some}.", stacklevel=3)
+            warnings.warn(f"No objects were detected in {images}: {some}.", stacklevel=3)
         return rows
 
     def said(self, rows: Tensor) -> Tensor:

@@ -1,4 +1,6 @@
-"""Baseline forecasts: repeating the last value, repeating the last season, and a linear model.
+"""Forecasting: the next steps of a series, its metrics, and baseline forecasts.
+
+The baselines repeat the last value or the last season, or are a linear model.
 
 Seasonal naive: ŷ_{t+h} = y_{t+h−m⌈h/m⌉}, m the season (R. J. Hyndman, G. Athanasopoulos, Forecasting: principles and
 practice, 2021, section 5.2). Linear: each step ahead is a weighted sum of the last steps of the same column, by least
@@ -6,12 +8,10 @@ squares with a little ridge, as in A. Zeng et al., Are transformers effective fo
 <https://arxiv.org/abs/2205.13504>, who find such models hard to beat. It does not use the other columns: on ETTh1,
 where they add hundreds of inputs, they increased its error on the test split by a quarter.
 
-Forecasting: the next steps of a series, outputs (N, H·C) on the standardized scale, step by step.
-
-Metrics are in the column's own units where a single column is forecast. For several columns with different units, they
-are in standard deviations of the training period. Several series each have their own scale, and their windows are
-ordered by time, so that a block of windows has those of all series of a period. A NaN target was not measured and does
-not count.
+Outputs are (N, H·C) on the standardized scale, step by step. Metrics are in the column's own units where a single
+column is forecast. For several columns with different units, they are in standard deviations of the training period.
+Several series each have their own scale, and their windows are ordered by time, so that a block of windows has those of
+all series of a period. A NaN target was not measured and does not count.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Linear:
     @property
     def words(self) -> str:
         """The name of the model in reports."""
-        ahead = " and of what is known in advance" if self.known else ""
+        ahead = " and of the known future columns" if self.known else ""
         return f"a linear model of the last {self.steps} steps{ahead}"
 
     def __call__(self, split: WindowSplit) -> Tensor:
@@ -199,7 +199,7 @@ class Forecasting:
     def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
         """Return the RMSE of the training mean."""
         said = train_target.double().nanmean() if train_target.numel() else torch.tensor(0.0)
-        return {"name": "always the mean", "value": self.quick(said.expand_as(target), target)["rmse"]}
+        return {"name": "mean baseline", "value": self.quick(said.expand_as(target), target)["rmse"]}
 
     def beside(self, outputs: Tensor, train: WindowSplit, split: WindowSplit) -> dict[str, Any]:
         """Compare the model with simple forecasts of the same split; return parts of the document evaluation.json.

@@ -80,7 +80,7 @@ class Denoising:
     def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
         """Return the loss of predicting no noise: the variance of the noise."""
         del train_target, target
-        return {"name": "no noise predicted", "value": 1.0}
+        return {"name": "zero-prediction baseline", "value": 1.0}
 
     def predictions(self, kept: Tensor) -> list[dict[str, Any]]:
         """Return the loss of each image."""
@@ -144,7 +144,7 @@ class LikelihoodBound:
     def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
         """Return the loss of a uniform distribution over the levels of every pixel: 8 bits per dimension."""
         del train_target, target
-        return {"name": "every level of a pixel alike", "value": self.target.size * math.log(LEVELS)}
+        return {"name": "uniform-pixel baseline", "value": self.target.size * math.log(LEVELS)}
 
     def predictions(self, outputs: Tensor) -> list[dict[str, Any]]:
         """Return the loss of each image in nats and bits per dimension; outliers have the largest."""
@@ -157,7 +157,7 @@ class LikelihoodBound:
     def mistakes(self, outputs: Tensor, target: Tensor) -> list[dict[str, Any]]:
         """Return the loss of each image."""
         losses = self.losses(outputs, target).tolist()
-        return [_row("image", f"{loss / self._nats:.2f} bits a dimension", loss, wrong=True) for loss in losses]
+        return [_row("image", f"{loss / self._nats:.2f} bits per dimension", loss, wrong=True) for loss in losses]
 
     @property
     def _nats(self) -> float:

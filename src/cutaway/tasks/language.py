@@ -109,7 +109,7 @@ class Language(TokenLoss):
         smoothed = torch.ones(self.target.vocab_size, dtype=torch.float64)
         smoothed[: len(counts)] += counts
         losses = -(smoothed / smoothed.sum()).log()
-        name = "each token as likely as it is in training, whatever stands before it"
+        name = "unigram baseline"
         return {"name": name, "value": losses[_real(target)].mean().item()}
 
     def predictions(self, kept: Tensor) -> list[dict[str, Any]]:
@@ -124,7 +124,7 @@ class Language(TokenLoss):
         return [
             {
                 "actual": f"{count:.0f} tokens",
-                "predicted": f"{right:.0f} of them right",
+                "predicted": f"{right:.0f} correct",
                 "confidence": math.exp(-loss / count),
                 "loss": loss / count,
                 "wrong": True,
@@ -163,4 +163,4 @@ class MaskedLanguage(Language):
     def baseline_of(self, counts: Tensor, target: Tensor) -> dict[str, Any]:
         """Return the loss of the unigram frequencies of the training tokens, (V,)."""
         found = super().baseline_of(counts, target)
-        return {**found, "name": "each token as likely as it is in training, whatever stands around it"}
+        return {**found, "name": "unigram baseline"}

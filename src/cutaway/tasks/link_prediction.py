@@ -91,7 +91,7 @@ class LinkPrediction(Classification):
                 "names": split.node_names(),
                 "links": [{"ends": pair, "probability": asked.get(pair), "taught": taught} for pair, taught in rows],
             }
-        shared = {"name": "counting shared neighbours", "value": auc(split.shared_neighbours(), linked)}
+        shared = {"name": "common-neighbors baseline", "value": auc(split.shared_neighbours(), linked)}
         return {"baseline": shared, "links": found}
 
 

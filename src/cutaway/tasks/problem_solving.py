@@ -107,7 +107,7 @@ class ProblemSolving(TokenLoss):
         solutions, actual = ([tuple(row[row != IGNORED].tolist()) for row in of] for of in (train_target, target))
         commonest = Counter(solutions).most_common(1)[0][0]
         value = sum(one == commonest for one in actual) / len(actual)
-        return {"name": "always the commonest solution of training", "value": value}
+        return {"name": "most-frequent-solution baseline", "value": value}
 
     def predictions(self, kept: Tensor) -> list[dict[str, Any]]:
         """Return the generated solution, and whether it is correct."""

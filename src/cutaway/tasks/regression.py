@@ -90,7 +90,7 @@ class Regression:
     def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
         """Return the RMSE of the training mean."""
         error = (target.double() - train_target.double().mean()).square().mean().sqrt().item() * self.target.scale
-        return {"name": f"always the mean, {self.target.mean:.6g}", "value": error}
+        return {"name": f"mean baseline ({self.target.mean:.6g})", "value": error}
 
     def predictions(self, outputs: Tensor) -> list[dict[str, Any]]:
         """Return the value of each example, in the target's units."""

@@ -141,7 +141,7 @@ class Segmentation:
         occur = pixels.sign()
         occur[0] = 1.0  # the predicted class
         value = (pixels[0] / pixels.sum() / occur.sum()).item()
-        return {"name": f"everywhere {self.target.names[0]!r}", "value": value}
+        return {"name": f"constant baseline ({self.target.names[0]!r})", "value": value}
 
     def answers(self, outputs: Tensor) -> list[Tensor]:
         """Return the predicted mask of each image, (H, W) uint8."""

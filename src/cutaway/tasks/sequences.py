@@ -1,15 +1,15 @@
-"""Sequence to sequence and captioning: outputs (N, S, V) are logits of the next token after each target token.
+"""Sequence-to-sequence and captioning tasks: decoding, edit distance, and BLEU.
 
-The model's own answer is decoded token by token (`cutaway.inference`) and compared with the reference by the edit
-distance: the smallest number of insertions, deletions and replacements of tokens (V. I. Levenshtein, 1966), per token
-of the reference. For phonemes this is the phoneme error rate. With several references the nearest one counts. Sentences
-are also compared as text, by BLEU (`bleu.py`).
+Outputs (N, S, V) are logits of the next token after each target token. The model's own answer is decoded token by token
+(`cutaway.inference`) and compared with the reference by the edit distance: the smallest number of insertions, deletions
+and replacements of tokens (V. I. Levenshtein, 1966), per token of the reference. For phonemes this is the phoneme error
+rate. With several references the nearest one counts. Sentences are also compared as text, by BLEU.
 
 Captions are compared with all captions of their image. Their metrics include the fraction of images whose caption
 equals a reference word for word. A caption's probability is the product of those of its words and its end; words that a
 beam did not choose are not included.
 
-BLEU of translations, computed by sacrebleu from counts of each sentence.
+BLEU is computed by sacrebleu from counts of each sentence.
 
 K. Papineni, S. Roukos, T. Ward, W.-J. Zhu, BLEU: a method for automatic evaluation of machine translation, ACL 2002
 <https://aclanthology.org/P02-1040>; M. Post, A call for clarity in reporting BLEU scores, WMT 2018
@@ -140,7 +140,7 @@ class SequenceToSequence(TokenLoss):
         """Return the loss of the unigram frequencies of the training tokens, with add-one smoothing."""
         counts = train_target[train_target != IGNORED].bincount(minlength=self.target.vocab_size).double() + 1
         nll = -(counts / counts.sum()).log()[target[target != IGNORED]]
-        return {"name": "each token as often as in training, whatever the source", "value": nll.mean().item()}
+        return {"name": "unigram baseline", "value": nll.mean().item()}
 
     def predictions(self, kept: Tensor) -> list[dict[str, Any]]:
         """Return the decoded answer of each example."""
@@ -255,7 +255,12 @@ class Captioning(SequenceToSequence):
         counts = Counter(tuple(ids) for i in range(len(train)) for ids in train.references(i))
         commonest = counts.most_common(1)[0][0]
         right = np.mean([commonest in map(tuple, split.references(i)) for i in range(len(split))])
-        return {"baseline": {"name": f"always “{self.words(list(commonest))}”", "value": float(right)}}
+        return {
+            "baseline": {
+                "name": f"most-frequent-caption baseline (“{self.words(list(commonest))}”)",
+                "value": float(right),
+            }
+        }
 
     def predictions(self, kept: Tensor) -> list[dict[str, Any]]:
         """Return the caption of each image and its probability."""

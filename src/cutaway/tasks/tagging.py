@@ -118,7 +118,7 @@ class Tagging:
     def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
         """Return the accuracy of the most frequent training tag. Both targets may have any shape."""
         commonest = train_target[train_target != IGNORED].mode().values
-        name = f"always {self.target.names[int(commonest)]!r}, the commonest tag"
+        name = f"majority-tag baseline ({self.target.names[int(commonest)]!r})"
         return {"name": name, "value": (target[target != IGNORED] == commonest).double().mean().item()}
 
     def predictions(self, kept: Tensor) -> list[dict[str, Any]]:

@@ -200,11 +200,13 @@ def task_for(
     kind: Any = Captioning if captions else KINDS[type(target)]
     loss = loss or kind.LOSSES[0]
     if loss not in kind.LOSSES:
-        raise SettingError(f"loss={loss} is not for {kind.NOUN}: choose from {', '.join(kind.LOSSES)}.")
+        raise SettingError(f"Invalid loss={loss} for {kind.NOUN}: must be one of {', '.join(kind.LOSSES)}.")
     if class_weights is not None and "class_weights" not in kind.OPTIONS:
-        raise SettingError(f"class_weights are for classes, and {target.column} is none: leave them out.")
+        raise SettingError(
+            f"Invalid class_weights: only for classification, and {target.column} is not a class. Leave it out."
+        )
     if label_smoothing and "label_smoothing" not in kind.OPTIONS:
-        raise SettingError(f"label_smoothing is for classes and tokens, not for {kind.NOUN}: leave it out.")
+        raise SettingError(f"Invalid label_smoothing: only for classes and tokens, not for {kind.NOUN}. Leave it out.")
     given = {"loss": loss, "label_smoothing": label_smoothing, "class_weights": class_weights, "words": words}
     given["shape"] = getattr(spec, "shape", ())
     task: Task = kind(target, **{name: given[name] for name in kind.OPTIONS})

@@ -107,8 +107,8 @@ class SpeechRecognition:
         actual = self._transcripts(target)
         value = _rate(word_errors(actual, [commonest] * len(actual)))
         if value >= 1:  # as many errors as there are words, which are deleted
-            return {"name": "an empty transcript", "value": 1.0}
-        return {"name": f"always {commonest!r}, the commonest transcript", "value": value}
+            return {"name": "empty-transcript baseline", "value": 1.0}
+        return {"name": f"most-frequent-transcript baseline ({commonest!r})", "value": value}
 
     def predictions(self, kept: Tensor) -> list[dict[str, Any]]:
         """Return the text of each example and its probability, summed over all its paths."""

@@ -160,16 +160,18 @@ def word_similarity(vectors: Vectors, path: str | Path) -> Similarity:
             a, b, said = line.split()
             figure = float(said)
         except ValueError:
-            problems.append(Problem(f"{path}, line {number}", f"{line[:60]!r} is not two words and a figure"))
+            problems.append(Problem(f"{path}, line {number}", f"{line[:60]!r} is not two words and a number"))
             continue
         total += 1
         first, second = find(a), find(b)
         if first is not None and second is not None:
             pairs.append((first, second, figure))
     if problems:
-        raise DataError(f"{path} is no list of pairs of words:", problems)
+        raise DataError(f"{path} is not a list of word pairs:", problems)
     if len(pairs) < 2:
-        raise DataError(f"{len(pairs)} of the {total} pairs of {path} are known: there is nothing to correlate.")
+        raise DataError(
+            f"Only {len(pairs)} of the {total} pairs of {path} are in the vocabulary: too few for a correlation."
+        )
     places = np.array([pair[:2] for pair in pairs])
     cosines = (unit[places[:, 0]] * unit[places[:, 1]]).sum(1)
     figures = np.array([pair[2] for pair in pairs])
@@ -201,7 +203,7 @@ def analogies(vectors: Vectors, path: str | Path, commonest: int = 30_000) -> An
         if len(known) == 4:
             asked.setdefault(section, []).append(known)
     if problems:
-        raise DataError(f"{path} is no list of analogies:", problems)
+        raise DataError(f"{path} is not a list of analogies:", problems)
     right = {name: _right(unit, np.array(questions)) for name, questions in asked.items()}
     covered = sum(map(len, asked.values()))
     sections = {name: proportion(n, len(asked[name])) for name, n in right.items()}

@@ -50,7 +50,7 @@ class TrainedRun:
             FileError: If the folder is not a run.
         """
         self.module = module
-        self.folder = as_path(folder, "A run is opened by its folder")
+        self.folder = as_path(folder, "folder must be the path of a run")
         self._given: InMemorySource | None = None  # the data, if it was passed in Python
         reject_no_run(self.folder)
 
@@ -78,8 +78,8 @@ class TrainedRun:
         """Raise FileError if training has not saved a model yet."""
         if not (self.folder / "model").is_dir():
             raise FileError(
-                f"{self.folder} has no model yet: training stopped before its first epoch ended. "
-                f"Take it up again: cutaway train --resume {self.folder}"
+                f"{self.folder} has no model yet: training stopped in its first epoch. "
+                f"Continue it: cutaway train --resume {self.folder}"
             )
 
     def _reject_other_sizes(self, model: nn.Module) -> None:
@@ -87,11 +87,13 @@ class TrainedRun:
         config, target, said = getattr(model, "config", None), self.spec.target, ""
         classes, ids = getattr(config, "num_classes", None), getattr(config, "vocab_size", None)
         if isinstance(target, NAMED_CLASSES) and classes is not None and classes != target.outputs:
-            said = f"names {target.outputs:,} classes, and the model beside it tells {classes:,} apart"
+            said = f"has {target.outputs:,} classes, and the model in the folder {classes:,}"
         if ids is not None and (wanted := getattr(self.spec, "vocab_size", ids)) > ids:
-            said = f"has {wanted:,} tokens, and the model beside it {ids:,}"
+            said = f"has {wanted:,} tokens, and the model in the folder {ids:,}"
         if said:
-            raise FileError(f"{self.folder / 'model' / 'preprocessing.json'} {said}. Take the folder from one copy.")
+            raise FileError(
+                f"{self.folder / 'model' / 'preprocessing.json'} {said}. Restore the whole folder from one backup."
+            )
 
     @functools.cached_property
     def preset(self) -> Preset:
@@ -150,7 +152,7 @@ class TrainedRun:
         given = self.with_own_tokenizer(pick(self.about["settings"], DataSettings))
         targets = target_types(self.preset.targets, self.about["settings"].get("objective", "supervised"))
         data = open_data(self.source, build(DataSettings, given), self.image_sizes, targets, (about["kind"],))
-        self.reject_other(data, "or evaluate on the new data by naming it: cutaway evaluate RUN DATA.")
+        self.reject_other(data, "or evaluate on the new data: cutaway evaluate RUN DATA.")
         if isinstance(data.spec.target, Transcript):
             drop_too_long_transcripts(self.model, data, given.get("missing", "error"))
         return data
@@ -189,8 +191,8 @@ class TrainedRun:
         given, fractions = to_source(data, val, test)
         if not isinstance(given, InMemorySource) or fractions or self.about["data"]["source"] != IN_MEMORY:
             raise SettingError(
-                "hand_over is for data that was given in Python, as it was given to train: a path is opened by itself, "
-                "and fractions are among the run's settings."
+                "set_data is for data that was passed to train in Python: a path is opened automatically, "
+                "and fractions are settings of the run."
             )
         self._given = given
         return self
@@ -210,7 +212,7 @@ class TrainedRun:
         ):
             if now != then:
                 raise DataError(
-                    f"The {what} of {about['source']} is not what this run was trained on "
-                    f"({now[:12]} now, {then[:12]} then).",
+                    f"The {what} of {about['source']} has changed since this run was trained "
+                    f"(SHA-256 {now[:12]} now, {then[:12]} then).",
                     fix=f"Restore the data; {way_out}",
                 )

@@ -144,6 +144,7 @@ LAWS: Mapping[str, Laws] = {
     ),
     "ddpm_unet": ((r"(.*conv2|head|(.*attention.*)\.out)\.(weight|bias)", NONE),),
     "vae": ((r"log_var", NONE),),
+    "squeezenet": (*BIASES, (r"head\.weight", std(0.01)), (r".*", RECTIFIED)),
     "mobilenet_v2": ((r"head\.bias", NONE), (r"head\.weight", std(0.01)), (r".*", KEPT)),
     "vgg": (*BIASES, (r"fc.*", std(0.01)), (r".*", KEPT)),
     "googlenet": (

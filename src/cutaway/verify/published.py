@@ -91,6 +91,10 @@ _DENSENET = {"growth_rate": 32, "bottleneck": True, "compression": 0.5, "stem": 
 }
 _DENSE_CIFAR = _DENSENET | {"growth_rate": 12, "stem": "cifar", "num_classes": 10}
 _CELL = "|nor_conv_3x3~0|+|nor_conv_3x3~0|nor_conv_3x3~1|+|nor_conv_3x3~0|nor_conv_3x3~1|nor_conv_3x3~2|"
+_SQUEEZENET = {"width": 128, "squeeze_ratio": 0.125, "stem": "imagenet", "dropout": 0.5} | {
+    "head_activation": "relu",
+    "num_classes": 1000,
+}
 _CONVNEXT = {"layers": (3, 3, 27, 3), "patch_size": 4, "layer_scale": 1e-6, "num_classes": 1000}
 _R3D = {"layers": (2, 2, 2, 2)}
 _VIT = {"image_size": 224, "patch_size": 16, "pooling": "token", "dropout": 0.0, "num_classes": 1000}
@@ -230,6 +234,8 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "densenet-40-12": _DENSE_CIFAR
     | {"layers": (12, 12, 12), "bottleneck": False, "compression": 1.0, "stem_channels": 16},
     "densenet-bc-100-12": _DENSE_CIFAR | {"layers": (16, 16, 16), "stem_channels": 24},
+    "squeezenet-1.0": _SQUEEZENET | {"version": "1.0"},
+    "squeezenet-1.1": _SQUEEZENET | {"version": "1.1"},
     "mobilenet-v2": {"width_mult": 1.0, "stem": "imagenet", "dropout": 0.2, "num_classes": 1000},
     "convnext-tiny": _CONVNEXT | {"layers": (3, 3, 9, 3), "width": 96, "drop_path_rate": 0.1},
     "convnext-small": _CONVNEXT | {"width": 96, "drop_path_rate": 0.4},

@@ -1,4 +1,4 @@
-"""View 19: the position of each character in a recording, by connectionist temporal classification."""
+"""The position of each character in a recording, by connectionist temporal classification."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from .json_values import downsample, to_lists
 from .subject import Subject
 from .token_labels import FRAME_SECONDS
 
-SAYS = "which character a recording has at each frame, above its spectrogram, and the best path"
+SAYS = "CTC alignment: the character that a speech network emits at each frame, above the spectrogram"
 READ = (
-    "Columns are frames of the network's answers, in seconds. The upper map has a row for each character that is "
-    "likely anywhere, the blank first: along a frame its probabilities sum to 1. Going through it from left to right "
-    "and taking the darkest of each column reads the text, repeats once and blanks left out. Below is what the network "
-    "was given, the mel bands of the same times. Where the right text is known, the next map says where each of its "
-    "characters is spoken if that text is what was said."
+    "Columns are output frames, in seconds. The upper map has one row for each character that is likely at any frame, "
+    "the blank first; the probabilities of a frame sum to 1. To read the best path, take the darkest cell of each "
+    "column from left to right, merge repeats and drop blanks. The map below is the network's input: the mel bands of "
+    "the same times. If the reference text is known, the next map shows the frames of each of its characters, given "
+    "that the recording contains this text."
 )
 MISLEADS = (
-    "A peak is not where a character begins or ends: the loss is content with one frame for each, and networks that "
-    "read in both directions put it anywhere near, often late, with the blank between. No duration of a sound can be "
-    "read off. What a frame shows is not what that frame alone says, but all frames before and after. The likeliest "
-    "path need not read the likeliest text."
+    "A peak does not mark where a character begins or ends: the loss needs only one frame for each character, and "
+    "bidirectional networks often place it late, with blanks between. Durations of sounds cannot be read from it. The "
+    "output of a frame depends on all frames before and after it, not on that frame alone. The best path need not give "
+    "the most likely text."
 )
-OPTIONS = {"example": "which example, counted from 0"}
+OPTIONS = {"example": "index of the example, from 0"}
 
 FRAMES = 160  # frames that are drawn
 ROWS = 40  # most characters in a map
@@ -73,11 +73,11 @@ def view(subject: Subject) -> View:
     rows = [[heard.names[k], heard.seconds(t), float(heard.log_probs[t, k].exp())] for k, t in spoken]
     return View(
         id="alignment",
-        title="When each character is heard",
-        says=f"The probability of each character at each frame of {subject.name(example)}, what was given at the same "
-        "times, and the path that the likeliest of each frame make.",
+        title="CTC alignment",
+        says=f"The probability of each character at each frame of {subject.name(example)}, the input at the same "
+        "times, and the best path.",
         summary=_summary(heard, text, spoken),
-        table=table({"character": "text", "from": "text", "probability there": "fraction"}, rows),
+        table=table({"character": "text", "from": "text", "probability": "fraction"}, rows),
         drawings=_drawings(heard),
     )
 
@@ -105,7 +105,9 @@ def _path(heard: CTCOutput) -> list[tuple[int, int]]:
     """Return the characters of the best path, each with the index of its first frame."""
     path = heard.log_probs.argmax(1).tolist()
     found = [(k, t) for t, k in enumerate(path) if k != BLANK and (t == 0 or path[t - 1] != k)]
-    assert [k for k, _ in found] == best_path(heard.log_probs[None])[0].tolist(), "the best path is read in one way"
+    assert [k for k, _ in found] == best_path(heard.log_probs[None])[0].tolist(), (
+        "both decoders give the same best path"
+    )
     return found
 
 
@@ -131,17 +133,17 @@ def _drawings(heard: CTCOutput) -> list[Drawing]:
     if bands.shape[1] > len(times):
         bands = torch.nn.functional.adaptive_avg_pool2d(bands[None], (bands.shape[0], len(times)))[0]
     names = [f"band {b}" for b in range(len(bands), 0, -1)]
-    drawings.append(charts.matrix("What was given", to_lists(bands.flip(0)), ("mel band", names), ("time", times)))
+    drawings.append(charts.matrix("Input", to_lists(bands.flip(0)), ("mel band", names), ("time", times)))
     return drawings
 
 
 def _reference_alignment(heard: CTCOutput, times: list[str]) -> Drawing:
     """Return the position of each character of the reference text, given that it was spoken."""
-    assert heard.target is not None, "the right text is known"
+    assert heard.target is not None, "the reference text is known"
     where = occupancies(heard.log_probs, heard.target)[: len(times), 1::2]  # (t, S): without the blanks between
     shown = heard.target[:ROWS].tolist()
     return charts.matrix(
-        "Where each character of the right text is spoken",
+        "Frames of each character of the reference text",
         to_lists(where[:, : len(shown)].T),
         ("character", [f"{i + 1}: {heard.names[k]}" for i, k in enumerate(shown)]),
         ("time", times),
@@ -154,11 +156,11 @@ def _summary(heard: CTCOutput, text: str, spoken: list[tuple[int, int]]) -> str:
     """Return a summary in words."""
     likely = heard.log_probs.exp()
     blank = float((likely.argmax(1) == BLANK).double().mean())
-    reads = f"The best path reads “{text}”" if spoken else "The best path reads nothing"
-    said = f"{reads}, and is the blank at {percent(blank)} of {plural(len(likely), 'frame')}."
+    reads = f"The best path gives “{text}”" if spoken else "The best path gives no text"
+    said = f"{reads}; {percent(blank)} of {plural(len(likely), 'frame')} are blank."
     if spoken:
         least = min(float(likely[t, k]) for k, t in spoken)
-        said += f" The least sure of its characters has the probability {number(least)}."
+        said += f" Its least likely character has the probability {number(least)}."
     if len(likely) > FRAMES:
-        said += f" The first {plural(FRAMES, 'frame')} are drawn."
+        said += f" The first {plural(FRAMES, 'frame')} are shown."
     return said

@@ -15,23 +15,23 @@ from .common import Convolution, convolutions, hook_outputs, parse_choice, parse
 from .json_values import to_lists
 from .subject import Subject
 
-SAYS = "Convolution arithmetic: the window slides over the layer's input, and the products sum to the number shown"
+SAYS = "convolution arithmetic: the window slides over the layer's input, and the products sum to each output"
 READ = (
-    "On the left is a part of one channel of what the layer is given, on the right what it gives. Point at a cell on "
-    "the right, or go there with the arrow keys: the window on the left shows which numbers it is made of. In between "
-    "stand the weights, and under them the products, weight times number. Their sum, with those of the other channels "
-    "and the bias, is the cell. Hatched cells are padding, which counts as zero."
+    "On the left is part of one input channel of the layer, on the right its output. Point at an output cell, or move "
+    "to it with the arrow keys: the window on the left marks the inputs that it is computed from. Between them are the "
+    "weights, and below the weights the products, weight times input. The sum of the products, of the other channels "
+    "and of the bias is the output. Hatched cells are padding, which counts as zero."
 )
 MISLEADS = (
-    "Only a few cells of one output channel are shown, and of many input channels those with the longest weights; the "
-    "others are one number in the sum. Numbers are rounded to four digits, so that a sum by hand may differ in the "
-    "last. What is computed is a cross-correlation: the kernel is not turned round, as it would be in a convolution of "
-    "signal processing. The layer itself may get there by another way, as Winograd's or Fourier's, to the same number."
+    "Only a few cells of one output channel are shown. Of many input channels, those with the largest weight norm are "
+    "shown; the others are one term of the sum. Numbers are rounded to four digits, so a sum by hand may differ in the "
+    "last digit. The operation is a cross-correlation: the kernel is not flipped, unlike in the convolution of signal "
+    "processing. The layer may compute the same result with another algorithm, such as Winograd or FFT."
 )
 OPTIONS = {
-    "layer": "the layer, by its name",
-    "example": "the example, counted from 0",
-    "channel": "the output channel, counted from 0",
+    "layer": "name of the layer",
+    "example": "index of the example, from 0",
+    "channel": "index of the output channel, from 0",
 }
 
 OUT = 8  # most output cells per side
@@ -92,7 +92,7 @@ def view(subject: Subject) -> View:
     return View(
         id="arithmetic",
         title="Convolution arithmetic" if isinstance(layer, Convolution) else "Pooling arithmetic",
-        says=f"How {name} makes the numbers of its channel {channel} from {subject.name(i)}: slide the window.",
+        says=f"How {name} computes channel {channel} of its output for {subject.name(i)}: move the window.",
         summary=(
             f"{name} has a window of {shape_text(layer.kernel)}, stride {shape_text(layer.stride)}, padding"
             f" {shape_text(layer.padding)}. Its output at {at} is {number(cell)}: {how[drawing['what']]}."
@@ -150,7 +150,7 @@ def _see(subject: Subject, i: int, name: str) -> InputOutput:
     with hook_outputs(subject.model, see, [name]):
         run_example(subject, i)
     if not found:
-        raise ModelError(f"{name} is not called for {subject.name(i)}: choose another layer.")
+        raise ModelError(f"{name} is not called for {subject.name(i)}: choose another layer with layer=.")
     return found[0]
 
 

@@ -1,4 +1,4 @@
-"""View 11: attention by layer and head, from the whole map to the arithmetic of one query."""
+"""Attention by layer and head, from the whole map to the arithmetic of one query."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from .heads import Head, image_for, layer_drawings, summarize_layer
 from .subject import Subject
 from .token_labels import TokenPositions, token_positions
 
-SAYS = "attention per layer and head, over tokens or patches, down to the arithmetic of one query"
+SAYS = "attention weights per layer and head, over tokens or patches, down to the arithmetic of one query"
 READ = (
-    "A row of a map is a query, a column a key; the shade is the fraction of itself that the query takes from there, "
-    "and a row sums to 1. Point at a token to see what it looks at, or choose a head and read the matrix: a diagonal "
-    "is a head that looks at itself or its neighbour, a column one that all look at. Below, one query is followed from "
-    "its numbers to its result. Entropy says how widely a head looks: 0 bits is one key, and each bit doubles their "
-    "number."
+    "A row of a map is a query, a column a key; the shade is the attention weight, and each row sums to 1. Point at a "
+    "token to see where it attends, or choose a head and read its matrix: a diagonal is a head that attends to the "
+    "token itself or its neighbor, a column is a key that all queries attend to. Below, one query is followed from its "
+    "vector to the output. Entropy measures how broad a head attends: 0 bits is one key, and each additional bit "
+    "doubles their number."
 )
 MISLEADS = (
-    "A weight is what is taken, not what matters: values can be small, other paths go around, and quite other weights "
-    "can give the same answer (Jain and Wallace 2019, https://arxiv.org/abs/1902.10186; against it Wiegreffe and "
-    "Pinter 2019, https://arxiv.org/abs/1908.04626). After the first layer a place holds a mixture of many tokens and "
-    "no longer its own (Brunner et al. 2020, https://arxiv.org/abs/1908.04211). Many heads rest on the first token or "
-    "a separator where they have nothing to do (Clark et al. 2019, https://arxiv.org/abs/1906.04341)."
+    "An attention weight is not an importance: values can be small, information takes other paths, and very different "
+    "weights can give the same output (Jain and Wallace 2019, https://arxiv.org/abs/1902.10186; for a reply see "
+    "Wiegreffe and Pinter 2019, https://arxiv.org/abs/1908.04626). After the first layer a position holds a mixture of "
+    "many tokens (Brunner et al. 2020, https://arxiv.org/abs/1908.04211). Many heads attend to the first token or a "
+    "separator when they have nothing to add (Clark et al. 2019, https://arxiv.org/abs/1906.04341)."
 )
 OPTIONS: dict[str, str] = {
-    "layer": "which attention is opened first, by its module's name: layer=blocks.3.attention",
-    "head": "which head is opened first, counted from 0",
-    "query": "the place whose arithmetic is shown, counted from 0; the last real token unless said",
-    "example": "which of the examples, counted from 0",
-    "variable": "which variable of a series that is read in patches, counted from 0",
-    "frame": "which frame of a video, where attention is over its patches, counted from 0; the middle one unless said",
-    "patch": "which patch, where attention is over the frames of a video, counted from 0; the middle one unless said",
+    "layer": "attention module that is selected first: layer=blocks.3.attention",
+    "head": "head that is selected first, from 0",
+    "query": "position whose arithmetic is shown, from 0; default the last real token",
+    "example": "index of the example, from 0",
+    "variable": "variable of a series that is split into patches, from 0",
+    "frame": "frame of a video, if attention is over its patches, from 0; default the middle one",
+    "patch": "patch, if attention is over the frames of a video, from 0; default the middle one",
 }
 # Units of attention distance; for a video, within a frame.
 UNITS = {"image": "pixels", "video": "pixels", "series": "patches", "audio": "places"} | dict.fromkeys(
@@ -46,10 +46,10 @@ UNITS = {"image": "pixels", "video": "pixels", "series": "patches", "audio": "pl
 )
 FRAMES = "frames"  # unit of distance for attention over time
 PLACES = {
-    "pixels": "place of the image",
+    "pixels": "position in the image",
     "patches": "patch of the series",
     "steps": "step of the series",
-    "places": "place in time",
+    "places": "position in time",
 }
 
 LAYERS = 12  # most layers that are drawn
@@ -106,7 +106,7 @@ def view(subject: Subject) -> View:
 
     def see(look: AttentionCapture) -> AttentionSummary:
         layer = summarize_layer(look, both)
-        over = "the source" if look.cross_attends else "what stands before" if look.causal else "itself"
+        over = "the source" if look.cross_attends else "earlier positions" if look.causal else "itself"
         if subject.kind == "video":
             over = f"patch {patch} in all frames" if look.over_frames else f"frame {frame}"
         drawn = layer_drawings(layer, head, asked, len(shown), image) if look.name in shown else None
@@ -131,8 +131,8 @@ def view(subject: Subject) -> View:
         id="attention",
         title="Attention",
         says=(
-            f"How much each {PLACES.get(unit, 'token')} takes from each other, layer by layer and "
-            "head by head; point at one to see where it looks, and read one query's arithmetic below."
+            f"Attention weights between each {PLACES.get(unit, 'token')} and every other, by layer and head; "
+            "point at one to see where it attends. The arithmetic of one query is below."
         ),
         summary=_summary(said, found, shown),
         table=_numbers(found),
@@ -160,13 +160,13 @@ def _units(found: list[AttentionSummary]) -> list[str]:
 def _summary(name: str, found: list[AttentionSummary], shown: list[str]) -> str:
     """Return a summary of the sharpest, broadest, nearest and furthest heads, and of the layers left out."""
     heads = [(one, h, head) for one in found for h, head in enumerate(one.heads)]
-    words = [f"In {name}: {plural(len(found), 'layer')} with {plural(len(heads), 'head')} of attention."]
+    words = [f"In {name}: {plural(len(found), 'layer')} with {plural(len(heads), 'attention head')}."]
     sharp = min(heads, key=lambda entry: entry[2].entropy)
     broad = max(heads, key=lambda entry: entry[2].entropy)
     if len(heads) > 1:
         words.append(
-            f"The sharpest is head {sharp[1]} of {sharp[0].name}, {number(sharp[2].entropy)} bits; the broadest head "
-            f"{broad[1]} of {broad[0].name}, {number(broad[2].entropy)} bits over {plural(broad[0].keys, 'key')}."
+            f"The sharpest is head {sharp[1]} of {sharp[0].name}, {number(sharp[2].entropy)} bits; the broadest is "
+            f"head {broad[1]} of {broad[0].name}, {number(broad[2].entropy)} bits over {plural(broad[0].keys, 'key')}."
         )
     else:
         words.append(f"Its entropy is {number(sharp[2].entropy)} bits over {plural(sharp[0].keys, 'key')}.")
@@ -175,11 +175,11 @@ def _summary(name: str, found: list[AttentionSummary], shown: list[str]) -> str:
         if len(placed) > 1:
             near, far = min(placed, key=lambda entry: entry[2]), max(placed, key=lambda entry: entry[2])
             words.append(
-                f"Head {near[1]} of {near[0].name} looks nearest, {number(near[2])} {unit} "
-                f"away in the mean; head {far[1]} of {far[0].name} furthest, {number(far[2])}."
+                f"Head {near[1]} of {near[0].name} has the smallest mean distance, {number(near[2])} {unit}; "
+                f"head {far[1]} of {far[0].name} the largest, {number(far[2])}."
             )
     if len(shown) < len(found):
-        words.append(f"{len(shown)} of {len(found)} layers are drawn; layer= chooses another. The table has all.")
+        words.append(f"{len(shown)} of {len(found)} layers are shown; layer= selects another. The table has all.")
     return " ".join(words)
 
 
@@ -210,8 +210,8 @@ def _depth_charts(found: list[AttentionSummary]) -> list[Drawing]:
     for unit in _units(found):
         looks = [one for one in found if one.heads[0].distance is not None and one.unit == unit]
         if len(looks) > 1:
-            drawn.append(_curves(f"How far heads look, {unit}", looks, lambda head: head.distance))
-    return [*drawn, _curves("How widely heads look, bits", found, lambda head: head.entropy)]
+            drawn.append(_curves(f"Mean attention distance, {unit}", looks, lambda head: head.distance))
+    return [*drawn, _curves("Attention entropy, bits", found, lambda head: head.entropy)]
 
 
 def _curves(title: str, looks: list[AttentionSummary], measure: Callable[[Head], float | None]) -> Drawing:

@@ -33,7 +33,7 @@ def arithmetic(look: AttentionCapture, head: int, query: int, asks: str, keys: S
     return [
         *first(look, head, query, asks, shown, labels, d),
         _equation(
-            "Softmax: fractions that sum to 1",
+            "Softmax: weights that sum to 1",
             [
                 _part("scores", _row(_scores(look, head, query)[shown]), rows=[asks], columns=labels),
                 "softmax",
@@ -41,7 +41,7 @@ def arithmetic(look: AttentionCapture, head: int, query: int, asks: str, keys: S
             ],
         ),
         _equation(
-            "What it takes: the values by their weights",
+            "Output: the weighted sum of the values",
             [
                 _part("weights", _row(weights[shown]), rows=[asks], columns=labels, scale="amount"),
                 "·",
@@ -71,10 +71,10 @@ def _products(
     """Return q Kᵀ, then scale and mask applied to it."""
     q, k = look.q[head][query], look.k[head]  # (d,), (S, d)
     products = look.products(head)[query][shown]  # (S,)
-    turned = ", turned by their places" if getattr(look.module, "rotates", False) else ""
+    turned = ", rotated by position" if getattr(look.module, "rotates", False) else ""
     found = [
         _equation(
-            "How well each key suits the query",
+            "Dot product of the query with each key",
             [
                 _part(
                     "q",
@@ -98,12 +98,12 @@ def _products(
     steps.append(_part("1 / √d" if usual else "scale", torch.tensor([[look.scale]]), scale="amount"))
     steps += ["=", _part(name, _row(scaled), rows=[asks], columns=labels)]
     if look.scale == 1.0:
-        steps = [_part("q Kᵀ", _row(scaled), rows=[asks], columns=labels, note="not divided: the queries are small")]
+        steps = [_part("q Kᵀ", _row(scaled), rows=[asks], columns=labels, note="not scaled: the queries are small")]
     if mask is None or not bool(_additive_mask(mask)[query].any()):  # the mask hides nothing from this query
         return [*found, _equation("Divided by √d: the scores", steps)] if look.scale != 1.0 else found
     added = _additive_mask(mask)[query][shown]
     words = "mask" if mask.dtype == torch.bool else "bias"
-    hidden = "empty: −∞, may not be seen" if bool(added.isinf().any()) else None
+    hidden = "empty: −∞, masked" if bool(added.isinf().any()) else None
     start = _part(name if look.scale != 1.0 else "q Kᵀ", _row(scaled), rows=[asks], columns=labels)
     sums: list[Any] = [
         start,
@@ -126,15 +126,15 @@ def _additive(
     width = look.q.shape[-1]
     return [
         _equation(
-            "State and source, compared",
+            "State and source",
             [
                 _part("W s", _row(q[:d]), rows=[asks], columns=_numbers(d), note=_width_note(width, "numbers")),
                 "+",
-                _part("U h", k[:, :d], rows=labels, columns=_numbers(d), note="the state is added to each"),
+                _part("U h", k[:, :d], rows=labels, columns=_numbers(d), note="the state is added to each row"),
             ],
         ),
         _equation(
-            "How well each place suits: the scores",
+            "Scores of the source positions",
             [
                 _part("tanh(W s + U h)", torch.tanh(q + k)[:, :d], rows=labels, columns=_numbers(d)),
                 "·",
@@ -177,11 +177,11 @@ def _hidden_note(look: AttentionCapture, weights: Tensor, shown: Tensor, keys: i
     """Return a note on the keys that are not shown, or None."""
     if len(shown) == keys:
         return None
-    return f"{len(shown)} of {plural(keys, 'key')}, with {percent(float(weights[shown].sum()))} of the weight"
+    return f"{len(shown)} of {plural(keys, 'key')}, with {percent(float(weights[shown].sum()))} of the total weight"
 
 
 def _width_note(width: int, what: str) -> str | None:
-    return f"{NUMBERS} of {count(width)} {what}" if width > NUMBERS else (what if "turned" in what else None)
+    return f"{NUMBERS} of {count(width)} {what}" if width > NUMBERS else (what if "rotated" in what else None)
 
 
 def _sum_note(width: int, shown: int) -> str | None:

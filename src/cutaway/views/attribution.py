@@ -23,32 +23,31 @@ from .common import parse_index, patch_blocks
 from .maps import NAMES, attribution_drawings, column_names, node_names
 from .subject import Subject, with_examples
 
-SAYS = "Attribution: which parts of an example made the output what it is, and whether each map can be believed"
+SAYS = "attribution: the parts of an example that an output depends on, and sanity checks of each map"
 READ = (
-    "Purple parts raise the number that is explained, green ones lower it; grey ones do nothing. Methods stand side by "
-    "side, since they ask different questions: integrated gradients share the change from a baseline out among the "
-    "parts, occlusion covers a part and looks at what is lost, Grad-CAM shows where the last maps were active, and "
-    "roll-out follows attention alone. Under the maps stand their checks: whether the values add up to the change of "
-    "the output, and how much of the map is left when the weights are made random from the output down. A map that "
-    "fails says so."
+    "Purple parts increase the explained output, green parts decrease it; gray parts have no effect. Several methods "
+    "are shown together because they answer different questions: integrated gradients distribute the change from a "
+    "baseline over the parts, occlusion covers a part and measures the loss, Grad-CAM shows where the last feature "
+    "maps were active, and rollout follows attention alone. Their checks are below the maps: whether the values sum to "
+    "the change of the output, and how similar the map stays when the weights are randomized from the output down. "
+    "Maps that fail a check are labeled."
 )
 MISLEADS = (
-    "A map shows what moved this output of this model, not what the thing is or why the model learned it. What stands "
-    "for nothing is a choice, and another baseline gives another map: a black image is not nothing to a model that "
-    "looks for black (P. Sturmfels, S. Lundberg, S.-I. Lee, Visualizing the impact of feature attribution baselines, "
-    "2020). Two parts that do the same work cover for each other, and occlusion finds neither. Some maps look right "
-    "because they show the edges of the input, whatever the weights are (J. Adebayo et al., Sanity checks for "
-    "saliency maps, 2018): that is what the second check is for, and to pass it does not make a map true. Roll-out "
-    "knows nothing of values and MLPs and is the same for every class. Of a network that has learned nothing the maps "
-    "explain noise."
+    "A map shows what this output of this model depends on, not the identity of the object or why the model learned "
+    "it. The baseline is a choice, and another baseline gives another map: a black image is not neutral for a model "
+    "that looks for black (P. Sturmfels, S. Lundberg, S.-I. Lee, Visualizing the impact of feature attribution "
+    "baselines, 2020). If two parts are redundant, occlusion finds neither. Some maps look plausible only because "
+    "they show the edges of the input, independent of the weights (J. Adebayo et al., Sanity checks for saliency "
+    "maps, 2018): the second check tests for this, but passing it does not make a map correct. Rollout ignores values "
+    "and MLPs and is the same for every class. For an untrained network the maps explain noise."
 )
 OPTIONS = {
-    "method": "one method in place of the usual: gradient, input_x_gradient, integrated_gradients, gradient_shap, "
-    "kernel_shap, occlusion, edges, grad_cam, rollout",
-    "target": "the class or output that is explained, by name or number; 3:7 is output 7 at place 3 of a text",
-    "example": "the example, counted from 0",
-    "layer": "the layer of Grad-CAM, or of a concept",
-    "concept": "a folder of examples of a concept, to ask whether it counts for the class (TCAV)",
+    "method": "a single method instead of the default selection: gradient, input_x_gradient, integrated_gradients, "
+    "gradient_shap, kernel_shap, occlusion, edges, grad_cam, rollout",
+    "target": "class or output to explain, by name or index; 3:7 is output 7 at position 3 of a text",
+    "example": "index of the example, from 0",
+    "layer": "layer for Grad-CAM or a concept",
+    "concept": "folder of examples of a concept, to test whether the class depends on it (TCAV)",
 }
 
 CLASS, POOL = 60, 120  # most examples of the class, and of the concept and the others, in the test
@@ -78,8 +77,8 @@ def view(subject: Subject) -> View:
     return View(
         id="attribution",
         title="Attribution",
-        says=f"Which parts of {subject.name(i)} raised (purple) or lowered (green) {_output_name(one, found[0])}, by "
-        f"{_join([NAMES[f.method] for f in found])}.",
+        says=f"The parts of {subject.name(i)} that increase (purple) or decrease (green) "
+        f"{_output_name(one, found[0])}, by {_join([NAMES[f.method] for f in found])}.",
         summary=" ".join(words),
         table=_table(one, found),
         drawings=drawings,
@@ -125,7 +124,7 @@ def _target(one: Subject, place: int | None) -> Any:
     if not output.strip().isdecimal() or (colon and not at.strip().isdecimal()):
         if names:
             raise UnknownName("target", typed, names)
-        raise SettingError(f"target={typed} cannot be: it is the number of an output, or PLACE:OUTPUT of a text.")
+        raise SettingError(f"Invalid target={typed}: must be the index of an output, or POSITION:OUTPUT for a text.")
     chosen = int(at) if colon else place
     return (chosen, int(output)) if chosen is not None else int(output)
 
@@ -158,7 +157,7 @@ def _maps(one: Subject, asked: Any, left: list[str]) -> list[Attribution]:
     if method is not None and method not in METHODS:
         raise UnknownName("method of attribution", method, METHODS)
     if method == "edges" and one.kind != "graph":
-        raise ModelError(f"Edges are parts of a graph, and this is {one.kind} data: take occlusion.")
+        raise ModelError(f"Invalid method=edges: {one.kind} data has no edges; use method=occlusion.")
     cost = seconds(one.model, one.inputs)
     place = asked[0] if isinstance(asked, tuple) else 0
     near = reach(one.model, one.inputs, place or 0) if one.kind == "graph" else None
@@ -168,7 +167,7 @@ def _maps(one: Subject, asked: Any, left: list[str]) -> list[Attribution]:
         name = usual
         planned = plan(name, one.inputs, cost, near)
         if planned is None and method is None:
-            left.append(f"{_capital(NAMES[name])} would take long here: method={name} asks for it.")
+            left.append(f"{_capital(NAMES[name])} is slow for this model; run it with method={name}.")
             if name != "integrated_gradients":
                 continue
             name = "input_x_gradient"  # a single gradient replaces many
@@ -197,7 +196,7 @@ def _maps(one: Subject, asked: Any, left: list[str]) -> list[Attribution]:
 def _saved(name: str, result: Attribution, window: int | None) -> str:
     if window is not None:
         return f"occlusion covers squares of {count(window)} pixels"
-    return f"{NAMES[name]} takes {count(result.steps or 0)} steps"
+    return f"{NAMES[name]} uses {count(result.steps or 0)} steps"
 
 
 # --- findings in words ---------------------------------------------------------------------------------------
@@ -243,12 +242,12 @@ def _token(one: Subject, k: int) -> str:
 
 def _answer(one: Subject, result: Attribution) -> str:
     target, value = getattr(one.spec, "target", None), float(result.output[0])
-    said = f"Explained is {_output_name(one, result)}, {number(value)}"
+    said = f"The explained output is {_output_name(one, result)}, {number(value)}"
     if not isinstance(target, Value | Horizon) or result.target.output is None:
         return f"{said}."
     k = int(result.target.output[0]) % len(target.columns) if isinstance(target, Horizon) else 0
     mean, scale = (x[k] if isinstance(x, tuple) else x for x in (target.mean, target.scale))
-    return f"{said} on the scale that the model learns on, which is {number(value * scale + mean)} in its own units."
+    return f"{said} on the standardized scale, which is {number(value * scale + mean)} in the units of the data."
 
 
 def _untrained(one: Subject) -> list[str]:
@@ -256,18 +255,17 @@ def _untrained(one: Subject) -> list[str]:
     if not one.untrained:
         return []
     what = "The head of this model is" if one.untrained == "head" else "This model is"
-    return [f"{what} untrained: the answer comes from random weights, and no map of it says anything of the example."]
+    return [f"{what} untrained: the output comes from random weights, so the maps do not explain the example."]
 
 
 def _verdicts(one: Subject, found: list[Attribution]) -> list[str]:
     """Return the maps that pass the checks and those that fail; for untrained weights, the checks of the method."""
     made = [f for f in found if any(check.passed is not None for check in f.checks)]
     stand, fall = ([NAMES[f.method] for f in made if f.passed is ok] for ok in (True, False))
-    s = "s" if len(stand) == 1 else ""
-    said = [f"{_capital(_join(stand))} stand{s} up to the checks."] if stand else []
+    passes = "passes" if len(stand) == 1 else "pass"
+    said = [f"{_capital(_join(stand))} {passes} the checks."] if stand else []
     if stand and one.untrained:
-        passes = "passes" if s else "pass"
-        said = [f"{_capital(_join(stand))} {passes} the checks, which are of the method and not of such an answer."]
+        said = [f"{_capital(_join(stand))} {passes} the checks; they test the method, not this output."]
     said += [f"{_capital(_join(fall))} fail{'s' if len(fall) == 1 else ''} a check."] if fall else []
     unchecked = [NAMES[f.method] for f in found if f not in made]
     return said + ([f"{_capital(_join(unchecked))}: not checked."] if unchecked else [])
@@ -282,7 +280,11 @@ def _strongest(one: Subject, result: Attribution) -> str:
     sizes = [(name, value) for name, value in _parts(one, result)]
     best = sorted(sizes, key=lambda pair: -abs(pair[1]))[:3]
     said = [f"{name} ({number(value)})" for name, value in best if value]
-    return f"{_capital(NAMES[result.method])} put most on {_join(said)}." if said else "No part did anything."
+    return (
+        f"The largest values of {NAMES[result.method]} are those of {_join(said)}."
+        if said
+        else "No part has an effect."
+    )
 
 
 def _parts(one: Subject, result: Attribution) -> list[tuple[str, float]]:
@@ -334,8 +336,8 @@ def _cascade(found: list[Attribution]) -> Drawing | None:
         for f in found
         if f.randomisation is not None
     ]
-    title = "What is left of each map when weights become random: rank correlation"
-    x = "stages, from the output down"
+    title = "Rank correlation of each map with its map under randomized weights"
+    x = "randomized stages, from the output down"
     return charts.lines(title, x, series) if series else None
 
 
@@ -347,7 +349,7 @@ def _checks(one: Subject, found: list[Attribution]) -> Drawing:
         verdict = "Passes. " if f.passed else "Fails. "
         made = any(c.passed is not None for c in f.checks)
         facts.append([NAMES[f.method], f"{verdict if made else ''}{f.says}{based}"])
-    title = "Checks of the method, on an answer of random weights" if one.untrained else "Checks"
+    title = "Checks of the method, on an output of random weights" if one.untrained else "Checks"
     return {"kind": "prose", "title": title, "facts": facts}
 
 
@@ -393,15 +395,15 @@ def _concept(subject: Subject, result: Attribution) -> Concept:
     typed = subject.options["concept"]
     folder = Path(typed)
     if subject.preprocessing is None or subject.data is None:
-        raise DataError("A concept is compared with examples of the data: open a run whose data is at hand.")
+        raise DataError("concept= needs examples of the run's data: open a run whose data is available.")
     if not typed.strip() or not folder.is_dir():
-        raise DataError(f"concept={typed} cannot be: it is a folder of examples, and there is none.")
+        raise DataError(f"Invalid concept={typed}: must be an existing folder of examples.")
     files = sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
     split = subject.preprocessing.examples(files)
     examples = with_examples(subject, split, range(min(len(split), POOL))).inputs
     k = int(result.target.output[0]) if result.target.output is not None else 0
     others = subject.others(CLASSED)
-    assert others is not None, "the data is at hand"
+    assert others is not None, "the data is available"
     with torch.no_grad():
         answers = others.outputs()
     said = answers.argmax(1) if answers.ndim == 2 and answers.shape[1] > 1 else torch.full((len(answers),), k)
@@ -417,10 +419,10 @@ def _tested(subject: Subject, tested: Concept) -> Drawing:
     facts = [
         ["concept", Path(subject.options["concept"]).name],
         ["layer", tested.layer],
-        ["TCAV", f"{number(tested.score)} of the class gains towards the concept"],
-        ["random examples in its place", number(sum(tested.chance) / len(tested.chance))],
+        ["TCAV", f"{number(tested.score)} of the class's examples score higher in the concept's direction"],
+        ["with random examples instead", number(sum(tested.chance) / len(tested.chance))],
         ["p, two-sided", number(tested.p)],
-        ["told from other examples", f"{percent(tested.accuracy)} of unseen ones"],
+        ["concept classifier", f"{percent(tested.accuracy)} accuracy on unseen examples"],
         ["verdict", tested.says.rpartition("). ")[2]],
     ]
     return {"kind": "prose", "title": "A concept (TCAV)", "facts": facts}

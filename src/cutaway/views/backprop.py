@@ -21,20 +21,20 @@ from .json_values import to_lists
 from .plane import features
 from .subject import Subject
 
-SAYS = "Back-propagation by numbers: z, a, δ and the gradients of every neuron, for one example"
+SAYS = "back-propagation by numbers: z, a, δ and the gradients of every neuron, for one example"
 READ = (
-    "Go from left to right: each neuron adds up what comes in, times its weights, to z, and gives a = g(z). Then from "
-    "right to left: δ = ∂L/∂z says how the loss would change with its z; each neuron gets it from those after it, "
-    "through the same weights, times the slope g′(z). A weight's gradient is δ where it ends times a where it begins. "
-    "Click a neuron to see its sums unfolded."
+    "From left to right: each neuron sums its inputs times their weights to z, and outputs a = g(z). From right to "
+    "left: δ = ∂L/∂z is the derivative of the loss with respect to z; it is computed from the δ of the following "
+    "neurons, times the same weights, times the slope g′(z). A weight's gradient is the δ of its output neuron times "
+    "the a of its input neuron. Click a neuron to see its sums."
 )
 MISLEADS = (
-    "It is one example: a step of training follows the mean over a batch, in which examples pull in different "
-    "directions. A large gradient is not a large step: the optimizer scales it. Of wide layers eight neurons are "
-    "shown, those with the largest δ, and the sums name the rest as one term. Numbers are rounded to four digits. "
-    "Dropout is off, and batch normalization takes its running statistics, as in prediction and not as in training."
+    "This is one example: a training step uses the mean over a batch, whose examples pull in different directions. A "
+    "large gradient is not a large step: the optimizer scales it. Of wide layers, the eight neurons with the largest δ "
+    "are shown, and the sums contain the rest as one term. Numbers are rounded to four digits. Dropout is off, and "
+    "batch normalization uses its running statistics, as in prediction and unlike in training."
 )
-OPTIONS = {"example": "the example, counted from 0"}
+OPTIONS = {"example": "index of the example, from 0"}
 
 SHOWN = 8  # most neurons of a layer that are shown
 
@@ -90,9 +90,9 @@ def view(subject: Subject) -> View:
     return View(
         id="backprop",
         title="Back-propagation by numbers",
-        says=f"One example, {subject.name(i)}, forward through every neuron, and its error back; click a neuron.",
+        says=f"The forward and backward pass of {subject.name(i)} through every neuron; click a neuron for its sums.",
         summary=(
-            f"The loss is {number(loss)}{_target_note(one)}. The largest error δ among the neurons shown is "
+            f"The loss is {number(loss)}{_target_note(one)}. The largest δ among the neurons shown is "
             f"{number(largest[4])}, of neuron {largest[1]} of {largest[0]}. At the output δ = {how[0]}."
         ),
         table=table({"layer": "text", "neuron": "count", "z": "number", "a": "number", "δ": "number"}, rows),
@@ -288,7 +288,7 @@ def _target_note(one: Subject) -> str:
         return f"; the example is {target.names[k]}"
     if isinstance(target, Value) and one.target is not None:
         return f"; the example's {target.column} is {number(float(one.target[0]) * target.scale + target.mean)}"
-    return ", against a target drawn at random"
+    return ", against a random target"
 
 
 __all__ = ["MISLEADS", "OPTIONS", "READ", "SAYS", "LayerTrace", "propagate", "suits", "view"]

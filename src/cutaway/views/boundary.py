@@ -17,21 +17,21 @@ from .common import find_dense_layers, find_linear, get_target, hook_outputs
 from .plane import Plane, features, plane
 from .subject import Subject
 
-SAYS = "Decision boundary over two features of a table, and every neuron's own map of the same plane"
+SAYS = "decision boundary over two features of a table, with a map of every neuron over the same plane"
 READ = (
-    "Each small map is one neuron, drawn over the same two features as the large one: purple where its value is above "
-    "zero, green where it is below, stronger the further away. The line in it is where its weighted sum is zero. Lines "
-    "between maps are weights, in the same two colours and the wider the larger. The large map is the answer; dots are "
-    "examples, filled those of training and ringed those of the test split."
+    "Each small map is one neuron over the same two features as the large map: purple where its value is above zero, "
+    "green where it is below, stronger with distance from zero. The line in it marks where its weighted sum is zero. "
+    "Lines between maps are weights, in the same colors; wider lines are larger weights. The large map is the "
+    "prediction; filled dots are training examples, rings are test examples."
 )
 MISLEADS = (
-    "A model of more than two features is seen in one slice only: the others are held at the mean or the commonest "
-    "value of training, and an example may lie on the other side of the boundary because its own values are others. "
-    "Colours of small maps are scaled to each neuron by itself, so that a faint neuron looks as strong as a loud one. "
-    "Far from all dots the map shows what the formula says there, not what was learned (M. Hein, M. Andriushchenko, J. "
-    "Bitterwolf, Why ReLU networks yield high-confidence predictions far away from the training data, 2019)."
+    "For a model of more than two features this is one slice: the other features are fixed at the mean or the most "
+    "frequent value of the training data, so an example whose own values differ may lie on the other side of the "
+    "boundary. The colors of small maps are scaled for each neuron separately, so a weak neuron looks as strong as an "
+    "active one. Far from all dots the map shows an extrapolation, not something learned (M. Hein, M. Andriushchenko, "
+    "J. Bitterwolf, Why ReLU networks yield high-confidence predictions far away from the training data, 2019)."
 )
-OPTIONS = {"features": "the two columns that are the axes, as age,income"}
+OPTIONS = {"features": "the two columns for the axes, e.g. age,income"}
 
 SIZE, SMALL = 60, 24  # cells per side of the large map and of a neuron's map
 NEURONS = 8  # most neurons of a layer that are shown
@@ -56,7 +56,7 @@ def view(subject: Subject) -> View:
     answer = _answer(subject, fine, on)
     drawing: Drawing = {
         "kind": "boundary",
-        "title": f"What the model says over {on.axes[0].name} and {on.axes[1].name}",
+        "title": f"Prediction over {on.axes[0].name} and {on.axes[1].name}",
         "axes": [
             {"name": f.name, "low": _short(low), "high": _short(high)}
             for f, (low, high) in zip(on.axes, on.bounds, strict=True)
@@ -72,7 +72,7 @@ def view(subject: Subject) -> View:
     return View(
         id="boundary",
         title="Decision boundary",
-        says=f"The model's answer at every {x} and {y}, and on the small maps what each neuron makes of them.",
+        says=f"The prediction at every {x} and {y}; the small maps show the value of each neuron.",
         summary=_summary(subject, on, answer, fine),
         table=_weights(subject.model),
         drawings=[drawing],
@@ -248,7 +248,7 @@ def _note(on: Plane) -> str:
         return ""
     most = 6
     rest = f" and {plural(len(on.held) - most, 'other')}" if len(on.held) > most else ""
-    return f"Held fast: {', '.join(on.held[:most])}{rest}."
+    return f"Fixed: {', '.join(on.held[:most])}{rest}."
 
 
 def _summary(subject: Subject, on: Plane, answer: dict[str, Any], outputs: Tensor) -> str:
@@ -256,7 +256,7 @@ def _summary(subject: Subject, on: Plane, answer: dict[str, Any], outputs: Tenso
     note = _note(on)
     if not names:
         values = answer["low"], answer["high"]
-        said = f"Over the plane {answer['name']} goes from {number(values[0])} to {number(values[1])}."
+        said = f"Over the plane, {answer['name']} ranges from {number(values[0])} to {number(values[1])}."
         return f"{said} {note}".strip()
     if len(names) == 2:
         decided = (_difference(outputs.double()) > 0).long()
@@ -264,8 +264,8 @@ def _summary(subject: Subject, on: Plane, answer: dict[str, Any], outputs: Tenso
         decided = outputs.argmax(1)
     parts = decided.bincount(minlength=len(names)).double() / len(decided)
     order = parts.argsort(descending=True)[:4].tolist()
-    areas = ", ".join(f"{percent(float(parts[k]))} to {names[k]}" for k in order if parts[k] > 0)
-    said = f"Of the plane shown the model gives {areas}."
+    areas = ", ".join(f"{percent(float(parts[k]))} {names[k]}" for k in order if parts[k] > 0)
+    said = f"Predicted area of the plane: {areas}."
     test = _accuracy(subject)
     return " ".join(s for s in (said, test, note) if s)
 
@@ -277,7 +277,7 @@ def _accuracy(subject: Subject) -> str:
     metrics = subject.task.quick(subject.outputs(), subject.target)
     if "accuracy" not in metrics:
         return ""
-    return f"Of the {plural(subject.count, 'example')} opened it has {percent(metrics['accuracy'])} right."
+    return f"Accuracy on the {plural(subject.count, 'example')} shown: {percent(metrics['accuracy'])}."
 
 
 def _weights(model: nn.Module) -> Any:

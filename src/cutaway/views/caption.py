@@ -1,4 +1,4 @@
-"""View 12: the part of the image that a model attended to for each word of its caption."""
+"""The part of the image that a model attended to for each word of its caption."""
 
 from __future__ import annotations
 
@@ -22,20 +22,22 @@ from .heads import image_for
 from .json_values import thousandths
 from .subject import Subject
 
-SAYS = "where a captioning model looked in the image for each word that it wrote"
+SAYS = "cross-attention of a captioning model: the image regions that it attends to for each word"
 READ = (
-    "Each picture is the image at one word: the shade says from where the model took what it wrote that word of. The "
-    "weights of all heads are averaged, and those of a picture sum to 1, so that a faint one is a look at everything. "
-    "Words such as of and and follow from the words before them, and need no look at all."
+    "Each picture shows the image at one word; the shade is the attention weight of each region when the model wrote "
+    "that word. The weights of all heads are averaged, and those of a picture sum to 1, so a faint picture means that "
+    'the model attends to everything. Words such as "of" and "and" follow from the words before them and need no '
+    "attention to the image."
 )
 MISLEADS = (
-    "A look before a word says what the model took, not what the word hangs on: with positions and wide convolutions a "
-    "place holds much of what lies around it, and in later layers of what it was told by the others. The strongest "
-    "place is not a detection; and of a gate that shuts the image out nothing is seen here."
+    "Attention shows which regions the model reads from, not the causes of the word: with wide convolutions and "
+    "position encodings, a region also holds information from its surroundings, and in later layers from other "
+    "regions. The region with the largest weight is not a detection. A gate that shuts out the image is not visible "
+    "here."
 )
 OPTIONS: dict[str, str] = {
-    "layer": "which cross-attention is opened first, by its module's name: layer=decoder.1.cross_attention",
-    "example": "which of the examples, counted from 0",
+    "layer": "cross-attention module that is selected first: layer=decoder.1.cross_attention",
+    "example": "index of the example, from 0",
 }
 WORDS, LAYERS = 40, 6  # most words and layers that are drawn
 
@@ -70,7 +72,7 @@ def view(subject: Subject) -> View:
         shown = sorted([*shown[1:], wanted], key=names.index)
     inputs, words = _generate_caption(subject, i)
     grid = find_token_grid(subject)
-    assert grid is not None, "a caption's words look at places of an image"
+    assert grid is not None, "a caption model attends to regions of an image"
 
     def see(look: AttentionCapture) -> CaptionAttention | None:
         if look.name not in names:
@@ -88,7 +90,7 @@ def view(subject: Subject) -> View:
             "name": one.name,
             "drawings": [
                 charts.overlay(
-                    "At each word, in their order",
+                    "Attention at each word, in order",
                     [
                         {
                             "label": word,
@@ -110,8 +112,8 @@ def view(subject: Subject) -> View:
     start = next((k for k, one in enumerate(drawn) if one.name == wanted), len(drawn) - 1)
     return View(
         id="caption",
-        title="Where it looked for each word",
-        says="The caption that the model writes of an image, word by word; over the image is where it looked for each.",
+        title="Attention for each word",
+        says="The caption that the model writes for an image, and its attention over the image for each word.",
         summary=_summary(subject, i, words, found[-1], grid.rows * grid.columns + grid.before),
         table=_numbers(words, found),
         drawings=[charts.choice("", "layer", options, start=start)] if len(options) > 1 else _single_layer(options[0]),

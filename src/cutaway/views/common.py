@@ -151,7 +151,7 @@ def _sequential_layers(model: nn.Module) -> list[Dense]:
 def find_linear(model: nn.Module, layer: Dense) -> nn.Linear:
     """Return the linear module of a layer."""
     linear = model.get_submodule(layer.linear)
-    assert isinstance(linear, nn.Linear), "a layer of a fully connected network is linear"
+    assert isinstance(linear, nn.Linear), "layers of a fully connected network are linear"
     return linear
 
 
@@ -220,7 +220,7 @@ def parse_index(options: Mapping[str, str], key: str, default: int, below: int) 
         return default
     number = int(value) if value.strip().isdecimal() else -1
     if not 0 <= number < below:
-        raise SettingError(f"{key}={value} cannot be: it must be a whole number from 0 to {below - 1}.")
+        raise SettingError(f"Invalid {key}={value}: must be an integer from 0 to {below - 1}.")
     return number
 
 

@@ -68,10 +68,10 @@ def occurrences(subject: Subject) -> list[Occurrence]:
         found = places.get(strip_space_marks(asked), [])
         if len(found) < 2:
             twice = [word for word, stands in places.items() if len(stands) > 1 and word]
-            known = f" These do: {', '.join(twice[:12])}." if twice else " None does."
+            known = f" Words that do: {', '.join(twice[:12])}." if twice else " No word does."
             raise SettingError(
-                f"word={asked} stands {plural(len(found), 'time')} in the examples as one token, and it takes two to "
-                f"compare.{known}"
+                f"Invalid word={asked}: occurs {plural(len(found), 'time')} as a single token in the examples; must "
+                f"occur at least twice.{known}"
             )
     else:
         repeated = [word for word, stands in places.items() if len(stands) > 1]
@@ -139,7 +139,7 @@ def word_drawings(subject: Subject) -> tuple[list[Drawing], str, list[list[Any]]
     drawn: list[Drawing] = [
         {
             "kind": "tokens",
-            "title": f"“{word}” in its places",
+            "title": f"“{word}” in its contexts",
             "scale": "amount",
             "key": False,
             "items": [
@@ -152,10 +152,10 @@ def word_drawings(subject: Subject) -> tuple[list[Drawing], str, list[list[Any]]
                 for k, one in enumerate(found)
             ],
         },
-        charts.lines(f"How alike “{word}” is to itself: cosine by layer", "blocks passed", series, zero=False),
+        charts.lines(f"Cosine similarity between occurrences of “{word}”, by layer", "blocks", series, zero=False),
         {
             "kind": "scatter",
-            "title": f"The way of “{word}” through the blocks",
+            "title": f"“{word}” after each block",
             "points": points,
             "groups": [f"{k + 1}: {_context(one)}" for k, one in enumerate(found)],
             "places": [{"name": "PCA", **axis_labels(plane.explained), "at": at}],
@@ -167,12 +167,12 @@ def word_drawings(subject: Subject) -> tuple[list[Drawing], str, list[list[Any]]
     ]
     least = min(cosines, key=lambda pair: cosines[pair][-1])
     said = (
-        f"“{word}” stands in {plural(count, 'place')}: its vectors in {least[0] + 1} and {least[1] + 1} have a cosine "
-        f"of {number(cosines[least][0])} before the first block and {number(cosines[least][-1])} after the last, the "
-        "least of all pairs."
+        f"“{word}” occurs {plural(count, 'time')}. Occurrences {least[0] + 1} and {least[1] + 1} differ most: their "
+        f"cosine similarity is {number(cosines[least][0])} before the first block and {number(cosines[least][-1])} "
+        "after the last."
     )
     rows = [
-        [f"“{word}”", f"{a + 1} and {b + 1}", f"cosine, {k} blocks passed", value]
+        [f"“{word}”", f"{a + 1} and {b + 1}", f"cosine after {k} blocks", value]
         for (a, b), values in cosines.items()
         for k, value in enumerate(values)
     ]

@@ -1,4 +1,4 @@
-"""View 2: loss, metrics and learning rate during the training of a run."""
+"""Loss, metrics and learning rate during the training of a run."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from .run.documents import read_documents
 from .run.reproduction import curves
 from .subject import Subject
 
-SAYS = "how loss, metrics and learning rate went, epoch by epoch"
+SAYS = "learning curves: loss, metrics and learning rate by epoch"
 READ = (
-    "Each curve is one split of the data: training as the mean over an epoch in which the weights still move, "
-    "validation at its end. Both should fall together and flatten out. Where training goes on falling and validation "
-    "rises, the model has begun to learn its examples by heart. The dashed line is the epoch whose weights were kept."
+    "Each curve is one split of the data: training as the mean over an epoch while the weights change, validation at "
+    "its end. Both should fall together and flatten out. If the training loss keeps falling and the validation loss "
+    "rises, the model overfits. The dashed line is the epoch whose weights were kept."
 )
 MISLEADS = (
-    "Training loss is measured on weights that are older than those of validation, with dropout and augmentation on: "
-    "it can lie above validation without anything being wrong. Small validation parts make curves that jump by chance. "
-    "A curve that is flat on this scale may still fall on a logarithmic one."
+    "Training loss is measured on older weights than validation, with dropout and augmentation on: it can be higher "
+    "than validation without anything being wrong. Small validation splits give noisy curves. A curve that is flat on "
+    "this scale may still fall on a logarithmic one."
 )
 OPTIONS: dict[str, str] = {}
 
@@ -28,6 +28,6 @@ def suits(subject: Subject) -> bool:
 
 def view(subject: Subject) -> View:
     """Return the curves of the run, as in its report."""
-    assert subject.run is not None, "curves are those of a run"
+    assert subject.run is not None, "only runs have curves"
     documents = read_documents(subject.run.folder)
     return curves(documents.run, documents.metrics)

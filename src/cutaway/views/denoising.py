@@ -1,4 +1,4 @@
-"""View 21: the sampling of images by a diffusion model, and its error at each timestep."""
+"""The sampling of images by a diffusion model, and its error at each timestep."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from .common import evenly_spaced, parse_index
 from .json_values import image_url
 from .subject import Subject
 
-SAYS = "how a diffusion model makes images of noise step by step, its noise schedule, and its loss at each timestep"
+SAYS = "diffusion sampling step by step, the noise schedule, and the loss at each timestep"
 READ = (
-    "Each image begins as noise, at the greatest timestep t, and is followed to t = 0. The upper row is x_t, the lower "
-    "x̂_0, the image that would be left if the predicted noise were taken away at once: black and white where next to "
-    "nothing of an image is in x_t, then a blur, the mean of all images that it could be, and sharper as t falls. The "
-    "curves say how much of x_t is image and how much noise, the signal-to-noise ratio ᾱ_t / (1 − ᾱ_t), and the mean "
-    "squared error of the predicted noise: 1 is that of predicting none, and the closer to 0, the more of it was found."
+    "Each image starts as noise at the largest timestep t and is denoised to t = 0. The upper row is x_t, the lower "
+    "row x̂_0, the image that remains if the predicted noise is removed at once: black and white while x_t holds "
+    "almost no image, then a blur (the mean of all possible images), and sharper as t decreases. The curves show how "
+    "much of x_t is image and how much is noise, the signal-to-noise ratio ᾱ_t / (1 − ᾱ_t), and the mean squared error "
+    "of the predicted noise: 1 is the error of predicting zero, 0 is a perfect prediction."
 )
 MISLEADS = (
-    "A low loss at large t is no feat, as x_t is hardly anything but noise there, and a high one at small t no "
-    "failure, as what is left of the noise cannot be seen: compare timesteps between models, not with each other. x̂_0 "
-    "on the way is a mean and no image that the model would draw. A few drawn images show what is likely, and neither "
-    "how various images are nor whether they were learned by heart; guidance makes them typical, and less various."
+    "A low loss at large t is easy, because x_t is almost pure noise there; a high loss at small t is no failure, "
+    "because the remaining noise is invisible. Compare the same timestep between models, not timesteps with each "
+    "other. An intermediate x̂_0 is a mean, not an image that the model would sample. A few samples show neither the "
+    "diversity of images nor whether they were memorized; guidance makes them more typical and less diverse."
 )
 OPTIONS = {
-    "class": "the class of the images, by name; without it the first few",
-    "seed": "the noise that the first image begins with",
-    "steps": "how many of the timesteps are gone through; 50 unless given",
-    "guidance": "scale of classifier-free guidance; 2 unless given",
+    "class": "class of the images, by name; default the first few classes",
+    "seed": "seed of the initial noise of the first image",
+    "steps": "number of sampling steps; default 50",
+    "guidance": "scale of classifier-free guidance; default 2",
 }
 
 IMAGES, MOMENTS = 3, 5  # images that are followed, and steps at which they are shown
@@ -92,8 +92,8 @@ def view(subject: Subject) -> View:
     return View(
         id="denoising",
         title="Out of noise",
-        says=f"{plural(IMAGES, 'image')} out of noise in {plural(asked.steps, 'step')}{guidance}, at some of them; "
-        "below, what the timesteps are.",
+        says=f"{plural(IMAGES, 'image')} sampled in {plural(asked.steps, 'step')}{guidance}, at selected timesteps; "
+        "the noise schedule and the loss are below.",
         summary=_summary(losses, signal),
         table=table({"t": "count", "signal ᾱ_t": "number", "signal to noise": "number", "loss": "number"}, rows),
         drawings=[*drawings, *_schedule(signal), _loss(losses)],
@@ -115,7 +115,7 @@ def _scale(options: Mapping[str, str]) -> float | None:
     try:
         return None if value is None else float(value)
     except ValueError:
-        raise SettingError(f"guidance={value} cannot be: it must be a number, such as 2.") from None
+        raise SettingError(f"Invalid guidance={value}: must be a number, e.g. 2.") from None
 
 
 def _sample_steps(
@@ -133,13 +133,13 @@ def _sample_steps(
 
 def _denoising_tiles(name: str, moments: Sequence[Moment], k: int) -> Drawing:
     """Return x_t and x̂_0 of one image, in two rows."""
-    rows = {"x_t": [m.noisy[k] for m in moments], "x̂_0, predicted of it": [m.start[k] for m in moments]}
+    rows = {"x_t": [m.noisy[k] for m in moments], "x̂_0, predicted from x_t": [m.start[k] for m in moments]}
     found = [
         _tile(f"t = {count(m.t)}", image, group, [group, f"timestep {count(m.t)}"])
         for group, images in rows.items()
         for m, image in zip(moments, images)
     ]
-    return charts.tiles(f"On the way to {name}", found)
+    return charts.tiles(f"Sampling of {name}", found)
 
 
 def _guidance(
@@ -150,9 +150,9 @@ def _guidance(
     for scale in SCALES:
         hasty = dataclasses.replace(asked, guidance=scale, steps=min(asked.steps, HASTE))
         levels = draw(model, spec, hasty, classes, IMAGES, seed)
-        group = f"guidance {scale:g}" + {0.0: ": no notice of the class", 1.0: ": the class alone"}.get(scale, "")
+        group = f"guidance {scale:g}" + {0.0: ": unconditional", 1.0: ": conditional, no guidance"}.get(scale, "")
         found += [_tile(name, image, group, [name, group]) for name, image in zip(names, levels)]
-    return charts.tiles("The same noise with more and more guidance", found)
+    return charts.tiles("The same noise with increasing guidance", found)
 
 
 def _tile(label: str, levels: Tensor, group: str, tip: list[str]) -> dict[str, Any]:
@@ -187,7 +187,7 @@ def _schedule(signal: Tensor) -> list[Drawing]:
     parts = {"image, √ᾱ_t": signal.sqrt(), "noise, √(1 − ᾱ_t)": (1 - signal).sqrt()}
     return [
         charts.lines(
-            "How much of x_t is image and how much noise",
+            "Image and noise in x_t",
             "timestep",
             [{"name": name, "points": points(values)} for name, values in parts.items()],
         ),
@@ -199,7 +199,7 @@ def _schedule(signal: Tensor) -> list[Drawing]:
 
 def _loss(losses: Mapping[int, float]) -> Drawing:
     """Return a chart of the loss over timesteps, with that of a prediction of zero."""
-    series = {"the model": losses, "no noise predicted": dict.fromkeys(losses, 1.0)}
+    series = {"the model": losses, "predicting zero": dict.fromkeys(losses, 1.0)}
     return charts.lines(
         "Mean squared error of the predicted noise",
         "timestep",
@@ -211,10 +211,10 @@ def _summary(losses: Mapping[int, float], signal: Tensor) -> str:
     """Return a summary in words."""
     worst, best = max(losses, key=losses.__getitem__), min(losses, key=losses.__getitem__)
     even = int((signal < 0.5).int().argmax()) if bool((signal < 0.5).any()) else None
-    equal = "" if even is None else f" From t = {count(even)} on there is more noise than image."
+    equal = "" if even is None else f" From t = {count(even)}, x_t holds more noise than image."
     if losses[worst] == losses[best]:
         return f"The error of the predicted noise is {number(losses[best])} at every timestep.{equal}"
     return (
-        f"The error of the predicted noise is greatest at t = {count(worst)}, {number(losses[worst])}, and least at "
+        f"The error of the predicted noise is largest at t = {count(worst)}, {number(losses[worst])}, and smallest at "
         f"t = {count(best)}, {number(losses[best])}.{equal}"
     )

@@ -1,4 +1,4 @@
-"""View 13: words and examples in a model's embedding space, their neighbours, and one word by layer."""
+"""Words and examples in a model's embedding space, their neighbours, and one word by layer."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ from .common import evenly_spaced, graph_index, head_input_function, parse_choic
 from .json_values import image_url
 from .subject import Subject
 
-SAYS = "words and examples as the model sees them: PCA and t-SNE, nearest neighbours, one word through the layers"
+SAYS = "embeddings of words and examples: PCA and t-SNE, nearest neighbors, one word through the layers"
 READ = (
-    "Each mark is a vector with many numbers, brought to a plane: what lies together is alike to the model. Point at a "
-    "mark and lines tie it to its nearest neighbours in the whole space, which need not be those in the plane. PCA "
-    "keeps the directions of most variance, and its axes say how much; t-SNE keeps neighbourhoods, and so does UMAP, "
-    "where it is asked for. In the last drawings one word is followed through the blocks: it begins as one vector and "
-    "becomes as many as it has senses."
+    "Each mark is a high-dimensional vector, projected to a plane: marks that are close are similar to the model. "
+    "Point at a mark to see lines to its nearest neighbors in the full space, which need not be its neighbors in the "
+    "plane. PCA keeps the directions of largest variance, and its axes show how much; t-SNE and UMAP (on request) keep "
+    "neighborhoods. The last drawings follow one word through the blocks: it starts as one vector and separates by "
+    "context."
 )
 MISLEADS = (
-    "In t-SNE sizes of clusters and distances between them mean nothing, and clusters can appear in noise (Wattenberg, "
-    "Viégas and Johnson 2016, https://doi.org/10.23915/distill.00002). In UMAP they mean no more: order at large is "
-    "that of where it begins, here PCA (Kobak and Linderman 2021, https://doi.org/10.1038/s41587-020-00809-z). PCA "
-    "shows only the fraction of the variance that its axes name: what lies together may be far apart along the rest. "
-    "The dot product favours long vectors, so that frequent words are everybody's neighbours. Vectors of a Transformer "
-    "all lean one way, which makes any two cosines look alike (Ethayarajh 2019, https://arxiv.org/abs/1909.00512): "
-    "compare cosines with each other, not with 0."
+    "In t-SNE, cluster sizes and distances between clusters mean nothing, and clusters can appear in noise "
+    "(Wattenberg, Viégas and Johnson 2016, https://doi.org/10.23915/distill.00002). The same holds for UMAP: its "
+    "large-scale layout is that of its initialization, here PCA (Kobak and Linderman 2021, "
+    "https://doi.org/10.1038/s41587-020-00809-z). PCA shows only the fraction of the variance that its axes name: "
+    "marks that are close may be far apart in other directions. The dot product favors long vectors, so frequent words "
+    "are neighbors of everything. Transformer embeddings are anisotropic, so any two cosines look similar (Ethayarajh "
+    "2019, https://arxiv.org/abs/1909.00512): compare cosines with each other, not with 0."
 )
 OPTIONS: dict[str, str] = {
-    "word": "the word that is followed through the layers: word=spring",
-    "plane": "a third plane, by UMAP, in about half a minute, with the extra cutaway[umap]: plane=umap",
+    "word": "word to follow through the layers: word=spring",
+    "plane": "an additional projection by UMAP, about half a minute, needs the extra cutaway[umap]: plane=umap",
 }
-BETWEEN = "Sizes of clusters and distances between them mean nothing."  # shown below the drawing
+BETWEEN = "Cluster sizes and distances between clusters mean nothing."  # shown below the drawing
 
 WORDS, EXAMPLES = 500, 500  # most words and examples that are shown
 COST = 20e9  # most MACs spent on examples
@@ -73,12 +73,12 @@ def view(subject: Subject) -> View:
     drawings = [drawing for drawn, _, _ in parts for drawing in drawn]
     said = " ".join(words for _, words, _ in parts if words)
     if not drawings:
-        said = said or "There are too few examples to be near to each other: it takes three, or the data of the run."
+        said = said or "Too few examples: at least three are needed, or the data of the run."
         drawings = [{"kind": "prose", "title": "Nothing to draw", "sentences": [said]}]
     return View(
         id="embeddings",
         title="Embeddings",
-        says="What lies together is alike to the model; point at a mark to see its nearest neighbours.",
+        says="Marks that are close are similar to the model; point at one to see its nearest neighbors.",
         summary=said,
         table=_numbers([row for _, _, rows in parts for row in rows]),
         drawings=drawings,
@@ -161,7 +161,7 @@ def _examples(subject: Subject) -> Part | None:
     vectors = _features(many)
     finite = vectors.isfinite().all(1)
     if int(finite.sum()) < 1:
-        return [], "The vectors of the examples are not finite numbers, and have no place.", []
+        return [], "The vectors of the examples are not finite and cannot be projected.", []
     which = finite.nonzero()[:, 0].tolist()
     groups, group_of = _groups(many, len(vectors))
     images = _images(many, which)
@@ -170,7 +170,7 @@ def _examples(subject: Subject) -> Part | None:
         point: dict[str, Any] = {"label": _name(many, i), "group": group_of[i]}
         points.append(point | ({"image": images[i]} if i in images else {}))
     what = "node" if many.kind == "graph" and graph_index(many.inputs) is None else "example"
-    title = f"{plural(len(points), what)} as the head sees them"
+    title = f"{plural(len(points), what)} before the head"
     valued = isinstance(getattr(many.spec, "target", None), Value)
     alike = "in the same third of the values" if valued else "of the same class"
     return _part(subject, title, points, groups, vectors[finite], labels=False, what=what, alike=alike)
@@ -185,7 +185,7 @@ def _nodes(subject: Subject, split: LinkSplit) -> Part:
     names = split.node_names()
     points = [{"label": names[i], "group": None} for i in shown]
     some = f"{plural(len(shown), 'node')}{f' of {count(len(z))}' if len(shown) < len(z) else ''}"
-    title = f"{some} as the decoder sees them"
+    title = f"{some} before the decoder"
     return _part(subject, title, points, [], z[shown], labels=len(shown) <= NAMED, what="node")
 
 
@@ -201,7 +201,7 @@ def _affordable(subject: Subject) -> int:
 def _features(subject: Subject) -> Tensor:
     """Return the input of the head, (n, dim); the mean over real positions if it has a vector for each."""
     features, inputs = head_input_function(subject), subject.inputs
-    assert features is not None, "suits() asks for it"
+    assert features is not None, "suits() checks for it"
     with eval_mode(subject.model):
         if subject.kind == "graph":
             found = [features(*inputs)]
@@ -314,8 +314,8 @@ def _part(
     assert flat.explained is not None, "PCA has axes"
     kept = sum(flat.explained)
     said = [
-        f"{plural(len(points), what)} of {plural(vectors.shape[1], 'number')}; the plane of PCA holds {percent(kept)} "
-        f"of the variance ({percent(flat.explained[0])} and {percent(flat.explained[1])})."
+        f"{plural(len(points), what)} of {plural(vectors.shape[1], 'number')}; two principal components hold "
+        f"{percent(kept)} of the variance ({percent(flat.explained[0])} and {percent(flat.explained[1])})."
     ]
     indices, values = near["cosine"]
     if len(points) > 1:

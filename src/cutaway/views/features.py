@@ -24,25 +24,24 @@ from .common import (
 from .json_values import downsample, image_url, tensor_url, to_lists
 from .subject import Subject
 
-SAYS = "Feature maps: what each channel of a layer makes of one example"
+SAYS = "feature maps: the output of each channel of a layer for one example"
 READ = (
-    "The image that goes in stands first; every other tile is one channel of the layer, at its own places: purple "
-    "where it is above zero, green below, grey where it is silent. The strongest channels come first, by the mean of "
-    "their size; the number is the channel's. Move through the layers to see places get fewer and what they hold get "
-    "more abstract. Of a vision transformer the tiles are the principal components of its tokens, laid out as their "
-    "patches lie."
+    "The input image comes first; every other tile is one channel of the layer: purple where it is above zero, green "
+    "below, gray at zero. Channels are sorted by their mean absolute value; the number is the index of the channel. "
+    "Deeper layers have fewer positions and more abstract features. For a vision transformer, the tiles are the "
+    "principal components of its tokens, arranged like the patches."
 )
 MISLEADS = (
-    "Maps are of one example: a channel that is silent here may be loud for the next. What a channel is for cannot be "
-    "read off one image. Maps are scaled by themselves, so that weak ones look as bold as strong ones; choose one "
-    "range for all to compare them. Layers are shown as their module gives them, many of them before the activation. "
-    "Tokens late in a transformer need not be about their own patch (T. Darcet, M. Oquab, J. Mairal, P. Bojanowski, "
-    "Vision transformers need registers, 2023)."
+    "The maps are of one example: a channel that is inactive here may be active for the next. The function of a "
+    "channel cannot be read off one image. Each map has its own color range, so weak maps look as strong as others; "
+    "choose one range for all to compare them. Layers are shown as their module outputs them, often before the "
+    "activation. Tokens late in a transformer need not describe their own patch (T. Darcet, M. Oquab, J. Mairal, P. "
+    "Bojanowski, Vision transformers need registers, 2023)."
 )
 OPTIONS = {
-    "layer": "the layer, by its name",
-    "example": "the example, counted from 0",
-    "frame": "the frame of a video, counted from 0; the middle one unless said",
+    "layer": "name of the layer",
+    "example": "index of the example, from 0",
+    "frame": "frame of a video, from 0; default the middle one",
 }
 
 MAPS = 20  # most maps of a layer that are shown
@@ -102,21 +101,21 @@ def view(subject: Subject) -> View:
     silent = max(rows, key=lambda row: row[3])
     dead = f" In {silent[0]}, {percent(silent[3])} of the channels are zero everywhere." if silent[3] > 0 else ""
     left = (
-        f" {len(rows)} of {len(names)} layers with maps are shown; layer= names any other."
+        f" {len(rows)} of {len(names)} layers with maps are shown; layer= selects another."
         if len(rows) < len(names)
         else ""
     )
     columns = {
         "layer": "text",
-        "channels and places": "text",
-        "strongest channel, mean size": "number",
-        "silent channels": "fraction",
+        "channels and positions": "text",
+        "strongest channel, mean absolute value": "number",
+        "inactive channels": "fraction",
     }
     return View(
         id="features",
         title="Feature maps",
-        says=f"What the layers make of {_source(subject, i, frame)}: one tile for each channel, the strongest first.",
-        summary=f"Channels and places: {went}.{dead}{left}",
+        says=f"Outputs of the layers for {_source(subject, i, frame)}: one tile for each channel, the strongest first.",
+        summary=f"Channels and positions: {went}.{dead}{left}",
         table=table(columns, rows),
         drawings=[*_signal(subject, i), *(options[0]["drawings"] if len(options) == 1 else [drawing])],
     )
@@ -240,7 +239,7 @@ def _drawings(subject: Subject, i: int, name: str, seen: LayerMaps, frame: Frame
             "values": to_lists(values),
             "tip": [
                 f"channel {k}",
-                f"mean size {number(s)}",
+                f"mean absolute value {number(s)}",
             ],
         }
         for k, s, values in zip(seen.kept, seen.strength, seen.maps, strict=True)
@@ -251,7 +250,7 @@ def _drawings(subject: Subject, i: int, name: str, seen: LayerMaps, frame: Frame
         if len(tiles) < seen.size[0]
         else plural(len(tiles), "channel")
     )
-    title = f"{name}: {some}, {shape_text(seen.size[1:])} places each"
+    title = f"{name}: {some}, {shape_text(seen.size[1:])} positions each"
     return [charts.tiles(title, [*given, *tiles])]
 
 
@@ -284,7 +283,7 @@ def _token_drawings(subject: Subject, i: int, name: str, seen: LayerMaps) -> lis
         {
             "label": "length",
             "values": to_lists(seen.maps[0]),
-            "tip": ["length of each token", f"mean {number(seen.strength[0])}"],
+            "tip": ["norm of each token", f"mean {number(seen.strength[0])}"],
         }
     ]
     components = [
@@ -297,7 +296,7 @@ def _token_drawings(subject: Subject, i: int, name: str, seen: LayerMaps) -> lis
     ]
     return [
         charts.tiles(f"{name}: principal components of {places} tokens", [*_input_tile(subject, i), *components]),
-        charts.tiles(f"{name}: how long each token is", first, scale="amount"),
+        charts.tiles(f"{name}: norm of each token", first, scale="amount"),
     ]
 
 

@@ -20,20 +20,21 @@ from .common import convolutions, evenly_spaced, find_token_grid, hook_outputs, 
 from .json_values import downsample, image_url, to_lists
 from .subject import Subject
 
-SAYS = "Receptive field of each layer on the image: how far it can see, and where a change would matter"
+SAYS = "receptive field of each layer on the image: theoretical, and effective by the gradient"
 READ = (
-    "The orange frame is the theoretical field of the middle of the layer's map: no pixel outside can change it. The "
-    "colour is the effective field: how much each pixel does change it, by the gradient, averaged over examples. Going "
-    "deeper, frames grow with every layer, and colours more slowly: with the square root of the depth."
+    "The orange frame is the theoretical receptive field of the middle of the layer's map: no pixel outside it can "
+    "change the value. The color is the effective receptive field: how much each pixel changes the value, by the "
+    "gradient, averaged over examples. With depth, the theoretical field grows at every layer, and the effective field "
+    "more slowly: with the square root of the depth."
 )
 MISLEADS = (
-    "The frame says what could matter, and most of it hardly does: the gradient is strongest in the middle and dies "
-    "towards the edges about like a Gaussian (W. Luo, Y. Li, R. Urtasun, R. Zemel, Understanding the effective "
-    "receptive field in deep convolutional neural networks, 2016). Gradients are those of small changes to these "
-    "examples; another example opens other units. Where the field is larger than the image, the frame lies partly "
+    "The frame shows which pixels can matter, but most have little effect: the gradient is strongest in the middle and "
+    "decays towards the edges roughly like a Gaussian (W. Luo, Y. Li, R. Urtasun, R. Zemel, Understanding the "
+    "effective receptive field in deep convolutional neural networks, 2016). Gradients describe small changes to these "
+    "examples; other examples activate other units. If the field is larger than the image, part of the frame lies "
     "outside it."
 )
-OPTIONS = {"layer": "one layer, by its name", "example": "the example whose image is shown, counted from 0"}
+OPTIONS = {"layer": "name of a single layer", "example": "index of the example whose image is shown, from 0"}
 
 LAYERS = 6
 DEAR = 4  # most layers, if one example alone exceeds WORK
@@ -73,7 +74,7 @@ def view(subject: Subject) -> View:
     found = {name: _field(known[name], maps[name]) for name in names if name in maps}
     if not found:
         raise ModelError(
-            f"No gradient arrives from {', '.join(names)} with this example: take another layer or example."
+            f"The gradient of {', '.join(names)} is zero for this example: choose another layer or example."
         )
     height, width = subject.inputs[0].shape[2:]
     rows = [[name, f.theoretical, f.effective, _inside(f)] for name, f in found.items()]
@@ -81,16 +82,16 @@ def view(subject: Subject) -> View:
     columns = {
         "layer": "text",
         "theoretical field, pixels": "count",
-        "holds 95 % of the gradient, pixels": "count",
+        "95 % of the gradient, pixels": "count",
         "gradient in the middle half": "fraction",
     }
     return View(
         id="field",
         title="Receptive field",
-        says="How far each layer sees (orange frame) and which pixels change what it finds in the middle (colour).",
+        says="The theoretical receptive field of each layer (orange frame) and the effect of each pixel (color).",
         summary=(
-            f"{last} can see {plural(end.theoretical, 'pixel')} across of an image of {count(max(height, width))}; "
-            f"95\u202f% of its gradient lies within {count(end.effective)}. "
+            f"The receptive field of {last} is {plural(end.theoretical, 'pixel')} wide in an image of "
+            f"{count(max(height, width))}; 95\u202f% of its gradient lies within {count(end.effective)}. "
             f"Gradients are averaged over {plural(len(order), 'example')}."
         ),
         table=table(columns, rows),
@@ -223,7 +224,7 @@ def _overlay(subject: Subject, i: int, found: dict[str, Field]) -> Drawing:
     for name, f in found.items():
         tip = [
             name,
-            f"can see {plural(f.theoretical, 'pixel')} across",
+            f"{plural(f.theoretical, 'pixel')} wide",
             f"95\u202f% of the gradient within {count(f.effective)}",
             f"{percent(_inside(f))} of it in the middle quarter of the frame's area",
         ]
@@ -265,14 +266,14 @@ def _bars(found: dict[str, Field]) -> list[Drawing]:
             "cells": [{"value": f.theoretical}, {"value": f.effective}],
             "tip": [
                 name,
-                f"can see {plural(f.theoretical, 'pixel')} across",
+                f"{plural(f.theoretical, 'pixel')} wide",
                 f"95\u202f% of the gradient within {count(f.effective)}",
             ],
         }
         for name, f in found.items()
     ]
     columns = [
-        charts.bar("can see, pixels"),
+        charts.bar("theoretical, pixels"),
         charts.bar("95\u202f% within"),
     ]
     return [charts.rows("Fields by layer", columns, rows)]

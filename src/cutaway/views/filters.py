@@ -26,22 +26,22 @@ from .common import (
 from .json_values import downsample, image_url, to_lists
 from .subject import Subject
 
-SAYS = "Filters of convolutions, patch embeddings and first dense layers, as images of their weights"
+SAYS = "filters of convolutions, patch embeddings and first dense layers, as images of their weights"
 READ = (
-    "Each tile is a filter: purple where it adds what it sees, green where it takes it away, grey where it does not "
-    "look. A filter answers most to what looks like its tile; one over several frames of a video is a strip of tiles, "
-    "the first frame on the left. Filters that see red, green and blue are shown in those "
-    "colours around grey. Choose whether the strongest colour is that of each tile by itself, of the layer, or of all."
+    "Each tile is a filter: purple weights are positive, green weights negative, gray weights near zero. A filter "
+    "responds most to an input that looks like its tile; a filter over several video frames is a strip of tiles, the "
+    "first frame on the left. Filters over red, green and blue are drawn in these colors around gray. Choose whether "
+    "the color range is that of each tile, of the layer, or of all layers."
 )
 MISLEADS = (
-    "Only the first layer sees the image itself: a filter further in sees maps that other filters made, and its shape "
-    "says little without them. There the strongest of its many slices is shown, not the whole. Scaled by itself, a "
-    "filter that hardly does anything looks as bold as the rest; its norm stands with it."
+    "Only the first layer reads the image itself: a later filter reads feature maps of other filters, and its shape "
+    "means little without them. For later layers the slice with the largest norm is shown, not the whole filter. With "
+    "its own color range, a filter with tiny weights looks as strong as the rest; compare its norm."
 )
 OPTIONS = {
-    "layer": "the layer, by its name",
-    "filter": "one filter of it, counted from 0, with all its slices",
-    "range": "what the strongest colour is: unit, layer or global",
+    "layer": "name of the layer",
+    "filter": "index of one filter, from 0, to show all its slices",
+    "range": "scope of the color range: unit, layer or global",
 }
 
 MOST = 64  # most tiles of a layer
@@ -61,7 +61,7 @@ def view(subject: Subject) -> View:
     """Return tiles of up to sixteen layers with filters, or of the selected layer."""
     range_ = subject.options.get("range", "unit")
     if range_ not in RANGES:
-        raise SettingError(f"range={range_} cannot be: choose from {', '.join(RANGES)}.")
+        raise SettingError(f"Invalid range={range_}: must be one of {', '.join(RANGES)}.")
     found = convolutions(subject.model)
     dense = _dense(subject)
     names = [*found, *([dense[0]] if dense else [])]
@@ -90,16 +90,16 @@ def view(subject: Subject) -> View:
     drawings = options[0]["drawings"] if len(options) == 1 else [charts.choice("Filters", "layer", options)]
     total = len(wide) + (dense is not None)
     some = (
-        f" {len(options)} of {total} layers are shown; layer= names any other."
+        f" {len(options)} of {total} layers are shown; layer= selects another."
         if asked is None and len(options) < total
         else ""
     )
     return View(
         id="filters",
         title="Filters",
-        says="The weights of each filter as an image: it answers most to what looks like it.",
+        says="The weights of each filter as an image; a filter responds most to inputs that look like it.",
         summary=_summary(options, rows) + some,
-        table=table({"layer": "text", "filter": "text", "norm of its weights": "number"}, rows),
+        table=table({"layer": "text", "filter": "text", "norm of weights": "number"}, rows),
         drawings=drawings,
     )
 
@@ -109,8 +109,8 @@ def _summary(options: list[dict[str, Any]], rows: list[list[Any]]) -> str:
     norms = [(row[2], row[1]) for row in rows if row[0] == first]
     high, low = max(norms), min(norms)
     return (
-        f"{first} shows {plural(len(norms), 'tile')}; the longest weights are those of {high[1]} ({number(high[0])}), "
-        f"the shortest those of {low[1]} ({number(low[0])})."
+        f"{first} has {plural(len(norms), 'tile')}; the largest weight norm is that of {high[1]} ({number(high[0])}), "
+        f"the smallest that of {low[1]} ({number(low[0])})."
     )
 
 
@@ -143,29 +143,29 @@ def _tiles(subject: Subject, layer: Convolution, range_: str, first: bool) -> tu
         else:
             strongest = int(w.flatten(1).norm(dim=1).argmax())
             if len(w) > 1:
-                tip.append(f"its strongest slice, of input channel {strongest}")
+                tip.append(f"slice with the largest norm: input channel {strongest}")
             tiles.append(tile | {"values": to_lists(downsample(w[strongest], PIXELS))})
     return _drawing(layer.name, tiles, range_), f"{what} {_how(layer, weight, colour, bool(words), first)}".strip()
 
 
 def _how(layer: Convolution, weight: Tensor, colour: bool, words: bool, first: bool) -> str:
     if colour:
-        return "They see red, green and blue, and are drawn in what they see, around grey."
+        return "Their inputs are red, green and blue; the tiles use these colors around gray."
     if weight.ndim == 3:
         steps = "words" if words else "steps"
         channels, long = weight.shape[1:]
         some = f", the first {CHANNELS} of {channels}" if channels > CHANNELS else ""
         ways = ("down", "a column") if channels > STEEP * long else ("from left to right", "a row")
-        said = f"A tile has the {steps} of its window {ways[0]} and {ways[1]} for each input channel{some}."
-        return f"{said} Point at a filter for the words it answers most to." if words else said
+        said = f"A tile shows the {steps} of the window {ways[0]}, and {ways[1]} for each input channel{some}."
+        return f"{said} Point at a filter for the words that it responds most to." if words else said
     over = layer.weight.ndim == 5
-    frames = (
-        "Side by side, a column between them, stand what it asks of one frame and of those after it." if over else ""
-    )
+    frames = "The weights of successive frames are side by side, separated by a column." if over else ""
     if weight.shape[1] > 1:
-        slices = f"Each has {weight.shape[1]} slices, one for each input channel; shown is the strongest"
-        return f"{slices}. filter= shows all of one. {frames}".strip()
-    return f"They see the {'video' if over else 'image'} itself. {frames}".strip() if first else frames
+        slices = (
+            f"Each has {weight.shape[1]} slices, one for each input channel; the one with the largest norm is shown"
+        )
+        return f"{slices}. filter= shows all slices of a filter. {frames}".strip()
+    return f"Their input is the {'video' if over else 'image'} itself. {frames}".strip() if first else frames
 
 
 def _slices(layer: Convolution, w: Tensor, k: int, range_: str) -> tuple[Drawing, str]:
@@ -214,7 +214,7 @@ def _words(subject: Subject, layer: Convolution, weight: Tensor, kept: range) ->
     written = list(tokenizer.tokens)
     vectors = embedding.weight.detach().float()[: len(written)]  # (V, C)
     best = torch.einsum("vc,ock->okv", vectors[2:], weight[: len(kept)]).argmax(2) + 2  # (O, k), without padding
-    return {k: [f"answers most to: {' '.join(written[t] for t in best[k].tolist())}"] for k in kept}
+    return {k: [f"responds most to: {' '.join(written[t] for t in best[k].tolist())}"] for k in kept}
 
 
 def _drawing(title: str, tiles: list[dict[str, Any]], range_: str) -> Drawing:
@@ -252,9 +252,5 @@ def _templates(subject: Subject, name: str, weight: Tensor, shape: tuple[int, ..
         else:
             tiles.append(tile | {"values": to_lists(row.T[:CHANNELS])})  # variables by steps
     some = f"{len(tiles)} of {len(rows)}" if len(tiles) < len(rows) else f"all {len(rows)}"
-    what = (
-        "classes, each with the image that it looks for"
-        if names
-        else "neurons, each with the weights of its inputs in their places"
-    )
+    what = "classes, each as an image of its weights" if names else "neurons, each as an image of its weights"
     return _drawing(name, tiles, range_), f"{name}: {some} {what}."

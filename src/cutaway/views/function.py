@@ -23,19 +23,19 @@ from .common import find_dense_layers, find_linear, get_target, hook_outputs
 from .plane import Line, features, line
 from .subject import Subject
 
-SAYS = "the function that was learned of one number of a table, and the neurons that add up to it"
+SAYS = "the learned function of one numeric feature of a table, and the neurons that sum to it"
 READ = (
-    "The curve is what the model says at every value of the one number, dots are examples. Below it, of a network with "
-    "one hidden layer, each line is one neuron times its weight: added up, with the bias, they are the curve. Take a "
-    "wider layer, and there are more of them to make it of."
+    "The curve is the prediction over the values of one feature; dots are examples. Below it, for a network with one "
+    "hidden layer, each line is one neuron times its output weight: with the bias they sum to the curve. A wider layer "
+    "has more such terms."
 )
 MISLEADS = (
-    "Of a table with more columns it is one slice: the others are held at the mean or the commonest value of training, "
-    "and an example may lie off the curve because its own are others. Beyond the examples the curve shows what the "
-    "formula says there, not what was learned. Neurons are not parts that mean something each: others would add up to "
-    "the same curve."
+    "For a table with more columns this is one slice: the other features are fixed at the mean or the most frequent "
+    "value of the training data, so an example with other values may lie off the curve. Outside the range of the "
+    "examples the curve is an extrapolation, not something learned. Single neurons need not have a meaning: other "
+    "neurons could sum to the same curve."
 )
-OPTIONS = {"feature": "the column that is the axis, as age"}
+OPTIONS = {"feature": "column for the axis, e.g. age"}
 
 POINTS = 121  # points of a curve
 NEURONS = 32  # most neurons that are drawn: those that change the curve most
@@ -58,17 +58,17 @@ def view(subject: Subject) -> View:
     x, said, neurons = _evaluate(subject, on)
     curve = said * target.scale + target.mean
     drawings = [_curve(on, target, x, curve)]
-    summary = f"Over {on.axis.name} from {number(on.bounds[0])} to {number(on.bounds[1])} the model says "
+    summary = f"For {on.axis.name} from {number(on.bounds[0])} to {number(on.bounds[1])}, predictions range from "
     summary += f"{number(float(curve.min()))} to {number(float(curve.max()))} ({target.column})."
     if neurons is not None:
         drawings.append(_neurons(on, x, neurons * target.scale))
-        summary += f" {plural(neurons.shape[1], 'neuron')} add up to it."
+        summary += f" {plural(neurons.shape[1], 'neuron')} sum to the curve."
     if on.held:
-        summary += f" Held: {', '.join(on.held[:8])}{' …' if len(on.held) > 8 else ''}."
+        summary += f" Fixed: {', '.join(on.held[:8])}{' …' if len(on.held) > 8 else ''}."
     return View(
         id="function",
-        title="The function that was learned",
-        says=f"What the model says of {target.column} at every {on.axis.name}, and what its neurons add to that.",
+        title="Learned function",
+        says=f"The prediction of {target.column} over {on.axis.name}, and the contribution of each neuron.",
         summary=summary,
         table=table(
             {on.axis.name: "number", target.column: "number"},
@@ -122,9 +122,9 @@ def _neurons(on: Line, x: Tensor, each: Tensor) -> Drawing:
     """Return a chart of the neurons that change the curve most: the centred contribution of each."""
     each = each - each.mean(0)
     most = each.std(0).argsort(descending=True)[:NEURONS].sort().values.tolist()
-    which = f"the {len(most)} that move it most" if len(most) < each.shape[1] else "each times its weight"
+    which = f"the {len(most)} with the largest contribution" if len(most) < each.shape[1] else "each times its weight"
     series = [{"name": "", "split": "train", "points": _points(x, each[:, j])} for j in most]
-    return charts.lines(f"Its neurons: {which}", on.axis.name, series, zero=False)
+    return charts.lines(f"Neurons: {which}", on.axis.name, series, zero=False)
 
 
 def _points(x: Tensor, y: Tensor) -> list[list[float]]:

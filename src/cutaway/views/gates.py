@@ -1,4 +1,4 @@
-"""View 14: the gates of a recurrent network at every step, and the length of its memory."""
+"""The gates of a recurrent network at every step, and the length of its memory."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ from .common import parse_index
 from .json_values import to_lists
 from .subject import Subject
 
-SAYS = "the gates, cell and state of a recurrent network step by step, and how far back it remembers"
+SAYS = "gates, cell and hidden state of a recurrent network at each step, and how far back it remembers"
 READ = (
-    "A gate is a number between 0, closed, and 1, open, for each unit and step. An LSTM's forget gate near 1 keeps "
-    "what the cell holds, its input gate lets the candidate in, its output gate shows the cell; a GRU's update gate "
-    "near 1 keeps the state, its reset gate near 0 lets the candidate ignore it. In the maps a row is a unit and a "
-    "column a step: a row that keeps its colour is a unit that holds on to something. The last curves say how much of "
-    "what is remembered still depends on what was held so many steps before: a curve that stays near 1 remembers, one "
-    "that falls forgets (gradients vanish), one that climbs has gradients that explode."
+    "A gate is a number between 0 (closed) and 1 (open) for each unit and step. An LSTM's forget gate near 1 keeps the "
+    "cell state, its input gate lets the candidate in, its output gate exposes the cell; a GRU's update gate near 1 "
+    "keeps the state, its reset gate near 0 makes the candidate ignore it. In the maps a row is a unit and a column a "
+    "step: a row of constant color is a unit that stores something. The last curves show how strongly the state "
+    "depends on the state a given number of steps earlier: a curve that stays near 1 remembers, one that falls forgets "
+    "(vanishing gradients), one that rises has exploding gradients."
 )
 MISLEADS = (
-    "The mean of a gate over its units hides that some are always open and others always closed: look at the maps. An "
-    "open forget gate shows that something is kept, not that it matters for the answer; taking units out one by one "
-    "(cutaway.inspect.ablate) tells that. The curves of memory are of one example and of small changes: they are "
-    "derivatives, and a state that has settled in one of two places can remember for ever with a derivative near 0. "
-    "The plain network beside it has weights as they begin: training may teach it to remember longer, or less long. "
-    "The inputs are held fast: where a decoder's input depends on its own state, that way back is not counted."
+    "The mean of a gate over its units hides that some are always open and others always closed: see the maps. An open "
+    "forget gate shows that information is kept, not that the output depends on it; ablate single units to test that "
+    "(cutaway.inspect.ablate). The memory curves are derivatives, valid for small changes of one example: a state that "
+    "has settled in one of two fixed points can remember forever with a derivative near 0. The plain RNN in the same "
+    "plot has initial weights: training may make it remember longer or shorter. Inputs are fixed: if a decoder's input "
+    "depends on its own state, that path is not included."
 )
 OPTIONS = {
-    "layer": "which layer, as rnn.l0 or encoder.l1_reverse",
-    "unit": "a unit that is shown first, counted from 0",
-    "example": "which example, counted from 0",
+    "layer": "name of the layer, e.g. rnn.l0 or encoder.l1_reverse",
+    "unit": "unit that is selected first, from 0",
+    "example": "index of the example, from 0",
 }
 
 STEPS = 200  # most steps that are drawn and traced back
@@ -130,8 +130,8 @@ def view(subject: Subject) -> View:
     return View(
         id="gates",
         title="Gates over time",
-        says=f"What each gate does at each step of {subject.name(example)}, from 0, closed, to 1, open, and how much "
-        "of what is held lasts.",
+        says=f"Each gate at each step of {subject.name(example)}, from 0 (closed) to 1 (open), and how long the state "
+        "is remembered.",
         summary=_summary(layers[0], lags),
         table=table(
             {**columns, "lowest": "number", "highest": "number"}, [row for layer in layers for row in _rows(layer)]
@@ -201,8 +201,8 @@ def _drawings(subject: Subject, layer: GatedLayer, example: int, layers: int) ->
     elif sized:
         found.append(_lines(f"Gates, mean over the units{cut}", {n: gates[n].mean(1) for n in sized}))
     sizes = {f"|{name}|": gates[name].abs().mean(1) for name in held if name != "candidate"}
-    found.append(_lines(f"What is held, mean size over the units{cut}", sizes))
-    for title, names, scale in (("Gates of each unit", sized, "amount"), ("What each unit holds", held, "signed")):
+    found.append(_lines(f"State, mean absolute value over the units{cut}", sizes))
+    for title, names, scale in (("Gates of each unit", sized, "amount"), ("State of each unit", held, "signed")):
         if names:
             rows = max(4, min(ROWS, NUMBERS // (layers * len(gates) * drawn), max(16, 3 * drawn)))
             found.append(_maps(f"{title}{cut}", {name: gates[name] for name in names}, scale, rows))
@@ -249,9 +249,13 @@ def _units(subject: Subject, layer: GatedLayer, gates: dict[str, Tensor], most: 
         sized = {name: gates[name][:, unit] for name in GATES if name in gates}
         held = {name: gates[name][:, unit] for name in SIGNED_STATES if name in gates}
         drawings = [_lines(f"Gates of unit {unit}", sized)] if sized else []
-        options.append({"name": f"unit {unit}", "drawings": [*drawings, _lines(f"What unit {unit} holds", held)]})
-    of = f"{len(shown)} of {count(layer.hidden)}, those that move most" if len(shown) < layer.hidden else "each of them"
-    return charts.choice(f"One unit by itself: {of}", "unit", options)
+        options.append({"name": f"unit {unit}", "drawings": [*drawings, _lines(f"State of unit {unit}", held)]})
+    of = (
+        f"{len(shown)} of {count(layer.hidden)}, those that change most"
+        if len(shown) < layer.hidden
+        else "each of them"
+    )
+    return charts.choice(f"Single units: {of}", "unit", options)
 
 
 def _lines(title: str, curves: dict[str, Tensor]) -> Drawing:
@@ -291,7 +295,7 @@ def _memory_by_lag(subject: Subject, layer: GatedLayer) -> dict[str, Tensor]:
         own = fresh.get_submodule(layer.name.rpartition(".")[0])
         found["the same before training"] = gradient_by_lag(own, x, first, layer.level, layer.way)
     if layer.kind != "RNN":
-        found["a plain RNN as it begins"] = gradient_by_lag(
+        found["an untrained plain RNN"] = gradient_by_lag(
             plain_network(inputs, hidden, x), x, (torch.zeros_like(first[0]),)
         )
     return found
@@ -302,7 +306,7 @@ def _memory(lags: dict[str, Tensor], of: str) -> Drawing:
     known = torch.cat([values[values.isfinite()] for values in seen.values()])
     log = len(known) > 0 and float(known.max() / known.min()) > FAR
     series = [{"name": name, "points": _points(values, start=0)} for name, values in seen.items()]
-    title = f"How much of what was held{of} lasts so many steps"
+    title = f"Dependence of the state{of} on earlier states, by steps back"
     return charts.lines(title, "steps back", series, log=log, zero=not log)
 
 
@@ -332,11 +336,11 @@ def _summary(layer: GatedLayer, lags: dict[str, Tensor]) -> str:
             gate = layer.gates[name]
             opens, shuts = (float(part.double().mean()) for part in (gate > OPEN, gate < SHUT))
             said.append(
-                f"Its {name} gate is at {number(float(gate.mean()))} on average, above {OPEN} in {percent(opens)} of "
-                f"units and steps and below {SHUT} in {percent(shuts)}."
+                f"The mean of its {name} gate is {number(float(gate.mean()))}; it is above {OPEN} in {percent(opens)} "
+                f"of units and steps and below {SHUT} in {percent(shuts)}."
             )
     if lags:
         at = min(20, *(len(values) - 1 for values in lags.values()))
         kept = ", ".join(f"{number(float(values[at]))} for {name}" for name, values in lags.items())
-        said.append(f"After {plural(at, 'step')} the fraction that lasts is {kept}.")
+        said.append(f"After {plural(at, 'step')} the remaining fraction is {kept}.")
     return " ".join(said)

@@ -75,8 +75,8 @@ def trace_drawing(written: GenerationTrace, names: Sequence[str], maps: Sequence
         "title": title,
         "scale": "amount",
         "items": [
-            _item("What stood before", [names[i] for i in (*written.before, *written.tokens[:-1])], []),
-            _item("As it is written", [names[i] for i in written.tokens], [round(p, 4) for p in own.tolist()]),
+            _item("Context", [names[i] for i in (*written.before, *written.tokens[:-1])], []),
+            _item("Generated tokens", [names[i] for i in written.tokens], [round(p, 4) for p in own.tolist()]),
         ],
         "maps": [{"name": name, "weights": _mask_future(weights)} for name, weights in _maps(written, maps)],
         "query": 0,

@@ -1,4 +1,4 @@
-"""View 9: gradient flow from the loss back through layers and time, and the effect of shortcuts on it.
+"""Gradient flow from the loss back through layers and time, and the effect of shortcuts on it.
 
 For a weight W with the gradient G = ∂L/∂W and an optimizer step ΔW, the view shows ‖∂L/∂output‖ and ‖G‖ of each layer,
 and the relative step size ‖ΔW‖ / ‖W‖.
@@ -20,28 +20,27 @@ from ..draw import charts
 from ..draw.description import Drawing, View, table
 from ..draw.number_format import format_value, number, percent, plural
 from ..inspect.example_inputs import output_carriers
-from .adversarial import compare_with_plain
 from .common import batch_norm_mode, examples_text
 from .network import subject_layers
 from .run.reproduction import LOG_FROM
-from .shortcuts import compare_paths
+from .shortcuts import compare_paths, compare_with_plain
 from .subject import Subject, with_first
 
-SAYS = "how strong gradients are in every layer, what a step moves, dead units, and gradients back through time"
+SAYS = "gradient flow: gradient norms by layer, update sizes, dead units, and gradients through time"
 READ = (
-    "Follow the curve from the right, where the loss is, to the left. A curve that falls by orders of magnitude means "
-    "that the first layers hardly learn (gradients vanish), one that rises that steps there are too long (they "
-    "explode). A step should move weights by about a thousandth of their size: far more and training is unsteady, far "
-    "less and it stands still. For recurrent networks the second curve shows how much of the loss reaches each step "
-    "of the sequence. For residual ones the gradient at each block's input is parted into what comes straight through "
-    "the shortcut and what comes through the block's layers, and their like without shortcuts stands beside them."
+    "Follow the curve from the right, where the loss is, to the left. If it falls by orders of magnitude, the first "
+    "layers learn very slowly (vanishing gradients); if it rises, their steps are too long (exploding gradients). A "
+    "step should change weights by about a thousandth of their size: with far more, training is unstable, with far "
+    "less it makes no progress. For recurrent networks the second curve shows the gradient that reaches each step of "
+    "the sequence. For residual networks the gradient at each block's input is split into the part through the "
+    "shortcut and the part through the block's layers, and compared with the same network without shortcuts."
 )
 MISLEADS = (
-    "These are the gradients of a few examples, at one moment: others give other values, and norms say nothing of "
-    "direction. A layer of more weights has a larger norm for that alone. Batch normalization hides the scale of "
-    "weights, so that a small step relative to them may still be a large one for what the layer computes. A unit is "
-    "called dead if no gradient reaches it from these examples; from others one may. Where there are no targets, "
-    "the loss is that of random ones."
+    "These are the gradients of a few examples at one moment: others give other values, and norms do not show the "
+    "direction. A layer with more weights has a larger norm for that reason alone. Batch normalization hides the scale "
+    "of weights, so a step that is small relative to the weights may still change the layer's output strongly. A unit "
+    "is called dead if no gradient reaches it from these examples; other examples may activate it. If there are no "
+    "targets, the loss is that of random ones."
 )
 OPTIONS: dict[str, str] = {}
 
@@ -83,8 +82,8 @@ def view(subject: Subject) -> View:
     return View(
         id="gradients",
         title="Gradient flow",
-        says=f"From the loss of {_examples(looked_at)}, at the right, back to the input, at the left: how strong the "
-        "gradient is that reaches each layer.",
+        says=f"The norm of the gradient at each layer, from the loss of {_examples(looked_at)} (right) back to the "
+        "input (left).",
         summary=said,
         table=table(
             {
@@ -159,7 +158,7 @@ def limit_examples(subject: Subject) -> Subject:
 
 
 def _examples(subject: Subject) -> str:
-    targets = "" if subject.task is not None and subject.target is not None else ", with targets drawn at random"
+    targets = "" if subject.task is not None and subject.target is not None else ", with random targets"
     return examples_text(subject) + targets
 
 
@@ -364,7 +363,7 @@ def _dead(layers: list[LayerGradients]) -> Drawing:
 
 
 def _step_chart(name: str, norms: list[float]) -> Drawing:
-    return lines(f"Gradient that reaches the steps of {name}", "step", {"": points(norms)})
+    return lines(f"Gradient at the steps of {name}", "step", {"": points(norms)})
 
 
 def _findings(flow: GradientFlow, optimizer: str, lr: float) -> str:
@@ -380,10 +379,10 @@ def _findings(flow: GradientFlow, optimizer: str, lr: float) -> str:
     moved = [(step, layer.name) for layer in known if (step := layer.step(optimizer, lr)) is not None]
     if moved:
         (low, least), (high, most) = min(moved), max(moved)
-        said += f" A first step of {optimizer} at lr {number(lr)} moves the weights by {number(low)} of their size"
+        said += f" A first step of {optimizer} at lr {number(lr)} changes the weights by {number(low)} of their size"
         said += f" ({least}) to {number(high)} ({most})." if least != most else "."
     if optimizer not in KNOWN:
-        said += f" How far a first step of {optimizer} moves the weights is not known here."
+        said += f" The size of the first step of {optimizer} is not known."
     dead = max(flow.layers, key=lambda layer: layer.dead)
     if dead.dead:
         some = sum(1 for layer in flow.layers if layer.dead)
@@ -391,7 +390,7 @@ def _findings(flow: GradientFlow, optimizer: str, lr: float) -> str:
     for name, norms in flow.steps.items():
         reached = [v for v in norms if v > LEAST]
         if reached:
-            said += f" Back through {plural(len(norms), 'step')}, the gradient that {name} reads goes from "
+            said += f" Back through {plural(len(norms), 'step')}, the gradient at the input of {name} goes from "
             said += f"{number(norms[-1])} at the last to {number(norms[0])} at the first."
     return said
 

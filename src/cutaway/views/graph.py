@@ -1,8 +1,4 @@
-"""View 15: a graph: the messages along its edges in each layer, the reach of a node, and the similarity of nodes.
-
-Reach and similarity are measured in `graph_diffusion.py`.
-
-Graph measurements: the nodes that a node can reach, and the similarity of nodes.
+"""Message passing on a graph: the messages of each layer, the reach of a node, and over-smoothing.
 
 x^(l) are the nodes after layer l, and x^(0) are the inputs. Similarity is the mean cosine of pairs, and the Dirichlet
 energy relative to the size of the nodes: 0 if linked nodes are equal, 1 if they are unrelated, 2 if they are opposite.
@@ -35,26 +31,26 @@ from .common import get_target, graph_index, node_labels, parse_index
 from .json_values import to_lists
 from .subject import Subject
 
-SAYS = "the graph: messages along edges by layer and head, how far a node sees, how alike nodes become"
+SAYS = "message passing on a graph by layer and head, its receptive field, and over-smoothing of the nodes"
 READ = (
-    "Lines are as wide as the coefficient with which a node takes what its neighbour sends. Point at a node: what "
-    "comes to it stays dark, and the words above name its strongest neighbours; another layer or head can be chosen. "
-    "The curve of reach says which fraction of the graph can have changed a node's answer after so many layers, with a "
-    "mark where this model stops. Where the cosine of linked nodes climbs towards 1 from layer to layer, and the "
-    "energy falls from 1 towards 0, nodes become alike and can be told apart less and less: that is over-smoothing."
+    "The width of a line is the coefficient of the message along that edge. Point at a node: its incoming edges stay "
+    "dark, and the text above names its strongest neighbors; choose another layer or head. The reach curve shows the "
+    "fraction of the graph that can influence a node's output after each number of layers, with a mark at the depth of "
+    "this model. If the cosine of linked nodes rises towards 1 from layer to layer, and the energy falls from 1 "
+    "towards 0, node representations become indistinguishable: this is over-smoothing."
 )
 MISLEADS = (
-    "Where a node stands in the drawing means nothing: places are drawn by springs, and other springs would put it "
-    "elsewhere. In gcn, gin and graphconv coefficients are given by the number of edges alone and learned by nothing; "
-    "in gat they are learned, but a large one need not matter for the answer (Jain and Wallace 2019, "
+    "The position of a node in the drawing has no meaning: it comes from a force-directed layout, and another layout "
+    "would place it elsewhere. In gcn, gin and graphconv the coefficients depend on the number of edges alone and are "
+    "not learned; in gat they are learned, but a large one need not matter for the output (Jain and Wallace 2019, "
     "https://arxiv.org/abs/1902.10186, on attention in text), and a small one times a large vector can. Reach is what "
-    "a node can see, not what it uses: much of it fades with distance (Alon and Yahav 2021, "
-    "https://arxiv.org/abs/2006.05205). Linked nodes of one class should become alike: a rising cosine is harm only "
-    "where those of different classes do as well. Each layer is measured before its activation."
+    "a node can depend on, not what it uses: much of it fades with distance (Alon and Yahav 2021, "
+    "https://arxiv.org/abs/2006.05205). Linked nodes of one class should become similar: a rising cosine is harmful "
+    "only if nodes of different classes become similar as well. Each layer is measured before its activation."
 )
 OPTIONS = {
-    "node": "the node in the middle, by its number or its name",
-    "example": "which graph, counted from 0, where there are many",
+    "node": "central node, by index or name",
+    "example": "index of the graph, from 0, if there are several",
 }
 
 SHOWN, LINKS, HEADS = 150, 1500, 8  # most nodes, links and heads that are drawn
@@ -102,12 +98,12 @@ def view(subject: Subject) -> View:
         "cosine of linked nodes": "number",
         "cosine of all pairs": "number",
         "relative energy": "number",
-        f"reached by {net.name(node)}": "fraction",
+        f"reach of {net.name(node)}": "fraction",
     }
     return View(
         id="graph",
         title="The graph",
-        says="Lines are as wide as the messages along them: point at a node to see what comes to it.",
+        says="The width of a line is the coefficient of its message; point at a node to see its incoming messages.",
         summary=_summary(net, travels, node, shown, similar, reached),
         table=table(columns, rows),
         drawings=drawings,
@@ -188,7 +184,7 @@ def _central_node(subject: Subject, net: IndexedGraph) -> int:
         if asked.strip().isdecimal() and int(asked) < len(net):
             return int(asked)
         raise UnknownName(
-            "node", asked, by_name or map(str, range(min(len(net), 1000))), f"There are {count(len(net))}."
+            "node", asked, by_name or map(str, range(min(len(net), 1000))), f"The graph has {count(len(net))} nodes."
         )
     rows = subject.inputs[2] if len(subject.inputs) > 2 else torch.empty(0)
     if len(rows) and len(net) == len(subject.inputs[0]):
@@ -224,15 +220,15 @@ def _graph(
         {
             "label": net.name(v),
             "at": at,
-            "tip": [f"{plural(int(degree[v]), 'edge')} lead to it", _far(int(hops[v]), net.name(node))],
+            "tip": [f"in-degree {int(degree[v])}", _far(int(hops[v]), net.name(node))],
             "key": str(v),
         }
         for v, at in zip(shown, layout_nodes(pairs, len(shown)))
     ]
-    note = f"{count(len(shown))} of {count(len(net))} nodes: those nearest to {net.name(node)}"
+    note = f"{count(len(shown))} of {count(len(net))} nodes: the nearest to {net.name(node)}"
     drawing: Drawing = {
         "kind": "graph",
-        "title": "What travels along the edges",
+        "title": "Messages along the edges",
         "nodes": nodes,
         "links": [list(pair) for pair in pairs],
         "weights": weights,
@@ -244,13 +240,7 @@ def _graph(
 
 
 def _far(hops: int, middle: str) -> str:
-    return (
-        "the node in the middle"
-        if hops == 0
-        else f"{plural(hops, 'hop')} from {middle}"
-        if hops > 0
-        else "out of reach"
-    )
+    return "the central node" if hops == 0 else f"{plural(hops, 'hop')} from {middle}" if hops > 0 else "out of reach"
 
 
 def _pair_weights(travels: list[LayerMessages], place: dict[int, int]) -> dict[str, dict[tuple[int, int], float]]:
@@ -285,7 +275,7 @@ def _colours(subject: Subject, net: IndexedGraph, node: int, hops: Tensor, shown
     found: list[dict[str, Any]] = []
     target = get_target(subject)
     names = list(target.names) if isinstance(target, Classes) else []
-    for title, of in (("class", net.classes), ("said by the model", net.predicted)):
+    for title, of in (("class", net.classes), ("prediction", net.predicted)):
         if of is not None and names:
             classes = [int(of[v]) if int(of[v]) >= 0 else None for v in shown]
             found.append({"name": title, "groups": names, "of": classes})
@@ -306,7 +296,7 @@ def _reach(net: IndexedGraph, node: int, reached: Reach, depth: int) -> Drawing:
         for name, values in ((net.name(node), reached.own), (of_all, reached.mean))
     ]
     mark = {"x": depth, "label": f"{plural(depth, 'layer')} of this model"}
-    return charts.lines("Fraction of the graph within so many hops", "hops", series, format="fraction", mark=mark)
+    return charts.lines("Fraction of the graph within k hops", "hops k", series, format="fraction", mark=mark)
 
 
 def _similarity_charts(similar: list[NodeSimilarity]) -> list[Drawing]:
@@ -351,16 +341,16 @@ def _summary(
             if len(weights) > 1 and torch.allclose(weights, weights[:1].expand_as(weights)):
                 words.append(
                     f"In {travel.layer} all {many} to {net.name(node)} have the coefficient "
-                    f"{number(float(weights[0]))}: none counts more than another."
+                    f"{number(float(weights[0]))}: all are weighted equally."
                 )
             else:
                 words.append(
-                    f"In {travel.layer} the strongest of {many} to {net.name(node)} comes "
-                    f"from {who}, with {number(float(weights[k]))}."
+                    f"In {travel.layer} the strongest of {many} to {net.name(node)} is that "
+                    f"from {who}, {number(float(weights[k]))}."
                 )
     depth = len(travels)
     words.append(
-        f"After {plural(depth, 'layer')} it has seen {percent(reached.own[depth])} of the graph, a node on average "
+        f"After {plural(depth, 'layer')} it reaches {percent(reached.own[depth])} of the graph; the mean over nodes is "
         f"{percent(reached.mean[depth])}."
     )
     first, last = similar[0], similar[-1]

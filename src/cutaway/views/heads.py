@@ -119,7 +119,9 @@ def layer_drawings(
         scale="amount",
     )
     options = [{"name": f"head {h}", "drawings": _full_head(layer, h, maps[h], query, room)} for h in whole_heads]
-    missing = f", {len(whole_heads)} of {look.heads} here: head= chooses" if len(whole_heads) < look.heads else ""
+    missing = (
+        f", {len(whole_heads)} of {look.heads} shown: head= selects another" if len(whole_heads) < look.heads else ""
+    )
     chosen_head = charts.choice(f"One head{missing}", "head", options, start=whole_heads.index(first))
     seen = _overlays(layer, maps, asked, layers, image) if layer.queries.grid is not None else []
     return [*seen, small, chosen_head]
@@ -147,7 +149,7 @@ def _full_head(layer: AttentionLayer, h: int, weights: Tensor, query: int, room:
         found.append(
             {
                 "kind": "tokens",
-                "title": f"What a {'frame' if look.over_frames else 'token'} looks at"
+                "title": f"Attention of each {'frame' if look.over_frames else 'token'}"
                 + _range_note(t, len(queries.labels)),
                 "scale": "amount",
                 "items": items,
@@ -179,7 +181,7 @@ def _overlays(
 ) -> list[Drawing]:
     """Return the attention of some patches over the image, one map for each head."""
     side = layer.queries
-    assert side.grid is not None, "patches have places"
+    assert side.grid is not None, "patches have positions"
     rows, columns = side.grid
     before, patches = side.before, rows * columns
     room = max(1, min(QUERIES, MAPS // (2 * layers * len(maps) * patches)))
@@ -192,7 +194,7 @@ def _overlays(
             "name": _position_name(side, q),
             "drawings": [
                 charts.overlay(
-                    f"What {_position_name(side, q)} looks at",
+                    f"Attention of {_position_name(side, q)}",
                     [
                         {
                             "label": f"head {h}",
@@ -247,7 +249,7 @@ def _window(length: int, most: int, query: int) -> slice:
 
 def _range_note(shown: slice, length: int) -> str:
     many = shown.stop - shown.start
-    return "" if many >= length else f", places {shown.start} to {shown.stop - 1} of {count(length)}"
+    return "" if many >= length else f", positions {shown.start} to {shown.stop - 1} of {count(length)}"
 
 
 def _item(label: str, tokens: Sequence[str]) -> dict[str, Any]:
@@ -259,5 +261,5 @@ def _tip(layer: AttentionLayer, h: int) -> list[str]:
     unit = "pixels" if layer.queries.grid is not None else "frames" if layer.look.over_frames else "tokens"
     said = [f"entropy {number(head.entropy)} bits"]
     if head.distance is not None:
-        said.append(f"looks {number(head.distance)} {unit} away")
+        said.append(f"mean distance {number(head.distance)} {unit}")
     return said

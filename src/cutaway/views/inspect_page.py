@@ -43,8 +43,9 @@ def build_page(subject: Subject, names: Sequence[str] = ()) -> Page:
     for name in chosen:
         if not view_module(name).suits(subject):
             raise ModelError(
-                f"The view {name} ({view_docs(name)['SAYS'].rstrip('.')}) has nothing to show of {subject.preset.name}"
-                f"{' with these examples' if subject.split else ''}. These have: {', '.join(suitable_views(subject))}."
+                f"The view {name} ({view_docs(name)['SAYS'].rstrip('.')}) does not apply to "
+                f"{subject.preset.name}{' with these examples' if subject.split else ''}. Applicable views: "
+                f"{', '.join(suitable_views(subject))}."
             )
     if not names:
         suit = suitable_views(subject)
@@ -55,7 +56,7 @@ def build_page(subject: Subject, names: Sequence[str] = ()) -> Page:
     return Page(
         title=_title(subject),
         views=[page_head(subject, costly), *views],
-        colophon=f"Cutaway {__version__} · This page holds all that it shows and asks no network for more.",
+        colophon=f"Cutaway {__version__} · This page is self-contained and loads nothing from the network.",
     )
 
 
@@ -92,10 +93,7 @@ def split_options(names: Sequence[str], given: Mapping[str, str]) -> dict[str, d
         if not of:
             shown = "this page" if len(names) != 1 else f"the view {names[0]}"
             elsewhere = [name for name in view_options(VIEWS).get(key, []) if name not in names]
-            has = "has" if len(elsewhere) == 1 else "have"
-            hint = (
-                f"Of the views, {' and '.join(elsewhere)} {has} one." if elsewhere else "See `cutaway inspect --help`."
-            )
+            hint = f"The option belongs to: {', '.join(elsewhere)}." if elsewhere else "See `cutaway inspect --help`."
             raise UnknownName(f"option of {shown} named", key, known, hint)
         for name in of:
             found[name][option if dot else key] = str(value)
@@ -107,28 +105,29 @@ def page_head(subject: Subject, left_out: Sequence[str] = ()) -> View:
     parameters = sum(p.numel() for p in subject.model.parameters())
     about = [f"{count(parameters)} parameters"]
     if subject.run is not None:
-        about.append(f"learned from {subject.run.about['data']['name']}")
+        about.append(f"trained on {subject.run.about['data']['name']}")
     return View(
         id="opened",
         title=_title(subject),
-        says=f"{', '.join(about)}; opened with {examples_text(subject)}.",
+        says=f"{', '.join(about)}; shown with {examples_text(subject)}.",
         summary=(
-            f"{_card(subject)} It takes {subject.kind} data, here of shape {shape_text(subject.inputs[0].shape[1:])}."
+            f"{_card(subject)} Its input is {subject.kind} data, here of shape "
+            f"{shape_text(subject.inputs[0].shape[1:])}."
         ),
-        table=table({"example": "text", "the model says": "text"}, _rows(subject)),
+        table=table({"example": "text", "prediction": "text"}, _rows(subject)),
         drawings=_notes(subject, left_out),
     )
 
 
 def _title(subject: Subject) -> str:
-    of = f", learned from {subject.run.about['data']['name']}" if subject.run is not None else ""
+    of = f", trained on {subject.run.about['data']['name']}" if subject.run is not None else ""
     return f"Inside {subject.called}{of}"
 
 
 def _card(subject: Subject) -> str:
     card = subject.preset.card.card
     if isinstance(subject.preset, CustomPreset):
-        return f"{card.title.partition(',')[0]}, a module of one's own."
+        return f"{card.title.partition(',')[0]}, a custom module."
     return f"{card.title}, {card.authors}, {card.year}."
 
 
@@ -136,7 +135,7 @@ def _notes(subject: Subject, left_out: Sequence[str]) -> list[Drawing]:
     sentences = list(subject.notes)
     if left_out:
         names = " and ".join(left_out)
-        sentences.append(f"Left out, as it would take long here: {names}. Asked for by name, it is shown.")
+        sentences.append(f"Left out, because slow for this model: {names}. Select a view by name to show it.")
     return [{"kind": "prose", "sentences": sentences}] if sentences else []
 
 

@@ -1,4 +1,4 @@
-"""View 22: the latent code of a variational auto-encoder, dimension by dimension."""
+"""The latent code of a variational auto-encoder, dimension by dimension."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ from .common import parse_index
 from .json_values import image_url
 from .subject import Subject
 
-SAYS = "what the code of a variational auto-encoder holds: images out of codes, and what each number changes"
+SAYS = "latent code of a variational auto-encoder: reconstructions, and the effect of each latent dimension"
 READ = (
-    "Above are images and what their codes are decoded to: what is lost was not in the code. Then one number of one "
-    "image's code is moved from −3 to 3, where nearly all of p(z) is, and the others stay: what changes along a row is "
-    "what that number stands for. The bars are its KL divergence from p(z), the mean over images, in nats: how much "
-    "the code says with it. A number with none is not used, and moving it changes nothing."
+    "At the top are images and their reconstructions: losses are missing from the code. Below, one latent dimension of "
+    "one image's code is varied from −3 to 3, where nearly all of p(z) lies, and the others are fixed: what changes "
+    "along a row is what the dimension encodes. The bars are the KL divergence of each dimension from p(z), averaged "
+    "over images, in nats: the information that it carries. A dimension with a KL divergence of zero is unused, and "
+    "varying it changes nothing."
 )
 MISLEADS = (
-    "A number need not stand for one thing: nothing makes directions of the code those of a person's words, and "
-    "another seed gives other ones. What a row shows holds for this image's code; from another image the same number "
-    "can do something else. Means of p(x | z) are drawn, which are smoother than images that are likely."
+    "A dimension need not have one meaning: nothing aligns the latent axes with human concepts, and another seed gives "
+    "other axes. A row is valid for this image's code; for another image the same dimension can have another effect. "
+    "The means of p(x | z) are drawn, which are smoother than likely images."
 )
-OPTIONS = {"example": "whose code is moved, counted from 0"}
+OPTIONS = {"example": "index of the example whose code is varied, from 0"}
 
 SHOWN, MOVED = 8, 6  # images that are decoded, and dimensions that are varied
 STEPS = tuple(float(z) for z in range(-3, 4))
@@ -67,7 +68,7 @@ def view(subject: Subject) -> View:
         moved = {k: model.decode(_vary(z, k)) for k in order[:MOVED]}  # (steps, C, H, W) each
     decoded = [_tile(subject.name(k), image, group) for group, those in pairs.items() for k, image in enumerate(those)]
     along = [
-        _tile(f"{step:g}".replace("-", "−"), image, f"number {k}, KL {number(float(kl[k]))} nats")
+        _tile(f"{step:g}".replace("-", "−"), image, f"dimension {k}, KL {number(float(kl[k]))} nats")
         for k, those in moved.items()
         for step, image in zip(STEPS, those)
     ]
@@ -77,18 +78,18 @@ def view(subject: Subject) -> View:
     ]
     return View(
         id="latent",
-        title="What the code holds",
-        says="Images out of their codes, what each number of a code changes, and how much it says.",
-        summary=f"{count(used)} of {plural(len(kl), 'number')} say anything of an image (a KL divergence of {USED:g} "
-        f"nats or more); all together say {number(float(kl.sum()))} nats. Moved is the code of {subject.name(i)}.",
-        table=table({"number": "count", "KL, nats": "number", "spread of means": "number", "mean σ": "number"}, rows),
+        title="Latent code",
+        says="Reconstructions, the effect of each latent dimension, and its information.",
+        summary=f"{count(used)} of {plural(len(kl), 'dimension')} are used (a KL divergence of {USED:g} nats or "
+        f"more); their sum is {number(float(kl.sum()))} nats. The varied code is that of {subject.name(i)}.",
+        table=table({"dimension": "count", "KL, nats": "number", "std. of means": "number", "mean σ": "number"}, rows),
         drawings=[
-            charts.tiles("Images, and what their codes are decoded to", decoded),
-            charts.tiles("One number of a code moved", along),
+            charts.tiles("Images and reconstructions", decoded),
+            charts.tiles("Latent traversal", along),
             charts.rows(
-                "How much each number says",
+                "KL divergence of each dimension",
                 [charts.bar("KL, nats", "number")],
-                [_row(f"number {k}", float(kl[k])) for k in order],
+                [_row(f"dimension {k}", float(kl[k])) for k in order],
             ),
         ],
     )

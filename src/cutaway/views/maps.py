@@ -25,9 +25,9 @@ NAMES = {
     "gradient_shap": "GradientShap",
     "kernel_shap": "KernelShap",
     "occlusion": "occlusion",
-    "edges": "edges taken out",
+    "edges": "edge removal",
     "grad_cam": "Grad-CAM",
-    "rollout": "attention roll-out",
+    "rollout": "attention rollout",
 }
 PIXELS = 64  # most pixels per side of a map
 ROWS = 24  # most columns, nodes or edges
@@ -53,8 +53,8 @@ def attribution_drawings(subject: Subject, i: int, found: Sequence[Attribution])
 def check_warning(result: Attribution) -> str | None:
     """Return a warning that fits on an image, or None if all checks passed."""
     failed = [type(check).__name__ for check in result.checks if check.passed is False]
-    words = {"Completeness": "does not add up to the output", "Randomisation": "the same with random weights"}
-    return f"Fails its check: {' and '.join(words[name] for name in failed)}" if failed else None
+    words = {"Completeness": "does not sum to the output", "Randomisation": "the same with random weights"}
+    return f"Fails a check: {' and '.join(words[name] for name in failed)}" if failed else None
 
 
 def _scale(found: Sequence[Attribution]) -> str:
@@ -77,7 +77,7 @@ def _over_image(subject: Subject, i: int, found: Sequence[Attribution]) -> list[
         }
         for one in found
     ]
-    title = f"What counts in {subject.name(i)}"
+    title = f"Attribution over {subject.name(i)}"
     drawing = charts.overlay(title, items, scale=_scale(found))
     return [drawing | {"image": image}]
 
@@ -149,14 +149,14 @@ def _beside_columns(subject: Subject, found: Sequence[Attribution]) -> Drawing:
     names = column_names(subject, found[0].values.shape[1])
     values = [one.values[0] for one in found]
     order = values[0].abs().argsort(descending=True, stable=True)[:ROWS].tolist()
-    title = "What counts, by column"
+    title = "Attribution by column"
     if len(order) < len(names):
         title += f": the first {len(order)} of {count(len(names))}"
     return _rows(title, [(names[k], "", [float(v[k]) for v in values]) for k in order], found)
 
 
 def _rows(title: str, rows: list[tuple[str, str, list[float]]], found: Sequence[Attribution]) -> Drawing:
-    heads = [NAMES[one.method] + (" · fails its check" if not one.passed else "") for one in found]
+    heads = [NAMES[one.method] + (" · fails a check" if not one.passed else "") for one in found]
     columns = [{"name": head, "format": "number", "mark": "signed"} for head in heads]
     given = [
         {
@@ -181,19 +181,19 @@ def _along_time(subject: Subject, i: int, found: Sequence[Attribution]) -> list[
             {"name": name, "points": [[t, v] for t, v in zip(steps, to_lists(x[steps, f]))]}
             for f, name in enumerate(_variables(subject, x.shape[1]))
         ]
-        drawings.append(charts.lines(f"What goes in: {subject.name(i)}", "step", series, zero=False))
+        drawings.append(charts.lines(f"Input: {subject.name(i)}", "step", series, zero=False))
     if x.shape[1] == 1:  # one curve for each method, scaled by its largest value
         curves = [one.values[0, :real, 0] / one.values[0, :real].abs().max().clamp(min=1e-12) for one in found]
-        names = [NAMES[one.method] + (" · fails its check" if not one.passed else "") for one in found]
+        names = [NAMES[one.method] + (" · fails a check" if not one.passed else "") for one in found]
         series = [
             {"name": name, "points": [[t, v] for t, v in zip(steps, to_lists(curve[steps]))]}
             for name, curve in zip(names, curves)
         ]
-        return [*drawings, charts.lines("What counts, by step: 1 is the strongest of each method", "step", series)]
+        return [*drawings, charts.lines("Attribution by step, relative to the maximum of each method", "step", series)]
     variables = _variables(subject, x.shape[1])
     kept = evenly_spaced(range(len(variables)), VARIABLES)
     for one in found:
-        title = _titled(one) + ("" if one.passed else " · fails its check")
+        title = _titled(one) + ("" if one.passed else " · fails a check")
         values = to_lists(one.values[0, :real][steps][:, kept].T)  # (F, T)
         named = [variables[f] for f in kept]
         drawings.append(charts.matrix(title, values, ("variable", named), ("step", [str(t) for t in steps])))
@@ -223,7 +223,7 @@ def _over_nodes(subject: Subject, i: int, found: Sequence[Attribution]) -> list[
         sums = [one.values.sum(1) for one in nodes]  # (V,) each
         order = _strongest(sums[0])
         rows = [(names[v], "", [float(s[v]) for s in sums]) for v in order]
-        drawings.append(_rows(f"What counts, by node, for {subject.name(i)}", rows, nodes))
+        drawings.append(_rows(f"Attribution by node, for {subject.name(i)}", rows, nodes))
         drawings += _graph(subject, i, nodes[0], names)
         features = nodes[0].values.sum(0)  # (F,)
         columns = getattr(subject.preprocessing, "encoders", ())
@@ -231,7 +231,7 @@ def _over_nodes(subject: Subject, i: int, found: Sequence[Attribution]) -> list[
         called = called if len(called) == len(features) else [f"feature {f}" for f in range(len(features))]
         drawings.append(
             _rows(
-                "What counts, by feature of the nodes",
+                "Attribution by node feature",
                 [(called[f], "", [float(features[f])]) for f in _strongest(features)],
                 nodes[:1],
             )
@@ -242,7 +242,7 @@ def _over_nodes(subject: Subject, i: int, found: Sequence[Attribution]) -> list[
             strongest = _strongest(one.values)
             ends = [[names[v] for v in pairs[:, e].tolist()] for e in strongest]
             rows = [(" → ".join(pair), "", [float(one.values[e])]) for pair, e in zip(ends, strongest)]
-            drawings.append(_rows("What is lost without an edge", rows, [one]))
+            drawings.append(_rows("Change of the output without each edge", rows, [one]))
     return drawings
 
 
@@ -263,13 +263,13 @@ def _graph(subject: Subject, i: int, one: Attribution, names: Sequence[str]) -> 
     ]
     found: Drawing = {
         "kind": "graph",
-        "title": f"{subject.name(i)}, by {NAMES[one.method]}" + ("" if one.passed else " · fails its check"),
+        "title": f"{subject.name(i)}, by {NAMES[one.method]}" + ("" if one.passed else " · fails a check"),
         "nodes": nodes,
         "links": [list(pair) for pair in links],
         "weights": [],
         "colours": [
             {
-                "name": "what the node did",
+                "name": "attribution of the node",
                 "groups": ["raised most", "raised", "little", "lowered", "lowered most"],
                 "of": [len(COUNTING) - int(step) for step in steps],
                 "ordered": True,

@@ -1,4 +1,4 @@
-"""View 1: the network, block by block, down to the arithmetic of each layer."""
+"""The network, block by block, down to the arithmetic of each layer."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from .subject import Subject
 
 SAYS = "layers with shapes, parameters, MACs (multiply-adds), memory and receptive field, down to their arithmetic"
 READ = (
-    "One line is one block, and a click opens it: first into the blocks within, at last into the products that its "
-    "counts are made of. Bars of one column have one scale. Blocks that follow each other and are the same stand as "
-    "one line. Look where the long bars are: parameters are what is stored and learned, MACs (multiply-adds) what an "
-    "example costs, memory what training keeps of it."
+    "Each row is a block; click it to open the blocks within, down to the products that its counts are computed from. "
+    "The bars of a column share one scale. Consecutive identical blocks are one row. Long bars show where the cost is: "
+    "parameters are stored and learned, MACs (multiply-adds) are the compute of an example, memory is what training "
+    "stores for it."
 )
 MISLEADS = (
-    "MACs count convolutions and matrix products alone; normalizations, activations and softmax take time too, and "
-    "small layers take longer than their counts say. Memory is what every layer gives, kept once, in the precision of "
-    "the weights: frameworks keep more, or less where they compute again. The receptive field is what could be seen, "
-    "not what is; the centre counts far more (Luo et al. 2016, https://arxiv.org/abs/1701.04128)."
+    "MACs count convolutions and matrix products only; normalizations, activations and softmax take time too, and "
+    "small layers are slower than their counts suggest. Memory is the output of every layer, stored once, in the "
+    "precision of the weights: frameworks store more, or less with recomputation. The receptive field is an upper "
+    "bound: the center has far more influence (Luo et al. 2016, https://arxiv.org/abs/1701.04128)."
 )
 OPTIONS: dict[str, str] = {}
 
@@ -56,7 +56,8 @@ def view(subject: Subject) -> View:
     return View(
         id="network",
         title="Network",
-        says=f"Block by block, for {of}: what each gives, has and costs; a click opens a block, down to its products.",
+        says=f"Output shape, parameters and cost of each block, for {of}; click a block to open it, down to its "
+        "products.",
         summary=summary(layers),
         table=layers_as_table(layers, element_size(subject.model)),
         drawings=[drawing],
@@ -94,7 +95,7 @@ def summary(layers: LayerTable) -> str:
         most = max(blocks, key=lambda row: getattr(row, what) or 0)
         if whole and len(blocks) > 1:
             part = percent((getattr(most, what) or 0) / whole)
-            said += f" The block with the most {name} is {most.name}, with {part} of them."
+            said += f" {most.name} has the most {name} of all blocks, {part}."
     return said
 
 
@@ -121,7 +122,7 @@ def tree_drawing(layers: LayerTable, model: nn.Module) -> Drawing:
     _select_columns(rows, kept)
     return {
         "kind": "tree",
-        "title": "What each block gives, has and costs",
+        "title": "Output, parameters and cost of each block",
         "columns": [{"name": name, "format": f} for k, (name, f) in enumerate(COLUMNS.items()) if k in kept],
         "rows": rows,
         "open": _open_blocks(rows),
@@ -199,7 +200,7 @@ def _merge_repeats(nodes: list[Node]) -> list[Node]:
         if node.pop("likeness", None) is not None:
             until = node.pop("until")
             each = plural(node["times"], "block")
-            node["words"] = [f"{each}, the same inside as {node['same']}"]
+            node["words"] = [f"{each}, same structure as {node['same']}"]
             node["name"] = node["name"] if node["times"] == 1 else f"{node['name']} to {until}"
     return folded
 
@@ -259,10 +260,10 @@ def arithmetic(row: Row, module: nn.Module | None) -> list[str]:
     weights = dict(module.named_parameters(recurse=False)) if module is not None else {}
     said = [_parameter_count(name, weight) for name, weight in weights.items()]
     if row.multiply_adds is None:
-        return [*said, f"the MACs of {', '.join(row.unknown)} are not known"]
+        return [*said, f"the MACs of {', '.join(row.unknown)} are unknown"]
     if row.multiply_adds == 0:
         if isinstance(module, nn.Embedding | nn.EmbeddingBag):
-            said.append("rows are looked up: nothing is multiplied")
+            said.append("table lookup, no products")
         elif not said:
             said.append("no weights and no products")
         return said
@@ -280,7 +281,7 @@ def _products(row: Row, module: nn.Module | None, weights: Mapping[str, Tensor])
 
     If no calculation gives the counted number, return only the number.
     """
-    assert row.multiply_adds is not None, "what is not known has no products"
+    assert row.multiply_adds is not None, "unknown MACs have no products"
     total = f"{count(row.multiply_adds)} MACs"
     gives = row.shape if row.shape and (row.shape[0] > 1 or row.type == "operation") else row.shape[1:]
     outputs = f"{'·'.join(map(count, gives))} numbers"
@@ -300,7 +301,7 @@ def _products(row: Row, module: nn.Module | None, weights: Mapping[str, Tensor])
             return f"each weight once: {total}"
         spatial = row.shape[1:-1] if len(row.shape) > 2 else ()
         where = f" ({'·'.join(map(count, spatial))})" if len(spatial) > 1 and math.prod(spatial) == places else ""
-        return f"{plural(matrices, 'weight')} × {plural(places, 'place')}{where} = {total}"
+        return f"{plural(matrices, 'weight')} × {plural(places, 'position')}{where} = {total}"
     if row.shape and row.multiply_adds % math.prod(row.shape) == 0:
         each = row.multiply_adds // math.prod(row.shape)
         return f"{plural(each, 'product')} for each of {outputs} = {total}"

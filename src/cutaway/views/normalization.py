@@ -16,23 +16,22 @@ from .common import evenly_spaced, hook_outputs, parse_choice
 from .json_values import to_lists
 from .subject import FEW, Subject
 
-SAYS = "Normalization: which values share a mean, and what it does to the means and standard deviations"
+SAYS = "normalization: the values that share statistics, and their mean and standard deviation before and after"
 READ = (
-    "The block is what enters the layer: a tile for each example, a row for each channel, a column for each place. "
-    "Dark are the values that share their statistics with one of them; the other sets are striped pale. Below stand "
-    "the mean and the standard deviation of every set, over these examples, before and after the layer, and how all "
-    "its values are spread out. After the layer a set has mean β and standard deviation γ, which are learned, and 0 "
-    "and 1 where they are not."
+    "The block is the input of the layer: a tile for each example, a row for each channel, a column for each position. "
+    "Dark values share their mean and standard deviation with one another; the other sets are striped. Below are the "
+    "mean and the standard deviation of every set over these examples, before and after the layer, and the "
+    "distribution of all values. After the layer a set has mean β and standard deviation γ, which are learned, or 0 "
+    "and 1 if they are not."
 )
 MISLEADS = (
-    "Batch normalization is shown in evaluation, where it takes the running means of training and not those of these "
-    "examples: after it their means need not be 0, and examples no longer touch each other (S. Ioffe, C. Szegedy, "
-    "2015). In training every example of a batch would share them. The means and standard deviations that are drawn "
-    "are those of the few examples that are open. That normalization helps because it keeps the distribution of "
-    "what a layer sees from shifting is doubted (S. Santurkar et al., How does batch normalization help "
-    "optimization?, 2018), and the drawings say nothing of it."
+    "Batch normalization is shown in evaluation mode, where it uses the running means of training, not those of these "
+    "examples: the means after it need not be 0, and the examples are independent (S. Ioffe, C. Szegedy, 2015). In "
+    "training all examples of a batch share them. The means and standard deviations shown are those of the few "
+    "examples displayed. It is disputed that normalization helps by reducing the shift of a layer's input distribution "
+    "(S. Santurkar et al., How does batch normalization help optimization?, 2018), and the drawings do not show it."
 )
-OPTIONS = {"layer": "the normalization, by its name"}
+OPTIONS = {"layer": "name of the normalization layer"}
 
 LAYERS = 12  # most layers to choose from
 SETS = 256  # most sets whose mean and standard deviation are shown
@@ -48,11 +47,11 @@ KINDS: dict[str, tuple[type[nn.Module], ...]] = {
     "local response": (nn.LocalResponseNorm,),
 }
 SHARED = {
-    "batch": "the same channel of all examples, at every place",
-    "layer": "all numbers of the same {}",
-    "RMS": "all numbers of the same {}, whose mean is not subtracted",
-    "group": "the same group of channels of one example, at every place",
-    "local response": "the {} channels around them at the same place, and nothing is subtracted",
+    "batch": "the same channel of all examples, at every position",
+    "layer": "all values of the same {}",
+    "RMS": "all values of the same {}, without subtracting the mean",
+    "group": "the same group of channels of one example, at every position",
+    "local response": "the {} neighboring channels at the same position, without subtracting the mean",
 }
 
 
@@ -90,8 +89,8 @@ def view(subject: Subject) -> View:
     return View(
         id="normalization",
         title="Normalization",
-        says="Which values share a mean in each normalization (dark in the block), and the means and standard "
-        "deviations of those sets before it and after it.",
+        says="The values that share statistics in each normalization (dark in the block), and the means and standard "
+        "deviations of those sets before and after it.",
         summary=_summary(names, seen),
         table=_table(seen),
         drawings=next(iter(drawings.values())) if len(drawings) == 1 else [drawing],
@@ -232,7 +231,7 @@ def _drawings(name: str, one: NormalizedSets) -> list[Drawing]:
         _lines(f"Mean of each {one.sets}", one, one.centre, running[0]),
         _lines(f"{word[0].upper()}{word[1:]} of each {one.sets}", one, one.spread, running[1]),
         charts.lines(
-            "How all values are spread out",
+            "Distribution of all values",
             "value",
             [{"name": n, "points": p} for n, p in zip(("before", "after"), one.histogram)],
             format="fraction",
@@ -245,11 +244,11 @@ def _tiles(name: str, one: NormalizedSets) -> Drawing:
     n, c, p = one.block.shape
     cut = [f"{s} of {plural(w, what)}" for s, w, what in zip((n, c, p), one.whole, _WHAT) if s < w]
     shown = f" ({', '.join(cut)} shown)" if cut else ""
-    tip = [f"Dark: {one.shared}", f"rows are channels, columns places{shown}"]
+    tip = [f"Dark: {one.shared}", f"rows are channels, columns positions{shown}"]
     names = [f"example {k + 1}" for k in range(n)]
     blocks = [to_lists(part) for part in one.block]
     tiles = [{"label": x, "group": "the block", "values": v, "tip": [x, *tip]} for x, v in zip(names, blocks)]
-    title = f"{one.kind[0].upper()}{one.kind[1:]} normalization, {name}: what shares its statistics{shown}"
+    title = f"{one.kind[0].upper()}{one.kind[1:]} normalization, {name}: values that share statistics{shown}"
     return charts.tiles(title, tiles, scale="amount", range="global", pixel=9)
 
 
@@ -277,14 +276,14 @@ def _summary(names: dict[str, str], seen: dict[str, NormalizedSets]) -> str:
     if worst is not None:
         one = seen[worst]
         words.append(
-            f"Before {worst} the means reach from {number(float(one.centre[0].min()))} to "
+            f"Before {worst} the means range from {number(float(one.centre[0].min()))} to "
             f"{number(float(one.centre[0].max()))}, after it from {number(float(one.centre[1].min()))} to "
             f"{number(float(one.centre[1].max()))}."
         )
     if any(one.kind == "batch" for one in seen.values()):
-        words.append("In evaluation batch normalization takes running means, which training has left behind.")
+        words.append("In evaluation mode batch normalization uses the running means of training.")
     if len(seen) < len(names):
-        words.append(f"{len(seen)} of {len(names)} are shown; layer= names any other.")
+        words.append(f"{len(seen)} of {len(names)} are shown; layer= selects another.")
     return " ".join(words)
 
 

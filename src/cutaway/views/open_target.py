@@ -1,8 +1,7 @@
-"""Conversion of a target that the user names to a Subject: a run, a preset, a folder, a file, or a module.
+"""Targets of `inspect`: a run, a preset, a folder, a file or a module, opened as a Subject.
 
-Preprocessing of the user's files for models without a run.
-
-Images are supported for vision models, texts if there is a tokenizer in the folder of the weights.
+Files of the user are preprocessed for models without a run too: images are supported for vision models, texts if there
+is a tokenizer in the folder of the weights.
 """
 
 from __future__ import annotations
@@ -56,15 +55,13 @@ def open_subject(
     settings, others = split_model_settings(given)
     asked = {key: str(value) for key, value in others.items()}
     if isinstance(what, nn.Module):
-        _reject_settings(settings, "a model at hand")
+        _reject_settings(settings, "a model object")
         return _open_module(what, inputs, asked)
     if isinstance(what, Run):
         _reject_settings(settings, "a run")
         return open_run(what, inputs, asked)
     if not isinstance(what, str | os.PathLike):
-        raise FileError(
-            f"What is looked into is a run, a model, or the path or name of one, and this is a {type(what).__name__}."
-        )
+        raise FileError(f"Invalid target of type {type(what).__name__}: must be a run, a model, or a path or name.")
     path = resolve_path(what)
     if path.exists():
         _reject_settings(settings, "a model with weights")
@@ -75,7 +72,7 @@ def open_subject(
     if str(what) not in known:
         reject_address(what)
         raise UnknownName(
-            "run, folder or model", str(what), presets(), "`cutaway list` shows the models; runs stand in runs/."
+            "run, folder or model", str(what), presets(), "`cutaway list` shows the models; runs are in runs/."
         )
     subject = open_preset(str(what), settings, asked)
     if inputs:
@@ -88,8 +85,8 @@ def _open_module(model: nn.Module, inputs: Sequence[Any], asked: Mapping[str, st
     """Open a module. Raises DataError for inputs that are not tensors."""
     if strange := next((x for x in inputs if not isinstance(x, Tensor)), None):
         raise DataError(
-            f"A model at hand is looked at with what its forward takes, tensors, and {strange!r} is none.",
-            fix="Give a run's folder instead, to show it files.",
+            f"Invalid example {strange!r}: examples of a model object must be tensors, as its forward takes them.",
+            fix="To use files, give the folder of a run.",
         )
     subject = open_model(model, *inputs, options=asked)
     return subject if inputs else dataclasses.replace(subject, notes=(RANDOM,))  # it is unknown whether it was trained
@@ -102,12 +99,12 @@ def _from_files(path: Path, inputs: Sequence[Any], asked: Mapping[str, str], nam
     """
     if path.is_dir() and not is_folder(path) and not (path / CONFIG).is_file():
         raise FileError(
-            f"{path} is neither a run, nor a model's folder, nor Hugging Face's: it has no run.json and no {CONFIG}. "
-            "`cutaway train` makes runs, by default in runs/."
+            f"{path} is not a run or a model folder (Cutaway or Hugging Face): it has no run.json and no {CONFIG}. "
+            "`cutaway train` creates runs, by default in runs/."
         )
     if path.is_file() and name is None:
         raise FileError(
-            f"{path} is a file, not a run's folder. If it is torchvision's checkpoint, name its model: `cutaway "
+            f"{path} is a file, not the folder of a run. For a torchvision checkpoint, name its model: `cutaway "
             f"inspect {path} --model NAME`."
         )
     untrained = ""
@@ -135,7 +132,7 @@ def _reject_settings(settings: Mapping[str, Any], of: str) -> None:
     if settings:
         key = next(iter(settings))
         raise SettingError(
-            f"model.{key} is a setting of an untrained preset, and this is {of}, which is what it is: leave it out."
+            f"Invalid model.{key}: only an untrained preset takes model settings, and this is {of}. Leave it out."
         )
 
 
@@ -162,13 +159,13 @@ def find_preprocessing(preset: Preset, config: Any, folder: Path | None) -> tupl
     if kind == "text" and folder is not None and (folder / TOKENIZER).is_file():
         return _texts(config, folder / TOKENIZER), ""
     lacking = {
-        "text": "no tokenizer, which tells how text becomes tokens",
-        "seq2seq": "no tokenizers, which tell how text becomes tokens",
-        "table": "no columns, which tell how a row becomes numbers",
-    }.get(kind, f"no preprocessing, which tells how {kind} data becomes numbers")
+        "text": "no tokenizer",
+        "seq2seq": "no tokenizers",
+        "table": "no column encoders",
+    }.get(kind, f"no preprocessing for {kind} data")
     raise DataError(
-        f"{preset.name} has {lacking}: it cannot be shown files of yours.",
-        fix="Leave INPUT out, for random examples; or train it on data like yours and give the run's folder.",
+        f"{preset.name} has {lacking}, so INPUT cannot be files.",
+        fix="Leave INPUT out for random examples, or train the model on your data and give the folder of the run.",
     )
 
 
@@ -177,8 +174,8 @@ def _images(preset: Preset, config: Any) -> tuple[Preprocessing, str]:
     mean, std = IMAGENET if channels == 3 else ((0.5,) * channels, (0.5,) * channels)
     spec = ImageSpec(channels, height, width, _classes(config))
     made = ImagePreprocessing(spec, mean, std, "crop", (height, width), (0,) * channels)
-    told = f"The images are cut to {height} × {width} and made as bright as those of ImageNet are on average: how "
-    return made, told + "this model's own were prepared is not known."
+    told = f"The images are cropped to {height} × {width} and normalized with ImageNet statistics, because the "
+    return made, told + "preprocessing of this model is not known."
 
 
 def _texts(config: Any, file: Path) -> Preprocessing:

@@ -138,7 +138,7 @@ def _selected_axes(known: list[Feature], options: Mapping[str, str]) -> tuple[Fe
         if name not in by_name:
             raise UnknownName("column of numbers", name, by_name)
     if names and (len(names) != 2 or names[0] == names[1]):
-        raise SettingError(f"features={options['features']} cannot be: name two columns, as in features=age,income.")
+        raise SettingError(f"Invalid features={options['features']}: must be two columns, e.g. features=age,income.")
     first, second = (by_name[name] for name in names) if names else known[:2]
     return first, second
 

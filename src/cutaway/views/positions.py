@@ -1,4 +1,4 @@
-"""View 12: the position encodings of a model: tables, sinusoids, rotations, distances."""
+"""The position encodings of a model: tables, sinusoids, rotations, distances."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from .common import evenly_spaced
 from .json_values import thousandths, to_lists
 from .subject import Subject
 
-SAYS = "how the model knows places: sinusoids, learned tables, rotations or distances"
+SAYS = "position encoding: sinusoids, learned tables, rotary or relative position encodings"
 READ = (
-    "A table of positions is a row for each place; two places are told apart by how unlike their rows are, which the "
-    "matrix of cosines shows: a bright diagonal that fades evenly means that near places are alike. For images each "
-    "small map is one patch's likeness to all others: learned well, it is brightest at its own row and column. With "
-    "rotations and relative biases there is no table: the curves show how a score changes with the distance alone."
+    "A position table has one row for each position; the matrix of cosines shows how similar the rows are: a bright "
+    "diagonal that fades evenly means that nearby positions have similar encodings. For images each small map is the "
+    "similarity of one patch to all others: if learned well, it is brightest along the patch's own row and column. "
+    "Rotary encodings and relative biases have no table: the curves show how a score changes with distance."
 )
 MISLEADS = (
-    "Cosines of positions are not what attention computes: queries and keys are products of these rows with learned "
-    "matrices, and can undo or sharpen what is seen here. Rows of a learned table that training hardly met, at the end "
-    "of a long context, keep the noise they began with. The decay of rotations with distance holds for vectors whose "
-    "pairs are alike (Su et al. 2021, https://arxiv.org/abs/2104.09864, section 3.4.3); real queries and keys need not "
-    "follow it (Barbero et al. 2024, https://arxiv.org/abs/2410.06205). A causal model knows of order without any of "
-    "this (Haviv et al. 2022, https://arxiv.org/abs/2203.16634)."
+    "The cosine of two positions is not an attention score: queries and keys are products of these rows with learned "
+    "matrices, which can remove or sharpen the pattern shown here. Rows of a learned table that occurred rarely in "
+    "training, at the end of a long context, stay close to their random initialization. The decay of rotary encodings "
+    "with distance holds for vectors with equal pairs (Su et al. 2021, https://arxiv.org/abs/2104.09864, section "
+    "3.4.3); real queries and keys need not follow it (Barbero et al. 2024, https://arxiv.org/abs/2410.06205). A "
+    "causal model can learn order without any position encoding (Haviv et al. 2022, https://arxiv.org/abs/2203.16634)."
 )
 OPTIONS: dict[str, str] = {}
 
@@ -108,11 +108,11 @@ def view(subject: Subject) -> View:
         words.append(said)
         rows += numbers
     if subject.preprocessing is None and any(found.learned for found in find_position_tables(subject)):
-        words.append("Unless these weights were trained, a learned table is noise.")
+        words.append("Without training, a learned table is noise.")
     return View(
         id="positions",
         title="Positions",
-        says="How the model knows where a token stands, and how alike it takes two places to be.",
+        says="The position encoding of the model, and the similarity of positions under it.",
         summary=" ".join(words),
         table=_table(rows),
         drawings=drawings,
@@ -130,17 +130,17 @@ def _table_drawings(found: Positions) -> tuple[list[Drawing], str, list[list[Any
     far = float(alike[0, -1])
     kind = "learned" if found.learned else "fixed"
     said = (
-        f"The {kind} table {found.name} has {plural(places, 'place')} of {plural(dim, 'number')}; "
-        f"neighbours have a cosine of {number(beside)} in the mean, the first and the last {number(far)}."
+        f"The {kind} table {found.name} has {plural(places, 'position')} of {plural(dim, 'dimension')}; the mean "
+        f"cosine of neighbors is {number(beside)}, that of the first and last position {number(far)}."
     )
     if not found.learned:
         said = (
-            f"Places are told by {plural(dim, 'sinusoid')}, which have no end; of the first {count(places)} places "
-            f"neighbours have a cosine of {number(beside)}."
+            f"Positions are encoded by {plural(dim, 'sinusoid')} without a maximum length; over the first "
+            f"{count(places)} positions, the mean cosine of neighbors is {number(beside)}."
         )
     said += _outlier_note(found)
     numbers = [
-        [found.name, _place(found, i), "cosine with the first place", float(alike[0, i])]
+        [found.name, _place(found, i), "cosine with the first position", float(alike[0, i])]
         for i in evenly_spaced(range(places), 32)
     ]
     if found.grid is not None:
@@ -166,8 +166,8 @@ def _values(found: Positions) -> Drawing:
     if dim > COLUMNS:  # pairs, to keep each sine with its cosine
         columns = [i for pair in evenly_spaced(range(dim // 2), COLUMNS // 2) for i in (2 * pair, 2 * pair + 1)]
     cut = [
-        f"the first {len(rows)} of {count(places)} places" if len(rows) < places else "",
-        f"{len(columns)} of {count(dim)} numbers" if len(columns) < dim else "",
+        f"the first {len(rows)} of {count(places)} positions" if len(rows) < places else "",
+        f"{len(columns)} of {count(dim)} dimensions" if len(columns) < dim else "",
     ]
     more = ", ".join(part for part in cut if part)
     shown = found.rows[rows][:, columns]
@@ -199,10 +199,10 @@ def _outlier_note(found: Positions) -> str:
         return ""
     beyond = int((found.rows.abs() > end).sum())
     place, column = divmod(int(found.rows.abs().argmax()), found.rows.shape[1])
-    others = f" ({plural(beyond, 'number')} of the table go beyond it)" if beyond > 1 else ""
+    others = f" ({plural(beyond, 'value')} of the table exceed it)" if beyond > 1 else ""
     value = number(float(found.rows[place, column]))
     return (
-        f" Number {count(column)} of {_place(found, place)} is {value}, far beyond the others: colours end at "
+        f" Dimension {count(column)} of {_place(found, place)} is an outlier, {value}: colors are clipped at "
         f"±{number(end)}{others}."
     )
 
@@ -210,7 +210,7 @@ def _outlier_note(found: Positions) -> str:
 def _alike(found: Positions, alike: Tensor) -> Drawing:
     which = evenly_spaced(range(len(alike)), ROWS)
     return charts.matrix(
-        "How alike two places are",
+        "Cosine similarity of positions",
         to_lists(alike[which][:, which]),
         ("place", [str(i) for i in which]),
         ("place", [str(i) for i in which]),
@@ -227,17 +227,17 @@ def _likeness(found: Positions, alike: Tensor) -> list[Drawing]:
     which = evenly_spaced(range(places), CURVE)
     fixed = list(dict.fromkeys([0, places // 2, places - 1]))
     series = [{"name": f"place {p}", "points": [[i, to_lists(alike[p, i])] for i in which]} for p in fixed]
-    return [charts.lines(f"How alike the others are to these, {found.name}", "place", series)]
+    return [charts.lines(f"Cosine similarity to selected positions, {found.name}", "position", series)]
 
 
 def _patches(found: Positions, alike: Tensor) -> Drawing:
     """Return the cosines of each patch's position with all others: figure 7, middle, of Dosovitskiy et al. 2020."""
-    assert found.grid is not None, "patches stand in a grid"
+    assert found.grid is not None, "patches form a grid"
     rows, columns = found.grid
     side = math.isqrt(PATCHES)
     which = [r * columns + c for r in evenly_spaced(range(rows), side) for c in evenly_spaced(range(columns), side)]
     return charts.tiles(
-        "How alike each patch's place is to all"
+        "Cosine similarity of each patch position to all"
         + (f", {len(which)} of {count(len(alike))} patches" if len(which) < len(alike) else ""),
         [
             {
@@ -269,10 +269,11 @@ def _bias_drawings(name: str, bias: RelativeBias) -> tuple[list[Drawing], str, l
     steep = int((values.max(0).values - values.min(0).values).argmax())
     span = float(values[:, steep].max() - values[:, steep].min())
     said = (
-        f"{name} adds a number for each of {bias.buckets} buckets of distances to the scores of "
-        f"{plural(heads, 'head')}; that of head {steep} varies most, by {number(span)} over {len(distances)} distances."
+        f"{name} adds a learned bias for each of {bias.buckets} distance buckets to the scores of "
+        f"{plural(heads, 'head')}; the bias of head {steep} varies most, by {number(span)} over {len(distances)} "
+        "distances."
     )
-    drawn = charts.lines(f"{name}: what is added to a score", "key − query, tokens", series)
+    drawn = charts.lines(f"{name}: bias added to the score", "key − query, tokens", series)
     numbers = [
         [name, f"distance {distances[i]}", f"bias of head {h}", float(values[i, h])]
         for h in range(heads)
@@ -307,16 +308,16 @@ def _rotation_drawings(subject: Subject) -> tuple[list[Drawing], str, list[list[
     zero = next((p for p in places.tolist() if alike[p] < 0.5), None)
     fallen = f" falls below half at distance {zero}" if zero is not None else " stays above half"
     said = (
-        f"Queries and keys of {plural(d, 'number')} a head are turned pair by pair: the first pair once in "
-        f"{number(float(lengths[0]))} tokens, the last once in {number(float(lengths[-1]))}. Of two vectors of ones, "
-        f"the product{fallen}. The real query and key are those of the last token in head 0 of {name}."
+        f"Queries and keys of {plural(d, 'dimension')} a head are rotated in pairs: the period of the first pair is "
+        f"{number(float(lengths[0]))} tokens, that of the last {number(float(lengths[-1]))}. The product of two "
+        f"vectors of ones{fallen}. The real query and key are those of the last token in head 0 of {name}."
     )
     drawn = [
-        charts.lines("How far a pair is turned: the cosine of its angle", "place", turns),
+        charts.lines("Rotation of each pair: cosine of its angle", "position", turns),
         charts.lines("Product of two vectors of ones, by distance", "distance, tokens", series),
-        charts.lines("Score of a real query and its key, moved apart", "distance, tokens", own),
+        charts.lines("Score of a real query and its key, by distance", "distance, tokens", own),
     ]
-    wave = [[name, f"pair {i}", "tokens of one turn", float(length)] for i, length in enumerate(lengths)]
+    wave = [[name, f"pair {i}", "period, tokens", float(length)] for i, length in enumerate(lengths)]
     apart = [[name, f"distance {p}", "product of ones", float(alike[p])] for p in evenly_spaced(range(reach), 17)]
     return drawn, said, [*wave, *apart]
 

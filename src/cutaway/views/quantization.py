@@ -25,25 +25,25 @@ from .quantization_error import (
 )
 from .subject import Subject
 
-SAYS = "Quantization: the error of each layer beside the float network, weights before and after, and which layer hurts"
+SAYS = "quantization error of each layer, weights before and after, and the effect of each layer on the output"
 READ = (
-    "An error is relative: the norm of the difference from the float network over the norm of what that gives, so that "
-    "1 % is a signal-to-noise ratio of 40 dB. A layer's own error is with the float network's inputs; the accumulated "
-    "one is with what the quantized layers before it give. Then comes what each layer costs: the error of the model's "
-    "output and the change of its loss where this layer is quantized and all else is float, and where all is quantized "
-    "and this layer is float. Look for one that stands out: left in float, it gives back most of what was lost. Of the "
-    "integers, look how many are in use: where nearly all are near 0, a few large weights have set the step."
+    "An error is relative: the norm of the difference from the float network divided by the norm of the float output, "
+    "so 1 % is a signal-to-noise ratio of 40 dB. A layer's own error uses the float network's inputs; the accumulated "
+    "error uses the outputs of the preceding quantized layers. Next is the effect of each layer: the error of the "
+    "model's output and the change of its loss if only this layer is quantized, and if all layers but this one are "
+    "quantized. A layer that stands out is worth keeping in float. In the histogram of integers, see how many values "
+    "are used: if nearly all are near 0, a few large weights determine the step size."
 )
 MISLEADS = (
-    "An error of outputs is not one of answers: a class stays the same until its score is overtaken, so that 5 % may "
-    "cost nothing and 1 % a point. Errors do not add up: what one layer does another can cancel or cut off, and "
-    "the layer that hurts most alone need not be the one whose absence helps most. Changes of the loss of so few "
-    "examples are partly chance, and may be gains. A histogram is of all weights of a layer, and each channel or group "
-    "has a step of its own. Nothing here says what is slow."
+    "An output error is not a prediction error: a class stays the same until another score exceeds it, so 5 % may cost "
+    "no accuracy and 1 % a point. Errors are not additive: later layers can cancel or clip them, and the layer with "
+    "the largest error alone need not be the one whose exclusion helps most. Loss changes over so small a sample are "
+    "partly noise, and may be negative. A histogram is over all weights of a layer, while each channel or group has "
+    "its own step size. Nothing here shows speed."
 )
 OPTIONS = {
-    "layer": "the layer whose weights are drawn, by its name",
-    "before": "the run that it was quantized from, where that was moved",
+    "layer": "name of the layer whose weights are shown",
+    "before": "path of the float run that it was quantized from, if that was moved",
 }
 
 LAYERS = 12  # most layers whose weights are drawn
@@ -81,8 +81,8 @@ def _view(summary: str, numbers: Any, above: list[Drawing], weights: dict[str, l
     return View(
         id="quantization",
         title="Quantization",
-        says="How far each layer of the quantized network is from the float one, what each costs, and its weights "
-        "before and after.",
+        says="The error of each layer of the quantized network, its effect on the output, and its weights before and "
+        "after.",
         summary=summary,
         table=numbers,
         drawings=[*above, *one],
@@ -106,7 +106,7 @@ def _errors(found: QuantizationComparison) -> Drawing:
         "its own": [relative_error(layer.own) for layer in found.layers],
         "accumulated": [relative_error(layer.after) for layer in found.layers],
     }
-    title = "Relative error of what each layer gives"
+    title = "Relative error of each layer's output"
     if len(found.layers) > ROWS:
         drawn = [{"name": name, "points": _points(values)} for name, values in series.items()]
         return charts.lines(title, "layer", drawn, format="fraction")
@@ -116,7 +116,7 @@ def _errors(found: QuantizationComparison) -> Drawing:
             "cells": [{"value": _finite(values[i])} for values in series.values()],
             "tip": [
                 layer.name,
-                f"{layer.kind}, {plural(layer.count, 'weight')}, off by {percent(layer.weight)}",
+                f"{layer.kind}, {plural(layer.count, 'weight')}, relative error {percent(layer.weight)}",
                 *(f"{name} {percent(values[i])}, {_decibels(values[i])}" for name, values in series.items()),
             ],
         }
@@ -134,12 +134,12 @@ def _costs(found: QuantizationComparison) -> list[Drawing]:
     layers = found.layers
     if len(layers) > ROWS:
         layers = sorted(layers, key=lambda layer: -_costs_alone(layer))[:ROWS]
-    heads = [charts.bar("this layer alone", "fraction"), charts.bar("all but this layer", "fraction")]
+    heads = [charts.bar("this layer only", "fraction"), charts.bar("all but this layer", "fraction")]
     drawn = [_bars("Relative error of the output", heads, layers, [("error", 0.0), ("error", 0.0)])]
     if found.whole.loss is not None:
         first = found.whole.loss
-        signed = [{"name": name, "format": "number", "mark": "signed"} for name in ("this layer alone", "all but this")]
-        title = f"Loss, less that of the float network, {number(first)}"
+        signed = [{"name": name, "format": "number", "mark": "signed"} for name in ("this layer only", "all but this")]
+        title = f"Change of the loss from the float network's, {number(first)}"
         drawn.append(_bars(title, signed, layers, [("loss", first), ("loss", first)]))
     return drawn
 
@@ -199,21 +199,21 @@ def _weights(model: nn.Module, before: nn.Module | None, name: str, scheme: Any)
 def _summary(found: QuantizationComparison) -> str:
     known = found.layers
     where = examples_text(found.examples)
-    words = [f"On {where} the quantized network's output is off by {percent(found.small.error)}"]
+    words = [f"On {where}, the relative error of the quantized network's output is {percent(found.small.error)}"]
     words[0] += f" ({_decibels(found.small.error)})."
     if found.whole.loss is not None and found.small.loss is not None:
         words.append(f"The loss goes from {number(found.whole.loss)} to {number(found.small.loss)}.")
     worst = max(known, key=_costs_alone)
     if worst.alone is not None and worst.alone.error:
         words.append(
-            f"Alone {worst.name or 'the model itself'} costs most: quantized by itself it puts the output off by "
-            f"{percent(worst.alone.error)}."
+            f"{worst.name or 'the model itself'} has the largest effect: with only this layer quantized, the output "
+            f"error is {percent(worst.alone.error)}."
         )
     best = min(known, key=lambda layer: layer.without.error if layer.without else math.inf)
     if best.without is not None and best.without.error < found.small.error:
-        words.append(f"With {best.name} in float and all else quantized it is off by {percent(best.without.error)}.")
+        words.append(f"With {best.name} in float and all else quantized, it is {percent(best.without.error)}.")
     low, high = min(layer.weight for layer in known), max(layer.weight for layer in known)
-    words.append(f"Weights are off by {percent(low)} to {percent(high)} of their size.")
+    words.append(f"Relative errors of the weights are {percent(low)} to {percent(high)}.")
     return " ".join(words)
 
 
@@ -222,9 +222,9 @@ def _costs_alone(layer: LayerErrors) -> float:
 
 
 def _table(found: QuantizationComparison) -> Any:
-    fractions = ("weights off by", "own error", "accumulated", "output, this alone", "output, all but this")
+    fractions = ("weight error", "own error", "accumulated", "output, this only", "output, all but this")
     columns = {"layer": "text", "kind": "text", "weights": "count", **dict.fromkeys(fractions, "fraction")}
-    columns |= {"signal to noise": "text", "loss, this alone": "number", "loss, all but this": "number"}
+    columns |= {"signal to noise": "text", "loss, this only": "number", "loss, all but this": "number"}
     rows = []
     for layer in found.layers:
         assert layer.alone is not None

@@ -81,15 +81,12 @@ def load_float_model(subject: Subject) -> tuple[nn.Module | None, str]:
     except FileError:
         if "before" in subject.options:
             raise
-        return None, (
-            f"The run that it was quantized from, {folder}, is not at hand, so that nothing can be compared: "
-            "before=PATH says where it is."
-        )
+        return None, (f"The float run {folder} was not found: set before=PATH to compare with it.")
     inputs = with_first(subject, 1).inputs
     with torch.no_grad():
         before = fold_batch_norm(model, *inputs) if scheme["folded"] else copy.deepcopy(model).eval()
     if not is_same_model(before, subject.model):
-        return None, f"{folder} is another model than the one that was quantized: before=PATH says where that is."
+        return None, f"{folder} is not the model that was quantized: set before=PATH to the float run."
     return before, ""
 
 

@@ -1,4 +1,4 @@
-"""View 3: the correct and wrong predictions of a run on its test split."""
+"""The correct and wrong predictions of a run on its test split."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from .run.task_results import accuracy_over_time, links, masks, residuals, words
 from .run.task_results import per_class as boxes_by_class
 from .subject import Subject
 
-SAYS = "what it gets right and wrong: confusion or residuals, and the worst mistakes"
+SAYS = "test results: confusion matrix or residuals, and the examples with the largest loss"
 READ = (
-    "Rows of the matrix are what examples are, columns what the model said: what is right stands on the diagonal, and "
-    "a dark cell beside it is a confusion worth looking at. For numbers, each dot is an example, and a dot on the line "
-    "was predicted exactly. Below stand the examples that cost most: where the model was surest and wrong. Look at "
-    "those first, as many are labels that are wrong in the data."
+    "Rows of the matrix are actual classes, columns are predictions: correct predictions are on the diagonal, and a "
+    "dark cell off the diagonal is a frequent confusion. For regression, each dot is an example, and a dot on the line "
+    "was predicted exactly. Below are the examples with the largest loss: confident and wrong. Check them first, since "
+    "many are labeling errors."
 )
 MISLEADS = (
-    "Shades are fractions of a row: a class of three examples looks as weighty as one of three thousand, so read the "
-    "counts. The intervals are for examples drawn as these were and say nothing of other data. The worst mistakes are "
-    "the tail, not what is typical."
+    "Shades are fractions of a row: a class with three examples looks as important as one with three thousand, so read "
+    "the counts. The intervals hold for data from the same distribution only. The worst examples are the tail of the "
+    "distribution, not typical."
 )
 OPTIONS: dict[str, str] = {}
 
@@ -34,10 +34,10 @@ def suits(subject: Subject) -> bool:
 
 def view(subject: Subject) -> View:
     """Return the report's views of the results, merged into one."""
-    assert subject.run is not None, "results are those of a run"
+    assert subject.run is not None, "only runs have results"
     documents = read_documents(subject.run.folder)
     evaluation = documents.evaluation
-    assert evaluation is not None, "a run that suits has been tested"
+    assert evaluation is not None, "suits() checks that the run was evaluated"
     parts: list[View] = []
     if evaluation.get("tasks"):
         parts.append(accuracy_over_time(evaluation["tasks"], evaluation["split"]))
@@ -64,7 +64,7 @@ def view(subject: Subject) -> View:
     drawings: list[Drawing] = [drawing for part in parts for drawing in part["drawings"]]
     return View(
         id="results",
-        title="Right and wrong",
+        title="Test results",
         says=parts[0]["says"],
         summary=" ".join([result_text(documents.run, evaluation), *(part["summary"] for part in parts)]),
         table=table(

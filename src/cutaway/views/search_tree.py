@@ -19,10 +19,10 @@ from ..inference.thought_search import CHAINS, Method, SearchResult, Thought
 CHAINS_SHOWN = 24
 SAYS_OF = {  # the possible states of a step, each with a sign in the drawing
     "solved": "solves the problem",
-    "open": "right, and a solution can still follow",
-    "dead": "right, but no solution can follow",
+    "open": "correct, a solution is still reachable",
+    "dead": "correct, but no solution is reachable",
     "wrong": "wrong",
-    "after": "right by itself, after a wrong step",
+    "after": "correct in isolation, after a wrong step",
 }
 THOUGHT = "thought"  # label of the selection
 
@@ -117,7 +117,7 @@ def _judge(step: Step, problem: str, preprocessing: ProblemPreprocessing) -> Non
     if isinstance(kind, SearchableProblem) and preprocessing.form in kind.stepwise:
         last = step.tokens[-1] == END or (preprocessing.form == kind.tree and kind.ended(step.text))
         if not step.text and not last:
-            step.truth, step.why = "wrong", "an empty line is no step"
+            step.truth, step.why = "wrong", "the line is empty"
             return
         found = kind.so_far(problem, written)
         step.why = found.last
@@ -168,7 +168,7 @@ def steps_drawing(
     tree = method.method not in CHAINS
     return {
         "kind": "thoughts",
-        "title": "The tree as it grew" if tree else plural(len({id(s.thought) for s in steps}), "chain"),
+        "title": "Search tree" if tree else plural(len({id(s.thought) for s in steps}), "chain"),
         "question": found.root.text,
         "nodes": nodes,
         "kept": "kept" if tree else "chosen",

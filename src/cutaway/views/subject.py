@@ -125,7 +125,7 @@ class Subject:
             ModelError: If the examples have no tokens.
         """
         if self.kind not in OF_TOKENS and not (side == 1 and isinstance(self.model, SupportsDecoding)):
-            raise ModelError(f"{self.preset.name} was opened with {self.kind} data, which has no tokens.")
+            raise ModelError(f"{self.preset.name} is shown with {self.kind} data, which has no tokens.")
         ids, mask = (self.inputs[0], self.inputs[1]) if side == 0 else (self.inputs[-1], None)
         real = ids[i] if mask is None else ids[i][mask[i]]
         written = self.vocabulary(side)
@@ -244,9 +244,7 @@ def open_run(run: Run, sources: Sequence[Any] = (), options: Mapping[str, str] |
     subject = bare.others(FEW)
     if subject is not None:
         return subject
-    note = (
-        f"The data of this run, {run.about['data']['source']}, is not at hand or not what it was: examples are random."
-    )
+    note = f"The data of this run, {run.about['data']['source']}, is missing or has changed: the examples are random."
     return dataclasses.replace(bare, inputs=_random_like(run.spec, run.model), notes=(note,))
 
 
@@ -276,8 +274,8 @@ def open_model(model: nn.Module, *inputs: Tensor, options: Mapping[str, str] | N
         own = CustomPreset(model)
         if not inputs:
             raise ModelError(
-                f"What {own.name} takes nobody knows here: give an example of it, as in cutaway.look(model, x), with "
-                "the batch first."
+                f"The input of {own.name} is not known: pass an example batch, as in cutaway.look(model, x), batch "
+                "dimension first."
             )
         return Subject(model.eval(), own, inputs, options=dict(options or {}), given=True)
     found = closest_preset(model.config, of_kind)
@@ -291,14 +289,14 @@ def _random(found: Preset, model: nn.Module, count: int) -> tuple[tuple[Tensor, 
     shape = example_shape(found, model.config)
     shape = (min(TOKENS, *shape),) if input_modality(found, model.config) in OF_TOKENS else shape
     inputs = example_inputs(found, model.config, shape, count=count, generator=generator)
-    return inputs, ("Nothing was learned from data here: the examples are random numbers.",)
+    return inputs, ("The model has no training data: the examples are random numbers.",)
 
 
 def open_data(model: nn.Module, found: Preset, data: DataSet, task: Task, run: Run | None = None) -> Subject:
     """Open a model that is being trained on data in memory, with the first examples of its test split."""
     bare = Subject(model, found, (), preprocessing=data.preprocessing, task=task, run=run, whole=data)
     subject = bare.others(FEW)
-    assert subject is not None, "the data is at hand"
+    assert subject is not None, "the data is available"
     return subject
 
 

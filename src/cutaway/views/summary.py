@@ -145,17 +145,17 @@ def describe(model: nn.Module, example: Tensor | Sequence[Tensor]) -> Descriptio
     """
     if not isinstance(model, nn.Module):
         raise ModelError(
-            f"What is described is a torch.nn.Module, and this is a {type(model).__name__}. `cutaway show` is for the "
-            "names of models."
+            f"Invalid model of type {type(model).__name__}: must be a torch.nn.Module. For names of models, use "
+            "`cutaway show`."
         )
     inputs = as_tuple(example)
     if strange := next((x for x in inputs if not isinstance(x, Tensor)), None):
-        raise ModelError(f"An example is what forward takes, tensors, and {shorten_repr(strange)} is none.")
+        raise ModelError(f"Invalid example {shorten_repr(strange)}: must be tensors, as forward takes them.")
     name, graph = type(model).__name__, input_kind(inputs) == "graph"
     one: tuple[Any, ...] = inputs if graph else tuple(x[:1] for x in inputs)
     shape = shape_text(one[0].shape if graph else one[0].shape[1:])
     try:
         layers = layer_table(model, *one)
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
-        raise ModelError(f"{name} cannot take an example of shape {shape}: {error}") from error
+        raise ModelError(f"{name} does not accept an example of shape {shape}: {error}") from error
     return Description(name, layers, f"a graph of shape {shape}" if graph else f"one example of shape {shape}")

@@ -1,4 +1,4 @@
-"""View 24: a problem solved in writing: the proposed steps, and the network's attention and probabilities at each."""
+"""A problem solved in writing: the proposed steps, and the network's attention and probabilities at each."""
 
 from __future__ import annotations
 
@@ -25,36 +25,36 @@ from .generation_trace import GenerationTrace, num_weights, trace_drawing, trace
 from .search_tree import SAYS_OF, THOUGHT, Step, search_steps, steps_drawing
 from .subject import Subject
 
-SAYS = "a problem solved in writing: the tree or the chains of thoughts, and what the network saw as it wrote each"
+SAYS = "reasoning in text: the search tree or chains of thoughts, token probabilities and attention of each step"
 READ = (
-    "A column holds the steps of one depth, those of the answer first, then by value; a line leads to each from the "
-    "one that it follows. The bar at its foot is the value that the model gave it; what is under the cut was pruned. "
-    "Signs say what is true, which is computed here and which the model is not told. Click a step to see the "
-    "probability of each of its tokens, what else could have been written there, and where each head looked just "
-    "before. A token of low probability is where the search branched. log p is the sum over the tokens of a step; the "
-    "table counts the tries that led to each."
+    "A column holds the steps of one depth: those of the answer first, then sorted by value. A line connects each step "
+    "to its parent. The bar at the bottom of a step is the value that the model assigned to it; steps below the cut "
+    "were pruned. The signs show whether a step is correct; this is computed here and not given to the model. Click a "
+    "step to see the probability of each token, the alternatives, and the attention of each head before the token. A "
+    "token of low probability is where the search branched. log p is the sum over the tokens of a step; the table "
+    "counts the samples that gave each."
 )
 MISLEADS = (
-    "A value is the model's own opinion, one token of it, and can be sure of a wrong step: compare it with the signs. "
-    "What is written need not be how the network came by its answer: it can know the end before it writes the steps, "
-    "or go on rightly after a wrong one (Turpin et al. 2023, https://arxiv.org/abs/2305.04388; Lanham et al. 2023, "
-    "https://arxiv.org/abs/2307.13702). Attention is what was taken, not what mattered. Probabilities are the model's "
-    "at temperature 1, tries are drawn at another; another seed grows another tree, and one tree says little of how "
-    "often a method succeeds: `cutaway evaluate` does."
+    "A value is the model's own estimate, a single token, and can be confident in a wrong step: compare it with the "
+    "signs. The written steps need not be how the network computed its answer: it can know the answer before it writes "
+    "the steps, or continue correctly after a wrong one (Turpin et al. 2023, https://arxiv.org/abs/2305.04388; Lanham "
+    "et al. 2023, https://arxiv.org/abs/2307.13702). Attention is not importance. Probabilities are those at "
+    "temperature 1, while samples are drawn at another temperature; another seed gives another tree. One tree does not "
+    "show how often a method succeeds: use `cutaway evaluate`."
 )
 OPTIONS: dict[str, str] = {
-    "example": "which of the problems, counted from 0",
-    "method": "how a solution is looked for, as of `cutaway generate`: tree where the run can, else greedy",
-    "breadth": "thoughts that are kept at each depth of a tree; 3 unless said",
-    "proposals": "tries for thoughts after each; 8 unless said",
-    "depth": "steps of a tree; 3 unless said",
-    "threshold": "depth first: a thought of less value is not gone on from",
-    "budget": "depth first: thoughts that are gone on from, at most; 30 unless said",
-    "samples": "chains that are drawn; 8 unless said",
-    "temperature": "of the tries; 0.7 unless said",
-    "seed": "of the tries; 0 unless said",
-    "thought": "which step is opened first, by its number, from 1",
-    "layer": "of a deep model: the layer whose heads are shown one by one, by its module's name",
+    "example": "index of the problem, from 0",
+    "method": "search method, as in `cutaway generate`; default tree if the run supports it, else greedy",
+    "breadth": "thoughts kept at each depth of a tree; default 3",
+    "proposals": "thoughts sampled after each thought; default 8",
+    "depth": "steps of a tree; default 3",
+    "threshold": "depth-first search: thoughts of lower value are not expanded",
+    "budget": "depth-first search: maximum number of expanded thoughts; default 30",
+    "samples": "number of sampled chains; default 8",
+    "temperature": "sampling temperature; default 0.7",
+    "seed": "sampling seed; default 0",
+    "thought": "step that is selected first, from 1",
+    "layer": "for deep models: attention module whose heads are shown separately",
 }
 USUAL = {"breadth": 3, "samples": 8, "budget": 30}  # smaller than the defaults of a search, to fit on a page
 HEADS = 24  # most heads that are shown separately; with more, the mean of each layer is shown
@@ -84,8 +84,8 @@ def view(subject: Subject) -> View:
         SettingError: If an option is invalid.
     """
     preprocessing = subject.preprocessing
-    assert isinstance(preprocessing, ProblemPreprocessing), "suits() asks for problems"
-    assert isinstance(subject.split, ProblemSplit), "problems are always at hand, as they are made"
+    assert isinstance(preprocessing, ProblemPreprocessing), "suits() checks for problems"
+    assert isinstance(subject.split, ProblemSplit), "problems are generated, so they are always available"
     problem = subject.split.problem(subject.rows[parse_index(subject.options, "example", 0, subject.count)])
     method = _method(subject, preprocessing)
     layers = list(num_heads_by_name(subject.model))
@@ -104,14 +104,14 @@ def view(subject: Subject) -> View:
         id="thoughts",
         title="Thoughts",
         says=(
-            f"How the network solves {problem} in writing: every step that it proposed, what it was found worth and "
-            "whether it is right; click one to see what the network saw as it wrote it."
+            f"How the network solves {problem}: every proposed step, its value and whether it is correct; click a step "
+            "for its token probabilities and attention."
         ),
         summary=f"{_summary(found, steps, preprocessing, method)} {opened.why}",
         table=_numbers(steps),
         drawings=[
             steps_drawing(found, steps, method, opened.steps, opened.steps[first] if options else None),
-            *([charts.choice("One step as it was written", THOUGHT, options, start=first)] if options else []),
+            *([charts.choice("Tokens of one step", THOUGHT, options, start=first)] if options else []),
         ],
     )
 
@@ -183,11 +183,11 @@ def _select_steps(subject: Subject, steps: list[Step], start: int | None, layers
     why = "All steps can be opened."
     if len(shown) < len(steps):
         why = (
-            f"{len(shown)} of {plural(len(steps), 'step')} can be opened, as a page has room for so many: those of the "
-            "answer, those that were kept, then those of the largest value; thought= opens another."
+            f"{len(shown)} of {plural(len(steps), 'step')} can be opened: those of the answer, those that were kept, "
+            "then those of the largest value; thought= selects another."
         )
     if not maps and heads:
-        why += f" Of {count(heads)} heads the mean of each layer is shown; layer= shows those of one."
+        why += f" For {count(heads)} heads, the mean of each layer is shown; layer= shows the heads of one layer."
     return _OpenedSteps([step for step, _ in shown], [one for _, one in shown], maps, why)
 
 
@@ -208,7 +208,7 @@ def _summary(found: SearchResult, steps: list[Step], preprocessing: ProblemPrepr
     bad = [s.thought.value for s in steps if s.truth not in ("open", "solved") and s.thought.value is not None]
     if good and bad:
         words.append(
-            f"The mean value of steps after which a solution can follow is {number(sum(good) / len(good))}, of the "
+            f"The mean value of steps with a reachable solution is {number(sum(good) / len(good))}, of the "
             f"others {number(sum(bad) / len(bad))}."
         )
     return " ".join(words)

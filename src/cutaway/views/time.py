@@ -1,4 +1,4 @@
-"""View 18: another view at several moments of training, from the saved weights of a run."""
+"""Another view at several moments of training, from the saved weights of a run."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from .common import evenly_spaced
 from .run.documents import read_metrics
 from .subject import Subject
 
-SAYS = "one of the other views at several moments of training, along a slider"
+SAYS = "another view at several moments of training, with a slider"
 READ = (
-    "The slider goes from the first weights that the run kept to the last ones. Look for what is there from the start, "
-    "which is chance and architecture, and for what comes with training, and when: most of it often comes early. "
-    "`snapshots=12` has a run keep weights at twelve moments, closer together at the beginning."
+    "The slider goes from the first saved weights of the run to the last. What is present at the start comes from "
+    "initialization and architecture; what appears later is learned, often early in training. With `snapshots=12` a "
+    "run saves weights at twelve moments, closer together at the beginning."
 )
 MISLEADS = (
-    "There is nothing between two moments: what looks like a jump may have been gradual, and a curve that seems smooth "
-    "may have jumped. Where colours are scaled by what a drawing shows, the same colour stands for another number at "
-    "another moment. The best weights were chosen by validation, so they need not lie where training stood longest."
+    "Nothing is known between two moments: an apparent jump may have been gradual, and a smooth curve may have jumped. "
+    "If colors are scaled to the range of a drawing, the same color means different values at different moments. The "
+    "best weights were chosen by validation and need not be those of the longest training."
 )
 OPTIONS = {
-    "of": "the view that is shown at each moment, as filters; its own options go with it",
-    "moments": "how many moments at most, 2 to 24",
+    "of": "view to show at each moment, e.g. filters; its options are accepted too",
+    "moments": "maximum number of moments, 2 to 24",
 }
 
 NOT_OF = (
@@ -95,7 +95,7 @@ def view(subject: Subject) -> View:
         title=f"{shown['title']} over time",
         says=f"{shown['says'].rstrip('.')}, at {len(found)} moments of training, from the first to the last.",
         summary=_summary(found, rows, len(every)),
-        table=table({"moment": "text", "loss of these examples": "number", "moved since the first": "fraction"}, rows),
+        table=table({"moment": "text", "loss of these examples": "number", "change since the first": "fraction"}, rows),
         drawings=[_choice(found)],
     )
 
@@ -126,11 +126,11 @@ def _selected(subject: Subject) -> tuple[str, int]:
     known = _views(subject)
     of = subject.options.get("of", known[0])
     if of not in known:
-        raise ModelError(f"of={of} cannot be shown over time here. These can: {', '.join(known)}.")
+        raise ModelError(f"Invalid of={of}: must be one of {', '.join(known)}.")
     large = sum(p.numel() for p in subject.model.parameters()) > LARGE
     typed = subject.options.get("moments", str(OF_LARGE if large else MOMENTS))
     if not typed.isdigit() or not 2 <= int(typed) <= MANY:
-        raise SettingError(f"moments={typed} cannot be: it must be a whole number from 2 to {MANY}.")
+        raise SettingError(f"Invalid moments={typed}: must be an integer from 2 to {MANY}.")
     return of, int(typed)
 
 
@@ -185,5 +185,5 @@ def _summary(found: list[tuple[Moment, View]], rows: list[list[Any]], every: int
     some = f" {len(found)} of {every} moments are shown." if len(found) < every else ""
     loss = [row[1] for row in (rows[0], rows[-1])]
     went = f" The loss of these examples goes from {number(loss[0])} to {number(loss[1])}" if None not in loss else ""
-    moved = f"{went}, and weights move by {percent(rows[-1][2])} of their size." if went else ""
+    moved = f"{went}, and the weights change by {percent(rows[-1][2])} of their norm." if went else ""
     return f"At {first.name}: {before['summary']} At {last.name}: {after['summary']}{moved}{some}"

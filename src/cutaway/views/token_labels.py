@@ -113,7 +113,7 @@ def _target_length(subject: Subject, ids: Tensor, i: int) -> int:
 
 def _patches(subject: Subject) -> TokenPositions:
     grid = find_token_grid(subject)
-    assert grid is not None, "attention in an image or a frame is over its patches or places"
+    assert grid is not None, "attention in an image or a frame is over its patches or positions"
     rows, columns, before = grid
     labels = ["class token"] * before + [f"r{r} c{c}" for r in range(rows) for c in range(columns)]  # as cells
     return TokenPositions(

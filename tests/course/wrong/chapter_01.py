@@ -25,7 +25,7 @@ def correct(w: Any, b: Any, x: Any, t: Any) -> Any:
     return w + (y - t) * x, b + (y - t)
 
 
-@wrong(1, "after one pass")
+@wrong(1, "result of one pass")
 def train(xs: Any, ts: Any, passes: Any) -> Any:
     w, b, mistakes = np.zeros(2), 0, 0
     for x, t in zip(xs, ts):
@@ -34,7 +34,7 @@ def train(xs: Any, ts: Any, passes: Any) -> Any:
     return w, b, mistakes
 
 
-@wrong(1, "leaves the bias out")
+@wrong(1, "ignores the bias")
 def novikoff(xs: Any, ts: Any, w: Any, b: Any) -> Any:
     gamma = ((2 * ts - 1) * (xs @ w + b)).min() / np.linalg.norm(w)
     return (np.linalg.norm(xs, axis=1).max() / gamma) ** 2

@@ -25,7 +25,7 @@ def parameters(widths: Any) -> Any:
     return sum(a * b for a, b in pairwise(widths))
 
 
-@wrong(2, "Take the largest z off first")
+@wrong(2, "Subtract the largest z first")
 def softmax(Z: Any) -> Any:
     return np.exp(Z) / np.exp(Z).sum(-1, keepdims=True)
 
@@ -35,6 +35,6 @@ def silu_derivative(z: Any) -> Any:
     return 1 / (1 + np.exp(-z))
 
 
-@wrong(2, "by how much the slope changes")
+@wrong(2, "how much the slope changes")
 def through(xs: Any, ys: Any) -> Any:
     return xs[:-1], np.diff(ys) / np.diff(xs), ys[0]

@@ -9,7 +9,7 @@ import numpy as np
 from . import wrong
 
 
-@wrong(5, "laid on as it is")
+@wrong(5, "the kernel is not flipped")
 def correlate(x: Any, w: Any) -> Any:
     return np.convolve(x, w, "valid")
 

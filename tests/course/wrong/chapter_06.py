@@ -7,7 +7,7 @@ from typing import Any
 from . import wrong
 
 
-@wrong(6, "lets every map see all")
+@wrong(6, "connects every map to all inputs")
 def table_parameters(table: Any, k: Any) -> Any:
     return len(table) * (max(map(len, table)) * k * k + 1)
 
@@ -32,6 +32,6 @@ def paths(blocks: Any) -> Any:
     return 2**blocks
 
 
-@wrong(6, "the first sees what came in")
+@wrong(6, "the first layer sees the input")
 def seen(channels: Any, growth: Any, layers: Any) -> Any:
     return [channels + growth * (i + 1) for i in range(layers)]

@@ -16,7 +16,7 @@ def sets(kind: Any, shape: Any, groups: Any) -> Any:
     return count, n * c * h * w // count
 
 
-@wrong(7, "within the root")
+@wrong(7, "under the root")
 def normalize(x: Any, axes: Any, eps: Any) -> Any:
     return (x - x.mean(axes, keepdims=True)) / (x.std(axes, keepdims=True) + eps)
 

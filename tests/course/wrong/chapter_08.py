@@ -19,7 +19,7 @@ def cooccurrences(ids: Any, window: Any, size: Any) -> Any:
     return C
 
 
-@wrong(8, "a pair that never occurs has 0")
+@wrong(8, "a pair that never occurs must have 0")
 def ppmi(C: Any) -> Any:
     with np.errstate(divide="ignore"):
         return np.log(C / np.outer(C.sum(1), C.sum(0)) * C.sum())

@@ -43,7 +43,7 @@ def best(answers: Any, alpha: Any) -> Any:
     return int(np.argmax([log_p * ((5 + n) / 6) ** alpha for log_p, n in answers]))
 
 
-@wrong(10, "not right seven times")
+@wrong(10, "not correct seven times")
 def ngram_precision(said: Any, right: Any, n: Any) -> Any:
     grams = [[tuple(s[i : i + n]) for i in range(len(s) - n + 1)] for s in (said, right)]
     return sum(gram in grams[1] for gram in grams[0]) / len(grams[0])

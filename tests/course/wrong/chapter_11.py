@@ -20,7 +20,7 @@ def causal(T: Any, S: Any) -> Any:
     return np.triu(np.ones((T, S)))
 
 
-@wrong(11, "in turn")
+@wrong(11, "alternate")
 def sinusoid(p: Any, d: Any) -> Any:
     angles = p / 10000 ** (np.arange(0, d, 2) / d)
     return np.concatenate([np.sin(angles), np.cos(angles)])

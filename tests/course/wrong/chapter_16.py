@@ -24,7 +24,7 @@ def consistent(answers: Any, likelihoods: Any) -> Any:
     return max(answers, key=answers.count)
 
 
-@wrong(16, "near 0")
+@wrong(16, "absolute value")
 def prune(w: Any, fraction: Any) -> Any:
     out = w.flatten()
     out[np.argsort(out)[: round(fraction * w.size)]] = 0

@@ -268,7 +268,7 @@ def test_a_polygon_holds_the_pixels_whose_middle_it_holds() -> None:
         (lambda w: w["images"].append({**w["images"][0], "id": 5, "file_name": "no.png"}), "there is no such file"),
         (lambda w: w["annotations"][0].update(segmentation=[[1, 2]]), r"not at least three points .* \(annotation 0\)"),
         (lambda w: w["annotations"][0].update(category_id=3), "there is no 3"),
-        (lambda w: w["images"][0].update(id=["0"]), r"images\[0\].id is a list, and must be a whole number or a text"),
+        (lambda w: w["images"][0].update(id=["0"]), r"images\[0\].id is a list, and must be an integer or a string"),
         (lambda w: w["images"][0].update(width=10**12), r"images\[0\].width is 1000000000000"),
         (lambda w: w["annotations"][1].update(segmentation=[[0, 0, 1e9, 0, 9, 9]]), "reaches beyond 48 pixels"),
         (lambda w: w["annotations"][1].update(segmentation=[[0, 0, float("nan"), 0, 9, 9]]), "must be a finite number"),

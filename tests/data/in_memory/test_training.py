@@ -118,7 +118,7 @@ def test_a_run_goes_on_with_the_same_objects_alone(tmp_path: Path) -> None:
     run = trained(tmp_path, "mlp", (X, y), val=(X[:60], y[:60]))
     with pytest.raises(SettingError, match=r"was given in Python: give it again"):
         cutaway.train(resume=run.folder, epochs=2)
-    with pytest.raises(DataError, match="content of data given in Python is not what this run was trained on"):
+    with pytest.raises(DataError, match="content of data given in Python has changed since this run was trained"):
         cutaway.train(data=(X + 1, y), val=(X[:60], y[:60]), resume=run.folder, epochs=2)
     again = cutaway.train(data=(X.copy(), y.tolist()), val=(X[:60], y[:60]), resume=run.folder, epochs=2)
     assert again.about["epochs_done"] == 2
@@ -126,7 +126,7 @@ def test_a_run_goes_on_with_the_same_objects_alone(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"not at hand.*hand_over"):
         loaded.evaluate()
     assert loaded.hand_over((X, y), val=(X[:60], y[:60])).evaluate() == again.evaluate()
-    with pytest.raises(DataError, match="is not what this run was trained on"):
+    with pytest.raises(DataError, match="has changed since this run was trained"):
         loaded.hand_over((X, y)).evaluate()
 
 
@@ -290,7 +290,7 @@ def test_plan_and_search_take_objects(tmp_path: Path) -> None:
     assert cutaway.plan("mlp", (X, y)).best.memory.total > 0
     found = cutaway.search("mlp", (X, y), lr="1e-3..1e-2:log", trials=2, out=tmp_path / "s", epochs=1, threads=1)
     assert found.run.evaluate()["accuracy"].value > 0.2
-    with pytest.raises(SettingError, match="This search's data was given in Python"):
+    with pytest.raises(SettingError, match="The data of this search was passed in Python"):
         cutaway.search(resume=tmp_path / "s", trials=3)
     more = cutaway.search(data=(X, y), resume=tmp_path / "s", trials=3)
     assert len(more.trials) == 3

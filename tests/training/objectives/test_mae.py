@@ -201,7 +201,7 @@ def test_images_without_classes_that_are_not_square(tmp_path: Path) -> None:
     given = {"batch_size": 8, "epochs": 1, "flip": True, "mask_ratio": 0.5, "norm_pix_loss": False, "decoder_dim": 100}
     found = pretrain(tmp_path / "run", folder, **given)
     assert not (found.folder / "evaluation.json").exists()
-    with pytest.raises(DataError, match="no classes"):
+    with pytest.raises(DataError, match="without classes"):
         found.evaluate()
 
 

@@ -139,10 +139,10 @@ def test_images_without_classes(tmp_path: Path, capsys: pytest.CaptureFixture[st
     given = {**GIVEN, "batch_size": 8, "epochs": 1}
     run = cutaway.train("simplecnn", folder, out=tmp_path / "run", **given)
     assert not (run.folder / "evaluation.json").exists()
-    with pytest.raises(DataError, match="no classes"):
+    with pytest.raises(DataError, match="without classes"):
         run.evaluate()
     assert main(["quantize", str(run.folder), str(tmp_path / "small")]) == 0
-    assert "neither score nor time is measured" in " ".join(capsys.readouterr().err.split())
+    assert "score and time are not measured" in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "small" / "evaluation.json").exists()
 
 

@@ -61,7 +61,7 @@ UNBROKEN = "\0"  # a space within a command: `visible` leaves no such character
 USAGE = """\
 usage: cutaway COMMAND ... [--help] [--json]
 
-Neural networks that you can read, trust, train on your own data, and see into.
+Train neural networks on your own data, verify them and inspect them.
 
 {commands}
 
@@ -69,11 +69,11 @@ Try:
   cutaway train lenet5-modern digits             handwritten digits, in seconds
   cutaway train mlp houses.csv target=price      your own table
   cutaway train resnet18 photos/ image_size=128  photographs in class folders
-  cutaway train lstm book.txt                    a text, to write more like it
-  cutaway show resnet18                          what a model is made of
-  cutaway inspect resnet18                       what can be seen inside it
+  cutaway train lstm book.txt                    a language model of a text
+  cutaway show resnet18                          layers and settings of a model
+  cutaway inspect resnet18                       views of its internals
 
-`cutaway COMMAND --help` says more of each."""
+`cutaway COMMAND --help` describes each command."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -112,7 +112,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 130
         resumable = error.args[0] if error.args else None
         print(
-            f"\nInterrupted. Go on with: cutaway {getattr(error, 'command', 'train')} --resume {resumable}"
+            f"\nInterrupted. Continue with: cutaway {getattr(error, 'command', 'train')} --resume {resumable}"
             if resumable
             else "\nInterrupted.",
             file=sys.stderr,
@@ -129,7 +129,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 2
         if isinstance(error, OSError) and error.filename == Output.NAME:
             _discard_output()
-            message_text = f"cutaway: Cannot write to {error.filename}: {error.strerror}. Redirect it to another place."
+            message_text = f"cutaway: Cannot write to {error.filename}: {error.strerror}. Redirect it to another file."
             print(_paragraph(message_text), file=sys.stderr)
             return 2
         if isinstance(error, OSError) and error.filename is not None:
@@ -171,10 +171,10 @@ class Parser(argparse.ArgumentParser):
         """Raise SettingError with argparse's message or a clearer one."""
         unknown = message.removeprefix("unrecognized arguments: ")
         if unknown != message:
-            raise SettingError(f"{self.prog} {self._unknown(unknown.split())} `{self.prog} --help` says what it takes.")
+            raise SettingError(f"{self.prog} {self._unknown(unknown.split())} See `{self.prog} --help`.")
         message_text = message.replace("the following arguments are required: ", "needs ")
         raise SettingError(
-            f"{self.prog}{' ' if message_text != message else ': '}{message_text}. `{self.prog} --help` says more."
+            f"{self.prog}{' ' if message_text != message else ': '}{message_text}. See `{self.prog} --help`."
         )
 
     def _print_message(self, message: str, file: Any = None) -> None:
@@ -198,9 +198,7 @@ class Parser(argparse.ArgumentParser):
             return f"has no option {shorten(option)}."
         if self.prog.removeprefix("cutaway ") in WITH_SETTINGS and option.startswith("-") and key:
             value = value or (words[1] if len(words) > 1 else "VALUE")
-            return (
-                f"has no option {shorten(option)}. Settings are typed without dashes: {shorten(key)}={shorten(value)}."
-            )
+            return f"has no option {shorten(option)}. Settings have no dashes: {shorten(key)}={shorten(value)}."
         return f"does not take {shorten(words[0])!r}."
 
 
@@ -232,7 +230,7 @@ def _run(words: list[str]) -> int:
     name = words[0]
     if name not in COMMANDS:
         if name in MEANT:
-            raise SettingError(f"There is no command {name!r}: here it is `cutaway {MEANT[name]}`.")
+            raise SettingError(f"There is no command {name!r}: use `cutaway {MEANT[name]}`.")
         raise UnknownName("command", name, COMMANDS, "`cutaway --help` lists them.")
     command = import_module(f"{__package__}.{name}")
     parser = Parser(
@@ -251,8 +249,8 @@ def _run(words: list[str]) -> int:
     most = address_limit()
     if name in WITH_LIBRARIES and most is not None and most < ADDRESSES * 2**30:
         raise SettingError(
-            f"This process may map {most / 2**30:.3g} GiB of memory (ulimit -v), and `cutaway {name}` needs "
-            f"{ADDRESSES} GiB beside the model and the data: raise the limit, as by `ulimit -v unlimited`."
+            f"The memory limit of this process is {most / 2**30:.3g} GiB (ulimit -v), and `cutaway {name}` needs "
+            f"{ADDRESSES} GiB in addition to the model and the data: raise it, e.g. with `ulimit -v unlimited`."
         )
     return int(command.run(args))
 

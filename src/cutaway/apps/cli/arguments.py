@@ -47,9 +47,9 @@ def parse_args(
     names, given = parse_words(words, names=2)
     for key, value in given.items():
         if key in options:
-            raise SettingError(f"{key}={shorten(value)} is not a setting but an option: type {NO_SETTINGS[key]}.")
+            raise SettingError(f"{key}={shorten(value)} is an option, not a setting: use {NO_SETTINGS[key]}.")
         if key in ("model", "data"):
-            raise SettingError(f"{key}={shorten(value)} is not a setting: the two names come first, as in MODEL DATA.")
+            raise SettingError(f"{key}={shorten(value)} is not a setting: MODEL and DATA are the first two arguments.")
     model, data = [*names, None, None][:2]
     return model, data, given
 
@@ -58,9 +58,7 @@ def parse_required_args(command: str, words: Sequence[str]) -> tuple[str, str, d
     """Return the model, the data and the settings of a command that needs a model and data. Raises SettingError."""
     model, data, given = parse_args(words, options=("json",))
     if model is None or data is None:
-        raise SettingError(
-            f"A model and data are needed: cutaway {command} MODEL DATA. `cutaway list` shows the models."
-        )
+        raise SettingError(f"Missing model or data: cutaway {command} MODEL DATA. `cutaway list` shows the models.")
     return model, data, given
 
 
@@ -70,13 +68,13 @@ def add_beam_search_options(parser: argparse.ArgumentParser) -> None:
         "--num-beams",
         metavar="N",
         type=int,
-        help="beam search, of pairs and of speech: hypotheses that are kept; as in training",
+        help="sequence pairs and speech: beam size; default as in training",
     )
     parser.add_argument(
         "--length-penalty",
         metavar="A",
         type=float,
-        help="length penalty of beam search: a larger one prefers longer answers",
+        help="length penalty of beam search; larger values prefer longer outputs",
     )
 
 
@@ -90,19 +88,19 @@ def add_thinking_options(parser: argparse.ArgumentParser) -> None:
         "--method",
         metavar="METHOD",
         choices=METHODS,
-        help="problems: how a solution is looked for. A chain of thought: greedy (usual) or sample; of --samples "
-        "chains consistency (the answer that most give), likelihood, or verifier (the first that is right); a tree of "
-        "thoughts: tree (breadth first) or depth-first (with backtracking)",
+        help="problems: search method. Chain of thought: greedy (default) or sample; over --samples chains: "
+        "consistency (majority vote), likelihood, or verifier (the first correct one); tree of thoughts: tree "
+        "(breadth-first) or depth-first (with backtracking)",
     )
     parser.add_argument(
-        "--form", metavar="FORM", help="problems: how solutions are written, where a run learned several forms"
+        "--form", metavar="FORM", help="problems: form of the solutions, if the run was trained on several"
     )
     for key, kind, what in (
-        ("breadth", int, "tree: thoughts that are kept at each depth (5)"),
-        ("proposals", int, "tree, depth-first: tries for thoughts after each (8)"),
+        ("breadth", int, "tree: thoughts kept at each depth (5)"),
+        ("proposals", int, "tree, depth-first: thoughts sampled after each thought (8)"),
         ("depth", int, "tree, depth-first: steps (3)"),
-        ("threshold", float, "depth-first: a thought of less value is not gone on from (0.1)"),
-        ("budget", int, "depth-first: thoughts that are gone on from, at most (100)"),
+        ("threshold", float, "depth-first: thoughts of lower value are not expanded (0.1)"),
+        ("budget", int, "depth-first: maximum number of expanded thoughts (100)"),
     ):
         parser.add_argument(f"--{key}", metavar="N" if kind is int else "V", type=kind, help=what)
 
@@ -133,7 +131,7 @@ def parse_words(words: Sequence[str], names: int) -> tuple[list[str], dict[str, 
         elif len(found) < names:
             found.append(word)
         else:
-            raise SettingError(f"{shorten(word)!r} is not a setting: settings are key=value, as in epochs=50.")
+            raise SettingError(f"{shorten(word)!r} is not a setting: settings are key=value, e.g. epochs=50.")
     return found, settings
 
 
@@ -142,9 +140,9 @@ def read_settings(path: Path) -> dict[str, Any]:
     try:
         return flatten(tomllib.loads(read_bytes(path, SETTINGS_AT_MOST).decode("utf-8")))
     except RecursionError as error:
-        raise FileError(f"The settings file {path} nests its tables too deep: [model] is the only one.") from error
+        raise FileError(f"Invalid settings file {path}: [model] is the only table.") from error
     except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError, and numbers of more digits than Python reads
-        raise FileError(f"The settings file {path} is not TOML: {error}. Its lines look like: epochs = 50") from error
+        raise FileError(f"Invalid settings file {path}: not TOML ({error}). Example line: epochs = 50") from error
 
 
 def flatten(document: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

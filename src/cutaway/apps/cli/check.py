@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ...inspect.layers import LayerTable
     from ...training.setup import TrainingSetup
 
-SUMMARY = "read the data, name what is bad, trace a batch, estimate the cost"
+SUMMARY = "check the data, trace a batch, estimate time and memory"
 
 TITLES = {"casts": "weights in bfloat16", "optimizer": "optimizer state", "working": "backward pass"}  # of memory
 NAMED = 3  # examples that a finding lists by name
@@ -24,7 +24,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "cutaway check MODEL DATA [key=value ...] [--json]"
     add_positionals(parser, said="as for `cutaway train`")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
-    parser.epilog = "Trains nothing that is kept, edits nothing, writes nothing."
+    parser.epilog = "Writes no files and changes nothing."
 
 
 def settings() -> tuple[type, ...]:
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     files."""
     from .output import note_if_slow
 
-    with note_if_slow("Still at work: the data is read, the model is built and a few steps of training are timed."):
+    with note_if_slow("Reading the data, building the model and timing a few training steps ..."):
         return _run(args)
 
 
@@ -50,8 +50,8 @@ def _run(args: argparse.Namespace) -> int:
     of_several = [f"{key}={given.pop(key)}" for key in SHARED if key in given]
     if of_several:
         note(
-            f"What follows is of one process. `cutaway plan {model} {data} {' '.join(of_several)}` says what "
-            "each of several holds."
+            f"The figures are for one process. `cutaway plan {model} {data} {' '.join(of_several)}` shows those "
+            "of several."
         )
     try:
         checked = check(model, data, given)
@@ -115,11 +115,11 @@ def _print(ready: TrainingSetup, found: dict[str, Any], layers: LayerTable) -> N
     computed = f"; a step computes {flops:.2g} FLOPs" if flops else ""
     out.print(f"memory: about {_size(cost['memory'])} ({kinds}){computed}")
     if flops:
-        out.print("`cutaway plan` has more, also of GPUs: gpu=h100 gpus=8")
+        out.print("See `cutaway plan` for details and GPUs: gpu=h100 gpus=8")
     if data["findings"]:
         _print_findings(data["findings"], sum(len(found["examples"]) for found in data["evidence"]))
     else:
-        out.print("Nothing is wrong with the data.")
+        out.print("No problems found in the data.")
 
 
 def _print_findings(findings: list[str], examples: int) -> None:
@@ -143,7 +143,7 @@ def _print_findings(findings: list[str], examples: int) -> None:
         out.print()
         out.print(row)
     if examples > NAMED:
-        out.print(f"\n--json has all {examples:,} examples by name.")
+        out.print(f"\n--json lists all {examples:,} examples.")
 
 
 def _step_time(seconds: float) -> str:

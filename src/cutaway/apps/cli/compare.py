@@ -12,7 +12,7 @@ from .train import format_metric
 if TYPE_CHECKING:
     from ...experiments.compare.result import Comparison
 
-SUMMARY = "which model is best on your data, and whether that is chance"
+SUMMARY = "compare models on your data, with significance tests"
 
 EXAMPLES = """\
 examples:
@@ -23,11 +23,10 @@ examples:
   cutaway compare --resume runs/compare-mlp-softmax-wine-1 seeds=10
 
 All models get the same split, the same preprocessing and the same budget:
-epochs, max_steps, minutes, or macs (multiply-adds). Simple models of
-scikit-learn stand beside them. Differences are paired over test examples and
-seeds, and corrected for the number of pairs; what cannot be told apart is said
-to be so. Each training is a run in the comparison's folder. Settings of
-`cutaway train` hold for all models.
+epochs, max_steps, minutes, or macs (multiply-adds). Baseline models of
+scikit-learn are included. Differences are paired over test examples and seeds,
+and tested with a correction for the number of pairs. Each training is a run in
+the folder of the comparison. Settings of `cutaway train` apply to all models.
 """
 
 
@@ -43,7 +42,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "the comparison's folder",
         "compare-MODELS-DATA",
-        ("DIR", "go on with a comparison; what was trained is kept"),
+        ("DIR", "resume a comparison; finished trainings are kept"),
     )
     parser.epilog = EXAMPLES
 
@@ -95,7 +94,7 @@ def _print(found: Comparison, result: dict[str, Any]) -> None:
     titles = ("", metric(key)[0], "95 % interval", "", "seconds", "ms")
     rows = [
         (
-            f"{row['name']}{' (simple)' if row['simple'] else ''}",
+            f"{row['name']}{' (baseline)' if row['simple'] else ''}",
             format_metric(key, row["value"]),
             "not known"
             if row["low"] is None
@@ -108,12 +107,13 @@ def _print(found: Comparison, result: dict[str, Any]) -> None:
     ]
     print_table(titles, rows, right=(metric(key)[0], "95 % interval", "seconds", "ms"))
     out.print(
-        "* cannot be told apart from the best" if len(equals) > 1 else "* told apart from all others", markup=False
+        "* not significantly different from the best" if len(equals) > 1 else "* significantly better than all others",
+        markup=False,
     )
     out.print(escape(verdict(found, result)))
     for one in result["excluded"]:
         named = "" if one["why"].startswith(one["model"]) else f"{one['model']}: "
-        out.print(f"left out: {named}{one['why']}", markup=False)
+        out.print(f"skipped: {named}{one['why']}", markup=False)
     for sentence in result["notes"]:
         out.print(sentence, markup=False)
     out.print()

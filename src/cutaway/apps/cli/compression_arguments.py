@@ -25,7 +25,7 @@ def parse_run_args(example: str, words: Sequence[str]) -> tuple[str, str, dict[s
     is missing."""
     names, given = parse_words(words, names=2)
     if len(names) < 2:
-        raise SettingError(f"A run and a new folder are needed: {example}.")
+        raise SettingError(f"Missing run or new folder: {example}.")
     return names[0], names[1], given
 
 
@@ -39,7 +39,7 @@ def measure_runs(runs: Sequence[Run]) -> list[ModelMeasurement]:
     try:
         return compare_runs(runs)
     except DataError as error:
-        note(f"note: neither score nor time is measured. {error}")
+        note(f"note: score and time are not measured. {error}")
         return []
 
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-SUMMARY = "checkpoints and word vectors to and from other formats"
+SUMMARY = "convert checkpoints and word vectors between formats"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    sources = "a run's or model's folder, a Hugging Face folder, hub:ORG/NAME, diffusers' folder, or torchvision's file"
+    sources = "run or model folder, Hugging Face or diffusers folder, hub:ORG/NAME, or torchvision file"
     parser.add_argument("source", metavar="IN", type=Path, help=sources)
-    parser.add_argument("target", metavar="OUT", type=Path, help="what to write; a folder must not exist")
+    parser.add_argument("target", metavar="OUT", type=Path, help="output path; a folder must not exist")
     formats = ("torchvision", "huggingface", "diffusers", "cutaway", "word2vec")
-    parser.add_argument("--to", required=True, choices=formats, help="the format of OUT")
-    parser.add_argument("--overwrite", action="store_true", help="let OUT replace a file that exists")
+    parser.add_argument("--to", required=True, choices=formats, help="format of OUT")
+    parser.add_argument("--overwrite", action="store_true", help="overwrite OUT if it exists")
     parser.add_argument(
-        "--adapter", metavar="DIR", type=Path, help="LoRA: add what this adapter of PEFT has learned to IN's weights"
+        "--adapter", metavar="DIR", type=Path, help="LoRA: merge this PEFT adapter into the weights of IN"
     )
-    parser.add_argument("--model", metavar="NAME", help="the preset, where IN does not say which it is")
+    parser.add_argument("--model", metavar="NAME", help="preset of IN, if it is not stored there")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -32,5 +32,5 @@ def run(args: argparse.Namespace) -> int:
     print_table(titles, list(done.key_map.items()), yields=titles[1])
     for sentence in done.notes:
         note(sentence)
-    note(f"{len(done.key_map)} tensors of {done.preset}: {args.source} is now {args.target}")
+    note(f"{len(done.key_map)} tensors of {done.preset}: {args.source} converted to {args.target}")
     return 0

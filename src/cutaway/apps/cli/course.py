@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from ..course.answer_check import Result
     from ..course.exercises import Chapter
 
-SUMMARY = "the course: chapters, exercises, and a check of your answers"
+SUMMARY = "chapters and exercises of the course, and a check of your answers"
 DETAILS = """\
   cutaway course                       the chapters
-  cutaway course 05                    the exercises of chapter 5
-  cutaway course start 05 answers.py   a file with a function to write for each of them
-  cutaway course check 05 answers.py   what is right in it, and what not yet
+  cutaway course 05                    exercises of chapter 5
+  cutaway course start 05 answers.py   create a file with a stub for each exercise
+  cutaway course check 05 answers.py   check the answers in it
 
-`check` runs your file, as `python answers.py` would: check what you wrote or have read. It ends with 0 where every
-exercise is right, and with 2 where one is not yet, or is missing."""
+`check` runs your file like `python answers.py`: only check code that you trust. The exit status is 0 if all
+exercises are correct, and 2 if any is wrong or missing."""
 
 STUB = '''
 def {signature}:
@@ -36,7 +36,7 @@ import numpy as np
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.epilog = DETAILS
-    parser.add_argument("words", metavar="[start|check] CHAPTER FILE", nargs="*", help="as below")
+    parser.add_argument("words", metavar="[start|check] CHAPTER FILE", nargs="*", help="see below")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -48,14 +48,16 @@ def run(args: argparse.Namespace) -> int:
     what, *rest = args.words or ["list"]
     if what in ("start", "check"):
         if not rest:
-            raise SettingError(f"Which chapter? As in `cutaway course {what} 05 answers.py`.")
+            raise SettingError(f"Missing chapter: `cutaway course {what} 05 answers.py`.")
         asked = chapter(rest[0])
         path = Path(rest[1] if len(rest) > 1 else f"answers-{asked.number:02}.py")
         if len(rest) > 2:
-            raise SettingError(f"`cutaway course {what}` takes one chapter and one file, and there is {rest[2]!r} too.")
+            raise SettingError(f"`cutaway course {what}` takes one chapter and one file, not also {rest[2]!r}.")
         return _start(asked, path, args.json) if what == "start" else _check(asked, path, args.json)
     if rest:
-        raise SettingError(f"`cutaway course {what}` takes nothing more. Did you mean check or start before it?")
+        raise SettingError(
+            f"`cutaway course {what}` takes no more arguments. Did you mean `course check` or `course start`?"
+        )
     return _list(args.json) if what == "list" else _exercises(chapter(what), args.json)
 
 
@@ -68,7 +70,7 @@ def _list(as_json: bool) -> int:
         return 0
     for one in CHAPTERS:
         say(f"{one.number:02}  {one.title} ({len(one.exercises)} exercises)", indent=4)
-    say("\nThe text is in docs/course; `cutaway course 01` shows what the first chapter asks.")
+    say("\nThe text is in docs/course; `cutaway course 01` lists the exercises of the first chapter.")
     return 0
 
 
@@ -82,7 +84,7 @@ def _exercises(asked: Chapter, as_json: bool) -> int:
     for one in asked.exercises:
         say(f"{one.signature}")
         say(f"    {one.gives}", indent=4)
-    say(f"\nTo begin: cutaway course start {asked.number:02} answers.py")
+    say(f"\nTo start: cutaway course start {asked.number:02} answers.py")
     return 0
 
 
@@ -92,14 +94,14 @@ def _start(asked: Chapter, path: Path, as_json: bool) -> int:
     from .output import emit_json, say
 
     if exists(path):
-        raise FileError(f"{shorten(path)} is there already, and is left as it is. Name another file.")
+        raise FileError(f"{shorten(path)} already exists. Choose another file name.")
     head = HEAD.format(number=asked.number, title=asked.title, name=path.name)
     stubs = [STUB.format(signature=one.signature, gives=_docstring(one.gives)) for one in asked.exercises]
     write_text(path, head + "\n".join(stubs))
     if as_json:
         emit_json({"written": str(path), "functions": [one.name for one in asked.exercises]})
     else:
-        say(f"Wrote {path}, with {len(stubs)} functions to write. Then: cutaway course check {asked.number:02} {path}")
+        say(f"Wrote {path}, with {len(stubs)} stubs. Next: cutaway course check {asked.number:02} {path}")
     return 0
 
 
@@ -130,7 +132,7 @@ def _print(asked: Chapter, found: list[Result]) -> None:
         words = f" {one.words}" if one.words else ""
         say(f"{one.state:<8} {one.name:<{wide}} {words}".rstrip(), indent=wide + 11)
     right, total = sum(one.right for one in found), len(found)
-    say(f"\nAll {total} are right." if right == total else f"\n{right} of {total} are right.")
+    say(f"\nAll {total} are correct." if right == total else f"\n{right} of {total} are correct.")
     if right == total:
         say(f"Chapter {asked.number}, {asked.title}: done.")
 

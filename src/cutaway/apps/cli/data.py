@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-SUMMARY = "the named data sets; with a name, one in detail"
+SUMMARY = "list the named data sets, or describe one"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument("name", metavar="NAME", nargs="?", help="one data set, in detail")
+    parser.add_argument("name", metavar="NAME", nargs="?", help="data set to describe")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -23,7 +23,9 @@ def run(args: argparse.Namespace) -> int:
     from .output import console, emit_json, note
 
     if args.name and args.name not in NAMED:
-        raise UnknownName("data set", args.name, NAMED, "`cutaway data` lists them; your own files need no name here.")
+        raise UnknownName(
+            "data set", args.name, NAMED, "`cutaway data` lists them; for your own files, give their path."
+        )
     found = [
         {"name": name, **asdict(about), "here": str(where(name) or "")}
         for name, about in NAMED.items()
@@ -43,7 +45,9 @@ def run(args: argparse.Namespace) -> int:
         for row in found:
             table.add_row(row["name"], row["kind"], row["title"], "yes" if row["here"] else "no")
         console().print(table)
-        note("What is not here is downloaded when it is asked for by name, to a cache, and its checksum compared.")
+        note(
+            "Missing data sets are downloaded to a cache when they are used by name, and their checksums are verified."
+        )
     return 0
 
 
@@ -52,5 +56,5 @@ def _described(found: dict[str, Any]) -> list[str]:
     facts = [
         f"{key:<10} {found[key]}" for key in ("name", "title", "kind", "task", "target", "sizes", "licence", "citation")
     ]
-    facts.append(f"{'here':<10} {found['here'] or 'no: it is downloaded when it is asked for'}")
+    facts.append(f"{'here':<10} {found['here'] or 'no: downloaded on first use'}")
     return facts + [f"{'file':<10} {file['url']}  sha256 {file['sha256']}" for file in found["files"]]

@@ -6,34 +6,34 @@ import argparse
 
 from .arguments import add_beam_search_options, add_thinking_options, selected_method
 
-SUMMARY = "a run's metrics with 95 % intervals, on its test split or other data"
+SUMMARY = "metrics of a run with 95 % intervals, on its test split or other data"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument("run", metavar="RUN", help="a run's folder, or what `cutaway export` wrote as .onnx")
+    parser.add_argument("run", metavar="RUN", help="folder of a run, or .onnx file from `cutaway export`")
     parser.add_argument("data", metavar="DATA", nargs="?", help="other labelled data of the same kind")
     add_beam_search_options(parser)
+    parser.add_argument("--attack", choices=("fgsm", "pgd"), help="evaluate on adversarial examples")
     parser.add_argument(
-        "--attack", choices=("fgsm", "pgd"), help="adversarial examples: change each image so that the model errs"
-    )
-    parser.add_argument(
-        "--eps", metavar="E", type=float, default=0.03, help="how far a pixel may move, of 0 to 1 (default: 0.03)"
+        "--eps", metavar="E", type=float, default=0.03, help="maximum change of a pixel, from 0 to 1 (default: 0.03)"
     )
     parser.add_argument("--attack-steps", metavar="N", type=int, default=20, help="steps of pgd (default: 20)")
     for key, what in (
         ("ways", "classes of an episode"),
         ("shots", "labelled examples of each class"),
         ("queries", "other examples of each class"),
-        ("inner-steps", "steps of gradient descent on the support, of objective=maml"),
+        ("inner-steps", "gradient steps on the support (objective=maml)"),
     ):
-        parser.add_argument(f"--{key}", metavar="N", type=int, help=f"few-shot learning: {what}, unless as in training")
+        parser.add_argument(
+            f"--{key}", metavar="N", type=int, help=f"few-shot learning: {what}; default as in training"
+        )
     add_thinking_options(parser)
+    parser.add_argument("--samples", metavar="N", type=int, help="problems: sampled chains per problem (default: 1)")
     parser.add_argument(
-        "--samples", metavar="N", type=int, help="problems: chains of each that are drawn; 1 unless given"
+        "--temperature", metavar="T", type=float, help="problems: sampling temperature; 0 is greedy (default: 0.7)"
     )
-    parser.add_argument("--temperature", metavar="T", type=float, help="problems: 0 takes the likeliest tokens (0.7)")
-    parser.add_argument("--seed", metavar="N", type=int, help="problems: of what is drawn; 0 unless given")
+    parser.add_argument("--seed", metavar="N", type=int, help="problems: sampling seed (default: 0)")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-SUMMARY = "write small files of every kind of data, to try it with"
+SUMMARY = "write small example files of every kind of data"
 
 # A command to try with each. The README shows the results.
 TRY = {
@@ -34,8 +34,10 @@ TRY = {
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument("names", metavar="NAME", nargs="*", help="only these, as wine.csv or sounds; default: all")
-    parser.add_argument("--out", metavar="DIR", default=".", help="the folder to write into (default: this one)")
+    parser.add_argument(
+        "names", metavar="NAME", nargs="*", help="names of examples, e.g. wine.csv sounds (default: all)"
+    )
+    parser.add_argument("--out", metavar="DIR", default=".", help="output folder (default: current folder)")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -61,5 +63,5 @@ def run(args: argparse.Namespace) -> int:
     print_table(("name", "what", "to try"), rows, yields="to try")
     left = [name for name in names if not written[name]]
     if left:
-        note(f"Left as it was, since something of that name is there already: {', '.join(left)}.")
+        note(f"Skipped, because it already exists: {', '.join(left)}.")
     return 0

@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-SUMMARY = "a run as one file: ONNX or torch.export, its preprocessing with it"
+SUMMARY = "export a run with its preprocessing to ONNX or torch.export"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument("run", metavar="RUN", help="a run's folder")
+    parser.add_argument("run", metavar="RUN", help="folder of a run")
     parser.add_argument("out", metavar="OUT", type=Path, help="OUT.onnx, for onnxruntime, or OUT.pt2, for torch.export")
-    parser.add_argument("--overwrite", action="store_true", help="let OUT replace a file that exists")
+    parser.add_argument("--overwrite", action="store_true", help="overwrite OUT if it exists")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -24,8 +24,8 @@ def run(args: argparse.Namespace) -> int:
 
     _, *beside = export(Run(args.run), args.out, args.overwrite)
     for path in beside:
-        note(f"{path} is its tokenizer, as the tokenizers library reads it.")
-    note(f"{args.out} answers as {args.run} does at two sizes other than the traced one, within {TOLERANCE:g}.")
+        note(f"{path} is its tokenizer in the format of the tokenizers library.")
+    note(f"Verified: outputs of {args.out} equal those of {args.run} for two other batch sizes, within {TOLERANCE:g}.")
     if args.out.suffix == ".onnx":
         note(f"Try it: cutaway predict {args.out} FILE")
     return 0

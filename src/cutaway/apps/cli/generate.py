@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ...inference.thought_search import SearchResult, Thought
     from ...runs.run import Run
 
-SUMMARY = "text, sequences or images out of a trained model"
+SUMMARY = "generate text, sequences or images with a trained model"
 COUNT, TEMPERATURE = 500, 0.8
 RUNNING = ("prompts", "count", "stop", "window")  # options for language models only
 DRAWING = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed", "samples")  # options of sampling
@@ -31,64 +31,61 @@ TOGETHER = 16  # batch size for several prompts
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument("run", metavar="RUN", help="a run's folder")
+    parser.add_argument("run", metavar="RUN", help="folder of a run")
     parser.add_argument(
         "--prompt",
         metavar="TEXT",
         default="",
-        help="what the text begins with; without one it begins as texts do: after the model's own token for that, "
-        "else after a line's end or a full stop. Of pairs: the sequence that becomes another; of captions: an image; "
-        "of problems: the problem, as '4 9 10 13'",
+        help="start of the text; default: the model's start token, else a line break or a full stop. Sequence pairs: "
+        "the source sequence; captions: an image; problems: the problem, e.g. '4 9 10 13'",
     )
-    parser.add_argument("--prompts", metavar="FILE", help="a text for each line of this file, which is its prompt")
+    parser.add_argument("--prompts", metavar="FILE", help="file with one prompt per line")
     parser.add_argument(
         "--count",
         metavar="N",
         type=int,
-        help=f"how many tokens to write; {COUNT} unless given; or images, {IMAGES_COUNT}",
+        help=f"number of tokens to generate (default: {COUNT}), or of images (default: {IMAGES_COUNT})",
     )
     parser.add_argument(
         "--temperature",
         metavar="T",
         type=float,
-        help=f"below 1 likely tokens become likelier, and 0 takes the likeliest; {TEMPERATURE} unless given. Of pairs "
-        "and captions the likeliest is written, unless this or another of these says to draw",
+        help=f"sampling temperature; 0 is greedy (default: {TEMPERATURE}). Sequence pairs and captions are decoded "
+        "greedily unless a sampling option is given",
     )
+    parser.add_argument("--top-k", metavar="K", type=int, help="sample from the K most likely tokens; 0: from all")
     parser.add_argument(
-        "--top-k", metavar="K", type=int, help="draw from the K likeliest tokens alone; 0 draws from all"
-    )
-    parser.add_argument(
-        "--top-p", metavar="P", type=float, help="draw from the likeliest tokens that hold this probability together"
+        "--top-p", metavar="P", type=float, help="sample from the most likely tokens with this cumulative probability"
     )
     parser.add_argument(
         "--min-p",
         metavar="P",
         type=float,
-        help="draw from tokens with this fraction of the largest probability, or more",
+        help="sample from tokens with at least this fraction of the largest probability",
     )
     parser.add_argument(
         "--repetition-penalty",
         metavar="R",
         type=float,
-        help="above 1 makes tokens that were written before, or stand in the prompt, less likely",
+        help="above 1: tokens of the text so far become less likely",
     )
     parser.add_argument(
-        "--stop", metavar="TEXT", action="append", help="end the text before this one; can be given several times"
+        "--stop", metavar="TEXT", action="append", help="stop before this text; can be given several times"
     )
     parser.add_argument(
         "--window",
         action="store_true",
         default=None,
-        help="of a prompt longer than the model can read, take the last tokens",
+        help="sliding window: use the last tokens of a prompt that exceeds the context",
     )
     parser.add_argument(
         "--seed",
         metavar="N",
         type=int,
-        help="the same seed writes the same text, whatever is written beside it; sample k has the seed N + k - 1. "
-        "0 unless given",
+        help="random seed; the text does not depend on other texts of the same call; sample k uses seed N + k - 1 "
+        "(default: 0)",
     )
-    parser.add_argument("--samples", metavar="N", type=int, help="how many texts of each prompt; 1 unless given")
+    parser.add_argument("--samples", metavar="N", type=int, help="number of texts per prompt (default: 1)")
     add_beam_search_options(parser)
     add_thinking_options(parser)
     add_image_options(parser)
@@ -105,21 +102,21 @@ def run(args: argparse.Namespace) -> int:
     if isinstance(opened.spec.target, GeneratedImage):
         return generate_images(opened, args, TEXT)
     if given := [key for key in (*OPTIONS, OVERWRITE) if getattr(args, key) is not None]:
-        raise SettingError(f"{option_name(given[0])} is for images, and this run draws none: leave it out.")
+        raise SettingError(f"{option_name(given[0])} is only for image generation. Leave it out.")
     if isinstance(opened.spec.target, Solution):
         return solve_problem(opened, args)
     if given := [key for key in THINKING if getattr(args, key) is not None]:
-        raise SettingError(f"{option_name(given[0])} is for problems, and this run solves none: leave it out.")
+        raise SettingError(f"{option_name(given[0])} is only for problem solving. Leave it out.")
     if isinstance(opened.spec.target, Tokens):
         return _transduce(opened, args)
     text = opened.preprocessing
     if not isinstance(text, RunningPreprocessing) or not isinstance(opened.spec.target, NextToken):
         about, spec = opened.about, opened.spec
         raise CutawayError(
-            f"{args.run} writes no text: {about['model']} learned the {spec.target.column} of {spec.kind} data "
-            f"({about['data']['source']}). Runs of language models do, as `cutaway train lstm book.txt` leaves one, "
-            "runs that learned pairs of sequences or captions, and those that draw images (ddpm-unet, vae). `cutaway "
-            "predict` says what this one makes of new examples."
+            f"{args.run} cannot generate: {about['model']} predicts the {spec.target.column} of {spec.kind} data "
+            f"({about['data']['source']}). Generation needs a language model (e.g. `cutaway train lstm book.txt`), "
+            "a sequence-to-sequence or captioning run, or an image model (ddpm-unet, vae). Use `cutaway "
+            "predict` for predictions of this run."
         )
     return _write(opened, text, args)
 
@@ -172,9 +169,7 @@ def _parse_options(run: Run, text: RunningPreprocessing, args: argparse.Namespac
 
     for key in PAIRS:
         if getattr(args, key) is not None:
-            raise SettingError(
-                f"{option_name(key)} is for pairs of sequences, and this run learned a corpus: leave it out."
-            )
+            raise SettingError(f"{option_name(key)} is only for sequence pairs. Leave it out.")
     samples, seed = _samples_and_seed(args)
     return _GenerationOptions(
         COUNT if args.count is None else args.count,
@@ -190,12 +185,12 @@ def _samples_and_seed(args: argparse.Namespace) -> tuple[int, int]:
     """Return the number of texts of each prompt and the seed of the first. Raises SettingError for invalid values."""
     samples, seed = 1 if args.samples is None else args.samples, args.seed or 0
     if samples < 1:
-        raise SettingError(f"--samples {samples} cannot be: it must be at least 1.")
+        raise SettingError(f"Invalid --samples {samples}: must be at least 1.")
     if not 0 <= seed < 2**63 - samples:
-        raise SettingError(f"--seed {seed} cannot be: it must be at least 0, and below 2**63.")
+        raise SettingError(f"Invalid --seed {seed}: must be at least 0 and below 2**63.")
     greedy = "--temperature 0" if args.temperature == 0 else "--top-k 1" if args.top_k == 1 else ""
     if samples > 1 and greedy:
-        raise SettingError(f"--samples {samples} with {greedy} writes one text {samples} times: leave one of them out.")
+        raise SettingError(f"--samples {samples} with {greedy} gives {samples} equal texts: leave one of them out.")
     return samples, seed
 
 
@@ -274,9 +269,9 @@ def _lines(args: argparse.Namespace) -> list[str]:
     from ...data.text.text_files import read_lines
 
     if args.prompt:
-        raise SettingError("--prompt and --prompts cannot both be given: write all prompts into the file.")
+        raise SettingError("--prompt and --prompts exclude each other: write all prompts into the file.")
     if not Path(args.prompts).is_file():
-        raise DataError(f"There is no file {args.prompts!r}, seen from {Path.cwd()}.")
+        raise DataError(f"File {args.prompts!r} not found in {Path.cwd()}.")
     return read_lines(Path(args.prompts), nonempty=True)[0]
 
 
@@ -294,9 +289,9 @@ def _reject_long(model: torch.nn.Module, encoded: list[Tensor], asked: _Generati
     ]
     if problems:
         raise DataError(
-            f"The model reads at most {most:,} tokens, and these prompts are longer:",
+            f"These prompts exceed the context of {most:,} tokens:",
             problems,
-            "Shorten them, or let the window slide (--window), and the last tokens are read.",
+            "Shorten them, or use a sliding window (--window) over the last tokens.",
         )
 
 
@@ -325,20 +320,20 @@ def _transduce(run: Run, args: argparse.Namespace) -> int:
             continue
         way_out = "leave it out"
         if key == "prompts":
-            what = (
-                "FILE` says what each line of a file becomes" if pairs else "FOLDER` says what is on each image of it"
-            )
+            what = "FILE` predicts every line of a file" if pairs else "FOLDER` predicts every image of it"
             way_out = f"`cutaway predict RUN {what}"
-        raise SettingError(f"{option_name(key)} is for running text, and this run learned {learned}: {way_out}.")
+        raise SettingError(
+            f"{option_name(key)} is only for language models, and this run is trained on {learned}: {way_out}."
+        )
     if not args.prompt:
-        what = "a sequence becomes" if pairs else "is on an image"
-        raise SettingError(f"A run that learned {learned} writes what {what}: give it with --prompt.")
+        what = "a sequence" if pairs else "an image"
+        raise SettingError(f"Missing --prompt: a run trained on {learned} needs {what}.")
     drawing = [key for key in DRAWING if getattr(args, key) is not None]
     beams = [key for key in PAIRS if getattr(args, key) is not None]
     if drawing and beams:
         raise SettingError(
-            f"{option_name(beams[0])} and {option_name(drawing[0])} cannot both be: beam search looks for the "
-            "likeliest answer and draws nothing. Leave one of them out."
+            f"{option_name(beams[0])} and {option_name(drawing[0])} exclude each other: beam search does not "
+            "sample. Leave one of them out."
         )
     samples, seed = _samples_and_seed(args)
     with warnings.catch_warnings(record=True) as caught:
@@ -364,28 +359,24 @@ OVERWRITE = "overwrite"
 
 def add_image_options(parser: argparse.ArgumentParser) -> None:
     """Add the options for images."""
-    parser.add_argument("--out", metavar="FILE", help=f"images: the picture to write, a .png; {OUT} unless given")
+    parser.add_argument("--out", metavar="FILE", help=f"images: output file, a .png (default: {OUT})")
+    parser.add_argument("--overwrite", action="store_true", default=None, help="images: overwrite --out if it exists")
     parser.add_argument(
-        "--overwrite", action="store_true", default=None, help="images: let --out replace a file that exists"
+        "--class", dest="of_class", metavar="NAME", help="images: class to generate (default: all classes alternately)"
     )
-    parser.add_argument(
-        "--class", dest="of_class", metavar="NAME", help="images: of this class alone; without it all in turn"
-    )
-    parser.add_argument(
-        "--steps", metavar="N", type=int, help="images: steps in which noise is taken away; 50 unless given"
-    )
+    parser.add_argument("--steps", metavar="N", type=int, help="images: number of sampling steps (default: 50)")
     parser.add_argument(
         "--guidance",
         metavar="S",
         type=float,
-        help="images: scale of classifier-free guidance: 0 takes no notice of the class, 1 is the class alone, more "
-        "makes images more typical and less various; 2 unless given",
+        help="images: scale of classifier-free guidance: 0 ignores the class, 1 is no guidance, larger values give "
+        "more typical and less diverse images (default: 2)",
     )
     parser.add_argument(
         "--eta",
         metavar="E",
         type=float,
-        help="images: 0 adds no noise on the way (DDIM), 1 is ancestral sampling (DDPM); 1 unless given",
+        help="images: 0 is deterministic sampling (DDIM), 1 is ancestral sampling (DDPM) (default: 1)",
     )
 
 
@@ -403,10 +394,10 @@ def generate_images(run: Run, args: argparse.Namespace, for_text: tuple[str, ...
 
     for key in for_text:
         if getattr(args, key) not in (None, ""):
-            raise SettingError(f"{option_name(key)} is for text, and this run learned images: leave it out.")
+            raise SettingError(f"{option_name(key)} is only for text, and this run generates images. Leave it out.")
     out = args.out or OUT
     if not out.lower().endswith(".png"):
-        raise SettingError(f"--out {out} cannot be: a picture is written as PNG. End its name in .png.")
+        raise SettingError(f"Invalid --out {out}: must end in .png.")
     reject_overwriting(out, overwrite=bool(args.overwrite))
     count, seed = IMAGES_COUNT if args.count is None else args.count, args.seed or 0
     given = {"steps": args.steps, "guidance": args.guidance, "eta": args.eta}
@@ -437,9 +428,9 @@ def solve_problem(run: Run, args: argparse.Namespace) -> int:
 
     for key in OTHERS:
         if getattr(args, key) is not None:
-            raise SettingError(f"{option_name(key)} is not for problems, which this run solves: leave it out.")
+            raise SettingError(f"{option_name(key)} is not supported for problem solving. Leave it out.")
     if not args.prompt:
-        raise SettingError("This run solves problems: give one with --prompt, as 4 9 10 13 or 128+367.")
+        raise SettingError("Missing --prompt: give a problem, e.g. 4 9 10 13 or 128+367.")
     method = selected_method(args) or GREEDY
     (found,) = run.think([args.prompt], method)
     assert isinstance(run.preprocessing, ProblemPreprocessing)
@@ -462,7 +453,7 @@ def solve_problem(run: Run, args: argparse.Namespace) -> int:
     write(f"{found.root.text}\n")
     if method.method not in CHAINS:
         write("\n".join(_tree(found)) + "\n")
-    text = found.solution.strip("\n") or "no solution was finished"
+    text = found.solution.strip("\n") or "no solution found"
     write("".join(f"  {line}\n" for line in text.split("\n")))
     said = "solved" if verdict.solved else "not solved"
     if verdict.why:  # empty for a solved problem

@@ -14,7 +14,7 @@ from .arguments import PAIR
 if TYPE_CHECKING:
     from ...api import Look
 
-SUMMARY = "what can be seen inside a model, trained or not"
+SUMMARY = "views of the internals of a model, trained or not"
 WIDTH = 80
 
 EXAMPLES = """\
@@ -25,8 +25,8 @@ examples:
   cutaway inspect gpt2 --view attention layer=blocks.3.attention
   cutaway inspect minilm/ "The spring is broken." --view embeddings
 
-A run is shown with the first examples of its test split, a model without one
-with random numbers, unless INPUT names others.
+A run is shown with the first examples of its test split, an untrained model with
+random numbers, unless INPUT is given.
 """
 
 
@@ -41,13 +41,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "words",
         metavar="RUN [INPUT ...] [key=value ...]",
         nargs="*",
-        help="a run's folder, a model's name, a folder with weights or hub:ORG/NAME; files or texts; options",
+        help="folder of a run, name of a model, folder with weights or hub:ORG/NAME; files or texts; options",
     )
-    parser.add_argument("--view", metavar="NAME", nargs="+", action="extend", default=[], help="these views alone")
-    parser.add_argument("--out", metavar="FILE", help="the page (default: RUN/inspect.html, or inspect-NAME.html here)")
-    parser.add_argument("--overwrite", action="store_true", help="let the page replace a file that exists")
+    parser.add_argument(
+        "--view", metavar="NAME", nargs="+", action="extend", default=[], help="views to show (default: all)"
+    )
+    parser.add_argument("--out", metavar="FILE", help="output page (default: RUN/inspect.html, or inspect-NAME.html)")
+    parser.add_argument("--overwrite", action="store_true", help="overwrite the page if it exists")
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
-    parser.add_argument("--model", metavar="NAME", help="of torchvision's file: the model that it is for")
+    parser.add_argument("--model", metavar="NAME", help="model of a torchvision file")
     parser.add_argument("--json", action="store_true", help="print the page's description as one JSON document")
     parser.epilog = EXAMPLES + "\n".join(_views())
 
@@ -57,13 +59,13 @@ def _views() -> list[str]:
     from ...views import VIEWS
     from ...views.docs import view_docs
 
-    lines = ["\nviews and their options (layer=c1: all that have it, filters.layer=c1: one)"]
+    lines = ["\nviews and their options (layer=c1: for all views, filters.layer=c1: for one)"]
     for name in VIEWS:
         docs = view_docs(name)
         lines += _wrapped(f"  {name}", docs["SAYS"][:1].lower() + docs["SAYS"][1:], 16)
         for option, what in docs["OPTIONS"].items():
             lines += _wrapped(f"    {option}=", what, 16)
-    return [*lines, "", "  model.KEY=value sets up an untrained model: `cutaway show NAME` lists them."]
+    return [*lines, "", "  model.KEY=value configures an untrained model: `cutaway show NAME` lists the settings."]
 
 
 def _wrapped(left: str, right: str, at: int) -> list[str]:
@@ -86,7 +88,9 @@ def run(args: argparse.Namespace) -> int:
     options = dict(word.split("=", 1) for word in words if _is_setting(word))
     given = [word for word in words if not _is_setting(word)]
     if not given:
-        raise SettingError("Which model? The first word is a run's folder or a model's name: cutaway inspect resnet18.")
+        raise SettingError(
+            "Missing model: give the folder of a run or the name of a model, e.g. cutaway inspect resnet18."
+        )
     what, *inputs = given
     if args.out is not None:
         read = inputs if (Path(what) / "run.json").is_file() else [what, *inputs]
@@ -134,7 +138,7 @@ def _split_views(after: list[str], words: list[str]) -> tuple[list[str], list[st
             named = True
             others.append(word)
         else:
-            raise UnknownName("view", word, VIEWS, "`cutaway inspect --help` says what each shows.")
+            raise UnknownName("view", word, VIEWS, "`cutaway inspect --help` lists them.")
     return views, [*words, *others]
 
 

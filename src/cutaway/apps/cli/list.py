@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ...models.registry import Preset
 
-SUMMARY = "the models by family: name, parameters, source"
+SUMMARY = "list the models by family: name, parameters, source"
 # The families in the order of their first papers, with their titles.
 FAMILIES = {
     "dense": "Dense networks",

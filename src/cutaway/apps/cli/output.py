@@ -96,7 +96,7 @@ def open_page(path: Path) -> None:
     # Without a display, webbrowser would start a text browser in the terminal and block.
     screen = sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")))
     if not screen or not webbrowser.open(path.resolve().as_uri()):
-        note(f"There is no browser here to open the page in. It is {path}")
+        note(f"No browser found. The page is {path}")
 
 
 def emit_json(value: Any) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ...distributed.dry_run import DryRun, ProcessMemory, ShardedWeight
     from ...experiments.plan.result import Plan, Strategy
 
-SUMMARY = "memory, time and cost of a training, here or on GPUs elsewhere"
+SUMMARY = "estimate memory, time and cost of a training, here or on GPUs"
 ROWS = (  # parts of a device's memory
     ("weights", "weights"),
     ("casts", "weights in bfloat16"),
@@ -37,13 +37,12 @@ examples:
   cutaway plan resnet50 photos/ processes=2
   cutaway plan gpt2-xl book.txt gpus=256 gpu=h100 batch_size=256 dry_run=true
 
-All other settings are those of `cutaway train`. Nothing is trained that is
-kept, and of GPUs nothing is run: one step is made of shapes alone, with the
-loop, the model and the optimizer as they are, so a model larger than this
-machine can be planned. What is told of memory is the moment at which most is
-held, so the rows add up to it. With dry_run=true each strategy is gone through
-too, on a process group that sends nothing: what each device holds of each
-weight, and what a step sends.
+All other settings are those of `cutaway train`. No model is saved, and nothing
+runs on the planned GPUs: a training step is traced with shapes only, so a
+model larger than this machine can be planned. Memory is the peak, and the rows
+sum to it. With dry_run=true each strategy is also run on a simulated process
+group: the shard of each weight on each device, and the communication of a
+step.
 """
 
 
@@ -68,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     from .output import emit_json, note_if_slow
 
     model, data, given = parse_required_args("plan", args.words)
-    with note_if_slow("Still at work: the data is read, and a step of training is gone through."):
+    with note_if_slow("Reading the data and tracing a training step ..."):
         found = plan(model, data, **given)
     if args.json:
         emit_json(found.to_json())
@@ -104,7 +103,7 @@ def _print(plan: Plan) -> None:
         table.add_row()
         table.add_row(*_row(plan, "a step", lambda s: format_step_time(s.seconds_per_step or 0)))
         if plan.strategies[0].bound:
-            table.add_row(*_row(plan, "which waits for", lambda s: s.bound))
+            table.add_row(*_row(plan, "limited by", lambda s: s.bound))
         table.add_row(
             *_row(
                 plan, f"an epoch, {plural(plan.steps_per_epoch, 'step')}", lambda s: duration(s.seconds_per_epoch or 0)
@@ -118,7 +117,7 @@ def _print(plan: Plan) -> None:
     out.print()
     best = plan.best
     if best is not None and len(plan.strategies) > 1:
-        say(f"Fastest of what fits: {best.name}, with {plural(best.examples, 'example')} a step on each device.")
+        say(f"Fastest strategy that fits: {best.name}, with {plural(best.examples, 'example')} a step on each device.")
     for sentence in (*plan.notes, *(f"Assumed: {said}" for said in plan.assumed)):
         say(sentence, indent=2)
     for name, run in plan.dry_runs.items():

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ...runs.run import Run
 
-SUMMARY = "what a trained model says of new files"
+SUMMARY = "predictions of a trained model for new files"
 LINE_ENDS = re.compile(
     r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]"
 )  # every sequence that some program reads as a line end
@@ -26,24 +26,23 @@ IN_A_LINE = 3  # values per example on one line; more get a line each
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument("run", metavar="RUN", help="a run's folder, or what `cutaway export` wrote as .onnx")
+    parser.add_argument("run", metavar="RUN", help="folder of a run, or .onnx file from `cutaway export`")
     parser.add_argument(
         "inputs",
         metavar="INPUT",
         nargs="+",
-        help="files or folders of the kind that it learned from; a text may stand here itself",
+        help="files or folders of the same kind as the training data, or a text",
     )
     parser.add_argument(
         "--out",
         metavar="FILE",
-        help="write to this file: all rows and columns; or, of pairs and where it ends in .txt, plain lines, one for "
-        "each line that was given; of a run that learned masks or boxes, FILE-pictures/ beside it has the images with "
-        "them drawn in, and FILE-masks/ the masks",
+        help="output file with all rows and columns; for sequence pairs, a .txt file has one line per input line; for "
+        "masks or boxes, FILE-pictures/ in the same folder has the annotated images, and FILE-masks/ the masks",
     )
     parser.add_argument(
-        "--support", metavar="FOLDER", help="few-shot learning: class folders with a few images of each class"
+        "--support", metavar="FOLDER", help="few-shot learning: folder with one folder of images per class"
     )
-    parser.add_argument("--overwrite", action="store_true", help="let --out replace a file that exists")
+    parser.add_argument("--overwrite", action="store_true", help="overwrite --out if it exists")
     add_beam_search_options(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -62,8 +61,7 @@ def run(args: argparse.Namespace) -> int:
     lines = args.out is not None and args.out.lower().endswith(".txt")
     if lines and not isinstance(opened.spec, PairSpec):
         raise SettingError(
-            f"--out {args.out} is for plain lines, which runs that learned pairs of sequences write: "
-            "end its name in .csv, for rows with columns."
+            f"Invalid --out {args.out}: .txt is only for sequence pairs. Use .csv for rows with columns."
         )
     if args.out is not None:
         reject_overwriting(args.out, args.inputs, args.overwrite)  # before anything is computed
@@ -82,8 +80,8 @@ def run(args: argparse.Namespace) -> int:
             changed = write_csv(args.out, rows)
             if changed:
                 note(
-                    f"note: {plural(changed, 'cell')} that a spreadsheet would take for a formula begin with an "
-                    "apostrophe in that file, and escape sequences are written out."
+                    f"note: {plural(changed, 'cell')} that a spreadsheet would read as a formula start with an "
+                    "apostrophe in that file, and control characters are escaped."
                 )
         note(f"{plural(len(rows), 'prediction')} in {args.out}")
         for what, folder in folders.items():
@@ -110,7 +108,9 @@ def _folders(opened: Run, args: argparse.Namespace) -> dict[str, Path]:
     found = {kind: out.with_name(f"{out.stem}-{kind}s") for kind in kinds}
     for kind, folder in found.items():
         if folder.exists() and not args.overwrite:
-            raise FileError(f"{folder} exists, and {kind}s would be written there. Give --overwrite, or another --out.")
+            raise FileError(
+                f"{folder} already exists, and {kind}s are written there. Use --overwrite or another --out."
+            )
     return found
 
 

@@ -11,7 +11,7 @@ from .arguments import parse_words
 if TYPE_CHECKING:
     from ...data.streaming.manifest import Manifest
 
-SUMMARY = "make shards of data that is larger than memory, to train on"
+SUMMARY = "convert data larger than memory to shards for training"
 EVERY = 5.0  # seconds between progress notes
 
 
@@ -24,13 +24,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", nargs="*", metavar="DATA OUT [key=value ...]", help="data, a folder for the shards")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.epilog = (
-        "  cutaway prepare corpus/ shards/ tokenizer=bpe    a folder of .txt, read a part at a time\n"
-        "  cutaway train gpt2 shards/                       as on any data\n"
-        "  cutaway prepare sorted.parquet shuffled/         the rows of a table in a random order\n\n"
-        "Stopped or killed, the same command goes on: shards that are finished are kept.\n"
-        "`cutaway check MODEL OUT` compares their checksums.\n"
+        "  cutaway prepare corpus/ shards/ tokenizer=bpe    a folder of .txt files\n"
+        "  cutaway train gpt2 shards/                       train on the shards\n"
+        "  cutaway prepare sorted.parquet shuffled/         rows of a table in random order\n\n"
+        "If interrupted, run the same command again to resume: finished shards are kept.\n"
+        "`cutaway check MODEL OUT` verifies their checksums.\n"
         + format_group(ShardSettings, "\nsettings of the shards")
-        + "\n\n  Settings of the data that are settled here (tokenizer, vocab_size, val, …) are those of\n"
+        + "\n\n  Data settings that are fixed by prepare (tokenizer, vocab_size, val, …) are those of\n"
         "  `cutaway train --help text` and its other topics."
     )
 
@@ -43,19 +43,19 @@ def run(args: argparse.Namespace) -> int:
 
     names, given = parse_words(args.words, names=2)
     if len(names) < 2:
-        raise SettingError("Data and a folder for its shards are needed: cutaway prepare DATA OUT.")
+        raise SettingError("Missing data or output folder: cutaway prepare DATA OUT.")
     last_note = time.monotonic()
 
     def progress(done: int, of: int) -> None:
         nonlocal last_note
         if time.monotonic() - last_note > EVERY and done < of:
             last_note = time.monotonic()
-            note(f"{done:,} of {of:,} shards are made.")
+            note(f"{done:,} of {of:,} shards written.")
 
     try:
         manifest = prepare(names[0], names[1], progress=progress, **given)
     except KeyboardInterrupt:
-        note("\nShards that are finished are kept: the same command goes on from there.")
+        note("\nFinished shards are kept: run the same command again to resume.")
         raise
     if args.json:
         emit_json(_document(manifest, names[1]))

@@ -6,7 +6,7 @@ import argparse
 
 from .compression_arguments import add_run_and_out, measure_runs, measurements_to_json, parse_run_args, print_comparison
 
-SUMMARY = "take weights or channels out of a run's model while it learns on"
+SUMMARY = "prune weights or channels of a run's model and fine-tune it"
 
 NOTES = """\
 examples:
@@ -16,19 +16,19 @@ examples:
   cutaway prune runs/textcnn-docs-1 sparse/ prune_pattern=2:4
 
 Magnitude pruning (sparsity=0.8) sets the smallest weights to 0, step by step
-(Zhu and Gupta, 2017): the network keeps its shape, and dense hardware runs it no
-faster. The pattern 2:4 (prune_pattern=2:4; Mishra and others, 2021) sets the
-smaller two of each four consecutive inputs to 0, a form that NVIDIA GPUs from
-Ampere on can multiply faster, by torch.sparse.to_sparse_semi_structured or
-TensorRT; here it is a mask, no faster. On an H200 layers 4,096 wide took 0.84
-to 0.92 of the time so, and those of GPT-2's size longer. Structured pruning
-(prune_channels=0.5), which goes together with either, takes whole channels and
-hidden units out: the network that is left is smaller and faster.
+(Zhu and Gupta, 2017): the network keeps its shape and is not faster on dense
+hardware. The 2:4 pattern (prune_pattern=2:4; Mishra et al., 2021) sets the two
+smallest of every four consecutive inputs to 0, which NVIDIA GPUs from Ampere on
+can multiply faster with torch.sparse.to_sparse_semi_structured or TensorRT; here
+it is a mask without speedup. On an H200, layers of width 4,096 took 0.84 to 0.92
+of the time that way, and layers of GPT-2's size more than 1. Structured pruning
+(prune_channels=0.5), alone or with either, removes whole channels and hidden
+units: the network becomes smaller and faster.
 
-The model learns on meanwhile, on the run's own data and split, for half as many
-epochs and at 0.3 times the learning rate, unless other settings of `cutaway
-train` are given. OUT is a run like any other. Milliseconds are medians on this
-machine, of both models in turns.
+The model is fine-tuned during pruning, on the data and split of the run, for half
+as many epochs and at 0.3 times the learning rate, unless set otherwise with
+settings of `cutaway train`. OUT is a run. Milliseconds are medians on this
+machine, with both models alternating.
 """
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ...deploy.finetuning import ModelMeasurement
     from ...runs.run import Run
 
-SUMMARY = "make a run's weights integers of 8 or 4 bits, or floats of 16"
+SUMMARY = "quantize a run to 8- or 4-bit integers, or 16-bit floats"
 
 NOTES = """\
 examples:
@@ -20,18 +20,17 @@ examples:
   cutaway quantize runs/gpt2-book-1 int4/ bits=4
   cutaway quantize runs/gpt2-book-1 int4/ bits=4 qat=2
 
-Integers in three ways (Jacob et al., 2018). static: weights and inputs of
-convolutions are 8-bit integers, the ranges of the inputs are observed on the
-training split, and batch normalization is folded in. dynamic: inputs of linear
-layers are rounded as they come. weight-only: the file holds integers, and the
-model computes with the rounded numbers as before. bfloat16, float16: 16 bits,
-for hardware that multiplies in them. Without method= it is the one of the
-first three that suits the model. qat=5 has it learn on for five epochs before,
-with rounded numbers, where rounding costs too much.
+Integer methods (Jacob et al., 2018). static: weights and inputs of
+convolutions are 8-bit integers, with input ranges calibrated on the training
+split and batch normalization folded in. dynamic: input ranges of linear layers
+are computed at inference. weight-only: the file stores integers, and the model
+computes in floats with the rounded weights. bfloat16, float16: 16 bits, for
+hardware that supports them. Without method=, one of the first three is chosen
+by the model. qat=5 runs five epochs of quantization-aware training first, if
+rounding costs too much accuracy.
 
-OUT is a run like any other. Milliseconds are medians on this machine, of both
-models in turns: integers are not always faster, and it is said where they are
-not.
+OUT is a run. Milliseconds are medians on this machine, with both models
+alternating: integers are not always faster, which the output reports.
 """
 
 
@@ -75,23 +74,23 @@ def comparison_sentences(models: list[ModelMeasurement], after: Run) -> list[str
 
     method, device = after.about["quantized"]["method"], after.place.device.type
     whole, small = models
-    said = [f"The file is {small.bytes / whole.bytes:.2f} of what it was."]
+    said = [f"The file has {small.bytes / whole.bytes:.2f} of its original size."]
     times = {size: whole.milliseconds[size] / ms for size, ms in small.milliseconds.items()}
-    faster = [f"{ratio:.1f} times as fast at a batch of {size}" for size, ratio in times.items() if ratio >= 1.05]
-    slower = [f"{1 / ratio:.1f} times as long at a batch of {size}" for size, ratio in times.items() if ratio <= 0.95]
+    faster = [f"{ratio:.1f} times as fast at batch size {size}" for size, ratio in times.items() if ratio >= 1.05]
+    slower = [f"{1 / ratio:.1f} times as long at batch size {size}" for size, ratio in times.items() if ratio <= 0.95]
     if faster:
         said.append(f"It is {' and '.join(faster)}.")
     if method == "weight-only":
-        said.append("It computes in floats, as before: only the file is smaller, and differences in time are chance.")
+        said.append("It computes in floats: only the file is smaller, and differences in time are noise.")
     elif method in HALVES and not has_half(method, device):
-        said.append(f"This machine does not multiply in {method}: it is emulated, and only the file is smaller.")
+        said.append(f"This machine has no {method} arithmetic: it is emulated, and only the file is smaller.")
     elif method in HALVES and slower:
-        said.append(f"It takes {' and '.join(slower)}: converting what goes in and out of each layer costs time too.")
+        said.append(f"It takes {' and '.join(slower)}: converting the inputs and outputs of each layer costs time.")
     elif slower:
         why = (
-            "rounding the inputs of layers so small costs more than integers save"
+            "quantizing the inputs of such small layers costs more than integer arithmetic saves"
             if exact_kernels()
-            else "this processor cannot add up products of 8-bit integers without overflow (VNNI), so floats do it"
+            else "this processor has no 8-bit dot product (VNNI), so floats are used"
         )
         said.append(f"It takes {' and '.join(slower)}: {why}.")
     return said

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-SUMMARY = "write the report.html of a run or a search again"
+SUMMARY = "rewrite the report.html of a run or a search"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument("run", metavar="RUN", help="the folder of a run, or of a search")
+    parser.add_argument("run", metavar="RUN", help="folder of a run or a search")
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
 
 
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
             clear_leftovers(run.folder)
             check_baselines(run)
     except RunInUse as error:
-        note(f"note: {error.holder} works on this run: the page shows it as it stands now.")
+        note(f"note: {error.holder} is using this run: the page shows its current state.")
     path = write_layers_and_report(run)
     console().print(str(path), markup=False)
     if args.open:
@@ -53,6 +53,6 @@ def _write_search_page(folder: str) -> Path:
 
     found = Search(folder)
     if not found.trials:
-        raise FileError(f"No trial of {folder} has ended yet: there is nothing to show.")
+        raise FileError(f"{folder} has no finished trial to show yet.")
     write_search_report(found)
     return found.report

@@ -13,7 +13,7 @@ from .train import format_metric
 if TYPE_CHECKING:
     from ...experiments.search.result import Row, Search
 
-SUMMARY = "try settings and architectures, choose by validation"
+SUMMARY = "hyperparameter and architecture search by validation score"
 SHOWN = 10  # trials in the table
 
 EXAMPLES = """\
@@ -24,12 +24,12 @@ examples:
   cutaway search cellnet-small digits model.arch=cells sampler=evolution
   cutaway search --resume runs/search-mlp-digits-1 trials=80
 
-What is searched is a range, low..high or low..high:log, or a choice, A,B; of
-settings that are lists, as 64|64,64. All else that is given is fixed, and
-means what it does to `cutaway train`. Trials are compared on the validation
-split. The best is trained once more, as a run in DIR/best, and that alone is
-tested. Several processes may search in one folder: type the same command with
-the same --out, or --resume DIR.
+A searched setting is a range, low..high or low..high:log, or a choice, A,B;
+for settings that are lists, 64|64,64. All other settings are fixed, as in
+`cutaway train`. Trials are compared on the validation split. The best one is
+trained again as a run in DIR/best, and only that run is tested. Several
+processes can search in one folder: run the same command with the same --out,
+or --resume DIR.
 """
 
 
@@ -43,9 +43,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_positionals(parser)
     add_output_options(
         parser,
-        "the search's folder",
+        "folder of the search",
         "search-MODEL-DATA",
-        ("DIR", "go on with a search, beside other processes at it"),
+        ("DIR", "resume or join a search"),
     )
     parser.epilog = EXAMPLES
 
@@ -83,9 +83,7 @@ def _reject_repeated_settings(words: list[str]) -> None:
             continue
         if key in values and values[key] != value:
             both = f"{key}={shorten(values[key])} and {key}={shorten(value)}"
-            raise SettingError(
-                f"{key} is given twice, {both}: what is searched is not fixed as well. Give one of them."
-            )
+            raise SettingError(f"{key} is given twice, {both}: a setting is either searched or fixed. Leave one out.")
         values[key] = value
 
 
@@ -122,7 +120,7 @@ def _print(found: Search) -> None:
     rows = rank_trials(found)
     states = [row["state"] for row in found.trials]
     counted = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
-    out.print(f"{plural(len(states), 'trial')}: {counted}. The best, on the validation split:")
+    out.print(f"{plural(len(states), 'trial')}: {counted}. Best trials, on the validation split:")
     keys = list(found.about["space"])
     front = {row["trial"] for row in found.front}
     table = Table(box=None, pad_edge=False, header_style="dim")
@@ -138,7 +136,7 @@ def _print(found: Search) -> None:
         table.add_row(str(row["trial"]), format_metric(name, row[name]), macs, *cells)
     out.print(table)
     if front:
-        out.print("* none has a better metric with as few MACs", markup=False)
+        out.print("* on the Pareto front of metric and MACs", markup=False)
     if (found.folder / "best" / "evaluation.json").is_file():
         out.print()
         for line in result_lines(found.run):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
-SUMMARY = "predictions and texts of a run over HTTP, on this machine"
+SUMMARY = "serve predictions and generated text of a run over HTTP"
 TOKEN = "CUTAWAY_TOKEN"
 
 EXAMPLES = f"""\
@@ -17,46 +17,46 @@ examples:
        --data-binary @seven.png
   {TOKEN}=$(openssl rand -hex 16) cutaway serve runs/help --host 0.0.0.0
 
-The page at the address that is printed says what can be asked, and asks it.
-SIGTERM and Ctrl-C end the server once all that it has taken is answered.
+The printed address has a page with the endpoints and a form to try them.
+SIGTERM and Ctrl-C stop the server after all accepted requests are answered.
 """
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument("run", metavar="RUN", help="a run's folder")
-    parser.add_argument("--port", type=int, metavar="N", help="the port (default: 8000; 0: any that is free)")
+    parser.add_argument("run", metavar="RUN", help="folder of a run")
+    parser.add_argument("--port", type=int, metavar="N", help="port (default: 8000; 0: any free port)")
     parser.add_argument(
         "--host",
         default="127.0.0.1",
         metavar="H",
-        help="the address to listen at (default: %(default)s); one that other machines can reach needs a token",
+        help="address to listen on (default: %(default)s); an address that other machines can reach needs a token",
     )
     parser.add_argument(
         "--token",
         metavar="TOKEN",
-        help=f"what requests show as Authorization: Bearer TOKEN; better in the environment, as {TOKEN}, since others "
-        "on the machine can see a command line",
+        help=f"required as Authorization: Bearer TOKEN; safer in the environment variable {TOKEN}, since other users "
+        "of the machine can see command lines",
     )
     parser.add_argument(
         "--batch-wait",
         default="2ms",
         metavar="T",
-        help="how long a batch waits for more requests, where several clients ask (default: %(default)s; 0ms: never)",
+        help="maximum wait of a batch for more requests of other clients (default: %(default)s; 0ms: none)",
     )
     for option, usual, what in (
-        ("max-batch", 32, "examples of a batch at which it waits no more; a request with more is computed apart"),
-        ("max-body", 16, "MiB of a request"),
-        ("queue", 256, "requests that are answered or wait; more are told 429"),
-        ("max-tokens", 1024, "tokens that are written for one request"),
-        ("streams", 8, "texts that are written side by side; more wait"),
+        ("max-batch", 32, "maximum batch size; larger requests are computed separately"),
+        ("max-body", 16, "maximum MiB of a request"),
+        ("queue", 256, "maximum requests in progress or waiting; others get status 429"),
+        ("max-tokens", 1024, "maximum tokens generated for a request"),
+        ("streams", 8, "texts generated at the same time; others wait"),
     ):
         parser.add_argument(f"--{option}", type=int, default=usual, metavar="N", help=f"{what} (default: %(default)s)")
     parser.add_argument(
         "--timeout",
         default="60s",
         metavar="T",
-        help="how long a request waits for its answer, or the first token of a streamed one (default: %(default)s)",
+        help="timeout of a request, or of the first token of a stream (default: %(default)s)",
     )
     parser.epilog = EXAMPLES
 
@@ -80,8 +80,8 @@ def run(args: argparse.Namespace) -> int:
 
     def started(url: str) -> None:
         print(url, flush=True)
-        note("Open this address in a browser, or POST to /predict. Ctrl-C ends the server.")
+        note("Open this address in a browser, or POST to /predict. Ctrl-C stops the server.")
 
     serve(args.run, args.host, args.port, token, limits, started)
-    note("The server is closed: all that it had taken is answered.")
+    note("Server stopped. All accepted requests were answered.")
     return 0

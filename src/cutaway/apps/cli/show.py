@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ...inspect.layers import LayerTable
     from ...models.registry import Preset
 
-SUMMARY = "a model's card, equation, layers, settings and divergences"
+SUMMARY = "card of a model: equation, layers, settings, differences from the paper"
 LEFT = 32  # maximum indent of wrapped lines
 
 
@@ -22,7 +22,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "words",
         metavar="MODEL [key=value ...]",
         nargs="*",
-        help="a model's name, its settings (num_classes=10), and input=3x64x64 for another input",
+        help="name of a model, its settings (num_classes=10), and input=3x64x64 for another input size",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -37,11 +37,11 @@ def run(args: argparse.Namespace) -> int:
 
     names, settings = parse_words(args.words, names=1)
     if not names:
-        raise SettingError("Which model? The first word is its name, as in `cutaway show resnet18`.")
+        raise SettingError("Missing model: give its name, e.g. `cutaway show resnet18`.")
     if exists(Path(names[0]) / "run.json"):
         raise SettingError(
-            f"{names[0]} is a run, and show is of a model that is not trained: `cutaway inspect {names[0]}` looks "
-            f"inside, and `cutaway report {names[0]}` says what it reached."
+            f"{names[0]} is a run, and `show` is for untrained models: use `cutaway inspect {names[0]}` for its "
+            f"internals and `cutaway report {names[0]}` for its results."
         )
     found = preset(names[0])
     shape = settings.pop("input", None)
@@ -61,7 +61,7 @@ def _shape(text: str) -> tuple[int, ...]:
     from ...core.errors import SettingError
 
     if not re.fullmatch(r"[1-9]\d*([x×,][1-9]\d*)*", text):
-        raise SettingError(f"input={text} cannot be read: give the shape of one example, as in input=3x64x64.")
+        raise SettingError(f"Invalid input={text}: must be the shape of one example, e.g. input=3x64x64.")
     return tuple(map(int, re.split("[x×,]", text)))
 
 
@@ -73,7 +73,7 @@ def _layers(found: Preset, config: Any, shape: tuple[int, ...] | None) -> LayerT
     try:
         return preset_layer_table(found, config, shape)
     except (RuntimeError, ValueError, IndexError) as error:  # PyTorch's own words for shapes that do not fit
-        raise ModelError(f"{found.name} cannot take an input of {shape_text(shape or ())}: {error}") from error
+        raise ModelError(f"{found.name} does not accept an input of {shape_text(shape or ())}: {error}") from error
 
 
 def _document(found: Preset, config: Any, layers: LayerTable, as_published: bool) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def _print(found: Preset, config: Any, layers: LayerTable, as_published: bool) -
     for what, settings_of in (("trained with", found.card.settings), ("with weights=", found.card.fine_tuning)):
         if settings_of:
             usual = " ".join(f"{key}={as_text(value)}" for key, value in settings_of.items())
-            out.print(f"\n[bold]{what}[/], unless told otherwise: {usual}")
+            out.print(f"\n[bold]{what}[/] by default: {usual}")
     if card.divergences:
         out.print("\n[bold]divergences[/]")
     for d in card.divergences:

@@ -7,7 +7,7 @@ import contextlib
 
 from ...core.errors import SettingError
 
-SUMMARY = "watch a model learn, on a live page of this machine"
+SUMMARY = "train a model interactively on a live page"
 
 EXAMPLES = """\
 examples:
@@ -15,8 +15,8 @@ examples:
   cutaway studio runs/lenet5-modern-digits-1
   cutaway studio '#data=moons&model=mlp&lr=0.1'
 
-The page opens at the address that is printed, which holds a secret: without it
-nobody is answered. Ctrl-C ends the studio and all that it trains.
+The page is at the printed address, which contains a secret: requests without it are
+rejected. Ctrl-C stops the studio and all its trainings.
 """
 
 
@@ -26,17 +26,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "opened",
         metavar="RUN",
         nargs="*",
-        help="a run's folder, to go on training it, which stays as it is; or '#...', all that stands after the # of a "
-        "studio's address, to see the same again; or both",
+        help="folder of a run, to continue its training on a copy; or '#...', the part of a studio address after the "
+        "#, to restore its state; or both",
     )
-    parser.add_argument("--port", type=int, metavar="N", help="the port (default: 8765, or the next that is free)")
-    parser.add_argument(
-        "--host", default="127.0.0.1", metavar="H", help="the address to listen at (default: %(default)s)"
-    )
+    parser.add_argument("--port", type=int, metavar="N", help="port (default: 8765, or the next free port)")
+    parser.add_argument("--host", default="127.0.0.1", metavar="H", help="address to listen on (default: %(default)s)")
     parser.add_argument(
         "--open-to-the-network",
         action="store_true",
-        help="allow a --host that other machines can reach; whoever has the address can use the studio",
+        help="allow a --host that other machines can reach; everyone who has the address can use the studio",
     )
     parser.epilog = EXAMPLES
 
@@ -54,17 +52,17 @@ def run(args: argparse.Namespace) -> int:
 
     if args.open_to_the_network:
         note(
-            f"warning: the studio listens at {args.host}, where other machines can reach it, unencrypted. Whoever has "
-            "its address can train on this machine and see what was opened."
+            f"warning: the studio listens on {args.host}, which other machines can reach, unencrypted. Everyone who "
+            "has its address can train on this machine and see the opened data."
         )
 
     def started(url: str) -> None:
         print(url, flush=True)
-        note("Open this address in a browser. Ctrl-C ends the studio.")
+        note("Open this address in a browser. Ctrl-C stops the studio.")
 
     with contextlib.suppress(KeyboardInterrupt):
         serve(run, args.host, args.port, args.open_to_the_network, started, state)
-    note("The studio is closed.")
+    note("Studio stopped.")
     return 0
 
 
@@ -77,7 +75,7 @@ def _run_and_state(opened: list[str]) -> tuple[str | None, str]:
     runs = [word for word in opened if not word.startswith(("#", "http://", "https://"))]
     if len(runs) > 1 or len(states) > 1:
         raise SettingError(
-            "The studio opens one RUN, and one state: cutaway studio RUN '#data=...'. A state has & in it, which a "
-            "shell reads as its own: put it in quotes."
+            "The studio takes one RUN and one state: cutaway studio RUN '#data=...'. Quote the state, because it "
+            "contains & characters."
         )
     return (runs[0] if runs else None), (states[0] if states else "")

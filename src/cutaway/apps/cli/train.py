@@ -11,7 +11,7 @@ from .settings_help import training_settings
 if TYPE_CHECKING:
     from ...runs.run import Run
 
-SUMMARY = "train a model on data, and leave a run"
+SUMMARY = "train a model on data and save the run"
 
 EXAMPLES = """\
 examples:
@@ -25,8 +25,8 @@ examples:
   cutaway train mlp titanic @settings.toml model.hidden_dims=64,64
   cutaway train --resume runs/lenet5-modern-digits-1
 
-A model's card may hold other settings (hyperparameters) than these defaults:
-`cutaway show MODEL` prints them. What is typed wins.
+A model's card may have other defaults for these settings (hyperparameters):
+`cutaway show MODEL` prints them. Settings that you give take precedence.
 """
 
 
@@ -40,11 +40,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_positionals(parser)
     add_output_options(
         parser,
-        "the run's folder",
+        "folder of the run",
         "MODEL-DATA",
-        ("RUN", "go on with a run that was stopped or killed, in its folder"),
+        ("RUN", "resume a run that was stopped or killed"),
     )
-    parser.add_argument("--overwrite", action="store_true", help="let --out DIR be a run, and replace its files")
+    parser.add_argument(
+        "--overwrite", action="store_true", help="allow --out DIR to be an existing run, and replace its files"
+    )
     parser.epilog = EXAMPLES
 
 
@@ -89,7 +91,7 @@ def summary(run: Run) -> dict[str, Any]:
     from ...training.schemas import read_evaluation
 
     evaluation = read_evaluation(run.folder)
-    assert evaluation is not None, "training that ended has been tested"
+    assert evaluation is not None, "finished training is evaluated"
     return {
         "run": str(run.folder),
         "report": str(run.folder / "report.html"),
@@ -128,7 +130,7 @@ def result_lines(run: Run) -> list[str]:
         f"{result['split']} {name} [bold]{format_metric(watch, found['value'])}[/] ({', '.join(how_sure)}){compared}",
         f"{plural(about['epochs_done'], 'epoch')} in {about['seconds']:.1f} s: {about['stopped']}"
         + (f"; best epoch {epoch}" if (epoch := about["best"]["epoch"]) and not about["settings"].get("tasks") else "")
-        + (f"; kept is {_mean(about['average'], about['best']['metric'])}" if about.get("average") else ""),
+        + (f"; kept: {_mean(about['average'], about['best']['metric'])}" if about.get("average") else ""),
     ]
     if about["summary"]:
         said.append(escape(about["summary"]))
@@ -148,8 +150,8 @@ def _mean(average: dict[str, Any], watch: str) -> str:
         score = f", validation {escape(metric(watch)[0])} {format_metric(watch, average['score'])}"
     epochs = f"epochs {average['first']} to {average['last']}"
     if average["first"] == average["last"]:
-        return f"what stood after epoch {average['last']}, the only one to average{score}"
-    return f"the mean of the weights after {epochs}{score}"
+        return f"weights after epoch {average['last']}, the only one to average{score}"
+    return f"mean of the weights after {epochs}{score}"
 
 
 def format_metric(name: str, value: float | None) -> str:

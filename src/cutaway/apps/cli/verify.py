@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ...models.registry import Preset
 
-SUMMARY = "hold models to their cards and oracles: one row a claim"
+SUMMARY = "check models against their cards and independent implementations"
 HELD, FAILED, SKIPPED = "held", "failed", "skipped"
 UNFIT = (ValueError, RuntimeError, TypeError, KeyError, IndexError)  # raised by networks with different architectures
 
@@ -30,7 +30,7 @@ class Claim:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument("models", metavar="MODEL", nargs="*", help="names of models; all of them if none is given")
+    parser.add_argument("models", metavar="MODEL", nargs="*", help="names of models (default: all)")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -156,7 +156,7 @@ def _initial(found: Preset, model: Any) -> Claim:
 def _none_differ(found: Preset, claim: str, count: str, unlike: list[str]) -> Claim:
     """Return a claim that holds if nothing differs; otherwise it lists the first three differences."""
     if not unlike:
-        return Claim(found.name, claim, HELD, f"{count} alike")
+        return Claim(found.name, claim, HELD, f"{count} equal")
     more = f"; and {len(unlike) - 3} more" if len(unlike) > 3 else ""
     return Claim(found.name, claim, FAILED, "; ".join(unlike[:3]) + more)
 
@@ -178,7 +178,9 @@ def _oracle(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
         return
     except UNFIT as error:
         for claim in claims:
-            yield Claim(found.name, claim, FAILED, f"the oracle cannot be built like it: {error}", bound=BOUND)
+            yield Claim(
+                found.name, claim, FAILED, f"the oracle cannot be built with the same settings: {error}", bound=BOUND
+            )
         return
     try:
         measured = compare(model, oracle, torch.Generator().manual_seed(0))

@@ -46,13 +46,13 @@ def check(number: str | int, *answers: Answer) -> None:
     for answer in answers:
         name = getattr(answer, "__name__", type(answer).__name__)
         if name not in asked:
-            raise SettingError(f"Chapter {int(number)} asks for no function {name}: it has {', '.join(asked)}.")
+            raise SettingError(f"Chapter {int(number)} has no exercise {name}: it has {', '.join(asked)}.")
         try:
             check_answer(asked[name], answer)
         except NotYet as error:
             print(f"{name}: not yet. {_capital(str(error))}")
         else:
-            print(f"{name}: right.")
+            print(f"{name}: correct.")
 
 
 def check_file(number: str | int, path: Path, *, seconds: float = SECONDS, opening: float = OPENING) -> list[Result]:
@@ -62,7 +62,7 @@ def check_file(number: str | int, path: Path, *, seconds: float = SECONDS, openi
     """
     asked = chapter(number)
     if path.suffix != ".py" or not path.is_file():
-        begun = f"`cutaway course start {asked.number:02} {shorten(path)}` begins one."
+        begun = f"`cutaway course start {asked.number:02} {shorten(path)}` creates one."
         why = "is not a Python file (.py)" if path.exists() else "does not exist"
         raise FileError(f"{shorten(path)} {why}. {begun}")
     left = [one.name for one in asked.exercises]
@@ -92,9 +92,9 @@ def _results(
 ) -> list[Result]:
     opened = _next(lines, opening)
     if isinstance(opened, str):
-        raise FileError(f"{shorten(path)} {opened} Leave in it what its functions need.")
+        raise FileError(f"{shorten(path)} {opened} Keep only the code that the functions need.")
     if "error" in opened:
-        raise FileError(f"{shorten(path)} cannot be run: {opened['error']}. Correct that first.")
+        raise FileError(f"{shorten(path)} cannot be run: {opened['error']}. Fix that first.")
     found: list[Result] = []
     for name in names:
         said = _next(lines, seconds)
@@ -109,9 +109,9 @@ def _next(lines: queue.Queue[str | None], seconds: float) -> dict[str, Any] | st
     try:
         line = lines.get(timeout=seconds)
     except queue.Empty:
-        return f"ran for {seconds:g} seconds without an end: does a loop in it never stop?"
+        return f"ran for {seconds:g} seconds without a result: is there an endless loop?"
     if line is None:
-        return "ended Python before it gave an answer: does it call exit?"
+        return "ended Python without a result: does it call exit?"
     said: dict[str, Any] = json.loads(line)
     return said
 

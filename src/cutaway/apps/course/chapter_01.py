@@ -67,7 +67,7 @@ def correct(answer: Answer) -> None:
         if t == y:
             wrong += [(w + s * at, "It was right, and only mistakes are corrected.") for s in (1, -1)]
         else:
-            wrong.append((w, "It was wrong, and w is still what it was."))
+            wrong.append((w, "The example was misclassified, but w did not change."))
         same(after[0], new, f"{when} of w", wrong)
         hint = "The bias learns as if it were the weight of an input that is always 1: b + (t - y)."
         same(after[1], new_b, f"{when} of b", ((b, hint), (b - (t - y), hint)))
@@ -86,7 +86,7 @@ def train(answer: Answer) -> None:
         when = f"For {name} and 100 passes"
         found = pair(answer(xs.copy(), ts.copy(), 100), ("w", "b", "mistakes"), when)
         w1, b1, mistakes1, _ = _learned(xs, ts, 1)
-        once = "That is where it stands after one pass: it goes on until a pass has no mistake."
+        once = "That is the result of one pass: repeat until a pass has no mistake."
         same(found[0], w, f"{when}, of w", ((w1, once),))
         same(found[1], b, f"{when}, of b", ((b1, once),))
         counted = "That counts passes: count corrections."
@@ -110,8 +110,8 @@ def _learned(xs: Array, ts: Array, passes: int) -> tuple[Array, float, int, int]
 
 @exercise(
     "novikoff(xs, ts, w, b)",
-    "Novikoff's bound (R/γ)² on the mistakes, from the line (w, b) that separates the examples: of each example with a "
-    "1 beside it, R is the greatest length, γ the least distance on the right side.",
+    "Novikoff's bound (R/γ)² on the mistakes, from a line (w, b) that separates the examples: with a 1 appended to "
+    "each example, R is the largest norm and γ the smallest margin.",
 )
 def novikoff(answer: Answer) -> None:
     """Check that the bias counts as a weight, in R and in γ."""
@@ -123,7 +123,7 @@ def novikoff(answer: Answer) -> None:
         right = (np.linalg.norm(long, axis=1).max() / gamma) ** 2
         bare = (np.linalg.norm(XS, axis=1).max() / ((sides * (XS @ w + b)).min() / np.linalg.norm(w))) ** 2
         wrong = (
-            (bare, "That leaves the bias out: put a 1 beside every x and b beside w, in R and in the length of w."),
+            (bare, "That ignores the bias: append a 1 to every x and b to w, for R and for the norm of w."),
             (right**0.5, "The bound is the square of R/γ."),
         )
         value = answer(XS.copy(), TS.copy(), np.array(w), b)

@@ -71,7 +71,7 @@ def softmax(answer: Answer) -> None:
     with np.errstate(all="ignore"):
         large = as_array(answer(np.array([1000.0, 1000.0 + math.log(3)])), "For (1000, 1000 + ln 3)")
         small = as_array(answer(np.array([-1000.0, -1000.0])), "For (-1000, -1000)")
-    hint = "e^1000 is too large for a float. Take the largest z off first: the quotient stays what it was."
+    hint = "e^1000 is too large for a float. Subtract the largest z first: the quotient does not change."
     expect(bool(np.isfinite(large).all()), f"For (1000, 1000 + ln 3) it gives {format_or_nan(large)}. {hint}")
     expect(
         bool(np.isfinite(small).all()), f"For (-1000, -1000) it gives {format_or_nan(small)}: all powers are 0 there."
@@ -91,7 +91,7 @@ def silu_derivative(answer: Answer) -> None:
     s = 1 / (1 + np.exp(-z))
     wrong = (
         (s, "That is σ(z): the product rule has a second term, z σ'(z)."),
-        (s * (1 - s), "That is σ'(z), and what is asked for is the derivative of z σ(z)."),
+        (s * (1 - s), "That is σ'(z); the exercise needs the derivative of z σ(z)."),
         (s + s * (1 - s), "The second term of the product rule is z σ'(z): the z is missing."),
     )
     same(answer(z), s + z * s * (1 - s), f"For z = {format_numbers(z)}", wrong)
@@ -114,8 +114,8 @@ def through(answer: Answer) -> None:
         curve = float(b) + np.maximum(at[:, None] - c, 0) @ w
         slopes = np.diff(y) / np.diff(x)
         hint = (
-            f"{when} w is {format_numbers(w)}: a neuron goes on to the right for ever, so w_j is by how much the slope"
-            " changes."
+            f"{when} w is {format_numbers(w)}: a neuron is linear to the right of its kink, so w_j is how much the "
+            "slope changes."
         )
         expect(not (len(x) > 2 and np.allclose(w, slopes)), hint)
         wanted = np.interp(at, x, y)

@@ -69,8 +69,8 @@ def adam_step(answer: Answer) -> None:
         given = answer(w.copy(), m.copy(), v.copy(), G * t, t, 0.1, 0.9, 0.99, 1e-2)
         new, new_m, new_v = pair(given, names, f"At step t = {t}")
         m, v = 0.9 * m + 0.1 * G * t, 0.99 * v + 0.01 * (G * t) ** 2
-        same(new_m, m, f"{when} m", ((m / (1 - 0.9**t), "Keep m as it is: only the step uses the corrected one."),))
-        same(new_v, v, f"{when} v", ((v / (1 - 0.99**t), "Keep v as it is: only the step uses the corrected one."),))
+        same(new_m, m, f"{when} m", ((m / (1 - 0.9**t), "Keep m unchanged: only the step uses the corrected value."),))
+        same(new_v, v, f"{when} v", ((v / (1 - 0.99**t), "Keep v unchanged: only the step uses the corrected value."),))
         m_hat, v_hat = m / (1 - 0.9**t), v / (1 - 0.99**t)
         wrong = (
             (w - 0.1 * m / (np.sqrt(v) + 1e-2), "Without the correction: divide m by 1 - beta1^t, v by 1 - beta2^t."),
@@ -101,8 +101,8 @@ def decayed_step(answer: Answer) -> None:
 
 @exercise(
     "clip(gradients, most)",
-    "The list of arrays, all times one factor, so that the norm of all their numbers together is at most `most`; as "
-    "they are where it is that already.",
+    "The list of arrays, all scaled by one factor so that their total norm is at most `most`; unchanged if it already "
+    "is.",
 )
 def clip(answer: Answer) -> None:
     """Check that one norm is used for all gradients, and that none becomes larger."""
@@ -111,7 +111,7 @@ def clip(answer: Answer) -> None:
     each = [p * min(1, 6.5 / np.linalg.norm(p)) for p in parts]
     for k, name in enumerate(("the first", "the second")):
         wrong = (
-            (each[k], "It clips each by itself, which turns the direction: take one norm for all."),
+            (each[k], "Each array is clipped separately, which changes the direction: use one norm for all."),
             (np.clip(parts[k], -6.5, 6.5), "It clips each number, which turns the direction: scale all by one factor."),
             (parts[k] * 6.5 / 13**2, "The norm is the square root of the sum of squares."),
         )

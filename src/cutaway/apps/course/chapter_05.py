@@ -20,7 +20,7 @@ def correlate(answer: Answer) -> None:
     wrong = (
         (
             np.convolve(X, K, "valid"),
-            "That is the convolution: the kernel is turned round. Here it is laid on as it is.",
+            "That is the convolution with a flipped kernel. Here the kernel is not flipped.",
         ),
         (np.correlate(X, K, "same"), "That has places where the kernel hangs over the edge: n - k + 1 lie inside."),
         (np.correlate(X, K, "full"), "That has places where the kernel hangs over the edge: n - k + 1 lie inside."),

@@ -26,7 +26,7 @@ def table_parameters(answer: Answer) -> None:
             (right - len(sizes), "Each output map has a bias."),
             (
                 len(sizes) * (max(sizes) * k * k + 1),
-                "That lets every map see all of the input: count what the table has.",
+                "That connects every map to all inputs: use the connections of the table.",
             ),
             (len(sizes) * (k * k + 1), "A map has a kernel for each map that it sees."),
         )
@@ -121,9 +121,12 @@ def seen(answer: Answer) -> None:
         wrong = (
             (
                 [c + k * (i + 1) for i in range(n)],
-                "That is what there is *after* each layer: the first sees what came in.",
+                "That is the number *after* each layer: the first layer sees the input.",
             ),
             ([c] + [k] * (n - 1), "A layer sees everything before it, not the layer before alone."),
-            ([c + k * i for i in range(n + 1)], "The last number is what the block gives: one number for each layer."),
+            (
+                [c + k * i for i in range(n + 1)],
+                "The last number is the output of the block: return one number for each layer.",
+            ),
         )
         same(answer(c, k, n), right, f"For {c} channels, growth {k}, {n} layers", wrong)

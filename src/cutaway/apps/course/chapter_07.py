@@ -48,7 +48,7 @@ def normalize(answer: Answer) -> None:
         wrong = (
             (off, "That has the mean off, and is to be divided by the standard deviation too."),
             (off / (var + EPS), "Divide by the root of the variance: the standard deviation."),
-            (off / (np.sqrt(var) + EPS), "ε stands within the root, beside the variance."),
+            (off / (np.sqrt(var) + EPS), "ε is under the root, added to the variance."),
             (off / np.sqrt(var), "ε is missing: without it a set of equal numbers is divided by 0."),
             (off / np.sqrt(sample + EPS), "The variance here is the mean of the squares: divide by m, not by m - 1."),
             (one / np.sqrt(var + EPS), "The mean is to be taken off first."),
@@ -69,7 +69,7 @@ def running(answer: Answer) -> None:
         found = pair(answer(0.0, 1.0, [b.copy() for b in batches], m), ("mean", "var"), when.removesuffix(", of") + ",")
         (mean, var), (mean_old, var_old) = (_running_statistics(batches, a, 1) for a in (m, 1 - m))
         keras = "The momentum of PyTorch is the fraction of the new: (1 - m) of the old and m of the batch's."
-        last = "That is the last batch's own: it is to be mixed with what was there before."
+        last = "That is the value of the last batch: mix it with the previous running value."
         same(found[0], mean, f"{when} mean", ((mean_old, keras), (batches[-1].mean(), last)))
         biased = "The variance that is kept divides by m - 1, though the one that normalizes divides by m."
         root = "The variance is kept, not its root."
@@ -161,8 +161,8 @@ def rms_norm(answer: Answer) -> None:
         (gamma * off / np.sqrt(off.var(-1, keepdims=True) + EPS), "That is layer normalization: no mean is taken off."),
         (X / np.sqrt((X**2).mean(-1, keepdims=True) + EPS), "γ is missing."),
         (gamma * X / np.sqrt((X**2).sum(-1, keepdims=True) + EPS), "The mean of the squares, not their sum."),
-        (gamma * X / np.sqrt((X**2).mean(0) + EPS), "Each token by itself: the mean is over the last axis."),
-        (gamma * X / np.sqrt((X**2).mean() + EPS), "Each token by itself: the mean is over the last axis."),
+        (gamma * X / np.sqrt((X**2).mean(0) + EPS), "Normalize each token separately: the mean is over the last axis."),
+        (gamma * X / np.sqrt((X**2).mean() + EPS), "Normalize each token separately: the mean is over the last axis."),
         (gamma * X / ((X**2).mean(-1, keepdims=True) + EPS), "Divide by the root."),
     )
     same(answer(X.copy(), gamma, EPS), right, "For x (4, 2), gamma = (1, 2)", wrong)

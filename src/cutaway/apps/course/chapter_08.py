@@ -15,7 +15,7 @@ COUNTS = np.array([[0.0, 8.0, 2.0], [8.0, 2.0, 0.0], [2.0, 0.0, 2.0]])
 
 @exercise(
     "cooccurrences(ids, window, size)",
-    "C (size, size): C[w, c] is how often c stands at most `window` places before or after w in the list ids.",
+    "C (size, size): C[w, c] counts how often c occurs at most `window` positions before or after w in the list ids.",
 )
 def cooccurrences(answer: Answer) -> None:
     """Check that both sides count, and that a word is not its own context."""
@@ -58,8 +58,8 @@ def ppmi(answer: Answer) -> None:
         wrong = (
             (np.maximum(np.log2(COUNTS / chance), 0), "The natural logarithm is meant."),
             (np.maximum(COUNTS / chance, 0), "The logarithm is missing."),
-            (np.abs(np.where(np.isinf(pmi), 0, pmi)), "What is below 0 becomes 0; it does not change its sign."),
-            (np.where(np.isinf(pmi), 0, pmi), "That is the PMI: what is below 0 becomes 0."),
+            (np.abs(np.where(np.isinf(pmi), 0, pmi)), "Values below 0 become 0; they do not change their sign."),
+            (np.where(np.isinf(pmi), 0, pmi), "That is the PMI: values below 0 become 0."),
             (
                 np.maximum(np.log(COUNTS / np.outer(COUNTS.sum(1), COUNTS.sum(0))), 0),
                 "Those are counts: p(w, c) and p(w) are counts over the sum of all of C.",
@@ -68,7 +68,7 @@ def ppmi(answer: Answer) -> None:
     if given is not None:
         expect(
             not np.isnan(np.asarray(given, dtype=float)).any() and np.isfinite(np.asarray(given, dtype=float)).all(),
-            "For C with zeros in it the logarithm of 0 is left in what it gives: a pair that never occurs has 0.",
+            "For C with zeros the result contains log 0: a pair that never occurs must have 0.",
         )
     same(given, right, f"For C = {format_numbers(COUNTS)}", wrong)
 
@@ -121,7 +121,7 @@ def negative_sampling(answer: Answer) -> None:
     loss, dh = pair(answer(h.copy(), word, others), ("loss", "dh"), when.removesuffix(", of"))
     unturned = float(-np.log(sigma(word @ h)) - np.log(sigma(others @ h)).sum())
     wrong: list[tuple[object, str]] = [
-        (-right, "That is what is to grow: the loss is its negative."),
+        (-right, "That is to be maximized: the loss is its negative."),
         (unturned, "Noise is to be rejected: σ of *minus* the product."),
         (-np.log(sigma(word @ h)) - np.log(sigma(-others @ h)).mean(), "The sum over the noise words, not their mean."),
     ]

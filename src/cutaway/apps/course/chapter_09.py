@@ -61,7 +61,7 @@ def through_time(answer: Answer) -> None:
     g, h = np.array([[0.0, 1.0], [0.5, 0.0], [1.0, -1.0]]), _states()
     right = _through(g)
     found = pair(answer(X.copy(), h.copy(), U, g.copy()), ("dW", "dU", "db"), "For three steps")
-    once = "The gradient of the step after is missing: a state goes on into it, by Uᵀ."
+    once = "The gradient of the next step is missing: the state enters it, so add its gradient times Uᵀ."
     turned = "The gradient goes back through the transpose: U.T @ delta."
     slope = "The derivative of tanh is missing, 1 - h², at each step."
     for k, name in enumerate(("dW", "dU", "db")):
@@ -104,8 +104,8 @@ def radius(answer: Answer) -> None:
 
 @exercise(
     "clip(gradients, largest)",
-    "A list of the arrays `gradients`, all by the same factor such that the norm of all of them together is at most "
-    "`largest`; shorter ones are left as they are.",
+    "The list of arrays `gradients`, all scaled by one factor so that their total norm is at most `largest`; unchanged "
+    "if it already is.",
 )
 def clip(answer: Answer) -> None:
     """Check that one norm is used for all gradients, and that none becomes larger."""
@@ -159,9 +159,9 @@ def lstm(answer: Answer) -> None:
     )
     same(found[1], new, f"{when} c", wrong)
     wrong_h = (
-        (_sigma(o) * new, "What is shown is tanh of the cell."),
+        (_sigma(o) * new, "The output is tanh of the cell."),
         (np.tanh(new), "The output gate is missing."),
-        (_sigma(o) * np.tanh(c), "What is shown is the *new* cell."),
+        (_sigma(o) * np.tanh(c), "The output uses the *new* cell."),
     )
     same(found[0], _sigma(o) * np.tanh(new), f"{when} h", wrong_h)
 
@@ -219,7 +219,7 @@ def repeat_season(answer: Answer) -> None:
         expect(given is not None, f"For m = {m}, horizon = {horizon} it gives None: is there a `return`?")
         wrong = (
             (np.full(horizon, y[-1]), "That repeats the last value: repeat the last m of them."),
-            (y[-m:], "The season goes on again and again, and stops after `horizon` values."),
+            (y[-m:], "The season repeats until there are `horizon` values."),
             (np.array([y[k % m] for k in range(horizon)]), "That is the first season: the last one was asked for."),
             (np.array([y[-1 - k % m] for k in range(horizon)]), "That runs backwards: a season later is m steps on."),
         )

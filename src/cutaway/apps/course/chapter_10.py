@@ -35,7 +35,7 @@ def last_states(answer: Answer) -> None:
 
 @exercise(
     "teacher_forced(y, begin)",
-    "What the decoder is given at each place, (N, S), when it is to say y (N, S): the word before, and `begin` first.",
+    "The decoder inputs at each position, (N, S), for targets y (N, S): the previous word, and `begin` first.",
 )
 def teacher_forced(answer: Answer) -> None:
     """Check that the input is shifted by one, at the same length."""
@@ -64,7 +64,7 @@ def additive_scores(answer: Answer) -> None:
     wrong = (
         (
             compared @ v,
-            "Without tanh it is a sum of one part of s and one of h: s would not change who is looked at.",
+            "Without tanh the score is a sum of a part of s and a part of h: s would not change the attention.",
         ),
         (np.tanh(compared @ v), "tanh stands inside, on each of the a numbers; v weighs them afterwards."),
         ((np.tanh(W @ s) + np.tanh(H @ U.T)) @ v, "One tanh of the sum, not a sum of two."),
@@ -186,9 +186,10 @@ def ngram_precision(answer: Answer) -> None:
         wrong = (
             (
                 loose / a.total(),
-                "A word said seven times is not right seven times: count it as often as it is there.",
+                "A word that is repeated seven times is not correct seven times: clip its count to that of the "
+                "reference.",
             ),
-            (found / b.total(), "That is a fraction of the right sentence's: precision is of what was said."),
+            (found / b.total(), "That is a fraction of the reference: precision is the fraction of the output."),
             (len(a & b) / len(a), "That counts each n-gram once, however often it is said."),
             (found, "That is how many are right: give the fraction."),
         )

@@ -63,7 +63,7 @@ def causal(answer: Answer) -> None:
         same(answer(t, s), right, f"For T = {t}, S = {s}", wrong)
 
 
-@exercise("sinusoid(p, d)", "PE(p, 0), …, PE(p, d - 1): sine and cosine in turn, of p / 10000^(2i/d); d is even.")
+@exercise("sinusoid(p, d)", "PE(p, 0), …, PE(p, d - 1): alternating sine and cosine of p / 10000^(2i/d); d is even.")
 def sinusoid(answer: Answer) -> None:
     """Check that sine and cosine alternate, and that the frequencies are not integers."""
     for p, d in ((1, 4), (7, 6), (0, 4)):
@@ -73,7 +73,7 @@ def sinusoid(answer: Answer) -> None:
         single = p / 10000 ** (np.arange(d // 2) / d)
         grown = p * 10000 ** (i / d)
         wrong = (
-            (np.concatenate([np.sin(angles), np.cos(angles)]), "Sine and cosine come in turn, pair by pair."),
+            (np.concatenate([np.sin(angles), np.cos(angles)]), "Sine and cosine alternate, pair by pair."),
             (np.stack([np.cos(angles), np.sin(angles)], 1).ravel(), "The sine comes first in each pair."),
             (np.stack([np.sin(single), np.cos(single)], 1).ravel(), "The exponent is 2i/d: 0, 2/d, 4/d and so on."),
             (np.stack([np.sin(grown), np.cos(grown)], 1).ravel(), "p is divided: the hands grow slower along i."),
@@ -110,7 +110,7 @@ def rotate(answer: Answer) -> None:
             (x + position, "That adds a position: rotary turns, and adds nothing."),
             (
                 np.concatenate([a * c - b * s, a * s + b * c]),
-                "The turned pairs are to stand where they stood, in turn.",
+                "The rotated pairs keep their positions, interleaved.",
             ),
         )
         right = np.stack([a * c - b * s, a * s + b * c], 1).ravel()
@@ -119,7 +119,7 @@ def rotate(answer: Answer) -> None:
 
 @exercise(
     "circuits(W_Q, W_K, W_V, W_O)",
-    "(W_QK, W_OV) of a head, (d, d) each, for tokens in rows: score = x W_QK yᵀ, and x W_OV is what is carried over. "
+    "(W_QK, W_OV) of a head, (d, d) each, for tokens in rows: score = x W_QK yᵀ, and x W_OV is the transferred value. "
     "W_Q, W_K are (d, d_k), W_V is (d, d_v), W_O (d_v, d).",
 )
 def circuits(answer: Answer) -> None:

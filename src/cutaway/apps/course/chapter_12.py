@@ -29,8 +29,8 @@ def _norm(x: Array) -> Array:
 
 @exercise(
     "block(x, attention, mlp, norm, order)",
-    "What a block makes of x (T, d): attention, then the MLP, each added to the stream, with the normalization after "
-    'each sum ("post") or before each layer ("pre"). attention, mlp and norm are functions of (T, d).',
+    "The output of a block for x (T, d): attention, then the MLP, each added to the stream, with the normalization "
+    'after each sum ("post") or before each layer ("pre"). attention, mlp and norm are functions of (T, d).',
 )
 def block(answer: Answer) -> None:
     """Check both orders of normalization, and that the residual stream is not normalized."""
@@ -178,8 +178,8 @@ def noam(answer: Answer) -> None:
 
 @exercise(
     "cached(q, k, v, keys, values)",
-    "(result, keys, values): what a new token with q, k (d_k,) and v (d_v,) takes by attention from those before it, "
-    "keys (n, d_k) and values (n, d_v), and from itself, and both with it as the last row.",
+    "(result, keys, values): the attention output of a new token with q, k (d_k,) and v (d_v,) over the previous keys "
+    "(n, d_k) and values (n, d_v) and itself, and both with the new token as the last row.",
 )
 def cached(answer: Answer) -> None:
     """Check that a token attends to itself, an empty cache, and equality with the whole sequence."""

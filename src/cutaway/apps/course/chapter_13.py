@@ -59,7 +59,7 @@ def hide(answer: Answer) -> None:
         (np.where(FATE < 0.8, 3, np.where(FATE < 0.9, OTHERS, TOKENS)), "Only tokens that were chosen may change."),
         (
             np.where(CHOSEN, np.where(FATE < 0.8, 3, OTHERS), TOKENS),
-            "From 0.9 on a token that was chosen stays as it is.",
+            "From 0.9 on, a selected token is unchanged.",
         ),
         (np.where(CHOSEN & (FATE < 0.8), 3, TOKENS), "Between 0.8 and 0.9 the token is the one in `others`."),
         (
@@ -70,7 +70,7 @@ def hide(answer: Answer) -> None:
     given = TOKENS.copy()
     found = answer(given, CHOSEN.copy(), FATE.copy(), OTHERS.copy(), 3)
     same(found, right, f"For tokens {format_numbers(TOKENS)}", wrong)
-    expect(np.array_equal(given, TOKENS), "It changes the tokens that it was given: what is asked for is lost then.")
+    expect(np.array_equal(given, TOKENS), "It changes its input tokens: the targets are lost then.")
 
 
 @exercise("perplexity(p)", "The perplexity of a model that gave the tokens of a text the probabilities p (T,).")
@@ -90,7 +90,8 @@ def perplexity(answer: Answer) -> None:
 
 @exercise(
     "bits_a_character(loss, tokens, characters)",
-    "Bits a character, of a model with this mean loss in nats a token on a text of so many tokens and characters.",
+    "Bits per character of a model with this mean loss in nats per token, on a text with these numbers of tokens and "
+    "characters.",
 )
 def bits_a_character(answer: Answer) -> None:
     """Check the total in bits, divided by the number of characters."""
@@ -133,7 +134,7 @@ def bert_parameters(answer: Answer) -> None:
 
 @exercise(
     "lora(W, A, B, alpha, x)",
-    "What a linear layer W (d, k) gives for x (k,) with LoRA's A (r, k) and B (d, r) beside it.",
+    "The output of a linear layer W (d, k) for x (k,) with LoRA matrices A (r, k) and B (d, r).",
 )
 def lora(answer: Answer) -> None:
     """Check W x + (α / r) B A x."""

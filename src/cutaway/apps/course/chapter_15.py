@@ -111,8 +111,8 @@ def attention(answer: Answer) -> None:
 
 @exercise(
     "colours(neighbours, rounds)",
-    "How many colours the nodes of a graph have after so many rounds of the Weisfeiler–Lehman test, which begins with "
-    "one; neighbours[i] is the list of node i's neighbours.",
+    "The number of colors of the nodes of a graph after this number of rounds of the Weisfeiler–Lehman test, which "
+    "starts with one color; neighbours[i] is the list of node i's neighbors.",
 )
 def colours(answer: Answer) -> None:
     """Check that the new colour depends on the own colour and the multiset of neighbours' colours."""

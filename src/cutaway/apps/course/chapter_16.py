@@ -98,7 +98,7 @@ def prune(answer: Answer) -> None:
         count = round(fraction * w.size)
         right = cut(np.abs(w).flatten(), count)
         wrong = (
-            (cut(w.flatten(), count), "-3 is a large weight: small is what is near 0."),
+            (cut(w.flatten(), count), "-3 is a large weight: the absolute value counts."),
             (cut(-np.abs(w).flatten(), count), "Those are the largest: the smallest go."),
             (cut(np.abs(w).flatten(), w.size - count), "`fraction` is what goes, not what stays."),
             (np.where(np.abs(w) < fraction, 0, w), "`fraction` is how many go, not how large they may be."),
@@ -127,7 +127,7 @@ def quantize(answer: Answer) -> None:
             (np.abs(w).max(1) / (2**bits - 1), "One bit is the sign: the largest number is 2^(bits-1) - 1."),
             (np.abs(w).max(1) / (most + 1), "The largest number is 2^(bits-1) - 1, so that 0 stays in the middle."),
             (w.max(1) / most, "The largest by size: -1 is larger than 0.5."),
-            (1 / s, "The step is what a whole number is multiplied with: w ≈ s q."),
+            (1 / s, "The step multiplies the integer: w ≈ s q."),
         )
         same(steps, s, f"{when} s", wrong)
         of_numbers = (
@@ -153,7 +153,10 @@ def attack(answer: Answer) -> None:
         (x + step, "Pixels stay between low and high: clip."),
         (np.clip(x + 0.1 * gradient, -1, 1), "Only the sign of the gradient counts: each pixel moves by eps."),
         (np.clip(step, -1, 1), "That is the change alone: add it to x."),
-        (np.clip(x + 0.1 * gradient / np.linalg.norm(gradient), -1, 1), "Each pixel moves by eps, whatever its slope."),
+        (
+            np.clip(x + 0.1 * gradient / np.linalg.norm(gradient), -1, 1),
+            "Each pixel changes by eps, independent of its gradient.",
+        ),
         (np.clip(x + 0.1 * np.where(gradient >= 0, 1, -1), -1, 1), "Where the gradient is 0 nothing moves."),
     )
     given = x.copy()
@@ -168,8 +171,8 @@ def attack(answer: Answer) -> None:
 
 @exercise(
     "calibration(p, right, bins)",
-    "The expected calibration error: of so many bins of equal width from 0 to 1 the mean of |fraction right - mean p|, "
-    "each weighted by its examples; p (n,) is how sure an answer was, right (n,) 1 where it was right. p = 1 is in the "
+    "The expected calibration error: the mean of |accuracy - mean p| over bins of equal width from 0 to 1, weighted by "
+    "their examples; p (n,) is the confidence of each prediction, right (n,) is 1 where it is correct. p = 1 is in the "
     "last bin.",
 )
 def calibration(answer: Answer) -> None:

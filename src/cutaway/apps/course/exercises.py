@@ -1,8 +1,7 @@
-"""The chapters in order. The text of chapter 5 is docs/course/05-….md; its exercises are in chapter_05.py.
+"""Exercises of the course: chapters, checks of answers, and helpers for the pages.
 
-Helpers for the pages of the chapters: source code of the library, interactive drawings, and a style for figures.
-
-Exercises: functions for the reader to write, and helpers for the checks of their answers.
+The chapters are in order. The text of chapter 5 is docs/course/05-….md; its exercises are in chapter_05.py. The pages
+of the chapters show source code of the library, interactive drawings, and figures in one style.
 """
 
 from __future__ import annotations
@@ -66,7 +65,8 @@ def chapter(number: str | int) -> Chapter:
     words = str(number)
     if not (words.isdecimal() and len(words) < 4 and int(words) in found):
         raise SettingError(
-            f"There is no chapter {shorten_repr(number)}: they are 1 to {len(CHAPTERS)}. `cutaway course` lists them."
+            f"There is no chapter {shorten_repr(number)}: chapters are 1 to {len(CHAPTERS)}. `cutaway course` lists "
+            "them."
         )
     return found[int(words)]
 
@@ -134,7 +134,7 @@ def style() -> None:
         from cycler import cycler
         from matplotlib import pyplot as plt
     except ImportError as error:
-        raise SettingError("The chapters draw with matplotlib: pip install matplotlib.") from error
+        raise SettingError("The figures of the chapters need matplotlib: pip install matplotlib.") from error
     plt.rcParams.update(
         {
             "figure.facecolor": "none",
@@ -212,7 +212,7 @@ def check_answer(exercise: Exercise, answer: Answer) -> None:
     try:
         inspect.signature(answer).bind(*wants)
     except (TypeError, ValueError) as error:
-        raise NotYet(f"it is to be called as {exercise.signature}, and yours cannot be: {error}.") from error
+        raise NotYet(f"it must be callable as {exercise.signature}: {error}.") from error
     try:
         exercise.check(answer)
     except NotYet:
@@ -251,33 +251,33 @@ def same(given: Any, right: Any, when: str, wrong: Sequence[tuple[Any, str]] = (
     for mistaken, words in wrong:
         other = np.asarray(mistaken, dtype=float)
         if _close(found, other, within) and not _close(other, wanted, within):
-            raise NotYet(f"{when} it gives {format_numbers(found)}. {words}")
+            raise NotYet(f"{when} it returns {format_numbers(found)}. {words}")
     if found.shape != wanted.shape:
-        raise NotYet(f"{when} it gives {_shaped(found)}, and {_shaped(wanted)} was to come.")
+        raise NotYet(f"{when} it returns {_shaped(found)}, expected {_shaped(wanted)}.")
     if not _close(found, wanted, within):
-        raise NotYet(f"{when} it gives {format_numbers(found)}, and {format_numbers(wanted)} was to come.")
+        raise NotYet(f"{when} it returns {format_numbers(found)}, expected {format_numbers(wanted)}.")
 
 
 def pair(given: Any, names: Sequence[str], when: str) -> list[Any]:
     """Return the parts of an answer with several parts: `pair(answer, ("w", "b"), …)`. Raises NotYet for another
     number."""
     if given is None:
-        raise NotYet(f"{when} it gives None: is there a `return`?")
+        raise NotYet(f"{when} it returns None: is a `return` missing?")
     if not isinstance(given, tuple | list) or len(given) != len(names):
-        raise NotYet(f"{when} it is to give {len(names)} things, ({', '.join(names)}), and gives {_kind(given)}.")
+        raise NotYet(f"{when} it must return {len(names)} values, ({', '.join(names)}), not {_kind(given)}.")
     return list(given)
 
 
 def as_array(given: Any, when: str) -> Array:
     """Convert an answer to an array of numbers. Raises NotYet if that is impossible."""
     if given is None or given is Ellipsis:
-        raise NotYet(f"{when} it gives None: is there a `return`?")
+        raise NotYet(f"{when} it returns None: is a `return` missing?")
     if hasattr(given, "detach"):  # a PyTorch tensor
         given = given.detach().cpu().numpy()
     try:
         return np.asarray(given, dtype=float)
     except (TypeError, ValueError) as error:
-        raise NotYet(f"{when} it gives {_kind(given)}, and numbers were to come.") from error
+        raise NotYet(f"{when} it returns {_kind(given)}, expected numbers.") from error
 
 
 def softmax(z: Array, axis: int = -1) -> Array:

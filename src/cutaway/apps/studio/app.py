@@ -141,9 +141,9 @@ class Routes:
         """Play, pause, step, reset or seek on one side or both."""
         what, to = body.get("do"), body.get("to", 0)
         if what not in CONTROLS:
-            raise SettingError(f"do is one of {', '.join(CONTROLS)}.")
+            raise SettingError(f"Invalid do: must be one of {', '.join(CONTROLS)}.")
         if not isinstance(to, int | float) or not abs(to) < 1e15:
-            raise SettingError("to is a step: a number.")
+            raise SettingError("Invalid to: must be a step number.")
         sides = self.studio.both(body.get("side"))
         await asyncio.gather(*(side.ask({"do": "control", "what": what, "to": int(to)}) for side in sides))
         return sides[0] if len(sides) == 1 else None
@@ -152,7 +152,7 @@ class Routes:
         """Change a setting during training."""
         key, value = body.get("key"), body.get("value")
         if not isinstance(key, str) or not isinstance(value, str | int | float) or len(str(value)) > 2000:
-            raise SettingError("A change is a key and a value, both words.")
+            raise SettingError("Invalid change: must have a key and a value, both strings.")
         side = self.studio.side(body.get("side"))
         await side.ask({"do": "change", "key": key, "value": str(value)})
         return side
@@ -162,7 +162,7 @@ class Routes:
         name, index, value = body.get("name"), body.get("index"), body.get("value")
         index = index if isinstance(index, list) and all(type(i) is int for i in index) else None
         if not isinstance(name, str) or index is None or len(index) > 8 or not isinstance(value, int | float | None):
-            raise SettingError("A weight is a name, an index of whole numbers, and a value.")
+            raise SettingError("Invalid weight: must have a name, an index of integers, and a value.")
         side = self.studio.side(body.get("side"))
         if value is None:
             return {"value": await side.weighed(name, index)}
@@ -174,17 +174,17 @@ class Routes:
         side, views = self.studio.side(body.get("side")), body.get("views", [])
         options, example = body.get("options") or {}, body.get("example")
         if not isinstance(views, list) or not all(isinstance(v, str) for v in views) or len(views) > WATCHED:
-            raise SettingError("views are names of views.")
+            raise SettingError("Invalid views: must be names of views.")
         known = [view["name"] for view in self._choices()["views"]]
         if unknown := [view for view in views if view not in known]:
-            raise SettingError(f"There is no view {unknown[0][:80]!r}. There are: {', '.join(known)}.")
+            raise SettingError(f"There is no view {unknown[0][:80]!r}. Available: {', '.join(known)}.")
         words = isinstance(options, dict) and len(options) <= WATCHED
         if not words or not all(
             isinstance(k, str) and isinstance(v, str) and len(v) <= 200 for k, v in options.items()
         ):
-            raise SettingError("options are words by name.")
+            raise SettingError("Invalid options: must be an object of strings.")
         if example is not None and type(example) is not int:
-            raise SettingError("example is the number of an example, counted from 0.")
+            raise SettingError("Invalid example: must be an index, from 0.")
         side.watch = {**side.watch, "views": views, "options": options, "example": example}
         side.news()
         return side
@@ -198,7 +198,7 @@ class Routes:
             or not all(key in kinds and isinstance(value, kinds[key]) for key, value in given.items())
             or len(given.get("text", "")) > LETTERS
         ):
-            raise SettingError(f"What is tried is a text of at most {LETTERS:,} letters, or an image.")
+            raise SettingError(f"Invalid input: must be a text of at most {LETTERS:,} characters, or an image.")
         side.watch = {**side.watch, "try": given}
         side.news()
         return side
@@ -220,17 +220,17 @@ class Routes:
         try:
             path = await uploads.take(title, request.stream())
         except ClientDisconnect:
-            raise HTTPException(400, "The file did not come whole.") from None
+            raise HTTPException(400, "The upload is incomplete.") from None
         found: Upload = await asyncio.to_thread(uploads.look, path, title)
         return JSONResponse(found.to_json())
 
     def _reject_forms(self, request: Request) -> None:
         """Raise HTTPException for a wrong content type, TooLarge for a declared size above the limit."""
         if media_type(request) != "application/octet-stream":  # no form of another page can send this type
-            raise HTTPException(415, "A file is sent as application/octet-stream.")
+            raise HTTPException(415, "Files must be sent as application/octet-stream.")
         declared = request.headers.get("content-length", "0")
         if not declared.isdigit() or int(declared) > LARGEST:
-            raise TooLarge(f"A file has at most {LARGEST >> 20} MiB here.")
+            raise TooLarge(f"The file is larger than the limit of {LARGEST >> 20} MiB.")
 
     async def _rejection(self, request: Request, error: Exception) -> Response:
         """Return an error as a response with a message and a status."""
@@ -249,7 +249,7 @@ def answering(handle: Callable[[dict[str, Any]], Awaitable[Side | dict[str, Any]
 
     async def answer(request: Request) -> Response:
         if media_type(request) != JSON:  # no form of another page can send this type
-            raise HTTPException(415, "Requests are JSON: Content-Type: application/json.")
+            raise HTTPException(415, "Requests must be JSON with Content-Type: application/json.")
         done = await handle(parse_json_object(await read_body(request, LARGEST_JSON)))
         return JSONResponse({"heard": done.heard, "step": done.step} if isinstance(done, Side) else done or {})
 
@@ -260,5 +260,5 @@ def _file(folder: Path, name: str) -> Response:
     """Serve a file by its exact name among the files of a folder. No other path is ever read."""
     names = {file.name: file for file in folder.iterdir() if file.suffix in TYPES and file.is_file()}
     if name not in names:
-        raise HTTPException(404, "There is no such file.")
+        raise HTTPException(404, "File not found.")
     return Response(names[name].read_bytes(), media_type=TYPES[names[name].suffix])

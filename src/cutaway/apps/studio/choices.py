@@ -56,7 +56,7 @@ SPEED = {
     "key": "speed",
     "type": "float",
     "default": "60",
-    "says": "steps in a second, at most; 0 goes as fast as it can",
+    "says": "maximum steps per second; 0: no limit",
     "choices": None,
     "low": 0,
     "high": 1e6,

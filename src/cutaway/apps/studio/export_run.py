@@ -25,13 +25,11 @@ from .state import ALWAYS, USUAL, Opening
 from .trainer import LiveTrainer
 
 SAME = (
-    "It takes the same {step:,} steps: the weights in its checkpoints/last are these, bit for bit, on this machine and "
-    "with as many threads. As its model it keeps the epoch that was best on the validation split."
+    "It takes the same {step:,} steps: the weights in its checkpoints/last are bit-identical on this machine with the "
+    "same number of threads. The saved model is that of the best validation epoch."
 )
-TASKS = "Of a sequence of tasks each has whole epochs, and this stopped where it was: the studio does it again."
-BY_HAND = (
-    "What was changed by hand while it trained is no setting of a command: the studio does it again, at the same steps."
-)
+TASKS = "A sequence of tasks needs whole epochs, and this training stopped within one: only the studio can repeat it."
+BY_HAND = "Changes by hand during training are not settings of a command: the studio repeats them at the same steps."
 
 
 def reproduction_code(live: LiveTrainer, opening: Opening, source: str, shared: str) -> dict[str, Any]:
@@ -40,7 +38,11 @@ def reproduction_code(live: LiveTrainer, opening: Opening, source: str, shared: 
     `source` is the name of the data, `shared` the command that opens the studio's state.
     """
     if live.log or opening.run is not None:
-        return {"command": shared, "python": "", "says": BY_HAND if live.log else "It goes on from the run's weights."}
+        return {
+            "command": shared,
+            "python": "",
+            "says": BY_HAND if live.log else "It continues from the weights of the run.",
+        }
     if live.ready.data.tasks is not None:
         return {"command": shared, "python": "", "says": TASKS}
     given = {**USUAL, **opening.given, "max_steps": str(max(1, live.step))}
@@ -61,7 +63,7 @@ def save(live: LiveTrainer, opening: Opening, shared: str) -> Path:
     step, FileError if the folder cannot be written.
     """
     if live.step == 0:
-        raise SettingError("Nothing is trained yet: press Play, or take a step, and then save.")
+        raise SettingError("The model is not trained yet: press Play or take a step before you save.")
     trainer, state = live.trainer, live.trainer.state
     weights, history, stopped, kept_at = live.layout.copy(), state.history, state.stopped, trainer.checkpoints
     best = state.best_epoch, state.best_score, state.best_loss

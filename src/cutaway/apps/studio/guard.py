@@ -20,12 +20,12 @@ from ..web.sockets import is_loopback
 # in the address bar.
 GONE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Cutaway studio: this address is closed</title>
-<h1>This address is closed</h1>
-<p>It belonged to a studio that has ended, or was not copied whole. Each studio has an address of its own, which
+<title>Cutaway studio: page not found</title>
+<h1>Page not found</h1>
+<p>This address belongs to a studio that has stopped, or it is incomplete. Each studio has its own address, which
 <code>cutaway studio</code> prints.</p>
-<p>What was shared is not lost: it stands behind the # in the address of this page. Copy the whole address, and open the
-same again with</p>
+<p>The shared state is in the part of the address after the #. Copy the whole address and restore the state
+with</p>
 <pre>cutaway studio 'ADDRESS'</pre>
 </html>
 """
@@ -63,14 +63,14 @@ class Guard:
         """Return the status and message with which a request is rejected, or None if it may pass."""
         headers = collect_headers(scope)
         if self.hosts.is_foreign_host(headers):
-            return 421, "This server is not the one that was asked for."
+            return 421, "Wrong host: this server has another name."
         first = scope["path"].split("/")[1:2]
         if not first or not hmac.compare_digest(first[0].encode(), self.token.encode()):
-            return 404, "There is nothing here. The address is the one that `cutaway studio` printed."
+            return 404, "Not found. Use the address that `cutaway studio` printed."
         if not scope["path"].startswith(f"/{self.token}/"):
-            return 404, "There is nothing here. The address ends in a slash."
+            return 404, "Not found. The address must end in a slash."
         if is_cross_site(headers):
-            return 403, "Another page may not use the studio."
+            return 403, "Requests from other origins are not allowed."
         return None
 
 
@@ -84,6 +84,6 @@ def reject_open_host(host: str, to_all: bool) -> None:
     """Raise SettingError for a host that other machines can reach, unless `to_all` is true."""
     if not is_loopback(host) and not to_all:
         raise SettingError(
-            f"--host {host} lets other machines reach the studio, where whoever knows its address can train on this "
-            "one and see its data, unencrypted. If that is what you want, add --open-to-the-network."
+            f"--host {host} makes the studio reachable from other machines, unencrypted: everyone who has its address "
+            "can train on this machine and see its data. To allow this, add --open-to-the-network."
         )

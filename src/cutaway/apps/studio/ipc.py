@@ -1,9 +1,11 @@
-"""Messages between the studio's processes: one JSON document each, over pipes.
+"""Communication between the studio's processes: messages over pipes, and weights in shared memory.
+
+A message is one JSON document.
 
 No process of the studio outlives its parent: its reader thread ends the process as soon as the other end of its pipe is
 closed, even if the main thread is busy.
 
-Transfer of weights between processes through a memory-mapped file: one copy in, one copy out.
+Weights are transferred through a memory-mapped file: one copy in, one copy out.
 """
 
 from __future__ import annotations

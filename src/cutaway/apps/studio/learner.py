@@ -122,7 +122,7 @@ class Learner:
             try:
                 live.do_again(change)
             except CutawayError as error:
-                live.notes.append(f"{change} was not done again: {error}")
+                live.notes.append(f"{change} could not be replayed: {error}")
 
     def _pause(self) -> None:
         """Stop, and notify the studio."""
@@ -209,7 +209,7 @@ class Learner:
     def do_save(self, message: Message) -> Message:
         """Return the command and Python code that train the same model, and the folder of the saved run, if any."""
         live, opening = self._opened(), self.opening
-        assert opening is not None, "something is open"
+        assert opening is not None, "a model is open"
         # The shared command has the current steps and changes.
         shared = message["shared"] if not live.log else _with_log(message["shared"], live.step, format_log(live.log))
         folder = save(live, opening, shared) if message["write"] else None
@@ -220,7 +220,7 @@ class Learner:
 
     def _opened(self) -> LiveTrainer:
         if self.live is None:
-            raise SettingError("Nothing is open on this side yet.")
+            raise SettingError("No model is open on this side yet.")
         return self.live
 
     # --- frames -----------------------------------------------------------------------------------------------

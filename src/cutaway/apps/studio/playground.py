@@ -60,7 +60,7 @@ def run_input(built: Built, asked: Mapping[str, Any], folder: Path) -> dict[str,
     way = input_form(built)
     try:
         if way is None:
-            raise DataError(f"Nothing can be typed or drawn for {built.ready.data.spec.kind} data.")
+            raise DataError(f"Inputs of {built.ready.data.spec.kind} data cannot be typed or drawn.")
         with torch.random.fork_rng([]), torch.no_grad():
             if way["kind"] == "image":
                 return _predict_image(built, folder / f"image-{int(asked['image'])}.png") if "image" in asked else {}
@@ -123,7 +123,7 @@ def _fill_gap(built: Built, text: str) -> dict[str, Any]:
     ready, found = built.ready, built.ready.data.preprocessing
     assert isinstance(found, MaskedPreprocessing)
     if GAP not in text:
-        raise DataError(f"Write {GAP} where a word is to be filled in.")
+        raise DataError(f"Missing gap: write {GAP} in place of a word.")
     ids = found.with_gaps(text)
     others = torch.from_numpy(found.masking.others)
     outputs = ready.model(ids[None].to(ready.place.device), None)[0].float().cpu()  # (T, V)
@@ -150,7 +150,7 @@ def _continue_text(built: Built, prompt: str, asked: Mapping[str, Any]) -> dict[
     assert isinstance(text, RunningPreprocessing)
     temperature, count = float(asked.get("temperature", 0.8)), int(asked.get("count", 60))
     if not 0 <= temperature <= 5 or not 1 <= count <= MOST_TOKENS:
-        raise SettingError(f"temperature is a number from 0 to 5, and tokens are from 1 to {MOST_TOKENS}.")
+        raise SettingError(f"Invalid temperature or tokens: must be from 0 to 5 and from 1 to {MOST_TOKENS}.")
     ids = text.encode(prompt)
     notes = [f"Unknown to the model: {', '.join(map(repr, text.unknown(prompt)[:5]))}."] if text.unknown(prompt) else []
     if not len(ids):

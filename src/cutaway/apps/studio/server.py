@@ -23,7 +23,7 @@ from .sessions import Studio
 
 PORT = 8765
 NEIGHBOURS = 50  # ports to try after the default
-FREE = "leave --port out, and a free one is found."
+FREE = "leave --port out to use a free port."
 
 
 class Server(uvicorn.Server):

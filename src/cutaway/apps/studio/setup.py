@@ -1,6 +1,8 @@
-"""The model and data of an opening, ready for training. The learner and the viewer both build them here.
+"""Setup of the studio's training: the model and data of an opening, and a check of their memory.
 
-A memory check of a training step, extrapolated from two examples before the first full batch.
+The learner and the viewer both build them here.
+
+The memory of a training step is extrapolated from two examples before the first full batch.
 """
 
 from __future__ import annotations
@@ -55,7 +57,9 @@ def build_side(opening: Opening) -> Built:
     if not same:
         of_data = pick(own, DataSettings)
         built = Built(setup_training(opening.model, source, {**of_data, **USUAL, **opening.given, **ALWAYS}))
-        built.notes = ("These are not the weights of the run: this model begins anew, on the run's data.",)
+        built.notes = (
+            "These are not the weights of the run: this model is trained from scratch on the data of the run.",
+        )
     else:
         kept = {key: value for key, value in own.items() if key not in NOT_HERE}
         of_model = {f"model.{key}": value for key, value in about["model_settings"].items()}
@@ -75,7 +79,7 @@ def with_data(ready: TrainingSetup, changes: Mapping[str, Any]) -> TrainingSetup
     data = open_data(ready.data.source, settings, ready.sizes, ready.preset.targets)
     if data.spec.shape != ready.data.spec.shape or data.spec.target != ready.data.spec.target:
         said = ", ".join(f"{key}={value}" for key, value in changes.items())
-        raise SettingError(f"{said} makes other data than the model was built for: open it anew.")
+        raise SettingError(f"{said} changes the shape of the data: open the model again.")
     return dataclasses.replace(ready, data=data, data_settings=settings)
 
 
@@ -90,7 +94,7 @@ def with_settings(ready: TrainingSetup, changes: Mapping[str, Any]) -> TrainingS
         model = found.build(config)
     if _shapes(model) != _shapes(ready.model):
         said = " and ".join(f"model.{key}={as_text(value)}" for key, value in changes.items())
-        raise ModelError(f"{said} makes other weights than these: open the model anew with it.")
+        raise ModelError(f"{said} changes the shape of the weights: open the model again.")
     model.load_state_dict(ready.model.state_dict())
     return dataclasses.replace(ready, model=model, model_settings=parsed)
 
@@ -138,7 +142,7 @@ def reject_large_steps(trainer: Trainer, settings: TrainSettings) -> None:
     needed = AND_BACK * kept * min(settings.batch_size, len(trainer.train)) / max(1, len(few))
     if needed > FRACTION * free:
         raise SettingError(
-            f"A step of batch_size={settings.batch_size} examples would take about {format_bytes(int(needed))} of"
-            f" memory with this model, and {format_bytes(free)} are free here, of which the studio takes half at most."
-            " Make the model narrower, or the batch smaller."
+            f"A step of batch_size={settings.batch_size} examples would need about {format_bytes(int(needed))} of"
+            f" memory with this model; {format_bytes(free)} are free, of which the studio uses at most half."
+            " Use a narrower model or a smaller batch."
         )

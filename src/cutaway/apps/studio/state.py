@@ -1,10 +1,11 @@
-"""The state that a side is opened with: flat key-value pairs, as in the page's URL, and their meaning.
+"""State of a side of the studio: flat key-value pairs, as in the page's URL, their meaning and their defaults.
 
-data=spirals  model=mlp  model.hidden_dims=8,8  lr=0.01  seed=0  noise=0.1 steps=200     number of steps to train after
-opening log=120:lr=0.1;130:weight:head.weight[0,1]=0.5    changes by hand with their steps, which are replayed
+    data=spirals  model=mlp  model.hidden_dims=8,8  lr=0.01  seed=0  noise=0.1
+    steps=200     number of steps to train after opening
+    log=120:lr=0.1;130:weight:head.weight[0,1]=0.5    changes by hand with their steps, which are replayed
 
-Defaults of the studio: for each kind of data, a small model that trains quickly and settings with which it learns
-within a minute. All other values come from the model's card or the data.
+For each kind of data, the defaults are a small model that trains quickly and settings with which it learns within a
+minute. All other values come from the model's card or the data.
 """
 
 from __future__ import annotations
@@ -90,12 +91,12 @@ class Opening:
 def validate_state(state: Any) -> dict[str, str]:
     """Return a state without its empty values, if it is flat text of a size that fits a URL. Raises SettingError."""
     if not isinstance(state, dict) or not all(isinstance(k, str) and isinstance(v, str) for k, v in state.items()):
-        raise SettingError("A state is words by name, as {'data': 'moons', 'lr': '0.1'}.")
+        raise SettingError("Invalid state: must be an object of strings, e.g. {'data': 'moons', 'lr': '0.1'}.")
     if len(state) > KEYS_AT_MOST:
-        raise SettingError(f"A state has at most {KEYS_AT_MOST} keys, and this has {len(state)}.")
+        raise SettingError(f"Invalid state with {len(state)} keys: must have at most {KEYS_AT_MOST}.")
     for key, value in state.items():
         if len(key) > 200 or len(value) > (LOG_AT_MOST if key == "log" else LETTERS_AT_MOST):
-            raise SettingError(f"The value of {key[:200]} is too long: {len(value):,} letters.")
+            raise SettingError(f"The value of {key[:200]} is too long: {len(value):,} characters.")
     return {key: value for key, value in state.items() if value != ""}
 
 
@@ -107,13 +108,13 @@ def state_settings(state: Mapping[str, str]) -> dict[str, str]:
         if key in OF_SIDE or key in OF_PAGE or key.startswith("view."):
             continue
         if key in NOT_HERE:
-            raise SettingError(f"{key} is not set in the studio: `cutaway train` has it.")
+            raise SettingError(f"Invalid {key}: not available in the studio; use `cutaway train`.")
         if key not in TRAINING and key not in DATA and not key.startswith("model."):
             raise unknown_setting(key, [*TRAINING, *DATA])
         given[key] = value
     tokenizer = given.get("tokenizer")
     if tokenizer is not None and not re.fullmatch(r"\w+", tokenizer):
-        raise SettingError("A tokenizer's file is not opened from the page: choose one by its name.")
+        raise SettingError("Tokenizer files cannot be opened from the page: choose a tokenizer by name.")
     return given
 
 
@@ -124,7 +125,7 @@ def parse_number(state: Mapping[str, str], key: str, most: float) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value <= most:
-        raise SettingError(f"{key}={state[key]} cannot be: it is a number from 0 to {most:,.0f}.")
+        raise SettingError(f"Invalid {key}={state[key]}: must be a number from 0 to {most:,.0f}.")
     return value
 
 
@@ -134,12 +135,12 @@ def parse_log(log: str) -> list[Change]:
     for entry in filter(None, log.split(";")):
         found = CHANGE.fullmatch(entry)
         if found is None:
-            raise SettingError(f"log={entry[:80]} cannot be read: a change is STEP:KEY=VALUE, changes stand between ;.")
+            raise SettingError(f"Invalid log={entry[:80]}: must be STEP:KEY=VALUE, separated by ;.")
         step, weight, index, key, value = found.groups()
         place = tuple(int(i) for i in index.split(",") if i) if weight is not None else None
         changes.append(Change(int(step), weight or key, value, place))
     if any(later.step < earlier.step for earlier, later in itertools.pairwise(changes)):
-        raise SettingError("log cannot be: its steps must not go back.")
+        raise SettingError("Invalid log: steps must not decrease.")
     return changes
 
 

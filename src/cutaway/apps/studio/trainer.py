@@ -192,8 +192,8 @@ class LiveTrainer:
         self.ended = True
         self.trainer.settings = dataclasses.replace(self.settings, schedule="constant")
         self.notes.append(
-            f"The schedule of {self.trainer.sequence.epochs} epochs has come to its end. "
-            f"Play goes on at the constant rate lr={as_text(self.settings.lr)}."
+            f"The schedule of {self.trainer.sequence.epochs} epochs is finished. "
+            f"Play continues at the constant rate lr={as_text(self.settings.lr)}."
         )
 
     def _count(self) -> None:
@@ -221,7 +221,7 @@ class LiveTrainer:
         Raises SettingError for a setting that cannot change during training, and for an invalid value.
         """
         if ";" in value:
-            raise SettingError(f"{key}={value} cannot be: a value has no semicolon.")
+            raise SettingError(f"Invalid {key}={value}: must not contain a semicolon.")
         if key.startswith("model."):
             self._replace_model(with_settings(self.ready, {key.removeprefix("model."): value}))
         elif key in DRAWN:
@@ -229,7 +229,7 @@ class LiveTrainer:
         elif key in LIVE:
             self._change_setting(key, value)
         else:
-            raise SettingError(f"{key} cannot change while a model trains: open it anew with {key}={value}.")
+            raise SettingError(f"{key} cannot change during training: open the model again with {key}={value}.")
         self._log_change(Change(self.step, key, value))
 
     def weighed(self, name: str, index: tuple[int, ...]) -> float:
@@ -240,7 +240,7 @@ class LiveTrainer:
         """Set one weight by hand. Raises UnknownName, and SettingError for an invalid index or number."""
         weight = self._weight(name, index)
         if not math.isfinite(value) or abs(value) > 1e6:
-            raise SettingError(f"{value:g} cannot be a weight: it is a number from -1 000 000 to 1 000 000.")
+            raise SettingError(f"Invalid weight {value:g}: must be from -1 000 000 to 1 000 000.")
         with torch.no_grad():
             weight[index] = value
         self._log_change(Change(self.step, name, repr(value), index))
@@ -253,7 +253,9 @@ class LiveTrainer:
         weight = parameters[name]
         inside = len(index) == weight.ndim and all(0 <= i < size for i, size in zip(index, weight.shape))
         if not inside:
-            raise SettingError(f"{name} has no place [{','.join(map(str, index))}]: its shape is {list(weight.shape)}.")
+            raise SettingError(
+                f"Invalid index [{','.join(map(str, index))}] of {name}: its shape is {list(weight.shape)}."
+            )
         return weight
 
     def do_again(self, change: Change) -> None:
@@ -370,7 +372,7 @@ class LiveTrainer:
 
 def error_message(error: TrainingError) -> str:
     """Return the message for a number that is not finite; there are no checkpoints here to return to."""
-    return f"{str(error).replace(' There is no checkpoint yet.', '')} Then begin again."
+    return f"{str(error).replace(' There is no checkpoint yet.', '')} Then start again."
 
 
 __all__ = ["DRAWN", "LIVE", "LiveTrainer", "error_message"]

@@ -71,14 +71,16 @@ class Uploads:
                 async for piece in body:
                     size += len(piece)
                     if size > LARGEST:
-                        raise TooLarge(f"{title[:80]} is larger than {LARGEST >> 20} MiB: train on it by its path.")
+                        raise TooLarge(
+                            f"{title[:80]} is larger than {LARGEST >> 20} MiB: use its path with `cutaway train`."
+                        )
                     if self.taken + size > TOGETHER:
                         raise TooLarge(
-                            f"All files together are larger than {TOGETHER >> 20} MiB: start the studio anew."
+                            f"All uploads together are larger than {TOGETHER >> 20} MiB: restart the studio."
                         )
                     file.write(piece)
         except OSError as error:
-            raise FileError(f"{title[:80]} could not be kept: {error.strerror or error}.") from error
+            raise FileError(f"{title[:80]} could not be saved: {error.strerror or error}.") from error
         except BaseException:
             path.unlink(missing_ok=True)
             raise
@@ -92,7 +94,7 @@ class Uploads:
         async for piece in body:
             content += piece
             if len(content) > LARGEST_IMAGE:
-                raise TooLarge(f"An image has at most {LARGEST_IMAGE >> 20} MiB here.")
+                raise TooLarge(f"The image is larger than the limit of {LARGEST_IMAGE >> 20} MiB.")
         self.images += 1
         number = self.images
         path = self.folder / f"image-{number}.png"
@@ -133,8 +135,8 @@ def plain_name(title: str) -> tuple[str, str]:
     stem, dot, suffix = title.rpartition(".")
     if f"{dot}{suffix.lower()}" not in SUFFIXES:
         raise DataError(
-            f"{title[:80]!r} is not taken here: tables end in {', '.join(TABLE_SUFFIXES)}, text in .txt.",
-            fix="Other data is trained on by its path, with `cutaway train`; `cutaway studio RUN` opens the run.",
+            f"{title[:80]!r} is not supported: must be a table ({', '.join(TABLE_SUFFIXES)}) or a text (.txt).",
+            fix="Use the path of other data with `cutaway train`, and open the run with `cutaway studio RUN`.",
         )
     return re.sub(r"[^A-Za-z0-9_-]+", "-", stem)[:40].strip("-") or "data", f".{suffix.lower()}"
 
@@ -146,7 +148,7 @@ def _save_as_png(content: bytes, path: Path) -> None:
     try:
         with Image.open(io.BytesIO(content)) as image:
             if image.width * image.height > PIXELS:
-                raise TooLarge(f"An image has at most {PIXELS:,} pixels here.")
+                raise TooLarge(f"The image is larger than the limit of {PIXELS:,} pixels.")
             upright = ImageOps.exif_transpose(image)
             whole = upright if upright.mode in ("1", "L", "RGB", "RGBA") else upright.convert("RGB")
             whole.save(path, format="PNG")
@@ -154,7 +156,9 @@ def _save_as_png(content: bytes, path: Path) -> None:
         path.unlink(missing_ok=True)
         if isinstance(error, DataError):
             raise
-        raise DataError("That is no image that can be read.", fix="PNG, JPEG, GIF, WebP and others can.") from error
+        raise DataError(
+            "The file is not a readable image.", fix="Supported formats are PNG, JPEG, GIF, WebP and others."
+        ) from error
 
 
 def strip_folders(text: str, folder: Path) -> str:

@@ -172,7 +172,7 @@ def build_views(subject: Subject, names: Sequence[str], suit: Sequence[str]) -> 
     views, notes = [], []
     for name in dict.fromkeys(names):
         if name not in suit:
-            notes.append(f"The view {name} has nothing to show of {subject.preset.name} on this data.")
+            notes.append(f"The view {name} does not apply to {subject.preset.name} on this data.")
             continue
         try:
             views.append(validate_view(view_module(name).view(_with_view_options(subject, name))))
@@ -180,7 +180,7 @@ def build_views(subject: Subject, names: Sequence[str], suit: Sequence[str]) -> 
             notes.append(f"The view {name}: {error}")
         except Exception as error:  # a view that fails must not affect the others
             traceback.print_exc(file=sys.stderr)
-            notes.append(f"The view {name} could not be made: {type(error).__name__}: {error}")
+            notes.append(f"The view {name} could not be computed: {type(error).__name__}: {error}")
     return views, notes
 
 
@@ -193,7 +193,7 @@ def suitable_views(subject: Subject) -> tuple[list[str], list[str]]:
                 suit.append(name)
         except Exception as error:
             traceback.print_exc(file=sys.stderr)
-            notes.append(f"The view {name} could not be made: {type(error).__name__}: {error}")
+            notes.append(f"The view {name} could not be computed: {type(error).__name__}: {error}")
     return suit, notes
 
 
@@ -214,7 +214,7 @@ def validate_view(view: View) -> View:
         view = _finite(view)
         text = json.dumps(view, allow_nan=False)
     if len(text) > LETTERS:
-        raise ValueError(f"it takes {len(text):,} letters, and a page has room for {LETTERS:,}")
+        raise ValueError(f"it has {len(text):,} characters, more than the limit of {LETTERS:,}")
     return view
 
 

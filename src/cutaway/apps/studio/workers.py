@@ -75,7 +75,7 @@ class Worker:
     async def ask(self, message: Message) -> tuple[Message, bytes]:
         """Send a message and wait for its reply. Raises Rejected, Fault, or Ended if the process has ended."""
         if self.ended:
-            raise WorkerEnded("This side's process has ended: open it anew.")
+            raise WorkerEnded("The process of this side has ended: open the model again.")
         number = next(self.numbers)
         answer = self.waiting[number] = self.loop.create_future()
         try:
@@ -122,7 +122,7 @@ class Worker:
         self.process.join(PATIENCE)
         code = self.process.exitcode
         how = f" (by signal {-code})" if code is not None and code < 0 else ""
-        return f"This side's process has ended{how}, perhaps for want of memory: open it anew."
+        return f"The process of this side has ended{how}, possibly out of memory: open the model again."
 
 
 class Pair:

@@ -1,21 +1,19 @@
-"""N-gram language model with backoff to shorter contexts.
+"""Baseline models of a comparison: scikit-learn's models, n-grams, label propagation and simple forecasts.
 
-p_k(w | the last k tokens c) = (n(c w) + t(c) p_{k−1}(w)) / (n(c) + t(c)),   p_{−1} = 1/V
+The n-gram language model backs off to shorter contexts:
+
+    p_k(w | the last k tokens c) = (n(c w) + t(c) p_{k−1}(w)) / (n(c) + t(c)),   p_{−1} = 1/V
 
 n counts in the training split, and t(c) is the number of different tokens that followed c: interpolated Witten–Bell
 smoothing (I. H. Witten, T. C. Bell, The zero-frequency problem, IEEE Transactions on Information Theory 37, 1991; S. F.
 Chen, J. Goodman, An empirical study of smoothing techniques for language modeling, 1999).
 
-Baseline models: scikit-learn's models on feature rows, and models of graphs and texts.
+Each baseline is fitted on the training split only, with scikit-learn's default settings. Outputs have the format of a
+network's outputs, so that the task's metrics apply to both: ln p (n, K) for classes, the standardized value (n, 1), the
+forecast (n, H·C), or the evaluated outputs of a language model, (n, T, 2). Large training splits are subsampled, and
+the explanation says so.
 
-Baseline models from scikit-learn for each kind of data, as a reference for networks.
-
-Each is fitted on the training split only, with scikit-learn's default settings. Outputs have the format of a network's
-outputs, so that the task's metrics apply to both: ln p (n, K) for classes, the standardized value (n, 1), the forecast
-(n, H·C), or the evaluated outputs of a language model, (n, T, 2). Large training splits are subsampled, and the
-explanation says so.
-
-Baselines for the score of a single run, limited to a fraction of its training time.
+A single run is compared with baselines too, within a fraction of its training time.
 """
 
 from __future__ import annotations
@@ -86,8 +84,8 @@ def ngram_baseline(target: NextToken, total: int, length: int) -> Baseline:
         tables = [NgramTable.of(keys, np.concatenate(following)) for keys in map(np.concatenate, zip(*contexts))]
         return lambda split: _token_losses(split, tables, target.vocab_size)
 
-    said = f"How often each token followed the last {LONGEST} in training, and fewer where these are rare."
-    return Baseline("n-grams", said + (f" Learned from {most:,} of {total:,} windows." if total > most else ""), learn)
+    said = f"Token frequencies after the last {LONGEST} tokens in training, with backoff to shorter contexts."
+    return Baseline("n-grams", said + (f" Fitted on {most:,} of {total:,} windows." if total > most else ""), learn)
 
 
 @dataclass(frozen=True)
@@ -302,13 +300,13 @@ def nearest_neighbors(wanted: FitContext) -> Any:
 
 BOOSTING = Recipe(
     "gradient boosting",
-    f"At most {TREES} rounds of trees, each of which corrects those before it.",
+    f"At most {TREES} rounds of boosted trees.",
     boosting,
     chance_from=STOPS + 1,
 )
-FOREST = Recipe("random forest", f"{TREES} trees on resamples of the training split, which vote.", forest, TREES, 0)
+FOREST = Recipe("random forest", f"{TREES} trees on bootstrap samples of the training split.", forest, TREES, 0)
 NEIGHBORS = Recipe(
-    "nearest neighbors", f"What the {NEAREST} most alike training examples have.", nearest_neighbors, NEAREST
+    "nearest neighbors", f"Prediction from the {NEAREST} nearest training examples.", nearest_neighbors, NEAREST
 )
 
 
@@ -321,9 +319,9 @@ def linear_recipe(of: str, target: Classes | Value, make: Callable[[FitContext],
 def constant_baseline(target: Classes | Value, finish: Finish) -> Baseline:
     """Return the baseline that predicts the class frequencies or the mean of the training split."""
     if isinstance(target, Value):
-        name, said = "the mean", "The mean of the training split, whatever the example."
+        name, said = "the mean", "The mean of the training split for every example."
     else:
-        name, said = "the most frequent class", "Each class as likely as it is in training, whatever the example."
+        name, said = "the most frequent class", "The class frequencies of the training split for every example."
 
     def learn(data: DataSet, seed: int) -> Answer:
         del seed
@@ -352,7 +350,7 @@ def row_baseline(recipe: Recipe, data: DataSet, target: Classes | Value, finish:
         )
         return lambda split: finish(predict_outputs(model, feature_rows(split, spec), target, recipe.votes))
 
-    said = f" Learned from {most:,} of the {total:,} training examples." if total > most else ""
+    said = f" Fitted on {most:,} of the {total:,} training examples." if total > most else ""
     chance = total > most or total >= recipe.chance_from
     return Baseline(recipe.name, recipe.explanation + said, learn, chance)
 
@@ -513,7 +511,7 @@ def label_propagation_baseline(target: Classes, finish: Finish) -> Baseline:
         known = torch.from_numpy(log_probabilities(p)).float()
         return lambda split: finish(known[_nodes(split).rows])
 
-    said = "Labels of training nodes, spread along edges in both directions; what else is known of nodes is not seen."
+    said = "Labels of training nodes, propagated along edges in both directions; node features are not used."
     return Baseline("label propagation", said, learn)
 
 
@@ -553,7 +551,7 @@ def _features(split: Split) -> NDArray[np.float32]:
 
 
 def _nodes(split: Split) -> NodeSplit:
-    assert isinstance(split, NodeSplit), "label propagation is of the nodes of one graph"
+    assert isinstance(split, NodeSplit), "label propagation needs the nodes of one graph"
     return split
 
 
@@ -570,7 +568,7 @@ def tfidf_baseline(target: Classes | Value, finish: Finish) -> Baseline:
         return lambda split: finish(predict_outputs(model, token_strings(split), target))
 
     last = "ridge" if isinstance(target, Value) else "logistic regression"
-    said = f"How often tokens and pairs of neighbours stand in the text, weighted by how rare they are; {last}."
+    said = f"TF-IDF of tokens and bigrams; {last}."
     return Baseline("TF-IDF", said, learn)
 
 
@@ -636,9 +634,9 @@ def _learned_baselines(data: DataSet, target: Classes | Value, finish: Finish) -
     elif isinstance(spec, SeriesSpec):
         recipes = [BOOSTING, FOREST, linear_recipe("the steps", target), NEIGHBORS]
     elif isinstance(spec, GraphSpec) and spec.graph_level:
-        recipes = [BOOSTING, FOREST, linear_recipe("what nodes and edges have in sum", target)]
+        recipes = [BOOSTING, FOREST, linear_recipe("the sums of node and edge features", target)]
     elif isinstance(spec, ImageSpec):
-        recipes = [linear_recipe("the pixels, of images larger than 32×32 averaged to that", target)]
+        recipes = [linear_recipe("the pixels, downsampled to at most 32×32", target)]
     elif isinstance(spec, AudioSpec):
         recipes = [linear_recipe("the mean spectrum and its standard deviation", target)]
     elif isinstance(spec, VideoSpec):
@@ -656,7 +654,7 @@ def _node_baselines(data: DataSet, target: Classes | Value, finish: Finish) -> l
     """Return the baselines for nodes of one graph. Nodes that are only numbered have no features."""
     form = getattr(data.preprocessing, "form", "")
     make = bag_of_words_regression if form == "matrix" else linear_regression
-    features = node_feature_baseline(target, finish, linear_recipe("what is known of the node", target, make))
+    features = node_feature_baseline(target, finish, linear_recipe("the features of the node", target, make))
     spread = [label_propagation_baseline(target, finish)] if isinstance(target, Classes) else []
     return spread if form == "number" else [*spread, features]
 
@@ -682,7 +680,7 @@ def _forecasts(target: Horizon) -> list[Baseline]:
 
 
 def _windows(split: Split) -> WindowSplit:
-    assert isinstance(split, WindowSplit), "what is forecast are windows of series"
+    assert isinstance(split, WindowSplit), "forecasts are of windows of series"
     return split
 
 

@@ -1,6 +1,6 @@
-"""Candidates of a comparison on one data set: which models accept the data, their metrics and their budgets.
+"""Candidates of a comparison on one data set: accepting models, metrics, budgets, and hyperparameter trials.
 
-Hyperparameter search before a comparison, with the same number of trials for each model, on the validation split.
+The hyperparameter search before a comparison has the same number of trials for each model, on the validation split.
 """
 
 from __future__ import annotations
@@ -97,9 +97,7 @@ def _contestant(
     own = dict(given)
     if macs is not None:
         if not cost:
-            raise CutawayError(
-                f"how many multiply-adds {model.name} takes is not known, and macs={macs:g} is the budget"
-            )
+            raise CutawayError(f"the multiply-adds of {model.name} are not known, and the budget is macs={macs:g}")
         own["max_steps"] = max(1, round(macs / (cost * (ready.settings.batch_size or len(ready.data.splits["train"])))))
     usual = DataSettings()
     different = {
@@ -123,14 +121,14 @@ def _contestant(
 def _incompatibility(first: Candidate, other: Candidate) -> str:
     """Return why two models cannot be compared; empty if they can."""
     if first.compared.key != other.compared.key:
-        return f"it is told by {other.compared.key}, and {first.model} by {first.compared.key}"
+        return f"its metric is {other.compared.key}, and that of {first.model} is {first.compared.key}"
     if first.data.split_hash != other.data.split_hash:
-        return f"it splits the data in another way than {first.model}"
+        return f"its split of the data differs from that of {first.model}"
     words = [getattr(one.data.spec, "vocab_size", None) for one in (first, other)]
     if first.compared.key == "perplexity" and words[0] != words[1]:
         return (
-            f"it cuts the text into other tokens ({words[1]:,} kinds) than {first.model} ({words[0]:,}), and "
-            "perplexity is of a token: tokenizer=characters or bpe cuts it alike for all"
+            f"its tokenizer ({words[1]:,} tokens) differs from that of {first.model} ({words[0]:,}), and perplexity is "
+            "per token: set tokenizer=characters or bpe for all models"
         )
     return ""
 
@@ -164,7 +162,9 @@ def tune_settings(one: Candidate, source: Any, folder: Path, trials: int, progre
     own = one.preset.setting_names
     space |= {f"model.{key}": value for key, value in MODEL_SPACE.items() if key in own}
     if not space:
-        raise CutawayError("trials has nothing to search: lr and weight_decay are both given. Leave one of them out.")
+        raise CutawayError(
+            "Invalid trials: lr and weight_decay are both fixed, so nothing is left to search. Leave one of them out."
+        )
     fixed = {key: value for key, value in one.given.items() if key != "tensorboard"}
     found = search(
         (one.model, one.preset.make) if isinstance(one.preset, ModuleBuilder) else one.model,
@@ -176,9 +176,7 @@ def tune_settings(one: Candidate, source: Any, folder: Path, trials: int, progre
     )
     best = found.best
     if best is None:
-        progress.note(
-            f"{one.model}: no trial was trained to its end, and it is compared with the settings of its card."
-        )
+        progress.note(f"{one.model}: no trial finished; the default settings of the model are used.")
         return {}
     progress.note(f"{one.model}: " + ", ".join(f"{key}={best[key]:.4g}" for key in space) + f", of {trials} trials")
     return {key: best[key] for key in space}

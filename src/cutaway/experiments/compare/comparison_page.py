@@ -20,7 +20,7 @@ Row = dict[str, Any]
 GROUPS = ["networks", "simple models"]
 COST_AXES = (  # x axes of the cost chart: button, key of the row, axis label, number format
     ("training", "seconds", "seconds of training", "number"),
-    ("an answer", "milliseconds", "milliseconds for one example", "number"),
+    ("inference", "milliseconds", "milliseconds per example", "number"),
     ("memory", "memory", "MiB of memory to train", "number"),
     ("joules", "joules", "joules of training", "number"),
     ("parameters", "parameters", "parameters", "count"),
@@ -43,8 +43,8 @@ def describe(found: Comparison) -> Page:
         views += [scores(found, result, end, of), pairs(found, result, end, of), costs(found, result, end, of)]
     views.append(method(found))
     colophon = (
-        f"Cutaway {__version__} · {timestamp_text(found.about['started'])} · This page holds all that it shows and asks"
-        " no network for more."
+        f"Cutaway {__version__} · {timestamp_text(found.about['started'])} · This page is self-contained and loads"
+        " nothing from the network."
     )
     return Page(title=views[0]["title"], views=views, colophon=colophon)
 
@@ -60,12 +60,12 @@ def verdict(found: Comparison, result: dict[str, Any]) -> str:
     told = f"{_display_name(best)} has the best {name}, {_value(result, best)}"
     if equals:
         others = "the others" if len(equals) == len(rows) - 1 and len(equals) > 1 else _join(equals)
-        told += f", and cannot be told apart from {others}"
+        told += f"; not significantly different from {others}"
     networks = [row for row in rows if not row["simple"]]
     if best["simple"] and networks:
         pair = found.difference(best["name"], networks[0]["name"], result)
-        apart = "" if pair and pair["told_apart"] else ", though not by more than chance"
-        return f"A simple model wins{apart}. {told}; the best network is {networks[0]['name']}."
+        apart = "" if pair and pair["told_apart"] else ", but not significantly"
+        return f"A baseline model is best{apart}. {told}; the best network is {networks[0]['name']}."
     return f"{told}."
 
 
@@ -74,7 +74,9 @@ def rank_verdict(found: Comparison) -> str:
     best = min(found.ranks.values(), key=lambda rank: rank.value)
     names = [name for name, rank in found.ranks.items() if rank.value == best.value]
     simple = {row["name"] for row in found.results[0]["models"] if row["simple"]}
-    wins = "" if set(names) - simple else "A simple model wins. " if len(names) == 1 else "Simple models win. "
+    wins = (
+        "" if set(names) - simple else "A baseline model is best. " if len(names) == 1 else "Baseline models are best. "
+    )
     told = capitalize_name(_join(names)) if names[0] in simple else _join(names)
     ranks = f"{'ranks' if len(names) == 1 else 'rank'} best over {count(len(found.results))} data sets"
     return f"{wins}{told} {ranks}, {best.value:.2f} on average ({best.low:.2f} to {best.high:.2f})."
@@ -139,20 +141,20 @@ def scores(found: Comparison, result: dict[str, Any], end: str, of: str) -> View
         id=f"scores{end}",
         title=f"Scores{of}",
         says=(
-            f"Dots are means over seeds, bars hold the {name} of other examples and seeds with 95 % "
-            f"confidence ({plural(result['count'], 'test example')})."
+            f"Dots are means over seeds; bars are 95 % confidence intervals over examples and seeds "
+            f"({plural(result['count'], 'test example')})."
         ),
         summary=(
             f"{count(len(equals))} of {plural(len(rows), 'model')} may be the best: the first, and those that "
-            "cannot be told apart from it."
+            "are not significantly different from it."
             if len(equals) > 1
-            else f"{_display_name(rows[0])} is told apart from all others."
+            else f"{_display_name(rows[0])} is significantly better than all others."
         ),
         table=table(heads, body),
         drawings=[drawing, *notes],
         misleads=(
-            "Bars that overlap do not say that two models are alike: both were asked the same examples, and the "
-            "difference is known better than either score. The pairs below say it."
+            "Overlapping intervals do not mean that two models are equal: both were evaluated on the same examples, so "
+            "their difference is estimated more precisely than either score. See the pairs below."
         ),
     )
 
@@ -166,14 +168,14 @@ def pairs(found: Comparison, result: dict[str, Any], end: str, of: str) -> View:
     against = [pair for name_ in names[1:] if (pair := found.difference(best, name_, result))]
     drawings: list[Drawing] = [
         charts.rows(
-            f"{best} less the others",
+            f"{best} minus the others",
             [_dots(f"difference in {name}, 95 % interval", format, against, 0.0)],
             [
                 {
                     "label": pair["b"],
-                    "note": "told apart" if pair["told_apart"] else "not told apart",
+                    "note": "significant" if pair["told_apart"] else "not significant",
                     "cells": [{key: pair[key] for key in ("value", "low", "high")}],
-                    "tip": [f"{best} less {pair['b']}", difference_text(pair, format)],
+                    "tip": [f"{best} minus {pair['b']}", difference_text(pair, format)],
                 }
                 for pair in against
             ],
@@ -198,11 +200,11 @@ def pairs(found: Comparison, result: dict[str, Any], end: str, of: str) -> View:
     ]
     body = [
         [
-            f"{pair['a']} less {pair['b']}",
+            f"{pair['a']} minus {pair['b']}",
             *(pair[key] for key in ("value", "low", "high")),
             min(max(pair["probability"], 1e-4), 1 - 1e-4),  # the tail of the distribution overstates certainty
             pair["p_corrected"],
-            "yes" if pair["told_apart"] else "cannot be told apart",
+            "significant" if pair["told_apart"] else "not significant",
         ]
         for pair in every
     ]
@@ -210,16 +212,17 @@ def pairs(found: Comparison, result: dict[str, Any], end: str, of: str) -> View:
     drawings.append({"kind": "prose", "title": "Every pair", "table": table(heads, body)})
     return View(
         id=f"pairs{end}",
-        title=f"What can be told apart{of}",
+        title=f"Significance of differences{of}",
         says=(
-            "Models answered the same examples, so their differences are paired; p-values are corrected for the "
-            "number of pairs (Holm), and 0.05 is the bound."
+            "All models are evaluated on the same examples, so differences are paired; p-values are corrected for the "
+            "number of pairs (Holm), at a significance level of 0.05."
         ),
-        summary=f"{apart} of {plural(len(result['differences']), 'pair')} can be told apart.",
+        summary=f"{apart} of {plural(len(result['differences']), 'pair')} differ significantly.",
         table=table(heads, body),
         drawings=drawings,
         misleads=(
-            "That two cannot be told apart is no proof that they are alike: more test examples or seeds may tell them."
+            "No significant difference does not mean that two models are equal: more test examples or seeds may show "
+            "one."
         ),
     )
 
@@ -233,7 +236,7 @@ def costs(found: Comparison, result: dict[str, Any], end: str, of: str) -> View:
         there = [row for row in rows if row.get(key)]
         if len(there) > 1:
             options.append({"name": label, "drawings": [_pareto(result, there, key, axis, kind)]})
-    heads = {"model": "text", name: format, "seconds": "number", "ms an example": "number", "parameters": "count"}
+    heads = {"model": "text", name: format, "seconds": "number", "ms per example": "number", "parameters": "count"}
     heads |= {"MACs": "count", "MiB to train": "number"}
     columns = ["name", "value", "seconds", "milliseconds", "parameters", "macs", "memory"]
     if any(row["joules"] is not None for row in rows):
@@ -245,21 +248,22 @@ def costs(found: Comparison, result: dict[str, Any], end: str, of: str) -> View:
     drawings: list[Drawing] = [charts.choice(f"{capitalize_name(name)} over cost", "cost", options)] if options else []
     return View(
         id=f"costs{end}",
-        title=f"What it costs{of}",
+        title=f"Cost{of}",
         says=(
-            "On the steps, no model is as good for less. Seconds are means of a model's trainings, and memory is the "
-            "most of any; milliseconds are medians of asking all models in turns, on this machine."
+            "The steps are the Pareto front. Seconds are means over a model's trainings, memory is the maximum over "
+            "them; milliseconds are medians with the models alternating, on this machine."
         ),
         summary=(
             f"{_display_name(fastest)} has the best {name} and trains in {_time(fastest['seconds'])}."
             if fastest is rows[0]
-            else f"Of those that may be the best, {fastest['name']} trains fastest, in {_time(fastest['seconds'])}."
+            else f"Of the possibly best models, {fastest['name']} trains fastest, in {_time(fastest['seconds'])}."
         ),
         table=table(heads, body),
         drawings=[*drawings, {"kind": "prose", "sentences": [_energy_note(result)], "table": table(heads, body)}],
         misleads=(
-            "Trainings that ran two at a time, or beside other work, took longer than they would alone. Memory is "
-            "what the process held above what it held before. Parameters of simple models are not counted."
+            "Trainings that ran two at a time or with other load on the machine took longer than they would alone. "
+            "Memory is the increase of the process's memory during training. Parameters of baseline models are not "
+            "counted."
         ),
     )
 
@@ -267,17 +271,17 @@ def costs(found: Comparison, result: dict[str, Any], end: str, of: str) -> View:
 def _energy_note(result: dict[str, Any]) -> str:
     """Return a sentence on the energy, or on why it is unknown."""
     if not result["tells_joules"]:
-        return "Joules: not told by this machine."
+        return "Energy: not available on this machine."
     if result["jobs"] > 1:
-        return f"Joules of networks: not told, as {result['jobs']} were trained at a time. jobs=1 tells them apart."
-    return "Joules are those of the processors and their memory while a model was trained, all other work included."
+        return f"Energy of networks: not available for {result['jobs']} trainings at a time. Set jobs=1 to measure it."
+    return "Joules are those of the processors and their memory during training, including all other load."
 
 
 def ranks(found: Comparison) -> View:
     """Return the view of mean ranks over data sets."""
     rows = sorted(found.ranks.items(), key=lambda one: one[1].value)
     drawing = charts.rows(
-        "Mean rank, 1 is the best",
+        "Mean rank, 1 is best",
         [_dots("rank, 95 % interval", "number", [vars(rank) for _, rank in rows])],
         [
             {
@@ -292,11 +296,12 @@ def ranks(found: Comparison) -> View:
     return View(
         id="ranks",
         title="Over all data sets",
-        says=f"Ranks of the models that took all {len(found.results)} data sets; intervals from resampling data sets.",
+        says=f"Ranks of the models that were trained on all {len(found.results)} data sets; intervals by resampling "
+        "data sets.",
         summary=rank_verdict(found),
         table=table({"model": "text", "mean rank": "number", "low": "number", "high": "number"}, body),
         drawings=[drawing],
-        misleads="A few data sets say little of others, and a rank nothing of how large a difference is.",
+        misleads="Few data sets do not generalize to others, and a rank does not show the size of a difference.",
     )
 
 
@@ -306,23 +311,27 @@ def method(found: Comparison) -> View:
     rows = [["seeds", f"0 to {about['compare']['seeds'] - 1}"]]
     rows += [["processor threads of a training", str(about["threads"])]]
     if about["compare"]["trials"]:
-        trials = f"{about['compare']['trials']} for each model, judged on the validation split"
-        rows.append(["trials of settings before", trials])
+        trials = f"{about['compare']['trials']} for each model, on the validation split"
+        rows.append(["hyperparameter trials", trials])
     if "minutes" in about["given"]:
-        text = "of the clock: beside other work fewer steps are made in them. max_steps and epochs repeat exactly"
+        text = (
+            "wall-clock time: other load on the machine reduces the number of steps. max_steps and epochs are "
+            "reproducible"
+        )
         rows.append(["minutes", text])
     for result in found.results:
         rows.append([f"budget on {result['data_name']}", result["budget"]])
         rows.append([f"splits of {result['data_name']}", ", ".join(f"{k} {v:,}" for k, v in result["splits"].items())])
         for settings, by in ((result["own_settings"], "its card"), (result["chosen"], "its trials")):
             for model, own in settings.items():
-                rows.append([f"{model}, by {by}", ", ".join(f"{k}={as_text(v)}" for k, v in own.items()) or "as usual"])
+                rows.append([f"{model}, by {by}", ", ".join(f"{k}={as_text(v)}" for k, v in own.items()) or "default"])
     rows += [["Cutaway, PyTorch", f"{about['cutaway']}, {about['torch']}"]]
     return View(
         id="method",
-        title="How it was done",
-        says="All else is as each model's card has it, which `cutaway show MODEL` prints.",
-        summary="Weights are those of the best validation epoch; each training opened the test split once, at its end.",
+        title="Method",
+        says="All other settings are the defaults of each model's card; `cutaway show MODEL` prints them.",
+        summary="Weights are those of the best validation epoch; the test split is evaluated once per training, at "
+        "its end.",
         table=table({"what": "text", "how": "text"}, rows),
         drawings=[{"kind": "prose", "table": table({"what": "text", "how": "text"}, rows), "command": command(found)}],
     )
@@ -344,7 +353,7 @@ def command(found: Comparison) -> str:
 def difference_text(pair: Row, format: str) -> str:
     """Return a difference in words."""
     between = f"{format_value(pair['low'], format)} to {format_value(pair['high'], format)}"
-    apart = "" if pair["told_apart"] else "; cannot be told apart"
+    apart = "" if pair["told_apart"] else "; not significantly different"
     return (
         f"{format_value(pair['value'], format)} ({between}), better with probability {pair['probability']:.2f}{apart}"
     )

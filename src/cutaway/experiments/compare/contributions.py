@@ -56,15 +56,15 @@ def metric_for_task(task: Task) -> ComparisonMetric:
                 sums = sums.sum(0, keepdims=True)
             return np.asarray(sums[:, 0] * len(sums) / sums[:, 1].sum())
 
-        note = f"Windows overlap: {FEWEST} to {MOST} blocks of neighbours count as examples, as in `cutaway evaluate`."
+        note = f"Windows overlap: {FEWEST} to {MOST} blocks of neighbors count as examples, as in `cutaway evaluate`."
         return ComparisonMetric("rmse", False, np.sqrt, of_blocks, note, task.overlap)
     if type(task) is Language:
         return ComparisonMetric(
             "perplexity", False, np.exp, lambda kept, target: np.nanmean(_to_numpy(kept[..., 0]), axis=1)
         )
     raise SettingError(
-        f"compare tells models apart by accuracy, by the error of numbers and forecasts and by perplexity, and this "
-        f"data asks for {task.name}: train each, and compare the intervals of `cutaway evaluate`."
+        "compare supports classification, regression, forecasting and language modelling, and the task of this data "
+        f"is {task.name}: train each model, and compare the intervals of `cutaway evaluate`."
     )
 
 

@@ -1,13 +1,11 @@
-"""Result of a comparison, read from its folder.
+"""Comparison of models: its settings, progress, folder and result.
 
-Progress of a comparison: a line for each training that ends.
+Settings of training and data are given in addition and apply to all models. The folder holds
 
-Settings of a comparison. Settings of training and data are given in addition and apply to all models.
-
-Folder of a comparison: compare.json and the runs of each data set and model.
-
-compare.json             the settings and results DATA/MODEL/seed-0/       a run DATA/MODEL/search/       earlier
-trials, with trials=N report.html              the report
+    compare.json             the settings and results
+    DATA/MODEL/seed-0/       a run
+    DATA/MODEL/search/       earlier trials, with trials=N
+    report.html              the report
 """
 
 from __future__ import annotations
@@ -113,7 +111,7 @@ class CompareProgress:
         """Start with `of` trainings, of which `done` are finished already."""
         self._done, self._of = done, of
         if done:
-            self.note(f"{done} of {of} trainings are there already.")
+            self.note(f"{done} of {of} trainings are already done.")
 
     def note(self, sentence: str) -> None:
         """Print a note."""
@@ -134,19 +132,22 @@ class CompareProgress:
 class CompareSettings:
     """Settings of a comparison."""
 
-    seeds: int = setting(3, "trainings of each model, with seeds 0, 1, 2, …; 1 says nothing of other trainings", low=1)
+    seeds: int = setting(
+        3, "trainings of each model, with seeds 0, 1, 2, …; 1 does not measure the variance between trainings", low=1
+    )
     trials: int = setting(
         0,
-        "settings that are tried for each model before (lr, weight decay, dropout), by Optuna on the validation split",
+        "hyperparameter trials for each model before the comparison (lr, weight decay, dropout), on the validation "
+        "split",
         low=0,
     )
     macs: float | None = setting(
-        None, "budget: multiply-adds of all forward passes of a training, which become so many steps", low=1.0
+        None, "budget: multiply-adds of all forward passes of a training, converted to a number of steps", low=1.0
     )
     jobs: int | None = setting(
-        None, "trainings at a time; auto: 2 where memory and processors allow. Scores do not depend on it", low=1
+        None, "parallel trainings; auto: 2 if memory and processors allow it. Scores do not depend on it", low=1
     )
-    baselines: bool = setting(True, "hold the models against simple ones of scikit-learn")
+    baselines: bool = setting(True, "include baseline models of scikit-learn")
 
 
 ABOUT, REPORT = "compare.json", "report.html"
@@ -219,7 +220,7 @@ def comparison_folder(out: str | Path | None, name: str) -> Path:
 def read_about(folder: str | Path) -> dict[str, Any]:
     """Read compare.json of a folder. Raises FileError if it is missing or invalid."""
     about = read_group_document(folder, "compare", ABOUT, ("models", "data"))
-    validate_document(about, COMPARISON, Path(folder) / ABOUT, "Restore it from a copy, or compare again.")
+    validate_document(about, COMPARISON, Path(folder) / ABOUT, "Restore it from a backup, or compare again.")
     return about
 
 

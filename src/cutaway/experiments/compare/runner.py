@@ -1,7 +1,5 @@
-"""Training of the jobs of a comparison, several at a time if possible.
-
-Runner of a comparison: it selects candidates, trains them and compares the results.
-"""
+"""Runner of a comparison: it selects candidates, trains them (several at a time if possible) and compares the
+results."""
 
 from __future__ import annotations
 
@@ -158,7 +156,7 @@ def compare(
     objects = {_name(source): source for source in sources if not isinstance(source, str | Path)}
     if missing := [name for name in about["in_memory"] if name not in objects]:
         raise SettingError(
-            f"The {missing[0]} of {folder} was given in Python, and is not at hand: give it again, as in "
+            f"The {missing[0]} of {folder} was passed in Python: pass it again, e.g. "
             f"cutaway.compare(data=(X, y), resume={str(folder)!r})."
         )
     made = {one.name: one for one in asked if isinstance(one, ModuleBuilder)}
@@ -196,27 +194,25 @@ def _parse_models(models: Sequence[Any]) -> list[Preset]:
         if isinstance(one, ModuleBuilder) and one.name in {f.name for f in found[:i]}
     ]
     if twins:
-        raise SettingError(f'Two models are called {twins[0]}: give one another name, as in ("{twins[0]}-2", make).')
+        raise SettingError(f'Two models have the name {twins[0]}: rename one, e.g. ("{twins[0]}-2", make).')
     return list({one.name: one for one in found}.values())
 
 
 def _new_document(models: Sequence[Preset], sources: Sequence[Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return compare.json of a new comparison."""
     if not models or not sources:
-        raise SettingError(
-            "Models and data are needed: cutaway compare MODEL,MODEL DATA. `cutaway list` shows the models."
-        )
+        raise SettingError("Missing models or data: cutaway compare MODEL,MODEL DATA. `cutaway list` shows the models.")
     for key, why in NOT_GIVEN.items():
         if key in given:
-            raise SettingError(f"{key}={shorten(as_text(given[key]))} cannot be given: {why}.")
+            raise SettingError(f"Invalid {key}={shorten(as_text(given[key]))}: not a setting of a comparison; {why}.")
     how = pick(given, CompareSettings)
     rest = {key: value for key, value in given.items() if key not in how}
     known = field_names(TrainSettings, DataSettings)
     for key in rest:
         if key.startswith("model."):
             raise SettingError(
-                f"{key}={shorten(as_text(rest[key]))} is a setting of one model, and settings of a comparison are the "
-                f"same for all: leave it out, or name from Python what makes the model, as in "
+                f"Invalid {key}={shorten(as_text(rest[key]))}: a comparison has the same settings for all models. "
+                "Leave it out, or pass a function that builds the model in Python, e.g. "
                 f'("mine", lambda: cutaway.create_model(NAME, {key.removeprefix("model.")}=…)).'
             )
         if key not in known:
@@ -259,21 +255,21 @@ def _resume_document(
 ) -> dict[str, Any]:
     """Return compare.json of a comparison that is continued. Raises SettingError for settings that cannot change."""
     if out is not None and Path(out).resolve() != folder.resolve():
-        raise SettingError(f"A comparison is resumed where it stands, in {folder}: leave --out out.")
+        raise SettingError(f"--resume continues in {folder}: leave --out out.")
     own, made = about.get("own", {}), {one.name for one in models if isinstance(one, ModuleBuilder)}
     if missing := [name for name in own if name not in made]:
         raise SettingError(
-            f"The {missing[0]} of {folder} is made by {own[missing[0]]}, and that is not at hand: give it again, as in "
+            f"The {missing[0]} of {folder} is built by {own[missing[0]]}: pass it again, e.g. "
             f'cutaway.compare([("{missing[0]}", make)], resume={str(folder)!r}).'
         )
     others = [one for one in models if one.name not in (about["models"] if own else ())]
     if others or any(isinstance(source, str) for source in sources):
-        raise SettingError("A comparison that is resumed has its models and data: leave both out.")
+        raise SettingError("--resume uses the models and data of the comparison: leave both out.")
     for key, value in given.items():
         if key not in MAY_CHANGE:
             raise SettingError(
-                f"{key}={shorten(as_text(value))} cannot change when a comparison is resumed; these can: "
-                f"{', '.join(MAY_CHANGE)}."
+                f"Invalid {key}={shorten(as_text(value))}: cannot change when a comparison is resumed. Settings that "
+                f"can: {', '.join(MAY_CHANGE)}."
             )
     settings = asdict(build(CompareSettings, {**about["compare"], **given}))
     more = settings["seeds"] != about["compare"]["seeds"]
@@ -287,8 +283,8 @@ def _existing_document(there: dict[str, Any], here: dict[str, Any], folder: Path
         then = there.get(key)
         if then != here.get(key):
             raise SettingError(
-                f"{folder} holds another comparison: its {key} are {shorten(str(then))}. Give another --out, or go "
-                f"on with that: cutaway compare --resume {folder}"
+                f"{folder} holds another comparison: its {key} are {shorten(str(then))}. Choose another --out, or "
+                f"resume it: cutaway compare --resume {folder}"
             )
     return {**there, "status": "running"}
 
@@ -313,7 +309,7 @@ def _compare_on(
         for one in found:
             one.given, _ = with_budget(one.given, settings.macs, len(one.data.splits["train"]))
         for other in excluded:
-            progress.note(f"{other.model} is left out: {other.why}")
+            progress.note(f"{other.model} is skipped: {other.why}")
         own = folder / _folder_name(name, about["data"])
         own.mkdir(exist_ok=True)
         _reject_other_data(own, found[0].data.fingerprint, name)
@@ -329,7 +325,9 @@ def _compare_on(
             1 if here else num_parallel_trainings(settings.jobs, about["threads"], max(one.bytes for one in found))
         )
         if here and settings.jobs and settings.jobs > 1:
-            progress.note(f"jobs={settings.jobs}: what was given in Python is trained one at a time, in this process.")
+            progress.note(
+                f"jobs={settings.jobs}: models and data passed in Python are trained one at a time, in this process."
+            )
         runs = {
             (one.model, seed): Job(
                 one.preset,
@@ -373,8 +371,7 @@ def _reject_other_data(own: Path, fingerprint: str, name: str) -> None:
     for folder in own.glob("*/seed-*"):
         if is_finished(folder) and Run(folder).about["data"]["fingerprint"] != fingerprint:
             raise SettingError(
-                f"{name} is not what it was when {folder} was trained: it has changed since. Give another --out, and "
-                "all is trained anew."
+                f"{name} has changed since {folder} was trained. Choose another --out to train everything again."
             )
 
 

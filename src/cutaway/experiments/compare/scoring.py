@@ -25,7 +25,7 @@ from .cost import counters, measure_cost
 from .result import CompareProgress, CompareSettings
 from .worker import COST, read_cost
 
-DIVERGED = "what it answers is no number: its training diverged, which a smaller lr may fix"
+DIVERGED = "its outputs are not finite: the training diverged; a smaller lr may help"
 
 
 @dataclass
@@ -66,7 +66,7 @@ def score_models(
     excluded = [name for name, interval in measured.items() if not math.isfinite(interval.value)]
     all_judged = [one for one in all_judged if one.name not in excluded]
     if not all_judged:
-        raise SettingError(f"Of no model there is anything to compare: {DIVERGED}.")
+        raise SettingError(f"No model can be compared: {DIVERGED}.")
     contributions = {one.name: one.contributions for one in all_judged}
     pairs = differences(contributions, higher, finish)
     timed = [one for one in all_judged if one.answers is not None]
@@ -91,16 +91,19 @@ def score_models(
     several = all_judged[0].contributions.shape[1] > 1
     notes = [compared.note] if compared.note and several else []
     if name == "val":
-        notes.append("There is no test split: the validation split, which chose the weights, judges, and flatters.")
+        notes.append(
+            "There is no test split: scores are on the validation split, which also selected the weights, so they are "
+            "optimistic."
+        )
     if not several:
         few = (
             f"There are {too_few_windows(len(split), compared.overlap)}"
             if len(split) > 1
             else "There is one test example"
         )
-        notes.append(f"{few}: no model has an interval, and no two are told apart.")
+        notes.append(f"{few}: there are no intervals and no significance tests.")
     if max(len(one.contributions) for one in all_judged) == 1:
-        notes.append("One training of each says nothing of other trainings: seeds=5 does.")
+        notes.append("One training per model does not measure the variance between trainings: set seeds=5.")
     own = {one.model: one.own for one in models if one.own}
     return {
         "data_name": first.data.name,
@@ -180,7 +183,7 @@ def _baselines(first: Candidate, split: Split, seeds: int, progress: CompareProg
         except (CutawayError, ValueError) as error:
             progress.note(f"{baseline.name} could not be fitted: {error}")
             continue
-        assert split.target is not None, "what is judged on has targets"
+        assert split.target is not None, "the evaluated split has targets"
         answered = [first.compared.of(one.outputs(split), split.target) for one in fitted]
         example = None if data.spec.kind in ("graph", "series") else subset(split, torch.arange(1))
         answers = partial(fitted[0].outputs, example) if example is not None else None

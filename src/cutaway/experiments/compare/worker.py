@@ -33,7 +33,7 @@ from .cost import measure_cost
 COSTS = {"joules": NUMBER | None, "memory": int | None}
 COST = "cost.json"  # file in a run's folder with the energy and memory of training
 PATIENCE = 30.0  # seconds
-DIED = "the process that trained it died: it ran out of memory, most likely. jobs=1 trains one at a time"
+DIED = "its training process died, most likely out of memory. Set jobs=1 to train one at a time"
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +126,7 @@ def train(job: Job) -> str:
 def read_cost(path: Path) -> dict[str, Any]:
     """Read the cost of a training. Raises FileError if the document is invalid."""
     cost: dict[str, Any] = read_json(path)
-    validate_document(cost, COSTS, path, "Take the folder from a copy, or compare again.")
+    validate_document(cost, COSTS, path, "Restore the folder from a backup, or compare again.")
     return cost
 
 

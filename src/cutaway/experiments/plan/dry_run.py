@@ -34,9 +34,12 @@ def dry_runs(
     """
     of_several = [name for name in strategies if name != "one"]
     if not of_several:
-        raise SettingError("dry_run=true shows what several devices hold and send, and there is one: give gpus=8.")
+        raise SettingError("Invalid dry_run=true: needs several devices, e.g. gpus=8.")
     if ready.settings.objective not in DISTRIBUTED_OBJECTIVES:
-        raise SettingError(f"objective={ready.settings.objective} is not for several processes: leave dry_run out.")
+        raise SettingError(
+            f"Invalid dry_run=true: objective={ready.settings.objective} does not support several processes. Leave "
+            "dry_run out."
+        )
     return {name: _dry_run(ready, shared, name, devices, machine) for name in of_several}
 
 
@@ -69,6 +72,6 @@ def _dry_run(ready: TrainingSetup, shared: TrainSettings, strategy: str, devices
         )
     except (RuntimeError, TypeError) as error:
         raise SettingError(
-            f"{ready.preset.name} asks for numbers on its way, and a dry run has shapes alone: leave dry_run out. "
-            "The plan itself needs none."
+            f"Invalid dry_run=true: the forward pass of {ready.preset.name} depends on values, and a dry run has "
+            "shapes only. Leave dry_run out."
         ) from error

@@ -1,7 +1,4 @@
-"""Planner of a training: it traces a step and computes its memory, time and cost on a set of devices.
-
-Check before training: data problems, a traced batch and the estimated cost.
-"""
+"""Planner of a training: it traces a step and computes memory, time and cost, and checks the data beforehand."""
 
 from __future__ import annotations
 
@@ -115,11 +112,11 @@ def plan_here(
         measured = estimate_cost(ready)
         found = costs.strategies(timed)
     if measured is not None:
-        said = "A step takes as long as a few of them took here, one after another, in one process."
+        said = "The time of a step is measured here, in one process."
         if processes > 1:
-            said += f" The {processes} processes share this machine's cores, and are reckoned as fast together."
+            said += f" The {processes} processes share this machine's cores, so no speedup is assumed."
     else:
-        said = "No step is measured: it does not fit here."
+        said = "The step is not measured: it does not fit into memory."
     return costs.plan(f"this machine ({device})", found, [said])
 
 
@@ -136,7 +133,7 @@ def _plan_gpus(
     precision = str(given.get("precision", "auto"))
     if precision in ("float32", "float64") and asked.peak is None:
         raise SettingError(
-            f"precision={precision}: what is known of {gpu.name} is its peak in bfloat16. Give peak=TFLOP/s of that "
+            f"precision={precision}: only the bfloat16 peak of {gpu.name} is known. Set peak=TFLOP/s for that "
             "precision, or leave precision out."
         )
     rest = {key: value for key, value in given.items() if key not in ("device", "precision")}
@@ -167,21 +164,21 @@ def _plan_gpus(
     costs = CostModel(ready, asked, shared, asked.gpus, node, room)
     said = [
         (
-            f"{gpu.name}: {peak / 1e12:.4g} TFLOP/s, of which products are assumed to reach {asked.utilization:.0%} "
+            f"{gpu.name}: {peak / 1e12:.4g} TFLOP/s, with an assumed utilization of {asked.utilization:.0%} "
             f"(utilization=); {memory / GIB:.3g} GiB, of which {ready.settings.memory_fraction or 1:.0%} may be taken; "
             f"{gpu.bandwidth / 1e12:.3g} TB/s of memory; {LAUNCH * 1e6:g} µs to start each kernel, without compile."
         ),
-        "A step takes the longest of computing, memory, kernels and communication.",
+        "The time of a step is the maximum of compute, memory access, kernel launches and communication.",
     ]
     if asked.gpus > 1:
         said.append(
             f"Links: {gpu.link / 1e9:g} GB/s within a machine of {asked.gpus_per_node}, {asked.network:g} between "
-            "machines, each way (network=); what is sent hides behind what is computed."
+            "machines, each way (network=); communication overlaps with compute."
         )
     if shared.tensor_parallel > 1:
         said.append(
-            f"Blocks' matrices are shared by {shared.tensor_parallel}, and what blocks keep by V. Korthikanti et al.'s "
-            "formula: 10/34 of it stays whole on each."
+            f"The matrices of blocks are split over {shared.tensor_parallel} devices, and their activations by the "
+            "formula of V. Korthikanti et al.: 10/34 of them are replicated."
         )
     return costs.plan(f"{asked.gpus} × {gpu.name}", costs.strategies(timed), said)
 
@@ -209,9 +206,9 @@ class CostModel:
         reject_small_batches(ready.settings, examples, devices, shared.tensor_parallel, called)
         parts = find_blocks(ready.model)
         if shared.recompute != "none" and not parts:
-            raise SettingError(f"recompute is for a model of blocks, and {ready.preset.name} has none: leave it out.")
+            raise SettingError(f"Invalid recompute: {ready.preset.name} has no blocks. Leave it out.")
         if shared.tensor_parallel > 1 and not any(map(is_block, parts)):
-            raise SettingError(f"tensor_parallel is for Transformers, and {ready.preset.name} is none: leave it out.")
+            raise SettingError(f"Invalid tensor_parallel: {ready.preset.name} is not a Transformer. Leave it out.")
         self.weights = weight_layout(
             ready.model, parts, ready.place.dtype, ready.place.autocast_dtype, bool(ready.settings.ema)
         )
@@ -285,13 +282,13 @@ class CostModel:
     def _notes(self, step: StepProfile, found: tuple[Strategy, ...]) -> list[str]:
         notes = []
         if self.whole_for is not None and self.devices > 1:
-            notes.append(f"{self.whole_for} needs whole weights, so they are not planned in parts.")
+            notes.append(f"{self.whole_for} needs unsharded weights, so sharded strategies are not planned.")
         if not any(strategy.fits for strategy in found):
             notes.append(self._suggestion(found[-1]))
         if not step.imagined:
-            notes.append("The model asks for numbers, so a step of it was made, on this machine, to see what it takes.")
+            notes.append("The forward pass depends on values, so a step was run on this machine to measure it.")
         if step.not_counted:
-            notes.append(f"Products that are not counted: {', '.join(step.not_counted)}.")
+            notes.append(f"Operations that are not counted: {', '.join(step.not_counted)}.")
         return notes
 
     def _suggestion(self, best: Strategy) -> str:
@@ -301,7 +298,7 @@ class CostModel:
             memory = self.memory(best.name, recompute)
             if memory.total <= room and self.step(best.name).blocks:
                 return (
-                    f"Nothing fits. With recompute={recompute}, {best.name} takes {format_bytes(memory.total)}, and"
+                    f"Nothing fits. With recompute={recompute}, {best.name} takes {format_bytes(memory.total)} and"
                     " fits."
                 )
         memory = best.memory
@@ -309,12 +306,12 @@ class CostModel:
         if examples > 0:
             size = examples * (1 if best.name == "one" else self.copies)
             return (
-                f"Nothing fits. {best.name} does with batch_size={size}, and accumulate="
-                f"{math.ceil(self.batch / size)} makes up for it."
+                f"Nothing fits. {best.name} fits with batch_size={size} and accumulate="
+                f"{math.ceil(self.batch / size)}, which gives the same effective batch size."
             )
         return (
-            f"Nothing fits: {best.name} holds {format_bytes(memory.total - memory.of_batch)} on each device whatever"
-            " the batch is. Take more devices, or a smaller model."
+            f"Nothing fits: {best.name} needs {format_bytes(memory.total - memory.of_batch)} on each device for any"
+            " batch size. Use more devices or a smaller model."
         )
 
 
@@ -327,7 +324,9 @@ def possible_strategies(
     """
     if whole_for is not None and shared.in_parts:
         asked = "tensor_parallel" if shared.tensor_parallel > 1 else f"parallel={shared.parallel}"
-        raise SettingError(f"{asked} holds weights in parts, which {whole_for} does not know: leave one of them out.")
+        raise SettingError(
+            f"Invalid {asked}: not supported with {whole_for}, which needs unsharded weights. Leave one of them out."
+        )
     parts = whole_for is None
     there = (
         "one",
@@ -339,7 +338,7 @@ def possible_strategies(
         return there
     if shared.parallel not in there:
         several = "several machines" if shared.parallel == "hsdp" else "several devices"
-        raise SettingError(f"parallel={shared.parallel} is for {several}, and there is one: leave it out.")
+        raise SettingError(f"Invalid parallel={shared.parallel}: needs {several}. Leave it out.")
     return (shared.parallel,)
 
 

@@ -121,7 +121,7 @@ def find_gpu(name: str) -> Gpu:
     key = name.lower().replace("_", "-").replace(" ", "-")
     if key not in GPUS:
         raise UnknownName(
-            "GPU", name, GPUS, "For another, take the nearest and give its own peak=TFLOP/s and gpu_memory=GIB."
+            "GPU", name, GPUS, "For another GPU, choose the nearest and set peak=TFLOP/s and gpu_memory=GIB."
         )
     return GPUS[key]
 
@@ -140,18 +140,20 @@ class PlanSettings:
     """Hardware of a plan and assumptions about it."""
 
     gpu: str | None = setting(
-        None, "kind of GPU: h100, a100, h200, b200, mi300x, …; without it the plan is for this machine, and measured"
+        None, "kind of GPU: h100, a100, h200, b200, mi300x, …; default: this machine, with a measured step"
     )
-    gpus: int = setting(1, "GPUs in all, over all machines", low=1, high=100_000)
-    gpus_per_node: int = setting(8, "GPUs of one machine (node), whose links are faster than the network", low=1)
+    gpus: int = setting(1, "total number of GPUs, over all machines", low=1, high=100_000)
+    gpus_per_node: int = setting(8, "GPUs per machine (node)", low=1)
     utilization: float = setting(
-        0.4, "model FLOPs utilization (MFU): fraction of the GPU's peak that products reach", low=0.001, high=1.0
+        0.4, "model FLOPs utilization (MFU): fraction of the GPU's peak that is reached", low=0.001, high=1.0
     )
-    peak: float | None = setting(None, "TFLOP/s of products in bfloat16; auto is the GPU's", low=0.001)
-    gpu_memory: float | None = setting(None, "GiB of memory of each GPU; auto is the GPU's", low=0.001)
-    network: float = setting(50.0, "GB/s between machines for each GPU, each way", low=0.001)
-    price: float | None = setting(None, "price of one GPU for an hour, in any money", low=0.0)
-    dry_run: bool = setting(False, "list what each device holds of each weight and what a step sends, by a dry run")
+    peak: float | None = setting(None, "peak TFLOP/s in bfloat16; auto: that of the GPU", low=0.001)
+    gpu_memory: float | None = setting(None, "GiB of memory of each GPU; auto: that of the GPU", low=0.001)
+    network: float = setting(50.0, "GB/s between machines per GPU, each way", low=0.001)
+    price: float | None = setting(None, "price of one GPU per hour, in any currency", low=0.0)
+    dry_run: bool = setting(
+        False, "list the shard of each weight on each device and the communication of a step, by a dry run"
+    )
 
 
 def reject_plan(settings: PlanSettings, typed: Mapping[str, object], shared: TrainSettings) -> None:
@@ -159,20 +161,20 @@ def reject_plan(settings: PlanSettings, typed: Mapping[str, object], shared: Tra
     idle = [key for key in ELSEWHERE if key in typed]
     if settings.gpu is None and idle:
         raise SettingError(
-            f"{idle[0]}={typed[idle[0]]} is said of GPUs: say which they are too, as in gpu=h100. Without gpu= the "
-            "plan is for this machine; processes=N plans for several processes here."
+            f"Invalid {idle[0]}={typed[idle[0]]}: needs a kind of GPU, e.g. gpu=h100. Without gpu= the "
+            "plan is for this machine; processes=N plans several processes on it."
         )
     if settings.gpu is None and shared.tensor_parallel > 1:
-        raise SettingError(f"tensor_parallel={shared.tensor_parallel} is planned for GPUs: say which, as gpu=h100.")
+        raise SettingError(f"Invalid tensor_parallel={shared.tensor_parallel}: needs a kind of GPU, e.g. gpu=h100.")
     if settings.gpu is not None and shared.processes > 1:
-        raise SettingError(f"processes={shared.processes} are of this machine: of GPUs say how many, as gpus=N.")
+        raise SettingError(f"Invalid processes={shared.processes}: only for this machine. For GPUs set gpus=N.")
     gpus, node = settings.gpus, min(settings.gpus, settings.gpus_per_node)
     if gpus % node:
         raise SettingError(
-            f"gpus={gpus} are no whole machines of {node}: give a multiple, or gpus_per_node=N, which divides {gpus}."
+            f"Invalid gpus={gpus}: must be a multiple of gpus_per_node={node}. Set gpus_per_node to a divisor of "
+            f"{gpus}."
         )
     if node % shared.tensor_parallel:
         raise SettingError(
-            f"tensor_parallel={shared.tensor_parallel} does not divide the {node} GPUs of a machine, within which "
-            "matrices are shared: give a divisor."
+            f"Invalid tensor_parallel={shared.tensor_parallel}: must be a divisor of the {node} GPUs of a machine."
         )

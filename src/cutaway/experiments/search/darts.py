@@ -93,9 +93,7 @@ class DartsResult:
 def reject_space(space: Space) -> None:
     """Raise SettingError for a space that is not exactly that of the cells."""
     if not space.cells or space.settings:
-        raise SettingError(
-            "sampler=darts learns the cells of cellnet by gradient: search model.arch=cells with it, and nothing else."
-        )
+        raise SettingError("Invalid space for sampler=darts: must be model.arch=cells only, for cellnet.")
 
 
 def find_cell(
@@ -140,7 +138,7 @@ def find_cell(
 def supernet_macs(net: Supernet, ready: TrainingSetup) -> int:
     """Return the multiply-adds of the supernet for one example."""
     macs = costs(ready, net)["macs"]
-    assert macs is not None, "convolutions and the head are all that multiplies"
+    assert macs is not None, "only convolutions and the head multiply"
     return macs
 
 

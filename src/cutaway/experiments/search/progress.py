@@ -56,7 +56,7 @@ class SearchProgress:
         self._trials, self._metric, self._told = trials, metric_name, len(rows)
         self._rows: Sequence[Mapping[str, Any]] = rows
         if rows:
-            self.note(f"{count(sum(row['state'] != REJECTED for row in rows))} of {trials} trials are there already.")
+            self.note(f"{count(sum(row['state'] != REJECTED for row in rows))} of {trials} trials are already done.")
         self._update("")
 
     def note(self, sentence: str) -> None:
@@ -69,7 +69,7 @@ class SearchProgress:
 
     def supernet(self, done: int, of: int) -> None:
         """Report a finished epoch of the supernet."""
-        self._update(f"all operations at once, epoch {done}/{of}")
+        self._update(f"supernet, epoch {done}/{of}")
 
     def epoch(self, number: int, epoch: int, score: float) -> None:
         """Report a finished epoch of a trial."""

@@ -94,7 +94,7 @@ class Search:
     def run(self) -> Run:
         """Return the trained and tested winner. Raises FileError if the search has no winner yet."""
         if not (self.folder / BEST / "run.json").is_file():
-            raise FileError(f"{self.folder} has no winner yet: cutaway search --resume {self.folder}")
+            raise FileError(f"{self.folder} has no best run yet. Finish it: cutaway search --resume {self.folder}")
         run = Run(self.folder / BEST, self._module())
         return run if self._given is None else run.hand_over(self._given)
 

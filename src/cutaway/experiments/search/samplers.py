@@ -126,7 +126,7 @@ def draw_value(one: BaseDistribution, source: random.Random, unlike: Any = None)
     """Draw a value uniformly, or log-uniformly for a logarithmic range, that differs from `unlike`."""
     if isinstance(one, CategoricalDistribution):
         return source.choice([choice for choice in one.choices if choice != unlike])
-    assert isinstance(one, IntDistribution | FloatDistribution), "a search draws numbers and choices"
+    assert isinstance(one, IntDistribution | FloatDistribution), "a search space has numbers and choices"
     whole = isinstance(one, IntDistribution)
     low, high = (one.low - 0.5, one.high + 0.5) if whole else (one.low, one.high)
     while True:

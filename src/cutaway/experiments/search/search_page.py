@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 MIN_TRIALS = 3  # minimum finished trials for comparisons
 STATES = (FINISHED, PRUNED, DIVERGED, REJECTED)
 STATE_TEXTS = {
-    FINISHED: "trained to the end",
-    PRUNED: "ended early, as others were better there",
-    DIVERGED: "the loss was no number",
-    REJECTED: "not trained: beyond a limit, or not possible",
+    FINISHED: "finished",
+    PRUNED: "stopped early by the pruner",
+    DIVERGED: "the loss became NaN or infinite",
+    REJECTED: "not trained: exceeds a limit, or invalid",
 }
 
 
@@ -48,10 +48,10 @@ def describe(found: Search) -> Page:
     views += [cells(row) for row in found.finished[-1:] if CELL in row]
     views.append(trials(found))
     about = found.about
-    colophon = (
-        f"Cutaway {__version__} · Optuna {about['optuna']} · {timestamp_text(about['started'])} · This page holds all "
+    colophon = f"Cutaway {__version__} · Optuna {about['optuna']} · {timestamp_text(about['started'])} · This page is "
+    return Page(
+        title=views[0]["title"], views=views, colophon=f"{colophon}self-contained and loads nothing from the network."
     )
-    return Page(title=views[0]["title"], views=views, colophon=f"{colophon}that it shows and asks no network for more.")
 
 
 def head(found: Search) -> View:
@@ -61,20 +61,20 @@ def head(found: Search) -> View:
     said = ", ".join(f"{count(states.count(state))} {state}" for state in STATES if state in states)
     took = duration(sum(row["seconds"] for row in found.trials))
     says = (
-        f"{plural(len(states), 'trial')} of {about['model']} on {about['data_name']}, drawn by "
-        f"{about['search']['sampler']}: {said}. They took {took}, and were compared on the validation split "
-        f"({plural(about['splits']['val'], 'example')}) alone."
+        f"{plural(len(states), 'trial')} of {about['model']} on {about['data_name']}, sampled by "
+        f"{about['search']['sampler']}: {said}. They took {took} and were compared on the validation split "
+        f"({plural(about['splits']['val'], 'example')}) only."
     )
     drawings: list[Drawing] = []
-    summary = "No trial has been trained to its end yet."
+    summary = "No trial has finished yet."
     rows: list[list[str]] = []
     if best:
         summary = (
-            f"Trial {best['trial']} is the best: validation {name} {format_score(found, best)}. A best of many is a"
-            " little flattered: that is what the test split is for."
+            f"Trial {best['trial']} is the best: validation {name} {format_score(found, best)}. The best of many"
+            " trials is optimistic; the test split gives an unbiased estimate."
         )
         rows = [[key, format_drawn(best[key])] for key in about["space"]]
-        rows += [["MACs of an example", _count(best["macs"])], ["parameters", _count(best["parameters"])]]
+        rows += [["MACs per example", _count(best["macs"])], ["parameters", _count(best["parameters"])]]
     path = found.folder / BEST
     evaluation = read_evaluation(path) if (path / "evaluation.json").is_file() else None
     if evaluation and best:
@@ -82,16 +82,21 @@ def head(found: Search) -> View:
         drawings.append(figure(run, evaluation))
         rows += [[f"{evaluation['split']} {row[0]}", row[1]] for row in metrics_rows(evaluation)[:1]]
         opened = len(about["tested"])
-        times = "once, for the winner" if opened == 1 else f"{opened} times, as the search went on after a winner"
+        times = (
+            "once, for the winner"
+            if opened == 1
+            else f"{opened} times, because the search was continued after a winner"
+        )
         sentences = [
-            f"The winner was trained once more, as a run of its own, in {BEST}/, where its report is. The test split "
-            f"was opened {times}."
+            f"The best trial was trained again as a run in {BEST}/, which has its report. The test split was "
+            f"evaluated {times}."
         ]
         again = run.get("best") or {}
         if again.get("value") is not None and again["value"] != best[found.metric]:
             sentences.append(
-                f"Trained again, its validation {name} is {format_value(again['value'], metric(found.metric)[1])}: on"
-                " this machine trainings are not alike to the last bit."
+                f"In the second training its validation {name} is "
+                f"{format_value(again['value'], metric(found.metric)[1])}: training is not deterministic on this "
+                "machine."
             )
         drawings.append({"kind": "prose", "sentences": sentences, "command": run["command"]})
     drawings.append({"kind": "prose", "title": "The search", "command": command(found)})
@@ -116,7 +121,7 @@ def front(found: Search) -> View:
     if len(ends) > 1:
         cheap = ends[0]
         worth = (
-            f" From the cheapest on it to the best, {name} goes from {format_score(found, cheap)} with "
+            f" From the cheapest to the best trial on the front, {name} goes from {format_score(found, cheap)} with "
             f"{_count(cheap['macs'])} MACs to {format_score(found, ends[-1])} with {_count(ends[-1]['macs'])}."
         )
 
@@ -124,7 +129,7 @@ def front(found: Search) -> View:
         there = {row["trial"] for row in rows}
         return dots(
             f"{capitalize_name(name)} and multiply-adds",
-            ("MACs of an example", "count", True),
+            ("MACs per example", "count", True),
             (f"validation {name}", format),
             [(row["macs"], row[found.metric], row) for row in rows],
             steps=[[row["macs"], row[found.metric]] for row in ends if row["trial"] in there],
@@ -144,15 +149,15 @@ def front(found: Search) -> View:
     heads = {"trial": "count", f"validation {name}": format, "MACs": "count", "parameters": "count"}
     return View(
         id="front",
-        title="What accuracy costs" if found.metric == "accuracy" else f"What {name} costs",
+        title=f"{capitalize_name(name)} and cost",
         says=(
-            f"Each mark is a trial that was trained to its end. On the steps, no other has {more} {name} for as few "
-            "MACs."
+            f"Each mark is a finished trial. The steps are the Pareto front: no other trial has {more} {name} with no "
+            "more MACs."
         ),
         summary=f"{plural(len(ends), 'trial')} of {plural(len(known), 'finished trial')} on the front.{worth}",
         table=table(heads, [[row["trial"], row[found.metric], row["macs"], row["parameters"]] for row in ends]),
         drawings=[shown] if known else [],
-        misleads="The front is of one training each: with another seed, neighbours on it may change places.",
+        misleads="Each point of the front is one training: with another seed, neighboring points may swap.",
     )
 
 
@@ -169,7 +174,7 @@ def best_so_far(found: Search) -> View:
             steps.append([n, value])
     scores = [(n, row[found.metric], row) for n, row in enumerate(rows, 1) if row[found.metric] is not None]
     drawing = dots(
-        f"Validation {name}, trial after trial",
+        f"Validation {name} by trial",
         ("trials", "count", False),
         (f"validation {name}", format),
         scores,
@@ -179,13 +184,13 @@ def best_so_far(found: Search) -> View:
     cost = sum(row["work"] for row in rows)
     return View(
         id="so-far",
-        title="How the search went",
+        title="Search history",
         says=(
-            "Each mark is a trial, at the metric that it had when it ended; the steps are the best that was found by "
-            "then. Steps that still rise ask for more trials."
+            "Each mark is a trial with its last metric; the steps are the best so far. If they still improve at the "
+            "end, run more trials."
         ),
         summary=(
-            f"The best was there after {plural(int(steps[-1][0]), 'trial')} of {count(len(rows))}. The forward "
+            f"The best was found after {plural(int(steps[-1][0]), 'trial')} of {count(len(rows))}. The forward "
             f"passes of all trainings took {format_value(cost, 'number')} multiply-adds."
         ),
         table=table({"trials": "count", f"best {name} so far": format}, [[int(n), value] for n, value in steps]),
@@ -201,7 +206,7 @@ def importance(found: Search) -> View:
     if fractions:
         drawings.append(
             charts.rows(
-                "Fraction of the variance that each setting explains by itself",
+                "Fraction of the variance that each setting explains alone",
                 [charts.bar("importance", "fraction")],
                 [
                     {"label": key, "cells": [{"value": value}], "tip": [key, format_value(value, "fraction")]}
@@ -211,25 +216,25 @@ def importance(found: Search) -> View:
         )
     order = list(fractions) or list(found.space.parts())
     options = [{"name": key, "drawings": [_slice(found, key)]} for key in order]
-    drawings.append(charts.choice(f"{capitalize_name(name)} by one setting", "setting", options))
+    drawings.append(charts.choice(f"{capitalize_name(name)} by setting", "setting", options))
     first = next(iter(fractions), None)
     return View(
         id="importance",
-        title="What mattered",
+        title="Hyperparameter importance",
         says=(
-            f"Above, which settings the {name} followed, by fANOVA over the finished trials; below, the trials by one "
-            "of them."
+            f"Importance of each setting for the {name}, by fANOVA over the finished trials, and the trials by one "
+            "setting."
         ),
         summary=(
             f"{first} explains most, {format_value(fractions[first], 'fraction')} of the variance."
             if first
-            else "Too few trials ended, or all alike, to say which setting mattered."
+            else "Too few finished trials, or all with equal results: importance cannot be estimated."
         ),
         table=table({"setting": "text", "importance": "fraction"}, [[k, v] for k, v in fractions.items()]),
         drawings=drawings,
         misleads=(
-            "Importance is about this space and these trials: a setting that was searched in a narrow range "
-            "cannot matter, and a sampler that learns looks seldom where things are bad."
+            "Importance holds for this space and these trials: a setting with a narrow range cannot be important, and "
+            "an adaptive sampler rarely visits bad regions."
         ),
     )
 
@@ -260,11 +265,10 @@ def cells(row: Row) -> View:
     idle = sum(not max(operations, key=lambda o: one[o]).startswith("nor_conv") for one in weights)
     return View(
         id="weights",
-        title="What the gradient came to",
-        says="The softmax of α, the weight of each operation on each edge of the cell: each edge takes the largest.",
+        title="DARTS architecture weights",
+        says="The softmax of α, the weight of each operation on each edge of the cell; each edge uses the largest.",
         summary=(
-            f"{idle} of 6 edges take an operation without weights. The cell of trial {row['trial']}: "
-            f"{row['model.arch']}"
+            f"{idle} of 6 edges use an operation without weights. The cell of trial {row['trial']}: {row['model.arch']}"
         ),
         table=table(
             {"edge": "text", **dict.fromkeys(operations, "number")},
@@ -308,7 +312,7 @@ def trials(found: Search) -> View:
     return View(
         id="trials",
         title="Every trial",
-        says="The best first; then those that were ended early and those that were not trained.",
+        says="Finished trials, best first; then pruned and untrained trials.",
         summary="; ".join(
             f"{count(states.count(state))} {state}: {STATE_TEXTS[state]}" for state in STATES if state in states
         )

@@ -113,8 +113,8 @@ class Space:
             found = one.values()
             if found is None and isinstance(one, Range):
                 raise SettingError(
-                    f"sampler=grid takes every combination of listed values, and {key}={one} has no end of them: list "
-                    f"some, as in {key}={as_text(one.value(one.low))},{as_text(one.value(one.high))}."
+                    f"Invalid {key}={one} for sampler=grid: must be a list of values, "
+                    f"e.g. {key}={as_text(one.value(one.low))},{as_text(one.value(one.high))}."
                 )
             values[key] = found or []
         return (dict(zip(values, combination)) for combination in itertools.product(*values.values()))
@@ -154,16 +154,17 @@ def parse_space(found: Preset, typed: Mapping[str, Any], fixed: Mapping[str, Any
         kind = setting_type(found, key)
         if key in fixed:
             raise SettingError(
-                f"{key} is both searched ({key}={_repr(raw)}) and fixed ({key}={_repr(fixed[key])}): give one of them."
+                f"{key} is both searched ({key}={_repr(raw)}) and fixed ({key}={_repr(fixed[key])}): leave one of them "
+                "out."
             )
         if key in COMPARED_BY:
             raise SettingError(
-                f"{key}={_repr(raw)} cannot be searched: trials are compared by what {key} says, and must have it in "
-                "common. Give one value."
+                f"Invalid {key}={_repr(raw)}: cannot be searched, because all trials must share {key} to be "
+                "comparable. Set one value."
             )
         if _is_cells(key, raw):
             if found.module is not cellnet:
-                raise SettingError(f"{key}={CELLS} is for cellnet and cellnet-small, and this is {found.name}.")
+                raise SettingError(f"Invalid {key}={CELLS}: only for cellnet and cellnet-small, not for {found.name}.")
             cells = key
             continue
         one = _parse_searched(key, raw, kind)
@@ -172,8 +173,8 @@ def parse_space(found: Preset, typed: Mapping[str, Any], fixed: Mapping[str, Any
         settings[key] = one
     if not settings and not cells:
         raise SettingError(
-            "Nothing is searched: give a range or a choice, as in lr=1e-4..1e-1:log or optimizer=adam,sgd. For one "
-            "training there is cutaway train."
+            "Empty search space: give a range or a choice, e.g. lr=1e-4..1e-1:log or optimizer=adam,sgd. For a single "
+            "training use cutaway train."
         )
     return Space(settings, cells)
 
@@ -220,11 +221,11 @@ def _parse_searched(key: str, raw: Any, kind: Any) -> Searched:
     else:
         options = [as_text(raw)]
     if not all(options) or not options:
-        raise SettingError(f"{key}={_repr(raw)} is an empty choice: list values, as in {key}=A,B.")
+        raise SettingError(f"Invalid {key}={_repr(raw)}: empty choice. List values, e.g. {key}=A,B.")
     if len(set(options)) < 2:
         raise SettingError(
-            f"{key}={_repr(raw)} is one value, and nothing to search: give a range, as low..high, several values, or "
-            "leave it among the fixed settings."
+            f"Invalid {key}={_repr(raw)}: a single value cannot be searched. Give a range low..high or several values, "
+            "or pass it with the fixed settings."
         )
     return Choice(tuple(dict.fromkeys(options)), of_lists)
 
@@ -232,22 +233,18 @@ def _parse_searched(key: str, raw: Any, kind: Any) -> Searched:
 def _range(key: str, raw: str, whole: bool) -> Range:
     found = RANGE.fullmatch(raw.strip())
     if found is None:
-        raise SettingError(
-            f"{key}={shorten(raw)} cannot be read: a range is low..high, or low..high:log, as in lr=1e-4..1e-1:log."
-        )
+        raise SettingError(f"Invalid {key}={shorten(raw)}: must be low..high or low..high:log, e.g. lr=1e-4..1e-1:log.")
     low, high = float(found[1]), float(found[2])
     if not math.isfinite(low) or not math.isfinite(high):
-        raise SettingError(f"{key}={shorten(raw)} cannot be: both ends must be finite numbers.")
+        raise SettingError(f"Invalid {key}={shorten(raw)}: both ends must be finite numbers.")
     if whole and (low != int(low) or high != int(high)):
-        raise SettingError(
-            f"{key}={shorten(raw)} cannot be: {key} is a whole number, and so are the ends of its range."
-        )
+        raise SettingError(f"Invalid {key}={shorten(raw)}: both ends must be integers.")
     if low >= high:
-        why = "is empty: it begins above its end" if low > high else "is one number"
-        raise SettingError(f"{key}={shorten(raw)} {why}. A range is low..high, with low below high.")
+        why = "empty range" if low > high else "range of a single number"
+        raise SettingError(f"Invalid {key}={shorten(raw)}: {why}. Must be low..high with low below high.")
     if found[3] and low <= 0:
         raise SettingError(
-            f"{key}={shorten(raw)} cannot be: a logarithm needs ends above 0. Leave :log out, or raise low."
+            f"Invalid {key}={shorten(raw)}: with :log both ends must be above 0. Leave :log out, or raise low."
         )
     return Range(low, high, bool(found[3]), whole)
 

@@ -60,16 +60,16 @@ def new_plan(model: Any, source: Any, given: Mapping[str, Any], space: Mapping[s
     """Return the specification of a new search. Raises SettingError or UnknownName for invalid input."""
     if model is None or source is None:
         raise SettingError(
-            "A model, data and a range are needed: cutaway search MODEL DATA lr=1e-4..1e-1:log. `cutaway list` shows "
+            "Missing model, data or range: cutaway search MODEL DATA lr=1e-4..1e-1:log. `cutaway list` shows "
             "the models."
         )
     found = preset(model) if isinstance(model, str) else to_builder(model)
     how, searched, fixed = sort_settings(found, given)
     for key in space or {}:
         if key in how or key in SearchSettings.__dataclass_fields__:
-            raise SettingError(f"{key} says how to search, and is not searched.")
+            raise SettingError(f"Invalid {key}: a setting of the search itself cannot be searched.")
         if key in searched:
-            raise SettingError(f"{key} is given twice: once in space, and once beside it.")
+            raise SettingError(f"{key} is given twice: in space and as a setting.")
     settings = build(SearchSettings, how)
     reject_idle(settings, how)
     searched |= space or {}
@@ -99,34 +99,38 @@ def resumed_plan(
     """Return the specification of a search that is continued, with more trials if they are given."""
     about = read_about(folder)
     if out is not None and Path(out).resolve() != folder.resolve():
-        raise SettingError(f"A search is resumed where it stands, in {folder}: leave --out out.")
+        raise SettingError(f"--resume continues in {folder}: leave --out out.")
     with name_document_in_errors(folder / ABOUT):
         build(SearchSettings, about["search"])
         parse_space(model_from_document(about), about["space"], about["fixed"])
     in_memory = about["data"] == IN_MEMORY
     if in_memory and not isinstance(source, InMemorySource):
         raise SettingError(
-            "This search's data was given in Python: give it again, as search(data=DATA, resume=FOLDER)."
+            "The data of this search was passed in Python: pass it again, search(data=DATA, resume=FOLDER)."
         )
     if isinstance(source, InMemorySource) and not in_memory:
-        raise SettingError(f"This search's data is {about['data']}, which is opened by itself: leave data out.")
+        raise SettingError(
+            f"The data of this search is {about['data']}, which is opened automatically: leave data out."
+        )
     handed = model is not None and not isinstance(model, str)
     found = to_builder(model) if handed else model_from_document(about)
     if OWN in about and not handed:
         raise SettingError(
-            f"This search is of modules that {about[OWN]['path']} makes: give it again, as in "
+            f"The model of this search is built by {about[OWN]['path']}: pass it again, e.g. "
             f"search({found.name}, resume={str(folder)!r})."
         )
     model = found.name if handed else model
     located_now = None if source is None or in_memory else located(str(source))
     for what, now, then in (("model", model, about["model"]), ("data", located_now, about["data"])):
         if now is not None and now != then:
-            raise SettingError(f"This search's {what} is {then}, not {now}. Leave MODEL and DATA out with --resume.")
+            raise SettingError(
+                f"The {what} of this search is {then}, not {now}. Leave MODEL and DATA out with --resume."
+            )
     for key, value in {**given, **(space or {})}.items():
         if key != "trials":
             raise SettingError(
-                f"{key}={shorten(value if isinstance(value, str) else as_text(value))} cannot change when a search is "
-                "resumed, as its trials could not be compared; trials can. For another space, begin another search."
+                f"Invalid {key}={shorten(value if isinstance(value, str) else as_text(value))}: cannot change when a "
+                "search is resumed (only trials can). Start another search."
             )
     how = {**about["typed"], **given}
     settings = build(SearchSettings, {**about["search"], "trials": given.get("trials", about["trials"])})

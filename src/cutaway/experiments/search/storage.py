@@ -89,7 +89,7 @@ OUTCOMES = {
 def read_about(folder: str | Path) -> dict[str, Any]:
     """Read search.json of a folder. Raises FileError if it is missing or invalid."""
     about = read_group_document(folder, "search", ABOUT, ("model", "data", "space", "fixed", "search"))
-    validate_document(about, SEARCH, Path(folder) / ABOUT, "Take it from a copy, or search again.")
+    validate_document(about, SEARCH, Path(folder) / ABOUT, "Restore it from a backup, or search again.")
     return about
 
 
@@ -98,7 +98,7 @@ def read_trials(study: optuna.Study, params: Iterable[str]) -> list[FrozenTrial]
 
     Raises FileError if a trial has no outcome or no drawn value of one of the `params`.
     """
-    fix = "Take the folder from a copy, or search again."
+    fix = "Restore the folder from a backup, or search again."
     try:
         trials = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.PRUNED))
     except Exception as error:  # of SQLite, SQLAlchemy, JSON and Optuna
@@ -137,7 +137,7 @@ def open_study(folder: Path, directions: Sequence[Any], pruner: optuna.pruners.B
         if isinstance(error, MemoryError):
             raise
         raise FileError(
-            f"{path} could not be read ({_first_line(error)}). It may be damaged: take it from a copy."
+            f"{path} could not be read ({_first_line(error)}). It may be damaged: restore it from a backup."
         ) from error
 
 

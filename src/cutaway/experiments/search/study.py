@@ -119,7 +119,7 @@ def search(
                 _write_page(folder)
                 raise SearchInterrupted(folder) from None
         if at_work.others:
-            progress.note("Another process is at the last trials of this search, and will train the winner.")
+            progress.note("Another process runs the last trials of this search and will train the best one.")
         elif crowned:
             _train_winner(folder, plan, study, about, progress)
         _write_page(folder)
@@ -173,8 +173,8 @@ def _open_document(folder: Path, plan: Plan, ready: TrainingSetup) -> dict[str, 
                 then = about.get(key)
                 if then != document[key]:
                     raise SettingError(
-                        f"{folder} holds a search with another {key}: {_diff_text(then, document[key])}. Give "
-                        "another --out, or type what that one was, or --resume it."
+                        f"{folder} holds a search with another {key}: {_diff_text(then, document[key])}. Choose "
+                        "another --out, use the same settings, or --resume it."
                     )
             document = about | {"trials": plan.settings.trials}
         write_json(folder / ABOUT, document)
@@ -256,14 +256,14 @@ class _TrialLoop:
             return False
         why = last[-1].user_attrs[OUTCOME]["why"]
         if trained:
-            self.progress.note(f"The search ends here: the last {GIVE_UP} draws were rejected untrained ({why}).")
+            self.progress.note(f"The search stops: the last {GIVE_UP} samples were rejected before training ({why}).")
             return True
         parameters = [t.user_attrs[OUTCOME]["parameters"] for t in last if t.user_attrs[OUTCOME]["parameters"]]
         macs = [t.user_attrs[OUTCOME]["macs"] for t in last if t.user_attrs[OUTCOME]["macs"]]
         least = [f"{min(values):,} {what}" for values, what in ((macs, "MACs"), (parameters, "parameters")) if values]
         said = f" The smallest had {' and '.join(least)}." if least else ""
         raise SettingError(
-            f"None of {GIVE_UP} draws can be trained: {why.rstrip('.')}.{said} Widen the space or limits."
+            f"None of {GIVE_UP} samples can be trained: {why.rstrip('.')}.{said} Widen the space or limits."
         )
 
     def _run(self, trial: optuna.Trial) -> None:
@@ -330,10 +330,7 @@ def _train_winner(
     finished = [row for row in trial_rows(study, plan.space, metric) if row["state"] == FINISHED]
     best = best_row(finished, metric, metric in HIGHER_IS_BETTER)
     if best is None:
-        raise SettingError(
-            "No trial was trained to its end: every one was ended early, or its loss was no number. Widen the space, "
-            "or take pruner=none."
-        )
+        raise SettingError("No trial finished: each was pruned or diverged. Widen the space, or set pruner=none.")
     try:
         with lock_run(folder):
             tested: list[int] = read_about(folder)["tested"]
@@ -341,7 +338,7 @@ def _train_winner(
             done = (run / "evaluation.json").is_file()
             if tested and tested[-1] == best["trial"] and done:
                 return
-            progress.note(f"Trial {best['trial']} is the best: it is trained once more, as a run, and tested.")
+            progress.note(f"Trial {best['trial']} is the best: it is trained again as a run and tested.")
             given = {key: best[key] for key in plan.space.texts()}
             given = {**plan.fixed, **drop_unused_settings(given, plan.fixed, plan.found)}
             went_on = tested and tested[-1] == best["trial"] and latest_checkpoint(run / "checkpoints") is not None
@@ -364,7 +361,7 @@ def _train_winner(
                 )
             write_layers_and_report(winner)
     except RunInUse:
-        progress.note("Another process trains the winner.")
+        progress.note("Another process trains the best trial.")
     except KeyboardInterrupt:
         raise SearchInterrupted(folder) from None
 

@@ -148,7 +148,9 @@ class Trials:
             ("parameters", "max_parameters", counted.parameters, self.limits.parameters),
         ):
             if most is not None and value is None:
-                raise SettingError(f"The multiply-adds of {self.preset.name} are not all known: leave {name} out.")
+                raise SettingError(
+                    f"Invalid {name}: the multiply-adds of {self.preset.name} are not fully known. Leave it out."
+                )
             if most is not None and value is not None and value > most:
                 return dataclasses.replace(
                     counted, state=REJECTED, why=f"{value:,} {what} are more than {name}={most:,}"
@@ -183,7 +185,7 @@ def _train(ready: TrainingSetup, checkpoints: Path, judge: Callable[[int, float]
         state, why = DIVERGED, str(error)
     reached = trainer.mean.score if trainer.mean else trainer.state.best_score
     if state == FINISHED and (reached is None or not math.isfinite(reached)):
-        state, why = DIVERGED, f"its validation {trainer.monitor} is no number"
+        state, why = DIVERGED, f"its validation {trainer.monitor} is not finite"
     an_epoch = max(1, len(trainer.batches_of(0)))
     seen = len(ready.data.splits["train"]) * (trainer.state.epoch + trainer.state.batch / an_epoch)
     return dataclasses.replace(
@@ -208,6 +210,4 @@ def drop_unused_settings(given: Mapping[str, Any], fixed: Mapping[str, Any], fou
 
 
 def _no_validation() -> SettingError:
-    return SettingError(
-        "A search chooses by the validation split, and val=0 leaves none: give val, as in val=0.2, or leave it out."
-    )
+    return SettingError("Invalid val=0: a search needs a validation split. Set e.g. val=0.2, or leave it out.")

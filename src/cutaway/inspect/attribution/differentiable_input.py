@@ -1,9 +1,7 @@
-"""The differentiable input of an attribution: the numbers of an input or, for tokens, their embeddings.
+"""Differentiable inputs for attribution: the numbers of an input or, for tokens, their embeddings.
 
-Tokens are discrete and have no gradient, but their embeddings do (`embeddings.py`). All lookups are concatenated to one
+Tokens are discrete and have no gradient, but their embeddings do. All lookups are concatenated to one
 tensor (N, positions, d). A model that pads its tokens has more positions than tokens; these are in the middle.
-
-Input embeddings of a model, and their replacement by other vectors.
 
 The input embeddings of a model are its `nn.Embedding` modules with a name that ends in "embedding" (positions and
 segments have other names). The output of each call in a forward pass can be recorded or replaced.
@@ -130,9 +128,9 @@ def _entry(model: nn.Module, inputs: tuple[Tensor, ...], kind: str, target: Targ
         start = given.expand_as(z).clone()
     except RuntimeError:
         raise SettingError(
-            f"baseline of shape {tuple(given.shape)} cannot be: it must fit the input, {tuple(z.shape)}."
+            f"Invalid baseline of shape {tuple(given.shape)}: must fit the input, {tuple(z.shape)}."
         ) from None
-    return Entry(model, inputs, kind, target, z, start, "zero" if zero else "the baseline given")
+    return Entry(model, inputs, kind, target, z, start, "zero" if zero else "the given baseline")
 
 
 def _embedded(model: nn.Module, inputs: tuple[Tensor, ...], kind: str, target: Target, baseline: Baseline) -> Entry:
@@ -155,7 +153,7 @@ def _of_token(model: nn.Module, inputs: tuple[Tensor, ...], token: Baseline) -> 
     """Return z with all tokens replaced by this one."""
     sizes = [module.num_embeddings for module in embeddings(model)]
     if not isinstance(token, int) or not 0 <= token < min(sizes):
-        raise SettingError(f"baseline={token!r} cannot be: of tokens it is the number of one, below {min(sizes)}.")
+        raise SettingError(f"Invalid baseline={token!r}: must be a token id below {min(sizes)}.")
     other = tuple(torch.full_like(x, token) if x.dtype == torch.int64 and x.ndim == 2 else x for x in inputs)
     return torch.cat([f.output for f in record_lookups(model, other)], 1)
 
@@ -191,8 +189,7 @@ def embeddings(model: nn.Module) -> list[nn.Embedding]:
     found = [m for name, m in model.named_modules() if isinstance(m, nn.Embedding) and name.endswith("embedding")]
     if not found:
         raise ModelError(
-            f"{type(model).__name__} has no input embedding: no nn.Embedding in it has a name that ends in "
-            "'embedding', so that it cannot be told where its tokens enter."
+            f"{type(model).__name__} has no input embedding: no nn.Embedding in it has a name that ends in 'embedding'."
         )
     return found
 

@@ -1,4 +1,4 @@
-"""Attributions from gradients: saliency, input × gradient, and integrated gradients.
+"""Attribution by gradients and attention: saliency, integrated gradients, Grad-CAM and attention rollout.
 
     gradient                ∂F/∂x                                    K. Simonyan, A. Vedaldi, A. Zisserman, 2013,
                                                                      <https://arxiv.org/abs/1312.6034>
@@ -177,8 +177,8 @@ def last_map(entry: Entry) -> str:
         if found:
             return found[-1]
     raise ModelError(
-        f"Grad-CAM is for maps of convolutions, and {type(entry.model).__name__} has none for {entry.kind} data: "
-        "take integrated_gradients or occlusion, or rollout for a Transformer."
+        f"Grad-CAM needs convolutional feature maps, and {type(entry.model).__name__} has none for {entry.kind} data: "
+        "use integrated_gradients or occlusion, or rollout for a Transformer."
     )
 
 
@@ -198,7 +198,7 @@ def _reject_flat(entry: Entry, name: str) -> None:
     found = maps(entry)
     if name not in found:
         raise ModelError(
-            f"The layer {name} gives no map of more than one place. These do: {', '.join(list(found)[-8:]) or 'none'}."
+            f"Invalid layer {name}: has no feature map. Layers with one: {', '.join(list(found)[-8:]) or 'none'}."
         )
 
 
@@ -214,8 +214,8 @@ def rollout(entry: Entry, ask: MethodSettings) -> AttributionMap:
     weights = {name: [s.weights.mean(1) for s in calls] for name, calls in seen.items() if calls}  # (N, T, S)
     if not weights or entry.kind not in ("image", "text", "seq2seq"):
         raise ModelError(
-            f"Roll-out is for layers of attention over what is put in, and {type(entry.model).__name__} has none for "
-            f"{entry.kind} data: take integrated_gradients or occlusion."
+            f"Rollout needs self-attention over the input, and {type(entry.model).__name__} has none for "
+            f"{entry.kind} data: use integrated_gradients or occlusion."
         )
     if entry.kind == "seq2seq":
         source, target = _both(entry, weights)
@@ -272,7 +272,7 @@ def _both(entry: Entry, weights: dict[str, list[Tensor]]) -> tuple[Tensor, Tenso
     read = multiply_attention(encoder)  # (N, T, T)
     decoder = {name: calls[0] for name, calls in weights.items() if name.startswith("decoder")}
     if not decoder:
-        raise ModelError(f"{type(entry.model).__name__} has no decoder of attention: roll-out cannot be read there.")
+        raise ModelError(f"{type(entry.model).__name__} has no attention decoder, which rollout needs for this target.")
     first = next(iter(decoder.values()))
     of_target = torch.eye(first.shape[1], dtype=first.dtype, device=first.device).expand(len(first), -1, -1)
     of_source = first.new_zeros(len(first), first.shape[1], read.shape[1])
@@ -283,5 +283,5 @@ def _both(entry: Entry, weights: dict[str, list[Tensor]]) -> tuple[Tensor, Tenso
         else:
             of_target, of_source = _residual(w) @ of_target, _residual(w) @ of_source
     place = entry.target.place
-    assert place is not None, "a decoder answers at each place"
+    assert place is not None, "a decoder has an output at each position"
     return of_source[entry.rows, place], of_target[entry.rows, place]

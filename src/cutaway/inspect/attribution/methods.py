@@ -83,7 +83,7 @@ def attribute(
         ModelError: If the method does not suit the model.
     """
     if isinstance(method, Tensor):
-        raise ModelError("What forward takes is one argument here: attribute(model, (src, tgt)), a tuple of tensors.")
+        raise ModelError("Pass the arguments of forward as one tuple of tensors: attribute(model, (src, tgt)).")
     if method not in METHODS:
         raise UnknownName("method of attribution", method, METHODS)
     given = as_tuple(inputs)
@@ -91,10 +91,10 @@ def attribute(
         source, mask, so_far = parse_forward_args(given[0], given[1], given[2] if len(given) > 2 else None)
         given = (source, torch.ones_like(source, dtype=torch.bool) if mask is None else mask, so_far)
     if not given or not len(given[0]):
-        raise ModelError("There is nothing to explain: give at least one example.")
+        raise ModelError("The batch is empty: pass at least one example.")
     reject_compiled(model)
     if steps is not None and steps < 1:
-        raise SettingError(f"steps={steps} cannot be: it must be at least 1, or None for as many as it takes.")
+        raise SettingError(f"Invalid steps={steps}: must be at least 1, or None to choose it automatically.")
     large = sum(p.numel() for p in model.parameters()) > LARGE
     ask = MethodSettings(steps or (FEW if large and method != "kernel_shap" else None), layer, window, background, seed)
     with isolated(model, seed):
@@ -102,7 +102,7 @@ def attribute(
         found = METHODS[method](entry, ask)
         result = _described(entry, method, found)
         if randomise is False or (randomise is None and large):
-            why = "The weights were not made random: that would take long." if large or randomise is False else ""
+            why = "The weights were not randomized, to save time." if large or randomise is False else ""
             return dataclasses.replace(result, why_not=why)
         brief = dataclasses.replace(ask, steps=min(found.steps, _brief(method, found.steps)) if found.steps else None)
 
@@ -112,7 +112,7 @@ def attribute(
             return drawn.values, drawn.beside
 
         check = randomization_check(entry, found.values, found.beside, again, seed)
-    why = "" if check else "The weights were not made random: there is nothing in the map to compare."
+    why = "" if check else "The weights were not randomized: the map is constant."
     return dataclasses.replace(result, randomisation=check, why_not=why)
 
 

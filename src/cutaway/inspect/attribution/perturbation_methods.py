@@ -1,4 +1,6 @@
-"""Groups of input elements that are masked together: image patches, intervals of steps, tokens and columns.
+"""Attribution by perturbation: occlusion and Shapley values.
+
+Elements are masked in groups: image patches, intervals of steps, tokens and columns.
 
 Occlusion: the decrease of the output when a part of the input is replaced by the baseline.
 
@@ -147,7 +149,9 @@ def _sliding(entry: Entry, window: int | None) -> Tensor:
     *frames, channels, height, width = _sizes(entry)
     least = min(height, width)
     if window is not None and not 1 <= window <= least:
-        raise SettingError(f"window={window} cannot be: it is pixels to a side of what is covered, from 1 to {least}.")
+        raise SettingError(
+            f"Invalid window={window}: must be the side of the covered square in pixels, from 1 to {least}."
+        )
     side = window or -(-least // (SHORT if frames else ACROSS))
     step = max(1, side // 2) if not frames else side
     long = [-(-frames[0] // SHORT)] if frames else []
@@ -189,7 +193,7 @@ def edges(entry: Entry, ask: MethodSettings) -> AttributionMap:
     Edges that lead to no node within reach have no effect and are skipped. Raises ModelError for other data.
     """
     if entry.kind != "graph":
-        raise ModelError(f"Edges are parts of a graph, and this is {entry.kind} data: take occlusion.")
+        raise ModelError(f"Invalid method 'edges': {entry.kind} data has no edges; use occlusion.")
     pairs = entry.inputs[1]
     whole = entry.score(entry.z, entry.rows)
     near = torch.zeros(entry.z.shape[1], dtype=torch.bool, device=pairs.device)
@@ -283,7 +287,7 @@ def _background(entry: Entry, given: Tensor | None) -> list[Tensor]:
         return list(torch.split(entry.baseline, 1))
     if entry.calls or entry.kind == "graph" or given.shape[1:] != entry.z.shape[1:] or not len(given):
         raise SettingError(
-            f"background of shape {tuple(given.shape)} cannot be: it is examples of numbers, like the first input "
-            f"{tuple(entry.inputs[0].shape)}; texts and graphs have none."
+            f"Invalid background of shape {tuple(given.shape)}: must be numeric examples like the first input, "
+            f"{tuple(entry.inputs[0].shape)}; not available for texts and graphs."
         )
     return [given.to(entry.z)] * len(entry.z)

@@ -1,11 +1,9 @@
-"""The result of an attribution: the map and its checks.
+"""Result of an attribution: the map and its checks for completeness and for dependence on the weights.
 
-The sanity check of attribution maps: a map must change when the weights of the model are randomized.
-
-J. Adebayo et al., Sanity checks for saliency maps, 2018, section 3.1: cascading randomization. From the output down,
-the weights are randomized layer by layer. After each stage the map is computed again and compared with the first one by
-the rank correlation of absolute values. A map that stays the same with random weights shows the input, not the model.
-All changes are made to a copy.
+A map must change when the weights of the model are randomized. J. Adebayo et al., Sanity checks for saliency maps,
+2018, section 3.1: cascading randomization. From the output down, the weights are randomized layer by layer. After each
+stage the map is computed again and compared with the first one by the rank correlation of absolute values. A map that
+stays the same with random weights shows the input, not the model. All changes are made to a copy.
 
 Matrices are replaced by samples of a normal distribution with mean 0 and the same scale; vectors (biases, gains) are
 shuffled. The result is the mean over several random networks, more of them for a small map, which is similar by chance.
@@ -65,14 +63,14 @@ class Completeness:
     def says(self) -> str:
         """The finding as a sentence."""
         if self.tolerance is None:
-            return "This method does not promise that its values add up to the change of the output."
+            return "The values of this method need not sum to the change of the output."
         total, change = float(self.sum[0]), float(self.change[0])
-        of = "the change" if bool((self.change.abs() >= self.size).all()) else "the sizes of all values together"
-        found = f"The values add up to {_format_number(total)}; the output changes by {_format_number(change)}"
+        of = "the change" if bool((self.change.abs() >= self.size).all()) else "the sum of absolute values"
+        found = f"The values sum to {_format_number(total)}; the output changes by {_format_number(change)}"
         found += f" (gap {100 * self.relative:.1f}\u202f% of {of})."
         if self.passed:
             return found
-        return f"{found} They should be equal: the values miss a part of what happened."
+        return f"{found} They should be equal: the attribution is incomplete."
 
 
 @dataclass(frozen=True)
@@ -100,10 +98,10 @@ class Randomisation:
     @property
     def says(self) -> str:
         """The finding as a sentence."""
-        found = f"With all weights random, the map keeps a rank correlation of {_format_number(self.last)} with itself."
+        found = f"The rank correlation of the map with that of fully randomized weights is {_format_number(self.last)}."
         if self.passed:
             return found
-        return f"{found} It shows the input and the architecture more than what was learned."
+        return f"{found} The map reflects the input and the architecture more than the learned weights."
 
 
 @dataclass(frozen=True)

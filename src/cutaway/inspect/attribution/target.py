@@ -90,11 +90,11 @@ def select_target(model: nn.Module, inputs: tuple[Tensor, ...], outputs: Tensor,
         return Target(None, outputs.new_full((len(outputs),), _within("place", place, outputs.shape[1])).long())
     if outputs.ndim == 4:
         if place is not None:
-            raise SettingError(f"target={place}:{output} cannot be: pixels are not explained one by one, their sum is.")
+            raise SettingError(f"Invalid target={place}:{output}: single pixels cannot be explained, only their sum.")
         return Target(_widest(outputs) if output is None else _output(model, outputs, output), None)
     if outputs.ndim == 2:
         if place is not None:
-            raise SettingError(f"target={place}:{output} cannot be: this model gives one answer, without places.")
+            raise SettingError(f"Invalid target={place}:{output}: this model has one output without positions.")
         return Target(_output(model, outputs, output), None)
     places = _last_real(inputs, outputs.shape[1])
     if place is not None:
@@ -138,5 +138,5 @@ def _last_real(inputs: tuple[Tensor, ...], places: int) -> Tensor:
 def _within(name: str, value: int, count: int) -> int:
     """Return the index, counted from the end if negative. Raises SettingError if it is out of range."""
     if not hasattr(value, "__index__") or not -count <= value < count:
-        raise SettingError(f"{name}={value} cannot be: there are {count}, from 0 to {count - 1}.")
+        raise SettingError(f"Invalid {name}={value}: must be from 0 to {count - 1}.")
     return value % count

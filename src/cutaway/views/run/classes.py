@@ -27,15 +27,15 @@ def confusion(classes: dict[str, Any]) -> View:
         ]
     wrong = sorted((c for c in cells if c[0] != c[1]), key=lambda c: (-c[2], -c[3]))
     drawings: list[Drawing] = []
-    says = "A row is a class, a column what the model took it for; the shade is the fraction of the row."
+    says = "Rows are actual classes, columns predicted classes; the shade is the fraction of the row."
     if counts is not None and len(names) <= MOST_CLASSES:
         drawings.append({"kind": "heat", "title": "Actual and predicted", "names": names, "counts": counts})
     else:
-        says = f"{count(len(names))} classes are too many for a matrix: these pairs are most often confused."
-    summary = "No example was taken for another class."
+        says = f"{count(len(names))} classes are too many for a matrix; these are the most frequent confusions."
+    summary = "No example is misclassified."
     if wrong:
         drawings.append(_commonest(wrong[:SHOWN_CONFUSIONS]))
-        summary = f"Most often, {wrong[0][0]} was taken for {wrong[0][1]}: {_of_row(wrong[0])}."
+        summary = f"Most frequent confusion: {wrong[0][0]} predicted as {wrong[0][1]}, {_of_row(wrong[0])}."
     return View(
         id="confusion",
         title="Confusion matrix",
@@ -51,13 +51,13 @@ def confusion(classes: dict[str, Any]) -> View:
 
 def _commonest(wrong: list[Confusion]) -> Drawing:
     return charts.rows(
-        "Commonest confusions, actual → predicted",
+        "Most frequent confusions, actual → predicted",
         [charts.bar("examples")],
         [
             {
                 "label": f"{c[0]} → {c[1]}",
                 "cells": [{"value": c[2]}],
-                "tip": [f"{c[0]} taken for {c[1]}", _of_row(c)],
+                "tip": [f"{c[0]} predicted as {c[1]}", _of_row(c)],
             }
             for c in wrong
         ],
@@ -101,14 +101,14 @@ def per_class(classes: dict[str, Any], split: str) -> View:
         columns |= {name: "fraction", f"{name} from": "fraction", f"{name} to": "fraction"}
     rows = [[c["name"], c["count"], *(c[f][k] for f in METRICS for k in ("value", "low", "high"))] for c in order]
     says = (
-        "Recall is the fraction of a class that was found, precision the fraction of its calls that were right, "
-        "F1 their harmonic mean; bars are 95\u202f% intervals."
+        "Recall is the fraction of a class that is predicted as such, precision the fraction of its predictions that "
+        "are correct, F1 their harmonic mean; bars are 95\u202f% intervals."
     )
     if len(classes["names"]) > len(order):
-        says += f" Of {count(len(classes['names']))} classes, these {count(len(order))} have most examples."
+        says += f" Of {count(len(classes['names']))} classes, the {count(len(order))} with the most examples are shown."
     return View(
         id="classes",
-        title="Class by class",
+        title="Metrics by class",
         says=says,
         summary=_extremes(order[: len(found)]),
         table=table(columns, rows),

@@ -36,7 +36,7 @@ def read_documents(folder: Path) -> Documents:
         FileError: If a document is damaged or run.json is missing.
     """
     if not (folder / "run.json").is_file():
-        raise FileError(f"{folder} is no run: it has no run.json. Give the folder that `cutaway train` wrote.")
+        raise FileError(f"{folder} is not a run: it has no run.json. Give a folder that `cutaway train` wrote.")
     return Documents(
         run=read_run(folder),
         metrics=read_metrics(folder / "metrics.csv"),
@@ -58,7 +58,7 @@ def read_metrics(path: Path) -> list[dict[str, Cell]]:
     try:
         rows = list(csv.DictReader(io.StringIO(read_bytes(path).decode("utf-8-sig"), newline="")))
     except (ValueError, csv.Error) as error:
-        raise FileError(f"{path} is no CSV file ({shorten(error, 120)}). Take it from a copy.") from error
+        raise FileError(f"{path} is not a valid CSV file ({shorten(error, 120)}). Restore it from a backup.") from error
     return [
         {name: _cell(text, f"{path}, line {line}, column {shorten(name)}") for name, text in row.items() if name}
         for line, row in enumerate(rows, 2)
@@ -72,5 +72,5 @@ def _cell(text: str | None, where: str) -> Cell:
     try:
         number = float(text)
     except ValueError as error:
-        raise FileError(f"{where}: {shorten_repr(text)} is not a number. Take the file from a copy.") from error
+        raise FileError(f"{where}: {shorten_repr(text)} is not a number. Restore the file from a backup.") from error
     return number if math.isfinite(number) else text

@@ -32,8 +32,8 @@ def error_by_step(forecast: dict[str, Any]) -> View:
     return View(
         id="steps",
         title="Error by step ahead",
-        says=f"RMSE in {_unit(forecast)}, at each step ahead. A model is worth its cost where its curve lies below "
-        "those of the simple forecasts.",
+        says=f"RMSE in {_unit(forecast)}, at each step ahead. The model is useful where its curve is below those "
+        "of the simple forecasts.",
         summary=_summary(curves),
         table=table(
             {"step ahead": "count", **{curve["name"]: "number" for curve in curves}},
@@ -72,7 +72,7 @@ def error_by_series(forecast: dict[str, Any]) -> View:
         drawings=[
             charts.lines(
                 "RMSE, standardised",
-                "series, the worst first",
+                "series, worst first",
                 [
                     {
                         "name": SHORT.get(key, key),
@@ -104,9 +104,9 @@ def example_forecasts(forecast: dict[str, Any]) -> View:
         rows += [[window["name"], h + 1, *values] for h, values in enumerate(ahead)]
     return View(
         id="forecasts",
-        title="Some forecasts",
-        says=f"{plural(len(forecast['examples']), 'window')} of the split, an even choice over its time. Step 0 is the "
-        f"last one that was seen; after it stand what came, what the model said, and {best}.",
+        title="Sample forecasts",
+        says=f"{plural(len(forecast['examples']), 'window')} of the split, evenly spaced in time. Step 0 is the last "
+        f"observed one; after it are the actual values, the forecast, and {best}.",
         summary=" ".join(_largest_error(window, column) for window in forecast["examples"]),
         table=table(
             {"window": "text", "step ahead": "count", "actual": "number", "model": "number", best: "number"}, rows
@@ -120,7 +120,7 @@ def _summary(curves: list[dict[str, Any]]) -> str:
     model, others = curves[0], curves[1:]
     known = [v for v in model["rmse"] if v is not None]
     if not known:
-        return "No step was measured."
+        return "No step was evaluated."
     said = f"The model's error goes from {number(known[0])} one step ahead to {number(known[-1])} at the last step."
     horizon = len(model["rmse"])
     places = sorted({max(1, round(horizon * part)) for part in PARTS})
@@ -141,11 +141,9 @@ def _largest_error(window: dict[str, Any], column: str) -> str:
     """Return the largest error of the model in a window."""
     pairs = [(a, m) for a, m in zip(window["actual"], window["model"]) if a is not None]
     if not pairs:
-        return f"Of the forecast {window['name']} nothing was measured."
+        return f"The forecast {window['name']} was not evaluated."
     actual, said = max(pairs, key=lambda pair: abs(pair[1] - pair[0]))
-    return (
-        f"The forecast {window['name']} is farthest off where {column} was {number(actual)} and it says {number(said)}."
-    )
+    return f"Largest error of the forecast {window['name']}: {column} is {number(actual)}, the forecast {number(said)}."
 
 
 def _window(window: dict[str, Any], column: str, key: str) -> Drawing:

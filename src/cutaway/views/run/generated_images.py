@@ -20,19 +20,19 @@ def new_images(found: dict[str, Any], split: str) -> View:
         said = samples[which]["class"]
         items = [(m["noisy"][which], f"t = {count(m['t'])}", "x_t") for m in moments]
         items += [(m["start"][which], f"t = {count(m['t'])}", "predicted x̂_0") for m in moments]
-        drawings.append(_gallery(f"On the way to image {which + 1}{f', {said}' if said else ''}", items))
-    says = "Images that nobody made: each is drawn out of noise of its own, which is no image of the data."
+        drawings.append(_gallery(f"Sampling of image {which + 1}{f', {said}' if said else ''}", items))
+    says = "Generated images, each sampled from its own random noise."
     if moments:
         guidance = f", guidance {found['guidance']:g}" if found.get("guidance") is not None else ""
-        says += f" Noise is taken away in {count(found['steps'])} steps{guidance}; below, x_t, and the image that the "
-        says += "network takes it for at that moment."
-    summary = "`cutaway generate RUN` draws more."
+        says += f" Sampling takes {count(found['steps'])} steps{guidance}; below are x_t and the image x̂_0 that the "
+        says += "network predicts from it."
+    summary = "`cutaway generate RUN` generates more."
     rows: list[list[Any]] = []
     if bound := found.get("bound"):
         of = f"{plural(bound['images'], 'image')} of the {split} split, {count(bound['terms'])} terms of each"
         between = bound.get("note") or f"95 % interval {number(bound['low'])} to {number(bound['high'])}"
-        summary += f" Variational bound: {number(bound['value'])} bits a dimension ({between}; {of})."
-        rows = [["variational bound, bits a dimension", bound["value"], bound["low"], bound["high"]]]
+        summary += f" Variational bound: {number(bound['value'])} bits per dimension ({between}; {of})."
+        rows = [["variational bound, bits per dimension", bound["value"], bound["low"], bound["high"]]]
     return View(
         id="drawn",
         title="New images",
@@ -50,7 +50,7 @@ def least_likely(evaluation: dict[str, Any]) -> View:
     return View(
         id="unlikely",
         title="Least likely images",
-        says=f"Images of the {evaluation['split']} split by the bound on their likelihood: the odd ones come first.",
+        says=f"Images of the {evaluation['split']} split by the bound on their likelihood, least likely first.",
         summary=", ".join(f"{m['name']}: {m['predicted']}" for m in worst[:NATS]) + ".",
         table=table(heads, [[m["name"], m["predicted"], m["loss"]] for m in [*worst, *best]]),
         drawings=[

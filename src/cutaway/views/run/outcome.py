@@ -58,12 +58,12 @@ def trust_note(run: dict[str, Any], evaluation: dict[str, Any]) -> str:
     split = evaluation["split"]
     these = f"the {plural(evaluation['count'], f'{split} {example_noun(run)}')}"
     if _same_in_all_splits(run["data"]):
-        return f"Tested on {these}, from which it learned too: there are no others."
+        return f"Evaluated on {these}, which are also the training data: there are no others."
     if split == "test":
-        return f"Tested once, at the end, on {these}, which had no part in training."
+        return f"Evaluated once, at the end, on {these}, which were not used in training."
     if split == "val":
-        return f"There is no test split: {these} also chose the weights, so the metrics flatter."
-    return f"There is no other split: the model learned from {these}, so the metrics flatter."
+        return f"There is no test split: {these} were also used to select the weights, so the metrics are optimistic."
+    return f"There is no other split: the model was trained on {these}, so the metrics are optimistic."
 
 
 def _same_in_all_splits(data: dict[str, Any]) -> bool:
@@ -98,7 +98,7 @@ def result_text(run: dict[str, Any], evaluation: dict[str, Any]) -> str:
     others = [f"{baseline['name']}: {format_value(baseline['value'], format)}"] if baseline else []
     best = best_baseline(evaluation)
     if best:
-        others.append(f"{best['name']}, a simple model: {format_value(best['value'], format)}")
+        others.append(f"{best['name']} (baseline): {format_value(best['value'], format)}")
     if others:
         said += f". For comparison, {'; '.join(others)}"
     return f"{said}."
@@ -120,14 +120,16 @@ def baseline_drawings(run: dict[str, Any], evaluation: dict[str, Any]) -> list[D
     own, other = evaluation["metrics"][key]["value"], best["value"]
     wins = own is None or (other >= own if key in HIGHER_IS_BETTER else other <= own)
     title = (
-        f"{capitalize_name(best['name'])}, which is simpler, does as well or better" if wins else "Beside simple models"
+        f"{capitalize_name(best['name'])}, a simple baseline, is as good or better"
+        if wins
+        else "Comparison with baselines"
     )
     sentences = [
-        f"Each learned from the same training split, with scikit-learn's usual settings. Whether a difference is more "
-        f"than chance, `cutaway compare {run['model']} {run['data']['source']}` tells."
+        f"Each is trained on the same split, with scikit-learn's default settings. To test whether a difference is "
+        f"significant, run `cutaway compare {run['model']} {run['data']['source']}`."
     ]
     if simple["left_out"]:
-        sentences.append(f"Not fitted, as the time was short: {', '.join(simple['left_out'])}.")
+        sentences.append(f"Not fitted, to save time: {', '.join(simple['left_out'])}.")
     rows = [[m["name"], m["value"], m["low"], m["high"]] for m in simple["models"]]
     heads = {"model": "text", name: format, "95 % from": format, "to": format}
     return [{"kind": "prose", "title": title, "sentences": sentences, "table": table(heads, rows)}]
@@ -191,23 +193,23 @@ def worst_mistakes(run: dict[str, Any], evaluation: dict[str, Any]) -> View:
     # A column of the data may have the same name as one of the table's own columns.
     named = {(f"{c} (data)" if c in heads else c): "text" for c in columns}
     says = f"The {example_noun(run)}s of the {evaluation['split']} split with the largest loss, worst first."
-    summary = "No example was got wrong."
+    summary = "All examples are correct."
     if mistakes:
         actual, predicted = _actual_and_predicted(mistakes[0], evaluation)
-        summary = f"The worst, {mistakes[0]['name']}, was {actual}"
+        summary = f"The worst is {mistakes[0]['name']}: actual {actual}"
         if run["task"] != "word vectors":  # word vectors predict no words
-            summary += f"; the model said {predicted or 'nothing'}"
+            summary += f", predicted {predicted or 'nothing'}"
         summary += f", {_sure(mistakes[0])}." if _sure(mistakes[0]) else "."
     right = evaluation.get("right") or []
     if evaluation.get("masks"):
-        says += " Of each stand side by side the image, the image under its mask, and the image under what was said."
+        says += " Each row shows the image, the actual mask and the predicted mask."
     if right:
-        says += " Beside them are some that it got right." if _is_right(right) else " Beside them are the best."
+        says += " Some correct examples follow." if _is_right(right) else " The best examples follow."
     if any("boxes" in m for m in mistakes + right):
         says += (
-            " Boxes with a thin green line were found, those with a thick red line are wrong, and those with a broken "
+            " Boxes with a thin green line are correct, those with a thick red line are wrong, and those with a dashed "
         )
-        says += "yellow line were missed."
+        says += "yellow line are missed."
     return View(
         id="worst",
         title="Worst mistakes",
@@ -274,7 +276,7 @@ def _format_number(text: str) -> str:
 
 
 def _sure(mistake: dict[str, Any]) -> str:
-    return f"{percent(mistake['confidence'])} sure" if mistake["confidence"] is not None else ""
+    return f"{percent(mistake['confidence'])} confidence" if mistake["confidence"] is not None else ""
 
 
 def _cells(mistake: dict[str, Any], columns: list[str]) -> list[str | None]:

@@ -1,7 +1,4 @@
-"""Views of the training: learning curves, data, network, and everything needed to repeat the run.
-
-The settings of a run: those that differ from the defaults, and a collapsed table of all with their help.
-"""
+"""Views of the training of a run: learning curves, data, network, settings, and everything needed to repeat it."""
 
 from __future__ import annotations
 
@@ -53,11 +50,9 @@ def curves(run: dict[str, Any], metrics: list[dict[str, Cell]]) -> View:
     summary = " ".join(_first_to_last(d) for d in drawings)
     if "lr" in names:
         drawings.append(_lines("learning rate", "number", {"": _points(metrics, epochs, "lr")}, None, zero=True))
-    says = "Training loss is the mean over an epoch in which the weights still move; validation comes at its end."
+    says = "Training loss is the mean over an epoch while the weights change; validation is at its end."
     if not all(float(epoch).is_integer() for epoch in epochs):
-        says = (
-            "Training loss is the mean since the point before, in which the weights still move; validation is of the "
-        )
+        says = "Training loss is the mean since the previous point, while the weights change; validation uses the "
         says += "weights at that moment."
     if tasks:
         says += " Validation is on the tasks so far. The weights after the last task were kept."
@@ -158,7 +153,7 @@ def data(run: dict[str, Any]) -> View:
         drawings.append(_histograms(about["distributions"], splits["train"]))
     findings = about.get("findings") or []
     if findings:
-        drawings.append({"kind": "prose", "title": "Found in the data", "sentences": findings})
+        drawings.append({"kind": "prose", "title": "Data quality", "sentences": findings})
     notes = [note for note in about.get("notes") or () if note not in findings]
     notes += (run.get("weights") or {}).get("notes") or ()
     if notes:
@@ -174,7 +169,7 @@ def data(run: dict[str, Any]) -> View:
     return View(
         id="data",
         title="Data",
-        says="The model learns from the train split; val chooses among epochs; test is opened once, at the end.",
+        says="The train split is for training, val selects the best epoch, test is evaluated once, at the end.",
         summary=f"{plural(sum(splits.values()), 'example')} of {about['name']}: {each}.",
         table=table(
             {"split": "text", "examples": "count", "fraction": "fraction"},
@@ -193,7 +188,7 @@ def _histograms(columns: list[dict[str, Any]], rows: int) -> Drawing:
         keys = ("name", "counts", "ends", "labels", "missing")
         shown = {key: column[key] for key in keys if key in column}
         items.append({**shown, "note": f"{column['type']}{different}", "gaps": gaps})
-    return {"kind": "columns", "title": "Columns, as they are in training", "items": items}
+    return {"kind": "columns", "title": "Columns in the training split", "items": items}
 
 
 # --- network --------------------------------------------------------------------------------------------------
@@ -226,8 +221,8 @@ def network(layers: dict[str, Any], folder: str = "", inside: bool = False) -> V
     return View(
         id="network",
         title="Network",
-        says=f"{'Block by block' if tree else 'Layer by layer'}, for one example of shape {_shape(layers['input'])}: "
-        f"what each gives, and what it costs{'; a click opens a block, down to its products' if tree else ''}.",
+        says=f"Output shape and cost of each {'block' if tree else 'layer'}, for one example of shape "
+        f"{_shape(layers['input'])}{'; click a block to open it, down to its products' if tree else ''}.",
         summary=f"{format_value(layers['parameters'], 'count')} parameters; {multiply_adds} for one example.",
         table=table(
             {
@@ -257,13 +252,13 @@ def network(layers: dict[str, Any], folder: str = "", inside: bool = False) -> V
 def _costs(row: dict[str, Any]) -> list[str]:
     said = [
         f"{row['name']}, {row['type']}",
-        f"gives {_shape(row['shape'])}",
+        f"output {_shape(row['shape'])}",
         f"{format_value(row['parameters'], 'count')} parameters",
         f"{format_value(row['multiply_adds'], 'count')} MACs",
     ]
     field, frames = row.get("receptive_field"), row.get("frames")
     over = f"{plural(frames, 'frame')}, " if frames else ""
-    return [*said, f"sees {over}{count(field)} × {count(field)} of the input"] if field else said
+    return [*said, f"receptive field {over}{count(field)} × {count(field)}"] if field else said
 
 
 def _inspect_links(folder: str, inside: bool) -> list[Drawing]:
@@ -273,7 +268,7 @@ def _inspect_links(folder: str, inside: bool) -> list[Drawing]:
     command = shlex.join(["cutaway", "inspect", folder])
     drawings: list[Drawing] = [{"kind": "prose", "title": "Look inside", "command": command}]
     if inside:
-        page = {"words": "the page that it has left beside this one", "link": INSIDE}
+        page = {"words": "the inspection page in this folder", "link": INSIDE}
         drawings[0]["facts"] = [["seen already", page]]
     return drawings
 
@@ -288,7 +283,7 @@ def _card(card: dict[str, Any] | None) -> list[Drawing]:
         heads = {"what": "what", "paper": "in the paper", "here": "here", "common": "in common implementations"}
         rows = [[d.get(key, "") for key in heads] for d in card["divergences"]]
         shown = table(dict.fromkeys(heads.values(), "text"), rows)
-        drawings.append({"kind": "prose", "title": "Where this is not the paper's network", "table": shown})
+        drawings.append({"kind": "prose", "title": "Differences from the paper", "table": shown})
     return drawings
 
 
@@ -323,9 +318,9 @@ def reproduction(run: dict[str, Any], config: dict[str, Any] | None = None) -> V
     ]
     return View(
         id="repeat",
-        title="How to repeat it",
+        title="Reproduction",
         says="The same command, seed, data and versions on the same kind of machine give the same weights.",
-        summary="Data and split are sha256 sums: of the content that was read, and of which example is in which split.",
+        summary="Data and split are SHA-256 hashes: of the content that was read, and of the split of each example.",
         table=table(
             {"kind": "text", "name": "text", "value": "text"},
             [[kind, name, text(value)] for kind, group in groups.items() for name, value in group.items()],
@@ -359,7 +354,7 @@ def settings(run: dict[str, Any], config: dict[str, Any] | None) -> list[Drawing
         row = [key, text(value), usual, known[key].help if key in known else ""]
         rows.append(row)
         if row[1] != usual:
-            chosen.append([*row[:3], "typed" if key in asked else "suits the model"])
+            chosen.append([*row[:3], "set by the user" if key in asked else "preset of the model"])
     for key, value in (config or run["model_settings"]).items():
         by = "typed" if MODEL + key in asked or key in run["model_settings"] else ""
         rows.append([MODEL + key, text(value), "", "of the model" + (", typed" if by else "")])
@@ -368,7 +363,9 @@ def settings(run: dict[str, Any], config: dict[str, Any] | None) -> list[Drawing
     drawings: list[Drawing] = []
     if chosen:
         heads = {"setting": "text", "value": "text", "default": "text", "why": "text"}
-        drawings.append({"kind": "prose", "title": "Settings that are not the default", "table": table(heads, chosen)})
+        drawings.append(
+            {"kind": "prose", "title": "Settings that differ from the default", "table": table(heads, chosen)}
+        )
     heads = {"setting": "text", "value": "text", "default": "text", "what it is": "text"}
     drawings.append({"kind": "prose", "folded": f"All {plural(len(rows), 'setting')}", "table": table(heads, rows)})
     return drawings

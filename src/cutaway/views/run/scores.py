@@ -23,15 +23,15 @@ def discrimination(found: dict[str, Any], total: int) -> View:
     two = found["of"] == 2
     drawn = [curve for curve in curves if curve.get("roc") and curve.get("precision")]
     says = (
-        "Left, how much of a class is found over how much of the others is taken for it, at every threshold; right, "
-        "how many of those taken for it are of it. The area under the left curve (AUC) is 1 at best and 0.5 by chance, "
-        "under the right one (average precision) 1 at best and the class's fraction by chance."
+        "Left: true positive rate over false positive rate, for every threshold. Right: precision over recall. The "
+        "area under the ROC curve (AUC) is 1 at best and 0.5 by chance; the average precision is 1 at best and the "
+        "class frequency by chance."
     )
     if not two:
-        says += f" Each class is held against all others{_curves_note(drawn, found)}."
+        says += f" Each curve is one class against all others{_curves_note(drawn, found)}."
     operating = curves[0].get("operating") if two else None
     if operating:
-        says += f" The ring is where the model decides: at a {found['score']} above {number(operating['threshold'])}."
+        says += f" The ring is the operating point: a {found['score']} above {number(operating['threshold'])}."
     return View(
         id="discrimination",
         title="ROC and precision–recall",
@@ -120,9 +120,9 @@ def _two_class_summary(curve: Curve) -> str:
     operating = curve.get("operating")
     if operating:
         precision = operating["precision"]
-        said += f" Where it decides it finds {percent(operating['recall'])} of them, and takes "
-        said += f"{percent(operating['false_positives'])} of the others for one"
-        said += f"; {percent(precision)} of those that it calls so are." if precision is not None else "."
+        said += f" At the operating point: recall {percent(operating['recall'])}, false positive rate "
+        said += percent(operating["false_positives"])
+        said += f", precision {percent(precision)}." if precision is not None else "."
     return said
 
 
@@ -131,7 +131,7 @@ def _multiclass_summary(curves: list[Curve]) -> str:
     mean = sum(c["auc"]["value"] for c in curves) / len(curves)
     low = order[0]
     lowest = f"{low['name']}, {_interval(low['auc'])}, average precision {_interval(low['average_precision'])}"
-    return f"The mean AUC over {count(len(curves))} classes is {number(mean)}; lowest is that of {lowest}."
+    return f"The mean AUC over {count(len(curves))} classes is {number(mean)}; the lowest is that of {lowest}."
 
 
 def _interval(m: dict[str, float | None]) -> str:
@@ -144,12 +144,12 @@ def _curves_note(drawn: list[Curve], found: dict[str, Any]) -> str:
     known = len(found["classes"])
     if len(drawn) == known == found["of"]:
         return ""
-    drawn_of = f"; drawn are the {count(len(drawn))} with the most examples" if len(drawn) < known else ""
+    drawn_of = f"; the {count(len(drawn))} with the most examples are drawn" if len(drawn) < known else ""
     return f"{drawn_of}; {count(known)} of {count(found['of'])} have curves in the numbers"
 
 
 def _subset_note(examples: int, total: int) -> str:
-    return f" Made of an even choice of {count(examples)} of the {count(total)} examples." if examples < total else ""
+    return f" Computed from a sample of {count(examples)} of the {count(total)} examples." if examples < total else ""
 
 
 # --- calibration ----------------------------------------------------------------------------------------------
@@ -157,33 +157,35 @@ def _subset_note(examples: int, total: int) -> str:
 
 def calibration(found: dict[str, Any], total: int) -> View:
     """Return the reliability diagram, and the histogram of probabilities."""
-    of = f"the probability of class {found['of']}" if found["of"] else "the probability of the class that was chosen"
-    was = f"how often it was class {found['of']}" if found["of"] else "how often that class was right"
+    of = f"Predicted probability of class {found['of']}" if found["of"] else "Probability of the predicted class"
+    was = f"the frequency of class {found['of']}" if found["of"] else "the accuracy"
     bins = found["bins"]
     error, scaling, better, points = found["error"], "", "", []
     if scaled := found.get("scaled"):
-        scaling = " Scaled, the outputs are divided by one number, the temperature, which validation chose (Guo et al. "
-        scaling += "2017): it makes the model more or less sure, and changes no answer."
+        scaling = (
+            " Scaled: the outputs are divided by a temperature that is fitted on validation (Guo et al. 2017); this "
+        )
+        scaling += "changes the confidence, not the predicted class."
         better = f" At temperature {number(round(scaled['temperature'], 2))} the error is "
         better += f"{percent(scaled['error']['value'])}."
         points = [[b["said"], b["was"]] for b in scaled["bins"]]
     return View(
         id="calibration",
         title="Calibration",
-        says=f"Over {of}, {was}, in tenths; on the line a probability means what it says, below it the model is too "
-        f"sure. The expected calibration error is the mean distance from the line, weighted by examples; few examples "
-        f"make it larger than it is.{scaling}{_subset_note(found['examples'], total)}",
+        says=f"{of} against {was}, in ten bins; on the diagonal the model is calibrated, below it overconfident. The "
+        "expected calibration error is the mean distance from the diagonal, weighted by examples; it is biased "
+        f"upwards for few examples.{scaling}{_subset_note(found['examples'], total)}",
         summary=f"Expected calibration error {percent(error['value'])}; "
         f"Brier score {number(round(found['brier'], 4))}. "
         f"{_confidence_note(bins)}{better}",
         table=table(
-            {"said": "fraction", "was": "fraction", "examples": "count"},
+            {"predicted": "fraction", "observed": "fraction", "examples": "count"},
             [[b["said"], b["was"], b["count"]] for b in bins],
         ),
         drawings=[
             charts.lines(
-                "Reliability: how often it was so",
-                "said probability",
+                "Reliability diagram: observed frequency",
+                "predicted probability",
                 [
                     {"name": "exact", "split": "train", "points": [[0, 0], [1, 1]]},
                     {"name": "model", "split": "test", "points": [[b["said"], b["was"]] for b in bins]},
@@ -194,11 +196,11 @@ def calibration(found: dict[str, Any], total: int) -> View:
             ),
             {
                 "kind": "histogram",
-                "title": "Examples by said probability",
+                "title": "Examples by predicted probability",
                 "edges": [round(e, 6) for e in found["edges"]],
                 "counts": found["counts"],
                 "of": "probability",
-                "x": "said probability",
+                "x": "predicted probability",
                 "x_format": "fraction",
             },
         ],
@@ -210,8 +212,8 @@ def _confidence_note(bins: list[dict[str, Any]]) -> str:
     total = sum(b["count"] for b in bins)
     apart = sum(b["count"] * (b["said"] - b["was"]) for b in bins) / total
     if abs(apart) < 0.01:
-        return "All in all it is as sure as it may be."
-    return f"All in all it is {'too sure' if apart > 0 else 'less sure than it may be'}, by {percent(abs(apart))}."
+        return "On average the confidence matches the accuracy."
+    return f"On average the model is {'overconfident' if apart > 0 else 'underconfident'}, by {percent(abs(apart))}."
 
 
 # --- importance -----------------------------------------------------------------------------------------------
@@ -225,30 +227,30 @@ def importance(found: dict[str, Any], split: str) -> View:
     rmse = found["metric"] == "rmse"
     format = "number" if rmse else "fraction"
     written = number if rmse else percent
-    lost = "RMSE gained" if rmse else "accuracy lost"
+    lost = "RMSE increase" if rmse else "accuracy loss"
     ends = [x for c in columns for x in (c["low"], c["high"], 0.0)]
     low, high = min(ends), max(ends)
     first = columns[0]
     cost = (
         f"{number(first['value'])} of RMSE" if rmse else f"{number(round(100 * first['value'], 1))} points of accuracy"
     )
-    summary = f"{first['name']} counts most: shuffling it costs {cost}."
+    summary = f"{first['name']} is the most important column: shuffling it costs {cost}."
     tied = [c["name"] for c in columns if c["value"] == first["value"]]
     if len(tied) > 1:
-        summary = f"{', '.join(tied[:-1])} and {tied[-1]} count most: shuffling one of them costs {cost}."
+        summary = f"{', '.join(tied[:-1])} and {tied[-1]} are the most important columns: shuffling one costs {cost}."
     if high <= 0:
-        summary = "No column counts: shuffling any of them loses nothing."
+        summary = "No column is important: shuffling any of them does not increase the error."
     elif first["value"] > 0 and all(c["value"] <= 0.1 * first["value"] for c in columns[1:]):
-        summary += " All others count less than a tenth of that: see whether it gives the answer away."
+        summary += " All others have less than a tenth of its importance: check it for target leakage."
     return View(
         id="importance",
-        title="What each column counts",
-        says=f"Permutation importance: {lost} where one column is shuffled among {count(found['rows'])} {split} rows; "
-        f"the dot is the mean of {found['repeats']} shuffles, the bar reaches from the least to the most. Columns that "
-        "tell the same divide what they count, and each can seem to count nothing.",
+        title="Permutation importance",
+        says=f"{lost[0].upper()}{lost[1:]} when one column is shuffled among {count(found['rows'])} {split} rows; the "
+        f"dot is the mean of {found['repeats']} shuffles, the bar is their range. Importance is shared between "
+        "correlated columns, so each may appear unimportant.",
         summary=summary,
         table=table(
-            {"column": "text", lost: format, "least": format, "most": format},
+            {"column": "text", lost: format, "min": format, "max": format},
             [[c["name"], c["value"], c["low"], c["high"]] for c in columns],
         ),
         drawings=[

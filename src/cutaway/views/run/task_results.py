@@ -1,14 +1,6 @@
-"""The view of an object detector's average precision by class.
+"""Views of the results of single tasks.
 
-The view of a segmentation: intersection over union by class, and the confusion matrix of pixels.
-
-Views of transcripts: confused words, and the worst transcripts next to their references.
-
-The view of link prediction: the scores of links and absent links, false positives, and the graph.
-
-The view of a regression: predicted over actual values, and the distribution of the errors.
-
-The view of continual learning: the accuracy on each task after each task.
+Object detection, segmentation, speech recognition, link prediction, regression, and continual learning.
 """
 
 from __future__ import annotations
@@ -58,10 +50,10 @@ def per_class(boxes: dict[str, Any], split: str) -> View:
         summary += f"{percent(high['map'])}."
     return View(
         id="classes",
-        title="Class by class",
-        says="Boxes are matched to the actual ones of their class, the surest first; average precision is the mean "
-        "precision over all levels of recall, 1 where every object is found before anything that is none. AP@.5 asks "
-        "for an overlap (IoU) of one half, AP@[.5:.95] is the mean over ten such limits, up to 95\u202f%.",
+        title="Metrics by class",
+        says="Boxes are matched to the actual boxes of their class, the most confident first; average precision is the "
+        "mean precision over all levels of recall, at best 1. AP@.5 requires an overlap (IoU) of one half, AP@[.5:.95] "
+        "is the mean over ten thresholds, up to 95\u202f%.",
         summary=summary,
         table=table(
             {"class": "text", "objects": "count", **dict.fromkeys(names, "fraction")},
@@ -99,7 +91,7 @@ def masks(found: dict[str, Any], split: str) -> View:
         ),
         {
             "kind": "gallery",
-            "title": "Colours in the examples; the ground has none",
+            "title": "Colors in the examples; the background has none",
             "size": list(SWATCH),
             "items": [
                 {"name": "", "image": _swatch(k), "words": name, "note": "", "lines": []}
@@ -117,9 +109,10 @@ def masks(found: dict[str, Any], split: str) -> View:
         summary = f"IoU is lowest for {low['name']}, {_iou(low)}, and highest for {high['name']}, {_iou(high)}."
     return View(
         id="masks",
-        title="Class by class",
-        says="Intersection over union (IoU): of the pixels that are of a class or were said to be, the fraction that "
-        "are both, over the whole split. Bars are 95\u202f% intervals; their units are images, whose pixels are alike.",
+        title="Metrics by class",
+        says="Intersection over union (IoU) over the whole split: of the pixels of a class or predicted as it, the "
+        "fraction that are both. Bars are 95\u202f% intervals with images as units, since the pixels of an image are "
+        "correlated.",
         summary=summary,
         table=table(
             {"class": "text", "pixels": "count", "images": "count", "IoU": "fraction", "from": "fraction",
@@ -158,22 +151,22 @@ def words(found: dict[str, Any], worst: list[dict[str, Any]], split: str) -> Vie
             {"label": _pair(one), "cells": [{"value": one["count"]}], "tip": [_pair(one), plural(one["count"], "time")]}
             for one in confusions
         ]
-        drawings.append(charts.rows("What was said → what was written", [charts.bar("times")], rows))
+        drawings.append(charts.rows("Actual → predicted", [charts.bar("times")], rows))
     if worst:
-        heads = {"right": "text", "the model writes": "text"}
+        heads = {"reference": "text", "prediction": "text"}
         lines = [list(_mark_differences(one["actual"], one["predicted"])) for one in worst[:SHOWN]]
         drawings.append(
-            {"kind": "prose", "title": "The worst, word beside word", "table": table(heads, lines)},
+            {"kind": "prose", "title": "Worst transcripts, word by word", "table": table(heads, lines)},
         )
-    said = "No word is wrong."
+    said = "All words are correct."
     if confusions:
         wrong = plural(found["mistakes"], "mistake")
         said = f"{wrong} in words, most often {_pair(confusions[0])}."
     return View(
         id="words",
-        title="Words taken for others",
-        says=f"Transcripts of the {split} split and what was written instead, with as few changes as possible between "
-        f"them; {ABSENT} stands for a word that was left out, or that nobody said.",
+        title="Word errors",
+        says=f"Transcripts of the {split} split, aligned with the predictions by the smallest number of edits; "
+        f"{ABSENT} marks a word that was deleted or inserted.",
         summary=said,
         table=table(
             {"said": "text", "written": "text", "times": "count"},
@@ -217,13 +210,15 @@ def links(found: dict[str, Any], split: str) -> View:
     summary += f"{percent(sum(absent[half:]) / max(1, sum(absent)))}."
     if found["wrong"]:
         name, p = found["wrong"][0]
-        summary += f" The surest of what is no link is {name}, {percent(p)}: it may be one that is missing in the data."
+        summary += (
+            f" The absent link with the highest probability is {name}, {percent(p)}: it may be missing in the data."
+        )
     return View(
         id="links",
         title="Links and absent links",
-        says=f"Pairs of nodes of the {split} split: as many that are linked as are not. In a whole graph nearly all "
-        "are not, so that of what is called a link fewer are. The table has the absent links that are held most "
-        "probable.",
+        says=f"Pairs of nodes of the {split} split, half of them linked. In the whole graph nearly all pairs are not "
+        "linked, so the precision is lower there. The table has the absent links with the highest predicted "
+        "probability.",
         summary=summary,
         table=table({"absent link": "text", "probability": "fraction"}, [list(one) for one in found["wrong"]]),
         drawings=drawings,
@@ -242,12 +237,12 @@ def _graph(drawn: dict[str, Any], split: str) -> Drawing:
     ]
     return {
         "kind": "graph",
-        "title": f"Links of the {split} split, as wide as they are probable",
+        "title": f"Links of the {split} split, width by probability",
         "nodes": nodes,
         "links": [list(pair) for pair in pairs],
         "weights": [
             {"name": f"links of the {split} split, by probability", "values": asked},
-            {"name": "links that messages travel along", "values": taught},
+            {"name": "links used for message passing", "values": taught},
         ],
         "colours": [],
         "node": None,
@@ -267,15 +262,15 @@ def residuals(values: dict[str, Any], total: int) -> View:
     unit = values.get("unit") or ""
     named = f"{values['column']} ({unit})" if unit else values["column"]
     largest = float(error[np.abs(error).argmax()])
-    says = "Each dot is one example: on the line the model is exact, above it says too much, below too little."
+    says = "Each dot is one example: on the line the prediction is exact, above it too high, below it too low."
     if len(error) < total:
-        says += f" Shown is an even choice of {count(len(error))} of the {count(total)} examples."
+        says += f" A sample of {count(len(error))} of the {count(total)} examples is shown."
     return View(
         id="residuals",
         title="Predictions and residuals",
         says=says,
-        summary=f"Half of the errors are at most {number(float(np.median(np.abs(error))))} in size; "
-        f"their mean is {signed(float(error.mean()))}, the largest {signed(largest)}{f' {unit}' if unit else ''}.",
+        summary=f"The median absolute error is {number(float(np.median(np.abs(error))))}; "
+        f"the mean error is {signed(float(error.mean()))}, the largest {signed(largest)}{f' {unit}' if unit else ''}.",
         table=table(
             {"actual": "number", "predicted": "number", "error": "number"},
             np.stack([actual, predicted, error], axis=1).tolist(),
@@ -337,16 +332,18 @@ def accuracy_over_time(found: dict[str, Any], split: str) -> View:
     lost = [accuracy[t][t] - ends[t] for t in range(len(names) - 1)]
     most = max(range(len(lost)), key=lost.__getitem__)
     learned = sum(row[t] for t, row in enumerate(accuracy)) / len(names)
-    summary = f"Right after a task was learned its accuracy is {percent(learned)} on average, at the end "
+    summary = f"The mean accuracy directly after a task is learned is {percent(learned)}, at the end "
     summary += f"{percent(sum(ends) / len(names))}."
     if lost[most] > 0:
-        summary += f" Most is lost of task {labels[most]}: {percent(accuracy[most][most])}, then {percent(ends[most])}."
+        summary += (
+            f" Task {labels[most]} is forgotten most: {percent(accuracy[most][most])}, then {percent(ends[most])}."
+        )
     return View(
         id="tasks",
         title="Task by task",
-        says=f"The accuracy on each task of the {split} split, with the weights after each task was learned. On the "
-        "diagonal stands the task that had just been learned; to the right of it is what is left of it, to the left "
-        "what was known before. The split was opened once, at the end, with the weights that were kept.",
+        says=f"The accuracy on each task of the {split} split, with the weights after each task. On the diagonal is "
+        "the task that was just learned; to the right of it is its accuracy after later tasks, to the left that "
+        "before it was learned. The split was evaluated once, at the end, with the weights that were kept.",
         summary=summary,
         table=table(
             {"task": "text", **{f"after task {t + 1}": "fraction" for t in range(len(accuracy))}},
@@ -377,7 +374,7 @@ def _curves(labels: list[str], accuracy: list[list[float]], so_far: list[float])
             {"name": f"task {label}", "points": _over([row[j] for row in accuracy[j:]], j)}
             for j, label in enumerate(labels)
         ]
-    return charts.lines("What is left of each task", "tasks learned", series, format="fraction", x_format="count")
+    return charts.lines("Accuracy on each task over time", "tasks learned", series, format="fraction", x_format="count")
 
 
 def _over(values: list[float], first: int) -> list[list[float]]:
@@ -390,7 +387,8 @@ def _final_view(labels: list[str], ends: list[float], split: str) -> View:
         id="tasks",
         title="Task by task",
         says=f"The accuracy on each task of the {split} split, at the end.",
-        summary=f"Of {plural(len(labels), 'task')} the least accuracy is {percent(ends[least])}, on {labels[least]}.",
+        summary=f"The lowest accuracy over {plural(len(labels), 'task')} is {percent(ends[least])}, on "
+        f"{labels[least]}.",
         table=table({"task": "text", "accuracy": "fraction"}, [list(pair) for pair in zip(labels, ends)]),
         drawings=[
             charts.rows(
