@@ -191,6 +191,21 @@ def test_odd_text_that_runs_on(cli: Cli, tokenizer: str) -> None:
     assert cli("generate", "r", "--prompt", "word 😀", "--count", "20").status == 0
 
 
+def test_a_run_without_a_model_says_how_to_go_on(cli: Cli) -> None:
+    assert cli("train", "mlp", "iris", *SMALL[:2], "--out", "begun").status == 0
+    shutil.rmtree(Path("begun", "model"))
+    for words in (("predict", "begun", "x.csv"), ("evaluate", "begun", "x.csv"), ("inspect", "begun")):
+        expect_rejection(cli(*words), "begun has no model yet", "cutaway train --resume begun")
+
+
+def test_a_folder_of_other_tables_is_no_input(cli: Cli) -> None:
+    assert cli("train", "mlp", "iris", *SMALL[:2], "--out", "trained").status == 0
+    Path("tables").mkdir()
+    Path("tables", "new.csv").write_text("a\n1\n")
+    answer = cli("predict", "trained", "tables")
+    expect_rejection(answer, "tables is a folder without Parquet files (.parquet)", "Give a table file: .csv, .tsv or")
+
+
 @pytest.mark.parametrize("missing", ["drop", "error"])
 def test_one_unreadable_series_of_several(cli: Cli, missing: str) -> None:
     shops = {
@@ -206,6 +221,7 @@ def test_one_unreadable_series_of_several(cli: Cli, missing: str) -> None:
     if missing == "error":
         expect_rejection(answer, "line 77, column sales", "'many'", "In training missing=drop leaves this series out")
         assert not Path("bad-predictions.csv").exists()
+        expect_rejection(cli("evaluate", "trained", "bad.csv"), "line 77, column sales", "'many'")
         return
     assert answer.status == 0
     assert (
@@ -215,3 +231,7 @@ def test_one_unreadable_series_of_several(cli: Cli, missing: str) -> None:
     assert cli("predict", "trained", "two.csv", "--out", "two-predictions.csv").status == 0
     bad, two = (Path(f"{name}-predictions.csv").read_text() for name in ("bad", "two"))
     assert bad == two.replace("two.csv", "bad.csv")
+    evaluated = cli("evaluate", "trained", "bad.csv", "--json")
+    assert evaluated.status == 0, evaluated.err
+    assert "note: missing=drop left out 1 of 3 series of bad.csv: shop south: " in evaluated.err
+    assert json.loads(evaluated.out) == json.loads(cli("evaluate", "trained", "two.csv", "--json").out)

@@ -134,6 +134,47 @@ def test_the_same_command_completes_or_says_how(tmp_path: Path, begun: Path, nam
         assert {key: files_of(folder)[key] for key in made} == {key: wanted[key] for key in made}
 
 
+COMPARE = (
+    "compare", "softmax,perceptron", "iris", "epochs=1", "seeds=1", "baselines=false", "threads=1", "jobs=1",
+    "tensorboard=false", "--out", "compared",
+)  # fmt: skip
+
+
+def compared(folder: Path) -> dict[str, tuple[list[float], float | None, float | None]]:
+    """The scores of the models of a comparison, and the interval of each."""
+    document = json.loads((folder / "compared" / "compare.json").read_text())
+    assert document["status"] == "finished"
+    (result,) = document["results"]
+    return {row["name"]: (row["scores"], row["low"], row["high"]) for row in result["models"]}
+
+
+@pytest.mark.slow
+def test_a_comparison_that_was_killed_is_resumed_to_the_same_scores(tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    whole = outcome(folder, COMPARE)
+    assert whole is not None
+    assert whole[0] == 0, whole[1]
+    wanted, files = compared(folder), files_of(folder).keys()
+    assert wanted.keys() == {"softmax", "perceptron"}
+    resumed = 0
+    # Before anything is written; in the first and in the second training; before the results, and before the page.
+    for moment in (0, 4, whole[2] // 3, 2 * whole[2] // 3, whole[2] - 18, whole[2] - 4):
+        shutil.rmtree(folder)
+        folder.mkdir()
+        assert outcome(folder, COMPARE, moment) is None
+        before = {path: path.stat().st_mtime_ns for path in folder.rglob("seed-0/cost.json")}
+        begun = (folder / "compared" / "compare.json").is_file()
+        resumed += begun
+        again = outcome(folder, ("compare", "--resume", "compared") if begun else COMPARE)
+        assert again is not None
+        assert again[0] == 0, (moment, again[1])
+        assert compared(folder) == wanted, moment
+        assert files_of(folder).keys() == files, moment
+        assert {path: path.stat().st_mtime_ns for path in before} == before, "what had ended was trained again"
+    assert resumed >= 4
+
+
 @pytest.mark.parametrize("command", ["search", "compare"])
 def test_what_a_kill_before_the_first_file_leaves_is_no_other_work(tmp_path: Path, command: str) -> None:
     out = tmp_path / "out"

@@ -19,6 +19,9 @@ Cli = Callable[..., Answer]
     [
         ("train mlp iris --epochs 5", "Settings have no dashes: epochs=5."),
         ("train mlp iris --batch-size=5", "Settings have no dashes: batch_size=5."),
+        ("quantize r --out q", "has no option --out: OUT is typed without it, as in `cutaway quantize RUN OUT "),
+        ("prepare d --out=s", "has no option --out: OUT is typed without it, as in `cutaway prepare DATA OUT "),
+        ("plan mlp iris --out p", "cutaway plan has no option --out. See `cutaway plan --help`."),
         ("predict r x --beams 3", "cutaway predict has no option --beams: it is now --num-beams."),
         ("train mlp iris clip=1", "clip is now grad_clip: `cutaway train --help grad_clip` has its values."),
         ("train mlp iris --ouput x", "cutaway train has no option --ouput. Similar: --out."),

@@ -83,6 +83,22 @@ def test_a_spec_is_held_to_its_schema(spec: dict[str, object], said: str) -> Non
         specs.from_json({**spec, "target": {"kind": "classes", "names": ["a", "b"]}})
 
 
+@pytest.mark.parametrize(
+    ("changes", "target", "said"),
+    [
+        ({"begin": -1}, {"mask": 4}, "begin=-1: must be a token id, from 0 to 49"),
+        ({"begin": 2, "end": 50}, {"mask": 4}, "end=50: must be a token id, from 0 to 49"),
+        ({}, {"mask": 50}, "target.mask=50: must be a token id, from 0 to 49"),
+    ],
+)
+def test_special_tokens_of_a_spec_are_in_its_vocabulary(
+    changes: dict[str, object], target: dict[str, object], said: str
+) -> None:
+    document = {"kind": "text", "vocab_size": 50, "longest": 8, **changes}
+    with pytest.raises(ValueError, match=re.escape(said)):
+        specs.from_json({**document, "target": {"kind": "masked", "vocab_size": 50, **target}})
+
+
 def test_an_unknown_kind_is_rejected() -> None:
     for document in ({"kind": "smell"}, {}, [], None):
         with pytest.raises(DataError, match="is not known here; the kinds are table, image, text, seq2seq"):

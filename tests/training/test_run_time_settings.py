@@ -15,11 +15,16 @@ from cutaway.core.config import as_text
 from cutaway.core.errors import CutawayError
 from cutaway.core.files import read_json
 from cutaway.data.settings import DataSettings
+from cutaway.deploy.export import export
+from cutaway.deploy.quantize import quantize
+from cutaway.deploy.runtime import ExportedRun
 from cutaway.runs import run as running
 from cutaway.runs.run import Run
 from cutaway.runs.train import train_model
+from cutaway.training import trained_run
 from cutaway.training.callbacks import Progress
 from cutaway.training.config import TrainSettings
+from cutaway.views.subject import open_run as open_subject
 
 # Settings by which a model that has learned is run: `evaluate`, `predict` and `export` take them from the run.
 RUN_TIME = {
@@ -155,8 +160,8 @@ def test_the_memory_format_is_taken_from_the_run(image_run: Path, tmp_path: Path
 
 def test_the_device_is_taken_from_the_run(image_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    really = running.available_device
-    monkeypatch.setattr(running, "available_device", lambda name: asked.append(name) or really(name))
+    really = trained_run.available_device
+    monkeypatch.setattr(trained_run, "available_device", lambda name: asked.append(name) or really(name))
     assert Run(image_run).place.device.type == "cpu"
     assert Run(changed(image_run, tmp_path / "run", device="cuda:3")).place
     assert asked == ["cpu", "cuda:3"]
@@ -180,11 +185,76 @@ def test_data_is_opened_again_with_the_setting_of_the_run(
 ) -> None:
     value = OF_DATA[key]
     asked: list[DataSettings] = []
-    really = running.open_data
+    really = trained_run.open_data
     monkeypatch.setattr(
-        running, "open_data", lambda source, own, *more: asked.append(own) or really(source, own, *more)
+        trained_run, "open_data", lambda source, own, *more: asked.append(own) or really(source, own, *more)
     )
     run = Run(changed(image_run, tmp_path / "run", **{key: list(value) if isinstance(value, tuple) else value}))
     with contextlib.suppress(CutawayError):  # of a setting that images have no use for
         run.data()
     assert as_text(getattr(asked[0], key)) == as_text(value)
+
+
+# What `export` does with each setting: the graph computes it, the document beside the graph holds it, or it is decided
+# where the file is run (a session of onnxruntime has its own device, memory format and batches).
+EXPORTED = {
+    "graph": {"tta"},
+    "document": {"loss", "num_beams", "length_penalty", "batch_tokens"},
+    "target": {"objective"},  # it is that of the preprocessing
+    "session": {"eval_batch_size", "channels_last", "device"},
+}
+# What `inspect` takes from the run: its task. One pass over a few examples on the CPU has no use for the others.
+INSPECTED = {"objective", "loss"}
+NOT_INSPECTED = {"num_beams", "length_penalty", "tta", "eval_batch_size", "batch_tokens", "channels_last", "device"}
+
+
+def test_every_run_time_setting_is_classified_for_export_and_inspection() -> None:
+    assert sorted(key for keys in EXPORTED.values() for key in keys) == sorted(RUN_TIME)
+    assert sorted([*INSPECTED, *NOT_INSPECTED]) == sorted(RUN_TIME)
+
+
+@pytest.mark.slow
+def test_an_exported_graph_computes_what_the_setting_says(image_run: Path, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    losses = []
+    for value in (True, False):
+        run = Run(changed(image_run, tmp_path / f"tta-{value}", tta=value))
+        export(run, tmp_path / f"{value}.onnx")
+        found = ExportedRun(tmp_path / f"{value}.onnx").evaluate("digits")["loss"].value
+        assert found == pytest.approx(run.evaluate("digits")["loss"].value, rel=1e-4)
+        losses.append(found)
+    assert abs(losses[0] / losses[1] - 1) > 1e-3
+
+
+@pytest.mark.slow
+def test_an_exported_document_holds_the_settings_of_the_run(pairs_run: Path, table_run: Path, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    export(Run(pairs_run), tmp_path / "pairs.onnx")
+    opened = ExportedRun(tmp_path / "pairs.onnx")
+    assert opened.about["settings"] == {"num_beams": 3, "length_penalty": 0.9, "batch_tokens": 300}
+    export(Run(table_run), tmp_path / "table.onnx")
+    assert ExportedRun(tmp_path / "table.onnx").task.loss_name == "half_squared_error"
+    assert EXPORTED["document"] == {*opened.about["settings"], "loss"}
+
+
+def test_a_quantized_run_has_all_settings_of_the_run(image_run: Path, tmp_path: Path) -> None:
+    before, after = Run(image_run), quantize(Run(image_run), tmp_path / "quantized", {"method": "dynamic"})
+    assert after.about["settings"] == before.about["settings"]
+    assert {key: after.about["settings"][key] for key in ("tta", "eval_batch_size", "channels_last", "device")} == {
+        "tta": True, "eval_batch_size": 7, "channels_last": True, "device": "cpu",
+    }  # fmt: skip
+    assert after.place.channels_last is True
+    assert after.place.device.type == "cpu"
+    asked = after.evaluate("digits")["loss"].value
+    plain = Run(changed(after.folder, tmp_path / "plain", tta=False)).evaluate("digits")["loss"].value
+    assert abs(asked / plain - 1) > 1e-3
+
+
+def test_inspection_takes_the_task_of_the_run(table_run: Path) -> None:
+    run = Run(table_run)
+    subject = open_subject(run)
+    assert subject.task is not None
+    assert subject.task.loss_name == "half_squared_error"
+    assert subject.data is not None
+    assert type(subject.task.target) is type(run.spec.target)
+    assert next(subject.model.parameters()).device.type == "cpu"

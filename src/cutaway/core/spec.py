@@ -589,6 +589,8 @@ def _targets(kind: type[Spec]) -> Tagged:
 SCHEMA = Tagged("kind", {name: dataclass_schema(kind, target=_targets(kind)) for name, kind in KINDS.items()})
 LARGEST = 2**30  # maximum numbers of an example: protects against allocating what a damaged document names
 
+SPECIAL = ("begin", "end", "mask")  # fields that are token ids
+
 # Names of fields before 0.7, in models saved then. To be dropped at 1.0.
 RENAMED = {
     "bands": "n_mels",
@@ -635,6 +637,12 @@ def from_json(data: Any) -> Spec:
     spec = from_document(KINDS[data["kind"]], {**data, "target": target})
     if math.prod(spec.shape) > LARGEST:
         raise ValueError(f"an example of shape {spec.shape}, which has more than {LARGEST:,} numbers")
+    for holder, where in ((spec, ""), (target, "target.")):
+        size = getattr(holder, "vocab_size", None)
+        for key in SPECIAL:
+            token = getattr(holder, key, None)
+            if size is not None and token is not None and not 0 <= token < size:
+                raise ValueError(f"{where}{key}={token}: must be a token id, from 0 to {size - 1:,}")
     return spec
 
 

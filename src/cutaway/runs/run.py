@@ -74,7 +74,8 @@ class Run(TrainedRun):
     ) -> dict[str, Metric]:
         """Compute metrics with 95 % confidence intervals on the test split of the run or on other labelled data.
 
-        Other data is prepared with the preprocessing of the run.
+        Other data is prepared with the preprocessing of the run. What is left out of it, and values that the training
+        split did not have, are reported as warnings.
 
         Args:
             source: Labelled data of the same kind: a path, objects as `train` takes them, such as (X, y), or a named
@@ -106,12 +107,14 @@ class Run(TrainedRun):
                 raise DataError("This run has no test split.", fix="Give labelled data: cutaway evaluate RUN DATA.")
         elif not isinstance(source, str | os.PathLike):
             split = prepare_labelled(source, self.preprocessing)
+            _emit_notes(split, 3)
         elif str(source) in NAMED:
             split = prepare_other_test_split(
                 open_data(str(source), DataSettings()), self.preprocessing, self.task, self.about
             )
         else:
             split = self.preprocessing.labelled(str(source))
+            _emit_notes(split, 3)
             if isinstance(self.spec.target, Transcript):
                 reject_too_long_transcripts(self.model, split)
         model = self.place.model(self.model, learns=False)
@@ -421,10 +424,15 @@ class Run(TrainedRun):
         Emit a warning for each value that split did not have.
         """
         split = self.preprocessing.examples(sources)
-        for sentence in getattr(split, "notes", ()):
-            warnings.warn(sentence, stacklevel=3)
+        _emit_notes(split, 4)
         reject_longer = getattr(split, "reject_longer", None)
         context = getattr(getattr(self.model, "config", None), "context_length", None)
         if reject_longer is not None and context is not None:
             reject_longer(context)
         return split
+
+
+def _emit_notes(split: Split, stacklevel: int) -> None:
+    """Emit each note on new data as a warning."""
+    for sentence in getattr(split, "notes", ()):
+        warnings.warn(sentence, stacklevel=stacklevel)

@@ -243,8 +243,9 @@ def create_group_folder(
         raise FileError(
             f"{folder} could not be made: {error.strerror}. Give a folder that can be written to."
         ) from error
-    there = {entry.name for entry in folder.iterdir() if not is_temp_file(entry)}  # a kill before `about` was written
-    if not (folder / about).is_file() and there - {*beside}:
+    there = {entry.name for entry in folder.iterdir() if not is_temp_file(entry)}
+    # A kill before `about` was written leaves the lock.
+    if not (folder / about).is_file() and there - {LOCK, *beside}:
         raise FileError(
             f"{folder} exists already, is no {GROUP_NAMES[command]}, and nothing in it is overwritten. Give another"
             " --out."

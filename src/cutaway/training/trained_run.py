@@ -65,11 +65,7 @@ class TrainedRun:
     @functools.cached_property
     def model(self) -> nn.Module:
         """Return the trained model in eval mode on the CPU. Raises FileError if training has not saved a model yet."""
-        if not (self.folder / "model").is_dir():
-            raise FileError(
-                f"{self.folder} has no model yet: training stopped in its first epoch. "
-                f"Continue it: cutaway train --resume {self.folder}"
-            )
+        self._reject_no_model()
         self.reject_other_module()
         own = copy_custom_module(self.module) if self.module is not None else None
         model = load_model(self.folder / "model", own)[0].eval()
@@ -77,6 +73,14 @@ class TrainedRun:
         return (
             model if own is None else adapt_module(model, self.spec, bool(self.about["settings"].get("channels_last")))
         )
+
+    def _reject_no_model(self) -> None:
+        """Raise FileError if training has not saved a model yet."""
+        if not (self.folder / "model").is_dir():
+            raise FileError(
+                f"{self.folder} has no model yet: training stopped in its first epoch. "
+                f"Continue it: cutaway train --resume {self.folder}"
+            )
 
     def _reject_other_sizes(self, model: nn.Module) -> None:
         """Raise FileError if the preprocessing has other classes than the model, or tokens that the model lacks."""
@@ -106,7 +110,11 @@ class TrainedRun:
 
     @functools.cached_property
     def preprocessing(self) -> Preprocessing:
-        """Return the preprocessing, which was fitted on the training split and maps files to tensors."""
+        """Return the preprocessing, which was fitted on the training split and maps files to tensors.
+
+        Raises FileError if training has not saved a model yet.
+        """
+        self._reject_no_model()
         return read_preprocessing(self.folder / "model" / "preprocessing.json")
 
     @property

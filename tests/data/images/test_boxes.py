@@ -186,7 +186,11 @@ def changed(folder: Path, what: str, i: int, **values: Any) -> None:
         ("annotations", {"category_id": 8}, "annotation 2 .*category_id 8 is none of the categories"),
         ("annotations", {"image_id": 8}, "annotation 2 .*is of image 8, which the file does not list"),
         ("images", {"file_name": "no.png"}, r"image 2: there is no file .*no\.png"),
-        ("images", {"width": 31}, r"01\.png: its annotations are for 31×20 pixels, and it has 30×20"),
+        (
+            "images",
+            {"width": 31},
+            r"01\.png: its annotations are for 31×20 pixels, and it has 30×20; see .* in annotations.json",
+        ),
         ("images", {"id": 0}, "image 2: its id occurs twice"),
     ],
 )

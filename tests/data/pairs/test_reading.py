@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from cutaway.core.errors import DataError, FileError
-from cutaway.data.pairs.pair_files import read_lines, read_pairs
+from cutaway.data.pairs.pair_files import read_pairs
+from cutaway.data.text.text_files import read_lines
 
 
 def test_one_file_with_tabs(tmp_path: Path) -> None:
@@ -18,6 +19,24 @@ def test_one_file_with_tabs(tmp_path: Path) -> None:
     assert pairs.sources == ['"read"', 'say "no"']  # quotes are characters
     assert pairs.targets == ["R IY D", "S\x85T\u2028 "]  # a line ends at a line feed and nowhere else
     assert (len(pairs), pairs.place(1)) == (2, "line 2 of pairs.tsv")
+
+
+@pytest.mark.parametrize(
+    ("data", "lines"),
+    [
+        (b"a\rb\nc\r\nd\r\r\n", ["a\rb", "c", "d\r"]),
+        (b"a\n\r\nb", ["a", "", "b"]),
+        (b"a\rb\r\rc\r", ["a", "b", "", "c"]),
+        ("a\u2028b\vc\x85d".encode(), ["a\u2028b\vc\x85d"]),
+        (b"", []),
+    ],
+)
+def test_carriage_returns_end_lines_only_in_files_without_line_feeds(
+    tmp_path: Path, data: bytes, lines: list[str]
+) -> None:
+    for name, content in (("lines.txt", data), ("lines.txt.gz", gzip.compress(data, mtime=0))):
+        (tmp_path / name).write_bytes(content)
+        assert read_lines(tmp_path / name)[0] == lines
 
 
 def test_two_files_line_by_line(tmp_path: Path) -> None:
@@ -57,7 +76,8 @@ def test_a_file_shorter_than_the_other_is_rejected_with_both_counts(tmp_path: Pa
 @pytest.mark.parametrize(
     ("data", "name", "said"),
     [
-        (b"a\tb\nc\td\xff\n", "p.tsv", r"p\.tsv, line 2: the byte 0xff is not UTF-8"),
+        (b"a\tb\nc\td\xff\n", "p.tsv", r"p\.tsv: it is not UTF-8: byte 7 \(line 2\) is 0xFF"),
+        ("a\tb\n".encode("utf-16"), "p.tsv", r"p\.tsv: it is UTF-16 text, not UTF-8"),
         (b"", "p.tsv", "it has no line"),
         (b"no gzip", "p.tsv.gz", r"no whole \.gz file"),
         (gzip.compress(b"a\tb\n" * 99, mtime=0)[:-9], "p.tsv.gz", r"no whole \.gz file"),

@@ -269,3 +269,10 @@ def test_equal_texts_give_equal_tokenizers_in_every_process() -> None:
     )
     found = {subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout for _ in range(3)}
     assert len(found) == 1
+
+
+@pytest.mark.parametrize("kind", ["characters", "words"])
+def test_half_of_a_surrogate_pair_is_no_token(kind: str) -> None:
+    document = {"kind": kind, "lower": False, "blanks": False, "tokens": ["<pad>", "<unk>", "a", "\ud800"]}
+    with pytest.raises(ValueError, match=r"a token holds U\+D800, half of a surrogate pair"):
+        tokenizer_from_json(document)

@@ -29,6 +29,7 @@ COMMANDS = (
     "convert",
 )  # fmt: skip
 
+OUTPUT_OPTIONS = ("out", "resume", "overwrite", "open", "json")  # options of some commands, settings of none
 WITH_SETTINGS = (  # as key=value
     "prepare", "check", "plan", "train", "compare", "search", "inspect", "show", "prune", "quantize",
 )  # fmt: skip
@@ -190,6 +191,11 @@ class Parser(argparse.ArgumentParser):
         close = closest_names(option, self._option_string_actions, 1)
         if close:
             return f"has no option {shorten(option)}. Similar: {close[0]}."
+        usage = (self.usage or "").splitlines()[:1]
+        if usage and key.isidentifier() and key.upper() in usage[0].split():
+            return f"has no option {shorten(option)}: {key.upper()} is typed without it, as in `{usage[0].strip()}`."
+        if key in OUTPUT_OPTIONS and option.startswith("-"):
+            return f"has no option {shorten(option)}."
         if self.prog.removeprefix("cutaway ") in WITH_SETTINGS and option.startswith("-") and key:
             value = value or (words[1] if len(words) > 1 else "VALUE")
             return f"has no option {shorten(option)}. Settings have no dashes: {shorten(key)}={shorten(value)}."

@@ -39,22 +39,28 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Evaluate a run and print its metrics."""
+    import warnings
+
     from ...core.metric_names import metric
     from ...deploy.runtime import open_run
     from .output import emit_json, note, print_table
     from .train import format_metric
 
     asked = {key: getattr(args, key) for key in ("ways", "shots", "queries", "inner_steps")}
-    metrics = open_run(args.run).evaluate(
-        args.data,
-        num_beams=args.num_beams,
-        length_penalty=args.length_penalty,
-        attack=args.attack,
-        eps=args.eps,
-        attack_steps=args.attack_steps,
-        method=selected_method(args),
-        **{key: value for key, value in asked.items() if value is not None},
-    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        metrics = open_run(args.run).evaluate(
+            args.data,
+            num_beams=args.num_beams,
+            length_penalty=args.length_penalty,
+            attack=args.attack,
+            eps=args.eps,
+            attack_steps=args.attack_steps,
+            method=selected_method(args),
+            **{key: value for key, value in asked.items() if value is not None},
+        )
+    for warning in caught:
+        note(f"note: {warning.message}")
     if args.json:
         emit_json({name: m.to_json() for name, m in metrics.items()})
         return 0

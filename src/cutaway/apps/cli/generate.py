@@ -266,13 +266,13 @@ def _pieces(text: RunningPreprocessing, prompt: str, ids: Tensor, asked: _Genera
 
 def _lines(args: argparse.Namespace) -> list[str]:
     """Read the prompts file. Raises SettingError or DataError."""
-    from ...data.pairs.pair_files import read_lines
+    from ...data.text.text_files import read_lines
 
     if args.prompt:
         raise SettingError("--prompt and --prompts exclude each other: write all prompts into the file.")
     if not Path(args.prompts).is_file():
         raise DataError(f"File {args.prompts!r} not found in {Path.cwd()}.")
-    return read_lines(Path(args.prompts))[0]
+    return read_lines(Path(args.prompts), nonempty=True)[0]
 
 
 def _reject_long(model: torch.nn.Module, encoded: list[Tensor], asked: _GenerationOptions, file: str) -> None:

@@ -26,10 +26,11 @@ from ..build import DataSource, build_dataset
 from ..dataset_base import DataSet
 from ..modalities import reject_changed
 from ..pairs.dataset import Tokenization, pairs_dataset
-from ..pairs.pair_files import Pairs, read_lines
+from ..pairs.pair_files import Pairs
 from ..problems import LARGEST, PROBLEMS, State, format_countdown, reachable_numbers
 from ..settings import DataSettings
 from ..text.problems import FIRST, ProblemPreprocessing, ProblemSplit
+from ..text.text_files import read_lines
 from .catalog import NamedSet, Request, remote_files
 from .published import published_source
 
@@ -47,7 +48,7 @@ def open_cmudict(request: Request) -> DataSet:
     pronunciation of a word. Raises DataError for malformed lines.
     """
     (file,) = request.named.needed
-    lines, _ = read_lines(request.place / file)
+    lines, _ = read_lines(request.place / file, nonempty=True)
     entries: dict[tuple[str, str], None] = {}  # (word, phonemes) in file order
     problems: list[Problem] = []
     others = repeated = 0
@@ -102,7 +103,9 @@ def open_multi30k(request: Request) -> DataSet:
     targets: list[str] = []
     splits = {}
     for split, stem in MULTI30K_SPLITS.items():
-        german, english = (read_lines(request.place / f"{stem}.{language}.gz")[0] for language in ("de", "en"))
+        german, english = (
+            read_lines(request.place / f"{stem}.{language}.gz", nonempty=True)[0] for language in ("de", "en")
+        )
         if len(german) != len(english):
             raise DataError(f"{stem} has {len(german):,} lines of German and {len(english):,} of English.")
         splits[split] = np.arange(len(sources), len(sources) + len(german))

@@ -40,12 +40,12 @@ from ..folders import (
 )
 from ..modalities import reject_changed
 from ..pairs.dataset import token_target
-from ..pairs.pair_files import read_lines
 from ..pairs.transforms import MOST_TOKENS, Ids, TargetSide, reject_longer, split_ids, unique_answers
 from ..parallel import Progress
 from ..settings import DataSettings
 from ..splits import Rows, complete_split, filter_splits
 from ..streaming.tars import inspect_files
+from ..text.text_files import read_lines
 from ..text.tokenizer_files import TOKENIZERS, fit_tokenizer, tokenizer_from_json
 from ..text.tokenizers import Tokenizer
 from .dataset import image_notes, prepare_splits
@@ -329,7 +329,7 @@ def read_captions(folder: Path, prefix: str = "", *, drop: bool = False) -> Capt
     table = folder / CAPTIONS
     if not table.is_file():
         raise DataError(f"There is no {table}: it holds the captions of the images in that folder.", fix=FIX)
-    lines, digest = read_lines(table)
+    lines, digest = read_lines(table, nonempty=True)
     found: dict[str, list[str]] = {}
     read = CaptionedImages(digests=[digest])
 

@@ -75,6 +75,7 @@ class AnnotatedImages:
     declared: list[str] = field(default_factory=list)  # all declared classes in their order
     problems: list[Problem] = field(default_factory=list)  # annotations that cannot be used
     notes: list[str] = field(default_factory=list)
+    coco_files: dict[str, str] = field(default_factory=dict)  # the COCO file of each split, as in messages
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -108,10 +109,10 @@ class AnnotatedImages:
         """
         found: list[list[tuple[float, ...]]] = [[] for _ in self.files]
         problems, cut = list(self.problems), 0
-        for name, declared, size in zip(self.names, self.sizes, sizes):
+        for name, split, declared, size in zip(self.names, self.split_of, self.sizes, sizes):
             if declared is not None and declared != size:
                 what = f"its annotations are for {declared[1]}×{declared[0]} pixels, and it has {size[1]}×{size[0]}"
-                problems.append(Problem(name, what))
+                problems.append(Problem(name, f"{what}; see its width and height in {self.coco_files[split]}"))
         for a in self.annotations:
             height, width = sizes[a.image]
             scale = (width, height, width, height) if a.fractions else (1.0, 1.0, 1.0, 1.0)
@@ -230,7 +231,7 @@ def _coco_files(path: Path) -> list[tuple[str, Path, Path]]:
 
 def _read_coco(found: AnnotatedImages, root: Path, split: str, file: Path, folder: Path) -> None:
     """Add the images and boxes of one annotation file."""
-    name = str(file.relative_to(root))
+    name = found.coco_files[split] = str(file.relative_to(root))
     document = _json(file)
     lists = {key: document.get(key) for key in ("images", "annotations", "categories")}
     for key, rows in lists.items():

@@ -5,15 +5,14 @@ There is no quoting: a quotation mark is an ordinary character. Invalid lines ar
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ...core.errors import DataError, Problem
-from ...core.files import exists, read_bytes
+from ...core.files import exists
+from ..text.text_files import read_lines
 
 FIX = "Each line is one pair: source, a tab, target. Quotes are characters, and no line is a header."
 
@@ -43,7 +42,7 @@ def read_pairs(source: str) -> Pairs:
     paths = _paths(source)
     if len(paths) == 1:
         return _tabbed(paths[0])
-    (source_lines, source_sum), (target_lines, target_sum) = map(read_lines, paths)
+    (source_lines, source_sum), (target_lines, target_sum) = (read_lines(path, nonempty=True) for path in paths)
     first, second = paths
     if len(source_lines) != len(target_lines):
         raise DataError(
@@ -55,33 +54,6 @@ def read_pairs(source: str) -> Pairs:
         raise DataError(f"{first} and {second} have lines that are empty:", problems, "Fill them, or leave both out.")
     sums = hashlib.sha256(f"{source_sum}\n{target_sum}\n".encode()).hexdigest()
     return Pairs(f"{first.name} and {second.name}", source_lines, target_lines, sums)
-
-
-def read_lines(path: Path) -> tuple[list[str], str]:
-    """Return the lines of a UTF-8 text file, decompressed if it ends in .gz, and the sha256 of its bytes.
-
-    Only a line feed ends a line, with or without a carriage return before it, so that line-aligned files stay aligned
-    if they contain other separators. Raises FileError or DataError.
-    """
-    data = read_bytes(path)
-    try:
-        text = gzip.decompress(data) if path.suffix.lower() == ".gz" else data
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(
-            f"{path} is no whole .gz file ({error}).", fix="Was it cut short? Take it from its source again."
-        ) from error
-    try:
-        lines = text.decode("utf-8-sig").split("\n")
-    except UnicodeDecodeError as error:
-        line = text.count(b"\n", 0, error.start) + 1
-        raise DataError(
-            f"{path}, line {line}: the byte 0x{text[error.start]:02x} is not UTF-8.", fix="Save the file as UTF-8."
-        ) from error
-    if lines[-1] == "":
-        lines.pop()
-    if not lines:
-        raise DataError(f"{path} is empty: it has no line.", fix="Take it from its source again.")
-    return [line.removesuffix("\r") for line in lines], hashlib.sha256(data).hexdigest()
 
 
 def _paths(source: str) -> list[Path]:
@@ -107,7 +79,7 @@ def _paths(source: str) -> list[Path]:
 
 
 def _tabbed(path: Path) -> Pairs:
-    lines, digest = read_lines(path)
+    lines, digest = read_lines(path, nonempty=True)
     problems: list[Problem] = []
     sources, targets = [], []
     for number, line in enumerate(lines, 1):

@@ -24,9 +24,10 @@ from ...core.files import read_json
 from ...core.spec import PairSpec, Tokens
 from ..dataset_base import IGNORED, Batch, SequenceSplit, Split
 from ..samplers import bucket_batches
+from ..text.text_files import read_lines
 from ..text.tokenizer_files import TOKENIZERS, tokenizer_from_json
 from ..text.tokenizers import PRETRAINED, UNKNOWN, Tokenizer
-from .pair_files import Pairs, read_lines, read_pairs
+from .pair_files import Pairs, read_pairs
 
 Ids = list[int]
 
@@ -241,7 +242,7 @@ class PairPreprocessing:
         for given in sources:
             path = _file(given)
             itself = given["text"] if isinstance(given, Mapping) else given
-            lines = [str(itself)] if path is None else read_lines(path)[0]
+            lines = [str(itself)] if path is None else read_lines(path, nonempty=True)[0]
             for number, line in enumerate(lines, 1):
                 name = (line if len(line) <= 60 else line[:57] + "…") if path is None else f"line {number} of {path}"
                 if not line.strip() and path is None:

@@ -369,8 +369,12 @@ class ForecastPreprocessing:
         )
 
     def labelled(self, source: str | Path) -> WindowSplit:
-        """Load every window of another file, with targets. Raises DataError as `examples` does."""
-        found, _ = self._read(source)
+        """Load every window of another file, with targets.
+
+        Of several series, those that cannot be read are left out with a note if training used missing=drop. Raises
+        DataError as `examples` does.
+        """
+        found, left_out = self._read(source, self.missing)
         starts = [window_starts(series, self.spec.steps, self.horizon.steps) for series in found]
         if not any(len(own) for own in starts):
             longest = max(found, key=len)
@@ -380,7 +384,7 @@ class ForecastPreprocessing:
                 f"{self.spec.steps:,} and a horizon of {self.horizon.steps:,}, measured in full where they meet.",
                 fix="Give a longer series.",
             )
-        notes = [note for series in found for note in series.notes] + self._about_new(found)
+        notes = [*left_out, *(note for series in found for note in series.notes), *self._about_new(found)]
         if empty := [series.own for series, own in zip(found, starts) if not len(own)]:
             notes.append(f"Too short for a window: {join(empty, 'and')}.")
         return self.splits(found, {"": SeriesWindows.from_starts(found, starts)}, notes)[""]

@@ -230,7 +230,10 @@ def row_groups(path: Path, files: Sequence[Path] = ()) -> RowGroups:
     DataError if a file is damaged, or if files have different columns."""
     files = files or parquet_files(path)
     if not files:
-        raise DataError(f"{path} holds no Parquet files ({PARQUET}).")
+        raise DataError(
+            f"{path} is a folder without Parquet files ({PARQUET}), and no other tables are read from a folder.",
+            fix="Give a table file: .csv, .tsv or .parquet.",
+        )
     first, file, offset = [0], [], []
     digest = hashlib.sha256()
     schema: dict[str, pl.DataType] = {}

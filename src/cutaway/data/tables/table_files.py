@@ -285,6 +285,18 @@ def _parquet(data: bytes, path: Path, form: Form) -> Table:
     return frame_table(frame, path.name, form)
 
 
+SIGNATURES = (  # how files begin that are saved or renamed as tables, in lower case
+    (b"%pdf-", "a PDF"),
+    (b"<!doctype html", "a web page"),
+    (b"<html", "a web page"),
+    (b"pk\x03\x04", "a .zip or .xlsx file"),
+    (b"\x1f\x8b", "a .gz file"),
+    (b"sqlite format 3\0", "an SQLite database"),
+    (b"\x89png\r\n", "a PNG image"),
+    (b"\xff\xd8\xff", "a JPEG image"),
+)
+
+
 def _text(data: bytes, path: Path, form: Form) -> tuple[str, list[str]]:
     """Return the file as text, and a note if it is not UTF-8.
 
@@ -303,6 +315,12 @@ def _text(data: bytes, path: Path, form: Form) -> tuple[str, list[str]]:
             return data.decode(encoding).removeprefix("\ufeff"), [f"{path.name} is read as {encoding} text."]
         except (LookupError, ValueError) as error:
             raise DataError(f"{path} is not {encoding} text: {error}.", fix="Give another encoding=.") from error
+    kind = next((kind for sign, kind in SIGNATURES if data[:100].lstrip().lower().startswith(sign)), None)
+    if kind is not None and not form.is_of_text:
+        raise DataError(
+            f"{path} is no table: it begins as {kind} does.",
+            fix="Was the right file downloaded or saved? Save the table as CSV in UTF-8.",
+        )
     nul = data.find(b"\0")
     if nul >= 0:
         raise DataError(

@@ -6,7 +6,9 @@ blank line between sentences (CoNLL), or is a file of sentences and a file of th
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -23,10 +25,11 @@ from ..tables.table_files import Table, format_count, read_table
 from ..tables.targets import format_problems
 
 BOM = "\ufeff"
-UTF8 = (
+CONVERT = (
     "Save it as UTF-8: `iconv -f WINDOWS-1252 -t UTF-8 old.txt > new.txt` converts older Windows files, and "
-    "`iconv -f UTF-16` converts UTF-16. In training on several files missing=drop leaves it out."
+    "`iconv -f UTF-16` converts UTF-16."
 )
+UTF8 = f"{CONVERT} In training on several files missing=drop leaves it out."
 TEXT, LABEL = "text", "class"  # column names for two line-aligned files
 
 
@@ -58,18 +61,28 @@ def decode_utf8(data: bytes, at: int = 0, lines: int = 0) -> str:
     return text if at else text.removeprefix(BOM)
 
 
-def read_lines(path: Path) -> tuple[list[str], str]:
-    """Return the lines of a text file, without their ends, and its sha256.
+def read_lines(path: Path, *, nonempty: bool = False) -> tuple[list[str], str]:
+    """Return the lines of a UTF-8 text file, decompressed if its name ends in .gz, and the sha256 of its bytes.
 
-    Only line feeds, carriage returns or both end a line. Raises FileError, or DataError if it is not UTF-8 text.
+    A line ends at a line feed, with or without a carriage return before it; in a file without line feeds, at a carriage
+    return. All other separators belong to their lines, so that line-aligned files stay aligned. Raises FileError, or
+    DataError if it is not UTF-8 text, or, with `nonempty`, if it has no line.
     """
     data = read_bytes(path)
     try:
-        text = decode_utf8(data)
+        text = decode_utf8(gzip.decompress(data) if path.suffix.lower() == ".gz" else data)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(
+            f"{path} is no whole .gz file ({error}).", fix="Was it cut short? Take it from its source again."
+        ) from error
     except ValueError as error:
-        raise DataError("A file that cannot be read:", [Problem(str(path), str(error))], UTF8) from error
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    return lines[:-1] if lines[-1] == "" else lines, hashlib.sha256(data).hexdigest()
+        raise DataError("A file that cannot be read:", [Problem(str(path), str(error))], CONVERT) from error
+    lines = [line.removesuffix("\r") for line in text.split("\n")] if "\n" in text else text.split("\r")
+    if lines[-1] == "":
+        lines.pop()
+    if nonempty and not lines:
+        raise DataError(f"{path} is empty: it has no line.", fix="Take it from its source again.")
+    return lines, hashlib.sha256(data).hexdigest()
 
 
 def read_files(files: Sequence[Path], names: Sequence[str], missing: str = "error") -> tuple[Texts, list[Problem]]:

@@ -451,6 +451,10 @@ def _count_words(texts: Iterable[str], lower: bool, blanks: bool) -> Counter[str
 def _check(tokens: Sequence[str]) -> None:
     if len(tokens) < 3 or not all(isinstance(token, str) for token in tokens):
         raise ValueError("a tokenizer needs padding, unknown and at least one token")
+    try:
+        "".join(tokens).encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"a token holds U+{ord(error.object[error.start]):04X}, half of a surrogate pair") from error
 
 
 Numbers = npt.NDArray[np.int64]
