@@ -269,12 +269,15 @@ def split_ranges(
     return found, [f"The text is split by position, the training split first (characters: {said})."]
 
 
-def filter_splits(splits: Mapping[str, Rows] | None, rows: Rows) -> dict[str, Rows] | None:
-    """Return the splits of the `rows` that are kept, by their new numbers. Raises DataError for an empty split."""
+def filter_splits(splits: Mapping[str, Rows] | None, kept: Rows) -> dict[str, Rows] | None:
+    """Return the splits without the rows that are not `kept`. Rows are renumbered by their position in `kept`.
+
+    Raises DataError if a split is empty.
+    """
     if splits is None:
         return None
-    found = {split: np.flatnonzero(np.isin(rows, of_split)) for split, of_split in splits.items()}
-    for split, of_split in found.items():
-        if not len(of_split):
+    found = {split: np.flatnonzero(np.isin(kept, rows)) for split, rows in splits.items()}
+    for split, rows in found.items():
+        if not len(rows):
             raise DataError(f"missing=drop would leave nothing of the {split} split.", fix="Repair some of its files.")
     return found

@@ -184,6 +184,7 @@ def _stream(
     never: list[int],
     ends: list[int],
 ) -> Iterator[Tensor]:
+    """Yield a token for each prompt, (N,): NONE after its end. Returns once all have ended."""
     modules, lean = list(model.modules()), DecodeFastPath(model)
     token: Tensor | None = None
     forbidden = closing = over = numbers = written = None

@@ -63,34 +63,34 @@ class Config(ValidatedConfig):
         return dataclasses.replace(preset, vocab_size=spec.target.vocab_size, window=spec.target.window)
 
 
-def negative_sampling(h: Tensor, others: Tensor, predicted: Tensor, weight: Tensor) -> Tensor:
+def negative_sampling(h: Tensor, others: Tensor, is_target: Tensor, weight: Tensor) -> Tensor:
     """Return Σ ln σ(v'·h) over targets plus weight · Σ ln σ(−v'·h) over noise, (N, L): equation 4 of [2].
 
     Args:
         h: Hidden vectors, shape (N, L, d).
         others: v' of P words, then of K noise words, shape (N, P + K, d).
-        predicted: 1 for the targets among the words, else 0, shape (N, L, P).
+        is_target: 1 for the targets among the words, else 0, shape (N, L, P).
         weight: Weight of each noise word, shape (N, L).
     """
     scores = h @ others.mT  # (N, L, P + K)
-    words = predicted.shape[2]
-    targets = (predicted * F.logsigmoid(scores[:, :, :words])).sum(2)
+    words = is_target.shape[2]
+    targets = (is_target * F.logsigmoid(scores[:, :, :words])).sum(2)
     noise = F.logsigmoid(-scores[:, :, words:]).sum(2)
     return targets + weight * noise
 
 
-def softmax_log_likelihood(h: Tensor, vectors: Tensor, predicted: Tensor, wanted: Tensor) -> Tensor:
+def softmax_log_likelihood(h: Tensor, vectors: Tensor, target_ids: Tensor, is_target: Tensor) -> Tensor:
     """Return Σ ln p(w | h) over the targets, (N, L): equation 2 of [2].
 
     Args:
         h: Hidden vectors, shape (N, L, d).
         vectors: v' of all words, shape (V, d).
-        predicted: Word ids, shape (N, P).
-        wanted: 1 for the targets among them, else 0, shape (N, L, P).
+        target_ids: Word ids, shape (N, P).
+        is_target: 1 for the targets among them, else 0, shape (N, L, P).
     """
     scores = h @ vectors.T  # (N, L, V)
-    places = predicted[:, None].expand_as(wanted)  # (N, L, P)
-    return (wanted * (scores.gather(2, places) - scores.logsumexp(2, keepdim=True))).sum(2)
+    places = target_ids[:, None].expand_as(is_target)  # (N, L, P)
+    return (is_target * (scores.gather(2, places) - scores.logsumexp(2, keepdim=True))).sum(2)
 
 
 def window_mean(vectors: Tensor, inside: Tensor) -> Tensor:
@@ -134,16 +134,16 @@ class Word2Vec(BaseModel):
         with _no_autocast(words.device):
             inside = self._window_mask(words, mask, reach)  # (N, L, T), 1 for the context of each word
             h = self._hidden(words, inside)  # (N, L, d)
-            predicted, wanted = words, inside  # a word predicts its context
+            target_ids, is_target = words, inside  # a word predicts its context
             if self.config.architecture == "cbow":  # a context predicts its word
-                predicted = _middle(words, inside.shape[1])  # (N, L)
+                target_ids = _middle(words, inside.shape[1])  # (N, L)
                 some = inside.sum(2, keepdim=True).clamp_(max=1)  # (N, L, 1), 0 for a word without context
-                wanted = some * torch.eye(some.shape[1], dtype=some.dtype, device=some.device)  # (N, L, L)
+                is_target = some * torch.eye(some.shape[1], dtype=some.dtype, device=some.device)  # (N, L, L)
             if noise is None or self.config.output == "softmax":
-                return softmax_log_likelihood(h, self.context.weight, predicted, wanted)
-            others = self.context(torch.cat([predicted, noise], 1))  # (N, P + K, d)
-            weight = wanted.sum(2).mul_(self.config.negative / noise.shape[1])  # (N, L)
-            sums: Tensor = NegativeSampling.apply(h, others, wanted, weight)  # type: ignore[no-untyped-call]
+                return softmax_log_likelihood(h, self.context.weight, target_ids, is_target)
+            others = self.context(torch.cat([target_ids, noise], 1))  # (N, P + K, d)
+            weight = is_target.sum(2).mul_(self.config.negative / noise.shape[1])  # (N, L)
+            sums: Tensor = NegativeSampling.apply(h, others, is_target, weight)  # type: ignore[no-untyped-call]
             return sums
 
     def features(self, words: Tensor, mask: Tensor | None = None, reach: Tensor | None = None) -> Tensor:
@@ -211,18 +211,18 @@ class NegativeSampling(Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, h: Tensor, others: Tensor, predicted: Tensor, weight: Tensor) -> Tensor:
+    def forward(ctx: Any, h: Tensor, others: Tensor, is_target: Tensor, weight: Tensor) -> Tensor:
         """Compute the sums.
 
-        `h` has shape (N, L, d); `others` (N, P + K, d) are words, then noise; `predicted` (N, L, P) is 1 for target
+        `h` has shape (N, L, d); `others` (N, P + K, d) are words, then noise; `is_target` (N, L, P) is 1 for target
         words and 0 for others; `weight` (N, L) is that of each noise word.
         """
-        words = predicted.shape[2]
+        words = is_target.shape[2]
         p = torch.bmm(h, others.transpose(1, 2))  # (N, L, P + K)
         p[:, :, words:].neg_()
         p.sigmoid_()
         weights = torch.empty_like(p)
-        weights[:, :, :words] = predicted
+        weights[:, :, :words] = is_target
         weights[:, :, words:] = weight[:, :, None]
         slope = (1 - p).mul_(weights)
         slope[:, :, words:].neg_()

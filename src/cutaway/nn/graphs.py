@@ -90,11 +90,12 @@ def build_adjacency(edges: Tensor, nodes: int, loops: bool) -> CSRPattern:
     Raises:
         ModelError: If the edges have another shape or type, or refer to a node that does not exist.
     """
-    return _neighbours(edges, nodes, loops)
+    return _cached_adjacency(edges, nodes, loops)
 
 
 @functools.partial(_TensorCache, known=lambda edges, made: edges.clone(), same=torch.equal)
-def _neighbours(edges: Tensor, nodes: int, loops: bool) -> CSRPattern:
+def _cached_adjacency(edges: Tensor, nodes: int, loops: bool) -> CSRPattern:
+    """Build the adjacency matrix, or return that of the last call with these edges, unless they have changed."""
     if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype not in (torch.int64, torch.int32):
         raise ModelError(
             f"Edges are whole numbers of shape (2, E), sources above targets, and these are {edges.dtype} of shape "

@@ -177,9 +177,10 @@ def _importance(ready: TrainingSetup, preprocessing: TablePreprocessing, split: 
     task = ready.task
     assert split.target is not None
 
-    def answer(inputs: Tensor) -> Tensor:
-        pieces = [ready.place.batch(Batch((piece,), piece[:, :0]))[0] for piece in torch.split(inputs, AT_A_TIME)]
-        return torch.cat([ready.model(*piece).float().cpu() for piece in pieces])
+    def predict(inputs: Tensor) -> Tensor:
+        batches = [Batch((chunk,), chunk[:, :0]) for chunk in torch.split(inputs, AT_A_TIME)]  # without targets
+        chunks = [ready.place.batch(batch)[0] for batch in batches]
+        return torch.cat([ready.model(*chunk).float().cpu() for chunk in chunks])
 
     if isinstance(task, Classification):
         metric = "accuracy"
@@ -192,7 +193,7 @@ def _importance(ready: TrainingSetup, preprocessing: TablePreprocessing, split: 
     ready.model.eval()
     try:
         found = permutation_importance_report(
-            answer,
+            predict,
             lambda outputs, target: sign * task.quick(outputs, target)[metric],
             split.inputs,
             split.target,

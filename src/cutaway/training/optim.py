@@ -254,7 +254,8 @@ def _cosine(t: float) -> float:
     return 0.5 * (1.0 + math.cos(math.pi * t))
 
 
-def _one_cycle(t: float, peak: float = 0.3, first: float = 1 / 25, last: float = 1 / 250_000) -> float:
-    if t < peak:
-        return first + (1.0 - first) * (1.0 - _cosine(t / peak))
-    return last + (1.0 - last) * _cosine((t - peak) / (1.0 - peak))
+def _one_cycle(t: float, peak_at: float = 0.3, first: float = 1 / 25, last: float = 1 / 250_000) -> float:
+    """Return the factor at t: a cosine rise from `first` to 1 at `peak_at`, then a cosine fall to `last`."""
+    if t < peak_at:
+        return first + (1.0 - first) * (1.0 - _cosine(t / peak_at))
+    return last + (1.0 - last) * _cosine((t - peak_at) / (1.0 - peak_at))

@@ -153,7 +153,7 @@ def _gradients(subject: Subject, inputs: tuple[Tensor, ...], names: list[str]) -
     middles: dict[str, Tensor] = {}
     grid = find_token_grid(subject)
 
-    def see(name: str, module: nn.Module, args: Any, output: Any) -> None:
+    def store_middle(name: str, module: nn.Module, args: Any, output: Any) -> None:
         y = output[0] if isinstance(output, tuple) else output
         if name in middles or not isinstance(y, Tensor):
             return
@@ -164,7 +164,7 @@ def _gradients(subject: Subject, inputs: tuple[Tensor, ...], names: list[str]) -
 
     x, *others = inputs
     x = x.detach().clone().requires_grad_()
-    with eval_mode(subject.model), torch.enable_grad(), hook_outputs(subject.model, see, names):
+    with eval_mode(subject.model), torch.enable_grad(), hook_outputs(subject.model, store_middle, names):
         subject.model(x.clone(), *others)  # a copy, because a first layer may write over x in place
     found = {}
     for k, (name, middle) in enumerate(middles.items()):

@@ -42,16 +42,16 @@ def input_form(built: Built) -> dict[str, Any] | None:
         image = data.splits["train"].image(0)
         return {"kind": "image", "dark": image is not None and _is_dark(image)}
     if isinstance(spec, PairSpec):
-        return {"kind": "pairs", "like": _first_row(data.splits["train"], "source")}
+        return {"kind": "pairs", "like": _example_cell(data.splits["train"], "source")}
     if isinstance(spec, TextSpec):
         if isinstance(spec.target, Solution):
-            return {"kind": "problem", "like": _first_row(data.splits["train"], "problem")}
+            return {"kind": "problem", "like": _example_cell(data.splits["train"], "problem")}
         if isinstance(spec.target, NextToken):
             return {"kind": "next", "like": ""}
         if isinstance(spec.target, Masked):
             return {"kind": "masked", "like": GAP}
         if isinstance(spec.target, Classes | Value | Tags):
-            return {"kind": "text", "like": _first_row(data.splits["train"], "text")}
+            return {"kind": "text", "like": _example_cell(data.splits["train"], "text")}
     return None
 
 
@@ -217,8 +217,8 @@ def _to_data_url(pixels: Tensor) -> str:
     return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
-def _first_row(split: Any, key: str) -> str:
-    """Return an example input from the training split."""
+def _example_cell(split: Any, key: str) -> str:
+    """Return the cell of the first example in column `key`, or in its first column: at most 200 characters."""
     row = split.row(0) or {}
     return str(row.get(key) or next(iter(row.values()), ""))[:200]
 

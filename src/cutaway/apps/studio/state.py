@@ -101,8 +101,10 @@ def validate_state(state: Any) -> dict[str, str]:
 
 
 def state_settings(state: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings in a state. Raises UnknownName for an unknown key, SettingError for one that the page may not
-    set."""
+    """Return the settings of training, data and model in the state of a page, which is its URL.
+
+    Raises UnknownName for an unknown key, SettingError for one that the page may not set.
+    """
     given = {}
     for key, value in state.items():
         if key in OF_SIDE or key in OF_PAGE or key.startswith("view."):

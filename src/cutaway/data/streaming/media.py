@@ -114,7 +114,7 @@ def prepare_media(
     Raises DataError that names unusable files, SettingError for a setting that does not apply, and FileError.
     """
     kind = _kind(source)
-    _reject_later(settings)
+    _reject_training_settings(settings)
     if how.sample != ShardSettings().sample:
         raise SettingError(f"sample={how.sample} is for text, of which a tokenizer is fitted: leave it out.")
     settled = {key: getattr(settings, key) for key in SETTLED}
@@ -202,8 +202,8 @@ def _kind(source: Path) -> FileKind:
     )
 
 
-def _reject_later(settings: DataSettings) -> None:
-    """Raise SettingError for the first setting that is chosen at training time."""
+def _reject_training_settings(settings: DataSettings) -> None:
+    """Raise SettingError for a setting that does not apply to `prepare`: those of training, and missing=fill."""
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
         if field.name not in SETTLED and value != field.default:

@@ -139,14 +139,14 @@ def members(shard: Path) -> Iterator[tuple[str, int, int]]:
             for member in tar:
                 last, end = member.name, member.offset_data + member.size
                 if end > size:
-                    raise _broken(shard, f"it ends within {last}: it was cut short")
+                    raise _broken_shard_error(shard, f"it ends within {last}: it was cut short")
                 if member.isreg():
                     yield member.name, member.offset_data, member.size
     except (tarfile.TarError, OSError) as error:
         if isinstance(error, DataError):
             raise
         what = error_reason(error) if isinstance(error, OSError) else str(error)
-        raise _broken(
+        raise _broken_shard_error(
             shard, f"it is cut short or damaged after {last} ({what})" if last else f"it is no tar ({what})"
         ) from error
     # Python's reader treats an unreadable header as the end: a complete tar ends with zeros.
@@ -155,7 +155,9 @@ def members(shard: Path) -> Iterator[tuple[str, int, int]]:
         after = file.read(BLOCK)
     if after.strip(b"\0") or len(after) < BLOCK:
         where = f"after {last}" if last else "at its begin"
-        raise _broken(shard, f"{where} it is damaged" if after else f"it ends {where} without the mark of its end")
+        raise _broken_shard_error(
+            shard, f"{where} it is damaged" if after else f"it ends {where} without the mark of its end"
+        )
 
 
 def examples(shard: Path, kind: FileKind) -> tuple[list[Example], list[Problem]]:
@@ -220,7 +222,7 @@ def _is_compressed(path: Path) -> bool:
     return path.name.lower().endswith(COMPRESSED)
 
 
-def _broken(shard: Path, what: str) -> DataError:
+def _broken_shard_error(shard: Path, what: str) -> DataError:
     return DataError(f"The shard {shard} cannot be read: {what}.", fix=FIX)
 
 

@@ -40,13 +40,14 @@ def dry_runs(
             f"Invalid dry_run=true: objective={ready.settings.objective} does not support several processes. Leave "
             "dry_run out."
         )
-    return {name: _dry_run(ready, shared, name, devices, machine) for name in of_several}
+    return {name: _dry_run_strategy(ready, shared, name, devices, machine) for name in of_several}
 
 
-def _dry_run(ready: TrainingSetup, shared: TrainSettings, strategy: str, devices: int, machine: int) -> DryRun:
+def _dry_run_strategy(ready: TrainingSetup, shared: TrainSettings, strategy: str, devices: int, machine: int) -> DryRun:
+    """Return the dry run of one step of `strategy` on `devices` devices, `machine` of them on each machine."""
     model, split, place = copy_to_meta(ready.model), ready.data.splits["train"], ready.place
     index = largest_batch(split, ready.settings)
-    index = index[: -(-len(index) * shared.tensor_parallel // devices)]
+    index = index[: -(-len(index) * shared.tensor_parallel // devices)]  # the share of a device, rounded up
     batch = next(iter(split.batches([index], seed=0)))
 
     def step(sharded: nn.Module) -> Tensor:

@@ -74,9 +74,9 @@ def plan(model: str | nn.Module, source: Any, given: Mapping[str, Any]) -> Plan:
         return _plan_local(model, source, rest, asked, shared)
     gpu = find_gpu(asked.gpu)
     try:
-        return _plan_gpus(model, source, rest, asked, shared, gpu)
+        return _plan_on_gpu(model, source, rest, asked, shared, gpu)
     except NeedsRealValues:
-        return _plan_gpus(model, source, rest, asked, shared, gpu, shapes=False)
+        return _plan_on_gpu(model, source, rest, asked, shared, gpu, shapes=False)
 
 
 def _plan_local(
@@ -120,7 +120,7 @@ def plan_here(
     return costs.plan(f"this machine ({device})", found, [said])
 
 
-def _plan_gpus(
+def _plan_on_gpu(
     model: str | nn.Module,
     source: Any,
     given: Mapping[str, Any],
@@ -129,7 +129,7 @@ def _plan_gpus(
     gpu: Gpu,
     shapes: bool = True,
 ) -> Plan:
-    """Plan for other GPUs."""
+    """Estimate memory, time and cost on GPUs that this machine does not have. Nothing is run on them."""
     precision = str(given.get("precision", "auto"))
     if precision in ("float32", "float64") and asked.peak is None:
         raise SettingError(
@@ -146,19 +146,19 @@ def _plan_gpus(
     peak = asked.peak * 1e12 if asked.peak else gpu.peak
     memory = asked.gpu_memory * GIB if asked.gpu_memory else gpu.memory
     node = min(asked.gpus, asked.gpus_per_node)
-    again = RECOMPUTE_FACTOR[shared.recompute]
+    recompute_factor = RECOMPUTE_FACTOR[shared.recompute]
 
     def timed(step: StepProfile, strategy: str, weights: WeightLayout) -> tuple[float, str]:
         shared_by = 1 if strategy == "one" else shared.tensor_parallel
         within, between = bytes_sent(strategy, step, weights, asked.gpus, node, shared_by)
-        waits = {
-            "computing": again * step.flops / shared_by / (peak * asked.utilization),
-            "memory": again * step.moved / shared_by / gpu.bandwidth,
-            "kernels": again * step.kernels * LAUNCH,
+        seconds = {
+            "computing": recompute_factor * step.flops / shared_by / (peak * asked.utilization),
+            "memory": recompute_factor * step.moved / shared_by / gpu.bandwidth,
+            "kernels": recompute_factor * step.kernels * LAUNCH,
             "communication": within / gpu.link + between / (asked.network * 1e9),
         }
-        bound = max(waits, key=lambda key: waits[key])
-        return waits[bound], bound
+        bound = max(seconds, key=lambda key: seconds[key])
+        return seconds[bound], bound
 
     room = (ready.settings.memory_fraction or math.inf) * memory
     costs = CostModel(ready, asked, shared, asked.gpus, node, room)
