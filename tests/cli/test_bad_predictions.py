@@ -74,7 +74,7 @@ def run(cli: Cli, shelf: Path) -> Callable[[str], str]:
         ("pairs", "new.txt", ["no file 'new.txt'"]),
         ("pairs", "pairs.tsv", ["line 1 of pairs.tsv", "one source a line"]),
         ("pairs", " ", ["it is empty"]),
-        ("pairs", "sounds/tone/01.wav", ["01.wav", "not UTF-8"]),
+        ("pairs", "sounds/tone/01.wav", ["01.wav", "not text: byte 6"]),
         ("visits", "new.csv", ["new.csv could not be read", "No such file"]),
         ("visits", "reviews.tsv", ["reviews.tsv has no column 'visits'", "It has: text, label"]),
         ("visits", "book.txt", ["book.txt is no table", ".csv"]),
@@ -129,7 +129,7 @@ def test_evaluating_on_what_is_of_another_kind(
 def test_what_writes_no_text_says_what_it_is(run: Callable[[str], str], cli: Cli, name: str) -> None:
     folder = run(name)
     expect_rejection(
-        cli("generate", folder), "writes no text", DATA[name][0], DATA[name][1], "cutaway train lstm book.txt"
+        cli("generate", folder), "cannot generate", DATA[name][0], DATA[name][1], "cutaway train lstm book.txt"
     )
 
 
