@@ -156,7 +156,7 @@ def test_what_cannot_be_written_or_read_is_said(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"no network like Linear.* These have: ddpm-unet, ddpm-unet-small"):
         convert(tmp_path / "softmax", tmp_path / "out", "diffusers")
     write_diffusers(drawn(WITH_CLASSES), tmp_path / "theirs")
-    with pytest.raises(FileError, match="exists and is not written over"):
+    with pytest.raises(FileError, match=r"already exists\. Choose another name, or move it away\."):
         write_diffusers(drawn(WITH_CLASSES), tmp_path / "theirs")
     with pytest.raises(FileError, match="is a folder of diffusers already"):
         convert(tmp_path / "theirs", tmp_path / "out", "diffusers")

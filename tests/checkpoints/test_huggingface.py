@@ -362,7 +362,7 @@ def test_without_a_tokenizer_no_token_is_said_to_begin_or_end(tmp_path: Path) ->
 
 def test_a_folder_that_exists_is_not_written_over(folder: Path) -> None:
     before = (folder / "config.json").read_bytes()
-    with pytest.raises(FileError, match="exists and is not written over"):
+    with pytest.raises(FileError, match=r"already exists\. Choose another name, or move it away\."):
         write_folder(drawn("gpt2", small("gpt2", "next")), "gpt2", folder)
     assert (folder / "config.json").read_bytes() == before
     locked = folder / "config.json" / "below"

@@ -320,7 +320,7 @@ def cut(path: Path) -> None:
         ("00002-of-00002.safetensors", Path.unlink, "00002-of-00002.safetensors could not be read: No such file"),
         ("00002-of-00002.safetensors", flip, "00002-of-00002.safetensors is not as it was written: its checksum"),
         ("00001-of-00002.safetensors", of_another_time, "00001-of-00002.safetensors is intact, but it is not the file"),
-        ("index.json", change_a_number, "index.json is not as it was written: its checksum does not fit"),
+        ("index.json", change_a_number, "index.json is damaged: its checksum differs. Restore the folder"),
         ("index.json", cut, "index.json is not a complete JSON document"),
     ],
     ids=["missing", "damaged", "another", "edited index", "cut index"],

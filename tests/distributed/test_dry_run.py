@@ -94,9 +94,16 @@ def test_machines_hold_a_model_each() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"tensor_parallel": 3}, "256 processes are no grid for parallel=fsdp and tensor_parallel=3"),
-        ({"parallel": "hsdp", "machine": 7}, "256 processes, 7 on each machine, are no grid"),
-        ({"tensor_parallel": 8}, "has 4, which it does not divide"),
+        (
+            {"tensor_parallel": 3},
+            "Invalid number of processes, 256, for parallel=fsdp: must be a multiple of tensor_parallel=3",
+        ),
+        ({"parallel": "hsdp", "machine": 7}, "256, for parallel=hsdp: must be a multiple of the 7 on each machine"),
+        (
+            {"parallel": "hsdp", "machine": 8, "tensor_parallel": 16},
+            "on each machine, 8, .*: must be a multiple of tensor_parallel=16",
+        ),
+        ({"tensor_parallel": 8}, "Invalid tensor_parallel=8: must be a divisor of the 4 heads of blocks.0.attention"),
     ],
 )
 def test_what_is_no_grid_is_refused(given: dict[str, Any], said: str) -> None:

@@ -109,7 +109,7 @@ def test_ctrl_c_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path: Path) -> Non
     os.killpg(training.pid, signal.SIGINT)
     status, _, err = said(training)
     assert status == 130
-    assert err.strip().splitlines()[-1] == f"Interrupted. Go on with: cutaway train --resume {run}"
+    assert err.strip().splitlines()[-1] == f"Interrupted. Continue with: cutaway train --resume {run}"
     assert read_json(run / "run.json")["status"] == "interrupted"
 
 

@@ -281,7 +281,7 @@ def test_padding_and_unknown_are_never_written() -> None:
 
 def test_what_cannot_be_asked_for_is_rejected_at_once() -> None:
     model = Carrying()
-    with pytest.raises(ModelError, match=r"not \(1, 0\)"):
+    with pytest.raises(ModelError, match=r"prompt of shape \(1, 0\): must be \(N, T\) with at least one token"):
         generate(model, torch.zeros(1, 0, dtype=torch.int64), 3)
     with pytest.raises(SettingError, match="count=0"):
         stream(model, torch.tensor([[2]]), 0)

@@ -174,7 +174,7 @@ def test_tries_are_drawn_as_likely_as_the_model_says(model: Any) -> None:
 
 
 def test_a_model_without_a_cache_is_refused() -> None:
-    with pytest.raises(ModelError, match="LSTM keeps no cache that branches could share"):
+    with pytest.raises(ModelError, match="LSTM has no shareable key-value cache: use gpt2"):
         LanguageThinker(create_model("lstm", vocab_size=SIZE, embedding_dim=8, hidden_dim=8), PREPROCESSING)
 
 

@@ -372,7 +372,7 @@ def test_each_of_the_three_matrices_has_xaviers_spread() -> None:
 
 @pytest.mark.parametrize("heads", [0, 5])
 def test_heads_that_do_not_divide_are_rejected(heads: int) -> None:
-    with pytest.raises(ModelError, match=f"^heads={heads} .*dim=12"):
+    with pytest.raises(ModelError, match=f"^Invalid heads={heads}: .*dim=12"):
         MultiHeadAttention(12, heads)
 
 
@@ -389,5 +389,5 @@ def test_heads_that_do_not_divide_are_rejected(heads: int) -> None:
     ids=str,
 )
 def test_what_cannot_be_is_rejected_by_name(changes: dict[str, Any], field: str) -> None:
-    with pytest.raises(ModelError, match=f"^{field}="):
+    with pytest.raises(ModelError, match=f"^Invalid {field}="):
         MultiHeadAttention(12, 3, **changes)

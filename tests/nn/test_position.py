@@ -161,10 +161,10 @@ def test_a_bias_learns_only_from_what_is_seen() -> None:
     ids=str,
 )
 def test_buckets_that_cannot_be_are_rejected_by_name(changes: dict[str, int], field: str) -> None:
-    with pytest.raises(ModelError, match=f"^{field}="):
+    with pytest.raises(ModelError, match=f"^Invalid {field}="):
         RelativeBias(2, **changes)
 
 
 def test_an_odd_number_has_no_pairs() -> None:
-    with pytest.raises(ModelError, match=r"^dim=5 .*even"):
+    with pytest.raises(ModelError, match=r"^Invalid dim=5: must be even"):
         rotary(normal(1, 1, 2, 5), torch.arange(2))

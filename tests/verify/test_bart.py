@@ -154,5 +154,8 @@ def test_unknown_values_are_rejected_by_field_and_what_is_known(field: str, valu
 
 @pytest.mark.parametrize("field", ["attention_heads", "ffn_dim"])
 def test_stacks_that_differ_are_rejected_by_both_values(field: str) -> None:
-    with pytest.raises(ModelError, match=f"decoder_{field}=8, .* encoder_{field}="):
+    with pytest.raises(
+        ModelError,
+        match=f"decoder_{field}=8 and encoder_{field}={PUBLISHED[f'encoder_{field}']}, .* one value for both",
+    ):
         parse_config({**PUBLISHED, f"decoder_{field}": 8})

@@ -151,11 +151,15 @@ def dry_run(
     """
     if dist.is_initialized():
         raise SettingError("A dry run simulates all processes in one: start it in a single process.")
-    if processes % tensor_parallel or (parallel == "hsdp" and (processes % machine or machine % tensor_parallel)):
-        of_machines = f", {machine} on each machine," if parallel == "hsdp" else ""
+    if parallel == "hsdp" and machine % tensor_parallel:
         raise SettingError(
-            f"Invalid number of processes, {processes}{of_machines} for parallel={parallel}: must be a multiple of "
+            f"Invalid number of processes on each machine, {machine}, for parallel=hsdp: must be a multiple of "
             f"tensor_parallel={tensor_parallel}."
+        )
+    if processes % (machine if parallel == "hsdp" else tensor_parallel):
+        divisor = f"the {machine} on each machine" if parallel == "hsdp" else f"tensor_parallel={tensor_parallel}"
+        raise SettingError(
+            f"Invalid number of processes, {processes}, for parallel={parallel}: must be a multiple of {divisor}."
         )
     with _fake_group(rank, processes):
         model = build().eval()
