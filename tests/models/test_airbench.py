@@ -189,7 +189,7 @@ def test_images_it_was_not_built_for_are_rejected(shape: tuple[int, ...]) -> Non
     ("field", "value"), [("widths", ()), ("widths", (4, 0)), ("in_channels", 0), ("num_classes", 0)]
 )
 def test_bad_values_are_rejected_by_name(field: str, value: object) -> None:
-    with pytest.raises(ModelError, match=f"^{field}="):
+    with pytest.raises(ModelError, match=f"^Invalid {field}="):
         Config(**{field: value})
 
 

@@ -269,12 +269,12 @@ def test_a_config_fits_a_data_set() -> None:
     ],
 )
 def test_bad_values_are_rejected_by_name(field: str, value: object) -> None:
-    with pytest.raises(ModelError, match=rf"^{field}="):
+    with pytest.raises(ModelError, match=rf"^Invalid {field}="):
         Config(**{field: value})
 
 
 def test_two_towers_need_even_widths() -> None:
-    with pytest.raises(ModelError, match=r"^widths=.*divisible by the number of towers"):
+    with pytest.raises(ModelError, match=r"^Invalid widths=.*divisible by the number of towers"):
         Config(form="2012", widths=(96, 255, 384, 384, 256))
     assert create_model("alexnet", widths=(3, 5, 7, 5, 3), hidden_dim=4, stem="small").conv2.out_channels == 5
 

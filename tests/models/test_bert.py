@@ -297,5 +297,5 @@ def test_too_many_tokens_and_segments_that_are_not_known_are_rejected() -> None:
     ],
 )
 def test_values_that_cannot_be_are_rejected_by_name(field: str, value: Any) -> None:
-    with pytest.raises(ModelError, match=f"^{field}="):
+    with pytest.raises(ModelError, match=f"^Invalid {field}="):
         Config(**{field: value})

@@ -82,7 +82,7 @@ def test_bad_values_are_rejected_by_name(field: str) -> None:
 def test_the_least_length_is_the_least() -> None:
     shortest = Config(steps=LEAST_STEPS, channels=2)
     assert Model(shortest)(torch.zeros(1, LEAST_STEPS, 1)).shape == (1, 10)
-    with pytest.raises(ModelError, match=f"^steps={LEAST_STEPS - 1}"):
+    with pytest.raises(ModelError, match=f"^Invalid steps={LEAST_STEPS - 1}: must be at least {LEAST_STEPS}"):
         dataclasses.replace(shortest, steps=LEAST_STEPS - 1)
     with pytest.raises(RuntimeError, match="Kernel size can't be greater"):
         Model(shortest).conv1(torch.zeros(1, 1, LEAST_STEPS - 1))

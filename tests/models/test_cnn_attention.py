@@ -125,5 +125,5 @@ def test_a_config_fits_a_data_set() -> None:
     [("widths", ()), ("widths", (4, 0)), ("heads", 0), ("heads", 5), ("in_channels", 0), ("num_classes", 0)],
 )
 def test_bad_values_are_rejected_by_name(field: str, value: object) -> None:
-    with pytest.raises(ModelError, match=rf"^{field}="):
+    with pytest.raises(ModelError, match=rf"^Invalid {field}="):
         Config(**{field: value})

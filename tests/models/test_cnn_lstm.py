@@ -184,5 +184,5 @@ def test_too_small_a_frame_names_the_least_size() -> None:
     ],
 )
 def test_bad_values_are_rejected_by_name(field: str, value: object) -> None:
-    with pytest.raises(ModelError, match=f"^{field}="):
+    with pytest.raises(ModelError, match=f"^Invalid {field}="):
         Config(**{field: value})  # type: ignore[arg-type]

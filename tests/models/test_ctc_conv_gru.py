@@ -131,5 +131,5 @@ def test_inputs_of_another_shape_are_rejected() -> None:
     ],
 )
 def test_bad_values_are_rejected_by_name(field: str, value: object) -> None:
-    with pytest.raises(ModelError, match=f"^{field}="):
+    with pytest.raises(ModelError, match=f"^Invalid {field}="):
         Config(**{field: value})  # type: ignore[arg-type]

@@ -268,7 +268,7 @@ def test_a_config_fits_a_data_set() -> None:
     ],
 )
 def test_bad_values_are_rejected_by_name(field: str, value: object) -> None:
-    with pytest.raises(ModelError, match=rf"^{field}="):
+    with pytest.raises(ModelError, match=rf"^Invalid {field}="):
         Config(**{field: value})
 
 

@@ -230,5 +230,5 @@ def test_a_config_fits_a_data_set() -> None:
     ],
 )
 def test_bad_values_are_rejected_by_name(field: str, value: object) -> None:
-    with pytest.raises(ModelError, match=f"^{field}="):
+    with pytest.raises(ModelError, match=f"^Invalid {field}="):
         Config(**{field: value})  # type: ignore[arg-type]

@@ -80,5 +80,5 @@ def test_it_fits_data_and_rejects_small_images() -> None:
     [("width_mult", 0.0), ("stem", "small"), ("dropout", 1.0), ("in_channels", 0), ("num_classes", 0)],
 )
 def test_values_that_cannot_be_are_rejected_by_name(field: str, value: Any) -> None:
-    with pytest.raises(ModelError, match=rf"^{field}="):
+    with pytest.raises(ModelError, match=rf"^Invalid {field}="):
         Config(**{field: value})

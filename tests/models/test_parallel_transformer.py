@@ -195,5 +195,5 @@ def test_a_config_fits_a_data_set_and_is_set_as_typed() -> None:
     ],
 )
 def test_bad_values_are_rejected_by_name(field: str, value: Any) -> None:
-    with pytest.raises(ModelError, match=f"^{field}="):
+    with pytest.raises(ModelError, match=f"^Invalid {field}="):
         Config(**{field: value})

@@ -76,7 +76,7 @@ def test_the_auxiliary_head_answers_in_training_alone(name: str) -> None:
     assert model.features(x).shape[2:] == (7, 9)
     without = module.Model(dataclasses.replace(config, auxiliary=False))
     assert without(x).shape == (2, 3, 13, 18)
-    with pytest.raises(ModelError, match=r"^layers="):
+    with pytest.raises(ModelError, match=r"^Invalid layers="):
         module.Config(layers=(2,))
 
 
@@ -105,5 +105,5 @@ def test_it_fits_masks(name: str) -> None:
 
 @pytest.mark.parametrize(("field", "value"), [("levels", 0), ("norm", "layer"), ("dropout", 1.0), ("width", 0)])
 def test_values_that_cannot_be_are_rejected_by_name(field: str, value: Any) -> None:
-    with pytest.raises(ModelError, match=rf"^{field}="):
+    with pytest.raises(ModelError, match=rf"^Invalid {field}="):
         unet.Config(**{field: value})

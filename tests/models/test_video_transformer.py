@@ -70,7 +70,7 @@ def test_what_does_not_fit_is_rejected() -> None:
         built()(torch.zeros(1, 5, 2, 8, 8).double())
     with pytest.raises(ModelError, match=r"patches of 4×4 pixels, and these are 8×10: .* image_size=12"):
         built()(torch.zeros(1, 2, 2, 8, 10).double())
-    with pytest.raises(ModelError, match=r"^heads="):
+    with pytest.raises(ModelError, match=r"^Invalid heads="):
         Config(dim=16, heads=3)
 
 

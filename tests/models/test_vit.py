@@ -316,5 +316,5 @@ def test_parts_of_patches_are_rejected_with_a_size_that_fits(height: int, width:
     ],
 )
 def test_bad_values_are_rejected_by_name(field: str, value: object) -> None:
-    with pytest.raises(ModelError, match=rf"^{field}="):
+    with pytest.raises(ModelError, match=rf"^Invalid {field}="):
         Config(**{field: value})

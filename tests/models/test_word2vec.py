@@ -210,9 +210,9 @@ def test_a_config_fits_a_data_set_and_bad_values_are_rejected() -> None:
     fitted = Config.for_spec(Config(), TextSpec(77, 26, Context(77, window=3)))
     assert (fitted.vocab_size, fitted.window) == (77, 3)
     for field, value in {"dim": 0, "architecture": "glove", "output": "tree", "negative": 0, "window": 0}.items():
-        with pytest.raises(ModelError, match=f"^{field}="):
+        with pytest.raises(ModelError, match=f"^Invalid {field}="):
             Config(**{field: value})
-    with pytest.raises(ModelError, match=r"^vocab_size=2"):
+    with pytest.raises(ModelError, match=r"^Invalid vocab_size=2: must be at least 3"):
         Config(vocab_size=2)
 
 

@@ -318,8 +318,8 @@ def preset(name: str) -> Preset:
     """
     if not isinstance(name, str):
         raise ModelError(
-            f"A model is named, as `cutaway list` names them, or is a torch.nn.Module, and this is a "
-            f"{type(name).__name__}."
+            f"Invalid model of type {type(name).__name__}: must be a name that `cutaway list` shows, or a "
+            "torch.nn.Module."
         )
     found = find(name)
     if found is None:
