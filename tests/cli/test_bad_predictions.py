@@ -129,7 +129,7 @@ def test_evaluating_on_what_is_of_another_kind(
 def test_what_writes_no_text_says_what_it_is(run: Callable[[str], str], cli: Cli, name: str) -> None:
     folder = run(name)
     expect_rejection(
-        cli("generate", folder), "writes no text", DATA[name][0], DATA[name][1], "cutaway train lstm book.txt"
+        cli("generate", folder), "cannot generate", DATA[name][0], DATA[name][1], "cutaway train lstm book.txt"
     )
 
 
