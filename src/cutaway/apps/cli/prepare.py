@@ -30,8 +30,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "If interrupted, run the same command again to resume: finished shards are kept.\n"
         "`cutaway check MODEL OUT` verifies their checksums.\n"
         + format_group(ShardSettings, "\nsettings of the shards")
-        + "\n\n  Data settings that are fixed by prepare (tokenizer, vocab_size, val, …) are those of\n"
-        "  `cutaway train --help text` and its other topics."
+        + "\n\n  Data settings that are fixed by prepare (tokenizer, vocab_size, val, …) are\n"
+        "  those of `cutaway train --help text` and its other topics."
     )
 
 
