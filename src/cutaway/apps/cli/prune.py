@@ -26,8 +26,8 @@ pruning (prune_channels=0.5), alone or with either, removes whole channels and
 hidden units: the network becomes smaller and faster.
 
 The model is fine-tuned during pruning, on the data and split of the run, for
-half as many epochs and at 0.3 times the learning rate, unless set otherwise with
-settings of `cutaway train`. OUT is a run. Milliseconds are medians on this
+half as many epochs and at 0.3 times the learning rate, unless set otherwise
+with settings of `cutaway train`. OUT is a run. Milliseconds are medians on this
 machine, with both models alternating.
 """
 
