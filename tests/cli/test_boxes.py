@@ -71,7 +71,7 @@ def test_what_is_not_found_is_said(cli: Cli, run: Path, folder: Path) -> None:
     assert answer.status == 0, answer.err
     with Path("boxes.csv").open() as file:
         found = list(csv.DictReader(file))
-    assert found or "Nothing was found in 1 image" in answer.said
+    assert found or "No objects were detected in 1 image" in answer.said
     with Image.open("boxes-pictures/0000.png") as picture:
         assert (picture.mode, picture.size) == ("RGB", (288, 288))  # 48 × 48, large enough for words
     Path("boxes.csv").unlink()

@@ -153,7 +153,7 @@ def test_what_the_model_does_not_know_is_named(say: Callable[..., tuple[str, str
     assert "unknown to the model: '☃', 'É'" in err
     _, err = say(language_run(tokenizer="words"), "--prompt", "the zebra sat", "--count", "3")
     assert "unknown to the model: 'zebra'" in err
-    with pytest.raises(DataError, match="knows nothing of the prompt: '☃'"):
+    with pytest.raises(DataError, match="has only unknown tokens: '☃'"):
         say(language_run(), "--prompt", "☃☃")
     _, err = say(language_run(tokenizer="words"), "--prompt", "  ", "--count", "3")
     assert "starts without a prompt" in err
@@ -245,16 +245,16 @@ def test_settings_that_cannot_be_are_rejected(
 
 
 def test_a_file_of_prompts_that_is_not_there_is_named(say: Callable[..., tuple[str, str]]) -> None:
-    with pytest.raises(DataError, match=r"There is no file 'nowhere\.txt'"):
+    with pytest.raises(DataError, match=r"File 'nowhere\.txt' not found"):
         say(language_run(), "--prompts", "nowhere.txt")
 
 
 def test_a_run_that_writes_no_text_says_what_it_is(say: Callable[..., tuple[str, str]]) -> None:
     spec = TextSpec(10, 8, Masked(10, 9))
-    with pytest.raises(CutawayError, match="learned the masked token of text data"):
+    with pytest.raises(CutawayError, match="predicts the masked token of text data"):
         say(run_of(spec, language_run().preprocessing, nn.Linear(1, 1)))
     spec = TextSpec(10, 8, Classes(("bad", "good"), "sentiment"))
-    with pytest.raises(CutawayError, match=r"textcnn learned the sentiment of text data \(sst2\).*language models"):
+    with pytest.raises(CutawayError, match=r"textcnn predicts the sentiment of text data \(sst2\).*a language model"):
         say(run_of(spec, SimpleNamespace(spec=spec), nn.Linear(1, 1)))
 
 

@@ -28,7 +28,7 @@ def test_a_folder_of_masks_from_check_to_inspect(cli: CLI, tmp_path: Path) -> No
     assert trained.status == 0, trained.said
     evaluation = read_json(tmp_path / "run" / "evaluation.json")
     reached = evaluation["metrics"]["mean_iou"]["value"]
-    assert evaluation["baseline"]["name"] == "everywhere 'ground'"
+    assert evaluation["baseline"]["name"] == "constant baseline ('ground')"
     assert reached > evaluation["baseline"]["value"] + 0.1
     assert evaluation["watch"] == "mean_iou"
     assert all(example["picture"].startswith("data:image/png") for example in evaluation["worst"])

@@ -161,7 +161,7 @@ def test_options_typed_as_settings(cli: Cli, run: Path, command: str, option: st
     answer = cli(command, *words, f"{option}=x")
     assert answer.status == 2
     if command in ("train", "compare", "search") and f"--{option}" in options_of(command):
-        assert f"{option}=x is not a setting but an option" in answer.said
+        assert f"{option}=x is an option, not a setting" in answer.said
 
 
 def test_a_quantization_that_was_killed_begins_anew(cli: Cli, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

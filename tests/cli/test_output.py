@@ -108,7 +108,7 @@ def test_where_memory_runs_out_one_sentence_says_so(
     monkeypatch.setattr(report, "run", fail)
     assert main(["report", "x"]) == 2
     said = " ".join(capsys.readouterr().err.split())
-    assert said.startswith(f"cutaway: Memory ran out{f': {needed} more could not be allocated' * bool(needed)}. Take")
+    assert said.startswith(f"cutaway: Out of memory{f': {needed} more could not be allocated' * bool(needed)}. Use")
     assert "Traceback" not in said
 
 
@@ -120,7 +120,7 @@ def test_a_limit_below_what_the_libraries_take_is_said_at_once(
     assert main(["check", "mlp", "xor"]) == 2
     said = " ".join(capsys.readouterr().err.split())
     assert said.startswith(
-        "cutaway: This process may map 1.5 GiB of memory (ulimit -v), and `cutaway check` needs 2.5 GiB"
+        "cutaway: The memory limit of this process is 1.5 GiB (ulimit -v), and `cutaway check` needs 2.5 GiB"
     )
     assert main(["check", "--help"]) == 0
     limits[resource.RLIMIT_AS] = 2**40
@@ -326,7 +326,7 @@ def test_an_output_without_space_is_one_sentence(words: tuple[str, ...]) -> None
     with Path("/dev/full").open("w", encoding="utf-8") as full:
         done = started(*words, stdout=full)
     assert done.returncode == 2
-    said = "cutaway: Cannot write to standard output: No space left on device. Redirect it to another place."
+    said = "cutaway: Cannot write to standard output: No space left on device. Redirect it to another file."
     assert done.stderr == said
 
 

@@ -32,7 +32,7 @@ def test_gpus_elsewhere_are_planned_by_every_strategy(cli: Cli, text: None) -> N
     assert re.search(r"16 × H100 SXM +one +ddp +fsdp +hsdp\n", answer.out)
     for row in ("weights in bfloat16", "optimizer state", "activations", "on each device", "fits into 72 GiB", "cost"):
         assert re.search(rf"^ *{row}  +\S", answer.out, re.MULTILINE), row
-    assert "assumed to reach 40%" in answer.out
+    assert "an assumed utilization of 40% (utilization=)" in answer.out
     assert all(len(line) <= 80 for line in answer.out.splitlines() if not line.startswith("Assumed"))
 
     plan = json.loads(cli(*f"plan {SMALL} {H100} --json".split()).out)
@@ -176,7 +176,7 @@ def test_what_needs_whole_weights_is_not_planned_in_parts(cli: Cli, text: None) 
     answer = cli(*f"plan {SMALL} gpu=h100 gpus=16 compile=true dry_run=true".split())
     assert answer.status == 0, answer.err
     assert re.search(r"16 × H100 SXM +one +ddp\n", answer.out)
-    assert "compile=true needs whole weights, so they are not planned in parts." in answer.out
+    assert "compile=true needs unsharded weights, so sharded strategies are not planned." in answer.out
 
 
 @pytest.mark.parametrize(

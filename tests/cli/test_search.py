@@ -25,7 +25,7 @@ TYPED = [
 def test_the_table_and_the_winner_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*TYPED, "--out", str(tmp_path / "s")]) == 0
     said = capsys.readouterr()
-    assert said.out.startswith("3 trials: 3 finished. The best, on the validation split:\n")
+    assert said.out.startswith("3 trials: 3 finished. Best trials, on the validation split:\n")
     assert re.search(r"trial +accuracy +MACs +lr +hidden_dims", said.out)
     assert "test accuracy" in said.out
     assert f"run     {tmp_path}/s/best" in said.out

@@ -285,7 +285,7 @@ def test_a_language_model_writes_text(own: Cli) -> None:
     assert samples[0] != samples[1]
     again = own("generate", "r", "--count", "30", "--seed", "0").out
     assert again.strip("\n") == samples[0].strip("\n")
-    assert "does not know '☃'" in own("generate", "r", "--prompt", "a ☃", "--count", "1").said
+    assert "unknown to the model: '☃'" in own("generate", "r", "--prompt", "a ☃", "--count", "1").said
 
 
 def test_what_a_sequence_becomes_is_written(own: Cli) -> None:

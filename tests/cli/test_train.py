@@ -177,9 +177,9 @@ def test_why_metrics_have_no_interval_is_said_once(cli: Cli) -> None:
     Path("t.csv").write_text("load,other\n" + rows)
     typed = ("forecast=load", "ignore=other", "horizon=4", "lookback=6", "epochs=1")
     said = cli("train", "gru", "t.csv", *typed, "--out", "r").out
-    assert "(17 examples, no interval: 17 windows, and 64 are needed as neighbours overlap); " in said
+    assert "(17 examples, no interval: 17 windows; 64 are needed because neighbors overlap); " in said
     notes = [line for line in cli("evaluate", "r").err.splitlines() if line.startswith("note:")]
-    assert notes == ["note: RMSE, MAE, MASE, loss: no interval: 17 windows, and 64 are needed as neighbours overlap"]
+    assert notes == ["note: RMSE, MAE, MASE, loss: no interval: 17 windows; 64 are needed because neighbors overlap"]
 
 
 @pytest.mark.parametrize(("model", "name"), [("mlp", "iris"), ("linear", "diabetes"), ("lenet5-modern", "digits")])
@@ -259,7 +259,7 @@ def test_data_that_changed_is_rejected(cli: Cli) -> None:
     for words in (("evaluate", "r"), ("train", "--resume", "r", "epochs=2")):
         answer = cli(*words)
         assert answer.status == 2
-        assert "not what" in answer.said
+        assert "The content of t.csv has changed since this run was trained" in answer.said
 
 
 def test_check_shows_everything_and_writes_nothing(cli: Cli) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core import spec as specs
 from ..core.config import as_text, shorten
@@ -20,8 +20,10 @@ from ..core.errors import DataError, SettingError, join, shorten_repr
 from ..core.files import read_json
 from ..core.schema import find_mismatch
 from ..core.spec import current_kind
-from .dataset_base import Preprocessing
 from .settings import DataSettings
+
+if TYPE_CHECKING:
+    from .dataset_base import Preprocessing
 
 _FORM = ("separator", "decimal", "encoding", "header", "quoting", "missing_values")  # how a table is written
 _PIXELS = ("image_size", "resize", "color", "memory", "workers")

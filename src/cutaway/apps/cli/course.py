@@ -15,11 +15,12 @@ SUMMARY = "chapters and exercises of the course, and a check of your answers"
 DETAILS = """\
   cutaway course                       the chapters
   cutaway course 05                    exercises of chapter 5
-  cutaway course start 05 answers.py   create a file with a stub for each exercise
+  cutaway course start 05 answers.py   create a file with a stub per exercise
   cutaway course check 05 answers.py   check the answers in it
 
-`check` runs your file like `python answers.py`: only check code that you trust. The exit status is 0 if all
-exercises are correct, and 2 if any is wrong or missing."""
+`check` runs your file like `python answers.py`: only check code that you trust.
+The exit status is 0 if all exercises are correct, and 2 if any is wrong or
+missing."""
 
 STUB = '''
 def {signature}:

@@ -6,7 +6,7 @@ import argparse
 
 from .arguments import add_beam_search_options, add_thinking_options, selected_method
 
-SUMMARY = "metrics of a run with 95 % intervals, on its test split or other data"
+SUMMARY = "metrics of a run with 95 % intervals, on its test split or new data"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -25,8 +25,8 @@ examples:
   cutaway inspect gpt2 --view attention layer=blocks.3.attention
   cutaway inspect minilm/ "The spring is broken." --view embeddings
 
-A run is shown with the first examples of its test split, an untrained model with
-random numbers, unless INPUT is given.
+A run is shown with the first examples of its test split, an untrained model
+with random numbers, unless INPUT is given.
 """
 
 
@@ -65,7 +65,7 @@ def _views() -> list[str]:
         lines += _wrapped(f"  {name}", docs["SAYS"][:1].lower() + docs["SAYS"][1:], 16)
         for option, what in docs["OPTIONS"].items():
             lines += _wrapped(f"    {option}=", what, 16)
-    return [*lines, "", "  model.KEY=value configures an untrained model: `cutaway show NAME` lists the settings."]
+    return [*lines, "", "  model.KEY=value configures an untrained model: `cutaway show NAME` lists them."]
 
 
 def _wrapped(left: str, right: str, at: int) -> list[str]:

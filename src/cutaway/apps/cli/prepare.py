@@ -24,14 +24,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", nargs="*", metavar="DATA OUT [key=value ...]", help="data, a folder for the shards")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.epilog = (
-        "  cutaway prepare corpus/ shards/ tokenizer=bpe    a folder of .txt files\n"
-        "  cutaway train gpt2 shards/                       train on the shards\n"
-        "  cutaway prepare sorted.parquet shuffled/         rows of a table in random order\n\n"
+        "  cutaway prepare corpus/ shards/ tokenizer=bpe  a folder of .txt files\n"
+        "  cutaway train gpt2 shards/                     train on the shards\n"
+        "  cutaway prepare sorted.parquet shuffled/       rows of a table in random order\n\n"
         "If interrupted, run the same command again to resume: finished shards are kept.\n"
         "`cutaway check MODEL OUT` verifies their checksums.\n"
         + format_group(ShardSettings, "\nsettings of the shards")
-        + "\n\n  Data settings that are fixed by prepare (tokenizer, vocab_size, val, …) are those of\n"
-        "  `cutaway train --help text` and its other topics."
+        + "\n\n  Data settings that are fixed by prepare (tokenizer, vocab_size, val, …) are\n"
+        "  those of `cutaway train --help text` and its other topics."
     )
 
 

@@ -19,15 +19,15 @@ Magnitude pruning (sparsity=0.8) sets the smallest weights to 0, step by step
 (Zhu and Gupta, 2017): the network keeps its shape and is not faster on dense
 hardware. The 2:4 pattern (prune_pattern=2:4; Mishra et al., 2021) sets the two
 smallest of every four consecutive inputs to 0, which NVIDIA GPUs from Ampere on
-can multiply faster with torch.sparse.to_sparse_semi_structured or TensorRT; here
-it is a mask without speedup. On an H200, layers of width 4,096 took 0.84 to 0.92
-of the time that way, and layers of GPT-2's size more than 1. Structured pruning
-(prune_channels=0.5), alone or with either, removes whole channels and hidden
-units: the network becomes smaller and faster.
+can multiply faster with torch.sparse.to_sparse_semi_structured or TensorRT;
+here it is a mask without speedup. On an H200, layers of width 4,096 took 0.84
+to 0.92 of the time that way, and layers of GPT-2's size more than 1. Structured
+pruning (prune_channels=0.5), alone or with either, removes whole channels and
+hidden units: the network becomes smaller and faster.
 
-The model is fine-tuned during pruning, on the data and split of the run, for half
-as many epochs and at 0.3 times the learning rate, unless set otherwise with
-settings of `cutaway train`. OUT is a run. Milliseconds are medians on this
+The model is fine-tuned during pruning, on the data and split of the run, for
+half as many epochs and at 0.3 times the learning rate, unless set otherwise
+with settings of `cutaway train`. OUT is a run. Milliseconds are medians on this
 machine, with both models alternating.
 """
 

@@ -39,7 +39,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     from ...deploy.quantize_config import QuantizeSettings
     from .settings_help import format_group
 
-    parser.usage = "cutaway quantize RUN OUT [method=static] [bits=8] [key=value ...] [--json]"
+    parser.usage = "cutaway quantize RUN OUT [method=static] [bits=8] [key=value ...]\n                        [--json]"
     add_run_and_out(parser)
     parser.epilog = NOTES + format_group(QuantizeSettings, "\nsettings")
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ...inspect.layers import LayerTable
     from ...models.registry import Preset
 
-SUMMARY = "card of a model: equation, layers, settings, differences from the paper"
+SUMMARY = "card of a model: equation, layers, settings, changes from the paper"
 LEFT = 32  # maximum indent of wrapped lines
 
 

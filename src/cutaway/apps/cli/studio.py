@@ -15,8 +15,8 @@ examples:
   cutaway studio runs/lenet5-modern-digits-1
   cutaway studio '#data=moons&model=mlp&lr=0.1'
 
-The page is at the printed address, which contains a secret: requests without it are
-rejected. Ctrl-C stops the studio and all its trainings.
+The page is at the printed address, which contains a secret: requests without it
+are rejected. Ctrl-C stops the studio and all its trainings.
 """
 
 
