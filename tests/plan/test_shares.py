@@ -82,5 +82,5 @@ def test_a_network_that_asks_for_numbers_and_an_objective_of_one_process_are_tol
     with pytest.raises(SettingError, match=r"needs several devices, e\.g\. gpus=8"):
         dry_runs(found, TrainSettings(), ["one"], 1, 1)
     other = setup_training("lenet5-modern", "digits", {"objective": "simclr"}, shapes=True)
-    with pytest.raises(SettingError, match="objective=simclr is not for several processes"):
+    with pytest.raises(SettingError, match="objective=simclr does not support several processes"):
         dry_runs(other, TrainSettings(), ["ddp"], 2, 2)

@@ -308,7 +308,7 @@ def test_what_an_optimizer_has_no_use_for_is_left_out() -> None:
         ({"lr": 0.1}, "lr is both searched"),
         ({"lr": "0.1..0.2"}, "lr is given twice"),
         ({"space": {}}, "Empty search space"),
-        ({"space": {"trials": "1..2"}}, "trials says how to search"),
+        ({"space": {"trials": "1..2"}}, "Invalid trials: a setting of the search itself cannot be searched"),
         ({"epoch": 3}, "no setting 'epoch'. Similar: epochs"),
     ],
 )
@@ -334,7 +334,7 @@ def test_only_more_trials_can_be_asked_of_a_search_that_goes_on(small: Small, tm
     ):
         with pytest.raises(SettingError, match=said):
             resumed(found.folder, **given)
-    with pytest.raises(SettingError, match="This search's model is mlp, not linear"):
+    with pytest.raises(SettingError, match="The model of this search is mlp, not linear"):
         search("linear", None, {}, resume=found.folder)
     with pytest.raises(SettingError, match=r"holds a search with another space: lr=0.001..0.1:log there, lr=none here"):
         small(space={"weight_decay": "0..0.1"})
