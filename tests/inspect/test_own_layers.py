@@ -113,7 +113,7 @@ def test_messages_of_a_graph_layer() -> None:
     expected[2] -= model.first(x, EDGES)[1] / 2
     torch.testing.assert_close(after, expected)
     with (
-        pytest.raises(ModelError, match="second is a Halves, which has no heads"),
+        pytest.raises(ModelError, match="second is a Halves, which has no attention heads"),
         intervene(model, Zero("second", head=0)),
     ):
         pass
@@ -128,7 +128,7 @@ def test_the_view_of_a_graph_shows_that_layer() -> None:
     assert graph.suits(subject)
     _, travels = graph.capture_messages(subject)
     assert [travel.weights.unique().tolist() for travel in travels] == [[0.5], [0.5]]
-    assert "comes from node 2, with 0.5" in graph.view(subject)["summary"]
+    assert "comes from node 2, with the coefficient 0.5" in graph.view(subject)["summary"]
 
 
 def test_weights_and_heads_of_an_attention() -> None:

@@ -208,13 +208,13 @@ def test_what_has_no_field_is_rejected() -> None:
     model = create_model("simplecnn", in_channels=1)
     with pytest.raises(UnknownName, match="conv2"):
         gradient_extent(model, (1, 16, 16), "conv3")
-    with pytest.raises(ModelError, match=r"head gives \(1, 10\).*earlier layer"):
+    with pytest.raises(ModelError, match=r"head returns \(1, 10\).*Use an earlier layer"):
         gradient_extent(model, (1, 16, 16), "head")
     idle = nn.Conv2d(1, 1, 3)
     idle.add_module("idle", nn.Identity())
     with pytest.raises(ModelError, match="idle is not called"):
         gradient_extent(idle, (1, 4, 4), "idle")
-    with pytest.raises(ModelError, match="No gradient"):
+    with pytest.raises(ModelError, match="The gradient of the model is zero"):
         effective_field(Reduces(), torch.zeros(1, 1, 8, 8))
 
 

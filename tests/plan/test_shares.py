@@ -76,11 +76,11 @@ def test_a_network_that_asks_for_numbers_and_an_objective_of_one_process_are_tol
             raise AssertionError("there are no numbers")
 
     found.model.register_forward_hook(ask)
-    with pytest.raises(SettingError, match="gpt2 asks for numbers on its way, and a dry run has shapes alone"):
+    with pytest.raises(SettingError, match="the forward pass of gpt2 depends on values, and a dry run has shapes only"):
         dry_runs(found, TrainSettings(), ["ddp"], 2, 2)
     assert not torch.distributed.is_initialized()
     with pytest.raises(SettingError, match=r"needs several devices, e\.g\. gpus=8"):
         dry_runs(found, TrainSettings(), ["one"], 1, 1)
     other = setup_training("lenet5-modern", "digits", {"objective": "simclr"}, shapes=True)
-    with pytest.raises(SettingError, match="objective=simclr is not for several processes"):
+    with pytest.raises(SettingError, match="objective=simclr does not support several processes"):
         dry_runs(other, TrainSettings(), ["ddp"], 2, 2)

@@ -298,14 +298,17 @@ def test_what_an_optimizer_has_no_use_for_is_left_out() -> None:
         ({"val": 0}, "Invalid val=0: a search needs a validation split"),
         ({"monitor": "f2"}, "Invalid monitor=f2"),
         ({"sampler": "tpr"}, "Invalid sampler=tpr: must be one of tpe"),
-        ({"population": 5}, "population=5 would change nothing: it is for sampler=evolution or nsga2"),
+        (
+            {"population": 5},
+            "Invalid population=5: only for sampler=evolution or nsga2, and sampler is tpe. Leave it out",
+        ),
         ({"sampler": "nsga2", "pruner": "median"}, "two metrics of sampler=nsga2"),
         ({"sampler": "darts"}, "Invalid space for sampler=darts"),
         ({"sampler": "grid"}, "must be a list of values"),
         ({"lr": 0.1}, "lr is both searched"),
         ({"lr": "0.1..0.2"}, "lr is given twice"),
         ({"space": {}}, "Empty search space"),
-        ({"space": {"trials": "1..2"}}, "trials says how to search"),
+        ({"space": {"trials": "1..2"}}, "Invalid trials: a setting of the search itself cannot be searched"),
         ({"epoch": 3}, "no setting 'epoch'. Similar: epochs"),
     ],
 )
@@ -326,12 +329,12 @@ def test_only_more_trials_can_be_asked_of_a_search_that_goes_on(small: Small, tm
     found = small(trials=1)
     for given, said in (
         ({"lr": "0.5..0.6"}, "Invalid lr=0.5..0.6: cannot change when a search is resumed"),
-        ({"epochs": 9}, "epochs=9 cannot change"),
-        ({"sampler": "random"}, "sampler=random cannot change"),
+        ({"epochs": 9}, "Invalid epochs=9: cannot change when a search is resumed"),
+        ({"sampler": "random"}, "Invalid sampler=random: cannot change when a search is resumed"),
     ):
         with pytest.raises(SettingError, match=said):
             resumed(found.folder, **given)
-    with pytest.raises(SettingError, match="This search's model is mlp, not linear"):
+    with pytest.raises(SettingError, match="The model of this search is mlp, not linear"):
         search("linear", None, {}, resume=found.folder)
     with pytest.raises(SettingError, match=r"holds a search with another space: lr=0.001..0.1:log there, lr=none here"):
         small(space={"weight_decay": "0..0.1"})

@@ -75,8 +75,8 @@ def test_few_values_have_no_interval_and_a_note_that_says_so() -> None:
 
 
 def test_values_that_are_all_alike_have_no_interval() -> None:
-    assert mean(np.full(30, 0.25)).note == "no interval: all examples have the same"
-    assert mean(np.zeros(30)).note == "no interval: all examples have the same"
+    assert mean(np.full(30, 0.25)).note == "no interval: all examples have the same value"
+    assert mean(np.zeros(30)).note == "no interval: all examples have the same value"
     assert math.isnan(mean(np.zeros(30)).low)
 
 
@@ -122,7 +122,7 @@ def test_the_interval_of_rmse_is_that_of_the_mean_square_widened_for_heavy_tails
     assert found.value == pytest.approx(math.sqrt(squares.value))
     for end, of_squares in ((found.low, squares.low), (found.high, squares.high)):
         assert 2 * math.log(end / found.value) == pytest.approx((1 + 1 / count) * math.log(of_squares / squares.value))
-    assert root_mean_square(np.full(30, -2.0)).note == "no interval: all examples have the same"
+    assert root_mean_square(np.full(30, -2.0)).note == "no interval: all examples have the same value"
     assert root_mean_square(np.zeros(0)).note == "no interval: empty"
     assert root_mean_square(errors[:3]).value == pytest.approx(math.sqrt((errors[:3] ** 2).mean()))
 
@@ -148,7 +148,7 @@ def test_a_quotient_has_students_t_of_its_logarithm_widened_for_few() -> None:
     widened = stats.t.ppf(0.975, 20) / stats.norm.ppf(0.975) * math.sqrt(21 / 20)
     reach = stats.t.ppf(0.975, 20) * widened * added.std(ddof=1) / math.sqrt(21) / 0.4
     assert (found.low, found.high) == pytest.approx((0.4 * math.exp(-reach), 0.4 * math.exp(reach)), rel=1e-9)
-    assert quotient(0.4, np.full(21, 0.4)).note == "no interval: all examples have the same"
+    assert quotient(0.4, np.full(21, 0.4)).note == "no interval: all examples have the same value"
 
 
 def test_the_jackknife_of_a_mean_is_the_mean_and_of_a_ratio_what_each_adds() -> None:
@@ -270,7 +270,9 @@ def test_a_class_of_few_examples_is_named() -> None:
     assert classes.f1(2, 4, 9).note == "no interval: fewer than 5 examples of a class"
     score, is_class = np.arange(30.0), np.arange(30) >= 27
     assert classes.auc(score, is_class, "links").note == "no interval: fewer than 5 examples of links"
-    assert classes.auc(score, ~is_class, "links").note == "no interval: fewer than 5 examples of others than links"
+    assert (
+        classes.auc(score, ~is_class, "links").note == "no interval: fewer than 5 examples of classes other than links"
+    )
     assert classes.average_precision(score, is_class, "links").note == "no interval: fewer than 20 examples of links"
 
 
@@ -351,7 +353,7 @@ def test_too_few_blocks_have_no_interval() -> None:
     values = np.stack([gamma(10, 100), np.ones(100)], 1)
     found = window_metric(values, 10, score)
     assert found.value == pytest.approx(math.sqrt(values[:, 0].mean()))
-    assert found.note == "no interval: 100 windows, and 160 are needed as neighbours overlap"
+    assert found.note == "no interval: 100 windows; 160 are needed because neighbors overlap"
     assert len(block_sums(values, 6)) == FEWEST
     assert window_metric(values, 6, score).note == ""
     nothing = window_metric(np.zeros((100, 2)), 6, score)

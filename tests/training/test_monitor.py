@@ -69,9 +69,9 @@ def test_a_metric_that_is_not_quick_is_measured_where_it_is_monitored(make_train
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"monitor": "acc"}, "monitor=acc cannot be: for classification, choose from accuracy, balanced_accuracy, "
-         "macro_f1, loss, on the validation split"),
-        ({"monitor": "val_rmse"}, "choose from accuracy"),
+        ({"monitor": "acc"}, "Invalid monitor=acc for classification: must be one of accuracy, balanced_accuracy, "
+         r"macro_f1, loss \(on the validation split\)"),
+        ({"monitor": "val_rmse"}, "must be one of accuracy"),
         ({"monitor": "loss", "val": 0}, "monitor=loss looks at the validation split, and val=0 leaves none"),
         ({"patience": 3, "val": 0}, "patience=3 would change nothing: no validation split"),
     ],

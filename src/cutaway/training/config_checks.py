@@ -155,7 +155,7 @@ def reject_for_task(
             raise SettingError(f"{asked} looks at the validation split, and val=0 leaves none: leave one of them out.")
         if settings.monitor.removeprefix("val_") not in task.monitors:
             raise SettingError(
-                f"{asked} cannot be: for {task.name}, choose from {', '.join(task.monitors)}, on the validation split."
+                f"Invalid {asked} for {task.name}: must be one of {', '.join(task.monitors)} (on the validation split)."
             )
     if data_settings.mixup and task.loss_name in ("perceptron", "map"):
         raise SettingError(

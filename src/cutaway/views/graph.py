@@ -345,8 +345,8 @@ def _summary(
                 )
             else:
                 words.append(
-                    f"In {travel.layer} the strongest of {many} to {net.name(node)} is that "
-                    f"from {who}, {number(float(weights[k]))}."
+                    f"In {travel.layer} the strongest of {many} to {net.name(node)} comes "
+                    f"from {who}, with the coefficient {number(float(weights[k]))}."
                 )
     depth = len(travels)
     words.append(

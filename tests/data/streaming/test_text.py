@@ -258,7 +258,7 @@ def test_a_line_that_never_ends_can_be_cut_by_characters_alone(tmp_path: Path, m
         (("about", "tokenizer", "kind"), ["bpe"], "about.tokenizer.kind is ['bpe'], and must be one of"),
         (("about", "tokenizer", "tokens", 3), "long", "about.tokenizer cannot be used: a character 'long'"),
         (("splits", "train", 0, "count"), 10**12, "is 1,000,000,000,000, which is not what"),
-        (("settings", "val"), "much", "val=much cannot be read"),
+        (("settings", "val"), "much", "Invalid val=much: must be a number"),
     ],
 )
 def test_a_manifest_that_cannot_be_is_named_by_its_key(
@@ -348,7 +348,7 @@ def test_what_cannot_be_prepared_is_told(tmp_path: Path) -> None:
         (tmp_path / "table.csv", "is read as a whole, and only Parquet is prepared"),
         (tmp_path / "nothing.txt", "There is no file or folder"),
         ("wikitext2", "is a named data set"),
-        (3, "is a path"),
+        (3, "data must be a path, not of type int"),
     ]
     for source, said in wrong:
         with pytest.raises(CutawayError, match=said):

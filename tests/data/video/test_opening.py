@@ -114,7 +114,7 @@ def test_sizes_and_colours_that_are_asked_for(videos: Path) -> None:
     assert grey.notes == ["16 of 16 videos are coloured and are read in grey; color=rgb keeps colours."]
     larger = opened(videos, ImageSizes(least=40))
     assert larger.spec.shape[2:] == (40, 48)
-    assert "brought to 40×48, the smallest size that the model takes" in larger.notes[0]
+    assert "resized to 40×48, the smallest size that the model supports" in larger.notes[0]
     assert opened(videos, ImageSizes(only=24)).spec.shape[2:] == (24, 24)
     write_frames(videos / "down" / "8", moving_bar(4, 20, 20))
     assert opened(videos, ImageSizes(usual=28)).spec.shape[2:] == (28, 28)  # of two sizes: the usual one

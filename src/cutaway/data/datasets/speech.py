@@ -123,8 +123,8 @@ def open_strings(request: Request) -> DataSet:
     return _build_dataset(
         request,
         assign_split,
-        "The same speakers speak in every split: a score says how well new takes of voices that are known are "
-        "understood, and nothing of new voices. `fsdd_strings_speaker` leaves one out.",
+        "The same speakers speak in every split: a score says how well new recordings of known voices are "
+        "understood, and nothing about new voices. `fsdd_strings_speaker` leaves one speaker out.",
     )
 
 
