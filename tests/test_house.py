@@ -6,8 +6,10 @@ import ast
 import dataclasses
 import functools
 import graphlib
+import io
 import re
 import sys
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -307,3 +309,46 @@ def test_training_settings_of_a_card_are_settings(family: ModuleType) -> None:
         assert set(given) <= set(field_names(TrainSettings, DataSettings))
         for group in (TrainSettings, DataSettings):
             build(group, {k: v for k, v in given.items() if k in field_names(group)})
+
+
+# Names of other libraries, of their files and of data, which docstrings mention.
+FOREIGN = {
+    *("CommDebugMode", "MemTracker", "SyncBatchNorm", "avg_pool1d", "std_mean", "vmap"),  # PyTorch
+    *("layer1", "weight_ih_l0", "ConvBase"),  # names in the modules of PyTorch and of published implementations
+    *("decimal_comma", "limit_concurrency", "timeout_keep_alive"),  # settings of Polars and uvicorn
+    "sinusoidal_pos_embds",  # of a Hugging Face config
+}
+QUOTED = re.compile(r"(?<!`)`([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)(?:\(\))?`(?!`)")
+
+
+def docstrings(path: Path) -> Iterator[ast.Constant]:
+    """The docstrings of a file, of its classes and of its functions."""
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0] if node.body else None
+            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+                yield first.value
+
+
+def names_outside_docstrings() -> set[str]:
+    """The names of modules, and all words of the source outside docstrings and comments."""
+    found: set[str] = set()
+    for path in FILES:
+        found |= set(path.relative_to(SOURCE).with_suffix("").parts)
+        starts = {(one.lineno, one.col_offset) for one in docstrings(path)}
+        for token in tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline):
+            if token.type != tokenize.COMMENT and token.start not in starts:
+                found |= set(re.findall(r"\w+", token.string))
+    return found
+
+
+def test_names_in_docstrings_exist() -> None:
+    known = names_outside_docstrings() | FOREIGN
+    stale = [
+        f"{path.relative_to(SOURCE)}:{one.lineno}: {name}"
+        for path in FILES
+        for one in docstrings(path)
+        for name in QUOTED.findall(str(one.value))
+        if not set(name.split(".")) <= known
+    ]
+    assert not stale

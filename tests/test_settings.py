@@ -65,19 +65,19 @@ def test_what_is_typed_becomes_its_type(key: str, typed: object, value: object) 
     ("key", "typed", "said"),
     [
         ("whole", "11", "0 to 10"),
-        ("whole", "2.5", "a whole number"),
-        ("whole", "x", "a whole number"),
-        ("whole", True, "a whole number"),
+        ("whole", "2.5", "an integer"),
+        ("whole", "x", "an integer"),
+        ("whole", True, "an integer"),
         ("number", "nan", "a finite number"),
         ("number", "inf", "a finite number"),
         ("number", "1e400", "a finite number"),
         ("number", True, "a number"),
         ("number", "9" * 5000, "a finite number"),
-        ("whole", "9" * 5000, "a whole number"),
-        ("whole", 2**70, "a whole number"),
+        ("whole", "9" * 5000, r"an integer below 2\^63"),
+        ("whole", 2**70, r"an integer below 2\^63"),
         ("word", ["a"], "text"),
         ("word", "b" * 5000, "a, b"),
-        pytest.param("whole", 10**5000, "a whole number", id="whole-large"),
+        pytest.param("whole", 10**5000, r"an integer below 2\^63", id="whole-large"),
         ("many", {"a": 1}, "a number"),
         ("number", "", "a number"),
         ("maybe", "-1", "at least 0"),
@@ -85,13 +85,13 @@ def test_what_is_typed_becomes_its_type(key: str, typed: object, value: object) 
         ("word", "c", "a, b"),
         ("many", "0.5,2", "0 to 1"),
         ("many", "a,b", "a number"),
-        ("whole", None, "whole number"),
+        ("whole", None, "must not be empty. Give an integer"),
     ],
 )
 def test_what_cannot_be_is_rejected_by_name(key: str, typed: object, said: str) -> None:
     with pytest.raises(SettingError, match=said) as caught:
         build(Some, {key: typed})
-    assert str(caught.value).startswith(key)
+    assert str(caught.value).startswith(f"Invalid {key}")
     assert len(str(caught.value)) < 130
 
 

@@ -348,7 +348,7 @@ def open_verified(path: str | os.PathLike[str], sha256: str | None = None) -> It
 def read_tensor(path: str | os.PathLike[str], opened: Any, name: str) -> Tensor:
     """Return a tensor of an open safetensors file.
 
-    Within a `Deferred` context it is read when it is needed, and FileError is raised then if it is not finite.
+    Within a `DeferredInit` context it is read when it is needed, and FileError is raised then if it is not finite.
     """
     deferred = DeferredInit.current()
     with materialized_tensors():

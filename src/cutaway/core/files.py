@@ -234,7 +234,7 @@ def _describe_file_type(mode: int) -> str:
 def watch_folder(folder: Path) -> Iterator[None]:
     """Prevent the folder from being created again if it is removed or renamed during the block.
 
-    Files written after that would end up in a new, incomplete folder. `replacing` raises FileError if the folder is
+    Files written after that would end up in a new, incomplete folder. `atomic_write` raises FileError if the folder is
     gone.
     """
     try:
@@ -278,7 +278,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path to write to; it replaces `path` on success and is removed on failure.
 
     The file is in a temporary folder next to `path`, because libraries that write safely create files next to their own
-    output. `is_leftover` recognizes the folder's name after a kill. Raises FileError, with advice, if the disk is full
+    output. `is_temp_file` recognizes the folder's name after a kill. Raises FileError, with advice, if the disk is full
     or the folder is not writable.
     """
     path = Path(path)
@@ -327,7 +327,10 @@ def atomic_dir(path: Path) -> Iterator[Path]:
 
 
 def is_temp_file(path: Path) -> bool:
-    """Return whether `path` was left by a killed `replacing`. Earlier versions left files instead of folders."""
+    """Return whether `path` was left by a killed `atomic_write` or `atomic_dir`.
+
+    Earlier versions left files instead of folders.
+    """
     return re.fullmatch(r"\..+\.\d+\.part", path.name) is not None
 
 

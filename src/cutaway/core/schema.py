@@ -10,7 +10,7 @@ and `[str, ...]` a list with at least one item. Keys that the schema does not na
 
 A number is finite, and a whole number has at most 64 bits. `Between(low, high)` is a whole number in a range,
 `OneOf(("a", "b"))` one of these texts, and `Tagged("kind", {"a": {...}, "b": {...}})` an object whose schema is
-selected by its `kind`. `schema_of` derives the schema of a dataclass.
+selected by its `kind`. `dataclass_schema` derives the schema of a dataclass.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _hint_schema(hint: Any) -> Any:
 
 
 def from_document(kind: type[Group], document: Mapping[str, Any]) -> Group:
-    """Build the dataclass from a document described by `schema_of(kind)`.
+    """Build the dataclass from a document described by `dataclass_schema(kind)`.
 
     Lists become tuples. A field that is null takes its default, unless null is one of its values.
     """
@@ -214,7 +214,7 @@ def _has_type(value: object, kind: Any) -> bool:
 def json_schema(schema: Any, title: str = "") -> dict[str, Any]:
     """Return the schema as a JSON Schema (draft 2020-12), for other programs that read such documents.
 
-    It is as strict as `reject_unlike`, except that it accepts a whole number written as 3.0.
+    It is as strict as `validate_document`, except that it accepts a whole number written as 3.0.
     """
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title} if title else {}
     return head | _as_json_schema(schema)

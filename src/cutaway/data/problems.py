@@ -357,7 +357,7 @@ class Countdown:
         """Return a prompt and a random solution.
 
         Each step is drawn from those that can still lead to the target. A tree has arbitrary steps, good and bad, and
-        the value of the last one is learned; some trees end with a wrong step (`temptation`).
+        the value of the last one is learned; some trees end with a wrong step (`wrong_step`).
         """
         state, target = parse_problem(problem)
         asked = self.ask(problem, form)

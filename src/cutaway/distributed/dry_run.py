@@ -129,7 +129,7 @@ def dry_run(
     Dropout is off; it sends nothing.
 
     Args:
-        build: Builds the model on the meta device (`core.memory_budget.shaped`).
+        build: Builds the model on the meta device (`core.memory_budget.build_on_meta`).
         step: Computes the loss of a batch from the model. It makes its own inputs, which have shapes only.
         blocks: Returns the modules of the model that are sharded separately.
         processes: Number of processes.

@@ -1,9 +1,9 @@
 """A thinker based on a language model: it proposes steps by generating them, and estimates their value.
 
-No token is processed twice. The branches of a problem share one row of a cache (`nn.tree_cache`), in which each branch
-attends to its own prefix. Tries after a thought that begin alike form one branch until they differ: of k tries, m with
-the same next token continue as one branch with count m. The value of a step is requested after the step, at the cost of
-one token. `Spent` counts the tokens that the model processed for each problem, read and generated.
+No token is processed twice. The branches of a problem share one row of a cache (`nn.kv_cache.TreeCache`), in which each
+branch attends to its own prefix. Tries after a thought that begin alike form one branch until they differ: of k tries,
+m with the same next token continue as one branch with count m. The value of a step is requested after the step, at the
+cost of one token. `TokenUsage` counts the tokens that the model processed for each problem, read and generated.
 """
 
 from __future__ import annotations

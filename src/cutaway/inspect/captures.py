@@ -16,7 +16,7 @@ first example. `name#2` is only the module's second run within a call of the mod
 For a recurrent layer the outputs and the last state are changed consistently; the states within the recurrence are
 unchanged.
 
-`Captured` holds the results of a capture by kind and name, from the model's last recorded call.
+`Captures` holds the results of a capture by kind and name, from the model's last recorded call.
 """
 
 from __future__ import annotations
@@ -341,7 +341,7 @@ class Captures(Mapping[str, CapturedTensors]):
         return len(self.kinds)
 
     def __repr__(self) -> str:
-        return f"Captured({', '.join(f'{kind}: {len(self[kind])}' for kind in self.kinds)})"
+        return f"Captures({', '.join(f'{kind}: {len(self[kind])}' for kind in self.kinds)})"
 
     def begin(self) -> None:
         """Start a call of the model, and drop the results of the call before if this one is recorded."""

@@ -397,7 +397,10 @@ class RecurrentModel(BaseModel):
         return answers
 
     def forecast_features(self, x: Tensor, future: Tensor | None = None) -> Tensor:
-        """Return the input of the head of a forecaster: (N, H, hidden) for step-by-step forecasts, else r."""
+        """Return the input of the head of a forecaster: (N, H, hidden) for step-by-step forecasts, else r.
+
+        Raises ModelError for inputs that the forecaster was not built for.
+        """
         if self.config.recursive:
             return self._recursive_forecast(x, future)[0]
         if self.config.known_future:
@@ -507,7 +510,7 @@ class GraphModel(BaseModel):
 
 
 def validate_node_features(name: str, x: Tensor, in_features: int) -> None:
-    """Raise ModelError if the nodes do not have `in_features` features each."""
+    """Raise ModelError if the nodes `x` do not have `in_features` features each, (V, in_features)."""
     if x.ndim != 2 or x.shape[1] != in_features:
         raise ModelError(
             f"This {name} takes nodes of {in_features} features, (V, {in_features}), and these are {tuple(x.shape)}: "
@@ -521,7 +524,7 @@ def parse_forward_args(
     """Return the source, its mask and the target so far from the arguments of `forward`.
 
     Accepts both `model(src, tgt, src_mask)` and the order of a batch of pairs: source, mask or None, target. Token ids
-    are integers, so a mask is recognized by its dtype.
+    are integers, so a mask is recognized by its dtype. Raises ModelError without a target.
     """
     if tgt is None or tgt.dtype == torch.bool or tgt.is_floating_point():
         src_mask, tgt = tgt, src_mask
@@ -669,5 +672,5 @@ def validate_image_size(x: Tensor, least: int, name: str) -> None:
 
 
 def as_output_tuple(outputs: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Return a model's outputs as a tuple: those of the head, and in training those of auxiliary heads after them."""
+    """Return a model's outputs as a tuple: (N, …) of the head, and in training those of auxiliary heads after it."""
     return outputs if isinstance(outputs, tuple) else (outputs,)

@@ -380,10 +380,10 @@ class Run(TrainedRun):
 
         Args:
             split: The examples.
-            decodes: Decode sequences, as in `results_of`.
+            decodes: Decode sequences, as in `evaluate_split`.
             num_beams: Number of beams. By default, that of the run's settings.
             length_penalty: Length penalty of beam search. By default, that of the run's settings.
-            method: Search method for problems, as in `results_of`.
+            method: Search method for problems, as in `evaluate_split`.
 
         Returns:
             Outputs and targets, in the order of the examples.

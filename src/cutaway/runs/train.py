@@ -95,7 +95,7 @@ def train_model(
     training is stopped, after writing the checkpoint, and CutawayError for errors that the user can fix.
     """
     if model is not None and not isinstance(model, str):
-        model = preset_for(model).custom_module  # type: ignore[attr-defined]  # it is an Own, since others are rejected
+        model = preset_for(model).custom_module  # type: ignore[attr-defined]  # it is a CustomPreset, since others are rejected
     source, callbacks = to_source(source)[0], check_callbacks(callbacks)
     several = process_settings(given, Run(resume).about["settings"] if resume is not None else {})
     if not environment.is_launched() and several.processes == 1:

@@ -1,7 +1,7 @@
 """Resolution of training settings from the user's input, the model's card, the weights and the model's requirements.
 
-`resolve` does the part that precedes opening the data. `settle` completes it once data, model and weights are known,
-and returns the settings that a run records.
+`resolve_config` does the part that precedes opening the data. `finalize_config` completes it once data, model and
+weights are known, and returns the settings that a run records.
 """
 
 from __future__ import annotations

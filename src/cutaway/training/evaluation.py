@@ -68,7 +68,7 @@ def evaluate_split(
         num_beams: Number of beams.
         length_penalty: Length penalty of beam search.
         method: Search method for problems.
-        tokens: Largest number of tokens in a batch, as in `batches_in_order`.
+        tokens: Largest number of tokens in a batch, as in `sequential_batches`.
         ticked: Function that is called with the number of examples in each finished batch.
 
     Returns:

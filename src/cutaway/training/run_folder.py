@@ -194,7 +194,7 @@ def _cannot_resume(folder: Path) -> bool:
 
 @contextlib.contextmanager
 def atomic_run(out: str | Path | None, name: str) -> Iterator[Path]:
-    """Create a folder for a new run, as `new_folder` does, and lock it within this context.
+    """Create a folder for a new run, as `create_run_folder` does, and lock it within this context.
 
     If the block fails, everything in the folder is removed: a run is either complete or absent. Leftovers of a killed
     process are removed when the same folder is requested again. Raises FileError before anything is computed.

@@ -68,7 +68,7 @@ def setup_training(
     """Open the data, fit the model's config to it, build the model from the seed, and select task and device.
 
     `given` is the flat mapping of settings, with model settings as `model.KEY`. If a run is `resumed`, its weights come
-    from the checkpoint and not from the file it started with. `opened` replaces `open_guarded` for data that several
+    from the checkpoint and not from the file it started with. `opened` replaces `open_validated` for data that several
     trainings share. With `shapes` the model is built on the meta device, of any size. If processes may shard the model,
     its initialization is `deferred`, and no process holds it whole. Raises CutawayError for errors that the user can
     fix.

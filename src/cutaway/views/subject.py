@@ -56,7 +56,7 @@ class Subject:
 
     @property
     def config(self) -> Any:
-        """Return the model's configuration; that of a custom module is the one of its `Own` preset."""
+        """Return the model's configuration; that of a custom module is the one of its `CustomPreset`."""
         return self.preset.config if isinstance(self.preset, CustomPreset) else self.model.config
 
     @property

@@ -23,7 +23,7 @@ from .limits import SMALL, Bounds
 
 
 def reject_oversized(what: str, count: int, bounds: Bounds) -> None:
-    """Raise DataError if a request exceeds its bound; `what` and `count` come from `amount_of`."""
+    """Raise DataError if a request exceeds its bound; `what` and `count` come from `request_size`."""
     most: int = getattr(bounds, what)
     if count > most:
         words = what.replace("_", " ").replace("graph rows", "nodes and edges")

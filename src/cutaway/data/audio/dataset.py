@@ -186,7 +186,7 @@ class TranscribedRecordings:
 
 
 def open_transcribed(path: Path, settings: DataSettings, targets: tuple[type[Target], ...] = ()) -> DataSet:
-    """Load a folder of recordings with transcripts. `targets` are those of `spoken_dataset`.
+    """Load a folder of recordings with transcripts. `targets` are those of `transcribed_dataset`.
 
     Raises DataError that names every row and file that cannot be used, or SettingError.
     """

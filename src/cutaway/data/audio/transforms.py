@@ -105,7 +105,7 @@ class AudioPreprocessing:
 
     def examples(self, sources: Sequence[Any]) -> SequenceSplit:
         """Build a split of recordings without targets from paths of audio files or folders, or files in memory
-        (`Sent`).
+        (`UploadedFile`).
 
         Raises DataError that names every unusable file.
         """

@@ -140,9 +140,9 @@ class ImagePreprocessing:
     def examples(self, sources: Sequence[Any]) -> Split:
         """Build a split of images without targets.
 
-        Accepts paths of image files or folders, PIL images, arrays of pixels, and files in memory (`Sent`). Arrays are
-        (H, W), (H, W, 3) or (H, W, 4) of uint8, or (H, W) of uint16. Raises DataError that names every path that is not
-        a usable image. A truncated image is reported when it is decoded.
+        Accepts paths of image files or folders, PIL images, arrays of pixels, and files in memory (`UploadedFile`).
+        Arrays are (H, W), (H, W, 3) or (H, W, 4) of uint8, or (H, W) of uint16. Raises DataError that names every path
+        that is not a usable image. A truncated image is reported when it is decoded.
         """
         found: list[Source] = []
         for source in sources:

@@ -68,7 +68,7 @@ class InMemorySource:
         self._objects = {name: one for name, one in zip(SPLITS, (train, val, test)) if one is not None}
 
     def __repr__(self) -> str:
-        return f"Given({', '.join(f'{name}={type(one).__name__}' for name, one in self._objects.items())})"
+        return f"InMemorySource({', '.join(f'{name}={type(one).__name__}' for name, one in self._objects.items())})"
 
     def read(self) -> InMemorySource:
         """Read the data now, so that errors are raised before anything else, and return the source."""
@@ -254,7 +254,7 @@ def describe_type(thing: Any) -> str:
 def to_source(data: Any, val: Any = None, test: Any = None) -> tuple[Any, dict[str, Any]]:
     """Return the source for training, and settings.
 
-    A path or a name is returned as text, and objects as `Given`. `val` and `test` are splits or, as settings,
+    A path or a name is returned as text, and objects as `InMemorySource`. `val` and `test` are splits or, as settings,
     fractions. Raises DataError for unsupported objects, and SettingError for splits next to a path.
     """
     fractions = {name: one for name, one in (("val", val), ("test", test)) if _is_fraction(one)}

@@ -143,7 +143,7 @@ def open_source(source: Path | Stored) -> Path | io.BytesIO:
 
 
 def select_items(items: Sequence[Item], rows: Rows) -> Sequence[Item]:
-    """Return the items with these numbers, without creating them if the sequence is `Packed`."""
+    """Return the items with these numbers, without creating them if the sequence is a `PackedSequence`."""
     return items.part(rows) if isinstance(items, PackedSequence) else [items[i] for i in rows]
 
 

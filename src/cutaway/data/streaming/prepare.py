@@ -7,8 +7,8 @@ A kind of data has an entry in `SHARDED`, which names two functions of a module 
         training time, by name, and reads its input in parts.
     open(folder: Path, manifest: Manifest, settings: DataSettings, *, sizes: ImageSizes, targets: …) -> DataSet
         Build the data set, whose splits read from the shards. It rejects settings that were fixed by the preparation,
-        by name (`reject_settled`). A split that reads shards has `damaged(progress)`, which compares all checksums
-        for `cutaway check` (`manifest.damaged`).
+        by name (`reject_fixed_settings`). A split that reads shards has `damaged(progress)`, which compares all
+        checksums for `cutaway check` (`manifest.damaged`).
 
 Writing of a folder of shards: one job per shard, in worker processes, resumable after a kill.
 

@@ -274,7 +274,7 @@ def _plan(
 
 
 def _fingerprint(source: Path, corpora: Mapping[str, Corpus], workers: int) -> str:
-    """Return the sha256 of the content, equal to that of `running_files.read_texts` for the same files."""
+    """Return the sha256 of the content, equal to that of `read_texts` for the same files."""
     found, folder = hashlib.sha256(), source if source.is_dir() else source.parent
     for corpus in corpora.values():
         sums = map_in_processes(corpus.sha256, range(len(corpus.files)), workers)

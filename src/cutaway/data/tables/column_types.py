@@ -389,7 +389,7 @@ class Numeric:
 
     @property
     def type(self) -> ColumnType:
-        """The column's type, as `columns` reads it."""
+        """The column's type, as `infer_type` returns it."""
         return ColumnType(self.kind, self.written)
 
     @property
@@ -435,7 +435,7 @@ class Category:
 
     @property
     def type(self) -> ColumnType:
-        """The column's type, as `columns` reads it."""
+        """The column's type, as `infer_type` returns it."""
         return ColumnType(self.kind)
 
     @property

@@ -1,7 +1,7 @@
 """Readers of tables: CSV, TSV and Parquet files, and rows in memory.
 
-A table from any source is read as text, each cell as written; `columns` infers the types of the cells. A file that does
-not have the format of its name is rejected with the line, never repaired.
+A table from any source is read as text, each cell as written; `infer_type` infers the types of the cells. A file that
+does not have the format of its name is rejected with the line, never repaired.
 """
 
 from __future__ import annotations

@@ -315,7 +315,7 @@ def fit_tokenizer(
     """Return the tokenizer that the settings select, fitted on `texts` unless it is pretrained, and whether it is.
 
     `usual` is the kind for auto, or says that texts are token ids; `blanks` splits words at blanks. Raises as
-    `given_tokenizer` and `train_tokenizer`.
+    `load_named_tokenizer` and `train_tokenizer`.
     """
     if usual == IDS:
         return fit_ids(settings, texts), False
@@ -347,7 +347,7 @@ def spec_special_tokens(spec: TextSpec) -> SpecialTokens | None:
 
 def require_special_tokens(tokenizer: Tokenizer, length: int) -> SpecialTokens:
     """Return the special tokens for texts of at most `length` tokens. Raises SettingError if nothing fits, as
-    `frame_for`.
+    `special_tokens_for`.
     """
     if length < LEAST_FRAMED:
         raise SettingError(f"length={length} leaves nothing within the frame of a text: give at least {LEAST_FRAMED}.")

@@ -76,9 +76,9 @@ class VideoPreprocessing:
     def examples(self, sources: Sequence[Any]) -> VideoSplit:
         """Build a split of videos without targets.
 
-        Accepts paths of video files, of folders of frames or of folders of either, video files in memory (`Sent`), or
-        arrays. Arrays are (T, H, W) or (T, H, W, 3) of uint8. Raises DataError that names every path that is not a
-        usable video. A video that is damaged later in the file is reported when it is decoded.
+        Accepts paths of video files, of folders of frames or of folders of either, video files in memory
+        (`UploadedFile`), or arrays. Arrays are (T, H, W) or (T, H, W, 3) of uint8. Raises DataError that names every
+        path that is not a usable video. A video that is damaged later in the file is reported when it is decoded.
         """
         videos: list[Video] = []
         for source in sources:

@@ -213,7 +213,7 @@ PRINTED = {**COMPARISON, "comparison": str, "report": str, "ranks?": {...: INTER
 
 
 def comparison_folder(out: str | Path | None, name: str) -> Path:
-    """Return the folder of a comparison, as defined by `folder_of_several`."""
+    """Return the folder of a comparison, as defined by `create_group_folder`."""
     return create_group_folder(out, "compare", name, ABOUT)
 
 

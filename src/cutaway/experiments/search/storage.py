@@ -55,7 +55,7 @@ def draw_lock(folder: Path) -> Iterator[None]:
 
 
 def new_search_folder(out: str | Path | None, name: str) -> Path:
-    """Return the folder of a search, as defined by `folder_of_several`."""
+    """Return the folder of a search, as defined by `create_group_folder`."""
     return create_group_folder(out, "search", name, ABOUT, beside=(TURN, STUDY))
 
 

@@ -64,7 +64,7 @@ class DataCache:
         self._data: DataSet | None = None
 
     def __call__(self, *asked: Any) -> DataSet:
-        """Return the result of `open_guarded`, cached for equal arguments. Its notes and splits can be extended."""
+        """Return the result of `open_validated`, cached for equal arguments. Its notes and splits can be extended."""
         if self._data is None or self._asked != asked:
             self._asked, self._data = asked, open_validated(*asked)
         data = self._data

@@ -5,7 +5,7 @@
     result.passed, result.says                          # whether the checks passed, and why
 
 `target` selects the output that is explained, `differentiable_input` the input with respect to which it is explained.
-`gradient_methods`, `shap`, `occlusion`, `gradcam` and `rollout` are the methods, and `checks` has the sanity check.
+`methods` lists the methods, which `gradient_methods` and `perturbation_methods` implement; `result` has the checks.
 """
 
 from .methods import METHODS, attribute

@@ -145,7 +145,7 @@ def process_memory(
 ) -> ProcessMemory:
     """Return the memory of one process under `strategy`, if `step` is its step.
 
-    `ranks` processes shard the weights (see `holders`). On a GPU (`reserved`) products have a workspace, and the
+    `ranks` processes shard the weights (see `num_shards`). On a GPU (`reserved`) products have a workspace, and the
     gradients of several processes count in full, since the allocator keeps their memory from step to step. A sharded
     checkpoint is `copied` to the same memory, as on a CPU, or to another.
     """
