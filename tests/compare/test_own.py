@@ -86,7 +86,7 @@ def test_it_goes_on_with_the_same_makers_alone(found: Comparison) -> None:
     again = cutaway.compare([Net, ("wider", wide), wrong], resume=found.folder, seeds=3)
     assert all(len(row["scores"]) == 3 for row in again.results[0]["models"])
     assert all(path.stat().st_mtime_ns == then for path, then in before.items())
-    with pytest.raises(SettingError, match=r'built by .*test_own\.Net, .*\("Net", make\)'):
+    with pytest.raises(SettingError, match=r'built by .*test_own\.Net: .*\("Net", make\)'):
         cutaway.compare(resume=found.folder)
     with pytest.raises(SettingError, match="uses the models and data"):
         cutaway.compare([Net, ("wider", wide), wrong, "mlp"], resume=found.folder)
@@ -134,7 +134,7 @@ def test_a_search_draws_the_parameters_of_what_makes_the_module(tmp_path: Path) 
     assert found.run.evaluate("iris")["accuracy"].value >= 0
     assert all(row["parameters"] == 8 * row["model.width"] + 3 for row in found.trials)
     assert len(cutaway.search(Net, resume=tmp_path / "s", trials=3).trials) == 3
-    with pytest.raises(SettingError, match=r"makes: give it again, as in search\(Net"):
+    with pytest.raises(SettingError, match=r"is built by tests\.compare\.test_own\.Net: pass it again, e\.g\. search\(Net"):
         cutaway.search(resume=tmp_path / "s")
     with pytest.raises(SettingError, match="with another space"):
         cutaway.search(("Net", wide), "iris", space={"lr": space["lr"]}, out=tmp_path / "s", **given)

@@ -129,7 +129,7 @@ def test_what_is_wrong_with_the_data_stands_beside_the_figure() -> None:
     run = documents.run("table")
     run["data"]["findings"] = ["Column alive alone gives the target."]
     shown = result_head(run, documents.classification())["drawings"][-1]
-    assert shown["title"] == "1 finding in the data bears on these metrics"
+    assert shown["title"] == "1 data quality finding bears on these metrics"
     assert shown["sentences"] == run["data"]["findings"]
     assert result_head(run, None)["drawings"] == []
 

@@ -77,7 +77,7 @@ def test_the_baseline_is_the_commonest_caption_of_training() -> None:
     task = Captioning(TARGET, words=words)
     train, test = Known([[[4, 5]], [[4, 5]], [[6]]]), Known([[[6], [4, 5]], [[6]], [[7]], [[4, 5]]])
     baseline = task.beside(torch.zeros(0), train, test)["baseline"]
-    assert baseline == {"name": "always “a b”", "value": 0.5}
+    assert baseline == {"name": "most-frequent-caption baseline (“a b”)", "value": 0.5}
 
 
 @pytest.mark.parametrize("ending", [1, 3])  # the answers run to the longest, and end early

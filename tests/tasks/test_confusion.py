@@ -128,7 +128,7 @@ def test_a_document_of_many_classes_holds_the_commonest_and_the_report_says_so()
     assert len(found["per_class"]) == confusion_module.SHOWN_CLASSES
     assert min(row["count"] for row in found["per_class"]) >= np.sort(counts)[-confusion_module.SHOWN_CLASSES]
     view = confusion_view(found)
-    assert view["summary"].startswith("Most often, c5 was taken for c7: ")
+    assert view["summary"].startswith("Most frequent confusion: c5 predicted as c7, ")
     assert "1\u202f000 have most examples" in per_class(found, "test")["says"]
 
 

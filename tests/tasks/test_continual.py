@@ -80,5 +80,5 @@ def test_a_task_of_one_example_has_no_interval_and_answers_that_never_change_no_
     found = metrics(right, task, torch.arange(9))
     assert found["average_accuracy"].note == "no interval: its variance is unknown"
     even = metrics(torch.ones(2, 40), torch.arange(40) % 2, torch.arange(40))
-    assert even["forgetting"].note == "no interval: all examples have the same"
+    assert even["forgetting"].note == "no interval: all examples have the same value"
     assert 0.85 < even["average_accuracy"].low < even["average_accuracy"].high == 1

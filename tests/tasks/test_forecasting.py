@@ -46,7 +46,7 @@ def test_the_loss_is_torchs_mean() -> None:
         assert torch.allclose(task.loss(outputs, target) / task.count(target), reference(outputs, target))
         each = reference(outputs, target, reduction="none").mean(1)
         assert torch.allclose(task.losses(outputs, target), each)
-    with pytest.raises(SettingError, match="loss=huber is not for forecasts: choose from mse, mae"):
+    with pytest.raises(SettingError, match="Invalid loss=huber for forecasts: must be one of mse, mae"):
         task_for(SeriesSpec(8, 1, ONE), "huber")
 
 
@@ -155,7 +155,7 @@ def test_the_linear_model_is_least_squares() -> None:
         )
         weights = torch.linalg.lstsq(x, batch.target[:, c::2].double()).solution
         torch.testing.assert_close(fitted(test)[:, c::2].double(), y @ weights, atol=1e-3, rtol=0)
-    assert fitted.words == "a linear model of the last 5 steps and of what is known in advance"
+    assert fitted.words == "a linear model of the last 5 steps and of the known future columns"
 
 
 def test_the_linear_model_of_several_columns_and_a_long_lookback_is_found_with_several_threads() -> None:
@@ -239,7 +239,7 @@ def test_blocks_hold_the_windows_of_all_series_of_a_time() -> None:
         assert found[key].value == pytest.approx(metric.value)
         assert (found[key].low, found[key].high) == pytest.approx((metric.low, metric.high), rel=0.05)
     few = Forecasting(three).metrics(all_of_them[:135], torch.zeros(135, 3))
-    assert few["rmse"].note == "no interval: 135 windows, and 144 are needed as neighbours overlap"
+    assert few["rmse"].note == "no interval: 135 windows; 144 are needed because neighbors overlap"
 
 
 def test_differences_of_forecasts_are_of_the_same_blocks() -> None:

@@ -53,7 +53,7 @@ def test_dice_is_its_formula() -> None:
     assert task.loss(outputs, target).item() / task.count(target) == pytest.approx(1 - np.mean(terms), rel=1e-5)
     perfect = F.one_hot(torch.tensor([[[0, 1], [2, 3]]]), 4).movedim(-1, 1) * 50.0
     assert task.loss(perfect, perfect.argmax(1).to(torch.uint8)).item() == pytest.approx(0, abs=1e-5)
-    with pytest.raises(SettingError, match="loss=dice is not for"):
+    with pytest.raises(SettingError, match="Invalid loss=dice for classes: must be one of cross_entropy"):
         task_for(ImageSpec(1, 5, 6, Classes(("a", "b"))), "dice")
 
 
@@ -82,7 +82,7 @@ def test_the_baseline_is_the_ground_everywhere() -> None:
     actual = target[target != 255].numpy()
     expected = sk.jaccard_score(actual, np.zeros_like(actual), labels=[0, 1, 2], average="macro")
     counts = TASK.keep_target(target)
-    assert TASK.baseline(counts, counts) == {"name": "everywhere 'ground'", "value": pytest.approx(expected)}
+    assert TASK.baseline(counts, counts) == {"name": "constant baseline ('ground')", "value": pytest.approx(expected)}
 
 
 def test_what_is_kept_without_masks_and_said_in_words() -> None:

@@ -130,7 +130,7 @@ def test_what_a_step_learns_from_is_the_sum_of_the_losses(columns: int, weighted
 
 def test_a_loss_that_does_not_fit_the_target_is_rejected() -> None:
     classes, value = TableSpec(("a",), THREE), TableSpec(("a",), Value())
-    with pytest.raises(SettingError, match="not for numbers"):
+    with pytest.raises(SettingError, match="Invalid loss=cross_entropy for numbers: must be one of mse"):
         task_for(value, "cross_entropy")
     with pytest.raises(SettingError, match="label_smoothing"):
         task_for(value, label_smoothing=0.1)

@@ -86,9 +86,9 @@ def test_analogies_of_words(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("cat car\n", r"line 1: 'cat car' is not two words and a figure"),
+        ("cat car\n", r"line 1: 'cat car' is not two words and a number"),
         ("cat car 1\ncat car much\n", r"line 2: 'cat car much'"),
-        ("dog cow 1\n", "0 of the 1 pairs of .* are known"),
+        ("dog cow 1\n", "Only 0 of the 1 pairs of .* are in the vocabulary"),
     ],
 )
 def test_lists_of_pairs_that_are_none_are_rejected(tmp_path: Path, text: str, said: str) -> None:

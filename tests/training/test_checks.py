@@ -102,8 +102,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 TINY = {"model.layers": 1, "model.dim": 8, "model.heads": 1, "length": 8, "tokenizer": "characters"}
 IN_VAIN: list[tuple[str, str, dict[str, Any], dict[str, Any], str]] = [
-    ("gpt2", "book.txt", TINY, {"fold": 2}, "split by its place in the text"),
-    ("gpt2", "book.txt", TINY, {"split_seed": 2}, "split by its place in the text"),
+    ("gpt2", "book.txt", TINY, {"fold": 2}, "split by its position in the text"),
+    ("gpt2", "book.txt", TINY, {"split_seed": 2}, "split by its position in the text"),
     ("gpt2", "book.txt", TINY, {"window": 3}, "for word vectors"),
     ("gpt2", "book.txt", TINY, {"subsample": 0.1}, "for word vectors"),
     ("gpt2", "book.txt", TINY, {"class_weights": "balanced"}, "next token is none"),

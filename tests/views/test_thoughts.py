@@ -251,7 +251,7 @@ def test_where_room_is_short_the_answer_and_what_was_kept_come_first(
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"method": "beam"}, SettingError, "choose from greedy"),
+        ({"method": "beam"}, SettingError, "Invalid method=beam: must be one of greedy"),
         ({"example": "7"}, SettingError, "from 0 to 1"),
         ({"thought": "400"}, SettingError, "Invalid thought=400"),
         ({"layer": "blocks.9.attention"}, UnknownName, "blocks.9.attention"),
