@@ -76,7 +76,7 @@ def test_what_is_not_found_is_said(cli: Cli, run: Path, folder: Path) -> None:
         assert (picture.mode, picture.size) == ("RGB", (288, 288))  # 48 × 48, large enough for words
     Path("boxes.csv").unlink()
     again = cli("predict", str(run), str(folder / "test" / "0001.png"), "--out", "boxes.csv")
-    assert "boxes-pictures exists" in again.said
+    assert "boxes-pictures already exists" in again.said
 
 
 def test_check_names_what_is_wrong_with_file_and_row(cli: Cli, folder: Path) -> None:

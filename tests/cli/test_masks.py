@@ -60,7 +60,7 @@ def test_a_folder_of_masks_from_check_to_inspect(cli: CLI, tmp_path: Path) -> No
     refused = cli("predict", "run", "new/images/a.png", "--out", "said.csv", "--overwrite")
     assert refused.status == 0, refused.said
     (tmp_path / "said.csv").unlink()
-    assert "said-masks exists" in cli("predict", "run", "new/images/a.png", "--out", "said.csv").said
+    assert "said-masks already exists" in cli("predict", "run", "new/images/a.png", "--out", "said.csv").said
     assert cli("evaluate", "run", "new").status == 0
 
     views = cli("inspect", "run", "--view", "results", "--view", "attribution", "method=grad_cam", "--out", "see.html")

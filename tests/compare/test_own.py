@@ -134,7 +134,9 @@ def test_a_search_draws_the_parameters_of_what_makes_the_module(tmp_path: Path) 
     assert found.run.evaluate("iris")["accuracy"].value >= 0
     assert all(row["parameters"] == 8 * row["model.width"] + 3 for row in found.trials)
     assert len(cutaway.search(Net, resume=tmp_path / "s", trials=3).trials) == 3
-    with pytest.raises(SettingError, match=r"is built by tests\.compare\.test_own\.Net: pass it again, e\.g\. search\(Net"):
+    with pytest.raises(
+        SettingError, match=r"is built by tests\.compare\.test_own\.Net: pass it again, e\.g\. search\(Net"
+    ):
         cutaway.search(resume=tmp_path / "s")
     with pytest.raises(SettingError, match="with another space"):
         cutaway.search(("Net", wide), "iris", space={"lr": space["lr"]}, out=tmp_path / "s", **given)

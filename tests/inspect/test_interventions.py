@@ -406,7 +406,10 @@ def test_the_share_that_is_restored_by_hand() -> None:
         (lambda: Zero("blocks.0.attention", head=99), "Invalid head=99: must be from 0 to .* for blocks.0.attention"),
         (lambda: Zero("blocks.0", unit=-1), "Invalid unit=-1"),
         (lambda: Zero("blocks.0", channel=0), "is not a feature map; use unit"),
-        (lambda: Replace("blocks.0", torch.zeros(9)), r"Invalid shape \(9,\) of the value: must fit the activation of .*\(2, 7, "),
+        (
+            lambda: Replace("blocks.0", torch.zeros(9)),
+            r"Invalid shape \(9,\) of the value: must fit the activation of .*\(2, 7, ",
+        ),
     ],
 )
 def test_mistakes_are_named(edit: Any, message: str) -> None:

@@ -124,9 +124,9 @@ def test_what_is_made_of_edges_is_kept_until_they_change() -> None:
     changed = build_adjacency(edges, 6, loops=True)
     assert changed is not first
     assert torch.equal(changed.columns, build_adjacency(edges.clone(), 6, loops=True).columns)
-    kept = len(graphs._neighbours._made)
+    kept = len(graphs._cached_adjacency._made)
     del edges
-    assert len(graphs._neighbours._made) < kept
+    assert len(graphs._cached_adjacency._made) < kept
 
 
 def test_edges_that_numpy_changes_unseen_are_other_edges() -> None:

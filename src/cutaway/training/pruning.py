@@ -262,7 +262,10 @@ def _remove_channels(
     make = pruning.prune_linear_out_channels if isinstance(layer, nn.Linear) else pruning.prune_conv_out_channels
     size = len(layer.weight) if isinstance(layer, nn.Linear | _ConvNd) else 0
     whole = graph.get_pruning_group(layer, make, idxs=list(range(size)))
-    norms = pruning.importance.GroupMagnitudeImportance(p=2)(whole)
+    try:
+        norms = pruning.importance.GroupMagnitudeImportance(p=2)(whole)
+    except IndexError:  # torch-pruning does not follow the channels through every view, as of q, k and v
+        return True
     if norms is None or len(norms) != size:
         return True
     group = graph.get_pruning_group(layer, make, idxs=sorted(norms.argsort()[:count].tolist()))

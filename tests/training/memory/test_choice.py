@@ -25,7 +25,7 @@ GIVEN: dict[str, Any] = {
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A text to learn from; this process stands for two, whose memory is asked about in this one."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(DeviceContext, "together", lambda place, value: [value])
+    monkeypatch.setattr(DeviceContext, "all_gather", lambda place, value: [value])
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     Path("text.txt").write_text("Return the sum of all that is given, or zero where nothing is.\n" * 1000)
 
