@@ -175,7 +175,7 @@ def test_a_label_file_that_is_shorter_than_its_text(cli: Cli, labels: str, model
         (PAIRS + "a\t\n", ["p.tsv, line 31", "its target is empty"]),
         (PAIRS + "\n\n", ["p.tsv, line 31: it is empty", "p.tsv, line 32"]),
         ("", ["p.tsv is empty"]),
-        (PAIRS.encode() + b"caf\xe9\tb\n", ["p.tsv, line 31", "UTF-8"]),
+        (PAIRS.encode() + b"caf\xe9\tb\n", ["p.tsv: it is not UTF-8: byte 193 (line 31) is 0xE9"]),
         ("".join(f"{'a' * (1 + i)}\tb{i}\n" for i in range(30)), ["sources", "one only, 'a'"]),
     ],
 )

@@ -103,7 +103,7 @@ def test_check_names_what_is_wrong_with_file_and_row(cli: Cli, folder: Path) -> 
         ("mixup=0.2", "mixup=0.2 blends images"),
         ("sampling=balanced", "sampling=balanced is for classes, and boxes is none"),
         ("class_weights=balanced", "class_weights=balanced would change nothing"),
-        ("label_smoothing=0.1", "label_smoothing is for classes and tokens, not for boxes"),
+        ("label_smoothing=0.1", "Invalid label_smoothing: only for classes and tokens, not for boxes"),
     ],
 )
 def test_settings_that_are_not_for_boxes_are_rejected(cli: Cli, folder: Path, given: str, words: str) -> None:

@@ -110,7 +110,7 @@ def test_it_goes_on_after_a_kill_and_after_ctrl_c(cli: Cli, tmp_path: Path) -> N
         _, said = command.communicate(timeout=30)
         assert command.returncode == (130 if ends == signal.SIGINT else -signal.SIGKILL)
         assert not (out / "manifest.json").exists()
-        assert ("run the same command again to continue" in said) == (ends == signal.SIGINT)
+        assert ("run the same command again to resume" in said) == (ends == signal.SIGINT)
     kept = {path.name: path.stat().st_mtime_ns for path in out.glob("*.bin")}
     answer = cli("train", "gpt2", "shards")
     assert answer.status == 2

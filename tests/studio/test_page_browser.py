@@ -528,7 +528,7 @@ def test_a_digit_is_drawn_and_said_anew_as_the_model_learns(browser: Any, addres
     page.press("Epoch")
     page.until(f"document.querySelector('.tried .bars').textContent !== {json.dumps(before)}")
     page.tab.locator("#try-file").set_input_files({"name": "no.png", "mimeType": "image/png", "buffer": b"no image"})
-    page.until("document.querySelector('.try .failed').textContent.includes('no image')")
+    page.until("document.querySelector('.try .failed').textContent.includes('not a readable image')")
     page.tab.locator(".drawing").get_by_role("button", name="Clear").click()
     page.until("document.querySelectorAll('.tried .bars').length === 0")
     assert page.tab.evaluate(FLAWS) == []

@@ -218,7 +218,10 @@ def test_a_file_of_ones_own(studio: Served, page: Page) -> None:
         ({"data": "moons", "model": "mlp", "model.hidden_dims": "99999999"}, "memory"),
         ({"data": "moons", "model": "mlp", "model.hidden_dims": "300000,300000"}, "memory"),
         ({"data": "moons", "model": "mlp", "model.hidden_dims": "9999999", "batch_size": "10000"}, "memory"),
-        ({"data": "moons", "model": "mlp", "memory_fraction": "0"}, "memory_fraction is not set in the studio"),
+        (
+            {"data": "moons", "model": "mlp", "memory_fraction": "0"},
+            "Invalid memory_fraction: not available in the studio",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )

@@ -76,7 +76,7 @@ def test_targets_are_outputs_names_and_places(run: Run) -> None:
     assert "output 3" in view(opened("lenet5", target="3"))["says"]
     assert "'token 5' after token 3" in view(opened("gpt2", target="2:5"))["says"]
     one = view(opened("lenet5", example="1", method="gradient"))
-    assert "parts of example 2 raised" in one["says"]
+    assert "parts of example 2 that increase" in one["says"]
 
 
 @pytest.mark.parametrize(

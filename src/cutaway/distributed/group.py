@@ -95,21 +95,13 @@ def _speaks(error: CutawayError, store: Store | None) -> bool:
         return rank() == 0
     own, said = rank(), str(error)
     with contextlib.suppress(RuntimeError):  # the store may be gone
-        until = time.monotonic() + ERROR_TIMEOUT
         if own == 0 and not isinstance(error, LostProcess):
             store.set("first", said)
-            first = store.add("told", 1) == 1  # otherwise another process reported it first, on a slow machine
-            # The store ends with this process. Until the others have read it, they cannot know that it reported.
-            if dist.is_initialized():
-                dist.destroy_process_group()  # ends the collectives in which the others may wait for this process
-            while time.monotonic() < until and store.add("read", 0) < world_size() - 1:
-                time.sleep(0.05)
-            return first
+            return store.add("told", 1) == 1  # otherwise another process reported it first, on a slow machine
+        until = time.monotonic() + ERROR_TIMEOUT
         while time.monotonic() < until and not store.check(["first"]):
             time.sleep(0.05)
-        silent = store.check(["first"]) or store.add("told", 1) > 1
-        store.add("read", 1)
-        if silent:
+        if store.check(["first"]) or store.add("told", 1) > 1:
             return False
     if not isinstance(error, LostProcess):
         error.args = (f"Process {own} of {world_size()}: {said}",)

@@ -155,7 +155,7 @@ def test_other_shots_and_ways(runs: dict[str, Run], monkeypatch: pytest.MonkeyPa
         ("maml", {"ways": 3}, r"Invalid ways=3: this run is trained with objective=maml and 2 ways"),
         ("prototypes", {"ways": 9}, r"ways=9 cannot be: the test split has 4 classes"),
         ("prototypes", {"shots": 7}, r"has 8 examples in the test split, and an episode takes 9"),
-        ("prototypes", {"inner_steps": 2}, r"inner_steps=2 is for objective=maml"),
+        ("prototypes", {"inner_steps": 2}, r"Invalid inner_steps=2: only for objective=maml"),
         ("prototypes", {"shots": 0}, r"Invalid shots=0: must be at least 1"),
     ]
     for kind, asked, said in rejected:
@@ -185,7 +185,9 @@ def test_images_are_told_by_a_support_of_ones_own(
     assert "--support FOLDER" in capsys.readouterr().err.replace("\n", " ")
     with pytest.raises(DataError, match="There is no folder"):
         runs["maml"].predict(asked, support=tmp_path / "nowhere")
-    with pytest.raises(SettingError, match=r"holds 16 class folders: this run learned by objective=maml with 2 ways"):
+    with pytest.raises(
+        SettingError, match=r"holds 16 class folders: this run is trained with objective=maml and 2 ways"
+    ):
         runs["maml"].predict(asked, support=shapes)
     assert len(runs["prototypes"].predict(asked, support=shapes)[0]) == 2 + 1 + 16
 
@@ -194,7 +196,9 @@ def test_a_run_of_classes_takes_no_support_and_no_ways(tmp_path: Path) -> None:
     run = cutaway.train("mlp", "moons", out=tmp_path / "run", count=40, epochs=1, tensorboard=False)
     with pytest.raises(SettingError, match="Invalid support: only for few-shot learning"):
         run.predict([{"x1": 0, "x2": 0}], support=tmp_path)
-    with pytest.raises(SettingError, match="ways=3 is for episodes, and this run learned the class"):
+    with pytest.raises(
+        SettingError, match="Invalid ways=3: only for few-shot learning; the target of this run is class"
+    ):
         run.evaluate(ways=3)
 
 
@@ -239,7 +243,7 @@ def test_it_is_checked_and_looked_into(runs: dict[str, Run], shapes: Path, kind:
         ("mlp", "sinusoids", {"objective": "prototypes"}, SettingError, r"sinusoids are numbers: take objective=maml"),
         ("textcnn", "digits", {"objective": "maml"}, ModelError, r"textcnn takes text data"),
         ("conv4", "digits", {"objective": "maml", "ways": 1}, SettingError, r"ways=1.*at least 2"),
-        ("conv4", "digits", {"objective": "maml", "ways": 5}, SettingError, r"10 classes are not 3 times as many"),
+        ("conv4", "digits", {"objective": "maml", "ways": 5}, SettingError, r"10 classes are fewer than 3 times as many"),
         ("conv4", "digits", {"objective": "maml", "ways": 2, "compile": True}, SettingError, r"compile="),
         ("conv4", "digits", {"objective": "maml", "ways": 2, "tta": True}, SettingError, "tta"),
         ("conv4", "digits", {"objective": "prototypes", "ways": 2, "lora": 4}, SettingError, "lora=4 adapts weights"),
