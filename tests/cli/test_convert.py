@@ -260,7 +260,7 @@ def test_what_is_there_already_or_has_no_such_form(cli: Cli, hugging: Path, tmp_
         ((hugging, out, "--to", "cutaway", "--model", "bert-base-uncased"), "holds a gpt2, and bert-base-uncased is"),
         ((hugging / "model.safetensors", out, "--to", "huggingface"), "is a file already"),
         ((hugging, out, "--to", "torchvision"), "torchvision has no network like this GPT2"),
-        ((tmp_path / "ours", hugging, "--to", "huggingface"), "exists and is not written over"),
+        ((tmp_path / "ours", hugging, "--to", "huggingface"), "already exists"),
     ):
         answer = cli("convert", *words)
         assert (answer.status, answer.out) == (2, ""), words

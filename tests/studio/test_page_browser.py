@@ -564,7 +564,7 @@ def test_what_was_trained_is_saved_as_a_run_with_the_command_for_it(browser: Any
     page.press("Save")
     page.until("document.querySelector('[aria-label=\"The command\"]').value.includes('cutaway train mlp moons')")
     page.press("Save as a run")
-    page.until("document.querySelector('.keep .failed').textContent.includes('Nothing is trained yet')")
+    page.until("document.querySelector('.keep .failed').textContent.includes('The model is not trained yet')")
     page.press("Done")
     page.press("Epoch")
     page.until(f"{STEP} > 0")

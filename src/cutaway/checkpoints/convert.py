@@ -68,7 +68,7 @@ def convert(
         ModelError: If the other format has no such network.
     """
     if target.is_dir() or (target.exists() and to in FOLDERS):
-        raise FileError(f"{target} exists and is not written over. Give another name, or move it away.")
+        raise FileError(f"{target} already exists. Choose another name, or move it away.")
     reject_overwriting(target, [source], overwrite)
     source = resolve_path(source)
     reject_absent(source)
