@@ -129,7 +129,7 @@ def test_a_document_of_many_classes_holds_the_commonest_and_the_report_says_so()
     assert min(row["count"] for row in found["per_class"]) >= np.sort(counts)[-confusion_module.SHOWN_CLASSES]
     view = confusion_view(found)
     assert view["summary"].startswith("Most frequent confusion: c5 predicted as c7, ")
-    assert "1\u202f000 have most examples" in per_class(found, "test")["says"]
+    assert "the 1\u202f000 with the most examples are shown" in per_class(found, "test")["says"]
 
 
 def test_tags_and_classes_have_the_same_metrics() -> None:
