@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -95,13 +96,23 @@ def _speaks(error: CutawayError, store: Store | None) -> bool:
         return rank() == 0
     own, said = rank(), str(error)
     with contextlib.suppress(RuntimeError):  # the store may be gone
+        until = time.monotonic() + ERROR_TIMEOUT
         if own == 0 and not isinstance(error, LostProcess):
             store.set("first", said)
-            return store.add("told", 1) == 1  # otherwise another process reported it first, on a slow machine
-        until = time.monotonic() + ERROR_TIMEOUT
+            first = store.add("told", 1) == 1  # otherwise another process reported it first, on a slow machine
+            # The store may end with this process, so it waits until the others have read it. They wait in collectives
+            # for this process, which end with the last reference to the process group.
+            traceback.clear_frames(error.__traceback__)
+            if dist.is_initialized():
+                dist.destroy_process_group()
+            while time.monotonic() < until and store.add("read", 0) < world_size() - 1:
+                time.sleep(0.05)
+            return first
         while time.monotonic() < until and not store.check(["first"]):
             time.sleep(0.05)
-        if store.check(["first"]) or store.add("told", 1) > 1:
+        silent = store.check(["first"]) or store.add("told", 1) > 1
+        store.add("read", 1)
+        if silent:
             return False
     if not isinstance(error, LostProcess):
         error.args = (f"Process {own} of {world_size()}: {said}",)

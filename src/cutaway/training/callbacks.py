@@ -80,8 +80,8 @@ class Callback:
     If several processes train, the methods are called in each of them, and the first one's state is saved.
 
     Attributes:
-        trainer: The trainer, set before training starts: `trainer.model`, `trainer.settings`, `trainer.optimizers`,
-            and `trainer.train_loss`, the mean training loss of the current epoch.
+        trainer: The trainer, a weak proxy that is set before training starts: `trainer.model`, `trainer.settings`,
+            `trainer.optimizers`, and `trainer.train_loss`, the mean training loss of the current epoch.
     """
 
     trainer: Any = None

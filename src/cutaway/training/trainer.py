@@ -18,6 +18,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -156,7 +157,7 @@ class Trainer:
         callbacks = follow_weights if self._began is None else [*follow_weights, *self.callbacks]
         active = [callback for callback in callbacks if callback is not None]
         for callback in active:
-            callback.trainer = self
+            callback.trainer = weakref.proxy(self)  # so that a callback that is kept does not keep the model
         self._hooks = bind_hooks(active)
 
     def call(self, hook: str) -> None:
