@@ -2,9 +2,8 @@
 
 Memory is allocated ahead and written in place, so a new token does not copy the tokens before it.
 
-A key-value cache for branching texts: each row is a tree of tokens, and every token is stored once.
-
-A token attends only to the tokens before it in its own text (tree attention, as in X. Miao et al., SpecInfer, 2023
+In a `TreeCache`, for branching texts, each row is a tree of tokens, and every token is stored once. A token attends
+only to the tokens before it in its own text (tree attention, as in X. Miao et al., SpecInfer, 2023
 <https://arxiv.org/abs/2305.09781>, section 4.2). Nothing is copied where a text branches.
 """
 

@@ -1,6 +1,6 @@
 """Estimates of the time and memory of training, from a few timed steps. Nothing is written.
 
-Timing of several calls in turns, so that a machine that slows down affects all of them.
+Several calls are timed in turns, so that a machine that slows down affects all of them.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""Device, number format, and this process's share of the work.
+"""Device, number format, and this process's share of the work; reproducibility of resumed runs.
 
 The training loop uses only this interface. In a single process there is no process group, and all methods return at
 once.
 
-Reproducibility of resumed runs: they end bit-identical to uninterrupted ones, or a note says why not.
-
-Sums are split over CPU threads, and floating-point sums depend on how they are split. The result therefore depends on
-the number of threads, which is recorded when a run starts and restored when it is resumed.
+Resumed runs end bit-identical to uninterrupted ones, or a note says why not. Sums are split over CPU threads, and
+floating-point sums depend on how they are split. The result therefore depends on the number of threads, which is
+recorded when a run starts and restored when it is resumed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Optimizers: those of PyTorch, fused where possible, and Muon.
+"""Optimizers (those of PyTorch, fused where possible, and Muon) and learning-rate schedules.
 
 Weight decay applies to weights only. Biases and gains of norms (all parameters with fewer than two dimensions) are not
 decayed, and if a model lists its decayed weights (`decayed`), no others are. Embeddings are weights: BERT's code decays

@@ -1,12 +1,12 @@
-"""Trial of your own module on one batch before training: whether it accepts the data and returns the required shape.
+"""Checks of a network's outputs: shapes of custom modules, lengths of transcripts, and non-finite values.
 
-Detection of transcripts that are too long for the network's output on their recordings.
+A custom module is tried on one batch before training.
 
 Connectionist temporal classification needs a frame for each character, and one more between two equal characters. A
 longer text has probability 0 and infinite loss. A network that spells has a maximum number of characters plus an end
 token. The check needs the network, which determines the number of output frames or characters.
 
-Search for the layer with the first non-finite values, after the fact, so that normal steps cost nothing.
+The layer with the first non-finite values is searched after a loss was not finite, so that normal steps cost nothing.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """Parallel strategies: how processes hold a model and combine their gradients.
 
-The loop uses one of these objects, which strategies.py selects. All have the same interface.
-
-Parallel strategy with sharded weights: by rows, by heads and hidden units, or both.
-
-Selection of the parallel strategy.
+`select_strategy` selects one of them for the loop: a single process, data parallelism, or sharded weights (by rows, by
+heads and hidden units, or both). All have the same interface.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Parameter groups: heads, frozen layers, and the distance of each parameter from the head.
-
-Low-rank adaptation (LoRA) of a model with pretrained weights.
-"""
+"""Parameter groups: heads, frozen layers, distances from the head, and low-rank adaptation (LoRA)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Built-in data sets without files: scikit-learn's tables, and two-dimensional toy data.
 
-Toy data for small networks: two-dimensional data with two or three classes, a curve, and the truth table of XOR.
+The toy data have two or three classes, a curve, or the truth table of XOR.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
-"""Splits of graph data: nodes of one graph, or whole graphs.
+"""Splits of graph data: nodes of one graph, whole graphs, or node pairs for link prediction; neighbor sampling.
 
-Neighbor sampling, layer by layer, for graphs that are too large to process whole.
+Neighbors are sampled layer by layer, for graphs that are too large to process whole: after W. L. Hamilton, R. Ying, J.
+Leskovec, Inductive representation learning on large graphs, 2017, section 3.1 <https://arxiv.org/abs/1706.02216>, but
+without replacement: a node with at most as many neighbors as the sample size keeps all.
 
-After W. L. Hamilton, R. Ying, J. Leskovec, Inductive representation learning on large graphs, 2017, section 3.1
-<https://arxiv.org/abs/1706.02216>, but without replacement: a node with at most as many neighbors as the sample size
-keeps all.
-
-Node pairs as examples of link prediction: linked pairs and absent links.
-
-A link is a pair of nodes a < b with an edge in either direction. See `dataset.py` for held-out links.
+Examples of link prediction are linked pairs and absent links. A link is a pair of nodes a < b with an edge in either
+direction. See `dataset.py` for held-out links.
 """
 
 from __future__ import annotations

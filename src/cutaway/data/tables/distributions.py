@@ -1,4 +1,4 @@
-"""Exact order statistics of numbers that are read several times and never stored.
+"""Exact order statistics of streamed numbers, and the distribution of each column over the training rows.
 
 The bits of a float64, with the sign flipped, sort like the number. The first pass counts numbers by their leading bits.
 Each further pass counts, by the next bits, the numbers that share the prefix of a requested rank, until the rest fits
@@ -8,7 +8,7 @@ into memory. This is a radix sort restricted to the requested ranks (D. Knuth, T
 polars' streaming quantiles store the whole column: 293 MiB instead of 49 for 40 million numbers. Its ranks are rounded
 fractions, and can be off by one.
 
-Distribution of each column over the training rows: counts between bin edges, or of each value.
+A distribution is stored as counts between bin edges, or of each value.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Roles of the columns of a table by the settings: target, group, input, or left out.
+"""Roles of the columns of a table (target, group, input, left out), and checks of the target.
 
-The target of a table, a class or a number for each row, and checks that it can be learned.
-
-Detection of columns that alone determine the target: often copies of it, or known only after it.
+The target is a class or a number for each row. Columns that alone determine it are reported: they are often copies of
+it, or known only after it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Operations on fake tensors whose output shapes PyTorch cannot derive from input shapes.
+"""Tracker of the live memory and the compute of a step, and fake operations that PyTorch does not provide.
 
-Tracker of the live memory of a step, and of its compute.
-
-It sees every operation that PyTorch runs (`TorchDispatchMode`), on real tensors or `FakeTensor`s, which have only
-shapes. A storage is counted once, from its creation until it is freed. Memory that a kernel allocates and frees
+The tracker sees every operation that PyTorch runs (`TorchDispatchMode`), on real tensors or `FakeTensor`s, which have
+only shapes. A storage is counted once, from its creation until it is freed. Memory that a kernel allocates and frees
 internally is not seen, except for that reported by `internal_bytes`.
 
 PyTorch's `MemTracker`, with which tests compare, rejects sparse tensors, and does not separate outputs from activations

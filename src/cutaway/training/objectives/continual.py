@@ -1,4 +1,6 @@
-"""Joint training on all tasks of a sequence at once, an upper bound for learning them one after another.
+"""Objectives of continual learning: joint training, rehearsal, and elastic weight consolidation (EWC).
+
+Joint training on all tasks at once is an upper bound for learning them one after another.
 
 Rehearsal: some examples of earlier tasks are stored and replayed with those of the current task.
 

@@ -1,4 +1,4 @@
-"""Sampling of a network's own solutions of problems, which are verified and used for training.
+"""Training on a network's own verified solutions of problems: expert iteration (STaR) and policy gradients (GRPO).
 
 The attempts are sampled as chains in `inference.thought_search`, with one row and a count for equal ones. The
 seed depends on the position in training alone, so that a resumed run samples the same solutions.

@@ -1,6 +1,4 @@
-"""Base class of objectives for pre-training without labels.
-
-SimCLR: contrastive training without labels, which matches the two views of an image or a series.
+"""SimCLR: contrastive pre-training, which matches two views of an image or a series; and the base of pre-training.
 
 After T. Chen, S. Kornblith, M. Norouzi, G. Hinton, A simple framework for contrastive learning of visual
 representations, 2020. <https://arxiv.org/abs/2002.05709>
@@ -8,10 +6,10 @@ representations, 2020. <https://arxiv.org/abs/2002.05709>
     ℓ(i, j) = −log( exp(s_ij / τ) / Σ_{k ≠ i} exp(s_ik / τ) ),   s_ij the cosine similarity of z_i and z_j
     z = W₂ ReLU(W₁ h),   h the input of the network's head for a view (its features)
 
-A batch of N images has 2N views, two of each image (`data.augment`; for series,
-`data.augment`). The loss is the mean of ℓ(i, j) over all positive pairs in both directions
-(NT-Xent, `nn.losses.nt_xent`). W₁ is the projection, which is discarded after training, and W₂ the network's own head,
-whose outputs are compared. A network that is fine-tuned from the weights gets a new head. τ is `temperature`.
+A batch of N images or series has 2N views, two of each (`data.augment`). The loss is the mean of ℓ(i, j) over all
+positive pairs in both directions (NT-Xent, `nn.losses.nt_xent`). W₁ is the projection, which is discarded after
+training, and W₂ the network's own head, whose outputs are compared. A network that is fine-tuned from the weights gets
+a new head. τ is `temperature`.
 """
 
 from __future__ import annotations

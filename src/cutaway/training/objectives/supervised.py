@@ -1,6 +1,7 @@
-"""Supervised learning: the loss of the network's outputs and the targets. It is the base class of all objectives.
+"""Supervised learning, which is the base class of all objectives, and adversarial training.
 
-Adversarial training: a network is trained on images that are changed to increase its loss.
+Supervised learning minimizes the loss of the network's outputs and the targets. In adversarial training, a network is
+trained on images that are changed to increase its loss.
 
 After A. Madry, A. Makelov, L. Schmidt, D. Tsipras, A. Vladu, Towards deep learning models resistant to adversarial
 attacks, 2017. <https://arxiv.org/abs/1706.06083>
