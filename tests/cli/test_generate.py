@@ -281,7 +281,7 @@ def test_a_run_of_pairs_writes_what_the_prompt_becomes(
     assert say(pairs, "--prompt", "abc") == ("cba\n", "note: strange letters\n")
     words = ("--prompt", "abc", "--num-beams", "2", "--length-penalty", "0.5", "--json")
     assert json.loads(say(pairs, *words)[0])["samples"] == ["cbacba"]
-    with pytest.raises(SettingError, match="needs a"):
+    with pytest.raises(SettingError, match="Missing --prompt: a run trained on pairs of sequences needs a"):
         say(pairs)
 
 

@@ -124,7 +124,7 @@ def test_what_is_typed(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out)["exercises"][0]["signature"] == "fires(w, b, x)"
     for words in (["17"], ["check"], ["01", "answers.py"], ["check", "01", "a.py", "b.py"], ["check", "²", "a.py"]):
         assert main(["course", *words]) == 2
-    assert "Did you mean" in " ".join(capsys.readouterr().err.split())
+    assert "Did you mean `course check` or `course start`?" in " ".join(capsys.readouterr().err.split())
 
 
 def test_in_a_notebook_a_function_is_checked_at_once(capsys: pytest.CaptureFixture[str]) -> None:

@@ -45,7 +45,7 @@ def speaking(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[int, str]]:
 
 def lost() -> LostProcess:
     """What a process finds whose neighbor is gone."""
-    return LostProcess("was lost")
+    return LostProcess("one was lost")
 
 
 def damaged() -> FileError:

@@ -168,8 +168,8 @@ def test_a_run_refuses_it_too(run: cutaway.Run, name: str) -> None:
     [
         (5, "out must be the path of a folder, not of type int"),
         (b"runs", "not of type bytes"),
-        ("a\0b", "not .*: embedded null"),
-        ("a\ud800", "not .*: .*surrogates"),
+        ("a\0b", r"out must be the path of a folder, not .*: embedded null"),
+        ("a\ud800", r"out must be the path of a folder, not .*: .*surrogates"),
         ("a" * 5000, "it is too long"),
     ],
 )

@@ -243,7 +243,7 @@ def test_it_is_checked_and_looked_into(runs: dict[str, Run], shapes: Path, kind:
         ("mlp", "sinusoids", {"objective": "prototypes"}, SettingError, r"sinusoids are numbers: take objective=maml"),
         ("textcnn", "digits", {"objective": "maml"}, ModelError, r"textcnn takes text data"),
         ("conv4", "digits", {"objective": "maml", "ways": 1}, SettingError, r"ways=1.*at least 2"),
-        ("conv4", "digits", {"objective": "maml", "ways": 5}, SettingError, "10 classes are fewer than 3 times"),
+        ("conv4", "digits", {"objective": "maml", "ways": 5}, SettingError, "10 classes are fewer than 3 times as many"),
         ("conv4", "digits", {"objective": "maml", "ways": 2, "compile": True}, SettingError, r"compile="),
         ("conv4", "digits", {"objective": "maml", "ways": 2, "tta": True}, SettingError, "tta"),
         ("conv4", "digits", {"objective": "prototypes", "ways": 2, "lora": 4}, SettingError, "lora=4 adapts weights"),
