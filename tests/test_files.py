@@ -40,7 +40,7 @@ def test_no_input_is_written_over(tmp_path: Path, way: str, overwrite: bool) -> 
         link.symlink_to(given)
     if way == "a hard link":
         os.link(given, link)
-    with pytest.raises(FileError, match="is not overwritten"):
+    with pytest.raises(FileError, match=r"is the input .* and is not overwritten"):
         files.reject_overwriting(out, ["a text that was typed", "x" * 5000, read], overwrite)
 
 

@@ -75,7 +75,7 @@ def test_nothing_is_written_over(cli: Cli, folder: Path, tmp_path: Path) -> None
     before = weights.read_bytes()
     answer = cli("convert", folder, weights, "--to", "torchvision", "--overwrite")
     assert answer.status == 2
-    assert "is not overwritten" in answer.said
+    assert "and is not overwritten" in answer.said
     assert weights.read_bytes() == before
     assert cli("convert", folder, tmp_path / "out.pth", "--to", "torchvision", "--overwrite").status == 0
     assert torch.load(tmp_path / "out.pth", weights_only=True)

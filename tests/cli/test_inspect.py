@@ -129,7 +129,7 @@ BAD = {
     "a setting that is none": (("lenet5-modern", "model.layers=3"), "no setting of lenet5-modern named 'layers'"),
     "a setting of a run": (
         ("RUN", "model.num_classes=3"),
-        "Invalid model.num_classes: only an untrained preset takes model settings",
+        "only an untrained preset takes model settings, and this is a model with weights. Leave it out.",
     ),
     "a file that is not there": (("RUN", "seven.png"), "seven.png"),
     "a file that is no picture": (("RUN", "notes.txt"), "notes.txt"),

@@ -126,7 +126,7 @@ def test_predictions_write_over_nothing_that_was_not_offered(cli: Cli, iris: Pat
     Path("new.csv").write_text(table)
     before = (iris / "run.json").read_bytes()
     for out, said in (
-        ("new.csv", "is not overwritten"),
+        ("new.csv", "is the input new.csv and is not overwritten"),
         (str(iris / "run.json"), "is a file of the run"),
         (str(iris / "model" / "predictions.csv"), "is a file of the run"),
     ):

@@ -228,7 +228,7 @@ def test_padding_stands_in_front_of_a_prompt_as_well_as_behind(kind: str, dtype:
 
 def test_a_prompt_without_a_token_is_rejected() -> None:
     prompt = torch.full((2, 3), 2)
-    with pytest.raises(ModelError, match="Invalid mask"):
+    with pytest.raises(ModelError, match="Invalid mask: each prompt must have at least one token"):
         stream(Anew(), prompt, 5, mask=torch.tensor([[True] * 3, [False] * 3]))
     with pytest.raises(ModelError, match="one entry for each place"):
         stream(Anew(), prompt, 5, mask=torch.ones(2, 2, dtype=torch.bool))

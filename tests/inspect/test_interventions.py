@@ -435,7 +435,7 @@ def test_mistakes_about_graphs_and_maps_are_named() -> None:
         model(*inputs)
     with pytest.raises(ModelError, match="has no attention heads"):
         ablate(model, inputs, "bn1", by="head")
-    with pytest.raises(ModelError, match="has channels and positions"):
+    with pytest.raises(ModelError, match=r"Invalid by='unit': .* has channels and positions"):
         ablate(model, inputs, "bn1", by="unit")
     with pytest.raises(UnknownName, match="Similar: head"):
         ablate(model, inputs, "bn1", by="heads")
