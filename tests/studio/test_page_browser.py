@@ -536,6 +536,26 @@ def test_a_digit_is_drawn_and_said_anew_as_the_model_learns(browser: Any, addres
     page.close()
 
 
+def test_the_answer_to_an_earlier_request_keeps_a_later_error(browser: Any, address: str) -> None:
+    page = Page(browser, address, DIGITS)
+    page.tab.locator(".drawing canvas").wait_for()
+    delayed: list[Any] = []
+    page.tab.route("**/control", lambda route: delayed.append(route))
+    page.press("Epoch")
+    page.until(lambda: len(delayed) == 1)
+    page.tab.locator("#try-file").set_input_files({"name": "no.png", "mimeType": "image/png", "buffer": b"no image"})
+    refused = "document.querySelector('.try .failed').textContent.includes('not a readable image')"
+    page.until(refused)
+    with page.tab.expect_response("**/control") as answered:
+        delayed[0].continue_()
+    assert answered.value.ok
+    page.until(lambda: page.text(".status").startswith("Epoch 1"))
+    page.tab.wait_for_timeout(300)  # for what the page does with the answer
+    assert page.tab.evaluate(refused)
+    page.complaints = [line for line in page.complaints if "422" not in line]
+    page.close()
+
+
 def test_a_language_model_says_what_comes_next_while_it_learns(browser: Any, address: str) -> None:
     page = Page(browser, address, MOONS)
     page.until_drawn()

@@ -7,7 +7,7 @@ import { named } from "./words.js";
 
 /**
  * @typedef {(key: string, value: string) => void} Changed
- * @typedef {{ key: string, root: HTMLElement, set: (value: string) => void, fail: (words: string) => void,
+ * @typedef {{ key: string, root: HTMLElement, set: (value: string) => void, fail: (words: string, before?: number) => void,
  *   limit: (options: Option[]) => void }} Control
  * @typedef {{ value: string, name: string, group?: string, here?: boolean }} Option
  */
@@ -22,6 +22,7 @@ const USUAL = {
 const SPEEDS = [1, 5, 20, 60, 200];
 
 let made = 0; // for ids
+let messages = 0; // written so far
 
 /**
  * The control that suits a setting's type.
@@ -278,10 +279,10 @@ function framed({ key, says, label }, input, around = input) {
   input.setAttribute("aria-describedby", error.id);
   const words = html("label", { for: input.id, title: says || null }, label ?? named(key));
   const root = html("div", { class: "field", "data-control": key }, words, around, error);
-  /** @param {string} text */
-  function fail(text) {
-    error.say(text);
-    input.setAttribute("aria-invalid", String(text !== ""));
+  /** @param {string} text @param {number} [before] */
+  function fail(text, before) {
+    error.say(text, before);
+    input.setAttribute("aria-invalid", String(error.textContent !== ""));
   }
   return { key, root, fail };
 }
@@ -289,12 +290,20 @@ function framed({ key, says, label }, input, around = input) {
 /** A place for the words that say what was wrong; read aloud when they come. */
 export function failing() {
   const place = html("p", { class: "failed", id: `failed-${++made}`, role: "alert" });
+  let written = 0;
   return Object.assign(place, {
-    /** @param {string} text */
-    say(text) {
+    /** @param {string} text @param {number} [before] leave a message that was written after this moment */
+    say(text, before = Infinity) {
+      if (written > before) return;
+      written = ++messages;
       if (place.textContent !== text) place.textContent = text;
     },
   });
+}
+
+/** The moment up to which messages have been written: a request that began now clears no later message. */
+export function moment() {
+  return messages;
 }
 
 /**

@@ -1,7 +1,7 @@
 // The studio: what the server says is drawn, what a person does is asked of the server, and the URL holds all of it.
 
 import { html } from "../draw/dom.js";
-import { throttled } from "./controls.js";
+import { moment, throttled } from "./controls.js";
 import { dataPanel } from "./data.js";
 import { keeping } from "./keep.js";
 import { learnedPanel, title } from "./learned.js";
@@ -100,9 +100,10 @@ async function attempt(key, asking) {
   const places = [trying.control, ...data.controls, ...model.controls(), ...training.controls, ...learned.controls()];
   const place = places.find((one) => one.key === key);
   const fail = (/** @type {string} */ words) => (place ? place.fail(words) : lost(words));
+  const begun = moment();
   try {
     await asking();
-    for (const one of places) one.fail(""); // what was wrong before is no matter any more
+    for (const one of places) one.fail("", begun); // errors from before this request no longer matter
     lost("");
     return true;
   } catch (error) {
@@ -264,9 +265,10 @@ function watchNow(side) {
 
 /** @param {Side} side @param {import("./try.js").Asked | null} given tried in every frame from now on */
 async function tryOn(side, given) {
+  const begun = moment();
   try {
     await ask("try", { side, try: given && Object.keys(given).length > 0 ? given : null });
-    trying.control.fail("");
+    trying.control.fail("", begun);
   } catch (error) {
     trying.control.fail(error instanceof Error ? error.message : String(error));
   }
