@@ -84,6 +84,13 @@ def test_a_spec_is_held_to_its_schema(spec: dict[str, object], said: str) -> Non
         specs.from_json({**spec, "target": {"kind": "classes", "names": ["a", "b"]}})
 
 
+@pytest.mark.parametrize(("steps", "columns"), [(0, ["y"]), (3, [])])
+def test_a_target_has_outputs(steps: int, columns: list[str]) -> None:
+    horizon = {"kind": "horizon", "steps": steps, "columns": columns, "mean": [0.0], "scale": [1.0]}
+    with pytest.raises(ValueError, match=r"^a target of kind horizon without outputs$"):
+        specs.from_json({"kind": "series", "steps": 4, "features": 1, "target": horizon})
+
+
 @pytest.mark.parametrize(
     ("changes", "target", "said"),
     [
