@@ -43,6 +43,9 @@ def test_damaged_columns_and_foreign_specs_are_rejected() -> None:
         ({"columns": [age]}, "its columns give 2 inputs, and its spec names 5 others"),
         ({"columns": [age | {"mean": float("nan")}]}, "columns[0].mean is nan, and must be a finite number"),
         ({"columns": [age | {"scale": 0.0}]}, "the column age has a scale of 0"),
+        ({"columns": [age | {"kind": "yes/no"}]}, "the column age has cells written as ''"),
+        ({"columns": [age | {"kind": "yes/no", "written": "a/b/c"}]}, "the column age has cells written as 'a/b/c'"),
+        ({"columns": [age | {"kind": "date", "written": "%d"}]}, "the column age has cells written as '%d'"),
         (
             {"columns": [age | {"kind": "colour"}]},
             "columns[0].kind is 'colour', and must be one of 'category', 'number'",
