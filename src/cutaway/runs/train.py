@@ -43,21 +43,26 @@ from ..training.callbacks import (
     reject_missing,
 )
 from ..training.checkpoint import TrainingState, latest_checkpoint, load_weights
-from ..training.config_checks import reject_incompatible
-from ..training.config_resolution import resolve_config
 from ..training.device import environment_changes, restore_threads, single_process_context
-from ..training.memory.strategies import reject_beyond_memory, resolve_parallel
+from ..training.memory import reject_beyond_memory, resolve_parallel
 from ..training.objectives.choice import remove_training_modules
-from ..training.processes import (
+from ..training.parallel import (
     add_resume_hint,
     find_launched_run,
     process_settings,
     reject_beyond_machine,
     reject_small_batches,
 )
-from ..training.run_folder import LOCK, clear_leftovers, clear_run, create_run_folder, lock_run
-from ..training.schemas import data_source, write_evaluation
-from ..training.setup import TrainingSetup, setup_training
+from ..training.run_folder import (
+    LOCK,
+    clear_leftovers,
+    clear_run,
+    create_run_folder,
+    data_source,
+    lock_run,
+    write_evaluation,
+)
+from ..training.setup import TrainingSetup, reject_incompatible, resolve_config, setup_training
 from ..training.task_schedule import reject_other_epochs
 from ..training.trainer import Trainer
 from . import documents

@@ -58,17 +58,16 @@ from .callbacks import (
     snapshot_updates,
 )
 from .checkpoint import TrainingState, checkpoint_tensors, latest_checkpoint, load_checkpoint, random_state
+from .compression import Pruning, build_pruning
 from .config import TrainSettings
-from .config_checks import reject_incompatible
 from .device import DeviceContext, merge_states
 from .evaluation import EVALUATION_BATCH_SIZE, evaluate_split, evaluation_batch_size
 from .objectives.choice import build_objective
 from .objectives.distillation import Teacher
-from .optim import build_optimizers, lr_factor
+from .optim import backbone_names, build_optimizers, lr_factor, match_frozen, set_trainable
 from .output_check import find_nonfinite
 from .parallel import select_strategy
-from .parameter_groups import backbone_names, match_frozen, set_trainable
-from .pruning import Pruning, build_pruning
+from .setup import TrainingSetup, reject_incompatible
 
 LOOK_EVERY = 50  # steps between reading losses, if reading them synchronizes the device
 FIRST_IMAGES = 5000  # images for data-dependent initialization
@@ -493,3 +492,18 @@ class Trainer:
 def _batch_groups(batches: Iterator[Batch], size: int) -> Iterator[list[Batch]]:
     while group := list(itertools.islice(batches, size)):
         yield group
+
+
+def silent_trainer(ready: TrainingSetup) -> Trainer:
+    """Return a trainer for step-by-step use, which shows no progress and writes no files unless an epoch ends."""
+    return Trainer(
+        ready.model,
+        ready.data,
+        ready.task,
+        ready.settings,
+        ready.place,
+        Path("unused"),
+        Progress(shown=False),
+        teacher=ready.teacher,
+        deferred=ready.deferred,
+    )

@@ -21,9 +21,8 @@ from ...core.errors import SettingError, TrainingError, UnknownName
 from ...training.callbacks import Progress
 from ...training.checkpoint import TrainingState, latest_checkpoint
 from ...training.config import TrainSettings
-from ...training.config_checks import reject_incompatible
 from ...training.optim import build_optimizers
-from ...training.setup import TrainingSetup
+from ...training.setup import TrainingSetup, reject_incompatible
 from ...training.trainer import Trainer
 from .history import POINTS, Curves, Snapshots
 from .ipc import Layout

@@ -11,7 +11,7 @@ from ...nn.lora import merge
 from ...tasks.task import Task
 from ..config import TrainSettings
 from ..device import DeviceContext
-from ..parameter_groups import add_lora
+from ..optim import add_lora
 from ..task_schedule import reject_for_tasks
 from .continual import EWC, Joint, Rehearsal
 from .distillation import Distillation, Teacher
