@@ -58,7 +58,7 @@ from .device import (
     select_device,
 )
 from .evaluation import is_stateful
-from .objectives.choice import OBJECTIVES, add_training_modules, reject_for_objective
+from .objectives.choice import OBJECTIVES, add_training_modules
 from .objectives.distillation import Teacher
 from .objectives.supervised import Attack
 from .optim import NORMS, layer_depths, match_frozen, output_layers, training_bytes
@@ -73,7 +73,6 @@ from .pretrained_weights import (
     pruned_shapes,
     settings_note,
 )
-from .task_schedule import reject_loss_for_tasks
 
 
 @dataclass
@@ -474,6 +473,9 @@ FOR_SCHEDULES = {
 
 # --- checks of settings ----------------------------------------------------------------------------------------------
 
+# Settings that would end the sequence early, or keep other weights than the last.
+NOT_WITH_TASKS = ("max_steps", "minutes", "patience", "average_epochs", "ema", "freeze_epochs", "monitor", "lora")
+
 
 def reject_incompatible(settings: TrainSettings, split: Split) -> None:
     """Raise SettingError for settings that exclude one another or do not apply to this training split."""
@@ -495,7 +497,7 @@ def reject_for_data(settings: TrainSettings, data: DataSet, joint_vocab: bool | 
     `joint_vocab` is the value that the user typed.
     """
     spec = data.spec
-    reject_for_objective(settings, data)
+    _reject_for_objective(settings, data)
     reject_for_pruning(settings, tasks=data.tasks is not None)
     reject_for_qat(settings)
     if settings.sampling == "balanced" and not spec.target.classes:
@@ -546,6 +548,32 @@ def reject_for_data(settings: TrainSettings, data: DataSet, joint_vocab: bool | 
         )
 
 
+def _reject_for_objective(settings: TrainSettings, data: DataSet) -> None:
+    """Raise SettingError for data or settings that the objective does not support."""
+    objective = OBJECTIVES[settings.objective]
+    objective.reject(settings, data)
+    _reject_for_tasks(settings, data)
+    if settings.snapshots and (objective.adds or settings.lora):
+        raise SettingError(
+            f"snapshots={settings.snapshots} keeps copies of a model as it will be, and objective=simclr, "
+            "objective=mae and lora add to it until training ends: leave snapshots out."
+        )
+
+
+def _reject_for_tasks(settings: TrainSettings, data: DataSet) -> None:
+    """Raise SettingError for settings that are incompatible with a sequence of tasks."""
+    usual = TrainSettings()
+    if data.tasks is None:
+        return
+    for key in NOT_WITH_TASKS:
+        value = getattr(settings, key)
+        if value and value != getattr(usual, key):
+            raise SettingError(
+                f"{key}={shorten(as_text(value))} cannot be with tasks: each task has its epochs, and what is kept are "
+                "the weights after the last one. Leave it out."
+            )
+
+
 def reject_for_task(
     settings: TrainSettings, data_settings: DataSettings, data: DataSet, preset: Preset, model: nn.Module, task: Task
 ) -> None:
@@ -558,7 +586,7 @@ def reject_for_task(
         raise SettingError(f"attack={settings.attack} and {other} are not learned by together: give one of them.")
     if settings.attack:
         Attack(model, task, data.preprocessing, settings.attack, settings.attack_eps, settings.attack_steps)
-    reject_loss_for_tasks(settings, data, task)
+    _reject_loss_for_tasks(settings, data, task)
     if settings.compile and is_stateful(model, data.splits["train"]):
         raise SettingError(
             f"compile=true compiles what answers for one batch by itself, and {preset.name} carries its state from "
@@ -581,6 +609,20 @@ def reject_for_task(
         raise SettingError(
             f"loss_chunk={settings.loss_chunk} is for attention models that give each token as many outputs as there "
             f"are words, and {preset.name} on this data does not: leave it out."
+        )
+
+
+def _reject_loss_for_tasks(settings: TrainSettings, data: DataSet, task: Task) -> None:
+    """Raise SettingError for a loss that is incompatible with a sequence of tasks."""
+    if data.tasks is not None and task.loss_name == "perceptron":
+        raise SettingError(
+            "loss=perceptron ends training at the first epoch without a mistake, and tasks come one after another: "
+            "take loss=cross_entropy."
+        )
+    if settings.objective == "ewc" and task.loss_name not in ("cross_entropy", "map"):
+        raise SettingError(
+            f"objective=ewc asks how likely each class is, which loss={task.loss_name} does not tell: take "
+            "loss=cross_entropy."
         )
 
 

@@ -27,11 +27,11 @@ from ...models.base import as_base_model, as_output_tuple
 from ...nn.adversarial import Bounds, fgsm, pgd
 from ...nn.eval_mode import eval_mode
 from ...tasks.task import Task
+from ..batches import TaskSchedule
 from ..chunked_head import build_chunked_head
 from ..config import TrainSettings
 from ..device import DeviceContext
 from ..evaluation import is_stateful, trim_state
-from ..task_schedule import TaskSequence
 
 
 class BatchLoss(NamedTuple):
@@ -74,7 +74,7 @@ class Supervised:
     def __init__(self, model: nn.Module, task: Task, settings: TrainSettings, train: Split, data: DataSet) -> None:
         self.model, self.task, self.settings, self.data = model, task, settings, data
         self.network = as_base_model(model)
-        self.sequence = TaskSequence(data.tasks, train, settings.epochs, self.at_once)
+        self.task_schedule = TaskSchedule(data.tasks, train, settings.epochs, self.at_once)
         self.forward: Callable[..., Tensor] = torch.compile(model) if settings.compile else model
         self.words = build_chunked_head(model, task, settings.loss_chunk, compiled=settings.compile)
         self.scores: Callable[[Split, DeviceContext], dict[str, float]] | None = None  # own validation of a split
@@ -96,7 +96,7 @@ class Supervised:
 
     def batches(self, train: Split, settings: TrainSettings, epoch: int) -> Batches:
         """Return the example indices of each batch of an epoch, the same on every call."""
-        return self.sequence.batches(train, settings, epoch)
+        return self.task_schedule.batches(train, settings, epoch)
 
     def end_task(self, train: Split, place: DeviceContext, epoch: int) -> None:
         """Finish the task that ends with that epoch, if there are several."""
