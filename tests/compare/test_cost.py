@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cutaway.experiments.compare import cost
-from cutaway.experiments.compare.cost import EnergyMeter, counters
+from cutaway.experiments import cost
+from cutaway.experiments.cost import EnergyMeter, counters
 
 RANGE = 262_143_328_850  # microjoules: what a common processor has
 

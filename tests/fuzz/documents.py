@@ -218,12 +218,12 @@ def read_search(folder: Path) -> None:
     """Read a search, write its page, and plan to go on with it."""
     from cutaway.experiments.search.result import Search
     from cutaway.experiments.search.search_page import write_search_report
-    from cutaway.experiments.search.spec import resumed_plan
+    from cutaway.experiments.search.storage import resume_spec
 
     found = Search(folder)
     _ = found.trials, found.best, found.front, found.importances()
     write_search_report(found)
-    resumed_plan(folder, None, None, {"trials": 2}, None, None)
+    resume_spec(folder, None, None, {"trials": 2}, None, None)
 
 
 STUDY = "study.db"

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from cutaway.draw.description import View
-from cutaway.experiments.search.progress import SearchProgress
-from cutaway.experiments.search.result import Search
+from cutaway.experiments.search.result import Search, SearchProgress
 from cutaway.experiments.search.search_page import describe
 from cutaway.experiments.search.study import search
 from cutaway.models.cellnet import LARGEST

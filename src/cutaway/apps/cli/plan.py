@@ -13,7 +13,7 @@ from .settings_help import training_settings
 
 if TYPE_CHECKING:
     from ...distributed.dry_run import DryRun, ProcessMemory, ShardedWeight
-    from ...experiments.plan.result import Plan, Strategy
+    from ...experiments.planner import Plan, Strategy
 
 SUMMARY = "estimate memory, time and cost of a training, here or on GPUs"
 ROWS = (  # parts of a device's memory
@@ -56,7 +56,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def settings() -> tuple[type, ...]:
     """Return the groups of settings that the command takes."""
-    from ...experiments.plan.result import PlanSettings
+    from ...experiments.settings import PlanSettings
 
     return PlanSettings, *training_settings()
 
@@ -158,7 +158,7 @@ def print_dry_run(strategy: str, run: DryRun) -> None:
     for title in ("weight", "shape", "each holds"):
         table.add_column(title, overflow="fold")
     for name, weight in group_weights(run.weights):
-        table.add_row(name, format_shape(weight.shape), format_shape(weight.held(0)))
+        table.add_row(name, format_shape(weight.shape), format_shape(weight.local_shape(0)))
     out.print(table)
     out.print()
     table = Table(box=None, pad_edge=False, header_style="dim")

@@ -81,7 +81,9 @@ def ngram_baseline(target: NextToken, total: int, length: int) -> Baseline:
         train = data.splits["train"]
         windows = torch.linspace(0, total - 1, min(total, most)).round().long()
         contexts, following = zip(*(_read(*batch) for batch in train.batches(list(torch.split(windows, READ_BATCH)))))
-        tables = [NgramTable.of(keys, np.concatenate(following)) for keys in map(np.concatenate, zip(*contexts))]
+        tables = [
+            NgramTable.from_contexts(keys, np.concatenate(following)) for keys in map(np.concatenate, zip(*contexts))
+        ]
         return lambda split: _token_losses(split, tables, target.vocab_size)
 
     said = f"Token frequencies after the last {LONGEST} tokens in training, with backoff to shorter contexts."
@@ -100,7 +102,7 @@ class NgramTable:
     together: NDArray[np.float64]  # occurrences of each pair
 
     @classmethod
-    def of(cls, keys: Keys, following: NDArray[np.int64]) -> NgramTable:
+    def from_contexts(cls, keys: Keys, following: NDArray[np.int64]) -> NgramTable:
         """Count contexts (n,) and their next tokens (n,)."""
         pairs, first, together = np.unique(_extend(keys, following), return_index=True, return_counts=True)
         contexts, of_pair, kinds = np.unique(keys[first], return_inverse=True, return_counts=True)
@@ -110,7 +112,7 @@ class NgramTable:
         last = np.append(np.flatnonzero(np.diff(of_pair[order])), len(order) - 1)
         return cls(contexts, count, kinds.astype(np.float64), following[first][order][last], pairs, times)
 
-    def refined(
+    def refine(
         self, p: NDArray[np.float64], likeliest: NDArray[np.int64], keys: Keys, following: NDArray[np.int64]
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Return the probability (n,) and the most likely token after adding contexts that are one token longer."""
@@ -129,7 +131,7 @@ def _token_losses(split: Split, tables: list[NgramTable], vocab_size: int) -> Te
         keys, following = _read(*batch)
         p, likeliest = np.full(len(following), 1 / vocab_size), np.zeros(len(following), np.int64)
         for table, own in zip(tables, keys):
-            p, likeliest = table.refined(p, likeliest, own, following)
+            p, likeliest = table.refine(p, likeliest, own, following)
         kept = torch.full((*batch.target.shape, 2), torch.nan)
         values = np.stack([-np.log(p), likeliest == following], axis=1)
         kept[batch.target != IGNORED] = torch.from_numpy(values).float()

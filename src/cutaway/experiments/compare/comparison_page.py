@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.config import as_text, shell_command
 from ...core.metric_names import metric
-from ...core.version import __version__
 from ...draw import charts
 from ...draw.description import Drawing, Page, View, table
 from ...draw.html_page import render_page
-from ...draw.number_format import capitalize_name, count, duration, format_value, plural, timestamp_text
+from ...draw.number_format import capitalize_name, count, duration, format_value, plural
+from ..experiment import Row, build_page, pareto_front, scatter_chart
 
 if TYPE_CHECKING:
     from .result import Comparison
 
-Row = dict[str, Any]
 GROUPS = ["networks", "simple models"]
 COST_AXES = (  # x axes of the cost chart: button, key of the row, axis label, number format
     ("training", "seconds", "seconds of training", "number"),
@@ -42,11 +41,7 @@ def describe(found: Comparison) -> Page:
         end, of = (f"-{number + 1}", f" on {result['data_name']}") if several else ("", "")
         views += [scores(found, result, end, of), pairs(found, result, end, of), costs(found, result, end, of)]
     views.append(method(found))
-    colophon = (
-        f"Cutaway {__version__} · {timestamp_text(found.about['started'])} · This page is self-contained and loads"
-        " nothing from the network."
-    )
-    return Page(title=views[0]["title"], views=views, colophon=colophon)
+    return build_page(found.about, views)
 
 
 def verdict(found: Comparison, result: dict[str, Any]) -> str:
@@ -388,28 +383,21 @@ def _better(found: Comparison, result: dict[str, Any], a: str, b: str) -> float 
 def _pareto(result: dict[str, Any], rows: list[Row], key: str, axis: str, kind: str) -> Drawing:
     """Return the chart of scores over a cost, with the Pareto front."""
     name, format = metric(result["metric"])
-    sign = -1 if result["higher_is_better"] else 1
-    front: list[Row] = []
-    for row in sorted(rows, key=lambda row: (row[key], sign * row["value"])):
-        if not front or sign * row["value"] < sign * front[-1]["value"]:
-            front.append(row)
-    return {
-        "kind": "dots",
-        "title": "",
-        "x": axis,
-        "x_format": kind,
-        "log_x": True,
-        "y": name,
-        "format": format,
-        "groups": GROUPS,
-        "dots": [
-            {"x": _cost(r, key), "y": r["value"], "group": int(r["simple"]), "tip": [r["name"]], "name": r["name"]}
-            for r in rows
-        ],
-        "steps": [[_cost(row, key), row["value"]] for row in front],
-        "steps_name": "Pareto front",
-        "chosen": rows.index(front[-1]),
-    }
+    front = pareto_front(rows, key, "value", result["higher_is_better"])
+    points = [
+        {"x": _cost(r, key), "y": r["value"], "group": int(r["simple"]), "tip": [r["name"]], "name": r["name"]}
+        for r in rows
+    ]
+    return scatter_chart(
+        "",
+        (axis, kind, True),
+        (name, format),
+        GROUPS,
+        points,
+        steps=[[_cost(row, key), row["value"]] for row in front],
+        steps_name="Pareto front",
+        chosen=rows.index(front[-1]),
+    )
 
 
 def _time(seconds: float) -> str:

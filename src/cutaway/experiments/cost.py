@@ -1,4 +1,4 @@
-"""Cost of a computation: seconds, joules and peak memory.
+"""Cost of a model and of a computation: multiply-adds, parameters, seconds, joules and peak memory.
 
 Energy is read from the running average power limit (RAPL) of Intel and AMD processors, if the machine has it.
 
@@ -18,8 +18,28 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
+from torch import nn
+
+from ..core.spec import Spec
+from ..inspect.example_inputs import inputs_for
+from ..inspect.layers import layer_table
+
+
+class ModelCost(NamedTuple):
+    """Multiply-adds of one example, None if unknown, and the number of parameters."""
+
+    macs: int | None
+    parameters: int
+
+
+def count_cost(model: nn.Module, spec: Spec) -> ModelCost:
+    """Return the cost of a model for data with this specification. The random state of torch is not changed."""
+    with torch.random.fork_rng(devices=[]):
+        layers = layer_table(model, *inputs_for(model, spec))
+    return ModelCost(layers.multiply_adds if layers.complete else None, layers.parameters)
 
 
 @dataclass
