@@ -21,7 +21,7 @@ from cutaway.core.files import read_json, write_json
 from cutaway.core.schema import validate_document
 from cutaway.core.spec import Horizon
 from cutaway.experiments.compare.candidates import metric_for_task, select_candidates
-from cutaway.experiments.compare.comparison_page import describe
+from cutaway.experiments.compare.comparison_page import build_report
 from cutaway.experiments.compare.result import PRINTED_SCHEMA, Comparison, read_comparison
 from cutaway.experiments.compare.runner import train_all
 from cutaway.experiments.compare.workers import Job, is_finished
@@ -90,7 +90,7 @@ def test_the_page_says_it_and_asks_for_nothing(found: Comparison) -> None:
 
 
 def test_nothing_on_the_page_is_off_its_scale(found: Comparison) -> None:
-    drawings = [one for view in describe(found)["views"] for one in view["drawings"] if one["kind"] == "rows"]
+    drawings = [one for view in build_report(found)["views"] for one in view["drawings"] if one["kind"] == "rows"]
     assert len(drawings) == 2  # scores and differences
     for drawing in drawings:
         low, high = drawing["columns"][0]["domain"]
@@ -104,7 +104,7 @@ def test_joules_are_told_or_why_they_are_not(found: Comparison) -> None:
         models = [{**row, "joules": joules} for row in found.results[0]["models"]]
         other = Comparison(found.folder)
         other.about = {**about, "results": [{**found.results[0], "models": models, **result}]}
-        (view,) = (view for view in describe(other)["views"] if view["id"] == "costs")
+        (view,) = (view for view in build_report(other)["views"] if view["id"] == "costs")
         options = view["drawings"][0]["options"]
         return view["drawings"][-1]["sentences"][0], [option["name"] for option in options]
 
@@ -166,7 +166,7 @@ def test_each_model_is_tried_before_on_the_validation_split(tmp_path: Path) -> N
     search = read_json(compared.folder / "data" / "softmax" / "search" / "search.json")
     assert search["trials"] == 2
     assert search["tested"] == []
-    rows = [row for view in describe(compared)["views"] if view["id"] == "method" for row in view["table"]["rows"]]
+    rows = [row for view in build_report(compared)["views"] if view["id"] == "method" for row in view["table"]["rows"]]
     assert ["softmax, by its trials", f"lr={chosen['lr']:g}, weight_decay={chosen['weight_decay']:g}"] in rows
     with pytest.raises(SettingError, match="was passed in Python: pass it again"):
         cutaway.compare(resume=compared.folder)

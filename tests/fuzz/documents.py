@@ -279,14 +279,14 @@ def compared(home: Path) -> Path:
 
 def read_comparison(folder: Path) -> None:
     """Read a comparison and write its page."""
-    from cutaway.experiments.compare.comparison_page import describe_page
+    from cutaway.experiments.compare.comparison_page import render_report
     from cutaway.experiments.compare.result import Comparison
 
     found = Comparison(folder)
     _ = found.results, found.best, found.ranks
     if found.results and found.best:
         found.equals(found.results[0])
-    describe_page(found)
+    render_report(found)
 
 
 def scenes(home: Path) -> Path:

@@ -65,12 +65,12 @@ def measure_cost() -> Iterator[Cost]:
 
 
 RAPL = Path("/sys/class/powercap")
-EVERY = 30.0  # seconds between readings: the smallest counter, 65 kJ, lasts longer up to 2 kW
+READ_INTERVAL = 30.0  # seconds between readings: the smallest counter, 65 kJ, lasts longer up to 2 kW
 
 Counters = dict[str, tuple[int, int]]  # value and range of each zone, in microjoules
 
 
-def counters(root: Path = RAPL) -> Counters:
+def read_counters(root: Path = RAPL) -> Counters:
     """Return the counters of all packages and their memory.
 
     Empty if the system has none or does not allow reading one of them, as most systems do except for root.
@@ -92,13 +92,13 @@ def counters(root: Path = RAPL) -> Counters:
 class EnergyMeter:
     """Energy meter of packages and memory during the context. `joules` is None if the machine does not report it."""
 
-    def __init__(self, root: Path = RAPL, every: float = EVERY) -> None:
+    def __init__(self, root: Path = RAPL, every: float = READ_INTERVAL) -> None:
         self.joules: float | None = None
         self._root, self._every = root, every
         self._over = threading.Event()
 
     def __enter__(self) -> EnergyMeter:
-        self._last, self._taken = counters(self._root), 0
+        self._last, self._taken = read_counters(self._root), 0
         self._reader = threading.Thread(target=self._poll, daemon=True)
         if self._last:  # without counters no thread is needed
             self._reader.start()
@@ -116,7 +116,7 @@ class EnergyMeter:
             self._add()
 
     def _add(self) -> None:
-        now = counters(self._root)
+        now = read_counters(self._root)
         if now.keys() != self._last.keys():
             now = {}  # a zone disappeared, so the sum is unknown
         self._taken += sum((value - self._last[zone][0]) % ends for zone, (value, ends) in now.items())

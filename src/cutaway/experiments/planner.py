@@ -53,14 +53,14 @@ from ..training.recompute import checkpointed
 from ..training.setup import TrainingSetup, setup_training
 from .settings import GIB, PARALLELISM_SETTINGS, Gpu, PlanSettings, find_gpu, reject_invalid_hardware
 
-LAUNCH = 25e-6  # seconds to launch an operation's kernels in eager PyTorch, measured with an H200
+KERNEL_LAUNCH_SECONDS = 25e-6  # seconds to launch an operation's kernels in eager PyTorch, measured with an H200
 RECOMPUTE_FACTOR = {
     "none": 1.0,
     "selective": 1.0,
     "full": 4 / 3,
 }  # factor of operations: recomputation repeats the forward pass
 HOUR = 3600
-Timed = Callable[
+StepTimer = Callable[
     [StepProfile, str, WeightLayout], tuple[float | None, str]
 ]  # seconds of a step of a strategy, and its bottleneck
 
@@ -228,7 +228,7 @@ def _plan_on_gpu(
         seconds = {
             "computing": recompute_factor * step.flops / shared_by / (peak * asked.utilization),
             "memory": recompute_factor * step.moved / shared_by / gpu.bandwidth,
-            "kernels": recompute_factor * step.kernels * LAUNCH,
+            "kernels": recompute_factor * step.kernels * KERNEL_LAUNCH_SECONDS,
             "communication": within / gpu.link + between / (asked.network * 1e9),
         }
         bound = max(seconds, key=lambda key: seconds[key])
@@ -240,7 +240,8 @@ def _plan_on_gpu(
         (
             f"{gpu.name}: {peak / 1e12:.4g} TFLOP/s, with an assumed utilization of {asked.utilization:.0%} "
             f"(utilization=); {memory / GIB:.3g} GiB, of which {ready.settings.memory_fraction or 1:.0%} may be taken; "
-            f"{gpu.bandwidth / 1e12:.3g} TB/s of memory; {LAUNCH * 1e6:g} µs to start each kernel, without compile."
+            f"{gpu.bandwidth / 1e12:.3g} TB/s of memory; {KERNEL_LAUNCH_SECONDS * 1e6:g} µs to start each kernel, "
+            "without compile."
         ),
         "The time of a step is the maximum of compute, memory access, kernel launches and communication.",
     ]
@@ -311,11 +312,11 @@ class CostModel:
             strategy, step, self.weights, ranks, shared_by, recompute, reserved=elsewhere, copied=here
         )
 
-    def strategies(self, timed: Timed) -> tuple[Strategy, ...]:
+    def strategies(self, timed: StepTimer) -> tuple[Strategy, ...]:
         """Return every strategy with its memory, time and price."""
         return tuple(self._strategy(name, timed) for name in self.names)
 
-    def _strategy(self, name: str, timed: Timed) -> Strategy:
+    def _strategy(self, name: str, timed: StepTimer) -> Strategy:
         """Return one strategy with its memory, time and price."""
         step, devices = self.step(name), 1 if name == "one" else self.devices
         seconds, bound = timed(step, name, self.weights)

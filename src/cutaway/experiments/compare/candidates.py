@@ -201,7 +201,7 @@ def _incompatibility(first: Candidate, other: Candidate) -> str:
     return ""
 
 
-def with_budget(given: Mapping[str, Any], macs: float | None, examples: int) -> tuple[dict[str, Any], str]:
+def apply_budget(given: Mapping[str, Any], macs: float | None, examples: int) -> tuple[dict[str, Any], str]:
     """Return the settings with a budget that is the same for all models, and a description of the budget."""
     asked = {key: given[key] for key in BUDGET_SETTINGS if key in given}
     if macs is not None:

@@ -31,15 +31,9 @@ from ..experiment import (
     reject_other_out,
 )
 from ..settings import CompareSettings
-from .candidates import Candidate, select_candidates, tune_settings, with_budget
-from .comparison_page import describe_page
-from .result import (
-    DOCUMENT,
-    CompareProgress,
-    Comparison,
-    read_comparison,
-    write_comparison,
-)
+from .candidates import Candidate, apply_budget, select_candidates, tune_settings
+from .comparison_page import render_report
+from .result import DOCUMENT, CompareProgress, Comparison, read_comparison, write_comparison
 from .scoring import score_models
 from .workers import Job, is_finished, num_parallel_trainings, threads_per_training, train_all
 
@@ -114,7 +108,7 @@ def compare(
         about = read_comparison(folder)
         write_comparison(folder, {**about, "status": "finished"})
     found = Comparison(folder)
-    write_text(folder / REPORT, describe_page(found))
+    write_text(folder / REPORT, render_report(found))
     return found
 
 
@@ -243,9 +237,9 @@ def _compare_on_data(
     given = {**about["given"], "threads": about["threads"], "tensorboard": False}
     with fixed_threads(about["threads"]):
         found, excluded = select_candidates(models, source, given, settings.macs)
-        _, budget = with_budget(given, settings.macs, len(found[0].data.splits["train"]))
+        _, budget = apply_budget(given, settings.macs, len(found[0].data.splits["train"]))
         for one in found:
-            one.given, _ = with_budget(one.given, settings.macs, len(one.data.splits["train"]))
+            one.given, _ = apply_budget(one.given, settings.macs, len(one.data.splits["train"]))
         for other in excluded:
             progress.note(f"{other.model} is skipped: {other.why}")
         own = folder / _folder_name(name, about["data"])

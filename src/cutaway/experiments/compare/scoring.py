@@ -18,7 +18,7 @@ from ...runs.run import Run
 from ...statistics.comparison import differences, measure
 from ...statistics.intervals import too_few_windows
 from ...training.cost_estimate import time_calls
-from ..cost import counters, measure_cost
+from ..cost import measure_cost, read_counters
 from ..settings import CompareSettings
 from .baselines import baselines_for, load_sklearn
 from .candidates import Candidate, Values
@@ -120,7 +120,7 @@ def score_models(
         "excluded": [{"model": name, "why": DIVERGED} for name in excluded],
         "notes": notes,
         "own_settings": own,
-        "tells_joules": bool(counters()),
+        "tells_joules": bool(read_counters()),
     }
 
 

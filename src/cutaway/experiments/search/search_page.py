@@ -35,20 +35,20 @@ STATE_TEXTS = {
 
 def write_search_report(found: Search) -> None:
     """Write report.html to the folder of a search."""
-    write_text(found.report, render_page(describe(found)))
+    write_text(found.report, render_page(build_report(found)))
 
 
-def describe(found: Search) -> Page:
+def build_report(found: Search) -> Page:
     """Return the whole report of a search that has trials."""
-    views = [head(found)]
+    views = [result_view(found)]
     if len(found.finished) >= MIN_TRIALS:
-        views += [front(found), best_so_far(found), importance(found)]
-    views += [cells(row) for row in found.finished[-1:] if CELL in row]
-    views.append(trials(found))
+        views += [pareto_view(found), history_view(found), importance_view(found)]
+    views += [cell_weights_view(row) for row in found.finished[-1:] if CELL in row]
+    views.append(trials_view(found))
     return build_page(found.about, views, f"Optuna {found.about['optuna']}")
 
 
-def head(found: Search) -> View:
+def result_view(found: Search) -> View:
     """Return the view of the winner and the search."""
     about, best, name = found.about, found.best, metric(found.metric)[0]
     states = [row["state"] for row in found.trials]
@@ -93,7 +93,7 @@ def head(found: Search) -> View:
                 "machine."
             )
         drawings.append({"kind": "prose", "sentences": sentences, "command": run["command"]})
-    drawings.append({"kind": "prose", "title": "The search", "command": command(found)})
+    drawings.append({"kind": "prose", "title": "The search", "command": repeat_command(found)})
     return View(
         id="result",
         title=f"{about['model']} on {about['data_name']}, searched",
@@ -104,7 +104,7 @@ def head(found: Search) -> View:
     )
 
 
-def front(found: Search) -> View:
+def pareto_view(found: Search) -> View:
     """Return the view of the metric over the cost: finished trials and the Pareto front."""
     name, format = metric(found.metric)
     known = [row for row in found.finished if row["macs"] is not None]
@@ -138,7 +138,7 @@ def front(found: Search) -> View:
         "",
         "trials",
         [{"name": said, "drawings": [drawing(rows)]} for said, rows in options],
-        start=int(not spread(found)),
+        start=int(not has_outliers(found)),
     )
     heads = {"trial": "count", f"validation {name}": format, "MACs": "count", "parameters": "count"}
     return View(
@@ -155,7 +155,7 @@ def front(found: Search) -> View:
     )
 
 
-def best_so_far(found: Search) -> View:
+def history_view(found: Search) -> View:
     """Return the view of the best metric after each trial."""
     name, format = metric(found.metric)
     rows = [row for row in found.trials if row["state"] != REJECTED]
@@ -192,7 +192,7 @@ def best_so_far(found: Search) -> View:
     )
 
 
-def importance(found: Search) -> View:
+def importance_view(found: Search) -> View:
     """Return the view of the importance of each setting, and the metric over each."""
     name = metric(found.metric)[0]
     fractions = found.importances()
@@ -209,7 +209,7 @@ def importance(found: Search) -> View:
             )
         )
     order = list(fractions) or list(found.space.parts())
-    options = [{"name": key, "drawings": [_slice(found, key)]} for key in order]
+    options = [{"name": key, "drawings": [_setting_chart(found, key)]} for key in order]
     drawings.append(charts.choice(f"{capitalize_name(name)} by setting", "setting", options))
     first = next(iter(fractions), None)
     return View(
@@ -233,7 +233,7 @@ def importance(found: Search) -> View:
     )
 
 
-def _slice(found: Search, key: str) -> Drawing:
+def _setting_chart(found: Search, key: str) -> Drawing:
     """Return the chart of the metric over one part of the space."""
     name, format = metric(found.metric)
     one = found.space.parts()[key]
@@ -250,7 +250,7 @@ def _slice(found: Search, key: str) -> Drawing:
     return trial_chart(key, (key, form, one.log), (f"validation {name}", format), places)
 
 
-def cells(row: Row) -> View:
+def cell_weights_view(row: Row) -> View:
     """Return the view of the operation weights that DARTS found."""
     weights = row[CELL]
     operations = list(cellnet.OPERATIONS)
@@ -276,7 +276,7 @@ def cells(row: Row) -> View:
     )
 
 
-def trials(found: Search) -> View:
+def trials_view(found: Search) -> View:
     """Return the view of every trial."""
     name, format = metric(found.metric)
     keys = list(found.about["space"])
@@ -334,14 +334,14 @@ def trial_chart(
     return scatter_chart(title, x, y, STATES, points, **more)
 
 
-def spread(found: Search) -> bool:
+def has_outliers(found: Search) -> bool:
     """Return whether one chart of all finished trials would hide the differences within the better half."""
     values = sorted((row[found.metric] for row in found.finished), reverse=found.higher_is_better)
     half = values[: (len(values) + 1) // 2]
     return bool(abs(values[-1] - values[0]) > 3 * abs(half[-1] - half[0]))
 
 
-def command(found: Search) -> str:
+def repeat_command(found: Search) -> str:
     """Return the command or Python call of the search."""
     about = found.about
     given = {**about["fixed"], **about["space"], **about["typed"], "trials": about["trials"]}

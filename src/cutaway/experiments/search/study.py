@@ -147,7 +147,7 @@ def _prepare_random_draw(spec: SearchSpec, trials: TrialRunner) -> TrainingSetup
     for _ in range(PROBE_DRAWS):
         parts = {name: draw_value(one, source) for name, one in distributions(spec.space).items()}
         try:
-            return trials.ready(spec.space.to_settings(parts))
+            return trials.prepare(spec.space.to_settings(parts))
         except (SettingError, ModelError) as refused:
             error = refused
     assert error is not None, "there are draws"
@@ -305,7 +305,7 @@ class _TrialLoop:
     def _propose(self, trial: optuna.Trial) -> tuple[float, float]:
         """Find the cell of a trial with DARTS and return its multiply-adds and seconds."""
         began = datetime.now(UTC)
-        ready = self.trials.ready({})
+        ready = self.trials.prepare({})
         seed = mix_seeds(self.spec.seed, trial.user_attrs[DRAW])
         found = darts.search_cell(ready, self.spec.settings, seed, self.progress.supernet)
         self.study.sampler = FixedValuesSampler(found.parts)
@@ -442,7 +442,7 @@ class TrialRunner:
     limits: Limits
     opened: DataCache
 
-    def ready(self, given: Mapping[str, Any]) -> TrainingSetup:
+    def prepare(self, given: Mapping[str, Any]) -> TrainingSetup:
         """Prepare model and data with these settings. Raises SettingError if there is no validation split."""
         model, settings = new_model(self.preset, {**self.fixed, **drop_unused_settings(given, self.fixed, self.preset)})
         ready = setup_training(model, self.source, settings, opened=self.opened)
@@ -459,8 +459,8 @@ class TrialRunner:
         at the end.
         """
         try:
-            ready = self.ready(given)
-            outcome = self.count(ready)
+            ready = self.prepare(given)
+            outcome = self.check_limits(ready)
             if outcome.why:
                 return outcome
             reject_step_beyond_memory(ready)
@@ -472,7 +472,7 @@ class TrialRunner:
         finally:
             shutil.rmtree(checkpoints, ignore_errors=True)
 
-    def count(self, ready: TrainingSetup) -> Outcome:
+    def check_limits(self, ready: TrainingSetup) -> Outcome:
         """Return parameters and multiply-adds of an example, as in the report.
 
         `why` names the limit that is exceeded.
