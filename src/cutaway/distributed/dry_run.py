@@ -54,7 +54,7 @@ class Collective:
 
 
 @dataclass(frozen=True)
-class ProcessMemory:
+class ShardMemory:
     """Memory of one process, in bytes."""
 
     weights: int
@@ -103,7 +103,7 @@ class DryRun:
     """Result of a dry run."""
 
     parameters: int  # of the whole model
-    shares: tuple[ProcessMemory, ...]  # of each process, in the order of their ranks
+    shares: tuple[ShardMemory, ...]  # of each process, in the order of their ranks
     largest: tuple[str, int]  # name and bytes of the largest part of a weight
     collectives: tuple[Collective, ...]
     weights: tuple[ShardedWeight, ...]  # in the order of the model
@@ -187,7 +187,7 @@ def dry_run(
         ]
         sharing = dict(zip(mesh.mesh_dim_names or (), mesh.shape)).get("shard", 1)
         own = sum(local_part(p).nbytes for p in model.parameters() if p.requires_grad)
-    shares = [_process_memory(parts, index) for index in range(sharing)]
+    shares = [_shard_memory(parts, index) for index in range(sharing)]
     of_each = tuple(shares[r // tensor_parallel % sharing] for r in range(processes))
     assert of_each[rank].weights == own, "the plan of this process matches its shards"
     largest = max(parts, key=lambda p: p.bytes(0))
@@ -220,10 +220,10 @@ def _describe_weight(name: str, parameter: Any, kept: Iterable[Any]) -> ShardedW
     )  # fmt: skip
 
 
-def _process_memory(parts: Sequence[ShardedWeight], index: int) -> ProcessMemory:
+def _shard_memory(parts: Sequence[ShardedWeight], index: int) -> ShardMemory:
     """Return the memory of the process with that index among those that share rows."""
     weights = sum(p.bytes(index) for p in parts)
-    return ProcessMemory(weights, weights, sum(p.copies * p.bytes(index) + p.beside for p in parts))
+    return ShardMemory(weights, weights, sum(p.copies * p.bytes(index) + p.beside for p in parts))
 
 
 class _Traffic(TorchDispatchMode):  # type: ignore[no-untyped-call]

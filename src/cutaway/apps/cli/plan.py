@@ -12,7 +12,7 @@ from .arguments import add_positionals, parse_required_args
 from .settings_help import training_settings
 
 if TYPE_CHECKING:
-    from ...distributed.dry_run import DryRun, ProcessMemory, ShardedWeight
+    from ...distributed.dry_run import DryRun, ShardedWeight, ShardMemory
     from ...experiments.planner import Plan, Strategy
 
 SUMMARY = "estimate memory, time and cost of a training, here or on GPUs"
@@ -170,7 +170,7 @@ def print_dry_run(strategy: str, run: DryRun) -> None:
     out.print(table)
 
 
-def group_shares(shares: tuple[ProcessMemory, ...]) -> list[tuple[str, ProcessMemory]]:
+def group_shares(shares: tuple[ShardMemory, ...]) -> list[tuple[str, ShardMemory]]:
     """Group consecutive devices with equal shares, labelled by their ranks: `0–7`."""
     found, first = [], 0
     for share, group in groupby(shares):

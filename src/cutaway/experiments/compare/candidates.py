@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ...checkpoints.factory import ModuleBuilder, new_model
@@ -23,7 +22,8 @@ from ...core.errors import CutawayError, DataError, SettingError, UnknownName
 from ...data.dataset_base import DataSet
 from ...data.settings import DataSettings
 from ...models.registry import Preset
-from ...statistics.intervals import MAX_BLOCKS, MIN_BLOCKS, block_sums
+from ...statistics.comparison import Finish
+from ...statistics.intervals import MAX_BLOCKS, MIN_BLOCKS, Values, block_sums
 from ...tasks.classification import Classification
 from ...tasks.forecasting import Forecasting
 from ...tasks.language import Language
@@ -34,9 +34,6 @@ from ..cost import count_cost
 from ..experiment import DataCache
 from ..settings import require_optuna
 from .result import CompareProgress
-
-Values = NDArray[np.float64]
-Finish = Callable[[Values], Values]
 
 
 @dataclass(frozen=True)

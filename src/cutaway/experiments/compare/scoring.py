@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
@@ -15,13 +15,13 @@ from ...core.errors import CutawayError, SettingError
 from ...data.dataset_base import Split
 from ...data.task_sequence import subset
 from ...runs.run import Run
-from ...statistics.comparison import differences, measure
-from ...statistics.intervals import too_few_windows
+from ...statistics.comparison import Finish, differences, measure
+from ...statistics.intervals import Values, too_few_windows
 from ...training.cost_estimate import time_calls
 from ..cost import measure_cost, read_counters
 from ..settings import CompareSettings
 from .baselines import baselines_for, load_sklearn
-from .candidates import Candidate, Values
+from .candidates import Candidate
 from .result import CompareProgress
 from .workers import COST_FILE, read_cost
 
@@ -34,15 +34,8 @@ class ModelScore:
 
     name: str
     per_example: Values  # contributions to the metric, (seeds, examples)
-    seconds: float  # of a training
-    parameters: int | None
-    macs: int | None
     predict_one: Callable[[], object] | None  # for timing
-    simple: bool = False
-    explanation: str = ""
-    joules: float | None = None
-    memory: int | None = None  # bytes
-    more: dict[str, Any] = field(default_factory=dict)
+    row: dict[str, Any]  # description and costs in compare.json
 
 
 def score_models(
@@ -74,17 +67,10 @@ def score_models(
     rows = [
         {
             "name": one.name,
-            "simple": one.simple,
-            "explanation": one.explanation,
+            **one.row,
             **measured[one.name].to_json(),
             "scores": [_mean_score(row, finish) for row in one.per_example],
-            "seconds": one.seconds,
-            "parameters": one.parameters,
-            "macs": one.macs,
             "milliseconds": latency.get(one.name),
-            "joules": one.joules,
-            "memory": one.memory,
-            **one.more,
         }
         for one in scored
     ]
@@ -129,17 +115,15 @@ def _finite_or_none(values: dict[str, Any]) -> dict[str, Any]:
     return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}
 
 
-def _mean_score(row: Values, finish: Callable[[Values], Values] | None) -> float:
+def _mean_score(row: Values, finish: Finish | None) -> float:
     mean = row.mean()
     return float(finish(mean) if finish else mean)
 
 
 def _score_network(one: Candidate, runs: Sequence[Run], name: str) -> ModelScore:
     """Return the scores and costs of a network from its runs."""
-    split, per_example = one.data.splits[name], []
-    for run in runs:
-        results = run.results(split)
-        per_example.append(one.compared.per_example(*results))
+    split = one.data.splits[name]
+    per_example = [one.compared.per_example(*run.results(split)) for run in runs]
     costs = [read_cost(run.folder / COST_FILE) for run in runs if (run.folder / COST_FILE).is_file()]
     model = runs[0].place.model(runs[0].model, learns=False)
     (batch,) = split.batches([torch.arange(1)])
@@ -152,13 +136,15 @@ def _score_network(one: Candidate, runs: Sequence[Run], name: str) -> ModelScore
     return ModelScore(
         one.model,
         np.stack(per_example),
-        float(np.mean([run.about["seconds"] for run in runs])),
-        one.parameters,
-        one.macs,
         predict_one,
-        joules=_mean([cost["joules"] for cost in costs]),
-        memory=max((cost["memory"] for cost in costs if cost["memory"] is not None), default=None),
-        more={
+        {
+            "simple": False,
+            "explanation": "",
+            "seconds": float(np.mean([run.about["seconds"] for run in runs])),
+            "parameters": one.parameters,
+            "macs": one.macs,
+            "joules": _mean([cost["joules"] for cost in costs]),
+            "memory": max((cost["memory"] for cost in costs if cost["memory"] is not None), default=None),
             "epochs": [run.about["epochs_done"] for run in runs],
             "runs": [str(run.folder) for run in runs],
         },
@@ -191,14 +177,16 @@ def _score_baselines(first: Candidate, split: Split, seeds: int, progress: Compa
             ModelScore(
                 baseline.name,
                 np.stack(per_example),
-                cost.seconds / len(fitted),
-                None,
-                None,
                 predict_one,
-                simple=True,
-                explanation=baseline.explanation,
-                joules=None if cost.joules is None else cost.joules / len(fitted),
-                memory=cost.memory,
+                {
+                    "simple": True,
+                    "explanation": baseline.explanation,
+                    "seconds": cost.seconds / len(fitted),
+                    "parameters": None,
+                    "macs": None,
+                    "joules": None if cost.joules is None else cost.joules / len(fitted),
+                    "memory": cost.memory,
+                },
             )
         )
     return found

@@ -200,7 +200,7 @@ class SearchProgress(ExperimentProgress):
             self.note(f"{count(sum(row['state'] != REJECTED for row in rows))} of {trials} trials are already done.")
         self._update("")
 
-    def trial(self, number: int, given: Mapping[str, Any]) -> None:
+    def trial(self, number: int) -> None:
         """Report that a trial begins."""
         self._update(f"trial {number}")
 

@@ -12,7 +12,7 @@ import math
 import random
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -109,20 +109,14 @@ def search(
         spec, folder = new_spec(model, source, given, space), None
     with contextlib.ExitStack() as held:
         held.enter_context(fixed_threads())
-        trials = TrialRunner(
-            spec.model,
-            spec.source,
-            spec.fixed,
-            Limits(spec.settings.max_macs, spec.settings.max_parameters),
-            DataCache(),
-        )
-        ready = _prepare_random_draw(spec, trials)
+        trials = TrialRunner(spec)
+        ready = _prepare_random_draw(trials)
         name = f"{spec.model.file_name}-{ready.data.name}"
         folder = folder if folder is not None else new_search_folder(out, name)
         about = _open_document(folder, spec, ready)
         pruner = pruner_for("none" if spec.settings.sampler == "nsga2" else spec.settings.pruner, ready.settings.epochs)
         study = open_study(folder, about["directions"], pruner)
-        loop = _TrialLoop(folder, spec, trials, study, about, progress)
+        loop = _TrialLoop(folder, trials, study, about, progress)
         with progress:
             try:
                 loop.until_done()
@@ -141,9 +135,10 @@ def search(
 # --- before the first trial -------------------------------------------------------------------------------------------
 
 
-def _prepare_random_draw(spec: SearchSpec, trials: TrialRunner) -> TrainingSetup:
+def _prepare_random_draw(trials: TrialRunner) -> TrainingSetup:
     """Prepare model and data of a random draw, so that errors are raised before the search begins."""
-    source, error = random.Random(spec.seed), None
+    spec, error = trials.spec, None
+    source = random.Random(spec.seed)
     for _ in range(PROBE_DRAWS):
         parts = {name: draw_value(one, source) for name, one in distributions(spec.space).items()}
         try:
@@ -209,13 +204,12 @@ class _TrialLoop:
     def __init__(
         self,
         folder: Path,
-        spec: SearchSpec,
         trials: TrialRunner,
         study: optuna.Study,
         about: Mapping[str, Any],
         progress: SearchProgress,
     ) -> None:
-        self.folder, self.spec, self.trials, self.study = folder, spec, trials, study
+        self.folder, self.spec, self.trials, self.study = folder, trials.spec, trials, study
         self.metric, self.progress = str(about["metric"]), progress
         self.others = 0  # trials of other processes when none is left to start
 
@@ -295,7 +289,7 @@ class _TrialLoop:
             self.progress.epoch(trial.number, epoch, score)
             return not trial.should_prune()
 
-        self.progress.trial(trial.number, given)
+        self.progress.trial(trial.number)
         outcome = self.trials.run(given, trial_folder(self.folder, trial.number), judge)
         outcome.work += work
         outcome.seconds = round(outcome.seconds + seconds, 3)
@@ -425,29 +419,19 @@ class _PruneCallback(Callback):
 
 
 @dataclass
-class Limits:
-    """Maximum cost of a model."""
-
-    macs: int | None = None
-    parameters: int | None = None
-
-
-@dataclass
 class TrialRunner:
-    """Common parts of all trials."""
+    """Preparation and training of the trials of a search."""
 
-    preset: Preset
-    source: str | InMemorySource
-    fixed: Mapping[str, Any]
-    limits: Limits
-    opened: DataCache
+    spec: SearchSpec
+    opened: DataCache = field(default_factory=DataCache)
 
     def prepare(self, given: Mapping[str, Any]) -> TrainingSetup:
         """Prepare model and data with these settings. Raises SettingError if there is no validation split."""
-        model, settings = new_model(self.preset, {**self.fixed, **drop_unused_settings(given, self.fixed, self.preset)})
-        ready = setup_training(model, self.source, settings, opened=self.opened)
+        preset, fixed = self.spec.model, self.spec.fixed
+        model, settings = new_model(preset, {**fixed, **drop_unused_settings(given, fixed, preset)})
+        ready = setup_training(model, self.spec.source, settings, opened=self.opened)
         if "val" not in ready.data.splits:
-            raise _no_validation()
+            raise SettingError("Invalid val=0: a search needs a validation split. Set e.g. val=0.2, or leave it out.")
         reject_incompatible(ready.settings, ready.data.splits["train"])
         set_epochs_from_steps(ready, settings)
         return ready
@@ -479,13 +463,11 @@ class TrialRunner:
         """
         macs, parameters = count_cost(ready.model, ready.data.spec)
         counted = Outcome(FINISHED, macs=macs, parameters=parameters)
-        for what, name, value, most in (
-            ("MACs", "max_macs", counted.macs, self.limits.macs),
-            ("parameters", "max_parameters", counted.parameters, self.limits.parameters),
-        ):
+        for what, name, value in (("MACs", "max_macs", macs), ("parameters", "max_parameters", parameters)):
+            most = getattr(self.spec.settings, name)
             if most is not None and value is None:
                 raise SettingError(
-                    f"Invalid {name}: the multiply-adds of {self.preset.name} are not fully known. Leave it out."
+                    f"Invalid {name}: the multiply-adds of {self.spec.model.name} are not fully known. Leave it out."
                 )
             if most is not None and value is not None and value > most:
                 return dataclasses.replace(
@@ -533,7 +515,3 @@ def drop_unused_settings(given: Mapping[str, Any], fixed: Mapping[str, Any], fou
         this = as_text({**card, **fixed, **given}.get(what, getattr(usual, what)))
         dropped |= {key for key, fit in wanting.items() if this not in fit}
     return {key: value for key, value in given.items() if key not in dropped}
-
-
-def _no_validation() -> SettingError:
-    return SettingError("Invalid val=0: a search needs a validation split. Set e.g. val=0.2, or leave it out.")
