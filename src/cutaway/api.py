@@ -16,7 +16,7 @@ from .checkpoints.convert import open_model, reject_absent
 from .checkpoints.custom import copy_custom_module
 from .checkpoints.diffusers import is_diffusers
 from .checkpoints.hub import resolve_path
-from .checkpoints.huggingface.loading import is_folder
+from .checkpoints.huggingface.folders import is_folder
 from .checkpoints.saving import CONFIG
 from .core.config import build, field_names
 from .core.errors import DataError, FileError, SettingError, UnknownName, shorten

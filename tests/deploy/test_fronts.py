@@ -166,9 +166,9 @@ def test_images_with_boxes_reach_the_network_as_in_the_run(tmp_path: Path) -> No
     assert torch.equal(ResizeNormalize(run)(*found.inputs)[0], expected.inputs[0])
     outputs = torch.tensor([[[4.0, 1.0, 1.0, 1.5, 2.0, 3.0, 9.0, 11.0, 4.0]]]).expand(2, 1, 9)
     task = Detection(Boxes(("a",), 2), (1, 24, 24))
-    kept = task.keep(outputs, torch.empty(2, 0))
-    rows = task.rows(kept, of_file, raw_preprocessing(run))  # type: ignore[arg-type]
-    assert rows == task.rows(kept, of_run, run)
+    kept = task.summarize_outputs(outputs, torch.empty(2, 0))
+    rows = task.prediction_rows(kept, of_file, raw_preprocessing(run))  # type: ignore[arg-type]
+    assert rows == task.prediction_rows(kept, of_run, run)
     assert len(rows) == 2
     assert rows[1]["y2"] > 24  # in the pixels of the file
 

@@ -19,7 +19,7 @@ from cutaway.checkpoints.saving import read_tensors, write_tensors
 from cutaway.core.errors import CutawayError
 from cutaway.core.spec import Mask, Target
 from cutaway.data.synthetic import write_example
-from cutaway.verify.operators import make_torchvision_importable
+from cutaway.verify.libraries import make_torchvision_importable
 
 from .kinds import Case, Fault, Kind, read_whole
 from .mutations import document_mutations, text_mutations

@@ -336,7 +336,7 @@ def save_run(
         "stopped": state.stopped or "interrupted",
         "best": {
             "epoch": state.best_epoch,
-            "metric": ready.settings.monitor or ready.task.watch,
+            "metric": ready.settings.monitor or ready.task.default_monitor,
             "value": _finite(state.best_score),
         },
         "average": {**asdict(mean), "score": _finite(mean.score)} if mean else None,  # saved in place of the best

@@ -154,7 +154,7 @@ def _open_document(folder: Path, spec: SearchSpec, ready: TrainingSetup) -> dict
 
     Raises SettingError for another search or other data.
     """
-    metric = ready.settings.monitor or ready.task.watch
+    metric = ready.settings.monitor or ready.task.default_monitor
     best = "maximize" if metric in HIGHER_IS_BETTER else "minimize"
     document = {
         **spec.document(),

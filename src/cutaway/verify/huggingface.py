@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,16 +10,15 @@ from torch import Tensor, nn
 
 from ..checkpoints.huggingface import Family, to_transformers_names
 from ..models.registry import preset
-from . import Oracle, OracleMissing
-from .operators import make_torchvision_importable
+from . import Oracle, ragged_tokens
+from .libraries import transformers_library
 from .published import TRANSFORMERS, resolved
 
-LENGTHS = (9, 4, 7, 1)  # tokens of each text: a ragged batch with right padding
-SPOKEN = ("num_labels",)  # defined by the data
-ALIKE = ({"gelu_new", "gelu_pytorch_tanh"},)  # names of the same function
+DATA_FIELDS = ("num_labels",)  # defined by the data
+SAME_FUNCTIONS = ({"gelu_new", "gelu_pytorch_tanh"},)  # names of the same function
 
 
-class Answering(nn.Module):
+class OutputField(nn.Module):
     """Network of transformers with plain tensors: token ids and their mask to the output named `field`."""
 
     def __init__(self, model: nn.Module, field: str = "logits", **always: Any) -> None:
@@ -59,16 +57,16 @@ def transformers_oracle(
     module = kind(reference)
     module.set_attn_implementation("eager")
     if not getattr(config, "tie_weights", True):
-        _with_one_table(module, family)
+        _tie_again(module, family)
 
     def converted(tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         return {f"model.{key}": tensor for key, tensor in to_transformers_names(family, tensors).items()}
 
     drawn = inputs or ragged_tokens(config.vocab_size)
-    return Oracle(Answering(module), drawn, converted=converted, compared=where_real)
+    return Oracle(OutputField(module), drawn, converted=converted, compared=zero_padding)
 
 
-def _with_one_table(module: Any, family: Family) -> None:
+def _tie_again(module: Any, family: Family) -> None:
     """Tie weights again that the library separates if the output matrix is not the embedding.
 
     The library then lets each stack have a separate table, and gives the output a second bias that is not used.
@@ -91,14 +89,14 @@ def reference_config(family: Family, name: str) -> Any:
     return kind(**TRANSFORMERS[name])
 
 
-def unlike_reference(family: Family, name: str, config: Any) -> list[str]:
+def reference_differences(family: Family, name: str, config: Any) -> list[str]:
     """Return the settings of a preset that differ from the reference, in both directions.
 
     The config that is written for transformers is compared, and the config that is read from the reference's
     config.json.
     """
     reference = reference_config(family, name)
-    written = {k: v for k, v in family.settings(config).items() if k not in SPOKEN}
+    written = {k: v for k, v in family.settings(config).items() if k not in DATA_FIELDS}
     theirs = {key: getattr(reference, key, None) for key in written}
     sizes = {"n_inner": 4 * getattr(reference, "n_embd", 0)}  # unset there too
     heads = {"classifier_dropout": getattr(reference, "hidden_dropout_prob", None)}
@@ -119,29 +117,9 @@ def unlike_reference(family: Family, name: str, config: Any) -> list[str]:
 def _same(key: str, ours: Any, theirs: Any, opened: Mapping[str, Any]) -> bool:
     """Return whether a setting equals the reference. Unset values are resolved first."""
     ours, theirs = (opened.get(key) if value is None else value for value in (ours, theirs))
-    return bool(ours == theirs) or any({ours, theirs} <= names for names in ALIKE if isinstance(ours, str))
+    return bool(ours == theirs) or any({ours, theirs} <= names for names in SAME_FUNCTIONS if isinstance(ours, str))
 
 
-def where_real(inputs: tuple[Tensor, ...], outputs: Tensor) -> Tensor:
+def zero_padding(inputs: tuple[Tensor, ...], outputs: Tensor) -> Tensor:
     """Return outputs (N, T, V) of text with 0 at padding, and other outputs unchanged."""
     return outputs * inputs[1][..., None] if outputs.ndim == 3 and len(inputs) == 2 else outputs
-
-
-def ragged_tokens(vocab_size: int) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
-    """Return a function that draws token ids (N, T) of texts of different lengths, and their mask."""
-
-    def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
-        lengths = torch.tensor(LENGTHS)
-        mask = torch.arange(int(lengths.max())) < lengths[:, None]  # (N, T)
-        return torch.randint(2, vocab_size, mask.shape, generator=generator).where(mask, 0), mask
-
-    return draw
-
-
-def transformers_library() -> Any:
-    """Import transformers. Raises OracleMissing, with the reason, if it cannot be imported."""
-    make_torchvision_importable()
-    try:
-        return importlib.import_module("transformers")
-    except (ImportError, RuntimeError) as error:
-        raise OracleMissing(f"transformers cannot be imported here ({str(error).splitlines()[0]}).") from error

@@ -1,4 +1,4 @@
-"""Oracles of the dense networks: scikit-learn's linear models, and a `torch.nn.Sequential`."""
+"""Oracles of linear models and multi-layer perceptrons: scikit-learn's models, and a `torch.nn.Sequential`."""
 
 from __future__ import annotations
 

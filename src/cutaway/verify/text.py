@@ -1,4 +1,4 @@
-"""Oracles of the sentence networks: their equations, one sentence and one window at a time."""
+"""Oracles of sentence networks and word vectors: their equations, one window or one pair of words at a time."""
 
 from __future__ import annotations
 
@@ -8,21 +8,19 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from ..models.collobert import Config as CollobertConfig
-from ..models.dcnn import Config as DCNNConfig
-from ..models.textcnn import Config as TextCNNConfig
+from ..models import collobert, dcnn, textcnn, word2vec
 from ..nn.textbook.pooling import k_max
 from . import Oracle
 
-LENGTHS = (9, 1, 4, 6)  # words of the compared sentences
+SENTENCE_LENGTHS = (9, 1, 4, 6)  # words of the compared sentences
 
 
-def sentences(vocab_size: int) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
+def sentence_inputs(vocab_size: int) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
     """Return a function that draws token ids (4, 9) of sentences of four lengths, and their mask."""
 
     def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
-        tokens = torch.randint(1, vocab_size, (len(LENGTHS), max(LENGTHS)), generator=generator)
-        mask = torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS)[:, None]
+        tokens = torch.randint(1, vocab_size, (len(SENTENCE_LENGTHS), max(SENTENCE_LENGTHS)), generator=generator)
+        mask = torch.arange(max(SENTENCE_LENGTHS)) < torch.tensor(SENTENCE_LENGTHS)[:, None]
         return tokens * mask, mask
 
     return draw
@@ -48,7 +46,7 @@ class PerSentence(nn.Module):
 class SummedTextCNN(PerSentence):
     """Kim's network, with each filter applied to each window by a sum of products."""
 
-    def __init__(self, c: TextCNNConfig) -> None:
+    def __init__(self, c: textcnn.Config) -> None:
         super().__init__()
         self.windows, self.dropout = c.kernel_sizes, nn.Dropout(c.dropout)
         self.table = nn.Parameter(torch.zeros(c.vocab_size, c.dim))
@@ -79,20 +77,20 @@ class SummedTextCNN(PerSentence):
         return logits
 
 
-def summed_textcnn(config: TextCNNConfig) -> Oracle:
+def summed_textcnn(config: textcnn.Config) -> Oracle:
     """Build the network of sums and the key map from our weights."""
     key_map = {"embedding.weight": "table", "fc.weight": "fc.weight", "fc.bias": "fc.bias"}
     if config.channels == "two-channel":
         key_map["static_embedding.weight"] = "second"
     for i in range(len(config.kernel_sizes)):
         key_map |= {f"convs.{i}.weight": f"filters.{i}", f"convs.{i}.bias": f"biases.{i}"}
-    return Oracle(SummedTextCNN(config), sentences(config.vocab_size), key_map)
+    return Oracle(SummedTextCNN(config), sentence_inputs(config.vocab_size), key_map)
 
 
 class SummedDCNN(PerSentence):
     """Kalchbrenner's network, with each row and map convolved separately."""
 
-    def __init__(self, c: DCNNConfig) -> None:
+    def __init__(self, c: dcnn.Config) -> None:
         super().__init__()
         self.c, self.dropout = c, nn.Dropout(c.dropout)
         self.table = nn.Parameter(torch.zeros(c.vocab_size, c.dim))
@@ -134,18 +132,18 @@ class SummedDCNN(PerSentence):
         return logits
 
 
-def summed_dcnn(config: DCNNConfig) -> Oracle:
+def summed_dcnn(config: dcnn.Config) -> Oracle:
     """Build the network of sums and the key map from our weights."""
     key_map = {"embedding.weight": "table", "fc.weight": "fc.weight", "fc.bias": "fc.bias"}
     for i in range(len(config.feature_maps)):
         key_map |= {f"layers.{i}.conv.weight": f"filters.{i}", f"layers.{i}.bias": f"biases.{i}"}
-    return Oracle(SummedDCNN(config), sentences(config.vocab_size), key_map)
+    return Oracle(SummedDCNN(config), sentence_inputs(config.vocab_size), key_map)
 
 
 class WindowByWindow(PerSentence):
     """Collobert's networks, with the concatenated vectors of each window as in the paper."""
 
-    def __init__(self, c: CollobertConfig) -> None:
+    def __init__(self, c: collobert.Config) -> None:
         super().__init__()
         self.c = c
         self.table = nn.Parameter(torch.zeros(c.vocab_size, c.dim))
@@ -180,14 +178,79 @@ class WindowByWindow(PerSentence):
         return padded[words:longest]
 
 
-def windowed_collobert(config: CollobertConfig) -> Oracle:
+def windowed_collobert(config: collobert.Config) -> Oracle:
     """Build the windowed network and the key map from our weights."""
     key_map = {"embedding.weight": "table", "conv.weight": "first", "conv.bias": "first_bias"}
     layers = ("second", "fc") if config.approach == "sentence" else ("fc",)
     for theirs in layers:
         ours = {"second": "linear"}.get(theirs, theirs)
         key_map |= {f"{ours}.{k}": f"{theirs}.{k}" for k in ("weight", "bias")}
-    return Oracle(WindowByWindow(config), sentences(config.vocab_size), key_map)
+    return Oracle(WindowByWindow(config), sentence_inputs(config.vocab_size), key_map)
+
+
+PASSAGES, WORDS, NOISE = 3, 9, 4
+
+
+class PairwiseWord2Vec(nn.Module):
+    """Network with one `logsigmoid` term for each pair of words and each noise word."""
+
+    def __init__(self, config: word2vec.Config) -> None:
+        super().__init__()
+        self.config = config
+        self.given = nn.Parameter(torch.zeros(config.vocab_size, config.dim))
+        self.predicted = nn.Parameter(torch.zeros(config.vocab_size, config.dim))
+
+    def forward(self, words: Tensor, mask: Tensor, reach: Tensor, noise: Tensor) -> Tensor:
+        """Return the outputs (N, L) of the model."""
+        del mask
+        margin = (words.shape[1] - reach.shape[1]) // 2
+        rows = []
+        for stretch, far, drawn in zip(words.tolist(), reach.tolist(), noise.tolist()):
+            sums = []
+            for i, (back, ahead) in enumerate(far, start=margin):
+                around = [stretch[j] for j in range(i - back, i + ahead + 1) if j != i]
+                sums.append(self._word(stretch[i], around, drawn))
+            rows.append(torch.stack(sums))
+        return torch.stack(rows)
+
+    def _word(self, word: int, around: list[int], noise: list[int]) -> Tensor:
+        """Return the term of a word and its context."""
+        total = self.given.new_zeros(())
+        if self.config.architecture == "skipgram":
+            for other in around:
+                total = total + self._term(self.given[word], other, noise)
+        elif around:
+            summed = sum((self.given[other] for other in around[1:]), self.given[around[0]])
+            mean = summed / len(around)
+            if self.config.whole_error:  # value of the mean, gradient of the sum
+                mean = summed + (mean - summed).detach()
+            total = total + self._term(mean, word, noise)
+        return total
+
+    def _term(self, h: Tensor, word: int, noise: list[int]) -> Tensor:
+        if self.config.output == "softmax":
+            return torch.log_softmax(torch.stack([v @ h for v in self.predicted]), 0)[word]
+        term = nn.functional.logsigmoid(self.predicted[word] @ h)
+        for other in noise:
+            each = self.config.negative / len(noise)
+            term = term + each * nn.functional.logsigmoid(-(self.predicted[other] @ h))
+        return term
+
+
+def pairwise_word2vec(config: word2vec.Config) -> Oracle:
+    """Build the network of sums and the key map from our weights."""
+
+    def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
+        margin = config.window
+        words = torch.randint(2, config.vocab_size, (PASSAGES, WORDS + 2 * margin), generator=generator)
+        reach = torch.randint(0, margin + 1, (PASSAGES, WORDS, 2), generator=generator)
+        reach[0, 0] = 0  # a word without context
+        noise = torch.randint(2, config.vocab_size, (PASSAGES, NOISE), generator=generator)
+        noise[:, 1] = noise[:, 0]  # drawn twice
+        words[1, margin] = noise[1, 0]  # a noise word that occurs in the text
+        return words, words != 0, reach, noise
+
+    return Oracle(PairwiseWord2Vec(config), draw, {"embedding.weight": "given", "context.weight": "predicted"})
 
 
 ORACLES = {
@@ -195,4 +258,6 @@ ORACLES = {
     "dcnn": summed_dcnn,
     "collobert-window": windowed_collobert,
     "collobert-sentence": windowed_collobert,
+    "word2vec-skipgram": pairwise_word2vec,
+    "word2vec-cbow": pairwise_word2vec,
 }
