@@ -213,9 +213,9 @@ CARD = Card(
         ),
         Divergence(
             "bias of the first layer",
-            paper="begins at zero; trained for the first three epochs only",
-            here="begins at zero; trained throughout",
-            common="begins at random (airbench94_muon.py)",
+            paper="initialized with zero; trained only in the first three epochs",
+            here="initialized with zero; trained throughout",
+            common="random initialization (airbench94_muon.py)",
         ),
         Divergence(
             "training",

@@ -55,7 +55,7 @@ CARD = Card(
             "pre-training",
             paper="hidden runs of up to three words, and the order of two pieces of text, for BERT's whether one "
             "follows",
-            here="hidden tokens alone; there is no sentence-order head",
+            here="masked tokens only; there is no sentence-order head",
             common="both heads (transformers' AlbertForPreTraining)",
         ),
         Divergence(
@@ -67,14 +67,15 @@ CARD = Card(
         Divergence(
             "the pooled layer",
             paper="learned with the sentence-order head",
-            here="part of the head for classes, taken from weights that have it",
+            here="part of the class head; loaded from checkpoints that have it",
             common="part of the backbone (transformers' AlbertModel)",
         ),
         Divergence(
             "initialization",
-            paper="not said; the released code: normal, standard deviation 0.02, cut off at two of them",
+            paper="not specified; the released code: normal, standard deviation 0.02, truncated at two standard "
+            "deviations",
             here="as in the released code",
-            common="normal, standard deviation 0.02, not cut off (transformers)",
+            common="normal, standard deviation 0.02, not truncated (transformers)",
         ),
         Divergence(
             "optimizer",

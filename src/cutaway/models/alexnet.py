@@ -195,7 +195,8 @@ _TORCHVISION = (
 )
 _LAYER_SIZES = "computed from the layer sizes of Caffe's bvlc_alexnet, which are the paper's"
 
-# Section 5 of the original, for 1.2 million images: 90 passes, and three times a tenth of the rate; when is not said.
+# Section 5 of the original, for 1.2 million images: 90 epochs, learning rate divided by 10 three times (epochs
+# not specified).
 _AS_PUBLISHED = {
     "optimizer": "momentum",
     "lr": 0.01,

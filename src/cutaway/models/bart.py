@@ -260,20 +260,20 @@ CARD = Card(
     divergences=(
         Divergence(
             "positions",
-            paper="not said",
+            paper="not specified",
             here="learned, 1 026 rows for 1 024 tokens in either stack: the first two are nobody's, and are kept so "
             "that the common weights fit",
             common="as here (transformers, fairseq, which counts from after the padding's id, 1)",
         ),
         Divergence(
             "normalization of the embedding",
-            paper="not said",
+            paper="not specified",
             here="one after embedding plus positions, in either stack",
             common="as here (transformers, fairseq)",
         ),
         Divergence(
             "constant of the output",
-            paper="not said",
+            paper="not specified",
             here="c, a buffer of zeros that does not learn, as the common weights have it",
             common="final_logits_bias, as here (transformers)",
         ),
@@ -285,7 +285,7 @@ CARD = Card(
         ),
         Divergence(
             "first token of the target",
-            paper="not said",
+            paper="not specified",
             here="the end </s>, 2, in the common weights; `begin` in another vocabulary",
             common="</s> (transformers, fairseq)",
         ),

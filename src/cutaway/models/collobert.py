@@ -129,7 +129,7 @@ CARD = Card(
         Divergence(
             "features of a word",
             paper="its lower-cased form, and its capitals",
-            here="its form alone, which may have capitals",
+            here="only the word form, which may have capitals",
         ),
         Divergence(
             "sentences",

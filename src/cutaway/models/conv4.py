@@ -14,7 +14,7 @@ Shapes, from an image (N, C, H, W); downsampling=max, conv4, and downsampling=st
     the mean over the map                          (N, 64); max reduces Omniglot's 28×28 pixels to one position
     linear                                         (N, classes)
 
-Prototypical networks compare images by h alone and have no linear layer. The strided form is that of the paper on
+Prototypical networks compare images only by h and have no linear layer. The strided form is that of the paper on
 meta-learning for Omniglot, with a quarter of the multiply-adds.
 """
 
@@ -108,7 +108,7 @@ CARD = Card(
         ),
         Divergence(
             "initialization",
-            paper="none said; Finn et al.: normal, cut at two standard deviations of 0.01 in the head",
+            paper="not specified; Finn et al.: normal, in the head truncated at two standard deviations of 0.01",
             here="uniform in ±1/√fan-in, biases too, as PyTorch has them",
         ),
         Divergence(

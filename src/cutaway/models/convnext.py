@@ -221,7 +221,7 @@ CARD = Card(
         ),
         Divergence(
             "ε of layer normalization",
-            paper="not said; the authors' code: 1e-6",
+            paper="not specified; the authors' code: 1e-6",
             here="1e-6",
             common="1e-6 (torchvision); the last one 1e-12 (transformers)",
         ),
@@ -238,11 +238,14 @@ CARD = Card(
             common="as here (torchvision); none unless asked for (transformers)",
         ),
         Divergence(
-            "GELU", paper="not said; the authors' code: exact", here="exact", common="exact (torchvision, transformers)"
+            "GELU",
+            paper="not specified; the authors' code: exact",
+            here="exact",
+            common="exact (torchvision, transformers)",
         ),
         Divergence(
             "initialization",
-            paper="truncated normal, 0.2 (table 5); the authors' code: of standard deviation 0.02, cut off at ±2",
+            paper="truncated normal, 0.2 (table 5); the authors' code: standard deviation 0.02, truncated at ±2",
             here="as the authors' code; biases zero",
             common="as here (torchvision); not cut off (transformers)",
         ),

@@ -370,12 +370,12 @@ CARD = Card(
         Divergence(
             "guidance",
             paper="(1 + w) ε(x, c) − w ε(x)",
-            here="ε(x) + s (ε(x, c) − ε(x)), s = 1 + w: 1 is the class alone",
+            here="ε(x) + s (ε(x, c) − ε(x)), s = 1 + w: 1 is without guidance",
             common="as here (diffusers' guidance_scale)",
         ),
         Divergence(
             "initialization",
-            paper="not said",
+            paper="not specified",
             here="PyTorch's own, but zeros for the last convolution, the second of each block, and what leaves "
             "attention: at first no noise is predicted, and no block adds anything",
             common="PyTorch's own, without zeros (diffusers)",
@@ -395,7 +395,7 @@ CARD = Card(
         Divergence(
             "learning rate",
             paper="2e-4, 800 000 updates of 128 images, decay of the averaged weights 0.9999",
-            here="ddpm-unet: as there, for as many epochs as are asked for",
+            here="ddpm-unet: as in the paper, for the given number of epochs",
         ),
     ),
     settings={

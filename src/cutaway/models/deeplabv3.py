@@ -50,7 +50,7 @@ class Config(ValidatedConfig):
     layers: tuple[int, ...] = positive((3, 4, 6, 3))  # residual blocks in each stage of the backbone
     block: str = choice("bottleneck", ("basic", "bottleneck"))  # basic: two 3×3 convolutions; bottleneck: 1×1, 3×3, 1×1
     width: int = positive(64)  # channels of the first stage; each further stage has twice as many
-    stem: str = choice("imagenet", ("imagenet", "cifar"))  # 7×7 stride 2, max-pool; cifar: 3×3 alone, for few pixels
+    stem: str = choice("imagenet", ("imagenet", "cifar"))  # 7×7 stride 2, max-pool; cifar: 3×3 only, for small images
     rates: tuple[int, ...] = positive((12, 24, 36))  # of the atrous convolutions, in pixels of the map
     dim: int = positive(256)  # channels of each branch of the pyramid, and of what it gives
     dropout: float = fraction(0.5)  # dropout rate after the pyramid; in the auxiliary head it is 0.1

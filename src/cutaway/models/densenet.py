@@ -62,7 +62,7 @@ class Config(ValidatedConfig):
     growth_rate: int = positive(32)  # k: channels that each layer adds
     bottleneck: bool = True  # a 1×1 convolution reduces the input of each 3×3 convolution to 4k channels
     compression: float = 0.5  # θ: fraction of the channels that a transition keeps; 1 for all
-    stem: str = choice("imagenet", ("imagenet", "cifar"))  # 7×7 stride 2, max-pool; cifar: 3×3 alone, for few pixels
+    stem: str = choice("imagenet", ("imagenet", "cifar"))  # 7×7 stride 2, max-pool; cifar: 3×3 only, for small images
     stem_channels: int = positive(64)  # channels into the first block: 2k with bottleneck and compression, 16 without
     dropout: float = fraction(0.0)  # dropout rate after every convolution but the first
     recompute: bool = False  # recompute concatenation and normalization in the backward pass: less memory, more time

@@ -101,7 +101,7 @@ CARD = Card(
         Divergence(
             "absent links",
             paper="all of them, in a loss that weighs links more; drawing some is named as the other way",
-            here="as many as there are links, sampled anew in every epoch: the same weights in expectation",
+            here="one sampled non-edge per edge, resampled in every epoch: the same weights in expectation",
             common="the same in PyTorch Geometric, which draws them among both directions of a pair",
         ),
         Divergence(

@@ -154,7 +154,7 @@ CARD = Card(
         ),
         Divergence(
             "biases before batch normalization",
-            paper="not said",
+            paper="not specified",
             here="none: the normalization removes them",
             common="one for each value in the authors' release and in PyTorch Geometric's examples",
         ),

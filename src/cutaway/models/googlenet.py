@@ -50,7 +50,7 @@ class Config(ValidatedConfig):
     auxiliary: bool = True  # two more heads in training, on the maps of 4a and 4d
     auxiliary_pool: str = choice("equal", ("equal", "5x5"))  # their 4×4 cells: equal parts; 5x5: windows, as published
     dropout: float = fraction(0.2)  # dropout rate before the head; in the auxiliary heads it is 0.7
-    stem: str = choice("imagenet", ("imagenet", "small"))  # 7×7 stride 2, max-pool; small: 3×3 alone, for few pixels
+    stem: str = choice("imagenet", ("imagenet", "small"))  # 7×7 stride 2, max-pool; small: 3×3 only, for small images
     width: int = positive(64)  # channels of the first convolution, a multiple of 8; all others change with it
     in_channels: int = positive(3)  # 1 for grey, 3 for RGB
     num_classes: int = positive(1000)  # logits

@@ -170,7 +170,7 @@ CARD = Card(
         ),
         Divergence("loss", paper="of random walks too, without classes", here="of classes, numbers or links"),
         Divergence("whole graphs", paper="none", here="nodes pooled by mean, max or sum, and the linear head"),
-        Divergence("initialization", paper="not said", here="Glorot's", common="uniform in ±1/√fan-in"),
+        Divergence("initialization", paper="not specified", here="Glorot's", common="uniform in ±1/√fan-in"),
     ),
     settings={
         "graphsage": {

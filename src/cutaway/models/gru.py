@@ -134,7 +134,7 @@ CARD = Card(
     link="https://arxiv.org/abs/1406.1078",
     family="rnn",
     equation="h_t = (1 − z) ⊙ n + z ⊙ h_{t−1}; r, z = σ(W x_t + U h_{t−1} + b), n = tanh(W_n x_t + r ⊙ U_n h_{t−1})",
-    oracle="torch.nn.GRUCell, each sequence alone and step after step; the equations unrolled",
+    oracle="torch.nn.GRUCell, one sequence and one step at a time; the equations unrolled",
     published={
         "gru": Published(51_594, 1_982_720, (40, 1), "computed from the equations; the paper has no such network"),
         "gru-mnist1d": Published(

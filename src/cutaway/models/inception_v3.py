@@ -369,7 +369,7 @@ CARD = Card(
         ),
         Divergence(
             "means at the border",
-            paper="nothing is said",
+            paper="not specified",
             here="the padding counts as zeros",
             common="as here (torchvision); only the pixels that are there (TensorFlow, from where torchvision has its "
             "weights; pytorch-fid)",
@@ -385,7 +385,7 @@ CARD = Card(
             "auxiliary head on small maps",
             paper="images are of 299×299 pixels",
             here="windows of 5×5, 3 apart, from a map of 17×17 on; below it 5×5 equal parts",
-            common="windows alone: in training torchvision needs images of 299×299",
+            common="windows only: torchvision needs images of 299×299 in training",
         ),
         Divergence(
             "weight of the auxiliary loss",
@@ -395,7 +395,7 @@ CARD = Card(
         ),
         Divergence(
             "input",
-            paper="nothing is said",
+            paper="not specified",
             here="as the data was prepared",
             common="torchvision's weights want mean and standard deviation 0.5; its transform_input=True makes that of "
             "images normalized with ImageNet's",

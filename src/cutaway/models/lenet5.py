@@ -265,7 +265,7 @@ CARD = Card(
         Divergence(
             "codes of the classes",
             paper="printed as figure 3 only",
-            here="drawn after it; for other than ten classes random ±1 from a fixed seed",
+            here="redrawn from it; for other numbers of classes random ±1 from a fixed seed",
         ),
         Divergence(
             "constant j of the criterion",

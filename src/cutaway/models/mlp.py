@@ -66,14 +66,14 @@ class Config(ValidatedConfig):
 
     @classmethod
     def for_spec(cls, preset: Config, spec: Spec) -> Config:
-        """Return the preset with as many inputs and outputs as `spec` has."""
+        """Return the preset with the number of inputs and outputs of `spec`."""
         return dataclasses.replace(preset, in_features=math.prod(spec.shape), num_classes=spec.target.outputs)
 
 
 def hidden_layer(inputs: int, width: int, name: str, config: Config) -> nn.Sequential:
     """Return linear → norm → activation → dropout, (N, inputs) to (N, width)."""
     parts: OrderedDict[str, nn.Module] = OrderedDict()
-    # Batch normalization takes the mean off, and so any bias: its gradient is rounding alone, which Adam makes as large
+    # Batch normalization subtracts the mean, and so any bias: its gradient is only rounding, which Adam makes as large
     # as any other, so that the bias would wander and the running mean lag behind it.
     parts["linear"] = nn.Linear(inputs, width, bias=config.bias and config.norm != "batch")
     norm = NORMS[config.norm]

@@ -246,11 +246,11 @@ CARD = Card(
         Divergence(
             "biases",
             paper="PaLM: none, in normalizations neither; GPT-J: in the MLP and the normalizations",
-            here="in the normalizations alone",
+            here="only in the normalizations",
         ),
         Divergence(
             "residual strengths α₁, α₂, and the other orders",
-            paper="1; parallel alone",
+            paper="1; only parallel",
             here="1 and parallel in the preset; both can be set",
         ),
     ),

@@ -279,8 +279,8 @@ CARD = Card(
             common="as in the paper (transformers)",
         ),
         Divergence(
-            "where the normalization stands",
-            paper="not said; the authors' code: after each sum",
+            "position of the normalization",
+            paper="not specified; the authors' code: after each sum",
             here="after each sum; order=pre sets it before each sub-layer",
             common="before each sub-layer (transformers' default)",
         ),
@@ -293,26 +293,27 @@ CARD = Card(
         ),
         Divergence(
             "positions",
-            paper="learned; the authors' code begins within ±0.02",
+            paper="learned; the authors' code initializes them within ±0.02",
             here="as in the authors' code",
             common="sinusoids that stay (transformers' default)",
         ),
         Divergence(
             "dropout",
-            paper="not said; the authors' code: after positions, within the feed-forward layer, of its output, and "
+            paper="not specified; the authors' code: after positions, within the feed-forward layer, of its output, "
+            "and "
             "twice of attention's",
             here="after positions, of either sub-layer's output once, and within the feed-forward layer",
             common="each a setting of its own, 0 by default (transformers)",
         ),
         Divergence(
             "classes and numbers",
-            paper="forecasts and masked pre-training alone",
+            paper="only forecasts and masked pre-training",
             here="the mean of each variable's tokens, and a linear layer over all variables",
             common="as here (transformers)",
         ),
         Divergence(
             "learning rate",
-            paper="not said; the authors' script: 1e-4, from the fourth epoch on a tenth less in each, 100 epochs",
+            paper="not specified; the authors' script: 1e-4, from the fourth epoch on a tenth less in each, 100 epochs",
             here="the settings of the card: fewer and larger steps",
         ),
     ),

@@ -50,7 +50,7 @@ class Config(ValidatedConfig):
 
 
 class Perceptron(BaseModel):
-    """(N, ...) examples to scores, (N, 1) for two classes or (N, classes). Weights begin at zero."""
+    """(N, ...) examples to scores, (N, 1) for two classes or (N, classes). Weights are initialized with zero."""
 
     takes = (TableSpec, ImageSpec, SeriesSpec)
     loss = "perceptron"

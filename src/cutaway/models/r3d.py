@@ -247,7 +247,7 @@ CARD = Card(
         ),
         Divergence(
             "initialization",
-            paper="not said",
+            paper="not specified",
             here="convolutions normal, variance 2 / outputs, as ResNet's; the last layer has PyTorch's own",
             common="last layer normal of standard deviation 0.01 (torchvision)",
         ),

@@ -133,7 +133,8 @@ CARD = Card(
     divergences=(
         Divergence(
             "borders",
-            paper="not said; the author's code pads with four zeros before, and after to the longest of the data set: "
+            paper="not specified; the author's code pads with four zeros before, and after to the longest of the "
+            "data set: "
             "windows of zeros only take part in the maximum",
             here="windows with at least one word of the sentence, independent of the batch",
             common="sentences padded to the longest of the batch, so that the batch decides",

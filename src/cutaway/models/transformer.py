@@ -3,7 +3,7 @@
 A. Vaswani, N. Shazeer, N. Parmar, J. Uszkoreit, L. Jones, A. N. Gomez, Ł. Kaiser, I. Polosukhin, Attention is all you
 need, 2017. <https://arxiv.org/abs/1706.03762>
 
-    x_t = √d · E[token_t] + PE(t)                                    the factor is the embedding's alone
+    x_t = √d · E[token_t] + PE(t)                                    only the embedding is scaled
     encoder:  x ← LN(x + MHA(x, x));  x ← LN(x + W₂ ReLU(W₁ x))
     decoder:  y ← LN(y + MHA(y, y ≤)); y ← LN(y + MHA(y, x)); y ← LN(y + W₂ ReLU(W₁ y))
     p(token_{s+1} | tokens ≤ s, source) = softmax(y_s Eᵀ)
@@ -282,7 +282,7 @@ CARD = Card(
         ),
         Divergence(
             "√d",
-            paper="of the embedding alone (section 3.4), before the positions are added (3.5)",
+            paper="only the embedding (section 3.4), before the positions are added (3.5)",
             here="as in the paper; E begins at standard deviation 1/√d, which the paper does not say: √d · E has the "
             "scale of the sinusoids, and the logits that of a softmax which can still learn",
             common="(embedding + position) · √d; or E at standard deviation 1, which dwarfs the positions",
@@ -294,7 +294,7 @@ CARD = Card(
             common="all sines, then all cosines, with d/2 − 1 in the exponent's denominator (tensor2tensor)",
         ),
         Divergence(
-            "where the normalization stands",
+            "position of the normalization",
             paper="after each sum, and none after the last block, which ends in one",
             here="as in the paper; order=pre sets it before each sub-layer, with one more after each stack: so are "
             "deep networks trained without a long warm-up",

@@ -293,7 +293,7 @@ CARD = Card(
     family="transformer",
     equation="s = encoder(conv(conv(x)) + PE);  y ← y + MHA(LN(y));  y ← y + MHA(LN(y), s);  y ← y + MLP(LN(y));  "
     "p = softmax(LN(y) Eᵀ)",
-    oracle="transformers' WhisperForConditionalGeneration, each recording alone",
+    oracle="transformers' WhisperForConditionalGeneration, one recording at a time",
     published={
         "transformer-asr": Published(
             581_760, 60_977_664, (300, 80), "computed from the definition above, for 3 s and 8 tokens"
@@ -312,23 +312,23 @@ CARD = Card(
         ),
         Divergence(
             "length of a recording",
-            paper="30 s, shorter ones filled up with silence, which the network hears",
-            here="any, and what pads a batch is masked; without a mask every frame counts, as there",
-            common="3 000 frames and no others (transformers)",
+            paper="30 s; shorter recordings are padded with silence, which is not masked",
+            here="any length, padding is masked; without a mask every frame counts, as in the paper",
+            common="exactly 3 000 frames (transformers)",
         ),
         Divergence(
-            "what is heard",
+            "input",
             paper="80 bands at 16 000 samples a second, levels scaled to about −1 to 1",
             here="the bands and the rate of the data, standardised band by band; published weights need the paper's",
         ),
         Divergence(
-            "what is said",
+            "transcript",
             paper="byte-pair tokens after marks for language, task and times",
             here="the characters of the training transcripts between two ends of one token",
         ),
         Divergence(
             "bias of keys",
-            paper="not said",
+            paper="not specified",
             here="none: it adds the same to all scores of a query",
             common="none (transformers)",
         ),

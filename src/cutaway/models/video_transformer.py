@@ -283,13 +283,14 @@ CARD = Card(
     divergences=(
         Divergence(
             "attention",
-            paper="five kinds: space alone, joint, divided, sparse and axial (its figure 2)",
+            paper="five kinds: space only, joint, divided, sparse and axial (its figure 2)",
             here="divided, the one that it recommends",
-            common="space alone, joint and divided (the authors' code, transformers)",
+            common="space only, joint and divided (the authors' code, transformers)",
         ),
         Divergence(
             "the linear layer after attention over time",
-            paper="not said; zero at first in the authors' code, so that a network with weights of images begins as a "
+            paper="not specified; zero at first in the authors' code, so that a network with weights of images "
+            "begins as a "
             "ViT",
             here="as every other layer, since the presets are trained from the beginning",
             common="as here (transformers)",
@@ -302,7 +303,7 @@ CARD = Card(
         ),
         Divergence(
             "frames of another size",
-            paper="positions interpolated; how is not said",
+            paper="positions interpolated; the method is not specified",
             here="cubic, as those of our ViT",
             common="nearest (the authors' code, transformers)",
         ),
