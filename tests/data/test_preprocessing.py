@@ -72,6 +72,7 @@ def test_a_field_that_is_null_takes_its_default() -> None:
     ("spec", "said"),
     [
         ({"kind": "image", "channels": 3, "height": 10**9, "width": 4}, "has more than"),
+        ({"kind": "series", "steps": 0, "features": 2}, "an example of shape (0, 2), which is empty"),
         ({"kind": "image", "channels": -1, "height": 4, "width": 4}, "channels is -1"),
         ({"kind": "image", "channels": True, "height": 4, "width": 4}, "channels is true or false"),
         ({"kind": "video", "frames": 2, "channels": 3, "height": 4}, "width is missing"),

@@ -635,6 +635,8 @@ def from_json(data: Any) -> Spec:
         raise ValueError(fault)
     target = from_document(TARGETS[data["target"]["kind"]], data["target"])
     spec = from_document(KINDS[data["kind"]], {**data, "target": target})
+    if 0 in spec.shape:
+        raise ValueError(f"an example of shape {spec.shape}, which is empty")
     if math.prod(spec.shape) > LARGEST:
         raise ValueError(f"an example of shape {spec.shape}, which has more than {LARGEST:,} numbers")
     for holder, where in ((spec, ""), (target, "target.")):
