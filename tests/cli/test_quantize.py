@@ -199,6 +199,6 @@ def test_integers_are_not_learned_from_nor_converted(
 
     folder, before = str(small.folder), small.evaluate()["loss"].value
     assert "begin with the run that it was made of" in said("train", "resnet20", "digits", f"weights={folder}")
-    assert "learn no more" in said("train", "--resume", folder)
+    assert "is quantized and cannot be trained further" in said("train", "--resume", folder)
     assert "have no form elsewhere" in said("convert", folder, str(tmp_path / "x.pth"), "--to", "torchvision")
     assert cutaway.load(folder).evaluate()["loss"].value == before

@@ -190,7 +190,7 @@ CARD = Card(
         ),
         Divergence(
             "p(x | z)",
-            paper="Bernoulli for MNIST, whose levels stand for probabilities; normal, with a separate variance "
+            paper="Bernoulli for MNIST, with grey levels as probabilities; normal, with a separate variance "
             "for each pixel, for faces",
             here="normal with one learned variance, integrated over each of the 256 levels",
             common="Bernoulli, or a squared error, which is a normal distribution whose variance is 1 or ½",

@@ -47,16 +47,10 @@ from .config import ValidatedConfig, choice, min_value, positive
 class Config(ValidatedConfig):
     """Configuration of the network."""
 
-    vocab_size: int = min_value(
-        3, 10_000
-    )  # size of the vocabulary, including padding (0) and unknown (1), which are not trained
+    vocab_size: int = min_value(3, 10_000)  # size of the vocabulary, including padding (0) and unknown (1)
     dim: int = positive(100)  # dimension of a vector
-    architecture: str = choice(
-        "skipgram", ("skipgram", "cbow")
-    )  # skipgram: a word predicts its context; cbow: the reverse
-    output: str = choice(
-        "negative", ("negative", "softmax")
-    )  # negative: negative sampling; softmax: over the whole vocabulary
+    architecture: str = choice("skipgram", ("skipgram", "cbow"))  # predict the context of a word; cbow: the word
+    output: str = choice("negative", ("negative", "softmax"))  # negative sampling, or softmax over the vocabulary
     negative: int = positive(5)  # k, expected number of noise words per target
     window: int = positive(5)  # maximum distance of a context word
     whole_error: bool = True  # cbow: give each context word the whole gradient, as word2vec.c, instead of 1/n

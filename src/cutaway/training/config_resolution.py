@@ -79,8 +79,8 @@ def resolve_config(found: Preset, source: Any, given: Mapping[str, Any], resumed
     weights, vectors = training.weights, training.vectors
     if weights and isinstance(found, CustomPreset):
         raise SettingError(
-            f"weights={shorten(weights)} is for models that are named: {found.name} is a module of one's own, and"
-            " begins with the weights that it has. Put yours into it before, and leave weights out."
+            f"weights={shorten(weights)} is for named models: {found.name} is a custom module and"
+            " is trained from its current weights. Load yours into it, and leave weights out."
         )
     if weights and is_hub(weights) and not resumed:
         weights = fetch(weights).pinned  # pinned to a commit, which the run records

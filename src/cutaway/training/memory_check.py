@@ -53,9 +53,9 @@ def reject_step_beyond_memory(ready: TrainingSetup) -> list[str]:
     )
     if ahead > most:
         raise SettingError(
-            f"{said}, of which at most {settings.memory_fraction:.0%} are taken. Take a smaller batch_size "
+            f"{said}, of which at most {settings.memory_fraction:.0%} may be used. Use a smaller batch_size "
             "(accumulate makes up for it), shorter or smaller examples, or a smaller model; several devices share the "
-            "batch, and hold the model in parts (parallel=fsdp); memory_fraction=0 goes on all the same."
+            "batch, and hold the model in parts (parallel=fsdp); memory_fraction=0 trains anyway."
         )
     return [f"{said}."] if ahead > MIN_REPORTED_FRACTION * most else []
 

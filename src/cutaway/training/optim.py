@@ -81,7 +81,7 @@ def build_optimizers(model: nn.Module, settings: TrainSettings) -> list[Optimize
     Raises SettingError if there are not two betas, and for settings that sparse gradients of embeddings do not support.
     """
     if len(settings.betas) != 2:
-        raise SettingError(f"betas={as_text(settings.betas)} cannot be: two decay rates, as in betas=0.9,0.95.")
+        raise SettingError(f"Invalid betas={as_text(settings.betas)}: must be two decay rates, as in betas=0.9,0.95.")
     _reject_for_sparse(model, settings)
     decay = 1.0 if settings.layer_decay is None else settings.layer_decay
     patterns = as_base_model(model).decayed

@@ -80,7 +80,7 @@ def reject_for_recompute(settings: TrainSettings, model: nn.Module, weighable: b
             "derivatives of derivatives: leave it out."
         )
     if settings.compile:
-        raise SettingError(f"{asked} and compile=true each decide what is kept: give one of them.")
+        raise SettingError(f"{asked} and compile=true both decide which activations are stored: give only one of them.")
 
 
 def _contexts(block: nn.Module, within: Callable[[], Context], selective: bool) -> tuple[Context, Context]:

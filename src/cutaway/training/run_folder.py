@@ -56,7 +56,7 @@ def reject_no_run(folder: Path) -> None:
     if (folder / UNFINISHED).is_file() and not any(_is_same_file(handle, folder / LOCK) for handle in _locks):
         raise FileError(
             f"{folder} is not a complete run: the command that wrote it was stopped, or is still running. Run that "
-            "command again: it begins anew."
+            "command again: it starts from the beginning."
         )
     if (folder / RUN).is_file():
         reject_not_utf8(folder)
@@ -178,9 +178,7 @@ def create_run_folder(out: str | Path | None, name: str, overwrite: bool, inputs
         raise RunExists(f"{folder} exists already and nothing in it is overwritten. Give another folder{way}.")
     for given in inputs:
         if Path(given).resolve().is_relative_to(folder.resolve()):
-            raise FileError(
-                f"{given} is read here and stands in {folder}, which is not overwritten. Give another folder."
-            )
+            raise FileError(f"{given} is an input in {folder}, which is not overwritten. Give another folder.")
     return folder
 
 

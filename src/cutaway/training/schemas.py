@@ -199,7 +199,7 @@ def read_evaluation(folder: Path) -> dict[str, Any] | None:
         lengths = {place: len(part[place]) for place in places if part.get(place) is not None}
         if len({*lengths.values()}) > 1 or (lengths and not any(lengths.values())):
             said = " and ".join(f"{name}.{place} has {count:,}" for place, count in lengths.items())
-            raise FileError(f"{path}: {said} entries, where each must have as many as the others. {fix}")
+            raise FileError(f"{path}: {said} entries: all must have the same number. {fix}")
     for name in ("classes", "masks"):
         part = found.get(name) or {}
         if any(len(row) != len(part["names"]) for row in part.get("confusion") or ()):

@@ -82,8 +82,8 @@ def reject_for_tasks(settings: TrainSettings, data: DataSet) -> None:
         value = getattr(settings, key)
         if value and value != getattr(usual, key):
             raise SettingError(
-                f"{key}={shorten(as_text(value))} cannot be with tasks: each task has its epochs, and what is kept are "
-                "the weights after the last one. Leave it out."
+                f"{key}={shorten(as_text(value))} cannot be used with tasks: each task has its own epochs, and "
+                "the weights after the last one are kept. Leave it out."
             )
 
 
@@ -106,7 +106,7 @@ def reject_other_epochs(settings: TrainSettings, data: DataSet, before: Mapping[
     if data.tasks is not None and settings.epochs != before["settings"]["epochs"]:
         raise SettingError(
             f"epochs={settings.epochs} cannot change in a run of tasks, each of which has "
-            f"{before['settings']['epochs']}: leave it out, or train anew."
+            f"{before['settings']['epochs']}: leave it out, or start a new run."
         )
 
 

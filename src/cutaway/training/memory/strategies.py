@@ -299,7 +299,7 @@ def _suggest_fix(ready: TrainingSetup, strategy: str, room: float) -> str:
     again = "recompute=full, " if ready.settings.recompute != "full" and find_blocks(ready.model) else ""
     return (
         f"{more} more devices, a smaller batch_size (accumulate makes up for it), {again}or a smaller model; "
-        "memory_fraction=0 goes on all the same."
+        "memory_fraction=0 trains anyway."
     )
 
 
