@@ -196,7 +196,7 @@ CARD = Card(
     },
     divergences=(
         Divergence(
-            "what is frozen",
+            "frozen parameters",
             paper="the first kernel and the scales of the normalization are parameters without gradients, and counted",
             here="they are buffers, and are not counted",
         ),

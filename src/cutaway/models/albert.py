@@ -53,20 +53,20 @@ CARD = Card(
     divergences=(
         Divergence(
             "pre-training",
-            paper="hidden runs of up to three words, and the order of two pieces of text, for BERT's whether one "
-            "follows",
+            paper="masked n-grams of up to three words, and sentence-order prediction instead of next-sentence "
+            "prediction",
             here="masked tokens only; there is no sentence-order head",
             common="both heads (transformers' AlbertForPreTraining)",
         ),
         Divergence(
             "dropout",
-            paper="0.1; none in the second version that was released",
+            paper="0.1; none in the second released version",
             here="none, except 0.1 before the classes; with model.dropout not on the output of the MLP",
             common="as here (transformers)",
         ),
         Divergence(
-            "the pooled layer",
-            paper="learned with the sentence-order head",
+            "pooler",
+            paper="trained with the sentence-order head",
             here="part of the class head; loaded from checkpoints that have it",
             common="part of the backbone (transformers' AlbertModel)",
         ),

@@ -261,8 +261,8 @@ CARD = Card(
         Divergence(
             "positions",
             paper="not specified",
-            here="learned, 1 026 rows for 1 024 tokens in either stack: the first two are nobody's, and are kept so "
-            "that the common weights fit",
+            here="learned, 1 026 rows for 1 024 tokens in either stack: the first two are unused, for compatibility "
+            "with published weights",
             common="as here (transformers, fairseq, which counts from after the padding's id, 1)",
         ),
         Divergence(
@@ -274,19 +274,19 @@ CARD = Card(
         Divergence(
             "constant of the output",
             paper="not specified",
-            here="c, a buffer of zeros that does not learn, as the common weights have it",
+            here="c, a buffer of zeros that is not trained, as in published weights",
             common="final_logits_bias, as here (transformers)",
         ),
         Divergence(
             "GELU",
             paper="GELU instead of ReLU",
-            here="the exact one",
-            common="the exact one (transformers, fairseq)",
+            here="exact",
+            common="exact (transformers, fairseq)",
         ),
         Divergence(
             "first token of the target",
             paper="not specified",
-            here="the end </s>, 2, in the common weights; `begin` in another vocabulary",
+            here="the end token </s>, 2, with published weights; `begin` with another vocabulary",
             common="</s> (transformers, fairseq)",
         ),
     ),

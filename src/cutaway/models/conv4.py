@@ -103,18 +103,18 @@ CARD = Card(
     divergences=(
         Divergence(
             "features",
-            paper="64 numbers of 28×28 pixels, a mean where Finn et al. stride; all places of larger images",
+            paper="64 values for 28×28 pixels, a mean where Finn et al. use strides; all positions for larger images",
             here="the mean over positions, so that one set of weights serves images of any size",
         ),
         Divergence(
             "initialization",
             paper="not specified; Finn et al.: normal, in the head truncated at two standard deviations of 0.01",
-            here="uniform in ±1/√fan-in, biases too, as PyTorch has them",
+            here="uniform in ±1/√fan-in, including biases (PyTorch's default)",
         ),
         Divergence(
             "statistics of batch normalization",
-            paper="Finn et al.: of the running batch, in evaluation too",
-            here="with objective=maml the same; else of the training batches, as usual",
+            paper="Finn et al.: of the current batch, also in evaluation",
+            here="the same with objective=maml; otherwise running averages",
         ),
     ),
     settings={

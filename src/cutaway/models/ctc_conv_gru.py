@@ -181,7 +181,7 @@ CARD = Card(
             "padding",
             paper="none: one sequence at a time",
             here="the blank with probability 1, which leaves the probability of a text unchanged",
-            common="the lengths of the recordings are handed to the loss",
+            common="the lengths of the recordings are passed to the loss",
         ),
     ),
     settings={"ctc-conv-gru": {"optimizer": "adamw", "lr": 2e-3, "grad_clip": 1.0, "epochs": 20, "batch_size": 16}},

@@ -196,15 +196,15 @@ CARD = Card(
     },
     divergences=(
         Divergence(
-            "size of the map",
-            paper="a 16th of the image's in training, with rates 6, 12, 18; an eighth in evaluation, rates doubled",
-            here="an eighth, with rates 12, 24, 36, always",
+            "size of the feature map",
+            paper="1/16 of the image in training, with rates 6, 12, 18; 1/8 in evaluation, with doubled rates",
+            here="always 1/8, with rates 12, 24, 36",
             common="as here (torchvision)",
         ),
         Divergence(
             "after the pyramid",
             paper="1×1 with 256 channels, then 1×1 to the classes",
-            here="1×1, dropout of a half, 3×3 with 256 channels, then 1×1 to the classes",
+            here="1×1, dropout of 0.5, 3×3 with 256 channels, then 1×1 to the classes",
             common="as here (torchvision)",
         ),
         Divergence(
@@ -216,7 +216,7 @@ CARD = Card(
         Divergence(
             "auxiliary head",
             paper="none",
-            here="FCN's, on the last stage but one, its loss half the head's",
+            here="that of FCN, on the second to last stage, with half the loss weight",
             common="as here (torchvision)",
         ),
     ),

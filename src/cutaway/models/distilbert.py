@@ -49,14 +49,14 @@ CARD = Card(
     divergences=(
         Divergence(
             "learning",
-            paper="the cross-entropy with a teacher's answers at a temperature, that of hidden tokens, and the cosine "
-            "between both networks' last tokens; begun with every second one of the teacher's layers",
+            paper="distillation loss at a temperature, masked language modelling loss, and cosine distance to the "
+            "teacher's hidden states; initialized with every second layer of the teacher",
             here="masked tokens only; initialized at random or with given weights",
         ),
         Divergence(
             "classes",
             paper="not specified",
-            here="a rectified layer, then dropout of 0.2, as in transformers",
+            here="a ReLU layer, then dropout of 0.2, as in transformers",
         ),
         Divergence(
             "dropout",

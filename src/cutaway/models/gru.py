@@ -145,18 +145,18 @@ CARD = Card(
         Divergence(
             "reset gate",
             paper="before the product: U_n (r ⊙ h)",
-            here="after it: r ⊙ (U_n h + b'_n), so that one product serves all gates; with the same weights another "
-            'network than `gru_step(…, reset="before")`, the paper\'s',
+            here="after it: r ⊙ (U_n h + b'_n), so that all gates share one product; with the same weights this is a "
+            'different network than `gru_step(…, reset="before")`, the paper\'s',
             common="after it in PyTorch, cuDNN and Keras (reset_after)",
         ),
         Divergence(
             "biases",
             paper="none",
-            here="two a gate; n needs both, r and z one",
+            here="two per gate; n needs both, r and z one",
             common="two in PyTorch, cuDNN and Keras",
         ),
         Divergence(
-            "what keeps the state",
+            "gate that keeps the state",
             paper="z",
             here="z",
             common="z in PyTorch and Keras; 1 − z in J. Chung et al., 2014",

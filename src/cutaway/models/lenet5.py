@@ -269,7 +269,7 @@ CARD = Card(
         ),
         Divergence(
             "constant j of the criterion",
-            paper="positive, no value given",
+            paper="positive, value not specified",
             here=f"{RUBBISH:g}, a squared distance, less than any between the codes of two digits",
         ),
         Divergence(

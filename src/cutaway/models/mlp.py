@@ -138,12 +138,14 @@ CARD = Card(
     oracle="torch.nn.Sequential, built by hand",
     published={},
     divergences=(
-        Divergence("activation", paper="sigmoid", here="ReLU unless model.activation says otherwise"),
-        Divergence("dropout", paper="none", here="0.1 unless model.dropout says otherwise"),
-        Divergence("biases", paper="of every unit", here="none before batch normalization, which takes it off"),
+        Divergence("activation", paper="sigmoid", here="ReLU by default (model.activation)"),
+        Divergence("dropout", paper="none", here="0.1 by default (model.dropout)"),
+        Divergence("biases", paper="for every unit", here="none before batch normalization, which removes it"),
         Divergence("loss", paper="½ squared error", here="cross-entropy for classes, squared error for numbers"),
         Divergence(
-            "initialization", paper="small and random", here="uniform in ±1/√fan-in, biases too, as PyTorch has them"
+            "initialization",
+            paper="small and random",
+            here="uniform in ±1/√fan-in, including biases (PyTorch's default)",
         ),
         Divergence("optimizer", paper="full-batch descent with momentum", here="the settings of the card"),
     ),

@@ -162,14 +162,14 @@ CARD = Card(
         Divergence(
             "initialization",
             paper="not specified",
-            here="convolutions normal with variance 2/(9C') or 2/C', C' the channels that they give; the head of "
-            "standard deviation 0.01",
+            here="convolutions normal with variance 2/(9C') or 2/C', C' the output channels; the head with standard "
+            "deviation 0.01",
             common="as here (torchvision)",
         ),
         Divergence(
             "channels times α",
             paper="rounding not specified; for α < 1 the last layer keeps its 1280",
-            here="the nearest multiple of 8 that is not below nine tenths; the last layer keeps its 1280",
+            here="the nearest multiple of 8 that is at least 90 %; the last layer keeps its 1280",
             common="as here (torchvision)",
         ),
         Divergence(

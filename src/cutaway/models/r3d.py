@@ -242,7 +242,7 @@ CARD = Card(
         Divergence(
             "videos of several lengths",
             paper="clips of 8 or 16 frames",
-            here="a mask says which frames are real, and padding leaves no trace",
+            here="a mask marks real frames, and padding has no effect",
             common="clips of one length (torchvision)",
         ),
         Divergence(
@@ -254,7 +254,7 @@ CARD = Card(
         Divergence(
             "r3d-18-small",
             paper="none",
-            here="an eighth of the width and a first kernel of 3×3×3, for videos of few pixels on a CPU",
+            here="1/8 of the width and a first kernel of 3×3×3, for small videos on a CPU",
         ),
     ),
     settings={

@@ -131,7 +131,7 @@ CARD = Card(
             common="as here",
         ),
         Divergence(
-            "biases", paper="one a unit", here="two a unit, which add up", common="two in PyTorch, one in Keras"
+            "biases", paper="one per unit", here="two per unit, which are added", common="two in PyTorch, one in Keras"
         ),
     ),
     settings={"rnn": {"optimizer": "adamw", "lr": 1e-3, "grad_clip": 1.0, "epochs": 30}},

@@ -43,9 +43,8 @@ CARD = Card(
     divergences=(
         Divergence(
             "positions",
-            paper="not specified; the authors' library counts from 2 on: row 1 is that of padding, whose token id is "
-            "1, "
-            "and row 0 is nobody's",
+            paper="not specified; the authors' library counts from 2 on: row 1 is for padding, whose token id is 1, "
+            "and row 0 is unused",
             here="counted over the tokens that the mask marks as real",
             common="counted over tokens whose id is not that of padding, 1 (transformers): the same if the mask "
             "hides exactly these",
@@ -57,10 +56,10 @@ CARD = Card(
             common="as here (transformers)",
         ),
         Divergence(
-            "the pooled layer",
-            paper="not specified; in the authors' library only for classes, learned with them",
+            "pooler",
+            paper="not specified; in the authors' library only for classification, and trained with it",
             here="the same",
-            common="also in transformers' RobertaModel, where nothing has learned it",
+            common="also in transformers' RobertaModel, where it is untrained",
         ),
         Divergence(
             "initialization",

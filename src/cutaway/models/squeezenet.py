@@ -162,7 +162,7 @@ CARD = Card(
             common="109×109 (torchvision)",
         ),
         Divergence(
-            "max pooling where windows do not fit",
+            "max pooling with incomplete windows",
             paper="not specified; Caffe rounds the size up",
             here="the size is rounded up",
             common="as here (torchvision)",
@@ -170,8 +170,8 @@ CARD = Card(
         Divergence(
             "ReLU after the last convolution",
             paper="not specified",
-            here="yes: a class whose map is 0 everywhere no longer learns, as happens with few classes; "
-            "head_activation=identity leaves the ReLU out",
+            here="yes: a class whose map is 0 everywhere stops learning, which happens with few classes; "
+            "head_activation=identity omits the ReLU",
             common="yes (torchvision)",
         ),
         Divergence(

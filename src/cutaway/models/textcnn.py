@@ -143,13 +143,15 @@ CARD = Card(
             "training", paper="at most 25 epochs, early stopping, Adadelta 0.95, batches of 50", here="the same"
         ),
         Divergence(
-            "dropout", paper="W scaled by the fraction kept, in testing", here="scaled up in training: it is equal"
+            "dropout",
+            paper="W scaled by the keep probability at test time",
+            here="scaled up in training, which is equivalent",
         ),
         Divergence(
-            "length of W_j",
-            paper="brought back to 3 where it is longer",
+            "norm of W_j",
+            paper="limited to 3",
             here="the same; the author's code does so for the weights of all layers but the embedding",
-            common="mostly left out",
+            common="mostly omitted",
         ),
     ),
     settings={

@@ -278,14 +278,14 @@ CARD = Card(
         Divergence(
             "parameters",
             paper="65 M and 213 M (Table 3), with 37 000 words",
-            here="63 082 496 and 214 245 376: the paper's own definition does not give its figures at that vocabulary",
+            here="63 082 496 and 214 245 376: the paper's definition does not give its numbers for that vocabulary",
         ),
         Divergence(
             "√d",
             paper="only the embedding (section 3.4), before the positions are added (3.5)",
-            here="as in the paper; E begins at standard deviation 1/√d, which the paper does not say: √d · E has the "
-            "scale of the sinusoids, and the logits that of a softmax which can still learn",
-            common="(embedding + position) · √d; or E at standard deviation 1, which dwarfs the positions",
+            here="as in the paper; E is initialized with standard deviation 1/√d, which the paper does not specify: "
+            "√d · E has the scale of the sinusoids, and the softmax is not saturated",
+            common="(embedding + position) · √d; or E with standard deviation 1, much larger than the positions",
         ),
         Divergence(
             "sinusoids",
@@ -295,9 +295,9 @@ CARD = Card(
         ),
         Divergence(
             "position of the normalization",
-            paper="after each sum, and none after the last block, which ends in one",
-            here="as in the paper; order=pre sets it before each sub-layer, with one more after each stack: so are "
-            "deep networks trained without a long warm-up",
+            paper="after each sum; no additional one after the last block",
+            here="as in the paper; order=pre sets it before each sub-layer, with one more after each stack, which "
+            "trains deep networks without a long warm-up",
             common="before each sub-layer (tensor2tensor's later default); after each sum and once more after "
             "either stack (torch.nn.Transformer)",
         ),
@@ -315,13 +315,14 @@ CARD = Card(
         Divergence(
             "decoding",
             paper="beam 4, α = 0.6, at most 50 tokens more than the source has",
-            here="as asked: num_beams=4 length_penalty=0.6 is the paper's; a limit of length from the training targets",
+            here="configurable: num_beams=4 length_penalty=0.6 as in the paper; the length limit comes from the "
+            "training targets",
         ),
         Divergence(
             "transformer-tiny",
             paper="no such size",
-            here="4 + 4 blocks, dim 128, ffn_dim 512, for spelling to sound; small translation takes "
-            "model.dim=256 model.layers=3 model.heads=8",
+            here="4 + 4 blocks, dim 128, ffn_dim 512, for grapheme-to-phoneme conversion; for small translation data "
+            "use model.dim=256 model.layers=3 model.heads=8",
         ),
     ),
     settings={

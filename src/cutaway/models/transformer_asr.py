@@ -307,8 +307,8 @@ CARD = Card(
             "parameters",
             paper="39 M, 74 M and 244 M (Table 1)",
             here="sinusoids are computed and not counted",
-            common="576 000, 768 000 and 1 152 000 more: a table of sinusoids for 1 500 places, which nothing learns "
-            "(transformers)",
+            common="576 000, 768 000 and 1 152 000 more: a table of sinusoids for 1 500 positions, which is not "
+            "trained (transformers)",
         ),
         Divergence(
             "length of a recording",
@@ -318,18 +318,19 @@ CARD = Card(
         ),
         Divergence(
             "input",
-            paper="80 bands at 16 000 samples a second, levels scaled to about −1 to 1",
-            here="the bands and the rate of the data, standardised band by band; published weights need the paper's",
+            paper="80 bands at 16 000 samples a second, with values scaled to about −1 to 1",
+            here="the bands and the sample rate of the data, standardized per band; published weights need those of "
+            "the paper",
         ),
         Divergence(
             "transcript",
-            paper="byte-pair tokens after marks for language, task and times",
-            here="the characters of the training transcripts between two ends of one token",
+            paper="byte-pair tokens after special tokens for language, task and timestamps",
+            here="the characters of the training transcripts, with one token for begin and end",
         ),
         Divergence(
             "bias of keys",
             paper="not specified",
-            here="none: it adds the same to all scores of a query",
+            here="none: it would add the same constant to all scores of a query",
             common="none (transformers)",
         ),
         Divergence(

@@ -185,7 +185,7 @@ CARD = Card(
         Divergence(
             "layers",
             paper="one hidden layer of 500 units and tanh, fully connected",
-            here="two convolutions and a hidden layer of 256, ReLU; transposed on the way back",
+            here="two convolutions and a hidden layer of 256, ReLU; transposed convolutions in the decoder",
             common="either",
         ),
         Divergence(
@@ -196,9 +196,9 @@ CARD = Card(
             common="Bernoulli, or a squared error, which is a normal distribution whose variance is 1 or ½",
         ),
         Divergence(
-            "draws of z",
+            "samples of z",
             paper="one for each image and step (L = 1)",
-            here="one, in evaluation too, where it is the same each time",
+            here="one; in evaluation a fixed sample",
             common="one",
         ),
     ),

@@ -319,8 +319,8 @@ CARD = Card(
         ),
         Divergence(
             "dropout",
-            paper="after every linear layer but those of queries, keys and values, and after positions; the authors' "
-            "code: of the attention weights too",
+            paper="after every linear layer except those of queries, keys and values, and after positions; the "
+            "authors' code: of the attention weights too",
             here="after positions, attention's output and both layers of the MLP; none in the presets",
             common="as here (torchvision); none within the MLP (transformers)",
         ),
