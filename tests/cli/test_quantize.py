@@ -161,7 +161,7 @@ def test_a_module_of_ones_own(tmp_path: Path) -> None:
         ("resnet", [], "Missing run or new folder"),
     ],
 )
-def test_what_cannot_be_quantized_is_said(
+def test_models_that_cannot_be_quantized_are_rejected(
     of: str, words: list[str], said: str, request: pytest.FixtureRequest, tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip

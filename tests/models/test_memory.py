@@ -177,7 +177,7 @@ def test_the_first_version_of_control_groups_counts_in_a_container_too(tmp_path:
     assert free_memory(*system(tmp_path, MACHINE | files)) == GIB
 
 
-def test_this_machine_says_something() -> None:
+def test_free_memory_of_this_machine_is_reported() -> None:
     free = free_memory()
     assert free is None or free > 0
 

@@ -319,7 +319,7 @@ def test_what_is_rejected_is_said_beside_the_control_that_asked(browser: Any, ad
     page.close()
 
 
-def test_a_lost_connection_is_said_in_words_and_can_be_mended(browser: Any, address: str) -> None:
+def test_a_lost_connection_is_reported_and_can_be_restored(browser: Any, address: str) -> None:
     first = Page(browser, address, MOONS)  # whatever was open before may have nothing drawn
     first.until_drawn()
     first.close()
@@ -512,7 +512,7 @@ FLAWS = """() => {
 }"""
 
 
-def test_a_digit_is_drawn_and_said_anew_as_the_model_learns(browser: Any, address: str) -> None:
+def test_prediction_of_a_drawn_digit_is_updated_during_training(browser: Any, address: str) -> None:
     page = Page(browser, address, DIGITS)
     canvas = page.tab.locator(".drawing canvas")
     canvas.wait_for()
@@ -556,7 +556,7 @@ def test_the_answer_to_an_earlier_request_keeps_a_later_error(browser: Any, addr
     page.close()
 
 
-def test_a_language_model_says_what_comes_next_while_it_learns(browser: Any, address: str) -> None:
+def test_a_language_model_continues_a_prompt_during_training(browser: Any, address: str) -> None:
     page = Page(browser, address, MOONS)
     page.until_drawn()
     assert not page.tab.locator(".try").is_visible(), "of points in the plane nothing can be typed"
@@ -578,7 +578,7 @@ def test_a_language_model_says_what_comes_next_while_it_learns(browser: Any, add
     page.close()
 
 
-def test_what_was_trained_is_saved_as_a_run_with_the_command_for_it(browser: Any, address: str) -> None:
+def test_a_trained_model_is_saved_as_a_run_with_its_command(browser: Any, address: str) -> None:
     page = Page(browser, address, MOONS)
     page.until_drawn()
     page.press("Save")
