@@ -52,7 +52,7 @@ class Config(ValidatedConfig):
     width: int = positive(64)  # channels of the first stage; each further stage has twice as many
     stem: str = choice("imagenet", ("imagenet", "cifar"))  # 7×7 stride 2, max-pool; cifar: 3×3 only, for small images
     rates: tuple[int, ...] = positive((12, 24, 36))  # of the atrous convolutions, in pixels of the map
-    dim: int = positive(256)  # channels of each branch of the pyramid, and of what it gives
+    dim: int = positive(256)  # channels of each branch of the pyramid and of its output
     dropout: float = fraction(0.5)  # dropout rate after the pyramid; in the auxiliary head it is 0.1
     auxiliary: bool = True  # one more head in training, on the map of the last stage but one
     in_channels: int = positive(3)  # 1 for grey, 3 for RGB

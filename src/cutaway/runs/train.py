@@ -203,7 +203,7 @@ def _train_in_process(
         resolve_parallel(ready)
         notes += reject_beyond_memory(ready)
         if earlier:
-            earlier.reject_other(ready.data, "or train anew.")
+            earlier.reject_other(ready.data, "or start a new run.")
             _reject_other_epochs(ready.settings, ready.data, before)
             _reject_other_files(before, ready)
             notes += environment_changes(before, ready.place)

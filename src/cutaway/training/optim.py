@@ -428,7 +428,7 @@ def add_lora(model: nn.Module, spec: Spec, settings: TrainSettings) -> list[str]
         asked = (
             f"lora_layers={shorten(as_text(settings.lora_layers))}" if settings.lora_layers else "layers of attention"
         )
-        way = "give some of them as lora_layers" if linear else "leave lora out, and freeze what is to stay"
+        way = "give some of them as lora_layers" if linear else "leave lora out, or freeze layers instead"
         raise SettingError(f"lora={settings.lora} finds no {asked} in {type(model).__name__}; {has}: {way}.")
     adapt(model, names, settings.lora, settings.lora_alpha)
     if not isinstance(spec.target, TokenTarget):

@@ -213,7 +213,10 @@ def _length_error(model: nn.Module, named: list[Problem], way_out: str) -> DataE
     count = "One transcript does" if len(named) == 1 else f"{len(named):,} transcripts do"
     look, where = "Look whether it belongs to that recording", "the recording"
     if isinstance(model, SupportsDecoding):
-        fix, where = f"{look}; a larger model.context_length takes longer ones{way_out}.", "what the network can write"
+        fix, where = (
+            f"{look}; a larger model.context_length takes longer ones{way_out}.",
+            "the output length of the network",
+        )
     else:
         fix = (
             f"{look} (a character takes a frame, and one more where it is doubled); smaller model.strides leave more "
