@@ -25,8 +25,7 @@ from .data.datasets.registry import NAMED
 from .data.in_memory.source import to_source
 from .data.open_data import infer_kind
 from .data.settings import DataSettings
-from .data.streaming.manifest import Manifest, ShardSettings
-from .data.streaming.prepare import prepare_data
+from .data.streaming.shards import Manifest, ShardSettings, prepare_data
 from .deploy.runtime import ExportedRun, is_exported
 from .distributed.environment import rank
 from .draw.description import Page, View

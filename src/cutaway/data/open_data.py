@@ -17,17 +17,16 @@ from .folders import AUDIO, CAPTIONS, IMAGES, dominant_kind, has_captions, is_fl
 from .graphs.graph_files import has_tu_files
 from .images.detection import is_box_folder
 from .images.segmentation import is_mask_folder
-from .in_memory.build import open_in_memory
 from .in_memory.container import Numbers, Texts, may_be_token_ids
+from .in_memory.dataset import open_in_memory
 from .in_memory.source import InMemorySource
 from .modalities import KINDS, reject_settings_for_others
 from .quality.validation import validate_dataset
 from .settings import DataSettings
-from .streaming.manifest import is_prepared
-from .streaming.prepare import kind_of_prepared, open_prepared
+from .streaming.shards import is_prepared, kind_of_prepared, open_prepared
 from .streaming.tars import is_sharded, kind_of_shards
 from .tables.dataset import TABLE_SUFFIXES
-from .tables.parquet import parquet_files
+from .tables.table_files import parquet_files
 from .task_sequence import to_tasks
 from .unsupported_formats import describe_file, describe_labels, reject_flat, reject_folder, reject_layout
 

@@ -15,7 +15,7 @@ from cutaway.data.datasets import corpora
 from cutaway.data.datasets.registry import open_named, where
 from cutaway.data.settings import DataSettings
 from cutaway.data.text.corpus import RunningPreprocessing
-from cutaway.data.text.masking import MaskedPreprocessing
+from cutaway.data.text.corpus_transforms import MaskedPreprocessing
 from cutaway.data.text.tokenizers import UNKNOWN
 
 

@@ -11,14 +11,14 @@ from ...core.errors import UnknownName
 from ...core.spec import ANY_SIZE, ImageSizes, Target
 from ..dataset_base import DataSet
 from ..settings import DataSettings
-from . import builtin, corpora, few_shot, graph_sets, pairs, published, scenes, series, speech, videos
+from . import corpora, digit_scenes, few_shot, graph_sets, pairs, published, speech, toy_data
 from .catalog import NamedSet, Request, data_roots, download_missing
 
 __all__ = ["NAMED", "NamedSet", "open_named", "where"]
 
 
 # Each module has the entries of its data sets in `NAMED` and their loaders in `OPENERS`.
-MODULES = (builtin, published, speech, scenes, corpora, graph_sets, few_shot, pairs, series, videos)
+MODULES = (toy_data, published, speech, digit_scenes, corpora, graph_sets, few_shot, pairs)
 NAMED: dict[str, NamedSet] = {name: named for module in MODULES for name, named in module.NAMED.items()}
 OPENERS: dict[str, Callable[[Request], DataSet]] = {
     name: opener for module in MODULES for name, opener in module.OPENERS.items()

@@ -28,10 +28,10 @@ from ..findings import duplicate_warning, missing_class_findings, reject_fill
 from ..modalities import reject_changed
 from ..settings import DataSettings
 from ..splits import SPLITS, Rows, complete_split
+from ..tables.column_roles import Labels, check_learnable, check_trained_classes, find_column, read_labels
 from ..tables.column_types import natural_order
 from ..tables.delimited import Form
 from ..tables.table_files import format_count
-from ..tables.targets import Labels, check_learnable, check_trained_classes, find_column, read_labels
 from .graph_files import read_graphs
 from .raw import RawGraphs
 from .splits import LinkSplit, NodeSplit, Pairs, encode_pairs, links_from_edges, remove_links, sample_absent_links

@@ -20,9 +20,9 @@ from ..dataset_base import DataSet
 from ..findings import duplicate_warning
 from ..settings import DataSettings
 from ..splits import Rows, complete_split, sample_rows
+from ..text.text_files import Pairs, read_pairs
 from ..text.tokenizer_files import load_named_tokenizer
 from ..text.tokenizers import PRETRAINED, Tokenizer, train_tokenizer
-from .pair_files import Pairs, read_pairs
 from .transforms import (
     BEGIN,
     END,

@@ -24,7 +24,7 @@ from torch import Tensor
 from ...core.errors import DataError, Problem
 from ...core.files import error_reason, open_regular
 from ..parallel import Progress
-from .manifest import AGAIN, Manifest, find_damaged
+from .shards import AGAIN, Manifest, find_damaged
 
 AT_ONCE = 1 << 20  # tokens counted together
 OPEN_AT_MOST = 256  # open shards; the oldest is closed first

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from PIL import Image, ImageChops, ImageDraw, ImageOps
 from PIL.ExifTags import Base
 
-from ..datasets.scenes import (
+from ..datasets.digit_scenes import (
     CLASSES,
     SMALL,
     SMALL_SIDE,

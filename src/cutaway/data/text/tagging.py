@@ -32,8 +32,17 @@ from ..settings import DataSettings
 from ..splits import Rows, complete_split
 from ..tables.column_types import natural_order
 from ..tables.table_files import TABLE_SUFFIXES, format_count
-from .classification import FOR_RUNNING_TEXT, unknown_notes
-from .text_files import TAGGED, TEXT, Tagged, read_lines, read_pair, read_tagged, tagged_lines
+from .text_files import (
+    TAGGED,
+    TEXT,
+    Tagged,
+    parse_text_source,
+    preview,
+    read_lines,
+    read_pair,
+    read_tagged,
+    tagged_lines,
+)
 from .tokenizer_files import (
     AUTO,
     TOKENIZERS,
@@ -47,7 +56,7 @@ from .tokenizer_files import (
     tokenizer_note,
 )
 from .tokenizers import Tokenizer, Words, marks_blanks, words_tokenizer
-from .transforms import OTHER_LENGTH, gather_ids, length_notes, parse_text_source, preview, truncate_and_frame
+from .transforms import FOR_RUNNING_TEXT, OTHER_LENGTH, gather_ids, length_notes, truncate_and_frame, unknown_notes
 
 __all__ = ["TAGGED", "TagPreprocessing", "open_tagged", "tagged_dataset"]
 

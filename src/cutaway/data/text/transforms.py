@@ -14,17 +14,17 @@ import torch
 from torch import Tensor
 
 from ...core import spec as specs
-from ...core.errors import DataError, Problem
+from ...core.errors import DataError
 from ...core.schema import COUNT
 from ...core.spec import Classes, TextSpec, Value
 from ..dataset_base import SequenceSplit
 from ..folders import TEXTS, find_labelled
-from ..in_memory.from_dataframe import as_frame
+from ..in_memory.container import as_frame
 from ..tables import delimited
+from ..tables.column_roles import read_targets
 from ..tables.delimited import KEPT, Form
 from ..tables.table_files import TABLE_SUFFIXES, Table, frame_table
-from ..tables.targets import read_targets
-from .text_files import TAGGED, TEXT, pair_table, read_files, read_pair, read_text_table
+from .text_files import TEXT, pair_table, parse_text_source, preview, read_files, read_pair, read_text_table
 from .tokenizer_files import (
     TOKENIZERS,
     SpecialTokens,
@@ -39,7 +39,6 @@ Numbers = npt.NDArray[np.int64]
 AUTO_LENGTH = {"characters": 2048}  # default maximum length
 OTHER_LENGTH = 512
 BEGIN, END = -2, -3  # position markers of the special tokens
-SHOWN = 60  # characters of a text in its display name
 
 
 @dataclass(frozen=True)
@@ -258,24 +257,6 @@ def length_notes(whole: Numbers, most: int, of: str, framed: bool = False) -> li
     return notes
 
 
-def parse_text_source(source: str | Path) -> str:
-    """Return a source that is not a path as text. Raises DataError if it was meant as a path."""
-    text = str(source)
-    meant = isinstance(source, Path) or (
-        not any(letter.isspace() for letter in text)
-        and text.lower().endswith((*TEXTS.suffixes, *TABLE_SUFFIXES, *TAGGED))
-    )
-    if meant:
-        raise DataError("A file that is not there:", [Problem(text, f"there is none in {Path.cwd()}")])
-    return text
-
-
-def preview(text: str) -> str:
-    """Return a display name for a text: its beginning, on one line."""
-    line = " ".join(text.split()) or "(no text)"
-    return line if len(line) <= SHOWN else f"{line[: SHOWN - 1]}…"
-
-
 def _no_source(source: Any) -> Any:
     raise DataError(f"A text cannot be read from a {type(source).__name__}.", fix="Give a text, or the path of one.")
 
@@ -283,3 +264,24 @@ def _no_source(source: Any) -> Any:
 def unknown_fraction(ids: Iterable[int] | Numbers, unknown: int) -> float:
     """Return the fraction of tokens that are unknown."""
     return float((np.asarray(ids) == unknown).mean())
+
+
+FOR_RUNNING_TEXT = ("documents", "mask_prob", "whole_words")
+
+
+def unknown_notes(ids: Mapping[str, Numbers], tokenizer: Tokenizer, given: bool = False) -> list[str]:
+    """Return a note with the fraction of unknown tokens in each split, and whether training has any.
+
+    With `given` the tokenizer is pretrained, so settings do not affect which tokens are unknown.
+    """
+    if tokenizer.unknown is None:
+        return []
+    fractions = {split: unknown_fraction(of_split, tokenizer.unknown) for split, of_split in ids.items()}
+    if not any(fractions.values()):
+        return []
+    said = ", ".join(
+        f"{'less than 0.1 %' if 0 < fraction < 0.0005 else f'{100 * fraction:.1f} %'} in {split}"
+        for split, fraction in fractions.items()
+    )
+    untaught = " Training has none, so nothing is learned of them; min_count=2 makes the rarest ones unknown there."
+    return [f"Unknown tokens: {said}.{'' if fractions['train'] or given else untaught}"]

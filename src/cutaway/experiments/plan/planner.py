@@ -16,8 +16,8 @@ from ...core.memory_budget import format_bytes
 from ...data.findings import REPAIR
 from ...data.images.dataset import find_damaged
 from ...data.settings import DataSettings
-from ...data.streaming.manifest import is_prepared, unusable_shards_error
 from ...data.streaming.media import damaged_shards
+from ...data.streaming.shards import is_prepared, unusable_shards_error
 from ...draw.number_format import plural
 from ...inspect.layers import LayerTable, layer_table
 from ...nn.transformer import is_block
