@@ -114,7 +114,7 @@ def test_shards_stand_in_the_manifest_in_their_order(tmp_path: Path, sources: Ca
         assert [shard.name.partition(".")[0] for shard in of_split] == [f"{start}-{k:05}" for k in range(len(of_split))]
     assert all((tmp_path / "out" / shard.name).stat().st_size == shard.bytes for shard in made.shards)
     document = json.loads((tmp_path / "out" / MANIFEST).read_text(encoding="utf-8"))
-    assert [shard["name"] for shards in document["splits"].values() for shard in of_split] == [
+    assert [shard["name"] for of_split in document["splits"].values() for shard in of_split] == [
         shard.name for shard in made.shards
     ]
 

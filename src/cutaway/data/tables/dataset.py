@@ -15,7 +15,7 @@ Distributions of columns.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,12 +26,11 @@ import polars as pl
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...core.errors import DataError
 from ...core.files import MEBIBYTE
-from ...core.spec import Episodes
-from ..build import DataSource, build_dataset
+from ...core.spec import Episodes, Simple
+from ..build import DatasetBuilder, DataSource, DuplicateKeys
 from ..dataset_base import DataSet, Split
-from ..findings import Finding, duplicate_warning, missing_class_findings
+from ..findings import Finding, missing_class_findings
 from ..modalities import reject_changed
 from ..settings import DataSettings
 from ..splits import Rows, remaining_fractions, sample_rows
@@ -53,13 +52,14 @@ from .column_types import (
     MOST_CATEGORIES,
     Category,
     ColumnType,
+    Encoder,
     decode,
     fit_encoder,
     format_cell,
     natural_order,
 )
 from .delimited import Form
-from .row_groups import Encoded, RowGroupSplit, fit_encoders, read_cells, unread_cells
+from .row_groups import Encoded, RowGroupSplit, UnreadableCells, fit_encoders, read_cells, unread_cells
 from .table_files import (
     TABLE_SUFFIXES,
     RowGroups,
@@ -86,7 +86,6 @@ from .transforms import (
     fit_preprocessing,
     split_rows,
     unknown_note,
-    unreadable_cells,
 )
 
 __all__ = ["TABLE_SUFFIXES", "open_table", "table_dataset"]
@@ -145,165 +144,233 @@ def table_dataset(
     `given` are the rows of predefined splits, train among them; they may overlap, and absent splits are drawn from
     train. Raises as `open_table`.
     """
-    reject_changed(settings, ("noise", "count"), "is for xor, moons, circles and spirals, whose points are drawn here")
-    roles = choose_roles(table, settings)
-    labels = read_labels(table, roles.target, roles.types.get(roles.target))
-    rows, left_out = complete_rows(table, labels, roles.group, settings.missing)
-    drawn = sum(fraction > 0 for fraction in remaining_fractions(settings, given or ()))
-    check_learnable(labels, rows if given is None else np.intersect1d(given["train"], rows), splits=1 + drawn)
-    splits = split_rows(table, labels, roles, rows, settings, given)
-
-    as_text = {column for column, type in roles.types.items() if type != "number"}
-    cells = {c: table.text(c) if c in as_text else table.cells(c) for c in roles.inputs}
-    types = column_types_for(cells, roles, splits["train"], len(table))
-    cells |= {c: table.text(c) for c, type in types.items() if c in table.numbers and type.kind != "number"}
-    splits, unread = _without_bad_cells(table, cells, types, splits, settings.missing)
-    if settings.max_samples is not None:
-        train = splits["train"]
-        splits["train"] = sample_rows(
-            train, settings.max_samples, seed=settings.split_seed, strata=labels.classes(train)
-        )
-    learned = {column: type for column, type in types.items() if type.learned}
-    training = {column: cells[column].gather(splits["train"]) for column in learned}
-    encoders = [fit_encoder(column, type, training[column], settings.scale) for column, type in learned.items()]
-    preprocessing = fit_preprocessing(encoders, types, labels, splits["train"], settings, table.form)
-    assert not isinstance(preprocessing.spec.target, Episodes), "rows have a target each"
-    check_trained_classes(labels, preprocessing.spec.target, splits)
-
-    by_split = {split: {column: c.gather(rows) for column, c in cells.items()} for split, rows in splits.items()}
-    inputs = pl.DataFrame([cells[encoder.name] for encoder in preprocessing.encoders])
-    aside = table.frame.drop(*inputs.columns, roles.target)
-    return build_dataset(
-        origin,
-        settings,
-        splits,
-        preprocessing,
-        {split: _table_split(labels, by_split[split], preprocessing, rows) for split, rows in splits.items()},
-        [
-            *table.notes,
-            *left_out,
-            *unread,
-            *labels.notes(),
-            *column_notes(table, roles, types, preprocessing),
-            *split_notes(labels, preprocessing, splits, by_split),
-            duplicate_warning(inputs.hash_rows().to_numpy(), splits, table.place, aside=aside),
-            *find_leaks(labels, inputs.to_dict(), types, np.concatenate(list(splits.values()))),
-        ],
-        describe_columns(table, cells, roles, labels, types, preprocessing),
-        lambda: column_distributions(
-            {**by_split["train"], roles.target: labels.cells.gather(splits["train"])},
-            {**types, roles.target: NUMBER if labels.numeric else ColumnType("category")},
-        ),
-    )
-
-
-def _without_bad_cells(
-    table: Table, cells: Cells, types: Mapping[str, ColumnType], splits: Splits, missing: str
-) -> tuple[Splits, list[str]]:
-    """Return the splits after `missing` is applied to cells that are not of their column's type, and a note on those.
-
-    Raises DataError that names each of them if `missing` is error, or if a split has no rows left.
-    """
-    inputs = {column: type for column, type in types.items() if type.learned}
-    problems = bad_cells(table, cells, inputs, np.concatenate(list(splits.values())))
-    found = list(problems.values())
-    if found and missing == "error":
-        raise unreadable_cells(table, found, MEND)
-    if not found:
-        return splits, []
-    if missing == "fill":
-        return splits, [
-            f"missing=fill counts {format_count(len(found), 'unreadable cell')} as missing: {format_problems(found)}."
-        ]
-    bad = np.array(sorted({row for row, _ in problems}), np.int64)
-    splits = drop_rows(splits, bad, unreadable_cells(table, found, EMPTIED))
-    return splits, [
-        f"missing=drop left out {format_count(len(bad), 'row')} with unreadable cells: {format_problems(found)}."
-    ]
-
-
-def _table_split(labels: Labels, cells: Cells, preprocessing: TablePreprocessing, rows: Rows) -> TableSplit:
-    assert not isinstance(preprocessing.spec.target, Episodes)
-    target = labels.tensor(preprocessing.spec.target, rows)
-    return TableSplit(preprocessing.encode(cells), target, lambda i: (labels.table, int(rows[i])))
-
-
-SAMPLE = 100_000  # rows from which types are inferred
-BYTES = 4  # bytes of an input
+    return TableBuilder(table, origin, settings, given).build()
 
 
 def streamed_dataset(groups: RowGroups, settings: DataSettings, shuffled: bool = False) -> DataSet:
-    """Build the data set of Parquet files with the target in `settings`; `shuffled` rows are known to be in random
+    """Return the data set in row groups that exceed the allowed memory; `shuffled` rows are known to be in random
     order.
 
     Raises as `table_dataset`.
     """
-    reject_changed(settings, ("noise", "count"), "is for xor, moons, circles and spirals, whose points are drawn here")
-    groups = replace(groups, form=replace(Form.from_settings(settings), units={}))
-    chosen = sample_rows(np.arange(len(groups)), SAMPLE, seed=settings.split_seed)
-    sample = _sample_table(groups, chosen)
-    roles = choose_roles(sample, settings)
-    kinds = {roles.target: roles.types.get(roles.target)} | ({roles.group: "category"} if roles.group else {})
-    of_rows = StreamedTable.compact(groups, kinds)
-    labels = read_labels(of_rows, roles.target, roles.types.get(roles.target))
-    rows, left_out = complete_rows(of_rows, labels, roles.group, settings.missing)
-    check_learnable(labels, rows, splits=3)
-    splits = split_rows(of_rows, labels, roles, rows, settings)
+    return StreamedTableBuilder(groups, settings, shuffled).build()
 
-    cells = {column: sample.text(column) for column in roles.inputs}
-    types = column_types_for(cells, roles, np.flatnonzero(np.isin(chosen, splits["train"])), len(groups))
-    learned = {column: type for column, type in types.items() if type.learned}
-    splits, unread = _without_unread_cells(groups, learned, splits, settings.missing)
-    if settings.max_samples is not None:
-        train = splits["train"]
-        splits["train"] = sample_rows(
-            train, settings.max_samples, seed=settings.split_seed, strata=labels.classes(train)
+
+class TableBuilder(DatasetBuilder[TablePreprocessing, Split]):
+    """The steps from a table in memory to its data set.
+
+    `sample` are the rows from which types are inferred and columns are described: here all of them.
+    """
+
+    noun = "rows"
+
+    def __init__(
+        self, table: Table, origin: DataSource, settings: DataSettings, given: Mapping[str, Rows] | None = None
+    ) -> None:
+        super().__init__(origin, settings)
+        reject_changed(
+            settings, ("noise", "count"), "is for xor, moons, circles and spirals, whose points are drawn here"
         )
-    encoders = fit_encoders(groups, splits["train"], learned, settings.scale)
-    preprocessing = fit_preprocessing(encoders, types, labels, splits["train"], settings, groups.form)
-    target = preprocessing.spec.target
-    assert not isinstance(target, Episodes), "rows have a target each"
-    check_trained_classes(labels, target, splits)
+        self.roles = choose_roles(table, settings)
+        self.read_targets(table)
+        self.sample, self.sample_labels, self.given = table, self.labels, given
+        drawn = sum(fraction > 0 for fraction in remaining_fractions(settings, given or ()))
+        train = self.rows if given is None else np.intersect1d(given["train"], self.rows)
+        check_learnable(self.labels, train, splits=1 + drawn)
 
-    window = _window(groups, len(preprocessing.spec.columns), settings.memory)
-    targets = {split: labels.tensor(target, rows) for split, rows in splits.items()}
-    held: dict[str, Split] = {
-        split: RowGroupSplit(
+    def read_targets(self, table: Table) -> None:
+        """Read the target of all rows, and leave out rows without one."""
+        self.table = table
+        self.labels = read_labels(table, self.roles.target, self.roles.types.get(self.roles.target))
+        self.rows, self.left_out = complete_rows(table, self.labels, self.roles.group, self.settings.missing)
+
+    def split(self) -> dict[str, Rows]:
+        """Split the rows, infer the types of columns from training rows, and leave out rows as `missing` says."""
+        settings = self.settings
+        splits = split_rows(self.table, self.labels, self.roles, self.rows, settings, self.given)
+        self.types = self.infer_types(splits["train"])
+        self.learned = {column: type for column, type in self.types.items() if type.learned}
+        splits, self.unread = _without_unreadable(self.unreadable(splits), splits, settings.missing)
+        if settings.max_samples is not None:
+            train = splits["train"]
+            strata = self.labels.classes(train)
+            splits["train"] = sample_rows(train, settings.max_samples, seed=settings.split_seed, strata=strata)
+        return splits
+
+    def infer_types(self, train: Rows) -> dict[str, ColumnType]:
+        """Read the cells of the inputs, and infer their types from the training rows."""
+        table, inputs = self.table, self.roles.inputs
+        as_text = {column for column, type in self.roles.types.items() if type != "number"}
+        self.cells = {c: table.text(c) if c in as_text else table.cells(c) for c in inputs}
+        types = column_types_for(self.cells, self.roles, train, len(table))
+        self.cells |= {c: table.text(c) for c, type in types.items() if c in table.numbers and type.kind != "number"}
+        return types
+
+    def unreadable(self, splits: Splits) -> UnreadableCells:
+        """Return the cells that are not of their column's type."""
+        found = bad_cells(self.table, self.cells, self.learned, np.concatenate(list(splits.values())))
+        rows = np.array([row for row, _ in found], np.int64)
+        return UnreadableCells(self.table.title, len(found), [rows], list(found.values()))
+
+    def fit(self) -> TablePreprocessing:
+        """Fit an encoder for each column."""
+        train = self.indices["train"]
+        encoders = self.fit_encoders(train)
+        fitted = fit_preprocessing(encoders, self.types, self.labels, train, self.settings, self.table.form)
+        target = fitted.spec.target
+        assert not isinstance(target, Episodes), "rows have a target each"
+        self.target: Simple = target
+        check_trained_classes(self.labels, self.target, self.indices)
+        return fitted
+
+    def fit_encoders(self, train: Rows) -> Sequence[Encoder | None]:
+        """Return the encoder of each column; None if no cell can be read."""
+        training = {column: self.cells[column].gather(train) for column in self.learned}
+        return [
+            fit_encoder(column, type, training[column], self.settings.scale) for column, type in self.learned.items()
+        ]
+
+    def encode(self, split: str, rows: Rows) -> Split:
+        """Return the rows in memory."""
+        own, table = {column: cells.gather(rows) for column, cells in self.cells.items()}, self.labels.table
+        return TableSplit(
+            self.preprocessing.encode(own), self.labels.tensor(self.target, rows), lambda i: (table, int(rows[i]))
+        )
+
+    def notes(self) -> list[str]:
+        """Return notes on rows, columns and splits."""
+        by_split = {
+            split: {column: cells.gather(rows) for column, cells in self.cells.items()}
+            for split, rows in self.indices.items()
+        }
+        return [
+            *self.table.notes,
+            *self.common_notes(),
+            *split_notes(self.labels, self.preprocessing, self.indices, by_split),
+            *find_leaks(self.labels, self.inputs.to_dict(), self.types, np.concatenate(list(self.indices.values()))),
+        ]
+
+    def common_notes(self) -> list[str]:
+        """Return notes that a table in memory and one in row groups have."""
+        notes = column_notes(self.sample, self.roles, self.types, self.preprocessing)
+        return [*self.left_out, *self.unread, *self.labels.notes(), *notes]
+
+    @property
+    def inputs(self) -> pl.DataFrame:
+        """The cells of the columns that are inputs."""
+        return pl.DataFrame([self.cells[encoder.name] for encoder in self.preprocessing.encoders])
+
+    def duplicate_keys(self) -> DuplicateKeys | None:
+        """Return a hash of the inputs of each row."""
+        inputs = self.inputs
+        aside = self.table.frame.drop(*inputs.columns, self.roles.target)
+        return DuplicateKeys(inputs.hash_rows().to_numpy(), self.table.place, aside)
+
+    def columns(self) -> list[dict[str, str]]:
+        """Return the type and the role of each column."""
+        return describe_columns(self.sample, self.cells, self.roles, self.sample_labels, self.types, self.preprocessing)
+
+    def distributions(self) -> Callable[[], list[dict[str, Any]]]:
+        """Return a function that counts the values of each column in the training rows of the sample."""
+        labels, train, target = self.sample_labels, self.sampled(self.indices["train"]), self.roles.target
+        shown = {column: cells.gather(train) for column, cells in {**self.cells, target: labels.cells}.items()}
+        types = {**self.types, target: NUMBER if labels.numeric else ColumnType("category")}
+        return lambda: column_distributions(shown, types)
+
+    def sampled(self, rows: Rows) -> Rows:
+        """Return the numbers of these rows in the sample."""
+        return rows
+
+
+class StreamedTableBuilder(TableBuilder):
+    """The same steps for a table whose rows are read by row groups, of which only a sample is in memory."""
+
+    def __init__(self, groups: RowGroups, settings: DataSettings, shuffled: bool) -> None:
+        self.groups = replace(groups, form=replace(Form.from_settings(settings), units={}))
+        self.chosen = sample_rows(np.arange(len(groups)), SAMPLE, seed=settings.split_seed)
+        self.shuffled = shuffled
+        super().__init__(
+            _sample_table(self.groups, self.chosen),
+            DataSource(groups.path.stem, str(groups.path), groups.fingerprint),
+            settings,
+        )
+        self.sample_labels = self.labels.for_rows(self.sample)
+
+    def read_targets(self, table: Table) -> None:
+        """Read the target of all rows, and leave out rows without one."""
+        roles = self.roles
+        kinds = {roles.target: roles.types.get(roles.target)} | ({roles.group: "category"} if roles.group else {})
+        super().read_targets(StreamedTable.compact(self.groups, kinds))
+
+    def sampled(self, rows: Rows) -> Rows:
+        """Return the numbers of these rows in the sample."""
+        return np.flatnonzero(np.isin(self.chosen, rows))
+
+    def infer_types(self, train: Rows) -> dict[str, ColumnType]:
+        """Infer the types of the inputs from the training rows in the sample."""
+        self.cells = {column: self.sample.text(column) for column in self.roles.inputs}
+        return column_types_for(self.cells, self.roles, self.sampled(train), len(self.groups))
+
+    def unreadable(self, splits: Splits) -> UnreadableCells:
+        """Return the cells of all rows that are not of their column's type."""
+        return unread_cells(self.groups, np.sort(np.concatenate(list(splits.values()))), self.learned)
+
+    def fit_encoders(self, train: Rows) -> Sequence[Encoder | None]:
+        """Return the encoder of each column, fitted on all training rows."""
+        return fit_encoders(self.groups, train, self.learned, self.settings.scale)
+
+    def encode(self, split: str, rows: Rows) -> Split:
+        """Return the rows, to be read in every epoch."""
+        return RowGroupSplit(
             rows,
-            groups.block_of(rows),
-            targets[split],
-            _encoded(groups, preprocessing),
-            window,
-            groups.place,
-            of_rows.row,
-            ahead=settings.workers != 0,
+            self.groups.block_of(rows),
+            self.labels.tensor(self.target, rows),
+            _encoded(self.groups, self.preprocessing),
+            self.window,
+            self.groups.place,
+            self.table.row,
+            ahead=self.settings.workers != 0,
         )
-        for split, rows in splits.items()
-    }
-    own = labels.for_rows(sample)
-    used = np.flatnonzero(np.isin(chosen, np.concatenate(list(splits.values()))))
-    training = np.flatnonzero(np.isin(chosen, splits["train"]))
-    shown = {**cells, roles.target: own.cells}
-    shown_types = {**types, roles.target: NUMBER if labels.numeric else ColumnType("category")}
-    return build_dataset(
-        DataSource(groups.path.stem, str(groups.path), groups.fingerprint),
-        settings,
-        splits,
-        preprocessing,
-        held,
-        [
-            *_how_it_is_read(groups, window, len(sample), settings, shuffled),
-            *left_out,
-            *unread,
-            *labels.notes(),
-            *column_notes(sample, roles, types, preprocessing),
-            *_gaps(preprocessing),
-            *missing_class_findings(targets, target),
-            *find_leaks(own, cells, types, used),
-        ],
-        describe_columns(sample, cells, roles, own, types, preprocessing),
-        lambda: column_distributions({column: c.gather(training) for column, c in shown.items()}, shown_types),
-    )
+
+    @property
+    def window(self) -> int:
+        """The number of blocks that are mixed at a time."""
+        return _window(self.groups, len(self.preprocessing.spec.columns), self.settings.memory)
+
+    def notes(self) -> list[str]:
+        """Return notes on reading, rows, columns and splits."""
+        targets = {split: self.labels.tensor(self.target, rows) for split, rows in self.indices.items()}
+        return [
+            *_how_it_is_read(self.groups, self.window, len(self.sample), self.settings, self.shuffled),
+            *self.common_notes(),
+            *_gaps(self.preprocessing),
+            *missing_class_findings(targets, self.target),
+            *find_leaks(self.sample_labels, self.cells, self.types, self.sampled(self.used)),
+        ]
+
+    def duplicate_keys(self) -> None:
+        """Return None: rows are not compared."""
+
+
+def _without_unreadable(found: UnreadableCells, splits: Splits, missing: str) -> tuple[Splits, list[str]]:
+    """Return the splits after `missing` is applied to cells that are not of their column's type, and a note on those.
+
+    Raises DataError that names each of them if `missing` is error, or if a split has no rows left.
+    """
+    if not found.count:
+        return splits, []
+    if missing == "error":
+        raise found.error(MEND)
+    named = format_problems(found.problems)
+    if missing == "fill":
+        return splits, [f"missing=fill counts {format_count(found.count, 'unreadable cell')} as missing: {named}."]
+    bad = np.unique(np.concatenate(found.rows))
+    splits = drop_rows(splits, bad, found.error(EMPTIED))
+    return splits, [f"missing=drop left out {format_count(len(bad), 'row')} with unreadable cells: {named}."]
+
+
+SAMPLE = 100_000  # rows of a table in row groups from which types are inferred
+BYTES = 4  # bytes of an input
 
 
 def _sample_table(groups: RowGroups, chosen: Rows) -> Table:
@@ -313,33 +380,6 @@ def _sample_table(groups: RowGroups, chosen: Rows) -> Table:
         for first, frame in groups.frames(list(groups.schema))
     ]
     return Table(groups.path.name, pl.concat(parts, rechunk=True), form=groups.form)
-
-
-def _without_unread_cells(
-    groups: RowGroups, types: Mapping[str, ColumnType], splits: Splits, missing: str
-) -> tuple[Splits, list[str]]:
-    """Return the splits after `missing` is applied to cells that are not of their column's type, and a note on them."""
-    found = unread_cells(groups, np.sort(np.concatenate(list(splits.values()))), types)
-    if not found.count:
-        return splits, []
-
-    def error(fix: str) -> DataError:
-        return DataError(f"{format_count(found.count, 'cell')} of {groups.path} cannot be read.", found.problems, fix)
-
-    if missing == "error":
-        raise error(MEND)
-    if missing == "fill":
-        said = (
-            f"missing=fill counts {format_count(found.count, 'unreadable cell')} as missing:"
-            f" {format_problems(found.problems)}."
-        )
-        return splits, [said]
-    bad = np.unique(np.concatenate(found.rows))
-    splits = drop_rows(splits, bad, error(EMPTIED))
-    return splits, [
-        f"missing=drop left out {format_count(len(bad), 'row')} with unreadable cells:"
-        f" {format_problems(found.problems)}."
-    ]
 
 
 def _encoded(groups: RowGroups, preprocessing: TablePreprocessing) -> Encoded:

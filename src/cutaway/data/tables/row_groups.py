@@ -30,7 +30,7 @@ import polars as pl
 import torch
 from torch import Tensor
 
-from ...core.errors import Problem
+from ...core.errors import DataError, Problem
 from ..dataset_base import Batch, Split
 from ..parallel import Progress, find_unreadable
 from ..samplers import BatchPlan
@@ -51,7 +51,7 @@ from .column_types import (
     strip_missing,
     unreadable_mask,
 )
-from .table_files import EXACT, RowGroups, text_frame
+from .table_files import EXACT, RowGroups, format_count, text_frame
 
 NAMED = 1000  # unreadable cells kept by name; more are only counted
 Block = tuple[Rows, dict[str, pl.Series]]  # rows of a block, and their cells by column
@@ -84,14 +84,19 @@ def iterate_blocks(groups: RowGroups, rows: Rows, types: Mapping[str, ColumnType
 class UnreadableCells:
     """Cells that are not of their column's type."""
 
+    title: str  # of the table
     count: int = 0
     rows: list[Rows] = field(default_factory=list)  # their rows
     problems: list[Problem] = field(default_factory=list)  # the first of them, by name
 
+    def error(self, fix: str) -> DataError:
+        """Return the error that names them."""
+        return DataError(f"{format_count(self.count, 'cell')} of {self.title} cannot be read.", self.problems, fix)
+
 
 def unread_cells(groups: RowGroups, rows: Rows, types: Mapping[str, ColumnType]) -> UnreadableCells:
     """Return the cells of these rows that are not of their column's type."""
-    found = UnreadableCells()
+    found = UnreadableCells(str(groups.path))
     for own, cells in iterate_blocks(groups, rows, types):
         for column, type in types.items():
             bad = np.flatnonzero(unreadable_mask(cells[column], type))
