@@ -7,8 +7,9 @@ split before tokenization, and the tokenizer is fitted on the training split onl
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,13 +18,13 @@ from torch import Tensor
 
 from ...core.errors import DataError, Problem, SettingError
 from ...core.spec import Classes, Simple, Target
-from ..build import DataSource, build_dataset
-from ..dataset_base import DataSet
-from ..findings import duplicate_warning, missing_class_findings, reject_fill
+from ..build import DataSource, DuplicateKeys, ExampleClasses
+from ..dataset_base import DataSet, SequenceSplit
+from ..findings import missing_class_findings, reject_fill
 from ..folders import SPLIT_FOLDERS, TEXTS, find_examples, list_entries, subfolders
 from ..modalities import reject_changed
 from ..settings import DataSettings
-from ..splits import Rows, complete_split, remaining_fractions
+from ..splits import Rows, remaining_fractions
 from ..tables.column_roles import check_learnable, complete_rows, find_column, group_numbers, read_labels
 from ..tables.dataset import TABLE_SUFFIXES
 from ..tables.delimited import Form
@@ -41,8 +42,8 @@ from .text_files import (
     read_text_table,
     tagged_lines,
 )
-from .tokenizer_files import fit_tokenizer, spec_for, spec_special_tokens, special_tokens_note, tokenizer_note
-from .transforms import AUTO_LENGTH, FOR_RUNNING_TEXT, OTHER_LENGTH, TextPreprocessing, unknown_notes
+from .tokenizer_files import fit_tokenizer, spec_for
+from .transforms import AUTO_LENGTH, FOR_RUNNING_TEXT, OTHER_LENGTH, TextPreprocessing, TokenizedBuilder
 
 Numbers = npt.NDArray[np.int64]
 
@@ -65,18 +66,14 @@ def text_dataset(
     `splits` are predefined splits; missing ones are drawn from the training examples. `names` are display names of the
     texts. `tokenizer` is the default for tokenizer=auto; with `blanks`, words are already separated by blanks.
     """
-    indices = complete_split(labels, classes, splits, settings)
-    return _build(
-        texts,
-        names if names is not None else [f"text {i + 1}" for i in range(len(texts))],
-        indices,
-        Classes(tuple(classes), column),
-        {split: torch.from_numpy(labels[rows]) for split, rows in indices.items()},
-        origin,
-        settings,
-        tokenizer=tokenizer,
-        blanks=blanks,
+    names = names if names is not None else [f"text {i + 1}" for i in range(len(texts))]
+    target = Classes(tuple(classes), column)
+    targets = TextTargets(
+        ExampleClasses(labels, classes, splits),
+        lambda train: target,
+        lambda fitted, rows: torch.from_numpy(labels[rows]),
     )
+    return TextBuilder(texts, names, targets, origin, settings, tokenizer=tokenizer, blanks=blanks).build()
 
 
 def open_table(path: Path, settings: DataSettings) -> DataSet:
@@ -178,56 +175,70 @@ def dataset_from_columns(
     if classes.classes:
         numbers[rows] = labels.tensor(classes, rows).numpy()
     groups = None if group is None else group_numbers(table, group, own["train"], settings)
-    indices = complete_split(numbers, classes.classes or [target], own, settings, groups)
-    fitted = classes if classes.classes else labels.fit(indices["train"])
-    return _build(
-        texts,
-        [table.place(i) for i in range(len(table))],
-        indices,
-        fitted,
-        {split: labels.tensor(fitted, of_split) for split, of_split in indices.items()},
-        dataclasses.replace(origin, notes=[*origin.notes, *labels.notes(), *without_target, *without_text]),
-        settings,
-        tokenizer=tokenizer,
-        text_column=text,
+    targets = TextTargets(
+        ExampleClasses(numbers, classes.classes or [target], own, groups),
+        lambda train: classes if classes.classes else labels.fit(train),
+        labels.tensor,
     )
+    origin = dataclasses.replace(origin, notes=[*origin.notes, *labels.notes(), *without_target, *without_text])
+    names = [table.place(i) for i in range(len(table))]
+    return TextBuilder(texts, names, targets, origin, settings, tokenizer=tokenizer, text_column=text).build()
 
 
-def _build(
-    texts: Sequence[str],
-    names: Sequence[str],
-    indices: Mapping[str, Rows],
-    target: Simple,
-    values: Mapping[str, Tensor],
-    origin: DataSource,
-    settings: DataSettings,
-    *,
-    tokenizer: str = "words",
-    blanks: bool = False,
-    text_column: str = TEXT,
-) -> DataSet:
-    """Fit the tokenizer, encode every split, and build the data set. `values` is the target of each split."""
-    reject_changed(settings, FOR_RUNNING_TEXT, "is for running text, and each of these texts has a target")
-    fitted, given = fit_tokenizer(settings, tokenizer, [texts[i] for i in indices["train"]], blanks=blanks)
-    length = settings.length or AUTO_LENGTH.get(fitted.kind, OTHER_LENGTH)
-    unmeasured = TextPreprocessing(spec_for(fitted, settings, length, target), fitted, length, text_column)
-    prepared = {
-        split: unmeasured.as_split(
-            [texts[i] for i in rows], values[split], [names[i] for i in rows], f"the {split} split's texts"
-        )
-        for split, rows in indices.items()
-    }
-    longest = max(int(split.lengths.max()) for split in prepared.values())
-    preprocessing = dataclasses.replace(unmeasured, spec=dataclasses.replace(unmeasured.spec, longest=longest))
-    notes = [
-        tokenizer_note(fitted, given),
-        special_tokens_note(fitted, spec_special_tokens(preprocessing.spec)),
-        *(note for split in prepared.values() for note in split.notes),
-        *unknown_notes({split: found.values.numpy() for split, found in prepared.items()}, fitted, given),
-        duplicate_warning(texts, indices, names.__getitem__, "texts"),
-        *missing_class_findings(values, target),
-    ]
-    return build_dataset(origin, settings, indices, preprocessing, prepared, notes)
+class TextTargets(NamedTuple):
+    """The targets of texts."""
+
+    classes: ExampleClasses  # of all texts, for the split
+    fit: Callable[[Rows], Simple]  # returns the target that training texts have
+    tensor: Callable[[Simple, Rows], Tensor]  # returns the targets of texts
+
+
+class TextBuilder(TokenizedBuilder[TextPreprocessing]):
+    """The steps from texts with one target each to their data set."""
+
+    noun = "texts"
+
+    def __init__(
+        self,
+        texts: Sequence[str],
+        names: Sequence[str],
+        targets: TextTargets,
+        origin: DataSource,
+        settings: DataSettings,
+        *,
+        tokenizer: str = "words",
+        blanks: bool = False,
+        text_column: str = TEXT,
+    ) -> None:
+        super().__init__(origin, settings)
+        self.texts, self.names, self.targets, self.classes = texts, names, targets, targets.classes
+        self.default, self.blanks, self.text_column = tokenizer, blanks, text_column
+
+    def fit(self) -> TextPreprocessing:
+        """Fit the tokenizer."""
+        settings, train = self.settings, self.indices["train"]
+        reject_changed(settings, FOR_RUNNING_TEXT, "is for running text, and each of these texts has a target")
+        self.target = self.targets.fit(train)
+        training = [self.texts[i] for i in train]
+        self.tokenizer, self.pretrained = fit_tokenizer(settings, self.default, training, blanks=self.blanks)
+        length = settings.length or AUTO_LENGTH.get(self.tokenizer.kind, OTHER_LENGTH)
+        spec = spec_for(self.tokenizer, settings, length, self.target)
+        return TextPreprocessing(spec, self.tokenizer, length, self.text_column)
+
+    def encode(self, split: str, rows: Rows) -> SequenceSplit:
+        """Return the tokens of texts."""
+        texts, names = [self.texts[i] for i in rows], [self.names[i] for i in rows]
+        target = self.targets.tensor(self.target, rows)
+        return self.preprocessing.as_split(texts, target, names, f"the {split} split's texts")
+
+    def notes(self) -> list[str | None]:
+        """Return notes on tokens, and findings on absent classes."""
+        values = {split: self.targets.tensor(self.target, rows) for split, rows in self.indices.items()}
+        return [*self.token_notes(), *missing_class_findings(values, self.target)]
+
+    def duplicate_keys(self) -> DuplicateKeys:
+        """Return the texts."""
+        return DuplicateKeys(self.texts, self.names.__getitem__)
 
 
 __all__ = ["has_classes", "open_text"]

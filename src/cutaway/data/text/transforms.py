@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,8 @@ from ...core import spec as specs
 from ...core.errors import DataError
 from ...core.schema import COUNT
 from ...core.spec import Classes, TextSpec, Value
-from ..dataset_base import SequenceSplit
+from ..build import DatasetBuilder
+from ..dataset_base import Preprocessing, SequenceSplit
 from ..folders import TEXTS, find_labelled
 from ..in_memory.container import as_frame
 from ..tables import delimited
@@ -31,7 +33,9 @@ from .tokenizer_files import (
     padding_id,
     placeholder_id,
     spec_special_tokens,
+    special_tokens_note,
     tokenizer_from_json,
+    tokenizer_note,
 )
 from .tokenizers import Tokenizer
 
@@ -285,3 +289,41 @@ def unknown_notes(ids: Mapping[str, Numbers], tokenizer: Tokenizer, given: bool 
     )
     untaught = " Training has none, so nothing is learned of them; min_count=2 makes the rarest ones unknown there."
     return [f"Unknown tokens: {said}.{'' if fractions['train'] or given else untaught}"]
+
+
+class Tokenized(Preprocessing, Protocol):
+    """A preprocessing whose examples are tokens."""
+
+    @property
+    def spec(self) -> TextSpec:
+        """The spec of the examples that the model receives."""
+        ...
+
+
+T = TypeVar("T", bound=Tokenized)
+
+
+class TokenizedBuilder(DatasetBuilder[T, SequenceSplit]):
+    """The steps that data sets of tokenized examples share."""
+
+    tokenizer: Tokenizer
+    pretrained: bool  # the tokenizer was not fitted here
+
+    def encode_splits(self) -> dict[str, SequenceSplit]:
+        """Return the tokens of all splits, and set the greatest length of the spec."""
+        splits = super().encode_splits()
+        longest = max(int(split.lengths.max()) for split in splits.values())
+        spec = dataclasses.replace(self.preprocessing.spec, longest=longest)
+        self.preprocessing = dataclasses.replace(self.preprocessing, spec=spec)  # type: ignore[type-var]
+        return splits
+
+    def token_notes(self, about: str | None = None) -> list[str | None]:
+        """Return notes on the tokenizer, on cut examples and on unknown tokens; `about` is a note among them."""
+        ids = {split: found.values.numpy() for split, found in self.splits.items()}
+        return [
+            tokenizer_note(self.tokenizer, self.pretrained),
+            special_tokens_note(self.tokenizer, spec_special_tokens(self.preprocessing.spec)),
+            about,
+            *(note for split in self.splits.values() for note in split.notes),
+            *unknown_notes(ids, self.tokenizer, self.pretrained),
+        ]
