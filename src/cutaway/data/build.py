@@ -76,7 +76,7 @@ class DuplicateKeys(NamedTuple):
 
 
 class DatasetBuilder(ABC, Generic[P, S]):
-    """The steps from examples that were read to a data set. A subclass has `fit` and `encode`, and what else differs.
+    """The steps from examples that were read to a data set. A subclass has `fit`, `encode`, and what else differs.
 
     Each step can use the results of those before it: `indices`, `preprocessing` and `splits`.
     """
@@ -99,12 +99,12 @@ class DatasetBuilder(ABC, Generic[P, S]):
     def fit(self) -> P:
         """Return the preprocessing, fitted on the training split."""
 
-    @abstractmethod
     def encode(self, split: str, rows: Rows) -> S:
         """Return the split with these examples."""
+        raise NotImplementedError
 
     def encode_splits(self) -> dict[str, S]:
-        """Return all splits; overridden where a split depends on the others."""
+        """Return all splits; overridden, in place of `encode`, where they are encoded together."""
         return {split: self.encode(split, rows) for split, rows in self.indices.items()}
 
     def notes(self) -> Iterable[str | None]:
