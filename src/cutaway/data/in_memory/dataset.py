@@ -20,7 +20,7 @@ from torch.utils.data import Dataset
 
 from ...core.errors import DataError, SettingError
 from ...core.spec import Classes, GeneratedImage, ImageSizes, ImageSpec, SeriesSpec, Target, Unlabelled, Value, Views
-from ..build import DataSource, build_dataset
+from ..build import DatasetBuilder, DataSource, DuplicateKeys, ExampleClasses, build_dataset
 from ..dataset_base import IN_MEMORY, DataSet, Preprocessing, Split, TensorSplit
 from ..episodes import to_episodes
 from ..findings import duplicate_warning, missing_class_findings
@@ -48,7 +48,7 @@ from ..modalities import reject_changed
 from ..series.dataset import series_dataset
 from ..series.transforms import ForecastPreprocessing, SeriesPreprocessing
 from ..settings import DataSettings
-from ..splits import Rows, complete_split, sample_rows
+from ..splits import Rows, sample_rows
 from ..tables.column_roles import Labels, check_learnable, read_labels, read_targets
 from ..tables.dataset import table_dataset
 from ..tables.delimited import KEPT, Form
@@ -347,24 +347,54 @@ def _series(
     series = held.values.astype(np.float64)
     series = series[:, :, None] if series.ndim == 2 else series  # (n, T, F)
     reject_non_finite(series)
-    indices = complete_split(numbers, classes, own, settings)
-    target: Any = Views(tuple(classes)) if Views in targets else Classes(tuple(classes))
-    values: Array = numbers
-    if value is not None:
-        target, values = value(indices["train"])
-    preprocessing = SeriesPreprocessing.fitted(
-        SeriesSpec(series.shape[1], series.shape[2], target), series[indices["train"]]
-    )
-    found = {
-        split: TensorSplit(
-            preprocessing.prepare(series[rows]), torch.from_numpy(values[rows]), [names[i] for i in rows]
+    return ArraySeriesBuilder(
+        series, ExampleClasses(numbers, classes, own), value, names, origin, settings, targets
+    ).build()
+
+
+class ArraySeriesBuilder(DatasetBuilder[SeriesPreprocessing, TensorSplit]):
+    """The steps from whole series (n, T, F), with one target each, to their data set."""
+
+    noun = "series"
+
+    def __init__(
+        self,
+        series: Array,
+        classes: ExampleClasses,
+        value: Any,
+        names: Sequence[str],
+        origin: DataSource,
+        settings: DataSettings,
+        targets: tuple[type[Target], ...],
+    ) -> None:
+        super().__init__(origin, settings)
+        self.series, self.classes, self.value, self.names, self.requested = series, classes, value, names, targets
+
+    def fit(self) -> SeriesPreprocessing:
+        """Fit the scale of each variable, and of numeric targets."""
+        train, names = self.indices["train"], tuple(self.classes.names)
+        target: Any = Views(names) if Views in self.requested else Classes(names)
+        self.values: Array = self.classes.labels
+        if self.value is not None:
+            target, self.values = self.value(train)
+        return SeriesPreprocessing.fitted(
+            SeriesSpec(self.series.shape[1], self.series.shape[2], target), self.series[train]
         )
-        for split, rows in indices.items()
-    }
-    alike = duplicate_warning(example_digests(series), indices, names.__getitem__, "series")
-    by_split = {split: part.target for split, part in found.items() if part.target is not None}
-    absent = missing_class_findings(by_split, target) if target.classes else []
-    return build_dataset(origin, settings, indices, preprocessing, found, [alike, *absent])
+
+    def encode(self, split: str, rows: Rows) -> TensorSplit:
+        """Return the series in memory."""
+        target, names = torch.from_numpy(self.values[rows]), [self.names[i] for i in rows]
+        return TensorSplit(self.preprocessing.prepare(self.series[rows]), target, names)
+
+    def notes(self) -> list[str]:
+        """Return findings on absent classes."""
+        target = self.preprocessing.spec.target
+        by_split = {split: part.target for split, part in self.splits.items() if part.target is not None}
+        return missing_class_findings(by_split, target) if target.classes else []
+
+    def duplicate_keys(self) -> DuplicateKeys:
+        """Return a digest of each series."""
+        return DuplicateKeys(example_digests(self.series), self.names.__getitem__)
 
 
 LEVELS = 255
