@@ -19,8 +19,8 @@ from ..checkpoints.custom import CustomPreset
 from ..core.config import shell_command
 from ..core.version import __version__
 from ..data.dataset_base import IN_MEMORY
-from ..data.datasets.registry import NAMED
 from ..data.modalities import KINDS
+from ..data.open_data import NAMED
 from ..tasks.classification import linearly_separable
 from ..tasks.contrastive import Contrastive
 from ..tasks.task import headline_metric

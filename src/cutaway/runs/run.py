@@ -16,11 +16,10 @@ from ..core import spec as specs
 from ..core.errors import DataError, SettingError
 from ..core.spec import Context, Episodes, Links, Masked, Noise, Transcript
 from ..data.dataset_base import Split, inverse_transform
-from ..data.datasets.registry import NAMED
 from ..data.graphs.splits import LinkSplit
 from ..data.images.segmentation import MaskPreprocessing
 from ..data.in_memory.dataset import is_collection, prepare_inputs, prepare_labelled
-from ..data.open_data import open_data
+from ..data.open_data import NAMED, open_data
 from ..data.settings import DataSettings
 from ..data.text.corpus_transforms import GAP, MaskedPreprocessing
 from ..data.text.puzzles import PuzzlePreprocessing

@@ -12,7 +12,7 @@ from cutaway.core.errors import SettingError
 from cutaway.core.spec import NextToken
 from cutaway.data.dataset_base import IGNORED
 from cutaway.data.datasets.pairs import SUMS, evaluation_multisets, generate_sums
-from cutaway.data.datasets.registry import open_named
+from cutaway.data.open_data import open_named
 from cutaway.data.settings import DataSettings
 from cutaway.data.text.puzzles import END, PuzzlePreprocessing, PuzzleSplit, parse_countdown
 

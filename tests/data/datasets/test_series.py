@@ -11,7 +11,7 @@ from cutaway.core.errors import DataError
 from cutaway.core.spec import Horizon
 from cutaway.data.dataset_base import DataSet
 from cutaway.data.datasets.published import SERIES_OPENERS
-from cutaway.data.datasets.registry import NAMED, open_named, where
+from cutaway.data.open_data import NAMED, open_named, where
 from cutaway.data.settings import DataSettings
 
 

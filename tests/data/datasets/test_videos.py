@@ -10,7 +10,7 @@ from sklearn import datasets
 
 from cutaway.core.spec import Classes, VideoSpec
 from cutaway.data.datasets.digit_scenes import DIRECTIONS, FRAMES, VIDEO_SIDE, assign_directions, move_digits
-from cutaway.data.datasets.registry import open_named
+from cutaway.data.open_data import open_named
 from cutaway.data.settings import DataSettings
 from cutaway.data.video.transforms import VideoSplit
 

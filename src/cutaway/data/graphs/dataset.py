@@ -33,8 +33,16 @@ from ..tables.column_types import natural_order
 from ..tables.delimited import Form
 from ..tables.table_files import format_count
 from .graph_files import read_graphs
-from .raw import RawGraphs
-from .splits import LinkSplit, NodeSplit, Pairs, encode_pairs, links_from_edges, remove_links, sample_absent_links
+from .splits import (
+    LinkSplit,
+    NodeSplit,
+    Pairs,
+    RawGraphs,
+    encode_pairs,
+    links_from_edges,
+    remove_links,
+    sample_absent_links,
+)
 from .transforms import SHOWN, GraphPreprocessing, OneGraph, fit_preprocessing, labelled_examples
 
 

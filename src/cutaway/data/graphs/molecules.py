@@ -25,7 +25,7 @@ from ..findings import leave_out
 from ..tables.column_roles import find_column
 from ..tables.delimited import Form
 from ..tables.table_files import TABLE_SUFFIXES, Table, read_table
-from .raw import RawGraphs, files_digest
+from .splits import RawGraphs, files_digest
 
 ATOM = ("element", "degree", "charge", "hydrogens", "aromatic", "in a ring", "hybridization")
 BOND = ("bond", "conjugated", "bond in a ring")

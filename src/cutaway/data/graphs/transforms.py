@@ -40,14 +40,15 @@ from ..tables.delimited import KEPT, Form
 from ..tables.table_files import Table, format_count, read_table
 from ..tables.transforms import bad_cells, unknown_note, unreadable_cells
 from .graph_files import is_table, read_graphs, resolve_edges
-from .raw import RawGraphs, merge_graphs
 from .splits import (
     ConcatenatedGraphs,
     GraphsSplit,
     LinkSplit,
     NodeSplit,
+    RawGraphs,
     encode_pairs,
     links_from_edges,
+    merge_graphs,
     remove_links,
     sample_absent_links,
 )

@@ -28,15 +28,7 @@ from ...core.spec import ANY_SIZE, ImageSizes, ImageSpec, Tokens
 from ..build import DataSource, build_dataset
 from ..dataset_base import IGNORED, Batch, DataSet, Preprocessing, SequenceSplit, Split
 from ..findings import duplicate_warning, reject_fill
-from ..folders import (
-    CAPTIONS,
-    IMAGES,
-    SPLIT_FOLDERS,
-    FileLookup,
-    fingerprint_files,
-    list_entries,
-    subfolders,
-)
+from ..folders import CAPTIONS, IMAGES, SPLIT_FOLDERS, FileLookup, fingerprint_files, list_entries, subfolders
 from ..modalities import reject_changed
 from ..pairs.dataset import token_target
 from ..pairs.transforms import MOST_TOKENS, Ids, TargetSide, reject_longer, split_ids, unique_answers

@@ -616,7 +616,7 @@ class MaskFolderBuilder(MaskBuilder):
 
     def notes(self) -> list[str | None]:
         """Return notes on absent classes and on how images are read."""
-        names = self.mask.classes
+        names = self.mask.names
         absent = segmentation.absent_notes(self.counts[:, : len(names)], names, self.indices)
         return [*absent, *self.images.notes(self.preprocessing.spec.channels), *super().notes()]
 

@@ -28,7 +28,7 @@ from PIL import Image
 
 from ...core.errors import DataError, Problem, shorten_repr
 from ..dataset_base import to_numpy
-from ..graphs.raw import RawGraphs
+from ..graphs.splits import RawGraphs
 from ..images.image_files import read_image
 from ..tables.table_files import CELLS, cell_text, column_name, reject_column
 from ..text.tokenizers import format_ids

@@ -231,7 +231,7 @@ def _list(held: ExampleContainer) -> list[str]:
 def _graphs(given: InMemorySource, origin: DataSource, settings: DataSettings) -> DataSet:
     """Build a data set of one graph, or of several graphs, which may come in splits."""
     from ..graphs.dataset import graph_dataset
-    from ..graphs.raw import merge_graphs
+    from ..graphs.splits import merge_graphs
 
     reject_changed(settings, ("smiles", *OF_CSV), "is for tables, and this is a graph")
     parts = {split: held.graphs for split, held in given.splits.items() if isinstance(held, Graphs)}

@@ -61,6 +61,7 @@ from .shards import (
     PLAN,
     Manifest,
     ShardSettings,
+    ShardTokens,
     begin_preparation,
     finish_preparation,
     map_in_processes,
@@ -71,7 +72,6 @@ from .shards import (
     save_plan,
     write_shards,
 )
-from .tokens import ShardTokens
 
 AT_ONCE = 16  # pieces of text tokenised together
 SETTLED = ("tokenizer", "vocab_size", "min_count", "lower", "val", "test")  # fixed when text is prepared

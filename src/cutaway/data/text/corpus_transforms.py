@@ -49,8 +49,15 @@ from ..dataset_base import IGNORED, Batch, Split, WholeBatch
 from ..parallel import Progress
 from ..samplers import HELD, Batches, BatchPlan, SampleOrder, bucket_batches
 from ..splits import SPLITS
-from ..streaming.shards import is_prepared, read_manifest
-from ..streaming.tokens import ShardTokens, concatenate_streams, damaged_token_shards, prefetch_windows, stream_targets
+from ..streaming.shards import (
+    ShardTokens,
+    concatenate_streams,
+    damaged_token_shards,
+    is_prepared,
+    prefetch_windows,
+    read_manifest,
+    stream_targets,
+)
 from .text_files import TextFile, join_texts, load_texts, split_at_blank_lines
 from .tokenizer_files import (
     TOKENIZERS,

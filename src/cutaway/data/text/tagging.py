@@ -52,14 +52,7 @@ from .tokenizer_files import (
     tokenizer_from_json,
 )
 from .tokenizers import Tokenizer, Words, marks_blanks, words_tokenizer
-from .transforms import (
-    FOR_RUNNING_TEXT,
-    OTHER_LENGTH,
-    TokenizedBuilder,
-    gather_ids,
-    length_notes,
-    truncate_and_frame,
-)
+from .transforms import FOR_RUNNING_TEXT, OTHER_LENGTH, TokenizedBuilder, gather_ids, length_notes, truncate_and_frame
 
 __all__ = ["TAGGED", "TagPreprocessing", "open_tagged", "tagged_dataset"]
 
