@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from ..checkpoints.deferred_init import materialized_tensors
 from ..checkpoints.hub import download_hint, resolve_path
 from ..checkpoints.huggingface import find_family
-from ..checkpoints.huggingface.loading import Folder, is_folder
+from ..checkpoints.huggingface.folders import Folder, is_folder
 from ..checkpoints.match_config import Origin, origin_from_json
 from ..checkpoints.saving import (
     INDEX,
@@ -42,7 +42,7 @@ from ..core.spec import current_kind
 from ..models.base import as_base_model
 from ..models.registry import Preset, find, presets
 from ..nn.resizing import Shapes
-from .parameter_groups import HEAD, LAYERS, auxiliary_head, output_layers
+from .optim import HEAD, LAYERS, auxiliary_head, output_layers
 
 # Config fields that follow from the shapes of tensors.
 DATA_FIELDS = ("in_channels", "in_features", "num_classes", "target_vocab_size", "image_size", "auxiliary")
