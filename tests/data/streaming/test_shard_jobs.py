@@ -19,7 +19,7 @@ from cutaway.data.streaming import parquet_shards, shards
 from cutaway.data.streaming import text as texts
 from cutaway.data.streaming.shards import MANIFEST, PLAN, Manifest
 
-from .test_making import ASKED, jobs_in
+from .test_shards import ASKED, jobs_in
 
 LITTLE = 1 << 12  # bytes that a MiB has here
 KINDS = ("text", "image", "table")
