@@ -132,13 +132,13 @@ def infer_kind(source: Any, settings: DataSettings, takes: Sequence[str] = ()) -
         )
     if path.is_dir():
         return _kind_of_folder(path, settings)
-    if is_sharded(path):
-        return kind_of_shards(path).kind
     suffix = path.suffix.lower()
     if suffix in (".txt", ".conll", ".iob") or (suffix in TABLE_SUFFIXES and settings.text):
         return "text"
     if suffix in TABLE_SUFFIXES:
         return "series" if settings.forecast else "graph" if settings.smiles else "table"
+    if is_sharded(path):
+        return kind_of_shards(path).kind
     if suffix == ".graphml":
         return "graph"
     if described := describe_file(path):
