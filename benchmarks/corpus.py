@@ -25,7 +25,7 @@ import torch
 
 from cutaway.data.dataset_base import DataSet
 from cutaway.data.samplers import Permutation
-from cutaway.data.streaming.manifest import read_manifest
+from cutaway.data.streaming.shards import read_manifest
 from cutaway.data.text.corpus_transforms import StreamSplit
 from cutaway.training.callbacks import Progress
 from cutaway.training.setup import TrainingSetup, setup_training

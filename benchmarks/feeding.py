@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from cutaway.data.audio.transforms import AudioPreprocessing, spectrograms
-from cutaway.data.synthetic import media
+from cutaway.data.synthetic import examples
 from cutaway.training.optim import build_optimizers
 from cutaway.training.setup import TrainingSetup, setup_training
 
@@ -24,10 +24,10 @@ from .pairs import Pair, race
 BATCHES = 8
 LIMIT = 1 / 3  # of the steps' time
 CASES: dict[str, tuple[str, Callable[[Path], None], dict[str, Any]]] = {
-    "scenes in class folders, resnet20": ("resnet20", media.scans, {}),
-    "scenes with masks, unet-small": ("unet-small", media.masks, {}),
-    "scenes with boxes, fcos-resnet18-small": ("fcos-resnet18-small", media.scenes, {}),
-    "scenes with captions, show-attend-tell": ("show-attend-tell", media.captions, {}),
+    "scenes in class folders, resnet20": ("resnet20", examples.scans, {}),
+    "scenes with masks, unet-small": ("unet-small", examples.masks, {}),
+    "scenes with boxes, fcos-resnet18-small": ("fcos-resnet18-small", examples.scenes, {}),
+    "scenes with captions, show-attend-tell": ("show-attend-tell", examples.captions, {}),
 }
 
 
@@ -57,7 +57,7 @@ def of_sounds(count: int = 128, runs: int = 7) -> Pair:
     """Making log-mel frames of recordings beside learning to write down what is said in them."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "files"
-        media.spelled(folder, count)
+        examples.spelled(folder, count)
         ready = setup_training("ctc-conv-gru", str(folder), {"seed": 0})
         split, files = ready.data.splits["train"], sorted(folder.glob("**/*.wav"))
         size = ready.settings.batch_size or len(split)

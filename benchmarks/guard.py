@@ -20,7 +20,7 @@ import torch
 from cutaway.data.dataset_base import DataSet
 from cutaway.data.findings import Finding
 from cutaway.data.quality import validation
-from cutaway.data.quality.embeddings import extract_features
+from cutaway.data.quality.near_duplicates import extract_features
 from cutaway.data.quality.validation import validate_dataset
 
 from .leaks import LEAKS, Leak, Raw, harmless, number, raw

@@ -18,8 +18,8 @@ import numpy as np
 import polars as pl
 import torch
 
-from cutaway.data.tables.dataset import BlockOrder
-from cutaway.data.tables.parquet import row_groups
+from cutaway.data.tables.row_groups import BlockOrder
+from cutaway.data.tables.table_files import locate_row_groups
 
 from .corpus import say
 
@@ -38,7 +38,7 @@ def write_sorted(path: Path, rows: int) -> None:
 
 def spread(path: Path, blocks: int) -> float:
     """The mean over classes and seeds, 1 of batches that are drawn at random."""
-    groups = row_groups(path)
+    groups = locate_row_groups(path)
     kinds = torch.cat([torch.from_numpy(frame["kind"].to_numpy()) for _, frame in groups.frames(["kind"])]).long()
     found = []
     for seed in range(SEEDS):

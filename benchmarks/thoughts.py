@@ -22,8 +22,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 import cutaway
 from cutaway.data.datasets.pairs import generate_games
-from cutaway.data.problems import SearchableProblem
-from cutaway.data.text.problems import END, ProblemPreprocessing
+from cutaway.data.text.puzzles import END, PuzzlePreprocessing, SearchablePuzzle
 from cutaway.inference.language_model_thinker import LINE, solution_form, think
 from cutaway.inference.text import generate
 from cutaway.inference.thought_search import Method, Thought, search
@@ -44,9 +43,9 @@ Draw = Callable[[Tensor, int], Tensor]  # tokens (T,) and how many at most to 8 
 class Apart:
     """The same thinker without anything shared: each question is a text that is read from its beginning."""
 
-    def __init__(self, model: nn.Module, preprocessing: ProblemPreprocessing, draw: Draw) -> None:
+    def __init__(self, model: nn.Module, preprocessing: PuzzlePreprocessing, draw: Draw) -> None:
         self.model, self.preprocessing, self.draw = model, preprocessing, draw
-        assert isinstance(preprocessing.kind, SearchableProblem)
+        assert isinstance(preprocessing.kind, SearchablePuzzle)
         self.kind, self.line = preprocessing.kind, preprocessing.ids[LINE]
         self.values = [preprocessing.ids[token] for token in (self.kind.sure, self.kind.impossible)]
 
@@ -93,7 +92,7 @@ def rows(runs: int = 3) -> list[tuple[Pair, float]]:
     with tempfile.TemporaryDirectory() as folder:
         run = cutaway.train("gpt2", "game24", out=Path(folder) / "run", **SETTINGS)
         model, preprocessing = run.model, run.preprocessing
-    assert isinstance(preprocessing, ProblemPreprocessing)
+    assert isinstance(preprocessing, PuzzlePreprocessing)
     tree = preprocessing.in_form(solution_form(preprocessing, TREE))
     problems, peer = generate_games()["test"], theirs("gpt2", model)
     ends = [END, tree.ids[LINE]]

@@ -11,8 +11,7 @@ from typing import Any
 
 import cutaway
 from cutaway.apps.cli.arguments import flatten
-from cutaway.data.problems import SearchableProblem
-from cutaway.data.text.problems import ProblemPreprocessing, ProblemSplit
+from cutaway.data.text.puzzles import PuzzlePreprocessing, PuzzleSplit, SearchablePuzzle
 from cutaway.inference.thought_search import Method
 from cutaway.runs.run import Run
 
@@ -149,8 +148,8 @@ class Errors:
     def add(self, run: Run) -> None:
         """Those of a run on its test problems."""
         preprocessing, split = run.preprocessing, run.data().splits["test"]
-        assert isinstance(preprocessing, ProblemPreprocessing)
-        assert isinstance(split, ProblemSplit)
+        assert isinstance(preprocessing, PuzzlePreprocessing)
+        assert isinstance(split, PuzzleSplit)
         for found in run.think(split.problems):
             problem = found.root.text
             verdict = preprocessing.kind.judge(problem, preprocessing.form, found.solution)
@@ -160,7 +159,7 @@ class Errors:
                 continue
             self.ended_right += verdict.right
             self.steps[verdict.wrong or 0] += 1
-            assert isinstance(preprocessing.kind, SearchableProblem)
+            assert isinstance(preprocessing.kind, SearchablePuzzle)
             lines = found.solution.split("\n")
             so_far = ("\n".join(lines[:k]) for k in range(1, len(lines) + 1))
             leads = [preprocessing.kind.so_far(problem, written).leads for written in so_far]

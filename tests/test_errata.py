@@ -16,7 +16,7 @@ from torch import nn
 
 from cutaway.checkpoints.word_vectors import Vectors
 from cutaway.core.spec import Tokens
-from cutaway.data.text.masking import Masking
+from cutaway.data.text.corpus_transforms import Masking
 from cutaway.inference.sequence_decoding import PENALTIES, decode_scored
 from cutaway.inspect.gates import gradient_by_lag
 from cutaway.models.gru import gru_step

@@ -21,12 +21,10 @@ from .checkpoints.saving import CONFIG
 from .core.config import build, field_names
 from .core.errors import DataError, FileError, SettingError, UnknownName, shorten
 from .core.files import as_path, open_regular, reject_overwriting, write_text
-from .data.datasets.registry import NAMED
 from .data.in_memory.source import to_source
-from .data.open_data import infer_kind
+from .data.open_data import NAMED, infer_kind
 from .data.settings import DataSettings
-from .data.streaming.manifest import Manifest, ShardSettings
-from .data.streaming.prepare import prepare_data
+from .data.streaming.shards import Manifest, ShardSettings, prepare_data
 from .deploy.runtime import ExportedRun, is_exported
 from .distributed.launch import rank
 from .draw.description import Page, View

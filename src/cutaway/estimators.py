@@ -35,8 +35,8 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from .core.errors import DataError, UnknownName
 from .core.spec import TableSpec, Value
-from .data.in_memory.from_dataframe import as_frame
-from .data.in_memory.predict_inputs import prepare_inputs
+from .data.in_memory.container import as_frame
+from .data.in_memory.dataset import prepare_inputs
 from .data.in_memory.source import InMemorySource
 from .data.settings import DataSettings
 from .data.tables.column_types import strip_missing

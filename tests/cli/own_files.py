@@ -18,8 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import soundfile
 
-from cutaway.data.synthetic.media import spelled
-from cutaway.data.synthetic.tables import karate
+from cutaway.data.synthetic.examples import karate, spelled
 
 Array = npt.NDArray[np.float64]
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from cutaway.data.synthetic.tables import karate
+from cutaway.data.synthetic.examples import karate
 
 from . import own_files
 from .conftest import Answer

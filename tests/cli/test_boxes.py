@@ -12,7 +12,7 @@ from PIL import Image
 
 from cutaway.apps.cli import main
 from cutaway.core.files import read_json
-from cutaway.data.synthetic import media
+from cutaway.data.synthetic import examples
 from cutaway.runs.run import Run
 
 from .conftest import Answer
@@ -28,8 +28,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The example of images with boxes, with fewer of them."""
     path = tmp_path_factory.mktemp("boxes") / "scenes"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(media, "COUNTS", {"train": 40, "val": 6, "test": 12})
-        media.scenes(path)
+        patch.setattr(examples, "COUNTS", {"train": 40, "val": 6, "test": 12})
+        examples.scenes(path)
     return path
 
 

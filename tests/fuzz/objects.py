@@ -18,7 +18,7 @@ from torch_geometric.data import Data
 
 import cutaway
 
-from ..data.in_memory.test_rejected import REFUSED
+from ..data.in_memory.test_unsupported_objects import REFUSED
 from .kinds import Case, Kind
 
 ROWS = 12

@@ -13,8 +13,7 @@ from torch import Tensor
 from cutaway.core.errors import ModelError
 from cutaway.core.spec import Solution, TextSpec
 from cutaway.data.dataset_base import IGNORED
-from cutaway.data.problems import Countdown
-from cutaway.data.text.problems import END, FIRST, ProblemPreprocessing, ProblemSplit
+from cutaway.data.text.puzzles import END, FIRST, Countdown, PuzzlePreprocessing, PuzzleSplit
 from cutaway.inference.language_model_thinker import LanguageThinker, think
 from cutaway.inference.text import NONE, generate
 from cutaway.inference.thought_search import Method, Thought
@@ -22,7 +21,7 @@ from cutaway.models.registry import create_model
 from cutaway.nn.kv_cache import Cache
 
 SIZE = len(Countdown.vocabulary) + FIRST
-PREPROCESSING = ProblemPreprocessing(TextSpec(SIZE, 60, Solution(SIZE, problem="countdown", forms=("steps", "tree"))))
+PREPROCESSING = PuzzlePreprocessing(TextSpec(SIZE, 60, Solution(SIZE, problem="countdown", forms=("steps", "tree"))))
 PROBLEMS = ["4 9 10 13 => 24", "3 8 => 24", "1 2 3 4 => 24"]
 NEVER = PREPROCESSING.never
 TREE = Method("tree", breadth=3, proposals=6)
@@ -51,7 +50,7 @@ def model() -> Any:
     torch.manual_seed(0)
     made: Any = create_model("gpt2", vocab_size=SIZE, context_length=60, dim=32, layers=2, heads=2, dropout=0.0)
     optimizer = torch.optim.AdamW(made.parameters(), lr=1e-2)
-    split = ProblemSplit(PREPROCESSING, PROBLEMS, ("steps", "tree"))
+    split = PuzzleSplit(PREPROCESSING, PROBLEMS, ("steps", "tree"))
     for seed in range(150):
         (batch,) = split.batches([torch.arange(len(split))], seed=seed)
         loss = F.cross_entropy(made(*batch.inputs).flatten(0, 1), batch.target.flatten(), ignore_index=IGNORED)

@@ -9,8 +9,8 @@ import torch
 
 from cutaway.core.errors import DataError
 from cutaway.data.dataset_base import SequenceSplit
-from cutaway.data.datasets.registry import NAMED
-from cutaway.data.synthetic.media import spelled
+from cutaway.data.open_data import NAMED
+from cutaway.data.synthetic.examples import spelled
 from cutaway.models.ctc_conv_gru import Config, Model
 from cutaway.runs.run import Run
 from cutaway.training.output_check import reject_too_long_transcripts, too_long_transcripts

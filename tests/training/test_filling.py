@@ -8,7 +8,7 @@ from torch import nn
 
 import cutaway
 from cutaway.core.errors import DataError
-from cutaway.data.text.masking import GAP, MaskedPreprocessing
+from cutaway.data.text.corpus_transforms import GAP, MaskedPreprocessing
 from cutaway.runs.predict import TOP_TOKENS, fill_masks
 from cutaway.runs.run import Run
 

@@ -18,7 +18,7 @@ import torch
 
 from cutaway.checkpoints.saving import read_tensors
 from cutaway.core.files import read_json
-from cutaway.data.synthetic.media import spelled
+from cutaway.data.synthetic.examples import spelled
 from cutaway.runs.train import train_model
 from cutaway.training.callbacks import Progress
 

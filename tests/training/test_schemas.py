@@ -15,7 +15,7 @@ import pytest
 import cutaway
 from cutaway.core.config import RENAMED
 from cutaway.core.errors import CutawayError, FileError
-from cutaway.data.synthetic.media import spelled
+from cutaway.data.synthetic.examples import spelled
 from cutaway.reports.run_report import build_report
 from cutaway.runs.train import train_model
 from cutaway.training.callbacks import Progress

@@ -15,8 +15,7 @@ import cutaway
 from cutaway.core.errors import SettingError, UnknownName
 from cutaway.core.spec import Solution, TextSpec
 from cutaway.data.dataset_base import IGNORED
-from cutaway.data.problems import Addition, Countdown
-from cutaway.data.text.problems import END, FIRST, ProblemPreprocessing, ProblemSplit
+from cutaway.data.text.puzzles import END, FIRST, Addition, Countdown, PuzzlePreprocessing, PuzzleSplit
 from cutaway.draw.html_page import render_page
 from cutaway.inference.language_model_thinker import solution_form, think
 from cutaway.inference.thought_search import Method
@@ -39,21 +38,21 @@ METHODS = [
 ]
 
 
-def preprocessing_of(kind: Any, *forms: str) -> ProblemPreprocessing:
+def preprocessing_of(kind: Any, *forms: str) -> PuzzlePreprocessing:
     size = len(kind.vocabulary) + FIRST
-    return ProblemPreprocessing(TextSpec(size, 60, Solution(size, problem=kind.name, forms=forms)))
+    return PuzzlePreprocessing(TextSpec(size, 60, Solution(size, problem=kind.name, forms=forms)))
 
 
 PREPROCESSING = preprocessing_of(Countdown(), "steps", "tree")
 
 
-def made(preprocessing: ProblemPreprocessing, problems: list[str], steps: int) -> Any:
+def made(preprocessing: PuzzlePreprocessing, problems: list[str], steps: int) -> Any:
     """A model that was trained for a second on some problems: it writes lines that look like steps."""
     torch.manual_seed(0)
     size = preprocessing.spec.vocab_size
     model: Any = create_model("gpt2", vocab_size=size, context_length=60, dim=32, layers=2, heads=2, dropout=0.0)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    split = ProblemSplit(preprocessing, problems, preprocessing.forms)
+    split = PuzzleSplit(preprocessing, problems, preprocessing.forms)
     for seed in range(steps):
         (batch,) = split.batches([torch.arange(len(split))], seed=seed)
         loss = F.cross_entropy(model(*batch.inputs).flatten(0, 1), batch.target.flatten(), ignore_index=IGNORED)
@@ -68,7 +67,7 @@ def model() -> Any:
     return made(PREPROCESSING, PROBLEMS, 80)
 
 
-def opened(model: Any, preprocessing: ProblemPreprocessing, *problems: str, **options: str) -> Subject:
+def opened(model: Any, preprocessing: PuzzlePreprocessing, *problems: str, **options: str) -> Subject:
     bare = Subject(model, preset("gpt2"), (), preprocessing=preprocessing, options=options)
     split = preprocessing.examples(problems or ["4 9 10 13"])
     return with_examples(bare, split, range(len(split)))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cutaway.core.schema import WORDS, json_schema
-from cutaway.data.streaming.manifest import SCHEMA as SHARDS
+from cutaway.data.streaming.shards import SCHEMA as SHARDS
 from cutaway.training.run_folder import EVALUATION_SCHEMA, RUN_SCHEMA
 
 DOCUMENTS = {

@@ -1,24 +1,39 @@
-"""Construction of a data set, the last step for every kind of data.
+"""Construction of a data set: the sequence of steps that all kinds of data share.
 
-All kinds follow the same steps. `dataset.py` of a kind's folder reads the source, splits the examples, fits the
-preprocessing on the training split, applies it to every split, and calls `assemble`.
+    find → read         functions of `*_files.py`, called by `open_…` of a kind's `dataset.py`
+    split               numbers of the examples of train, val and test, before any input is used
+    fit                 the preprocessing, on the training split only
+    encode              every split as tensors, or as files to read in every epoch
+    report              notes and findings, duplicates across splits among them
+
+A kind of data subclasses `DatasetBuilder`: its initializer holds what was read, its methods are the steps, and `build`
+runs them in this order. Text in shards has other steps, and calls `build_dataset` itself.
 """
 
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from ..core.files import open_regular
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from ..core.files import MEBIBYTE, open_regular
 from ..core.spec import ImageSpec
 from .augment import make_augment
 from .dataset_base import DataSet, Preprocessing, Split
+from .findings import duplicate_warning
 from .modalities import OF_CAPTIONS, reject_changed
 from .settings import DataSettings
-from .splits import Rows, split_hash
+from .splits import Rows, complete_split, sample_rows, split_hash
+
+P = TypeVar("P", bound=Preprocessing)
+S = TypeVar("S", bound=Split)
 
 
 @dataclass(frozen=True)
@@ -37,6 +52,112 @@ class DataSource:
             return cls(path.stem, str(path), hashlib.file_digest(file, "sha256").hexdigest())
 
 
+@dataclass(frozen=True)
+class ExampleClasses:
+    """The classes of all examples, which the split is stratified by, and predefined splits."""
+
+    labels: Rows  # (n,) class numbers
+    names: Sequence[str]  # of the classes
+    splits: Mapping[str, Rows] | None = None  # absent ones are drawn from train
+    groups: Rows | None = None  # (n,) examples of one group stay in one split
+
+    @classmethod
+    def without(cls, n: int, noun: str, splits: Mapping[str, Rows] | None = None) -> ExampleClasses:
+        """Return one class for n examples that are not split by class; `noun` names an example."""
+        return cls(np.zeros(n, np.int64), (noun,), splits)
+
+
+class DuplicateKeys(NamedTuple):
+    """A key of every example, which is equal for duplicates."""
+
+    keys: Sequence[Any] | npt.NDArray[Any]
+    name: Callable[[int], str]  # of an example
+    aside: pl.DataFrame | None = None  # columns that are no inputs, in which duplicates may differ
+
+
+class DatasetBuilder(ABC, Generic[P, S]):
+    """The steps from examples that were read to a data set. A subclass has `fit`, `encode`, and what else differs.
+
+    Each step can use the results of those before it: `indices`, `preprocessing` and `splits`.
+    """
+
+    noun = "examples"  # plural, in messages
+    classes: ExampleClasses  # of all examples
+    indices: dict[str, Rows]  # the numbers of the examples of each split
+    preprocessing: P
+    splits: dict[str, S]
+
+    def __init__(self, origin: DataSource, settings: DataSettings) -> None:
+        self.origin, self.settings = origin, settings
+
+    def split(self) -> dict[str, Rows]:
+        """Return the numbers of the examples of each split; stratified by class unless overridden."""
+        known = self.classes
+        return complete_split(known.labels, known.names, known.splits, self.settings, known.groups)
+
+    @abstractmethod
+    def fit(self) -> P:
+        """Return the preprocessing, fitted on the training split."""
+
+    def encode(self, split: str, rows: Rows) -> S:
+        """Return the split with these examples."""
+        raise NotImplementedError
+
+    def encode_splits(self) -> dict[str, S]:
+        """Return all splits; overridden, in place of `encode`, where they are encoded together."""
+        return {split: self.encode(split, rows) for split, rows in self.indices.items()}
+
+    def notes(self) -> Iterable[str | None]:
+        """Return messages for the user. None stands for no message."""
+        return ()
+
+    def duplicate_keys(self) -> DuplicateKeys | None:
+        """Return what duplicates across splits are found by; None if examples are not compared."""
+        return None
+
+    def columns(self) -> list[dict[str, str]]:
+        """Return a line on each column of a table, as `DataSet.columns`."""
+        return []
+
+    def distributions(self) -> Callable[[], list[dict[str, Any]]]:
+        """Return the function of `DataSet.distributions`. It outlives the builder, and should not refer to it."""
+        return list
+
+    def build(self) -> DataSet:
+        """Split, fit, encode and report."""
+        self.indices = self.split()
+        self.preprocessing = self.fit()
+        self.splits = self.encode_splits()
+        return build_dataset(
+            self.origin,
+            self.settings,
+            self.indices,
+            self.preprocessing,
+            self.splits,
+            [*self.notes(), self.check_duplicates()],
+            self.columns(),
+            self.distributions(),
+        )
+
+    def check_duplicates(self) -> str | None:
+        """Return a finding on duplicates across splits, or None."""
+        found = self.duplicate_keys()
+        return found and duplicate_warning(found.keys, self.indices, found.name, self.noun, aside=found.aside)
+
+    @property
+    def used(self) -> Rows:
+        """The examples that are in a split; `max_samples` may have excluded others."""
+        return np.unique(np.concatenate(list(self.indices.values())))
+
+    def training_sample(self, count: int) -> Rows:
+        """Return at most `count` training examples, drawn at random, to estimate statistics on."""
+        return sample_rows(self.indices["train"], count, seed=self.settings.split_seed)
+
+    def fits_into_memory(self, size: int) -> bool:
+        """Return whether `size` bytes are at most settings.memory."""
+        return size <= self.settings.memory * MEBIBYTE
+
+
 def build_dataset(
     origin: DataSource,
     settings: DataSettings,
@@ -47,7 +168,7 @@ def build_dataset(
     columns: Sequence[dict[str, str]] = (),
     distributions: Callable[[], list[dict[str, Any]]] = list,
 ) -> DataSet:
-    """Build the data set.
+    """Assemble the data set from the results of all steps.
 
     `split` is the rows of each split, or a hash of other data that determines the split. Notes that are None or empty
     are dropped.

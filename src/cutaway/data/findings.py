@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,9 +30,6 @@ from torch import Tensor
 from ..core.errors import DataError, Problem, SettingError
 from ..core.spec import Target
 from .settings import DataSettings
-
-if TYPE_CHECKING:
-    pass
 
 ALIKE_AT_MOST = 3  # groups of labels that one finding names
 UNSEEN = ("Cf", "Zs", "Cc")  # Unicode categories of invisible characters: zero-width marks, blanks, controls

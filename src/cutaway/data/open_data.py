@@ -1,8 +1,10 @@
-"""Entry point for data: opens a named set, a path or Python objects after inferring its kind."""
+"""Entry point for data: opens a built-in data set, a path or Python objects after inferring its kind."""
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,25 +13,78 @@ from ..core.files import exists, reject_address
 from ..core.spec import ANY_SIZE, Classes, ImageSizes, Mask, Target, Value
 from .audio.audio_files import is_transcribed
 from .dataset_base import DataSet
-from .datasets.registry import NAMED, open_named
+from .datasets import corpora, digit_scenes, few_shot, pairs, published, speech, toy_data
+from .datasets.catalog import NamedSet, Request, data_roots, download_missing
 from .findings import similar_class_findings
 from .folders import AUDIO, CAPTIONS, IMAGES, dominant_kind, has_captions, is_flat, list_entries
 from .graphs.graph_files import has_tu_files
 from .images.detection import is_box_folder
 from .images.segmentation import is_mask_folder
-from .in_memory.build import open_in_memory
 from .in_memory.container import Numbers, Texts, may_be_token_ids
+from .in_memory.dataset import open_in_memory
 from .in_memory.source import InMemorySource
 from .modalities import KINDS, reject_settings_for_others
 from .quality.validation import validate_dataset
 from .settings import DataSettings
-from .streaming.manifest import is_prepared
-from .streaming.prepare import kind_of_prepared, open_prepared
+from .streaming.shards import is_prepared, kind_of_prepared, open_prepared
 from .streaming.tars import is_sharded, kind_of_shards
 from .tables.dataset import TABLE_SUFFIXES
-from .tables.parquet import parquet_files
+from .tables.table_files import parquet_files
 from .task_sequence import to_tasks
 from .unsupported_formats import describe_file, describe_labels, reject_flat, reject_folder, reject_layout
+
+__all__ = ["NAMED", "NamedSet", "open_named", "where"]
+
+
+# Each module has the entries of its data sets in `NAMED` and their loaders in `OPENERS`.
+MODULES = (toy_data, published, speech, digit_scenes, corpora, few_shot, pairs)
+NAMED: dict[str, NamedSet] = {name: named for module in MODULES for name, named in module.NAMED.items()}
+OPENERS: dict[str, Callable[[Request], DataSet]] = {
+    name: opener for module in MODULES for name, opener in module.OPENERS.items()
+}
+
+
+def where(name: str) -> Path | None:
+    """Return the folder with a data set's files in $CUTAWAY_DATA or the cache; None if it must be downloaded first.
+
+    For a data set without files, it is the folder of the package that provides it. Nothing is downloaded.
+    """
+    named = _named(name)
+    if not named.files:
+        spec = importlib.util.find_spec("sklearn")  # located without an import, which would take a second
+        return Path(spec.origin).parent if spec is not None and spec.origin else None
+    for root in data_roots():
+        if all((root / named.folder / file).is_file() for file in named.needed):
+            return root / named.folder
+    return None
+
+
+def open_named(
+    name: str,
+    settings: DataSettings,
+    sizes: ImageSizes = ANY_SIZE,
+    targets: tuple[type[Target], ...] = (),
+) -> DataSet:
+    """Load the data set of this name, after a download if it is not available locally.
+
+    `sizes` are the image sizes that the model accepts, `targets` the target types that it requests, if any. Raises
+    UnknownName; FileError, with the folder to put the file into manually, if it cannot be downloaded; DataError if its
+    files are damaged; SettingError.
+    """
+    named = _named(name)
+    if named.kind == "table" and settings.target is None:
+        settings = replace(settings, target=named.target)
+    place = where(name) or download_missing(named.files, named.folder)
+    data = OPENERS[name](Request(name, named, place, settings, sizes, targets))
+    data.licence = named.licence
+    return data
+
+
+def _named(name: str) -> NamedSet:
+    if name not in NAMED:
+        raise UnknownName("data set", name, NAMED, "`cutaway data` lists them.")
+    return NAMED[name]
+
 
 GRAPH_FILES = ("nodes.csv", "edges.csv")
 PAIRS = "as pairs of sequences with pairs=true, where each of its lines has a tab"
@@ -77,13 +132,13 @@ def infer_kind(source: Any, settings: DataSettings, takes: Sequence[str] = ()) -
         )
     if path.is_dir():
         return _kind_of_folder(path, settings)
-    if is_sharded(path):
-        return kind_of_shards(path).kind
     suffix = path.suffix.lower()
     if suffix in (".txt", ".conll", ".iob") or (suffix in TABLE_SUFFIXES and settings.text):
         return "text"
     if suffix in TABLE_SUFFIXES:
         return "series" if settings.forecast else "graph" if settings.smiles else "table"
+    if is_sharded(path):
+        return kind_of_shards(path).kind
     if suffix == ".graphml":
         return "graph"
     if described := describe_file(path):

@@ -22,8 +22,8 @@ from ..core.memory_budget import format_bytes
 from ..data.findings import REPAIR
 from ..data.images.dataset import find_damaged
 from ..data.settings import DataSettings
-from ..data.streaming.manifest import is_prepared, unusable_shards_error
 from ..data.streaming.media import damaged_shards
+from ..data.streaming.shards import is_prepared, unusable_shards_error
 from ..distributed.dry_run import DryRun, dry_run
 from ..draw.number_format import plural
 from ..inspect.layers import LayerTable, layer_table

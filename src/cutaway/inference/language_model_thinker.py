@@ -18,8 +18,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from ..core.errors import ModelError, SettingError
-from ..data.problems import SearchableProblem, Verdict
-from ..data.text.problems import END, ProblemPreprocessing
+from ..data.text.puzzles import END, PuzzlePreprocessing, SearchablePuzzle, Verdict
 from ..models.base import SupportsKVCache
 from ..nn.eval_mode import eval_mode
 from ..nn.kv_cache import Cache, Path, TreeCache, gather_paths
@@ -71,7 +70,7 @@ class LanguageThinker:
     """Proposals and values of a language model with a key-value cache."""
 
     def __init__(
-        self, model: nn.Module, preprocessing: ProblemPreprocessing, *, temperature: float = 0.7, seed: int = 0
+        self, model: nn.Module, preprocessing: PuzzlePreprocessing, *, temperature: float = 0.7, seed: int = 0
     ) -> None:
         if not isinstance(model, SupportsKVCache):
             raise ModelError(f"{type(model).__name__} has no shareable key-value cache: use gpt2.")
@@ -133,7 +132,7 @@ class LanguageThinker:
         It costs one token per thought. The value is 0 where the context has no room for it.
         """
         kind = self.kind
-        if not isinstance(kind, SearchableProblem):
+        if not isinstance(kind, SearchablePuzzle):
             raise SettingError(f"{kind.name} has no intermediate steps to value.")
         asked = [thought for thought in thoughts if not thought.held.full]
         if not asked:
@@ -160,7 +159,7 @@ class LanguageThinker:
     def _last(self, line: str) -> bool:
         """Return whether no step can follow this one in a tree."""
         return (
-            isinstance(self.kind, SearchableProblem)
+            isinstance(self.kind, SearchablePuzzle)
             and self.preprocessing.form == self.kind.tree
             and self.kind.ended(line)
         )
@@ -221,13 +220,13 @@ class LanguageThinker:
         return logits.float() if logits.dtype != torch.float64 else logits, cache
 
 
-def thought_tokens(thought: Thought, preprocessing: ProblemPreprocessing) -> list[int]:
+def thought_tokens(thought: Thought, preprocessing: PuzzlePreprocessing) -> list[int]:
     """Return the ids of a generated thought, including the token that ended the solution."""
     ids = preprocessing.encode(thought.text)
     return [*ids, END] if thought.held.last == END else ids
 
 
-def solution_form(preprocessing: ProblemPreprocessing, method: Method) -> str:
+def solution_form(preprocessing: PuzzlePreprocessing, method: Method) -> str:
     """Return the form of solutions that a search with this method writes."""
     if method.method in CHAINS:
         return method.form or preprocessing.form
@@ -235,7 +234,7 @@ def solution_form(preprocessing: ProblemPreprocessing, method: Method) -> str:
 
 
 def think(
-    model: nn.Module, preprocessing: ProblemPreprocessing, problems: Sequence[str], method: Method
+    model: nn.Module, preprocessing: PuzzlePreprocessing, problems: Sequence[str], method: Method
 ) -> list[SearchResult]:
     """Search for a solution of each problem."""
     preprocessing = preprocessing.in_form(solution_form(preprocessing, method))
@@ -249,7 +248,7 @@ def think(
 
 
 def solve_problems(
-    model: nn.Module, preprocessing: ProblemPreprocessing, problems: Sequence[str], method: Method
+    model: nn.Module, preprocessing: PuzzlePreprocessing, problems: Sequence[str], method: Method
 ) -> tuple[Tensor, Tensor, list[Verdict]]:
     """Return the solution of each problem, the tokens spent on it, and the verdicts.
 

@@ -18,9 +18,8 @@ from ..data.dataset_base import Batch, DataSet, Preprocessing, Split
 from ..data.folders import IMAGES, class_folders
 from ..data.graphs.splits import LinkSplit, Pairs
 from ..data.images.segmentation import MaskPreprocessing, palette
-from ..data.problems import SearchableProblem
-from ..data.text.masking import GAP, MaskedPreprocessing
-from ..data.text.problems import ProblemPreprocessing
+from ..data.text.corpus_transforms import GAP, MaskedPreprocessing
+from ..data.text.puzzles import PuzzlePreprocessing, SearchablePuzzle
 from ..inference.sequence_decoding import sample
 from ..inference.text import NONE
 from ..inference.thought_search import CHAINS, Method
@@ -52,7 +51,7 @@ def reject_method(preprocessing: Preprocessing, method: Method | None) -> None:
     """Raise SettingError for a search method if the run solves no problems or does not support the method."""
     if method is None:
         return
-    if not isinstance(preprocessing, ProblemPreprocessing):
+    if not isinstance(preprocessing, PuzzlePreprocessing):
         raise SettingError(
             f"Invalid method={method.method}: only for problem solving; the target of this run is "
             f"{preprocessing.spec.target.column} of {preprocessing.spec.kind} data. Leave it out."
@@ -61,7 +60,7 @@ def reject_method(preprocessing: Preprocessing, method: Method | None) -> None:
         preprocessing.in_form(method.form)
         return
     kind, forms = preprocessing.kind, preprocessing.forms
-    if not isinstance(kind, SearchableProblem) or kind.tree not in forms:
+    if not isinstance(kind, SearchablePuzzle) or kind.tree not in forms:
         raise SettingError(
             f"Invalid method={method.method}: needs a run that is trained to propose and value steps; this run is "
             f"trained on {kind.name} with form={','.join(forms)}. Train with form=steps,tree on countdown or game24, "

@@ -16,14 +16,13 @@ from ..core import spec as specs
 from ..core.errors import DataError, SettingError
 from ..core.spec import Context, Episodes, Links, Masked, Noise, Transcript
 from ..data.dataset_base import Split, inverse_transform
-from ..data.datasets.registry import NAMED
 from ..data.graphs.splits import LinkSplit
 from ..data.images.segmentation import MaskPreprocessing
-from ..data.in_memory.predict_inputs import is_collection, prepare_inputs, prepare_labelled
-from ..data.open_data import open_data
+from ..data.in_memory.dataset import is_collection, prepare_inputs, prepare_labelled
+from ..data.open_data import NAMED, open_data
 from ..data.settings import DataSettings
-from ..data.text.masking import GAP, MaskedPreprocessing
-from ..data.text.problems import ProblemPreprocessing
+from ..data.text.corpus_transforms import GAP, MaskedPreprocessing
+from ..data.text.puzzles import PuzzlePreprocessing
 from ..inference import image_generation
 from ..inference.language_model_thinker import think
 from ..inference.sampling import Settings as Sampled
@@ -234,7 +233,7 @@ class Run(TrainedRun):
             SettingError: If the run does not support the method.
         """
         reject_method(self.preprocessing, method)
-        assert isinstance(self.preprocessing, ProblemPreprocessing)
+        assert isinstance(self.preprocessing, PuzzlePreprocessing)
         asked = self.preprocessing.examples(problems).problems
         return think(self.place.model(self.model, learns=False), self.preprocessing, asked, method)
 

@@ -30,9 +30,9 @@ from ..core.files import RUN, is_unmoved, write_json
 from ..core.spec import Unlabelled
 from ..core.version import __version__
 from ..data.dataset_base import IN_MEMORY, DataSet
-from ..data.datasets.registry import NAMED
 from ..data.in_memory.source import InMemorySource, to_source
 from ..data.modalities import KINDS as MODALITIES
+from ..data.open_data import NAMED
 from ..data.text.tokenizer_files import AUTO
 from ..data.text.tokenizers import KINDS
 from ..distributed.group import process_group, rank_zero_only

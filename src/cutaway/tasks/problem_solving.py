@@ -1,8 +1,8 @@
 """Problem solving: the loss of the solution's tokens, and the fraction of problems that are solved.
 
-The model generates a solution, which is verified by computation (`data.problems`). A problem is solved if every step
-and the answer are correct. An answer can be correct after wrong steps. This is counted separately, because it shows
-chains of steps that only resemble reasoning.
+The model generates a solution, which is verified by computation (`data.text.puzzles`). A problem is solved if every
+step and the answer are correct. An answer can be correct after wrong steps. This is counted separately, because it
+shows chains of steps that only resemble reasoning.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..core.spec import Solution
 from ..data.dataset_base import IGNORED
-from ..data.problems import Verdict
+from ..data.text.puzzles import Verdict
 from ..statistics.intervals import Metric, mean, proportion, ratio, share
 from .language import TokenLoss
 

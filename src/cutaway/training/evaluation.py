@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ..core.spec import Episodes, ImageSpec, Mask, Spec, Spelled, Tokens
 from ..data.dataset_base import IGNORED, Split, Tasks
 from ..data.samplers import Batches
-from ..data.text.problems import ProblemSplit
+from ..data.text.puzzles import PuzzleSplit
 from ..inference.language_model_thinker import solve_problems
 from ..inference.sequence_decoding import decode_likely, transcribe
 from ..inference.thought_search import GREEDY, Method
@@ -224,7 +224,7 @@ def _generate(
     references if the split knows several, the texts if they are sentences, and log p of each sequence. The last of the
     inputs is the target so far, and the others are the source.
     """
-    if isinstance(split, ProblemSplit):
+    if isinstance(split, PuzzleSplit):
         return solve_problems(model, split.preprocessing, [split.problem(i) for i in index.tolist()], method)
     target = getattr(task, "target", None)
     if not isinstance(target, Tokens):

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..data.problems import SearchableProblem
-from ..data.text.problems import END, ProblemPreprocessing
+from ..data.text.puzzles import END, PuzzlePreprocessing, SearchablePuzzle
 from ..draw.description import Drawing
 from ..draw.number_format import plural
 from ..inference.language_model_thinker import LINE, thought_tokens
@@ -64,7 +63,7 @@ class Step:
         return f"{self.number}: {self.text or '(the end)'}"
 
 
-def search_steps(found: SearchResult, preprocessing: ProblemPreprocessing, method: Method) -> list[Step]:
+def search_steps(found: SearchResult, preprocessing: PuzzlePreprocessing, method: Method) -> list[Step]:
     """Return all proposed steps with their correctness, in the order of the search."""
     asked = preprocessing.encode(preprocessing.kind.ask(found.root.text, preprocessing.form))
     grown = _chain_steps if method.method in CHAINS else _tree_steps
@@ -78,7 +77,7 @@ def search_steps(found: SearchResult, preprocessing: ProblemPreprocessing, metho
     return steps
 
 
-def _tree_steps(found: SearchResult, preprocessing: ProblemPreprocessing, asked: list[int]) -> list[Step]:
+def _tree_steps(found: SearchResult, preprocessing: PuzzlePreprocessing, asked: list[int]) -> list[Step]:
     """Return the steps of a tree, one for each thought."""
     steps: dict[int, Step] = {}
     answer = found.best.path() if found.best is not None else []
@@ -93,7 +92,7 @@ def _tree_steps(found: SearchResult, preprocessing: ProblemPreprocessing, asked:
     return list(steps.values())
 
 
-def _chain_steps(found: SearchResult, preprocessing: ProblemPreprocessing, asked: list[int]) -> list[Step]:
+def _chain_steps(found: SearchResult, preprocessing: PuzzlePreprocessing, asked: list[int]) -> list[Step]:
     """Return the steps of chains, the selected chain first, then those sampled most often."""
     chains = sorted(found.thoughts, key=lambda t: (t is not found.best, -t.held.count, -t.log_p))[:CHAINS_SHOWN]
     steps: list[Step] = []
@@ -110,11 +109,11 @@ def _chain_steps(found: SearchResult, preprocessing: ProblemPreprocessing, asked
     return steps
 
 
-def _judge(step: Step, problem: str, preprocessing: ProblemPreprocessing) -> None:
+def _judge(step: Step, problem: str, preprocessing: PuzzlePreprocessing) -> None:
     """Set the correctness of a step: of the step itself if it can be judged alone, or of its whole solution."""
     kind = preprocessing.kind
     written = preprocessing.words([*step.before, *step.tokens][_question_length(step) :])
-    if isinstance(kind, SearchableProblem) and preprocessing.form in kind.stepwise:
+    if isinstance(kind, SearchablePuzzle) and preprocessing.form in kind.stepwise:
         last = step.tokens[-1] == END or (preprocessing.form == kind.tree and kind.ended(step.text))
         if not step.text and not last:
             step.truth, step.why = "wrong", "the line is empty"

@@ -18,8 +18,8 @@ from ..checkpoints.match_config import closest_preset, diff, settings_phrase
 from ..core.errors import DataError, FileError, ModelError
 from ..core.spec import OF_TOKENS, Masked, Spec, Transcript
 from ..data.dataset_base import DataSet, Preprocessing, Split
-from ..data.in_memory.predict_inputs import is_batch, prepare_inputs
-from ..data.text.problems import ProblemPreprocessing
+from ..data.in_memory.dataset import is_batch, prepare_inputs
+from ..data.text.puzzles import PuzzlePreprocessing
 from ..data.text.tokenizers import PRETRAINED
 from ..inspect.attribution.target import input_kind
 from ..inspect.example_inputs import example_inputs, example_shape, input_modality
@@ -134,7 +134,7 @@ class Subject:
     def vocabulary(self, side: int = 0) -> list[str]:
         """Return the text of every token by its id, or an empty list without a tokenizer; `side` as in `tokens`."""
         given = self.preprocessing
-        if isinstance(given, ProblemPreprocessing):
+        if isinstance(given, PuzzlePreprocessing):
             return given.names
         writes = self.spec is not None and self.spec.target.written
         name = ("source_tokenizer", "target_tokenizer")[side] if writes else "tokenizer"

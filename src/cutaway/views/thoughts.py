@@ -11,7 +11,7 @@ from torch import nn
 
 from ..core.config import parse
 from ..core.errors import SettingError
-from ..data.text.problems import ProblemPreprocessing, ProblemSplit
+from ..data.text.puzzles import PuzzlePreprocessing, PuzzleSplit
 from ..draw import charts
 from ..draw.description import Drawing, Table, View, table
 from ..draw.number_format import count, number, plural
@@ -73,7 +73,7 @@ class _OpenedSteps:
 
 def suits(subject: Subject) -> bool:
     """Return whether the model solves problems in writing and has a cache that thoughts can share."""
-    return isinstance(subject.preprocessing, ProblemPreprocessing) and isinstance(subject.model, SupportsKVCache)
+    return isinstance(subject.preprocessing, PuzzlePreprocessing) and isinstance(subject.model, SupportsKVCache)
 
 
 def view(subject: Subject) -> View:
@@ -84,8 +84,8 @@ def view(subject: Subject) -> View:
         SettingError: If an option is invalid.
     """
     preprocessing = subject.preprocessing
-    assert isinstance(preprocessing, ProblemPreprocessing), "suits() checks for problems"
-    assert isinstance(subject.split, ProblemSplit), "problems are generated, so they are always available"
+    assert isinstance(preprocessing, PuzzlePreprocessing), "suits() checks for problems"
+    assert isinstance(subject.split, PuzzleSplit), "problems are generated, so they are always available"
     problem = subject.split.problem(subject.rows[parse_index(subject.options, "example", 0, subject.count)])
     method = _method(subject, preprocessing)
     layers = list(num_heads_by_name(subject.model))
@@ -117,7 +117,7 @@ def view(subject: Subject) -> View:
 
 
 def search_problem(
-    model: nn.Module, preprocessing: ProblemPreprocessing, problem: str
+    model: nn.Module, preprocessing: PuzzlePreprocessing, problem: str
 ) -> tuple[SearchResult, list[Step], Drawing]:
     """Return the default search for a solution of one problem, its steps, and their drawing.
 
@@ -136,7 +136,7 @@ def search_problem(
     return found, steps, steps_drawing(found, steps, method)
 
 
-def default_method(preprocessing: ProblemPreprocessing) -> Method:
+def default_method(preprocessing: PuzzlePreprocessing) -> Method:
     """Return the default method: a tree if the run supports it, or else the most probable chain.
 
     The tree is narrower than that of a search for the best result.
@@ -149,7 +149,7 @@ def default_method(preprocessing: ProblemPreprocessing) -> Method:
     return tree
 
 
-def _method(subject: Subject, preprocessing: ProblemPreprocessing) -> Method:
+def _method(subject: Subject, preprocessing: PuzzlePreprocessing) -> Method:
     """Return the method with the options of the view."""
     hints = typing.get_type_hints(Method)
     asked = {key: parse(key, value, hints[key]) for key, value in subject.options.items() if key in hints}
@@ -170,7 +170,7 @@ def _select_steps(subject: Subject, steps: list[Step], start: int | None, layers
     asked = "layer" in subject.options
     maps = list(layers) if heads <= HEADS or asked else []
     shown: list[tuple[Step, GenerationTrace]] = []
-    assert isinstance(subject.preprocessing, ProblemPreprocessing)
+    assert isinstance(subject.preprocessing, PuzzlePreprocessing)
     room, never = NUMBERS, subject.preprocessing.never
     for step in wanted:
         written = trace_text(subject.model, step.before, step.tokens, never, looks=room > 0)
@@ -191,7 +191,7 @@ def _select_steps(subject: Subject, steps: list[Step], start: int | None, layers
     return _OpenedSteps([step for step, _ in shown], [one for _, one in shown], maps, why)
 
 
-def _summary(found: SearchResult, steps: list[Step], preprocessing: ProblemPreprocessing, method: Method) -> str:
+def _summary(found: SearchResult, steps: list[Step], preprocessing: PuzzlePreprocessing, method: Method) -> str:
     """Return a summary of the search, its cost and result, and the mean values of right and wrong steps."""
     cost = f"for {plural(found.root.held.spent.tokens, 'token')}"
     how = {"tree": "A tree", "depth-first": "Depth first"}.get(method.method)
@@ -214,7 +214,7 @@ def _summary(found: SearchResult, steps: list[Step], preprocessing: ProblemPrepr
     return " ".join(words)
 
 
-def verdict_text(found: SearchResult, preprocessing: ProblemPreprocessing) -> str:
+def verdict_text(found: SearchResult, preprocessing: PuzzlePreprocessing) -> str:
     """Return whether a solution was found and, if it is wrong, the first wrong step and the reason."""
     if found.best is None:
         return "No solution was finished."

@@ -13,8 +13,8 @@ from cutaway.core.errors import DataError
 from cutaway.core.spec import ANY_SIZE, Classes
 from cutaway.data.dataset_base import DataSet
 from cutaway.data.datasets.catalog import Request
-from cutaway.data.datasets.registry import NAMED, open_named, where
 from cutaway.data.datasets.speech import FSDD_PUBLISHED, open_fsdd
+from cutaway.data.open_data import NAMED, open_named, where
 from cutaway.data.settings import DataSettings
 
 

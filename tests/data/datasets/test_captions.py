@@ -9,7 +9,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cutaway.data.datasets.scenes import SMALL, Placed, compose_described, relations, scikit_learn_digits, true_captions
+from cutaway.data.datasets.digit_scenes import (
+    SMALL,
+    Placed,
+    compose_described,
+    relations,
+    scikit_learn_digits,
+    true_captions,
+)
 from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
 

@@ -9,9 +9,9 @@ import torch
 
 from cutaway.core.spec import Classes
 from cutaway.data.dataset_base import DataSet
-from cutaway.data.datasets.graph_sets import NAMED, OPENERS
-from cutaway.data.datasets.registry import open_named, where
+from cutaway.data.datasets.published import GRAPH_OPENERS, GRAPH_SETS
 from cutaway.data.graphs.splits import NodeSplit
+from cutaway.data.open_data import open_named, where
 from cutaway.data.settings import DataSettings
 
 
@@ -33,8 +33,8 @@ def counts(data: DataSet) -> dict[str, int]:
 
 
 def test_each_has_an_opener() -> None:
-    assert set(NAMED) == set(OPENERS)
-    assert {named.kind for named in NAMED.values()} == {"graph"}
+    assert set(GRAPH_SETS) == set(GRAPH_OPENERS)
+    assert {named.kind for named in GRAPH_SETS.values()} == {"graph"}
 
 
 def test_cora_is_the_public_one(here: None) -> None:

@@ -30,11 +30,11 @@ from cutaway.core.spec import (
     Transcript,
     Value,
 )
+from cutaway.data import open_data as named_module
 from cutaway.data.dataset_base import Batch, DataSet
-from cutaway.data.datasets import registry as named_module
-from cutaway.data.datasets.builtin import TOY_POINTS
 from cutaway.data.datasets.formats import read_labelled_idx
-from cutaway.data.datasets.registry import NAMED, OPENERS, open_named, where
+from cutaway.data.datasets.toy_data import TOY_POINTS
+from cutaway.data.open_data import NAMED, OPENERS, open_named, where
 from cutaway.data.settings import DataSettings
 
 BUILT_IN = [name for name, named in NAMED.items() if not named.files]

@@ -11,7 +11,7 @@ import pytest
 from cutaway.core.errors import DataError
 from cutaway.core.spec import PairSpec, Tokens
 from cutaway.data.dataset_base import DataSet
-from cutaway.data.datasets.registry import open_named, where
+from cutaway.data.open_data import open_named, where
 from cutaway.data.settings import DataSettings
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cutaway.data.datasets.scenes import INK, Scenes, compose
+from cutaway.data.datasets.digit_scenes import INK, Scenes, compose
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ import pytest
 from cutaway.core.errors import DataError
 from cutaway.core.spec import Horizon
 from cutaway.data.dataset_base import DataSet
-from cutaway.data.datasets.registry import NAMED, open_named, where
-from cutaway.data.datasets.series import OPENERS
+from cutaway.data.datasets.published import SERIES_OPENERS
+from cutaway.data.open_data import NAMED, open_named, where
 from cutaway.data.settings import DataSettings
 
 
@@ -83,5 +83,5 @@ def test_little_airline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_every_series_has_an_opener() -> None:
-    assert set(OPENERS) == set(PARTS)
-    assert all(NAMED[name].kind == "series" for name in OPENERS)
+    assert set(SERIES_OPENERS) == set(PARTS)
+    assert all(NAMED[name].kind == "series" for name in SERIES_OPENERS)

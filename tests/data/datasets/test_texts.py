@@ -12,7 +12,7 @@ from cutaway.core.spec import ANY_SIZE, Classes, Tags
 from cutaway.data.dataset_base import DataSet
 from cutaway.data.datasets.catalog import Request
 from cutaway.data.datasets.corpora import TEXT_OPENERS, TEXTS, casing
-from cutaway.data.datasets.registry import open_named, where
+from cutaway.data.open_data import open_named, where
 from cutaway.data.settings import DataSettings
 
 

@@ -9,8 +9,8 @@ import pytest
 from sklearn import datasets
 
 from cutaway.core.spec import Classes, VideoSpec
-from cutaway.data.datasets.registry import open_named
-from cutaway.data.datasets.videos import DIRECTIONS, FRAMES, SIDE, assign_directions, move_digits
+from cutaway.data.datasets.digit_scenes import DIRECTIONS, FRAMES, VIDEO_SIDE, assign_directions, move_digits
+from cutaway.data.open_data import open_named
 from cutaway.data.settings import DataSettings
 from cutaway.data.video.transforms import VideoSplit
 
@@ -21,7 +21,7 @@ STEPS = list(DIRECTIONS.values())
 def test_a_digit_moves_by_a_step_a_frame() -> None:
     labels = assign_directions(len(DIGITS))
     videos = move_digits(DIGITS, labels)
-    assert videos.shape == (80, FRAMES, SIDE, SIDE)
+    assert videos.shape == (80, FRAMES, VIDEO_SIDE, VIDEO_SIDE)
     for video, label in zip(videos, labels):
         for before, after in itertools.pairwise(video):
             np.testing.assert_array_equal(after, np.roll(before, STEPS[label], axis=(0, 1)))
@@ -29,10 +29,10 @@ def test_a_digit_moves_by_a_step_a_frame() -> None:
 
 def test_it_is_the_digit_that_moves() -> None:
     videos = move_digits(DIGITS, assign_directions(len(DIGITS)))
-    padded = np.zeros((80, SIDE, SIDE), np.uint8)
+    padded = np.zeros((80, VIDEO_SIDE, VIDEO_SIDE), np.uint8)
     padded[:, :8, :8] = DIGITS
     for video, digit in zip(videos, padded):
-        places = [(r, c) for r in range(SIDE) for c in range(SIDE)]
+        places = [(r, c) for r in range(VIDEO_SIDE) for c in range(VIDEO_SIDE)]
         assert any(np.array_equal(np.roll(digit, place, axis=(0, 1)), video[0]) for place in places)
 
 
@@ -51,15 +51,15 @@ def test_every_place_is_as_likely_whatever_the_direction() -> None:
     videos = move_digits(point, labels)
     for label in range(8):
         for frame in (0, FRAMES - 1):
-            fraction = videos[labels == label, frame].mean(0) * SIDE**2
-            assert fraction.sum() == pytest.approx(SIDE**2)
-            halves = fraction[: SIDE // 2].mean(), fraction[:, : SIDE // 2].mean()
+            fraction = videos[labels == label, frame].mean(0) * VIDEO_SIDE**2
+            assert fraction.sum() == pytest.approx(VIDEO_SIDE**2)
+            halves = fraction[: VIDEO_SIDE // 2].mean(), fraction[:, : VIDEO_SIDE // 2].mean()
             assert all(abs(half - 1) < 0.1 for half in halves)  # 3 000 draws: five standard deviations of 1 / √3 000
 
 
 def test_the_set() -> None:
     data = open_named("moving_digits", DataSettings())
-    assert data.spec == VideoSpec(FRAMES, 1, SIDE, SIDE, Classes(tuple(DIRECTIONS)))
+    assert data.spec == VideoSpec(FRAMES, 1, VIDEO_SIDE, VIDEO_SIDE, Classes(tuple(DIRECTIONS)))
     assert {p: len(found) for p, found in data.splits.items()} == {"train": 1258, "val": 270, "test": 269}
     names = [found.name(i) for found in data.splits.values() for i in range(len(found))]
     assert len(set(names)) == len(names) == 1797  # no digit in two splits

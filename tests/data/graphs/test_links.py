@@ -15,9 +15,8 @@ from cutaway.core.errors import DataError, SettingError
 from cutaway.core.spec import Links
 from cutaway.data.build import DataSource
 from cutaway.data.dataset_base import Batch, DataSet
-from cutaway.data.graphs.dataset import link_dataset
-from cutaway.data.graphs.raw import RawGraphs
-from cutaway.data.graphs.splits import LinkSplit, encode_pairs, links_from_edges, sample_absent_links
+from cutaway.data.graphs.dataset import LinkBuilder
+from cutaway.data.graphs.splits import LinkSplit, RawGraphs, encode_pairs, links_from_edges, sample_absent_links
 from cutaway.data.graphs.transforms import GraphPreprocessing
 from cutaway.data.modalities import KINDS
 from cutaway.data.open_data import open_data
@@ -36,7 +35,8 @@ def drawn(seed: int, nodes: int = 40, edges: int = 160) -> RawGraphs:
 
 
 def opened(graphs: RawGraphs, **changes: object) -> DataSet:
-    return link_dataset(graphs, DataSource("drawn", "drawn", "0"), dataclasses.replace(LINKS, **changes))  # type: ignore[arg-type]
+    settings = dataclasses.replace(LINKS, **changes)  # type: ignore[arg-type]
+    return LinkBuilder(graphs, DataSource("drawn", "drawn", "0"), settings).build()
 
 
 def batch(split: LinkSplit, seed: int | None = None) -> Batch:

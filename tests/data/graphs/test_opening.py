@@ -17,8 +17,7 @@ from cutaway.core.spec import Classes, Value
 from cutaway.data.build import DataSource
 from cutaway.data.dataset_base import Batch, DataSet
 from cutaway.data.graphs.dataset import graph_dataset, open_graph
-from cutaway.data.graphs.raw import RawGraphs
-from cutaway.data.graphs.splits import GraphsSplit, NodeSplit
+from cutaway.data.graphs.splits import GraphsSplit, NodeSplit, RawGraphs
 from cutaway.data.graphs.transforms import GraphPreprocessing
 from cutaway.data.modalities import preprocessing_from_json
 from cutaway.data.settings import DataSettings

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from cutaway.core.errors import DataError
 from cutaway.data.graphs.graph_files import read_graphs
-from cutaway.data.graphs.raw import add_reverse_edges, merge_graphs
+from cutaway.data.graphs.splits import add_reverse_edges, merge_graphs
 
 
 def write(folder: Path, **files: str) -> Path:

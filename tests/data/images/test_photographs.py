@@ -18,14 +18,14 @@ from cutaway.core.errors import DataError
 from cutaway.data.images.dataset import open_folder
 from cutaway.data.images.image_files import read_header, read_image
 from cutaway.data.settings import DataSettings
-from cutaway.data.synthetic import media
+from cutaway.data.synthetic import examples
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two drawn images in every form."""
     path = tmp_path_factory.mktemp("drawn") / "photographs"
-    media.write_folder(path, media.photographs())
+    examples.write_folder(path, examples.photographs())
     return path
 
 
@@ -35,7 +35,7 @@ def difference(a: Image.Image, b: Image.Image) -> float:
 
 
 def assert_seen_as_by_a_person(photo: Image.Image, file: Path) -> None:
-    form = media.FORMS[file.name]
+    form = examples.FORMS[file.name]
     seen = form.seen(photo)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -47,18 +47,18 @@ def assert_seen_as_by_a_person(photo: Image.Image, file: Path) -> None:
     assert known.moving == (file.name == "moving.gif")
 
 
-@pytest.mark.parametrize("form", media.FORMS)
+@pytest.mark.parametrize("form", examples.FORMS)
 def test_every_form_of_a_drawn_picture_is_read_as_a_person_sees_it(form: str, folder: Path) -> None:
-    for subject, photo in media.photographs().items():
+    for subject, photo in examples.photographs().items():
         assert_seen_as_by_a_person(photo, folder / subject / form)
 
 
 def test_every_form_of_real_photographs_is_read_as_a_person_sees_it(shared_data: Path, tmp_path: Path) -> None:
-    found = media.photographs(shared_data / "photos")
+    found = examples.photographs(shared_data / "photos")
     photos = {subject: found[subject] for subject in ("chelsea", "coffee")}
-    media.write_folder(tmp_path, photos)
+    examples.write_folder(tmp_path, photos)
     for subject, photo in photos.items():
-        for form in media.FORMS:
+        for form in examples.FORMS:
             assert_seen_as_by_a_person(photo, tmp_path / subject / form)
 
 
@@ -92,19 +92,19 @@ def test_the_forms_are_what_they_say(folder: Path) -> None:
 @pytest.mark.parametrize("suffix", ["png", "tiff", "webp", "jpg"])
 def test_turned_files_of_one_size_keep_their_proportions(suffix: str, tmp_path: Path) -> None:
     """All have one size, which is the upright one: nothing of them is cropped away."""
-    write = media.orientation_writer(6)
+    write = examples.orientation_writer(6)
     for i in range(8):
         path = tmp_path / ("high" if i % 2 else "low") / f"{i}.{suffix}"
         path.parent.mkdir(exist_ok=True)
-        write(media.meadow(20, 30 + i // 8), path)
+        write(examples.meadow(20, 30 + i // 8), path)
     assert open_folder(tmp_path, DataSettings(val=0.25, test=0.25)).spec.shape == (3, 30, 20)
 
 
-@pytest.mark.parametrize("form", [name for name in media.FORMS if name.endswith((".jpg", ".jfif", ".png", ".tiff"))])
+@pytest.mark.parametrize("form", [name for name in examples.FORMS if name.endswith((".jpg", ".jfif", ".png", ".tiff"))])
 def test_a_file_cut_short_is_named(form: str, folder: Path, tmp_path: Path) -> None:
     path = tmp_path / form
     path.write_bytes((folder / "meadow" / form).read_bytes())
-    media.truncate_file(path)
+    examples.truncate_file(path)
     with pytest.raises(DataError, match="damaged, cut short") as caught:
         read_image(path, str(path))
     assert caught.value.problems[0].where == str(path)
@@ -116,7 +116,7 @@ def test_check_and_train_take_the_folder(
     monkeypatch.chdir(tmp_path)
     assert main(["check", "resnet18", str(folder), "image_size=32", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert sum(told["data"]["splits"].values()) == 2 * len(media.FORMS)
+    assert sum(told["data"]["splits"].values()) == 2 * len(examples.FORMS)
     # The same photographs in other forms: alike, and none the bytes of another.
     assert all("near-duplicates" in note for note in told["data"]["notes"] if "across splits" in note)
     words = ["train", "simplecnn", str(folder), "image_size=32", "epochs=6", "lr=5e-3", "batch_size=8"]
@@ -130,9 +130,9 @@ def test_check_names_what_is_damaged(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    media.write_folder(tmp_path / "damaged", media.photographs())
+    examples.write_folder(tmp_path / "damaged", examples.photographs())
     for name in ("progressive.jpg", "plain.png"):
-        media.truncate_file(tmp_path / "damaged" / "sunset" / name)
+        examples.truncate_file(tmp_path / "damaged" / "sunset" / name)
     for command in ("check", "train"):
         assert main([command, "resnet18", "damaged", "image_size=32"]) == 2
         said = " ".join(capsys.readouterr().err.split())

@@ -17,8 +17,8 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 import cutaway
 from cutaway.core.errors import CutawayError, DataError
-from cutaway.data.in_memory.build import to_channels_first, to_uint8
 from cutaway.data.in_memory.container import Numbers
+from cutaway.data.in_memory.dataset import to_channels_first, to_uint8
 from cutaway.data.in_memory.source import InMemorySource, kind_of_array, parse_object, parse_targets
 
 X = np.arange(60.0).reshape(20, 3)

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from cutaway.core.errors import DataError, FileError
-from cutaway.data.pairs.pair_files import read_pairs
-from cutaway.data.text.text_files import read_lines
+from cutaway.data.text.text_files import read_lines, read_pairs
 
 
 def test_one_file_with_tabs(tmp_path: Path) -> None:

@@ -16,10 +16,9 @@ from cutaway.apps.cli import check
 from cutaway.core.errors import CutawayError, DataError, FileError, SettingError
 from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
-from cutaway.data.streaming.manifest import MANIFEST
 from cutaway.data.streaming.media import damaged_shards
 from cutaway.data.streaming.members import Index
-from cutaway.data.streaming.prepare import PLAN
+from cutaway.data.streaming.shards import MANIFEST, PLAN
 from cutaway.data.streaming.tars import INDEX
 
 from .test_tars import STREAMED, digits, everything, folder  # noqa: F401  # fixtures

@@ -27,7 +27,7 @@ from cutaway.data.settings import DataSettings
 from cutaway.data.streaming import text as reading
 from cutaway.data.streaming import text as shards
 from cutaway.data.streaming.text import Corpus, CorpusIndex, Place
-from cutaway.data.text import corpus_files
+from cutaway.data.text import text_files
 
 POEM = "Tiger, tiger, burning bright\r\nIn the forests of the night,\nWhat immortal hand or eye — ΑΣ Σ\n\n" * 40
 KINDS = ("characters", "words", "bpe", "wordpiece")
@@ -205,8 +205,8 @@ def test_a_place_is_found_by_its_characters(tmp_path: Path) -> None:
     texts = ["a\r\nbé\rc", "字\n\n", "𝄞x\r"]
     for k, text in enumerate(texts):
         (tmp_path / f"{k}.txt").write_bytes(("\ufeff" * (k == 0) + text).encode())
-    corpus = Corpus.from_files(corpus_files.find_texts(tmp_path)["train"])
-    whole = corpus_files.join_texts([corpus_files.read_text(path).text for path in corpus.files])
+    corpus = Corpus.from_files(text_files.find_texts(tmp_path)["train"])
+    whole = text_files.join_texts([text_files.read_text(path).text for path in corpus.files])
     looked = CorpusIndex.at(corpus, lower=False, workers=0)
     assert looked.characters == len(whole)
     for k in range(len(whole) + 1):

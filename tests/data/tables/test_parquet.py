@@ -18,12 +18,11 @@ from cutaway.data.dataset_base import DataSet, Split
 from cutaway.data.images.dataset import find_damaged
 from cutaway.data.open_data import infer_kind, open_data
 from cutaway.data.settings import DataSettings
-from cutaway.data.tables import dataset, parquet
+from cutaway.data.tables import dataset, table_files
 from cutaway.data.tables.column_types import Numeric
-from cutaway.data.tables.dataset import BlockOrder, RowGroupSplit
 from cutaway.data.tables.delimited import Form
-from cutaway.data.tables.distributions import select_ranks
-from cutaway.data.tables.parquet import row_groups
+from cutaway.data.tables.row_groups import BlockOrder, RowGroupSplit, select_ranks
+from cutaway.data.tables.table_files import locate_row_groups
 from cutaway.training.batches import epoch_batches
 from cutaway.training.config import TrainSettings
 from cutaway.training.device import DeviceContext
@@ -70,20 +69,20 @@ def inputs(split: Split) -> torch.Tensor:
 
 
 def test_the_footer_says_how_many_rows_stand_where(table: Path, tmp_path: Path) -> None:
-    groups = row_groups(table)
+    groups = locate_row_groups(table)
     assert groups.blocks == -(-ROWS // GROUP)
     assert np.diff(groups.first).tolist() == [GROUP] * (ROWS // GROUP) + [ROWS % GROUP]
     whole = pl.concat([part for _, part in groups.frames(list(groups.schema))])
     assert whole.equals(pl.read_parquet(table))
     wide = pl.DataFrame({f"c{k}": [k, k + 1] for k in range(40)})
     wide.write_parquet(tmp_path / "wide.parquet", row_group_size=1)
-    assert row_groups(tmp_path / "wide.parquet").first.tolist() == [0, 1, 2]
+    assert locate_row_groups(tmp_path / "wide.parquet").first.tolist() == [0, 1, 2]
 
 
 def test_a_large_row_group_is_several_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet, "MOST_ROWS", 1000)
+    monkeypatch.setattr(table_files, "MOST_ROWS", 1000)
     frame().write_parquet(tmp_path / "one.parquet", row_group_size=ROWS)
-    groups = row_groups(tmp_path / "one.parquet")
+    groups = locate_row_groups(tmp_path / "one.parquet")
     assert np.diff(groups.first).tolist() == [1000] * 3
     assert groups.frame(2, ["x", "day"]).equals(pl.read_parquet(tmp_path / "one.parquet")[2000:, ["x", "day"]])
 
@@ -162,13 +161,13 @@ def test_what_came_before_is_not_read(table: Path, monkeypatch: pytest.MonkeyPat
     split = data.splits["train"]
     plan = split.plan(50, torch.Generator().manual_seed(0))  # type: ignore[attr-defined]
     read: list[int] = []
-    whole = parquet.RowGroups._read
+    whole = table_files.RowGroups._read
 
-    def counted(self: parquet.RowGroups, block: int, *rest: Any) -> pl.DataFrame:
+    def counted(self: table_files.RowGroups, block: int, *rest: Any) -> pl.DataFrame:
         read.append(block)
         return whole(self, block, *rest)
 
-    monkeypatch.setattr(parquet.RowGroups, "_read", counted)
+    monkeypatch.setattr(table_files.RowGroups, "_read", counted)
     resumed = [batch.inputs[0] for batch in split.batches(plan[-6:])]
     assert len(set(read)) == len(read) <= 4  # the window that it stands in, and the one before where a batch has both
     monkeypatch.undo()
@@ -246,8 +245,8 @@ def test_windows_mix_a_sorted_table_as_well_as_a_full_shuffle(blocks: int, windo
 
 @pytest.mark.parametrize("numbers", [0, 1, 7, 5000])
 def test_order_statistics_are_exact(numbers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cutaway.data.tables.distributions.HELD", 10)
-    monkeypatch.setattr("cutaway.data.tables.distributions.COUNTERS", 1 << 12)
+    monkeypatch.setattr("cutaway.data.tables.row_groups.HELD", 10)
+    monkeypatch.setattr("cutaway.data.tables.row_groups.COUNTERS", 1 << 12)
     rng = np.random.default_rng(numbers)
     values = np.concatenate([rng.normal(size=numbers), rng.integers(-3, 3, numbers), [0.0, -0.0, 1e300, -5e-324]])
     ranks = np.unique(rng.integers(0, len(values), 40))
@@ -314,7 +313,7 @@ def test_rows_that_are_damaged_are_named_when_they_are_read(table: Path) -> None
 
 def in_memory(path: Path) -> int:
     """The bytes of the table that is read in memory: 16 of each cell, and the text beside them."""
-    held = parquet.read_table_or_folder(path, Form()).frame
+    held = table_files.read_table_or_folder(path, Form()).frame
     return held.height * held.width * 16 + held.estimated_size()
 
 
@@ -339,7 +338,7 @@ def test_the_estimate_of_memory_is_no_less_than_what_a_table_takes(tmp_path: Pat
         "gaps": pl.Series(["text " * 30 if k % 2 else None for k in range(n)]),
     }
     pl.DataFrame({"x": columns[kind], "y": columns[kind]}).write_parquet(tmp_path / "t.parquet", row_group_size=group)
-    groups = row_groups(tmp_path / "t.parquet")
+    groups = locate_row_groups(tmp_path / "t.parquet")
     real = in_memory(tmp_path / "t.parquet")
     assert real <= groups.bytes_in_memory <= 2 * real
     assert groups.are_larger_than((real - 1) >> 20)
@@ -351,7 +350,7 @@ def test_the_estimate_of_memory_counts_lists_and_all_files(tmp_path: Path) -> No
     for name in "ab":
         lists.write_parquet(tmp_path / f"{name}.parquet", row_group_size=90)
     real = 2 * lists.estimated_size()
-    assert real <= row_groups(tmp_path).bytes_in_memory <= 3 * real
+    assert real <= locate_row_groups(tmp_path).bytes_in_memory <= 3 * real
 
 
 def test_a_table_of_long_texts_is_read_by_row_groups(tmp_path: Path) -> None:
@@ -416,7 +415,7 @@ def test_a_target_of_one_value_is_said_before_the_table_is_read(
         raise AssertionError("the table is read as a whole")
 
     monkeypatch.setattr(dataset, "read_table", read_whole)
-    monkeypatch.setattr(parquet, "MOST_ROWS", 100)
+    monkeypatch.setattr(table_files, "MOST_ROWS", 100)
     kinds: list[str | None] = [None, *["b"] * 697, "", None]
     pl.DataFrame({"x": range(700), "kind": kinds}).write_parquet(tmp_path / "one.parquet", row_group_size=170)
     with pytest.raises(DataError, match="The target 'kind' is 'b' in all 697 rows: there is nothing to tell apart"):

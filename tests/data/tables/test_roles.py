@@ -8,8 +8,8 @@ import pytest
 from cutaway.core.config import build, exact_text
 from cutaway.core.errors import CutawayError, DataError, SettingError, UnknownName
 from cutaway.data.settings import DataSettings
+from cutaway.data.tables.column_roles import choose_roles
 from cutaway.data.tables.table_files import Table
-from cutaway.data.tables.targets import choose_roles
 
 TABLE = Table("houses.csv", pl.DataFrame({c: ["1"] for c in ("id", "size (m²)", "city", " price", "Rooms")}))
 

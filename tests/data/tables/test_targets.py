@@ -9,8 +9,8 @@ import torch
 
 from cutaway.core.errors import DataError
 from cutaway.core.spec import Classes, Value
+from cutaway.data.tables.column_roles import check_learnable, check_trained_classes, complete_rows, read_labels
 from cutaway.data.tables.table_files import Table
-from cutaway.data.tables.targets import check_learnable, check_trained_classes, complete_rows, read_labels
 
 
 def table_of(*targets: object, **more: list[str]) -> Table:

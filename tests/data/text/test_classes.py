@@ -16,8 +16,7 @@ from cutaway.core.spec import Classes, TextSpec, Value
 from cutaway.data.build import DataSource
 from cutaway.data.dataset_base import DataSet, SequenceSplit
 from cutaway.data.settings import DataSettings
-from cutaway.data.text.classification import text_dataset
-from cutaway.data.text.dataset import open_text
+from cutaway.data.text.dataset import open_text, text_dataset
 from cutaway.data.text.transforms import TextPreprocessing
 
 from .tokenizer_files import bert_like, gpt2_like

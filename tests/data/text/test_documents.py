@@ -14,8 +14,8 @@ from cutaway.core.errors import DataError, SettingError
 from cutaway.data.dataset_base import DataSet
 from cutaway.data.settings import DataSettings
 from cutaway.data.text.corpus import RunningPreprocessing, open_running
-from cutaway.data.text.corpus_files import TextFile, split_documents, to_documents
 from cutaway.data.text.corpus_transforms import StreamSplit
+from cutaway.data.text.text_files import TextFile, split_documents, to_documents
 
 
 def opened(path: Path, **given_: Any) -> DataSet:

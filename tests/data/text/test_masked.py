@@ -17,7 +17,7 @@ from cutaway.data.dataset_base import IGNORED, DataSet
 from cutaway.data.modalities import preprocessing_from_json
 from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
-from cutaway.data.text.masking import MaskedPreprocessing, MaskedSplit, Masking
+from cutaway.data.text.corpus_transforms import MaskedPreprocessing, MaskedSplit, Masking
 from cutaway.data.text.tokenizer_files import SpecialTokens
 
 from .tokenizer_files import bert_like, gpt2_like

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cutaway.data.dataset_base import IGNORED
-from cutaway.data.text.masking import Masking
+from cutaway.data.text.corpus_transforms import Masking
 
 MASK = 50
 MASKING = Masking(MASK, np.arange(2, 40))

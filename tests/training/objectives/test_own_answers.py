@@ -14,7 +14,7 @@ from torch import Generator, Tensor
 import cutaway
 from cutaway.core.errors import ModelError, SettingError
 from cutaway.data.dataset_base import IGNORED
-from cutaway.data.text.problems import END
+from cutaway.data.text.puzzles import END
 from cutaway.runs.run import Run
 from cutaway.training.objectives.reinforcement import GRPO, Attempts, ExpertIteration, SelfTraining, advantages
 from cutaway.training.setup import setup_training

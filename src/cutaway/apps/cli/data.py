@@ -19,7 +19,7 @@ def run(args: argparse.Namespace) -> int:
     from dataclasses import asdict
 
     from ...core.errors import UnknownName
-    from ...data.datasets.registry import NAMED, where
+    from ...data.open_data import NAMED, where
     from .output import console, emit_json, note
 
     if args.name and args.name not in NAMED:

@@ -421,7 +421,7 @@ SHOWN = 12  # thoughts of each depth of a tree
 
 def solve_problem(run: Run, args: argparse.Namespace) -> int:
     """Search for a solution of a problem and print it, with the tree of thoughts and its cost."""
-    from ...data.text.problems import ProblemPreprocessing
+    from ...data.text.puzzles import PuzzlePreprocessing
     from ...inference.language_model_thinker import solution_form
     from ...inference.thought_search import CHAINS, GREEDY
     from .output import emit_json, write
@@ -433,7 +433,7 @@ def solve_problem(run: Run, args: argparse.Namespace) -> int:
         raise SettingError("Missing --prompt: give a problem, e.g. 4 9 10 13 or 128+367.")
     method = selected_method(args) or GREEDY
     (found,) = run.think([args.prompt], method)
-    assert isinstance(run.preprocessing, ProblemPreprocessing)
+    assert isinstance(run.preprocessing, PuzzlePreprocessing)
     preprocessing = run.preprocessing.in_form(solution_form(run.preprocessing, method))
     verdict = preprocessing.kind.judge(found.root.text, preprocessing.form, found.solution)
     spent = found.root.held.spent

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .arguments import parse_words
 
 if TYPE_CHECKING:
-    from ...data.streaming.manifest import Manifest
+    from ...data.streaming.shards import Manifest
 
 SUMMARY = "convert data larger than memory to shards for training"
 EVERY = 5.0  # seconds between progress notes
@@ -17,7 +17,7 @@ EVERY = 5.0  # seconds between progress notes
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    from ...data.streaming.manifest import ShardSettings
+    from ...data.streaming.shards import ShardSettings
     from .settings_help import format_group
 
     parser.usage = "cutaway prepare DATA OUT [key=value ...] [--json]"

@@ -25,7 +25,7 @@ from ...data.graphs.transforms import GraphPreprocessing
 from ...data.series.transforms import ForecastPreprocessing
 from ...data.streaming.members import UploadedFile
 from ...data.tables.transforms import TablePreprocessing
-from ...data.text.masking import GAP
+from ...data.text.corpus_transforms import GAP
 from ...data.text.transforms import TextPreprocessing
 from ...runs.run import Run
 from ..web.requests import JSON, parse_json_object

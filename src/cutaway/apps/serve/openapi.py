@@ -15,7 +15,7 @@ from ...core.spec import Masked
 from ...core.version import __version__
 from ...data.tables.column_types import Category, Encoder, format_cell
 from ...data.tables.transforms import TablePreprocessing
-from ...data.text.masking import GAP
+from ...data.text.corpus_transforms import GAP
 from ...runs.run import Run
 from .inputs import BINARY, Inputs
 from .limits import SAMPLES, STOPS, Limits

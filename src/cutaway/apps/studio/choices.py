@@ -8,8 +8,8 @@ import typing
 from typing import Any
 
 from ...core.config import as_text
-from ...data.datasets.builtin import TOYS
-from ...data.datasets.registry import NAMED, where
+from ...data.datasets.toy_data import TOYS
+from ...data.open_data import NAMED, where
 from ...data.settings import DataSettings
 from ...models.config import field_descriptions
 from ...models.registry import Preset, presets

@@ -22,7 +22,7 @@ import torch
 
 from ...core.config import as_text
 from ...core.errors import CutawayError, SettingError, TrainingError
-from ...data.datasets.builtin import TOYS, toy_parameters
+from ...data.datasets.toy_data import TOYS, toy_parameters
 from ...models.registry import presets
 from .export_run import reproduction_code, save
 from .history import round_digits

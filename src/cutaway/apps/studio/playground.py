@@ -17,9 +17,8 @@ from torch import Tensor
 
 from ...core.errors import CutawayError, DataError, SettingError
 from ...core.spec import Classes, ImageSpec, Mask, Masked, NextToken, PairSpec, Solution, Tags, TextSpec, Value
-from ...data.text.corpus_transforms import RunningPreprocessing
-from ...data.text.masking import GAP, MaskedPreprocessing
-from ...data.text.problems import ProblemPreprocessing
+from ...data.text.corpus_transforms import GAP, MaskedPreprocessing, RunningPreprocessing
+from ...data.text.puzzles import PuzzlePreprocessing
 from ...inference.sampling import probabilities
 from ...inference.text import TextStreamer, as_text, context_length, stream, token_bounds
 from ...training.evaluation import evaluate_split
@@ -134,7 +133,7 @@ def _fill_gap(built: Built, text: str) -> dict[str, Any]:
 def _solve_problem(built: Built, text: str) -> dict[str, Any]:
     """Search for a solution of a problem; return it with the drawing of the search and the verdict."""
     preprocessing = built.ready.data.preprocessing
-    assert isinstance(preprocessing, ProblemPreprocessing)
+    assert isinstance(preprocessing, PuzzlePreprocessing)
     (problem,) = preprocessing.examples([text]).problems
     found, _, drawing = search_problem(built.ready.model, preprocessing, problem)
     solution, verdict = found.solution.strip("\n"), verdict_text(found, preprocessing)

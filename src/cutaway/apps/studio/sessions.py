@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ...core.errors import DataError, SettingError, UnknownName
-from ...data.datasets.registry import NAMED, where
+from ...data.open_data import NAMED, where
 from ...training.run_folder import read_run
 from .ipc import Message
 from .state import FIRST, FURTHEST, Opening, parse_log, parse_number, state_settings

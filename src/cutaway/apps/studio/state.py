@@ -18,7 +18,7 @@ from typing import Any
 
 from ...core.config import field_names, unknown_setting
 from ...core.errors import SettingError
-from ...data.datasets.builtin import TOYS
+from ...data.datasets.toy_data import TOYS
 from ...data.settings import DataSettings
 from ...models.registry import Preset
 from ...training.config import TrainSettings

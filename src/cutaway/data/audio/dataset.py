@@ -16,15 +16,14 @@ import torch
 from torch import Tensor
 
 from ...core.errors import DataError, Problem
-from ...core.files import MEBIBYTE
 from ...core.spec import AudioSpec, Classes, Spelled, Target, Transcript
-from ..build import DataSource, build_dataset
+from ..build import DatasetBuilder, DataSource, DuplicateKeys, ExampleClasses
 from ..dataset_base import IGNORED, DataSet, SequenceSplit, Split
-from ..findings import duplicate_warning, reject_fill
+from ..findings import reject_fill
 from ..folders import AUDIO, NAMED_AT_MOST, FolderContents, find_examples, fingerprint_files, missing_class_notes
 from ..modalities import reject_changed
 from ..settings import DataSettings
-from ..splits import Rows, complete_split, sample_rows
+from ..splits import Rows
 from ..streaming.members import select_items
 from ..streaming.tars import inspect_files, is_sharded, read_folder, read_shards
 from .audio_files import (
@@ -84,41 +83,71 @@ def audio_dataset(
     `settings.rate`, or to the most frequent rate of the training recordings. Raises DataError that names every file
     that cannot be used, or SettingError.
     """
-    files, names, labels = found.files, found.names, found.labels
-    seen = inspect_recordings(files, settings.workers) if seen is None else seen
-    indices = complete_split(labels, found.classes, found.splits, settings)
-    rate = settings.rate or most_frequent_rate(seen[i].rate for i in indices["train"])
-    used = np.unique(np.concatenate(list(indices.values())))  # `max_samples` may have excluded files
-    counts = {i: count_frames(seen[i], rate, settings.seconds) for i in used.tolist()}
-    held = sum(counts.values()) * settings.n_mels * BYTES <= settings.memory * MEBIBYTE
-    heard = used if held else sample_rows(indices["train"], SAMPLE, seed=settings.split_seed)
-    own = [files[i] for i in heard]
-    frames, lengths = spectrograms(own, rate, settings.n_mels, settings.seconds, settings.workers)
-    places = {split: torch.from_numpy(np.searchsorted(heard, rows)) for split, rows in indices.items()}
-    train = select_sequences(frames, lengths, places["train"])[0] if held else frames
-    longest = max(counts[i] for i in indices["train"].tolist())
-    spec = AudioSpec(longest, settings.n_mels, Classes(found.classes))
-    preprocessing = AudioPreprocessing.fitted(spec, rate, settings.seconds, train)
-    sums = [look.digest for look in seen]
-    own_notes = [
-        *missing_class_notes(labels, found.classes, indices, "none"),
-        *preparation_notes(
-            [seen[i] for i in heard], [names[i] for i in heard], rate, settings.seconds, max_levels(frames, lengths)
-        ),
-        duplicate_warning(sums, indices, names.__getitem__, "recordings"),
-    ]
+    seen = inspect_recordings(found.files, settings.workers) if seen is None else seen
+    origin = DataSource(name, source, fingerprint_files(found.names, [look.digest for look in seen]), found.notes)
+    return AudioBuilder(found, seen, origin, settings).build()
 
-    def as_split(split: str, rows: Rows) -> Split:
-        target, own_names = torch.from_numpy(labels[rows]), select_items(names, rows)
-        if held:
-            values, own = select_sequences(frames, lengths, places[split])
-            return SequenceSplit(preprocessing.normalise(values), own, target, own_names)
-        own = torch.tensor([counts[i] for i in rows.tolist()])
-        return preprocessing.streamed(select_items(files, rows), own, target, own_names, settings.workers)
 
-    origin = DataSource(name, source, fingerprint_files(names, sums), found.notes)
-    splits = {split: as_split(split, rows) for split, rows in indices.items()}
-    return build_dataset(origin, settings, indices, preprocessing, splits, own_notes)
+class AudioBuilder(DatasetBuilder[AudioPreprocessing, Split]):
+    """The steps from recordings in classes to their data set."""
+
+    noun = "recordings"
+
+    def __init__(
+        self,
+        found: FolderContents[Recording],
+        seen: Sequence[AudioFileInfo],
+        origin: DataSource,
+        settings: DataSettings,
+    ) -> None:
+        super().__init__(origin, settings)
+        self.found, self.seen = found, seen
+        self.classes = ExampleClasses(found.labels, found.classes, found.splits)
+
+    def fit(self) -> AudioPreprocessing:
+        """Choose a rate, compute spectrograms (of a sample, if not all fit into memory), and fit the scale on them."""
+        settings, seen, train = self.settings, self.seen, self.indices["train"]
+        rate = settings.rate or most_frequent_rate(seen[i].rate for i in train)
+        self.counts = {i: count_frames(seen[i], rate, settings.seconds) for i in self.used.tolist()}
+        self.held = self.fits_into_memory(sum(self.counts.values()) * settings.n_mels * BYTES)
+        self.heard = self.used if self.held else self.training_sample(SAMPLE)
+        own = [self.found.files[i] for i in self.heard]
+        self.frames, self.lengths = spectrograms(own, rate, settings.n_mels, settings.seconds, settings.workers)
+        frames = select_sequences(self.frames, self.lengths, self.places(train))[0] if self.held else self.frames
+        longest = max(self.counts[i] for i in train.tolist())
+        spec = AudioSpec(longest, settings.n_mels, Classes(self.found.classes))
+        return AudioPreprocessing.fitted(spec, rate, settings.seconds, frames)
+
+    def places(self, rows: Rows) -> Tensor:
+        """Return the positions of these recordings among those whose spectrograms were computed."""
+        return torch.from_numpy(np.searchsorted(self.heard, rows))
+
+    def encode(self, split: str, rows: Rows) -> Split:
+        """Return spectrograms in memory, or files to read in every epoch."""
+        target, names = torch.from_numpy(self.found.labels[rows]), select_items(self.found.names, rows)
+        if self.held:
+            values, own = select_sequences(self.frames, self.lengths, self.places(rows))
+            return SequenceSplit(self.preprocessing.normalise(values), own, target, names)
+        own, files = torch.tensor([self.counts[i] for i in rows.tolist()]), select_items(self.found.files, rows)
+        return self.preprocessing.streamed(files, own, target, names, self.settings.workers)
+
+    def notes(self) -> list[str]:
+        """Return notes on absent classes and on how the recordings were changed."""
+        found, heard = self.found, self.heard
+        return [
+            *missing_class_notes(found.labels, found.classes, self.indices, "none"),
+            *preparation_notes(
+                [self.seen[i] for i in heard],
+                [found.names[i] for i in heard],
+                self.preprocessing.rate,
+                self.settings.seconds,
+                max_levels(self.frames, self.lengths),
+            ),
+        ]
+
+    def duplicate_keys(self) -> DuplicateKeys:
+        """Return the digest of each file."""
+        return DuplicateKeys([look.digest for look in self.seen], self.found.names.__getitem__)
 
 
 def count_frames(look: AudioFileInfo, rate: int, seconds: float | None) -> int:
@@ -231,51 +260,81 @@ def transcribed_dataset(
     The alphabet is that of the training split. The target is `Spelled` if that is among the model's `targets`,
     otherwise `Transcript`. Raises DataError or SettingError.
     """
-    names, texts, looks = spoken.names, spoken.texts, spoken.looks
-    indices = complete_split(np.zeros(len(names), np.int64), ("transcript",), spoken.splits, settings)
-    alphabet = tuple(sorted({character for i in indices["train"] for character in texts[i]}))
-    ids, strange = encode_transcripts(texts, alphabet, IGNORED)
-    problems = [
-        unknown_character_problem(names[i], strange[i]) for rows in indices.values() for i in rows if i in strange
-    ]
-    _reject(
-        problems, Path(source), settings, "Write it with characters that training knows (lower=true has no capitals)"
-    )
-    indices = {split: np.setdiff1d(rows, list(strange)).astype(np.int64) for split, rows in indices.items()}
-    if empty := [split for split, rows in indices.items() if not len(rows)]:
-        raise DataError(f"missing=drop would leave the {empty[0]} split empty:", problems, fix="Fix some of them.")
+    sums = [transcript_digest(look.digest, text) for look, text in zip(spoken.looks, spoken.texts)]
+    origin = DataSource(name, source, fingerprint_files(spoken.names, sums), notes)
+    return TranscriptBuilder(spoken, origin, settings, targets).build()
 
-    rate = settings.rate or most_frequent_rate(looks[i].rate for i in indices["train"])
-    frames, lengths = {}, {}
-    for split, rows in indices.items():
-        own = [spoken.recordings[i] for i in rows]
-        frames[split], lengths[split] = spectrograms(own, rate, settings.n_mels, None, settings.workers)
-    peaks = torch.cat([max_levels(frames[split], lengths[split]) for split in indices])
-    lower = bool(settings.lower)
-    longest = max(len(texts[i]) for i in indices["train"]) + 1
-    target = (
-        Spelled(alphabet, lower=lower, longest=longest) if Spelled in targets else Transcript(alphabet, lower=lower)
-    )
-    spec = AudioSpec(int(lengths["train"].max()), settings.n_mels, target)
-    preprocessing = AudioPreprocessing.fitted(spec, rate, settings.seconds, frames["train"])
-    splits = {
-        split: preprocessing.split(
-            frames.pop(split), lengths[split], torch.tensor([ids[i] for i in rows]), [names[i] for i in rows]
+
+class TranscriptBuilder(DatasetBuilder[AudioPreprocessing, Split]):
+    """The steps from recordings with transcripts to their data set."""
+
+    noun = "recordings"
+
+    def __init__(
+        self,
+        spoken: TranscribedRecordings,
+        origin: DataSource,
+        settings: DataSettings,
+        targets: tuple[type[Target], ...] = (),
+    ) -> None:
+        super().__init__(origin, settings)
+        self.spoken, self.targets = spoken, targets
+        self.classes = ExampleClasses.without(len(spoken.names), "transcript", spoken.splits)
+
+    def split(self) -> dict[str, Rows]:
+        """Split the recordings, and leave out transcripts with characters that training does not have."""
+        names, texts = self.spoken.names, self.spoken.texts
+        indices = super().split()
+        self.alphabet = tuple(sorted({character for i in indices["train"] for character in texts[i]}))
+        self.ids, strange = encode_transcripts(texts, self.alphabet, IGNORED)
+        self.problems = problems = [
+            unknown_character_problem(names[i], strange[i]) for rows in indices.values() for i in rows if i in strange
+        ]
+        fix = "Write it with characters that training knows (lower=true has no capitals)"
+        _reject(problems, Path(self.origin.source), self.settings, fix)
+        indices = {split: np.setdiff1d(rows, list(strange)).astype(np.int64) for split, rows in indices.items()}
+        if empty := [split for split, rows in indices.items() if not len(rows)]:
+            raise DataError(f"missing=drop would leave the {empty[0]} split empty:", problems, fix="Fix some of them.")
+        return indices
+
+    def fit(self) -> AudioPreprocessing:
+        """Choose a rate, compute all spectrograms, and fit the scale on those of training."""
+        settings, looks, train = self.settings, self.spoken.looks, self.indices["train"]
+        rate = settings.rate or most_frequent_rate(looks[i].rate for i in train)
+        self.frames: dict[str, Tensor] = {}
+        self.lengths: dict[str, Tensor] = {}
+        for split, rows in self.indices.items():
+            own = [self.spoken.recordings[i] for i in rows]
+            self.frames[split], self.lengths[split] = spectrograms(own, rate, settings.n_mels, None, settings.workers)
+        self.peaks = torch.cat([max_levels(self.frames[split], self.lengths[split]) for split in self.indices])
+        lower = bool(settings.lower)
+        longest = max(len(self.spoken.texts[i]) for i in train) + 1
+        target = (
+            Spelled(self.alphabet, lower=lower, longest=longest)
+            if Spelled in self.targets
+            else Transcript(self.alphabet, lower=lower)
         )
-        for split, rows in indices.items()
-    }
-    sums = [look.digest for look in looks]
-    used = np.concatenate(list(indices.values()))
-    about = [
-        _alphabet_note(alphabet),
-        _dropped_note(problems),
-        *preparation_notes([looks[i] for i in used], [names[i] for i in used], rate, None, peaks),
-        duplicate_warning(sums, indices, names.__getitem__, "recordings"),
-    ]
-    origin = DataSource(
-        name, source, fingerprint_files(names, [transcript_digest(*one) for one in zip(sums, texts)]), notes
-    )
-    return build_dataset(origin, settings, indices, preprocessing, splits, about)
+        spec = AudioSpec(int(self.lengths["train"].max()), settings.n_mels, target)
+        return AudioPreprocessing.fitted(spec, rate, settings.seconds, self.frames["train"])
+
+    def encode(self, split: str, rows: Rows) -> Split:
+        """Return spectrograms with the ids of their transcripts."""
+        ids, names = torch.tensor([self.ids[i] for i in rows]), [self.spoken.names[i] for i in rows]
+        return self.preprocessing.split(self.frames.pop(split), self.lengths[split], ids, names)
+
+    def notes(self) -> list[str | None]:
+        """Return notes on the alphabet and on recordings that were left out or changed."""
+        used = np.concatenate(list(self.indices.values()))
+        looks, names = [self.spoken.looks[i] for i in used], [self.spoken.names[i] for i in used]
+        return [
+            _alphabet_note(self.alphabet),
+            _dropped_note(self.problems),
+            *preparation_notes(looks, names, self.preprocessing.rate, None, self.peaks),
+        ]
+
+    def duplicate_keys(self) -> DuplicateKeys:
+        """Return the digest of each file."""
+        return DuplicateKeys([look.digest for look in self.spoken.looks], self.spoken.names.__getitem__)
 
 
 def _reject(problems: Sequence[Problem], path: Path, settings: DataSettings, fix: str) -> None:

@@ -23,7 +23,7 @@ from ..dataset_base import DataSet
 from ..settings import DataSettings
 from ..splits import SPLITS, Rows, split_by_position
 from ..text.corpus import predicts_masked, read_text, running_dataset
-from ..text.corpus_files import TextFile, split_documents, to_documents
+from ..text.text_files import TextFile, split_documents, to_documents
 from .catalog import NamedSet, Remote, Request, remote_files
 from .published import published_source
 
@@ -350,7 +350,7 @@ MESSAGES = ("ham", "spam")
 
 def open_sst2(request: Request) -> DataSet:
     """Load SST-2: tab-separated sentences and 0 or 1, without a header; tokenized and in lower case as published."""
-    from ..text.classification import text_dataset
+    from ..text.dataset import text_dataset
 
     texts: list[str] = []
     labels: list[int] = []
@@ -377,7 +377,7 @@ def open_sst2(request: Request) -> DataSet:
 
 def open_sms_spam(request: Request) -> DataSet:
     """Load SMS spam: ham or spam, a tab, the message. Quotes are ordinary characters."""
-    from ..text.classification import text_dataset
+    from ..text.dataset import text_dataset
 
     (file,) = request.named.needed
     rows = _rows(request.place / file, MESSAGES, label=0)
@@ -394,7 +394,7 @@ def open_sms_spam(request: Request) -> DataSet:
 
 def open_names(request: Request) -> DataSet:
     """Load names by language: a file for each with one name a line, tokenized to characters."""
-    from ..text.classification import text_dataset
+    from ..text.dataset import text_dataset
     from ..text.text_files import read_lines
 
     texts: list[str] = []

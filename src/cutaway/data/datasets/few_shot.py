@@ -50,7 +50,7 @@ from ..settings import DataSettings
 from ..splits import Rows
 from ..tables.column_types import Numeric
 from ..tables.transforms import TablePreprocessing
-from ..text.masking import uniform
+from ..text.corpus_transforms import uniform
 from .catalog import NamedSet, Request, remote_files
 from .published import file_hashes, hash_fingerprint, unpublished_notes
 

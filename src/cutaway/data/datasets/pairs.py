@@ -21,16 +21,23 @@ import numpy as np
 
 from ...core.errors import DataError, ModelError, Problem, SettingError
 from ...core.spec import NextToken, Solution, TextSpec
-from .. import problems
 from ..build import DataSource, build_dataset
 from ..dataset_base import DataSet
 from ..modalities import reject_changed
 from ..pairs.dataset import Tokenization, pairs_dataset
-from ..pairs.pair_files import Pairs
-from ..problems import LARGEST, PROBLEMS, State, format_countdown, reachable_numbers
 from ..settings import DataSettings
-from ..text.problems import FIRST, ProblemPreprocessing, ProblemSplit
-from ..text.text_files import read_lines
+from ..text import puzzles
+from ..text.puzzles import (
+    FIRST,
+    LARGEST,
+    PUZZLES,
+    PuzzlePreprocessing,
+    PuzzleSplit,
+    State,
+    format_countdown,
+    reachable_numbers,
+)
+from ..text.text_files import Pairs, read_lines
 from .catalog import NamedSet, Request, remote_files
 from .published import published_source
 
@@ -230,11 +237,9 @@ def evaluation_multisets() -> dict[str, list[State]]:
 
 def generate_sums() -> dict[str, Sequence[str]]:
     """Generate distinct sums for each split."""
-    size, total = 10**problems.DIGITS, sum(SUMS.values())
+    size, total = 10**puzzles.DIGITS, sum(SUMS.values())
     drawn = iter(Random(0).sample(range(size * size), total))
-    return {
-        split: [problems.format_addition(*divmod(next(drawn), size)) for _ in range(n)] for split, n in SUMS.items()
-    }
+    return {split: [puzzles.format_addition(*divmod(next(drawn), size)) for _ in range(n)] for split, n in SUMS.items()}
 
 
 def generate_countdowns() -> dict[str, Sequence[str]]:
@@ -267,7 +272,7 @@ def open_problems(request: Request) -> DataSet:
     if NextToken not in request.targets and request.targets:
         raise ModelError(f"{request.name} is for models that predict the next token, such as gpt2 and lstm.")
     reject_changed(settings, NOT_THESE, f"would change nothing: {request.name} is generated")
-    problem = PROBLEMS[kind]
+    problem = PUZZLES[kind]
     forms = settings.form or problem.usual
     for form in forms:
         if form not in problem.forms:
@@ -277,15 +282,15 @@ def open_problems(request: Request) -> DataSet:
     train = problems["train"][: settings.max_samples]
     vocab_size = len(problem.vocabulary) + FIRST
     target = Solution(vocab_size, problem=kind, forms=tuple(forms))
-    preprocessing = ProblemPreprocessing(TextSpec(vocab_size, 1, target))
+    preprocessing = PuzzlePreprocessing(TextSpec(vocab_size, 1, target))
     longest = max(
         sum(len(preprocessing.encode(text)) for text in split.example(i))
-        for split in (ProblemSplit(preprocessing, train, [form]) for form in forms)
+        for split in (PuzzleSplit(preprocessing, train, [form]) for form in forms)
         for i in range(min(len(train), LOOKED_AT))
     )
-    preprocessing = ProblemPreprocessing(TextSpec(vocab_size, longest + ROOM, target))
+    preprocessing = PuzzlePreprocessing(TextSpec(vocab_size, longest + ROOM, target))
     splits = {
-        split: ProblemSplit(
+        split: PuzzleSplit(
             preprocessing, train if split == "train" else found, forms if split == "train" else forms[:1]
         )
         for split, found in problems.items()

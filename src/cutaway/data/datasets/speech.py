@@ -20,7 +20,7 @@ from ...core.errors import DataError, Problem
 from ..dataset_base import DataSet
 from ..folders import FolderContents, list_entries
 from ..splits import Rows
-from ..synthetic.media import DIGIT_NAMES
+from ..synthetic.examples import DIGIT_NAMES
 from .catalog import NamedSet, Remote, Request
 from .published import DIGITS
 

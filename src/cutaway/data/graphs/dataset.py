@@ -22,19 +22,27 @@ from torch import Tensor
 
 from ...core.errors import DataError, SettingError
 from ...core.spec import Links
-from ..build import DataSource, build_dataset
+from ..build import DatasetBuilder, DataSource, DuplicateKeys
 from ..dataset_base import IN_MEMORY, DataSet, Split
-from ..findings import duplicate_warning, missing_class_findings, reject_fill
+from ..findings import missing_class_findings, reject_fill
 from ..modalities import reject_changed
 from ..settings import DataSettings
 from ..splits import SPLITS, Rows, complete_split
+from ..tables.column_roles import Labels, check_learnable, check_trained_classes, find_column, read_labels
 from ..tables.column_types import natural_order
 from ..tables.delimited import Form
 from ..tables.table_files import format_count
-from ..tables.targets import Labels, check_learnable, check_trained_classes, find_column, read_labels
 from .graph_files import read_graphs
-from .raw import RawGraphs
-from .splits import LinkSplit, NodeSplit, Pairs, encode_pairs, links_from_edges, remove_links, sample_absent_links
+from .splits import (
+    LinkSplit,
+    NodeSplit,
+    Pairs,
+    RawGraphs,
+    encode_pairs,
+    links_from_edges,
+    remove_links,
+    sample_absent_links,
+)
 from .transforms import SHOWN, GraphPreprocessing, OneGraph, fit_preprocessing, labelled_examples
 
 
@@ -60,36 +68,74 @@ def graph_dataset(graphs: RawGraphs, origin: DataSource, settings: DataSettings)
     if not settings.smiles:
         reject_changed(settings, ("missing",), "is for graphs in files, and these are whole")
     if settings.links:
-        return link_dataset(graphs, origin, settings)
-    labels = _labels(graphs, settings)
-    rows = labelled_examples(labels)
-    check_learnable(labels, rows, splits=1)
-    indices, split_notes = _split(graphs, labels, rows, settings)
-    target = labels.fit(indices["train"])
-    check_trained_classes(labels, target, indices)
-    taught = indices["train"] if graphs.graph is None else np.flatnonzero(np.isin(graphs.graph, indices["train"]))
-    given, left = _edges_to_fit(graphs, taught, settings)
-    preprocessing, decided = fit_preprocessing(graphs, target, taught, settings.num_neighbors, given)
-    if graphs.table is not None:
-        preprocessing = replace(preprocessing, written=graphs.table.form.as_default(), smiles=settings.smiles or "")
-    ready, unknown = preprocessing.ready(graphs)
-    if preprocessing.edge_encoders:
-        origin = replace(origin, fingerprint=_with_edges(origin.fingerprint, graphs))
-    targets = {split: labels.tensor(target, chosen) for split, chosen in indices.items()}
-    if settings.inductive and graphs.many:
-        raise SettingError("inductive=true hides nodes of one graph, and these are many graphs: leave it out.")
-    if settings.num_neighbors and graphs.many:
-        raise SettingError("num_neighbors=… is for one large graph, and these are many: take a smaller batch_size.")
-    if settings.inductive:
+        return LinkBuilder(graphs, origin, settings).build()
+    return GraphBuilder(graphs, origin, settings).build()
+
+
+class GraphBuilder(DatasetBuilder[GraphPreprocessing, Split]):
+    """The steps from graphs with a target for each node, or for each graph, to their data set."""
+
+    noun = "molecules"
+
+    def __init__(self, graphs: RawGraphs, origin: DataSource, settings: DataSettings) -> None:
+        super().__init__(origin, settings)
+        self.graphs = graphs
+        self.labels = _labels(graphs, settings)
+        self.rows = labelled_examples(self.labels)
+        check_learnable(self.labels, self.rows, splits=1)
+
+    def split(self) -> dict[str, Rows]:
+        """Split nodes or graphs."""
+        indices, self.split_notes = _split(self.graphs, self.labels, self.rows, self.settings)
+        return indices
+
+    def fit(self) -> GraphPreprocessing:
+        """Fit the encoders of attributes on training nodes, or on the nodes of training graphs."""
+        graphs, settings, train = self.graphs, self.settings, self.indices["train"]
+        self.target = self.labels.fit(train)
+        check_trained_classes(self.labels, self.target, self.indices)
+        taught = train if graphs.graph is None else np.flatnonzero(np.isin(graphs.graph, train))
+        given, self.left_out = _edges_to_fit(graphs, taught, settings)
+        fitted, self.decided = fit_preprocessing(graphs, self.target, taught, settings.num_neighbors, given)
+        if graphs.table is not None:
+            fitted = replace(fitted, written=graphs.table.form.as_default(), smiles=settings.smiles or "")
+        if fitted.edge_encoders:
+            self.origin = replace(self.origin, fingerprint=_with_edges(self.origin.fingerprint, graphs))
+        return fitted
+
+    def encode_splits(self) -> dict[str, Split]:
+        """Return the splits of one graph, or of graphs; with inductive=true, nodes of later splits are hidden."""
+        graphs, settings, indices = self.graphs, self.settings, self.indices
+        ready, self.unknown = self.preprocessing.ready(graphs)
+        self.targets = {split: self.labels.tensor(self.target, rows) for split, rows in indices.items()}
+        if settings.inductive and graphs.many:
+            raise SettingError("inductive=true hides nodes of one graph, and these are many graphs: leave it out.")
+        if settings.num_neighbors and graphs.many:
+            raise SettingError("num_neighbors=… is for one large graph, and these are many: take a smaller batch_size.")
+        if not settings.inductive:
+            as_split = self.preprocessing.as_split
+            return {split: as_split(graphs, ready, rows, self.targets[split]) for split, rows in indices.items()}
         assert isinstance(ready, OneGraph), "many graphs were rejected"
-        splits, hidden = _inductive(graphs, ready, indices, targets, preprocessing)
-        split_notes += hidden
-    else:
-        splits = {split: preprocessing.as_split(graphs, ready, indices[split], targets[split]) for split in indices}
-    shape, absent = _shape_notes(graphs, settings), missing_class_findings(targets, target)
-    alike = duplicate_warning(graphs.keys, indices, lambda i: graphs.examples[i], "molecules") if graphs.keys else None
-    notes = [*graphs.notes, *decided, *left, *unknown, *split_notes, *shape, *absent, alike]
-    return build_dataset(origin, settings, indices, preprocessing, splits, notes)
+        splits, hidden = _inductive(graphs, ready, indices, self.targets, self.preprocessing)
+        self.split_notes += hidden
+        return splits
+
+    def notes(self) -> list[str]:
+        """Return notes on attributes and splits, and findings on absent classes."""
+        return [
+            *self.graphs.notes,
+            *self.decided,
+            *self.left_out,
+            *self.unknown,
+            *self.split_notes,
+            *_shape_notes(self.graphs, self.settings),
+            *missing_class_findings(self.targets, self.target),
+        ]
+
+    def duplicate_keys(self) -> DuplicateKeys | None:
+        """Return the canonical form of each molecule; other graphs are not compared."""
+        graphs = self.graphs
+        return DuplicateKeys(graphs.keys, lambda i: graphs.examples[i]) if graphs.keys else None
 
 
 def _edges_to_fit(graphs: RawGraphs, taught: Rows, settings: DataSettings) -> tuple[Rows | None, list[str]]:
@@ -220,30 +266,54 @@ def _shape_notes(graphs: RawGraphs, settings: DataSettings) -> list[str]:
     return notes
 
 
-def link_dataset(graphs: RawGraphs, origin: DataSource, settings: DataSettings) -> DataSet:
-    """Build the data set of a graph whose links are the examples. Raises DataError or SettingError."""
-    _reject(graphs, settings)
-    # Words of a document stay 0 and 1. Dividing them by their sum, as node classification does, slows learning and
-    # lowers the AUC on Cora by one point.
-    graphs = replace(graphs, scaled="")
-    links, indices = _link_split(graphs, settings)
-    nodes, every = graphs.nodes, links_from_edges(graphs.edges, graphs.nodes)
-    held_out = ~np.isin(encode_pairs(every, nodes), encode_pairs(links["train"], nodes))
-    taught = remove_links(graphs, every[held_out])
-    preprocessing, notes = fit_preprocessing(taught, Links(), np.arange(nodes), settings.num_neighbors)
-    splits = _splits(graphs, taught, links, preprocessing, settings.split_seed)
-    loops = int((graphs.edges[0] == graphs.edges[1]).sum())
-    summary = [
-        f"{format_count(nodes, 'node')} and {format_count(len(every), 'link')}, each a pair of nodes whichever way its"
-        f" edges lead. Messages travel along the {len(links['train']):,} links of training alone."
-    ]
-    if loops:
-        summary.append(f"{format_count(loops, 'edge')} from a node to itself {'is' if loops == 1 else 'are'} no link.")
-    if graphs.splits is not None:
-        summary.append("The split of nodes that comes with the data is not used: links are split at random.")
-    if graphs.edge_table is not None:
-        summary.append(f"Attributes of edges are left out: {', '.join(graphs.edge_table.columns[:SHOWN])}.")
-    return build_dataset(origin, settings, indices, preprocessing, splits, [*graphs.notes, *notes, *summary])
+class LinkBuilder(DatasetBuilder[GraphPreprocessing, LinkSplit]):
+    """The steps from a graph whose links are the examples to its data set."""
+
+    def __init__(self, graphs: RawGraphs, origin: DataSource, settings: DataSettings) -> None:
+        super().__init__(origin, settings)
+        _reject(graphs, settings)
+        # Words of a document stay 0 and 1. Dividing them by their sum, as node classification does, slows learning and
+        # lowers the AUC on Cora by one point.
+        self.graphs = replace(graphs, scaled="")
+
+    def split(self) -> dict[str, Rows]:
+        """Split the links."""
+        self.links, indices = _link_split(self.graphs, self.settings)
+        return indices
+
+    def fit(self) -> GraphPreprocessing:
+        """Fit the encoders of attributes on all nodes, without the links of validation and test."""
+        nodes = self.graphs.nodes
+        self.every = links_from_edges(self.graphs.edges, nodes)
+        held_out = ~np.isin(encode_pairs(self.every, nodes), encode_pairs(self.links["train"], nodes))
+        self.taught = remove_links(self.graphs, self.every[held_out])
+        fitted, self.decided = fit_preprocessing(self.taught, Links(), np.arange(nodes), self.settings.num_neighbors)
+        return fitted
+
+    def encode_splits(self) -> dict[str, LinkSplit]:
+        """Return the splits, with absent links drawn."""
+        return _splits(self.graphs, self.taught, self.links, self.preprocessing, self.settings.split_seed)
+
+    def notes(self) -> list[str]:
+        """Return notes on links and on what is not used."""
+        graphs = self.graphs
+        loops = int((graphs.edges[0] == graphs.edges[1]).sum())
+        notes = [
+            *graphs.notes,
+            *self.decided,
+            f"{format_count(graphs.nodes, 'node')} and {format_count(len(self.every), 'link')}, each a pair of nodes "
+            f"whichever way its edges lead. Messages travel along the {len(self.links['train']):,} links of training "
+            "alone.",
+        ]
+        if loops:
+            notes.append(
+                f"{format_count(loops, 'edge')} from a node to itself {'is' if loops == 1 else 'are'} no link."
+            )
+        if graphs.splits is not None:
+            notes.append("The split of nodes that comes with the data is not used: links are split at random.")
+        if graphs.edge_table is not None:
+            notes.append(f"Attributes of edges are left out: {', '.join(graphs.edge_table.columns[:SHOWN])}.")
+        return notes
 
 
 def _reject(graphs: RawGraphs, settings: DataSettings) -> None:

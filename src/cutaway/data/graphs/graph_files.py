@@ -49,7 +49,7 @@ from ..folders import SPLIT_FOLDERS, list_entries
 from ..splits import Rows
 from ..tables.delimited import Form
 from ..tables.table_files import TABLE_SUFFIXES, Table, format_count, read_table
-from .raw import Edges, RawGraphs, add_reverse_edges, files_digest, reverse_edge_note
+from .splits import Edges, RawGraphs, add_reverse_edges, files_digest, reverse_edge_note
 
 FORMS = (
     "a folder with nodes.csv and edges.csv, a .graphml file or a folder of them, a Planetoid folder (ind.NAME.x, …), "

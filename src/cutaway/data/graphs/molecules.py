@@ -22,10 +22,10 @@ import polars as pl
 
 from ...core.errors import DataError, Problem, SettingError, shorten_repr
 from ..findings import leave_out
+from ..tables.column_roles import find_column
 from ..tables.delimited import Form
 from ..tables.table_files import TABLE_SUFFIXES, Table, read_table
-from ..tables.targets import find_column
-from .raw import RawGraphs, files_digest
+from .splits import RawGraphs, files_digest
 
 ATOM = ("element", "degree", "charge", "hydrogens", "aromatic", "in a ring", "hybridization")
 BOND = ("bond", "conjugated", "bond in a ring")

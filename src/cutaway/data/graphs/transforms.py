@@ -24,6 +24,7 @@ from ...core.schema import Between
 from ...core.spec import GraphSpec
 from ..splits import Rows
 from ..tables import delimited
+from ..tables.column_roles import NUMBER, Labels, read_labels
 from ..tables.column_types import (
     ENCODERS,
     LEFT_OUT,
@@ -37,17 +38,17 @@ from ..tables.column_types import (
 )
 from ..tables.delimited import KEPT, Form
 from ..tables.table_files import Table, format_count, read_table
-from ..tables.targets import NUMBER, Labels, read_labels
 from ..tables.transforms import bad_cells, unknown_note, unreadable_cells
 from .graph_files import is_table, read_graphs, resolve_edges
-from .raw import RawGraphs, merge_graphs
 from .splits import (
     ConcatenatedGraphs,
     GraphsSplit,
     LinkSplit,
     NodeSplit,
+    RawGraphs,
     encode_pairs,
     links_from_edges,
+    merge_graphs,
     remove_links,
     sample_absent_links,
 )

@@ -27,17 +27,8 @@ from ...core.errors import DataError, Problem
 from ...core.spec import ANY_SIZE, ImageSizes, ImageSpec, Tokens
 from ..build import DataSource, build_dataset
 from ..dataset_base import IGNORED, Batch, DataSet, Preprocessing, SequenceSplit, Split
-from ..findings import reject_fill
-from ..folders import (
-    CAPTIONS,
-    IMAGES,
-    SPLIT_FOLDERS,
-    FileLookup,
-    FolderContents,
-    fingerprint_files,
-    list_entries,
-    subfolders,
-)
+from ..findings import duplicate_warning, reject_fill
+from ..folders import CAPTIONS, IMAGES, SPLIT_FOLDERS, FileLookup, fingerprint_files, list_entries, subfolders
 from ..modalities import reject_changed
 from ..pairs.dataset import token_target
 from ..pairs.transforms import MOST_TOKENS, Ids, TargetSide, reject_longer, split_ids, unique_answers
@@ -48,9 +39,9 @@ from ..streaming.tars import inspect_files
 from ..text.text_files import read_lines
 from ..text.tokenizer_files import TOKENIZERS, fit_tokenizer, tokenizer_from_json
 from ..text.tokenizers import Tokenizer
-from .dataset import image_notes, prepare_splits
+from .dataset import ImageFiles
 from .image_files import ImageFileTable, inspect_images, pack_image_info
-from .transforms import SHARDED, FileSplit, ImagePreprocessing
+from .transforms import SHARDED, FileSplit, ImagePreprocessing, fit_preprocessing
 
 
 def open_captions(path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SIZE) -> DataSet:
@@ -68,10 +59,11 @@ def open_captions(path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SI
     seen = ImageFileTable(pack_image_info(usable.looks))
     indices = complete_split(np.zeros(len(read.files), np.int64), ["image"], splits, settings)
     side, texts, indices, notes = fit_captions(read.texts, indices, settings)
-    found = FolderContents(
-        ("image",), read.files, read.names, np.arange(len(read.files))
-    )  # the label is the index of the image
-    images, parts, enlarged = prepare_splits(found, seen, indices, lambda _: side.target, settings, sizes)
+    files = ImageFiles(read.files, read.names, seen)
+    sample = files.sample(indices, lambda _: side.target, settings, sizes)
+    images = fit_preprocessing(sample.spec, sample.training, settings.resize, sample.own_size)
+    numbers = np.arange(len(read.files))  # the label is the index of the image
+    parts = files.splits(numbers, indices, images, sample.held, settings.workers)
     origin = DataSource(
         path.resolve().name,
         str(path),
@@ -79,7 +71,8 @@ def open_captions(path: Path, settings: DataSettings, sizes: ImageSizes = ANY_SI
                        [*(s.digest for s in seen), *read.digests]),
         read.notes(),
     )  # fmt: skip
-    notes += [*usable.notes, *image_notes(found, seen, indices, images.spec.channels), enlarged]
+    straddle = duplicate_warning(seen.alike, indices, read.names.__getitem__, "images")
+    notes += [*usable.notes, *files.notes(images.spec.channels), straddle, sample.enlarged]
     return captions_dataset(origin, images, side, parts, indices, texts, settings, notes)
 
 

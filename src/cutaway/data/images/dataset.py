@@ -10,8 +10,8 @@ Images are resized, normalised with training statistics, and held in memory or r
 from __future__ import annotations
 
 import hashlib
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,8 +23,8 @@ from torch import Tensor
 
 from ...core.errors import DataError, Problem
 from ...core.files import MEBIBYTE
-from ...core.spec import ANY_SIZE, Episodes, GeneratedImage, ImageSizes, ImageSpec, Mask, Target, Unlabelled
-from ..build import DataSource, build_dataset
+from ...core.spec import ANY_SIZE, Boxes, Episodes, GeneratedImage, ImageSizes, ImageSpec, Mask, Target, Unlabelled
+from ..build import DatasetBuilder, DataSource, DuplicateKeys, ExampleClasses
 from ..dataset_base import Batch, DataSet, Split, TensorSplit
 from ..episodes import EpisodeSplit, split_by_class, to_episodes
 from ..findings import duplicate_warning, reject_fill
@@ -37,7 +37,7 @@ from ..streaming.members import Stored, select_items
 from ..streaming.tars import inspect_files, is_sharded, read_folder, read_shards
 from ..unsupported_formats import reject_flat, reject_layout
 from . import detection, segmentation
-from .detection import ONE, Rectangles, build_box_target, fit_boxes, pad_boxes
+from .detection import ONE, BoxPreprocessing, Rectangles, build_box_target, fit_boxes, pad_boxes
 from .image_files import (
     ImageFileInfo,
     ImageFileTable,
@@ -87,20 +87,14 @@ def open_folder(
         return open_masks(path, settings, sizes)
     if not sharded and detection.is_box_folder(path):
         return open_boxes(path, settings, sizes)
-    draws, apart = any(issubclass(target, GeneratedImage) for target in targets), Episodes in targets
+    draws = any(issubclass(target, GeneratedImage) for target in targets)
     needs_classes = not (draws or any(issubclass(target, Unlabelled) for target in targets))
     read = _shards if sharded else _folder
-    found, seen, fingerprint = read(path, settings, needs_classes, apart)
-    indices, split_notes = split_images(found.labels, found.classes, found.splits, settings, targets)
-    learned = partial(build_image_target, found.classes, targets=targets, settings=settings)
-    preprocessing, splits, enlarged = prepare_splits(found, seen, indices, learned, settings, sizes)
-    spec, splits = preprocessing.spec, to_episodes(splits, preprocessing.spec.target, found.classes)
+    found, seen, fingerprint = read(path, settings, needs_classes, Episodes in targets)
+    images = ImageFiles(found.files, found.names, seen)
+    classes = ExampleClasses(found.labels, found.classes, found.splits)
     origin = DataSource(path.resolve().name, str(path), fingerprint, found.notes)
-    absent = missing_class_notes(found.labels, found.classes, indices, "no images") if not apart else split_notes
-    notes = [*absent, *image_notes(found, seen, indices, spec.channels), enlarged]
-    if draws and len(seen.sizes) > 1:
-        notes.append(f"The images have several sizes: the middle of each is drawn at {spec.height}×{spec.width}.")
-    return build_dataset(origin, settings, indices, preprocessing, splits, notes)
+    return ClassBuilder(images, classes, origin, settings, sizes, targets).build()
 
 
 Read = tuple[FolderContents[Any], ImageFileTable, str]  # images with classes, the file properties, the fingerprint
@@ -153,24 +147,10 @@ def open_masks(path: Path, settings: DataSettings, sizes: ImageSizes) -> DataSet
     seen = ImageFileTable(pack_image_info([usable.looks[i] for i in looks.rows]))
     values, digests = np.stack([counts for counts, _ in looks.looks]), [digest for _, digest in looks.looks]
     classes = segmentation.class_names(found, values)
-    indices = complete_split(np.zeros(len(seen), np.int64), ("image",), found.splits, settings)
-    read = sample_image_files(found.images, seen, indices, lambda _: Mask(classes), settings, sizes, extra_channels=1)
-    fitted = fit_preprocessing(read.spec, read.images, settings.resize, read.own_size)
-    preprocessing = MaskPreprocessing(**vars(fitted))
-    splits = (
-        decode_mask_splits(found, indices, values, preprocessing)
-        if read.held
-        else {
-            name: stream_mask_split(found, rows, values, preprocessing, settings.workers)
-            for name, rows in indices.items()
-        }
-    )
     fingerprint = fingerprint_files([*found.names, *found.names], [*(s.digest for s in seen), *digests])
     origin = DataSource(path.resolve().name, str(path), fingerprint, found.notes)
-    named = FolderContents(classes, found.images, found.names, np.zeros(len(seen), np.int64))
-    absent = segmentation.absent_notes(values[:, : len(classes)], classes, indices)
-    notes = [*absent, *image_notes(named, seen, indices, read.spec.channels), read.enlarged]
-    return build_dataset(origin, settings, indices, preprocessing, splits, notes)
+    images = ImageFiles(found.images, found.names, seen)
+    return MaskFolderBuilder(images, found, values, classes, origin, settings, sizes).build()
 
 
 def open_boxes(path: Path, settings: DataSettings, sizes: ImageSizes) -> DataSet:
@@ -183,17 +163,9 @@ def open_boxes(path: Path, settings: DataSettings, sizes: ImageSizes) -> DataSet
     seen = ImageFileTable(pack_image_info(usable.looks))
     own_sizes, classes = [s.facts.size for s in seen], annotated.classes
     rows, notes = annotated.boxes(own_sizes, classes, settings.missing == "drop")
-    indices = complete_split(np.zeros(len(seen), np.int64), ONE, annotated.splits, settings)
-    target = build_box_target(classes, rows, indices["train"])
-    read = sample_image_files(annotated.files, seen, indices, lambda _: target, settings, sizes)
-    preprocessing = fit_boxes(read.spec, read.images, settings, read.own_size)
-    labels = pad_boxes([preprocessing.moved(own, own_sizes[i]) for i, own in enumerate(rows)])
-    found = FolderContents(classes, annotated.files, annotated.names, labels)
-    splits = build_splits(found, indices, preprocessing, read.held, settings.workers)
     origin = DataSource(path.resolve().name, str(path), _fingerprint(annotated, seen, rows), notes)
-    straddle = duplicate_warning(seen.alike, indices, found.names.__getitem__, "images")
-    all_notes = [*detection.absent_notes(rows, classes, indices), read.enlarged, straddle]
-    return build_dataset(origin, settings, indices, preprocessing, splits, all_notes)
+    images = ImageFiles(annotated.files, annotated.names, seen)
+    return BoxBuilder(images, rows, own_sizes, classes, annotated.splits, origin, settings, sizes).build()
 
 
 def _fingerprint(
@@ -207,72 +179,78 @@ def _fingerprint(
 LARGEST_OWN_SIZE = 512  # largest original size that images keep by default
 SAMPLE = 1024  # training images used to estimate mean and standard deviation
 File = Path | Stored
+Labels = npt.NDArray[Any]  # (n, …): the class of each image, or its boxes
 
 
-def prepare_splits(
-    found: FolderContents[File],
-    seen: ImageFileTable,
-    indices: dict[str, Rows],
-    learned: Callable[[Shape], OfImages],
-    settings: DataSettings,
-    sizes: ImageSizes,
-) -> tuple[ImagePreprocessing, dict[str, Split], str | None]:
-    """Fit the preprocessing on the training images and prepare the splits.
-
-    `learned` returns the target for images of shape (C, H, W). The third result is a note if images are enlarged
-    without a request by the user, else None.
-    """
-    read = sample_image_files(found.files, seen, indices, learned, settings, sizes)
-    fitted = fit_preprocessing(read.spec, read.images, settings.resize, read.own_size)
-    preprocessing = scale_for_generation(fitted)
-    return preprocessing, build_splits(found, indices, preprocessing, read.held, settings.workers), read.enlarged
-
-
-class ImageFileSample(NamedTuple):
-    """Properties of image files before the preprocessing is fitted, and the images to fit it on."""
+class ImageSample(NamedTuple):
+    """Properties of images before the preprocessing is fitted, and training images to fit it on."""
 
     spec: ImageSpec
-    own_size: Size | None  # the common size of all files, or None
-    images: Iterator[Tensor]  # uint8 (1, C, h, w), of training files
+    own_size: Size | None  # the common size of all images, or None
+    training: Iterator[Tensor]  # uint8 (b, C, h, w)
     held: bool  # True if all images fit into the allowed memory
     enlarged: str | None  # a note, if images are enlarged without a request by the user
 
 
-def sample_image_files(
-    files: Sequence[File],
-    seen: ImageFileTable,
-    indices: dict[str, Rows],
-    learned: Callable[[Shape], ImageTarget],
-    settings: DataSettings,
-    sizes: ImageSizes,
-    extra_channels: int = 0,
-) -> ImageFileSample:
-    """Choose a size and channels for the files, and training images to fit the preprocessing on.
+class ImageFiles:
+    """Checked image files."""
 
-    `learned` returns the target for images of shape (C, H, W). `extra_channels` counts the channels that the target
-    takes in memory.
-    """
-    own_size, size, enlarged = choose_size(seen.sizes, sizes, settings.image_size)
-    shape = (choose_channels(seen.column("grey"), settings.color), *size)
-    spec = ImageSpec(*shape, learned(shape))
-    sample = sample_rows(indices["train"], SAMPLE, seed=settings.split_seed)
-    used = np.concatenate(list(indices.values()))
-    held = len(used) * (spec.channels + extra_channels) * spec.height * spec.width <= settings.memory * MEBIBYTE
-    others = [files[i] for i in np.setdiff1d(used, sample)] if held else []
-    return ImageFileSample(spec, own_size, training_images([files[i] for i in sample], others, spec), held, enlarged)
+    def __init__(self, files: Sequence[File], names: Sequence[str], seen: ImageFileTable) -> None:
+        self.files, self.names, self.seen = files, names, seen
 
+    def sample(
+        self,
+        indices: Mapping[str, Rows],
+        learned: Callable[[Shape], ImageTarget],
+        settings: DataSettings,
+        sizes: ImageSizes,
+        extra_channels: int = 0,
+    ) -> ImageSample:
+        """Choose a size and channels for the files, and training images to fit the preprocessing on.
 
-def build_splits(
-    found: FolderContents[File],
-    indices: dict[str, Rows],
-    preprocessing: ImagePreprocessing,
-    held: bool,
-    workers: int | None,
-) -> dict[str, Split]:
-    """Return the splits, decoded into memory or read from files in every epoch."""
-    return (
-        decode_splits(found, indices, preprocessing) if held else stream_splits(found, indices, preprocessing, workers)
-    )
+        `learned` returns the target for images of shape (C, H, W). `extra_channels` counts the channels that the target
+        takes in memory.
+        """
+        own_size, size, enlarged = choose_size(self.seen.sizes, sizes, settings.image_size)
+        shape = (choose_channels(self.seen.column("grey"), settings.color), *size)
+        spec = ImageSpec(*shape, learned(shape))
+        sample = sample_rows(indices["train"], SAMPLE, seed=settings.split_seed)
+        used = np.concatenate(list(indices.values()))
+        held = len(used) * (spec.channels + extra_channels) * spec.height * spec.width <= settings.memory * MEBIBYTE
+        others = [self.files[i] for i in np.setdiff1d(used, sample)] if held else []
+        training = training_images([self.files[i] for i in sample], others, spec)
+        return ImageSample(spec, own_size, training, held, enlarged)
+
+    def splits(
+        self,
+        labels: Labels,
+        indices: Mapping[str, Rows],
+        preprocessing: ImagePreprocessing,
+        held: bool,
+        workers: int | None,
+    ) -> dict[str, Split]:
+        """Return the splits, decoded into memory or read from files in every epoch."""
+        if held:
+            return decode_splits(self, labels, indices, preprocessing)
+        return stream_splits(self, labels, indices, preprocessing, workers)
+
+    def duplicate_keys(self) -> DuplicateKeys:
+        """Return the beginning of the digest of each file."""
+        return DuplicateKeys(self.seen.alike, self.names.__getitem__)
+
+    def notes(self, channels: int) -> list[str]:
+        """Return notes on multi-frame files and discarded colors."""
+        notes, seen = [], self.seen
+        if moving := select_items(self.names, np.flatnonzero(seen.column("moving"))):
+            notes.append(
+                f"{len(moving):,} files have several frames or pages, and the first is read: {', '.join(moving[:3])}."
+            )
+        coloured = int(np.sum(~seen.column("grey")))
+        if channels == 1 and coloured:
+            notes.append(
+                f"{coloured:,} of {len(seen):,} images are coloured and are read in grey; color=rgb keeps colours."
+            )
+        return notes
 
 
 def choose_size(own: set[Size], sizes: ImageSizes, asked: int | None) -> tuple[Size | None, Size, str | None]:
@@ -320,7 +298,7 @@ def training_images(files: Sequence[File], others: Sequence[File], spec: ImageSp
 
 
 def decode_splits(
-    found: FolderContents[File], indices: dict[str, Rows], preprocessing: ImagePreprocessing
+    found: ImageFiles, labels: Labels, indices: Mapping[str, Rows], preprocessing: ImagePreprocessing
 ) -> dict[str, Split]:
     """Decode all splits once, at the input size of the network."""
     kept = np.unique(np.concatenate(list(indices.values())))  # `max_samples` may have excluded files
@@ -348,7 +326,7 @@ def decode_splits(
 
     return build_in_memory_splits(
         torch.from_numpy(pixels).permute(0, 3, 1, 2),  # (n, C, H, W)
-        found.labels[kept],
+        labels[kept],
         {split: np.searchsorted(kept, rows) for split, rows in indices.items()},
         preprocessing,
         [found.names[i] for i in kept],
@@ -357,14 +335,18 @@ def decode_splits(
 
 
 def stream_splits(
-    found: FolderContents[File], indices: dict[str, Rows], preprocessing: ImagePreprocessing, workers: int | None
+    found: ImageFiles,
+    labels: Labels,
+    indices: Mapping[str, Rows],
+    preprocessing: ImagePreprocessing,
+    workers: int | None,
 ) -> dict[str, Split]:
     """Return splits that read their files in every epoch."""
     return {
         split: with_noise(
             FileSplit(
                 select_items(found.files, rows),
-                torch.from_numpy(found.labels[rows]),
+                torch.from_numpy(labels[rows]),
                 preprocessing,
                 select_items(found.names, rows),
                 workers,
@@ -374,26 +356,6 @@ def stream_splits(
         for split, rows in indices.items()
     }
 
-
-def image_notes(
-    found: FolderContents[File], seen: ImageFileTable, indices: dict[str, Rows], channels: int
-) -> list[str | None]:
-    """Return notes on multi-frame files, discarded colors, and duplicates across splits."""
-    notes: list[str | None] = []
-    moving = select_items(found.names, np.flatnonzero(seen.column("moving")))
-    if moving:
-        notes.append(
-            f"{len(moving):,} files have several frames or pages, and the first is read: {', '.join(moving[:3])}."
-        )
-    coloured = int(np.sum(~seen.column("grey")))
-    if channels == 1 and coloured:
-        notes.append(
-            f"{coloured:,} of {len(seen):,} images are coloured and are read in grey; color=rgb keeps colours."
-        )
-    return [*notes, duplicate_warning(seen.alike, indices, found.names.__getitem__, "images")]
-
-
-Labels = npt.NDArray[Any]  # (n, …): the class of each image, or its boxes
 
 FLOAT_BYTES = 1 << 30  # a data set smaller than this as float32 is normalised once, a larger one in batches
 CHUNK = 1024  # images whose levels are counted at a time
@@ -416,11 +378,8 @@ def image_dataset(
     input sizes that the model accepts. `targets` are the target types that the model requests, if any.
     """
     reject_changed(settings, ("missing",), "is for files, and this set is whole")
-    indices, split_notes = split_images(labels, classes, splits, settings, targets)
-    learned = partial(build_image_target, classes, targets=targets, settings=settings)
-    preprocessing, held, notes = prepare_in_memory(pixels, labels, indices, learned, settings, sizes)
-    held = to_episodes(held, preprocessing.spec.target, classes)
-    return build_dataset(origin, settings, indices, preprocessing, held, [*split_notes, *notes])
+    known = ExampleClasses(labels, classes, splits)
+    return ClassBuilder(ImageArrays(pixels), known, origin, settings, sizes, targets).build()
 
 
 def split_images(
@@ -450,52 +409,279 @@ def prepare_in_memory(
     `learned` returns the target for images of shape (C, H, W). `names` are optional names of the images. The notes
     cover enlarged images and duplicates across splits.
     """
-    read = inspect_in_memory(pixels, indices, learned, settings, sizes, names)
+    images = ImageArrays(pixels, names)
+    read = images.sample(indices, learned, settings, sizes)
     preprocessing = scale_for_generation(fit_preprocessing(read.spec, read.training, settings.resize, read.own_size))
-    return (
-        preprocessing,
-        build_in_memory_splits(read.images, labels, indices, preprocessing, read.names, read.image),
-        read.notes,
-    )
+    splits = images.splits(labels, indices, preprocessing)
+    keys = images.duplicate_keys()
+    return preprocessing, splits, [read.enlarged, duplicate_warning(keys.keys, indices, keys.name, "images")]
 
 
-class InMemoryImages(NamedTuple):
-    """Properties of in-memory images before the preprocessing is fitted, and the images to fit it on."""
+class ImageArrays:
+    """Images in memory."""
 
-    images: Tensor  # uint8 (n, C, h, w), in the requested color mode
-    spec: ImageSpec
-    own_size: tuple[int, int]
-    training: Iterator[Tensor]  # the training images, in chunks
-    names: Sequence[str]
-    image: Callable[[int], Image.Image]  # returns the original image
-    notes: list[str | None]  # on enlarged images and duplicates across splits
+    def __init__(self, pixels: Pixels, names: Sequence[str] = ()) -> None:
+        """Initialize with `pixels` (n, C, h, w), 0…255, and names to display."""
+        self.pixels = pixels
+        self.names = names or [f"image {i}" for i in range(len(pixels))]
+        self.images = torch.from_numpy(pixels)  # in the color mode of the settings, once they are sampled
+
+    def sample(
+        self,
+        indices: Mapping[str, Rows],
+        learned: Callable[[Shape], ImageTarget],
+        settings: DataSettings,
+        sizes: ImageSizes,
+        extra_channels: int = 0,
+    ) -> ImageSample:
+        """Choose a size and channels. `learned` returns the target for images of shape (C, H, W)."""
+        del extra_channels  # everything is in memory already
+        self.images = convert_color(self.images, settings.color)
+        own_size = (self.images.shape[2], self.images.shape[3])
+        size = sizes.choose(settings.image_size, own_size)
+        shape = (self.images.shape[1], *size)
+        training = (self.images[rows] for rows in iterate_chunks(torch.from_numpy(indices["train"])))
+        enlarged = sizes.note(own_size, size, settings.image_size)
+        return ImageSample(ImageSpec(*shape, learned(shape)), own_size, training, True, enlarged)
+
+    def image(self, i: int) -> Image.Image:
+        """Return the original image."""
+        return as_image(self.pixels[i].transpose(1, 2, 0))
+
+    def splits(
+        self,
+        labels: Labels,
+        indices: Mapping[str, Rows],
+        preprocessing: ImagePreprocessing,
+        held: bool = True,
+        workers: int | None = None,
+    ) -> dict[str, Split]:
+        """Return the splits in memory."""
+        del held, workers
+        return build_in_memory_splits(self.images, labels, indices, preprocessing, self.names, self.image)
+
+    def duplicate_keys(self) -> DuplicateKeys:
+        """Return the digest of each image."""
+        return DuplicateKeys([hashlib.sha256(p).digest() for p in self.pixels], self.names.__getitem__)
+
+    def notes(self, channels: int) -> list[str]:
+        """Return no notes: arrays are read as they are."""
+        del channels
+        return []
 
 
-def inspect_in_memory(
-    pixels: Pixels,
-    indices: Mapping[str, Rows],
-    learned: Callable[[Shape], ImageTarget],
-    settings: DataSettings,
-    sizes: ImageSizes,
-    names: Sequence[str] = (),
-) -> InMemoryImages:
-    """Choose a size and channels for `pixels` (n, C, h, w), 0…255.
+class ImageBuilder(DatasetBuilder[ImagePreprocessing, Split]):
+    """The steps from images, in files or in memory, to their data set."""
 
-    `learned` returns the target for images of shape (C, H, W).
-    """
-    images = convert_color(torch.from_numpy(pixels), settings.color)
-    own_size = (images.shape[2], images.shape[3])
-    size = sizes.choose(settings.image_size, own_size)
-    shape = (images.shape[1], *size)
-    training = (images[rows] for rows in iterate_chunks(torch.from_numpy(indices["train"])))
-    names = names or [f"image {i}" for i in range(len(images))]
-    straddle = duplicate_warning([hashlib.sha256(p).digest() for p in pixels], indices, names.__getitem__, "images")
+    noun = "images"
+    extra_channels = 0  # channels that the target takes in memory
 
-    def image(i: int) -> Image.Image:
-        return as_image(pixels[i].transpose(1, 2, 0))
+    def __init__(
+        self, images: ImageFiles | ImageArrays, origin: DataSource, settings: DataSettings, sizes: ImageSizes
+    ) -> None:
+        super().__init__(origin, settings)
+        self.images, self.sizes = images, sizes
+        self.from_files = isinstance(images, ImageFiles)
 
-    notes = [sizes.note(own_size, size, settings.image_size), straddle]
-    return InMemoryImages(images, ImageSpec(*shape, learned(shape)), own_size, training, names, image, notes)
+    @abstractmethod
+    def target(self, shape: Shape) -> ImageTarget:
+        """Return the target for images of shape (C, H, W)."""
+
+    def fit(self) -> ImagePreprocessing:
+        """Choose a size and channels, and fit the scale on training images."""
+        self.sample = self.images.sample(self.indices, self.target, self.settings, self.sizes, self.extra_channels)
+        return self.fit_images(self.sample)
+
+    def fit_images(self, sample: ImageSample) -> ImagePreprocessing:
+        """Fit the preprocessing of images with this kind of target."""
+        return fit_preprocessing(sample.spec, sample.training, self.settings.resize, sample.own_size)
+
+    def encode_images(self, labels: Labels) -> dict[str, Split]:
+        """Return the splits of images with these labels."""
+        held, workers = self.sample.held, self.settings.workers
+        return self.images.splits(labels, self.indices, self.preprocessing, held, workers)
+
+    def duplicate_keys(self) -> DuplicateKeys:
+        """Return a digest of each image."""
+        return self.images.duplicate_keys()
+
+
+class ClassBuilder(ImageBuilder):
+    """The steps from images with classes."""
+
+    def __init__(
+        self,
+        images: ImageFiles | ImageArrays,
+        classes: ExampleClasses,
+        origin: DataSource,
+        settings: DataSettings,
+        sizes: ImageSizes,
+        targets: tuple[type[Target], ...],
+    ) -> None:
+        super().__init__(images, origin, settings, sizes)
+        self.classes, self.targets = classes, targets
+
+    def split(self) -> dict[str, Rows]:
+        """Split by example, or by class for episodes."""
+        known = self.classes
+        indices, self.split_notes = split_images(known.labels, known.names, known.splits, self.settings, self.targets)
+        return indices
+
+    def target(self, shape: Shape) -> OfImages:
+        """Return the target that the model requests."""
+        return build_image_target(self.classes.names, shape, targets=self.targets, settings=self.settings)
+
+    def fit_images(self, sample: ImageSample) -> ImagePreprocessing:
+        """Fit the preprocessing; generative models get another scale."""
+        return scale_for_generation(super().fit_images(sample))
+
+    def encode_splits(self) -> dict[str, Split]:
+        """Return the splits, divided into episodes if the target is one."""
+        splits = self.encode_images(self.classes.labels)
+        return to_episodes(splits, self.preprocessing.spec.target, self.classes.names)
+
+    def notes(self) -> list[str | None]:
+        """Return notes on the split, on absent classes and on how images are read."""
+        known, spec = self.classes, self.preprocessing.spec
+        notes: list[str | None] = [*self.split_notes]
+        if self.from_files and Episodes not in self.targets:
+            notes += missing_class_notes(known.labels, known.names, self.indices, "no images")
+        notes += [*self.images.notes(spec.channels), self.sample.enlarged]
+        draws = any(issubclass(target, GeneratedImage) for target in self.targets)
+        if draws and isinstance(self.images, ImageFiles) and len(self.images.seen.sizes) > 1:
+            notes.append(f"The images have several sizes: the middle of each is drawn at {spec.height}×{spec.width}.")
+        return notes
+
+
+class MaskBuilder(ImageBuilder):
+    """The steps from images with masks."""
+
+    extra_channels = 1
+    preprocessing: MaskPreprocessing
+
+    def __init__(
+        self,
+        images: ImageFiles | ImageArrays,
+        counts: npt.NDArray[np.int64],
+        names: Sequence[str],
+        splits: Mapping[str, Rows] | None,
+        origin: DataSource,
+        settings: DataSettings,
+        sizes: ImageSizes,
+    ) -> None:
+        """`counts` (n, 256) are the pixels of each class in each mask, class k named `names[k]`."""
+        super().__init__(images, origin, settings, sizes)
+        self.counts, self.mask = counts, Mask(tuple(names))
+        self.classes = ExampleClasses.without(len(counts), "image", splits)
+
+    def target(self, shape: Shape) -> Mask:
+        """Return the classes of pixels."""
+        del shape
+        return self.mask
+
+    def fit_images(self, sample: ImageSample) -> MaskPreprocessing:
+        """Fit the preprocessing."""
+        return MaskPreprocessing(**vars(super().fit_images(sample)))
+
+    def notes(self) -> list[str | None]:
+        """Return a note on enlarged images."""
+        return [self.sample.enlarged]
+
+
+class MaskFolderBuilder(MaskBuilder):
+    """The steps from files of images and masks."""
+
+    def __init__(
+        self,
+        images: ImageFiles,
+        found: segmentation.ImageMaskPairs,
+        counts: npt.NDArray[np.int64],
+        names: Sequence[str],
+        origin: DataSource,
+        settings: DataSettings,
+        sizes: ImageSizes,
+    ) -> None:
+        super().__init__(images, counts, names, found.splits, origin, settings, sizes)
+        self.found = found
+
+    def encode_splits(self) -> dict[str, Split]:
+        """Return the splits, decoded into memory or read from files in every epoch."""
+        found, workers = self.found, self.settings.workers
+        if self.sample.held:
+            return decode_mask_splits(found, self.indices, self.counts, self.preprocessing)
+        return {
+            name: stream_mask_split(found, rows, self.counts, self.preprocessing, workers)
+            for name, rows in self.indices.items()
+        }
+
+    def notes(self) -> list[str | None]:
+        """Return notes on absent classes and on how images are read."""
+        names = self.mask.names
+        absent = segmentation.absent_notes(self.counts[:, : len(names)], names, self.indices)
+        return [*absent, *self.images.notes(self.preprocessing.spec.channels), *super().notes()]
+
+
+class MaskArrayBuilder(MaskBuilder):
+    """The steps from arrays of images and masks."""
+
+    images: ImageArrays
+    masks: Pixels
+
+    def encode_splits(self) -> dict[str, Split]:
+        """Return the splits in memory."""
+        images, preprocessing = self.images, self.preprocessing
+        pairs = preprocessing.pairs(images.images, self.masks)
+        return {
+            name: MaskSplit(
+                pairs[torch.from_numpy(rows)],
+                self.counts[rows],
+                preprocessing,
+                [images.names[i] for i in rows],
+                lambda i, rows=rows: images.image(int(rows[i])),  # type: ignore[misc]
+            )
+            for name, rows in self.indices.items()
+        }
+
+
+class BoxBuilder(ImageBuilder):
+    """The steps from images with boxes."""
+
+    preprocessing: BoxPreprocessing
+
+    def __init__(
+        self,
+        images: ImageFiles | ImageArrays,
+        boxes: Sequence[Rectangles],
+        own_sizes: Sequence[Size],
+        names: Sequence[str],
+        splits: Mapping[str, Rows] | None,
+        origin: DataSource,
+        settings: DataSettings,
+        sizes: ImageSizes,
+    ) -> None:
+        """`boxes` are those of each image, of these sizes; class k is named `names[k]`."""
+        super().__init__(images, origin, settings, sizes)
+        self.boxes, self.own_sizes, self.names = boxes, own_sizes, names
+        self.classes = ExampleClasses.without(len(boxes), ONE[0], splits)
+
+    def target(self, shape: Shape) -> Boxes:
+        """Return boxes of these classes, as many as training images have."""
+        del shape
+        return build_box_target(self.names, self.boxes, self.indices["train"])
+
+    def fit_images(self, sample: ImageSample) -> BoxPreprocessing:
+        """Fit the preprocessing."""
+        return fit_boxes(sample.spec, sample.training, self.settings, sample.own_size)
+
+    def encode_splits(self) -> dict[str, Split]:
+        """Return the splits with the boxes in the images' new size."""
+        moved = [self.preprocessing.moved(own, size) for own, size in zip(self.boxes, self.own_sizes)]
+        return self.encode_images(pad_boxes(moved))
+
+    def notes(self) -> list[str | None]:
+        """Return notes on absent classes and enlarged images."""
+        absent = detection.absent_notes(self.boxes, self.names, self.indices) if self.from_files else []
+        return [*absent, self.sample.enlarged]
 
 
 def mask_dataset(
@@ -513,23 +699,10 @@ def mask_dataset(
     those of `image_dataset`.
     """
     reject_changed(settings, ("missing",), "is for files, and this set has a mask for every image")
-    indices = complete_split(np.zeros(len(pixels), np.int64), ("image",), splits, settings)
-    read = inspect_in_memory(pixels, indices, lambda _: Mask(tuple(classes)), settings, sizes)
-    fitted = fit_preprocessing(read.spec, read.training, settings.resize, read.own_size)
-    preprocessing = MaskPreprocessing(**vars(fitted))
-    pairs = preprocessing.pairs(read.images, masks)
     counts = np.stack([np.bincount(mask.ravel(), minlength=256) for mask in masks])
-    held: dict[str, Split] = {
-        name: MaskSplit(
-            pairs[torch.from_numpy(rows)],
-            counts[rows],
-            preprocessing,
-            [read.names[i] for i in rows],
-            lambda i, rows=rows: read.image(int(rows[i])),  # type: ignore[misc]
-        )
-        for name, rows in indices.items()
-    }
-    return build_dataset(origin, settings, indices, preprocessing, held, read.notes)
+    builder = MaskArrayBuilder(ImageArrays(pixels), counts, classes, splits, origin, settings, sizes)
+    builder.masks = masks
+    return builder.build()
 
 
 def build_in_memory_splits(
@@ -617,10 +790,5 @@ def box_dataset(
 
     `pixels` is (n, C, h, w), 0…255; `boxes` holds the boxes of each image, with class k named `classes[k]`.
     """
-    indices = complete_split(np.zeros(len(pixels), np.int64), ONE, splits, settings)
-    target = build_box_target(classes, boxes, indices["train"])
-    read = inspect_in_memory(pixels, indices, lambda _: target, settings, sizes)
-    preprocessing = fit_boxes(read.spec, read.training, settings, read.own_size)
-    labels = pad_boxes([preprocessing.moved(own, read.own_size) for own in boxes])
-    held = build_in_memory_splits(read.images, labels, indices, preprocessing, read.names, read.image)
-    return build_dataset(origin, settings, indices, preprocessing, held, read.notes)
+    own_sizes = [(pixels.shape[2], pixels.shape[3])] * len(pixels)
+    return BoxBuilder(ImageArrays(pixels), boxes, own_sizes, classes, splits, origin, settings, sizes).build()

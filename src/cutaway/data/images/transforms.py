@@ -63,7 +63,7 @@ from ..parallel import Progress, ignore_interrupts, iterate_workers, num_cpus
 from ..settings import DataSettings
 from ..streaming.members import Stored
 from ..streaming.tars import FileInspector, all_members, is_sharded, labelled_shards
-from ..text.masking import uniform
+from ..text.corpus_transforms import uniform
 from .image_files import (
     Pixels,
     Size,

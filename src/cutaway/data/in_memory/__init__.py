@@ -1,9 +1,8 @@
 """Data given in Python: arrays, tables of other libraries, lists, Datasets, graphs.
 
-container.py    the few containers that every object is read into: columns, texts, an array, images, graphs
-from_*.py       each reads one kind of object into a container; a library is used only if the user imported it
+container.py    the few containers that every object is read into: columns, texts, an array, images, graphs; tables of
+                other libraries, which are used only if the user imported them
 source.py       the objects and their splits: selects the reader, infers the kind of data
-build.py        containers to data sets, by the same functions as for files
-predict_inputs.py
-               containers to new examples of a run, for predict and evaluate
+dataset.py      containers to data sets, by the same functions as for files, and to new examples of a run, for predict
+                and evaluate
 """

@@ -1,14 +1,22 @@
-"""Containers for the examples of Python objects.
+"""Containers for the examples of Python objects, and the tables of other libraries that are read into them.
 
 Token ids are a list of lists of any lengths, a list or an array of arrays, or one array (n, T).
+
+Tables are pandas, Arrow, DuckDB, Hugging Face and any Arrow exporter. None of these libraries is imported. The columns
+are read by the Arrow PyCapsule protocol, `__arrow_c_stream__`
+<https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html>, or else by the dataframe interchange
+protocol, `__dataframe__`. pandas is read column by column, because its Arrow export needs pyarrow and includes the
+index as a column. Columns of images, as in Hugging Face Datasets, hold the bytes of a file, or its path.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,9 +26,11 @@ import polars.selectors as cs
 import torch
 from PIL import Image
 
-from ...core.errors import DataError
+from ...core.errors import DataError, Problem, shorten_repr
 from ..dataset_base import to_numpy
-from ..graphs.raw import RawGraphs
+from ..graphs.splits import RawGraphs
+from ..images.image_files import read_image
+from ..tables.table_files import CELLS, cell_text, column_name, reject_column
 from ..text.tokenizers import format_ids
 
 Array = npt.NDArray[Any]
@@ -197,3 +207,154 @@ def _whole(one: Any) -> Array | None:
             return None
         one = np.array(one, np.int64)
     return one if one.ndim == 1 and one.dtype.kind in "iu" else None
+
+
+def as_frame(thing: Any) -> pl.DataFrame | None:
+    """Return a table as a polars data frame; None if the object is not a table of any library.
+
+    Raises:
+        DataError: If two columns have the same name, or a column holds something that is not a cell. An image column of
+            Hugging Face is allowed.
+    """
+    frame = _as_frame(thing)
+    if frame is None:
+        return None
+    for name, dtype in frame.schema.items():
+        if not holds_images(dtype):
+            reject_column(name, dtype)
+    return frame
+
+
+def holds_images(dtype: pl.DataType) -> bool:
+    """Return whether a column holds images as Hugging Face stores them: the bytes of a file, or its path."""
+    return isinstance(dtype, pl.Struct) and {field.name for field in dtype.fields} == {"bytes", "path"}
+
+
+def _as_frame(thing: Any) -> pl.DataFrame | None:
+    if isinstance(thing, pl.DataFrame):
+        return thing
+    if isinstance(thing, pl.LazyFrame):
+        raise DataError("A LazyFrame holds no rows yet.", fix="Give frame.collect().")
+    if is_hugging_face(thing):
+        return _hugging_face(thing)
+    if _is_pandas(thing):
+        return _pandas(thing)
+    if isinstance(thing, type) or not (hasattr(thing, "__arrow_c_stream__") or hasattr(thing, "__dataframe__")):
+        return None
+    try:
+        if hasattr(thing, "__arrow_c_stream__"):
+            return pl.DataFrame(thing)
+        return pl.from_dataframe(thing)
+    except (
+        pl.exceptions.PolarsError,
+        TypeError,
+        ValueError,
+    ) as error:  # for example an Arrow array that is not a table
+        raise DataError(f"A {type(thing).__name__} cannot be read as a table: {str(error).splitlines()[0]}.") from error
+
+
+def is_hugging_face(thing: Any) -> bool:
+    """Return whether the object is a Dataset of Hugging Face, which stores Arrow rows and describes its columns."""
+    return hasattr(thing, "features") and hasattr(thing, "with_format") and hasattr(thing, "column_names")
+
+
+def _is_pandas(thing: Any) -> bool:
+    return type(thing).__name__ == "DataFrame" and hasattr(thing, "iloc") and hasattr(thing, "dtypes")
+
+
+def _hugging_face(dataset: Any) -> pl.DataFrame:
+    """Return the selected rows of a Hugging Face Dataset, in order, with class names in place of class numbers."""
+    if not hasattr(dataset, "__len__"):
+        raise DataError(
+            "A streaming dataset has no length and is read once.",
+            fix="Give its rows as a list of dictionaries: list(dataset), or list(dataset.take(1000)).",
+        )
+    frame = pl.DataFrame(dataset.with_format("arrow")[:])
+    for column, feature in dataset.features.items():
+        names = getattr(feature, "names", None)
+        if names is not None:  # a ClassLabel, in which −1 is no label
+            known = dict(enumerate(names))
+            frame = frame.with_columns(pl.col(column).replace_strict(known, default=None, return_dtype=pl.String))
+    return frame
+
+
+def _pandas(frame: Any) -> pl.DataFrame:
+    names = [column_name(name) for name in frame.columns]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DataError(
+            f"Two columns of the data frame are named {shorten_repr(twice)}.", fix="Give each a name of its own."
+        )
+    return pl.DataFrame([to_polars_series(frame.iloc[:, k], name) for k, name in enumerate(names)])
+
+
+def is_series(thing: Any) -> bool:
+    """Return whether the object is a column of polars or pandas."""
+    return isinstance(thing, pl.Series) or (hasattr(thing, "iloc") and getattr(thing, "ndim", 0) == 1)
+
+
+def to_polars_series(series: Any, name: str) -> pl.Series:
+    """Return a pandas or polars column as a polars column, with null for missing values."""
+    if isinstance(series, pl.Series):
+        return series.alias(name)
+    values = series.to_numpy()
+    if values.dtype.kind in "mM" and np.datetime_data(values.dtype)[0] not in ("D", "ms", "us", "ns"):
+        values = values.astype(f"{values.dtype.kind}8[us]")  # polars has no other resolutions
+    if values.dtype.kind in "iubmM":
+        return pl.Series(name, values)
+    if values.dtype.kind == "f":
+        return pl.Series(name, values, nan_to_null=True)
+    return objects_as_series(name, values, np.asarray(series.isna()))
+
+
+def objects_as_series(name: str, values: Any, missing: Any = None) -> pl.Series:
+    """Return Python objects as a column, numeric if all are numbers, else text.
+
+    Raises DataError for an object that is not a cell.
+    """
+    cells = [None if gone else value for value, gone in zip(values, missing)] if missing is not None else list(values)
+    for i, value in enumerate(cells):
+        if not (value is None or np.ndim(value) == 0) or isinstance(value, dict | set):
+            raise DataError(
+                f"Row {i + 1} of {name} holds a {type(value).__name__}: {CELLS}.",
+                fix="Write it as several plain columns.",
+            )
+    return pl.Series(name, [cell_text(cell, i, name) for i, cell in enumerate(cells)], dtype=pl.String)
+
+
+def decode_images(frame: pl.DataFrame) -> Images | None:
+    """Return the images of a table with one image column and one target column; None if it has no images.
+
+    Raises DataError that names every unreadable image, or if there are several other columns.
+    """
+    columns = [name for name, dtype in frame.schema.items() if holds_images(dtype)]
+    if not columns:
+        return None
+    others = [name for name in frame.columns if name not in columns]
+    if len(columns) > 1 or len(others) > 1:
+        raise DataError(
+            f"Image data has one column of images and one of targets; this data has {', '.join(frame.columns)}.",
+            fix=f"Choose two, as by dataset.select_columns([{columns[0]!r}, TARGET]).",
+        )
+    images, problems = [], []
+    for i, cell in enumerate(frame[columns[0]]):
+        try:
+            images.append(_image(cell, f"image {i + 1}"))
+        except DataError as error:
+            problems += error.problems or [Problem(f"image {i + 1}", str(error))]
+    if problems:
+        raise DataError(f"{len(problems):,} images cannot be read.", problems)
+    return Images(name="dataset", target=frame[others[0]] if others else None, images=tuple(images))
+
+
+def _image(cell: Any, name: str) -> Image.Image:
+    if not cell or (cell["bytes"] is None and cell["path"] is None):
+        raise DataError("It is missing.", [Problem(name, "it is missing")])
+    if cell["bytes"] is None:
+        return read_image(Path(cell["path"]), name)
+    try:
+        image = Image.open(io.BytesIO(cell["bytes"]))
+        image.load()
+    except Exception as error:  # Pillow may raise any exception for a damaged file
+        raise DataError("Damaged:", [Problem(name, f"it is damaged or of no known form ({error})")]) from error
+    return read_image(image, name)

@@ -47,11 +47,15 @@ from .container import (
     Images,
     Numbers,
     Texts,
+    as_frame,
     as_ids,
+    decode_images,
+    is_hugging_face,
+    is_series,
     may_be_token_ids,
     read_ids,
+    to_polars_series,
 )
-from .from_dataframe import as_frame, decode_images, is_hugging_face, is_series, to_polars_series
 
 NAMED_SPLITS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "dev": "val", "test": "test"}
 TAKEN = (

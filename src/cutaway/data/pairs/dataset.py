@@ -15,14 +15,13 @@ import numpy as np
 from ...core.errors import DataError, SettingError
 from ...core.files import exists
 from ...core.spec import PairSpec, Tokens
-from ..build import DataSource, build_dataset
+from ..build import DatasetBuilder, DataSource, DuplicateKeys
 from ..dataset_base import DataSet
-from ..findings import duplicate_warning
 from ..settings import DataSettings
 from ..splits import Rows, complete_split, sample_rows
+from ..text.text_files import Pairs, read_pairs
 from ..text.tokenizer_files import load_named_tokenizer
 from ..text.tokenizers import PRETRAINED, Tokenizer, train_tokenizer
-from .pair_files import Pairs, read_pairs
 from .transforms import (
     BEGIN,
     END,
@@ -79,41 +78,80 @@ def pairs_dataset(
     separate ones, and a note says so. Raises DataError if a split would be empty, and SettingError for conflicting
     settings.
     """
-    given = load_named_tokenizer(settings)
-    if given is not None:
-        lower = given.lower
-    elif settings.lower is not None:
-        lower = settings.lower
-    indices = _split(pairs, settings, lower, splits)
-    taught = indices["train"]
-    texts = [[side[i] for i in taught] for side in (pairs.sources, pairs.targets)]
-    suggested = cuts or _suggest_cuts(texts)
-    if sentences is None:
-        sentences = _spaced(texts[1]) and not suggested[1].blanks
-    if given is not None:
-        preprocessing, cut_notes = _pretrained_preprocessing(given, settings, column, sentences)
-    else:
-        cuts = _cuts(settings, suggested)
-        preprocessing, cut_notes = _fit_preprocessing(texts, cuts, settings, lower, column, sentences)
-    indices, too_long = _drop_long_pairs(pairs, indices, preprocessing, settings.length)
-    most = settings.length or 0
-    train, _ = preprocessing.as_split(pairs, indices["train"].tolist(), once=False, most=most)
-    longest = dataclasses.replace(preprocessing.spec.target, longest=int(train.answers[1].max()))
-    spec = dataclasses.replace(preprocessing.spec, longest=int(train.source[1].max()), target=longest)
-    preprocessing = dataclasses.replace(preprocessing, spec=spec)
-    found = {"train": train}
-    said: list[str | None] = []
-    for split, rows in indices.items():
-        if split != "train":
-            found[split], repeated = preprocessing.as_split(pairs, rows.tolist(), once=splits is None, most=most)
-            said += [repeated_note(repeated, split)]
-    straddle = None
-    if splits is not None:
-        straddle = duplicate_warning(
-            [preprocessing.normalize_source(text) for text in pairs.sources], indices, pairs.place, "sources"
-        )
-    notes = (*cut_notes, *too_long, *said, *_unknown_notes(found, preprocessing.unknown), straddle)
-    return build_dataset(origin, settings, indices, preprocessing, found, notes)
+    return PairsBuilder(pairs, origin, settings, column, lower, cuts, sentences, splits).build()
+
+
+class PairsBuilder(DatasetBuilder[PairPreprocessing, PairsSplit]):
+    """The steps from pairs of sequences to their data set."""
+
+    noun = "sources"
+
+    def __init__(
+        self,
+        pairs: Pairs,
+        origin: DataSource,
+        settings: DataSettings,
+        column: str,
+        lower: bool,
+        cuts: tuple[Tokenization, Tokenization] | None,
+        sentences: bool | None,
+        splits: Mapping[str, Rows] | None,
+    ) -> None:
+        super().__init__(origin, settings)
+        self.pairs, self.column, self.cuts, self.sentences, self.given = pairs, column, cuts, sentences, splits
+        self.pretrained = load_named_tokenizer(settings)
+        if self.pretrained is not None:
+            lower = self.pretrained.lower
+        elif settings.lower is not None:
+            lower = settings.lower
+        self.lower = lower
+
+    def split(self) -> dict[str, Rows]:
+        """Split by source, fit the tokenizers, and leave out pairs that are too long in tokens."""
+        pairs, settings = self.pairs, self.settings
+        indices = _split(pairs, settings, self.lower, self.given)
+        texts = [[side[i] for i in indices["train"]] for side in (pairs.sources, pairs.targets)]
+        suggested = self.cuts or _suggest_cuts(texts)
+        sentences = self.sentences
+        if sentences is None:
+            sentences = _spaced(texts[1]) and not suggested[1].blanks
+        if self.pretrained is not None:
+            fitted, notes = _pretrained_preprocessing(self.pretrained, settings, self.column, sentences)
+        else:
+            cuts = _cuts(settings, suggested)
+            fitted, notes = _fit_preprocessing(texts, cuts, settings, self.lower, self.column, sentences)
+        indices, too_long = _drop_long_pairs(pairs, indices, fitted, settings.length)
+        self.tokenized, self.said = fitted, [*notes, *too_long]
+        return indices
+
+    def fit(self) -> PairPreprocessing:
+        """Set the greatest lengths of the training pairs."""
+        fitted, most = self.tokenized, self.settings.length or 0
+        self.train, _ = fitted.as_split(self.pairs, self.indices["train"].tolist(), once=False, most=most)
+        longest = dataclasses.replace(fitted.spec.target, longest=int(self.train.answers[1].max()))
+        spec = dataclasses.replace(fitted.spec, longest=int(self.train.source[1].max()), target=longest)
+        return dataclasses.replace(fitted, spec=spec)
+
+    def encode(self, split: str, rows: Rows) -> PairsSplit:
+        """Return the tokens of pairs; validation and test have each source once."""
+        if split == "train":
+            return self.train
+        once, most = self.given is None, self.settings.length or 0
+        found, repeated = self.preprocessing.as_split(self.pairs, rows.tolist(), once=once, most=most)
+        if note := repeated_note(repeated, split):
+            self.said.append(note)
+        return found
+
+    def notes(self) -> list[str]:
+        """Return notes on tokens and on pairs that were left out."""
+        return [*self.said, *_unknown_notes(self.splits, self.preprocessing.unknown)]
+
+    def duplicate_keys(self) -> DuplicateKeys | None:
+        """Return the sources; in a split by source, none is in two splits."""
+        if self.given is None:
+            return None
+        sources = [self.preprocessing.normalize_source(text) for text in self.pairs.sources]
+        return DuplicateKeys(sources, self.pairs.place)
 
 
 def _split(pairs: Pairs, settings: DataSettings, lower: bool, splits: Mapping[str, Rows] | None) -> dict[str, Rows]:

@@ -24,10 +24,9 @@ from ...core.files import read_json
 from ...core.spec import PairSpec, Tokens
 from ..dataset_base import IGNORED, Batch, SequenceSplit, Split
 from ..samplers import bucket_batches
-from ..text.text_files import read_lines
+from ..text.text_files import Pairs, read_lines, read_pairs
 from ..text.tokenizer_files import TOKENIZERS, tokenizer_from_json
 from ..text.tokenizers import PRETRAINED, UNKNOWN, Tokenizer
-from .pair_files import Pairs, read_pairs
 
 Ids = list[int]
 

@@ -36,8 +36,7 @@ from ..findings import Finding
 from ..tables.column_types import Encoder, decode, infer_type, to_moments
 from ..tables.transforms import TableSplit
 from . import near_duplicates
-from .embeddings import SplitFeatures, extract_features, get_text, sample_indices
-from .near_duplicates import nearest_neighbors
+from .near_duplicates import SplitFeatures, extract_features, get_text, nearest_neighbors, sample_indices
 
 
 def validate_dataset(data: DataSet) -> list[Finding]:

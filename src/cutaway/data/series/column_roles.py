@@ -23,6 +23,7 @@ import polars as pl
 from ...core.errors import DataError, Problem, SettingError, UnknownName, shorten
 from ...core.schema import from_document
 from ..settings import DataSettings
+from ..tables.column_roles import find_column, find_columns, reject_units
 from ..tables.column_types import (
     COMPACT,
     DATES,
@@ -36,7 +37,6 @@ from ..tables.column_types import (
     unreadable_mask,
 )
 from ..tables.table_files import Table
-from ..tables.targets import find_column, find_columns, reject_units
 
 
 @dataclass(frozen=True)

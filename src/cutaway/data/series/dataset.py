@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from ...core.errors import SettingError
-from ..build import DataSource, build_dataset
+from ..build import DatasetBuilder, DataSource
 from ..dataset_base import DataSet
 from ..findings import reject_fill
 from ..modalities import reject_changed
@@ -20,7 +20,7 @@ from ..tables.delimited import Form
 from ..tables.table_files import Table, format_count, read_table
 from .column_roles import NUMBER, WITH_OFFSET, ColumnRoles, choose_columns
 from .series_files import Series, SeriesWindows, keep_long_series, read_series, read_several
-from .transforms import ForecastPreprocessing, covered_steps, split_by_time
+from .transforms import ForecastPreprocessing, WindowSplit, covered_steps, split_by_time
 
 HORIZON = 24  # default, in steps
 HISTORIES = 4  # default lookback in horizons
@@ -46,81 +46,134 @@ def series_dataset(
     if columns.ahead and settings.mixup:
         raise SettingError("mixup blends measured values, and not those known in advance: leave out one of them.")
     if columns.id:
-        return _several_dataset(table, columns, origin, settings)
+        return SeveralSeriesBuilder(table, columns, origin, settings).build()
     reject_changed(settings, ("missing",), "is for several series, which id=COLUMN names")
-    series = read_series(table, columns, settings.gaps, sort=borders is None)
-    horizon = settings.horizon or HORIZON
-    history = settings.lookback or HISTORIES * horizon
-    starts = split_by_time(series, history, horizon, settings, borders)
-    training_time = covered_steps(starts["train"], history, horizon)
-    season = settings.season_length or series.clock.season
-    if season > len(training_time) // 2 and settings.season_length:
-        raise SettingError(
-            f"season_length={season} is more than half of the training time, {len(training_time):,} steps: nothing is "
-            "seen to repeat itself there."
+    return SeriesBuilder(table, columns, origin, settings, borders).build()
+
+
+class ForecastBuilder(DatasetBuilder[ForecastPreprocessing, WindowSplit]):
+    """The steps that one and several series share."""
+
+    several = ""  # in messages
+
+    def __init__(self, table: Table, columns: ColumnRoles, origin: DataSource, settings: DataSettings) -> None:
+        super().__init__(origin, settings)
+        self.table, self.roles = table, columns
+        self.horizon = settings.horizon or HORIZON
+        self.history = settings.lookback or HISTORIES * self.horizon
+
+    def season(self, usual: int, steps: int) -> int:
+        """Return the season of naive forecasts, 1 if `steps` of training time are too few.
+
+        Raises SettingError if that is the season of the settings.
+        """
+        season = self.settings.season_length or usual
+        if season > steps // 2 and self.settings.season_length:
+            raise SettingError(
+                f"season_length={season} is more than half of the training time{self.several}, {steps:,} steps: "
+                "nothing is seen to repeat itself there."
+            )
+        return season if season <= steps // 2 else 1
+
+    def columns(self) -> list[dict[str, str]]:
+        """Return the role of each column."""
+        return _described(self.table, self.roles)
+
+
+class SeriesBuilder(ForecastBuilder):
+    """The steps from one series of several variables to its data set."""
+
+    def __init__(
+        self,
+        table: Table,
+        columns: ColumnRoles,
+        origin: DataSource,
+        settings: DataSettings,
+        borders: Sequence[int] | None,
+    ) -> None:
+        super().__init__(table, columns, origin, settings)
+        self.series = read_series(table, columns, settings.gaps, sort=borders is None)
+        self.borders = borders
+
+    def split(self) -> dict[str, Rows]:
+        """Split by time: the numbers are the steps at which forecasts start."""
+        return split_by_time(self.series, self.history, self.horizon, self.settings, self.borders)
+
+    def fit(self) -> ForecastPreprocessing:
+        """Fit the scale on the training time."""
+        time = covered_steps(self.indices["train"], self.history, self.horizon)
+        season = self.season(self.series.clock.season, len(time))
+        fitted = ForecastPreprocessing.fitted(self.series, time, self.history, self.horizon, season, self.settings.gaps)
+        return replace(fitted, written=self.table.form.as_default())
+
+    def encode_splits(self) -> dict[str, WindowSplit]:
+        """Return the windows of all splits, cut from one tensor."""
+        return self.preprocessing.splits(self.series, self.indices)
+
+    def notes(self) -> list[str]:
+        """Return notes on columns and windows."""
+        series = self.series
+        windows = _window_notes(series, self.preprocessing, self.indices, self.settings)
+        return [*self.table.notes, *series.notes, *_column_note(self.table, series), *windows]
+
+
+class SeveralSeriesBuilder(ForecastBuilder):
+    """The steps from several series, each split by time and scaled separately, to their data set."""
+
+    several = " of some series"
+
+    def __init__(self, table: Table, columns: ColumnRoles, origin: DataSource, settings: DataSettings) -> None:
+        super().__init__(table, columns, origin, settings)
+        reject_fill(settings)
+        found, self.unreadable = read_several(table, columns, settings.gaps, settings.missing)
+        needed = self.history + self.horizon * (1 + sum(fraction > 0 for fraction in remaining_fractions(settings)))
+        self.series, self.left_out = keep_long_series(found, needed, table.title, settings.missing)
+
+    def split(self) -> dict[str, Rows]:
+        """Split each series by time: the numbers are those of windows among all steps."""
+        settings = replace(self.settings, max_samples=None)
+        each = [split_by_time(series, self.history, self.horizon, settings) for series in self.series]
+        self.training_time = [covered_steps(own["train"], self.history, self.horizon) for own in each]
+        self.windows = {
+            split: SeriesWindows.from_starts(self.series, [own[split] for own in each]) for split in each[0]
+        }
+        self.windows["train"] = self.windows["train"].last(self.settings.max_samples)
+        return {split: cut.places for split, cut in self.windows.items()}
+
+    def fit(self) -> ForecastPreprocessing:
+        """Fit a scale for each series on its training time."""
+        steps = 2 * (min(map(len, self.training_time)) // 2)
+        season = self.season(self.series[0].clock.season, steps)
+        fitted = ForecastPreprocessing.fitted_to_each(
+            self.series, self.training_time, self.history, self.horizon, season, self.settings.gaps
         )
-    repeats = season <= len(training_time) // 2
-    preprocessing = ForecastPreprocessing.fitted(
-        series, training_time, history, horizon, season if repeats else 1, settings.gaps
-    )
-    preprocessing = replace(preprocessing, written=table.form.as_default())
-    notes = [
-        *table.notes,
-        *series.notes,
-        *_column_note(table, series),
-        *_window_notes(series, preprocessing, starts, settings),
-    ]
-    splits = preprocessing.splits(series, starts)
-    return build_dataset(origin, settings, starts, preprocessing, splits, notes, _described(table, columns))
+        return replace(fitted, written=self.table.form.as_default(), missing=self.settings.missing)
 
+    def encode_splits(self) -> dict[str, WindowSplit]:
+        """Return the windows of all splits, cut from one tensor."""
+        return self.preprocessing.splits(self.series, self.windows)
 
-def _several_dataset(table: Table, columns: ColumnRoles, origin: DataSource, settings: DataSettings) -> DataSet:
-    """Build a data set of several series, each split by time and scaled separately.
-
-    Raises what `open_series` raises.
-    """
-    reject_fill(settings)
-    found, unreadable = read_several(table, columns, settings.gaps, settings.missing)
-    horizon = settings.horizon or HORIZON
-    history = settings.lookback or HISTORIES * horizon
-    needed = history + horizon * (1 + sum(fraction > 0 for fraction in remaining_fractions(settings)))
-    found, left_out = keep_long_series(found, needed, table.title, settings.missing)
-    each = [split_by_time(series, history, horizon, replace(settings, max_samples=None)) for series in found]
-    training_time = [covered_steps(own["train"], history, horizon) for own in each]
-    shortest = min(map(len, training_time)) // 2
-    season = settings.season_length or found[0].clock.season
-    if season > shortest and settings.season_length:
-        raise SettingError(
-            f"season_length={season} is more than half of the training time of some series, {2 * shortest:,} steps: "
-            "nothing is seen to repeat itself there."
-        )
-    preprocessing = ForecastPreprocessing.fitted_to_each(
-        found, training_time, history, horizon, season if season <= shortest else 1, settings.gaps
-    )
-    preprocessing = replace(preprocessing, written=table.form.as_default(), missing=settings.missing)
-    cuts = {split: SeriesWindows.from_starts(found, [own[split] for own in each]) for split in each[0]}
-    cuts["train"] = cuts["train"].last(settings.max_samples)
-    clock, season = found[0].clock, preprocessing.horizon.season_length
-    repeats = "the last value" if season == 1 else f"the last {season} steps"
-    windows = [f"{split} {format_count(len(cut.starts), 'window')}" for split, cut in cuts.items()]
-    notes = [
-        *table.notes,
-        f"{len(found):,} series, named by column {columns.id}, of {_format_range(list(map(len, found)))} "
-        f"steps, one every {clock.words}. Forecast: {', '.join(columns.forecast)}."
-        + (f" Seen up to the forecast as well: {', '.join(columns.past)}." if columns.past else "")
-        + (f" Known in advance: {', '.join(columns.ahead)}." if columns.ahead else ""),
-        f"A window is {history:,} steps of one series, and the {horizon:,} steps after them to forecast. For "
-        f"comparison, a forecast repeats {repeats} of its series.",
-        f"Each series is split by its own time, its last steps are the test: {'; '.join(windows)}. Each is "
-        "standardised by mean and standard deviation of its own training time, and metrics are in such deviations"
-        + ("; columns known in advance have one scale." if columns.ahead else "."),
-        *unreadable,
-        *left_out,
-        *(note for series in found for note in series.notes),
-    ]
-    splits = preprocessing.splits(found, cuts)
-    places = {split: cut.places for split, cut in cuts.items()}
-    return build_dataset(origin, settings, places, preprocessing, splits, notes, _described(table, columns))
+    def notes(self) -> list[str]:
+        """Return notes on series, windows and series that were left out."""
+        roles, found = self.roles, self.series
+        clock, season = found[0].clock, self.preprocessing.horizon.season_length
+        repeats = "the last value" if season == 1 else f"the last {season} steps"
+        windows = [f"{split} {format_count(len(cut.starts), 'window')}" for split, cut in self.windows.items()]
+        return [
+            *self.table.notes,
+            f"{len(found):,} series, named by column {roles.id}, of {_format_range(list(map(len, found)))} "
+            f"steps, one every {clock.words}. Forecast: {', '.join(roles.forecast)}."
+            + (f" Seen up to the forecast as well: {', '.join(roles.past)}." if roles.past else "")
+            + (f" Known in advance: {', '.join(roles.ahead)}." if roles.ahead else ""),
+            f"A window is {self.history:,} steps of one series, and the {self.horizon:,} steps after them to forecast. "
+            f"For comparison, a forecast repeats {repeats} of its series.",
+            f"Each series is split by its own time, its last steps are the test: {'; '.join(windows)}. Each is "
+            "standardised by mean and standard deviation of its own training time, and metrics are in such deviations"
+            + ("; columns known in advance have one scale." if roles.ahead else "."),
+            *self.unreadable,
+            *self.left_out,
+            *(note for series in found for note in series.notes),
+        ]
 
 
 def _format_range(counts: list[int]) -> str:

@@ -30,7 +30,7 @@ from ...core.schema import NUMBER, dataclass_schema
 from ...core.spec import Classes, Horizon, SeriesSpec, Views
 from ..augment import SeriesViews
 from ..dataset_base import Batch, Split, TensorSplit
-from ..in_memory.from_dataframe import as_frame
+from ..in_memory.container import as_frame
 from ..settings import DataSettings
 from ..splits import SPLITS, Rows, remaining_fractions
 from ..tables import delimited

@@ -34,23 +34,21 @@ from ..modalities import KINDS as KINDS_OF_DATA
 from ..parallel import Progress
 from ..settings import DataSettings
 from ..splits import SPLITS, complete_split
-from .manifest import (
+from .members import Arrays, Index, Names
+from .shards import (
     OF_MEDIA,
     Manifest,
     ShardSettings,
-    file_sha256,
-    find_damaged,
-    is_prepared,
-    read_manifest,
-    reject_other_form,
-)
-from .members import Arrays, Index, Names
-from .prepare import (
     ShardWriteResult,
     begin_preparation,
+    file_sha256,
+    find_damaged,
     finish_preparation,
+    is_prepared,
     num_processes,
+    read_manifest,
     reject_fixed_settings,
+    reject_other_form,
     require_disk_space,
     save_plan,
     write_shards,

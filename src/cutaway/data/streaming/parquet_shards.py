@@ -28,9 +28,17 @@ from ..dataset_base import DataSet
 from ..parallel import Progress
 from ..settings import DataSettings
 from ..tables.dataset import open_groups
-from ..tables.parquet import LEAST_ROWS, RowGroups, parquet_files, read_rows, row_groups
-from .manifest import Manifest, Shard, ShardSettings
-from .prepare import begin_preparation, finish_preparation, require_disk_space, save_plan, write_shards
+from ..tables.table_files import LEAST_ROWS, RowGroups, locate_row_groups, parquet_files, read_rows
+from .shards import (
+    Manifest,
+    Shard,
+    ShardSettings,
+    begin_preparation,
+    finish_preparation,
+    require_disk_space,
+    save_plan,
+    write_shards,
+)
 
 MOST_SHARDS = 2048  # with more, the pieces of a stretch would be too small to read one by one
 
@@ -40,7 +48,7 @@ class Rows:
 
     def look(self, path: Path) -> tuple[int, None]:
         """Return the number of rows."""
-        return len(row_groups(path)), None
+        return len(locate_row_groups(path)), None
 
 
 @dataclass(frozen=True)
@@ -94,7 +102,7 @@ def prepare_table(
             f"{source} is read as a whole, and only Parquet is prepared, which is read by its row groups.",
             fix=f"Train on it directly: cutaway train MODEL {source}; or write it as Parquet, by polars or pandas.",
         )
-    groups = row_groups(source)
+    groups = locate_row_groups(source)
     seed = settings.split_seed
     begun = begin_preparation(
         out, asked := {"data": _table_id(groups), "split_seed": seed, "shard_size": how.shard_size}
@@ -148,7 +156,7 @@ def open_table_shards(
 
 def _shard_groups(folder: Path, shards: Sequence[Shard]) -> RowGroups:
     """Return the row groups of these shards only, ignoring other files in the folder."""
-    return row_groups(folder, [folder / shard.name for shard in shards])
+    return locate_row_groups(folder, [folder / shard.name for shard in shards])
 
 
 def _stretches(groups: RowGroups, shards: int, seed: int) -> list[ScatterJob]:

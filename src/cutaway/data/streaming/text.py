@@ -9,7 +9,7 @@ A shard is a stretch of the text, cut where no tokenizer has a token across the 
 
 Text that is read in parts: the files of a split one after another, never held completely in memory.
 
-The result equals that of `corpus_files.read_text` and `join_texts` for the same files: UTF-8 without a byte order mark,
+The result equals that of `text_files.read_text` and `join_texts` for the same files: UTF-8 without a byte order mark,
 line ends as \n, and one after the last line of each file but the last. A place in it is a byte of a file.
 
 Statistics of a corpus from one pass: number of characters, their counts, and their positions.
@@ -48,24 +48,30 @@ from ..parallel import Progress
 from ..settings import DataSettings
 from ..splits import SPLITS, remaining_fractions, split_ranges
 from ..text.corpus import ALPHABET, build_preprocessing, reject_short, text_tokens_per_step, unknown_note
-from ..text.corpus_files import find_texts
 from ..text.corpus_transforms import PIECE
 from ..text.dataset import has_classes
-from ..text.text_files import UTF8, decode_utf8
+from ..text.text_files import UTF8, decode_utf8, find_texts
 from ..text.tokenizer_files import AUTO, TOKENIZERS, fit_tokenizer, load_named_tokenizer, tokenizer_from_json
 from ..text.tokenizers import KINDS, Tokenizer, characters_tokenizer
-from .manifest import AGAIN, DTYPES, MANIFEST, OF_TEXT, PLAN, Manifest, ShardSettings, reject_other_form
-from .prepare import (
+from .shards import (
+    AGAIN,
+    DTYPES,
+    MANIFEST,
+    OF_TEXT,
+    PLAN,
+    Manifest,
+    ShardSettings,
+    ShardTokens,
     begin_preparation,
     finish_preparation,
     map_in_processes,
     num_processes,
     reject_fixed_settings,
+    reject_other_form,
     require_disk_space,
     save_plan,
     write_shards,
 )
-from .tokens import ShardTokens
 
 AT_ONCE = 16  # pieces of text tokenised together
 SETTLED = ("tokenizer", "vocab_size", "min_count", "lower", "val", "test")  # fixed when text is prepared
@@ -79,7 +85,7 @@ NOT_FOR_SHARDS = ("text", "target", "missing", "group", "window", "subsample", "
 def prepare_text(source: Path, out: Path, settings: DataSettings, how: ShardSettings, progress: Progress) -> Manifest:
     """Tokenise a .txt or a folder of them into shards.
 
-    Raises as described in `prepare.py`, and DataError, with file, byte and line, for text that is not UTF-8 or that the
+    Raises as described in `shards.py`, and DataError, with file, byte and line, for text that is not UTF-8 or that the
     tokenizer cannot split.
     """
     _reject_settings(source, settings)

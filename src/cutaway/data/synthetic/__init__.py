@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...core.errors import FileError
-from . import media, tables, texts
+from . import examples
 
 
 @dataclass(frozen=True)
@@ -28,36 +28,36 @@ class Example:
 EXAMPLES = {
     example.name: example
     for example in (
-        Example("wine.csv", "178 wines, 13 measurements of each, and the cultivar", tables.wine),
-        Example("visits.csv", "visits to a shop, hour by hour (made up)", tables.visits),
-        Example("shops.csv", "visits to four shops of different sizes, day by day (made up)", tables.shops),
-        Example("scans/", "1 797 handwritten digits, in folders zero to nine", media.scans),
-        Example("docs.tsv", "2 400 sentences of documentation, and of which library", texts.docs),
-        Example("help.txt", "3 000 plain sentences of documentation, blank lines between", texts.help_text),
-        Example("days.txt", "3 000 sentences of everyday life (made up)", texts.days),
-        Example("topics.tsv", "600 others, and what each is about (made up)", texts.topics),
-        Example("dates.tsv", "3 000 dates as people write them, and in ISO 8601 (made up)", texts.dates),
-        Example("masks/", "900 scenes of handwritten digits, and which digit each pixel is of", media.masks),
+        Example("wine.csv", "178 wines, 13 measurements of each, and the cultivar", examples.wine),
+        Example("visits.csv", "visits to a shop, hour by hour (made up)", examples.visits),
+        Example("shops.csv", "visits to four shops of different sizes, day by day (made up)", examples.shops),
+        Example("scans/", "1 797 handwritten digits, in folders zero to nine", examples.scans),
+        Example("docs.tsv", "2 400 sentences of documentation, and of which library", examples.docs),
+        Example("help.txt", "3 000 plain sentences of documentation, blank lines between", examples.help_text),
+        Example("days.txt", "3 000 sentences of everyday life (made up)", examples.days),
+        Example("topics.tsv", "600 others, and what each is about (made up)", examples.topics),
+        Example("dates.tsv", "3 000 dates as people write them, and in ISO 8601 (made up)", examples.dates),
+        Example("masks/", "900 scenes of handwritten digits, and which digit each pixel is of", examples.masks),
         Example(
             "captions/",
             "3 000 scenes of two handwritten digits, and which stands where (made up)",
-            media.captions,
+            examples.captions,
         ),
-        Example("sounds/", "the tones of a telephone's keys on a noisy line (made up)", media.sounds),
-        Example("spelled/", "numbers dialled key by key on a noisy line, and which (made up)", media.spelled),
-        Example("scenes/", "digits in scenes with a box around each, as COCO writes them (made up)", media.scenes),
-        Example("videos/", "handwritten digits that move left, right, up or down (made up)", media.videos),
-        Example("graph/", "the 34 members of a karate club that split, and who met whom", tables.karate),
+        Example("sounds/", "the tones of a telephone's keys on a noisy line (made up)", examples.sounds),
+        Example("spelled/", "numbers dialled key by key on a noisy line, and which (made up)", examples.spelled),
+        Example("scenes/", "digits in scenes with a box around each, as COCO writes them (made up)", examples.scenes),
+        Example("videos/", "handwritten digits that move left, right, up or down (made up)", examples.videos),
+        Example("graph/", "the 34 members of a karate club that split, and who met whom", examples.karate),
         Example(
-            "novel/", "the 77 characters of Les Misérables, linked if they appear in the same chapter", tables.novel
+            "novel/", "the 77 characters of Les Misérables, linked if they appear in the same chapter", examples.novel
         ),
-        Example("molecules.csv", "800 molecules and their molar masses (made up)", tables.molecules),
+        Example("molecules.csv", "800 molecules and their molar masses (made up)", examples.molecules),
         Example(
             "photographs/",
             "two images in every form that people's folders hold (made up)",
-            media.write_photo_folder,
+            examples.write_photo_folder,
         ),
-        Example("damaged/", "the same, and two of the files are cut short (made up)", media.write_damaged_folder),
+        Example("damaged/", "the same, and two of the files are cut short (made up)", examples.write_damaged_folder),
     )
 }
 

@@ -2,14 +2,22 @@
 
 A table from any source is read as text, each cell as written; `infer_type` infers the types of the cells. A file that
 does not have the format of its name is rejected with the line, never repaired.
+
+Parquet files are one table that can be read by row groups, located by the files' footers. The footer is a struct in
+Thrift's compact protocol (Apache Parquet, parquet.thrift; Thrift, doc/specs/thrift-compact-protocol.md). Only the
+number of rows in each row group and the uncompressed size of each of its columns are read from it. polars reads the
+rows; it does not report row groups. pyarrow does, in 170 MB.
 """
 
 from __future__ import annotations
 
 import codecs
+import hashlib
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +25,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ...core.errors import DataError, SettingError, printable, shorten_repr
-from ...core.files import read_bytes
+from ...core.errors import DataError, Problem, SettingError, printable, shorten_repr
+from ...core.files import MEBIBYTE, error_reason, open_regular, read_bytes
+from ..folders import list_entries
 from .column_types import strip_missing
-from .delimited import AUTO, KEPT, OF_TEXT, Form, lacks_header, read_delimited
-from .number_formats import plain_numerals, strip_units
+from .delimited import AUTO, KEPT, OF_TEXT, Form, lacks_header, plain_numerals, read_delimited, strip_units
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
 CELLS = "a cell is a number, a text, a date or yes/no"
@@ -360,3 +368,406 @@ def _delimited(text: str, path: Path, form: Form, notes: list[str]) -> Table:
         )
     taken = replace(form, separator=found.separator.replace("\t", "tab"), quoting=found.quoting)
     return Table(path.name, frame, found.lines, (*notes, *found.notes, *said), taken, unit_problems=problems)
+
+
+PARQUET = ".parquet"
+MAGIC = b"PAR1"
+# Numbers that survive a conversion to text and back exactly, so that the conversion can be skipped.
+EXACT = (pl.Float64, pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
+MOST_VALUES_OF_CLASSES = 20  # a numeric target with more distinct values is a quantity
+# A row group is divided into blocks, so that many of them are shuffled together. polars reads whole pages for each: a
+# row of an eighth of a row group costs about four times as much, which is still a small part of a step.
+PARTS, LEAST_ROWS, MOST_ROWS = 8, 1 << 14, 1 << 18
+# A table in memory is text: polars stores 16 bytes per cell, plus the text if it is long.
+CELL_BYTES = 16
+TEXT_BYTES: dict[type[pl.DataType], int] = {  # the longest text of a cell of these types
+    pl.Boolean: 5, pl.Int8: 4, pl.Int16: 6, pl.Int32: 11, pl.Int64: 20, pl.UInt8: 3, pl.UInt16: 5, pl.UInt32: 10,
+    pl.UInt64: 20, pl.Float32: 16, pl.Float64: 24, pl.Date: 12, pl.Time: 18, pl.Duration: 24, pl.Datetime: 36,
+}  # fmt: skip
+SAMPLED_BLOCKS, SAMPLED_ROWS = 8, 1024  # sample for measuring text: a dictionary stores a repeated text once
+FIX = "It may have been cut short or changed: take it from its source again."
+
+
+@dataclass(frozen=True)
+class RowGroups:
+    """The concatenated rows of Parquet files, in blocks: a row group each, or a part of one."""
+
+    path: Path  # the file, or the folder of files
+    files: tuple[Path, ...]
+    first: npt.NDArray[np.int64]  # (B + 1,) the number of the first row of each block, and of all rows
+    file: npt.NDArray[np.int64]  # (B,) the file of each block
+    offset: npt.NDArray[np.int64]  # (B,) its first row in that file
+    schema: dict[str, pl.DataType]
+    fingerprint: str  # sha256 of sizes and footers, which locate each column of each row group
+    uncompressed: Mapping[str, int]  # bytes of each column, encoded as in the file
+    form: Form = KEPT  # defines the words for missing cells
+
+    def __len__(self) -> int:
+        return int(self.first[-1])
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks."""
+        return len(self.file)
+
+    def are_larger_than(self, memory: int) -> bool:
+        """Return whether all cells take more than about `memory` MiB."""
+        return self.bytes_in_memory > memory * MEBIBYTE
+
+    @cached_property
+    def bytes_in_memory(self) -> int:
+        """An upper estimate of the bytes that the table takes in memory as text.
+
+        Numbers and times have a longest text. Other columns take the larger of the size in the file's footer and the
+        size of sampled rows: a dictionary stores a repeated value once, and memory stores it each time.
+        """
+        found = len(self) * len(self.schema) * CELL_BYTES
+        found += len(self) * sum(TEXT_BYTES.get(dtype.base_type(), 0) for dtype in self.schema.values())
+        free = [column for column, dtype in self.schema.items() if dtype.base_type() not in TEXT_BYTES]
+        if free:
+            sampled = self._mean_bytes(free)
+            found += sum(max(self.uncompressed.get(c, 0), int(sampled[c] * len(self))) for c in free)
+        return found
+
+    def _mean_bytes(self, columns: Sequence[str]) -> dict[str, float]:
+        """Return the mean bytes of a cell of each of these columns, in sampled rows of several blocks."""
+        sizes, count = dict.fromkeys(columns, 0), 0
+        for block in np.unique(np.linspace(0, self.blocks - 1, SAMPLED_BLOCKS).astype(int)).tolist():
+            rows = min(SAMPLED_ROWS, int(self.first[block + 1] - self.first[block]))
+            frame = self._read(block, int(self.offset[block]), rows, columns)
+            count += rows
+            for column in columns:
+                cells = frame[column]
+                plain = cells.cast(pl.String) if isinstance(cells.dtype, pl.Categorical | pl.Enum) else cells
+                sizes[column] += int(plain.estimated_size())
+        return {column: size / count for column, size in sizes.items()}
+
+    def frame(self, block: int, columns: Sequence[str]) -> pl.DataFrame:
+        """Return the rows of a block in the order of the file, in these columns. Raises DataError if that fails."""
+        return self._read(block, int(self.offset[block]), int(self.first[block + 1] - self.first[block]), columns)
+
+    def row(self, i: int) -> pl.DataFrame:
+        """Return row i with all columns."""
+        block = self.block_of(np.array([i]))[0]
+        return self._read(block, int(self.offset[block] + i - self.first[block]), 1, list(self.schema))
+
+    def frames(self, columns: Sequence[str]) -> Iterator[tuple[int, pl.DataFrame]]:
+        """Yield all rows in order, some blocks of a file at a time, with the number of the first of them."""
+        block = 0
+        while block < self.blocks:
+            start, after = int(self.first[block]), block + 1
+            while after < self.blocks and self.file[after] == self.file[block]:
+                if self.first[after + 1] - start > MOST_ROWS:
+                    break
+                after += 1
+            yield start, self._read(block, int(self.offset[block]), int(self.first[after]) - start, columns)
+            block = after
+
+    def block_of(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the block of each of these rows."""
+        return np.searchsorted(self.first, rows, side="right") - 1
+
+    def place(self, i: int) -> str:
+        """Return the name of row i: row 18 of part-2.parquet."""
+        block = self.block_of(np.array([i]))[0]
+        return f"row {self.offset[block] + i - self.first[block] + 1} of {self.files[self.file[block]].name}"
+
+    def _read(self, block: int, offset: int, count: int, columns: Sequence[str]) -> pl.DataFrame:
+        return read_rows(self.files[self.file[block]], offset, count, columns)
+
+
+def read_rows(path: Path, offset: int, count: int, columns: Sequence[str] = ()) -> pl.DataFrame:
+    """Return `count` rows of a Parquet file from row `offset` on, in these columns, or in all. Raises DataError if they
+    cannot be read."""
+    try:
+        rows = pl.scan_parquet(path, glob=False)
+        frame = (rows.select(columns) if columns else rows).slice(offset, count).collect(engine="streaming")
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
+        raise _broken(path, str(error).splitlines()[0]) from error
+    if frame.height != count:
+        raise _broken(path, f"rows {offset + 1:,} to {offset + count:,} are promised, and {frame.height:,} there")
+    return frame
+
+
+class StreamedTable(Table):
+    """Some columns of all rows, with row names that refer to their files."""
+
+    groups: RowGroups
+
+    @classmethod
+    def of(cls, groups: RowGroups, columns: Sequence[str]) -> StreamedTable:
+        """Read these columns as text."""
+        parts = [text_frame(frame, groups.path.name) for _, frame in groups.frames(columns)]
+        schema = {column: groups.schema[column] for column in columns}
+        text, form, notes, problems = plain_columns(pl.concat(parts, rechunk=True), schema, groups.form)
+        return cls._from_frame(replace(groups, form=form), text, notes, problems)
+
+    @classmethod
+    def compact(cls, groups: RowGroups, kinds: Mapping[str, str | None]) -> StreamedTable:
+        """Return the cells of these columns in few bytes a row: text as categories, many numbers as such. `kinds` says
+        whether a column holds numbers or categories, or None to infer it."""
+        return cls._from_frame(groups, pl.DataFrame([_compact(groups, column, kind) for column, kind in kinds.items()]))
+
+    @classmethod
+    def _from_frame(
+        cls,
+        groups: RowGroups,
+        frame: pl.DataFrame,
+        notes: Sequence[str] = (),
+        problems: Mapping[str, str] | None = None,
+    ) -> StreamedTable:
+        table = cls(groups.path.name, frame, notes=tuple(notes), form=groups.form, unit_problems=problems or {})
+        object.__setattr__(table, "groups", groups)
+        return table
+
+    def place(self, i: int) -> str:
+        """Return the name of row i."""
+        return self.groups.place(i)
+
+    def where(self, i: int, column: str) -> str:
+        """Return the place of cell (i, column) in its file."""
+        return f"{self.groups.place(i)}, column {column}"
+
+    def row(self, i: int) -> dict[str, str]:
+        """Return row i with all columns."""
+        return Table("", text_frame(self.groups.row(i))).row(0)
+
+
+def _compact(groups: RowGroups, column: str, kind: str | None) -> pl.Series:
+    """Return a column in the form of `StreamedTable.compact`."""
+    as_numbers, parts = groups.schema[column] in EXACT, []
+    for _, frame in groups.frames([column]):
+        text = frame if as_numbers else text_frame(frame, groups.path.name).cast(pl.Categorical)
+        parts.append(text.to_series())
+    whole = pl.concat(parts, rechunk=True)
+    if as_numbers and kind != "category" and (kind == "number" or whole.n_unique() > MOST_VALUES_OF_CLASSES):
+        return whole.cast(pl.Float64).fill_nan(None)
+    values = whole.unique()
+    meant = strip_missing(text_frame(values.to_frame()).to_series(), ("",))
+    known = pl.Enum(meant.drop_nulls().unique().sort())
+    return whole.replace_strict(values, meant.cast(known), return_dtype=known).alias(column)
+
+
+def parquet_files(path: Path) -> list[Path]:
+    """Return the Parquet files of a path: itself, or those in a folder, sorted by name."""
+    if path.is_dir():
+        return [p for p in list_entries(path) if p.suffix.lower() == PARQUET and not p.name.startswith(".")]
+    return [path] if path.suffix.lower() == PARQUET else []
+
+
+def read_table_or_folder(path: Path, form: Form) -> Table:
+    """Read the table at a path, or in a folder of Parquet files, into memory. Raises as `read_table`."""
+    if not path.is_dir():
+        return read_table(path, form)
+    reject_form(path, form)
+    groups = replace(locate_row_groups(path), form=form)
+    return StreamedTable.of(groups, list(groups.schema))
+
+
+def reject_form(folder: Path, form: Form) -> None:
+    """Raise SettingError if settings give the format of a folder of Parquet files."""
+    if form.is_of_text:
+        raise SettingError(f"{', '.join(OF_TEXT)} are for CSV, and {folder} holds Parquet.")
+
+
+def locate_row_groups(path: Path, files: Sequence[Path] = ()) -> RowGroups:
+    """Return the row groups of a Parquet file, or of all or these `files` of a folder, from their footers. Raises
+    DataError if a file is damaged, or if files have different columns."""
+    files = files or parquet_files(path)
+    if not files:
+        raise DataError(
+            f"{path} is a folder without Parquet files ({PARQUET}), and no other tables are read from a folder.",
+            fix="Give a table file: .csv, .tsv or .parquet.",
+        )
+    first, file, offset = [0], [], []
+    digest = hashlib.sha256()
+    schema: dict[str, pl.DataType] = {}
+    uncompressed: Counter[str] = Counter()
+    for number, one in enumerate(files):
+        footer = _footer(one)
+        digest.update(f"{one.stat().st_size} {len(footer)}\n".encode() + footer)
+        own = _schema(one)
+        if number and own != schema:
+            raise _unlike(files[0], schema, one, own)
+        schema, at = own, 0
+        counts, sizes = _counts(footer, one)
+        uncompressed.update(sizes)
+        for rows in counts:
+            parts = max(1, min(PARTS, rows // LEAST_ROWS), -(-rows // MOST_ROWS))
+            for k in range(parts if rows else 0):
+                count = rows * (k + 1) // parts - rows * k // parts
+                file.append(number)
+                offset.append(at)
+                first.append(first[-1] + count)
+                at += count
+    if first[-1] == 0:
+        raise DataError(f"{path} holds no rows.")
+    starts, of_file, offsets = (np.array(values, np.int64) for values in (first, file, offset))
+    return RowGroups(path, tuple(files), starts, of_file, offsets, schema, digest.hexdigest(), uncompressed)
+
+
+def _schema(path: Path) -> dict[str, pl.DataType]:
+    try:
+        return dict(pl.read_parquet_schema(path))
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
+        raise _broken(path, str(error).splitlines()[0]) from error
+
+
+def _unlike(a: Path, first: dict[str, pl.DataType], b: Path, second: dict[str, pl.DataType]) -> DataError:
+    """Return the error for files with different columns."""
+    odd = sorted(first.keys() ^ second.keys())
+    if odd:
+        has, lacks = (a, b) if odd[0] in first else (b, a)
+        what = f"{has.name} has a column {odd[0]!r}, and {lacks.name} has none"
+    elif other := next((column for column in first if first[column] != second[column]), None):
+        what = f"column {other!r} is {first[other]} in {a.name} and {second[other]} in {b.name}"
+    else:
+        what = f"the columns of {b.name} are in a different order from those of {a.name}"
+    return DataError(f"The Parquet files of {a.parent} are not of one table: {what}.", fix="Write them alike.")
+
+
+def _footer(path: Path) -> bytes:
+    try:
+        with open_regular(path) as file:
+            size = file.seek(0, 2)
+            if size < 12:
+                raise _broken(path, f"it has {size} bytes")
+            file.seek(-8, 2)
+            end = file.read(8)
+            length = int.from_bytes(end[:4], "little")
+            if end[4:] != MAGIC or length + 12 > size:
+                raise _broken(path, "it does not end as such a file does")
+            file.seek(-8 - length, 2)
+            return file.read(length)
+    except OSError as error:
+        if isinstance(error, DataError):
+            raise
+        raise _broken(path, error_reason(error)) from error
+
+
+def _broken(path: Path, what: str) -> DataError:
+    return DataError("A table cannot be read:", [Problem(str(path), f"it is not a whole Parquet file: {what}")], FIX)
+
+
+# --- the footer ---------------------------------------------------------------------------------------------------
+
+# Fields of FileMetaData, RowGroup, ColumnChunk and ColumnMetaData.
+ROW_GROUPS = 4
+COLUMNS, NUM_ROWS = 1, 3
+META_DATA = 3
+PATH_IN_SCHEMA, TOTAL_UNCOMPRESSED_SIZE = 3, 6
+BOOLEANS, BYTE, INTEGERS, DOUBLE, BINARY, LISTS, MAP, STRUCT = (1, 2), 3, (4, 5, 6), 7, 8, (9, 10), 11, 12
+
+
+def _counts(footer: bytes, path: Path) -> tuple[list[int], Counter[str]]:
+    """Return the number of rows of each row group, and the total uncompressed bytes of each column."""
+    thrift, found, sizes = _Thrift(footer), [], Counter[str]()
+    try:
+        for field, kind in thrift.fields():
+            if field != ROW_GROUPS or kind not in LISTS:
+                thrift.skip(kind)
+                continue
+            count, _ = thrift.list()
+            for _ in range(count):
+                for own, of in thrift.fields():
+                    if own == NUM_ROWS:
+                        found.append(thrift.integer())
+                    elif own == COLUMNS and of in LISTS:
+                        for _ in range(thrift.list()[0]):
+                            _add_size(thrift, sizes)
+                    else:
+                        thrift.skip(of)
+    except (IndexError, ValueError) as error:
+        raise _broken(path, "its footer cannot be read") from error
+    return found, sizes
+
+
+def _add_size(thrift: _Thrift, sizes: Counter[str]) -> None:
+    """Read a ColumnChunk, and add its uncompressed bytes to those of its column."""
+    for key, kind in thrift.fields():
+        if key != META_DATA or kind != STRUCT:
+            thrift.skip(kind)
+            continue
+        column, size = "", 0
+        for own, of in thrift.fields():
+            if own == PATH_IN_SCHEMA and of in LISTS:
+                names = [thrift.binary() for _ in range(thrift.list()[0])]
+                column = names[0].decode("utf-8", "replace") if names else ""
+            elif own == TOTAL_UNCOMPRESSED_SIZE and of in INTEGERS:
+                size = max(0, thrift.integer())
+            else:
+                thrift.skip(of)
+        sizes[column] += size
+
+
+class _Thrift:
+    """A sequential reader of the compact protocol."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.at = data, 0
+
+    def varint(self) -> int:
+        """Read an unsigned number of 7 bits per byte, lowest first."""
+        value = shift = 0
+        while True:
+            byte = self.data[self.at]
+            self.at += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+
+    def integer(self) -> int:
+        """Read a signed number in zigzag encoding: 0, −1, 1, −2, … are 0, 1, 2, 3, …"""
+        value = self.varint()
+        return (value >> 1) ^ -(value & 1)
+
+    def fields(self) -> Iterator[tuple[int, int]]:
+        """Yield the number and type of each field of a struct; its value must be read or skipped before the next."""
+        number = 0
+        while byte := self._byte():
+            number = number + (byte >> 4) if byte >> 4 else self.integer()
+            yield number, byte & 15
+
+    def list(self) -> tuple[int, int]:
+        """Return the number of values of a list, and their type."""
+        byte = self._byte()
+        return (self.varint() if byte >> 4 == 15 else byte >> 4), byte & 15
+
+    def binary(self) -> bytes:
+        """Read bytes with a length prefix."""
+        size = self.varint()  # advances the position
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+    def skip(self, kind: int, inside: bool = False) -> None:
+        """Skip a value; a boolean takes a byte only inside a list."""
+        if kind in BOOLEANS:
+            self.at += inside
+        elif kind == BYTE:
+            self.at += 1
+        elif kind in INTEGERS:
+            self.varint()
+        elif kind == DOUBLE:
+            self.at += 8
+        elif kind == BINARY:
+            self.binary()
+        elif kind in LISTS:
+            count, of = self.list()
+            for _ in range(count):
+                self.skip(of, inside=True)
+        elif kind == MAP:
+            count = self.varint()
+            kinds = self._byte() if count else 0
+            for _ in range(count):
+                self.skip(kinds >> 4, inside=True)
+                self.skip(kinds & 15, inside=True)
+        elif kind == STRUCT:
+            for _, of in self.fields():
+                self.skip(of)
+        else:
+            raise ValueError(f"a value of type {kind}")
+
+    def _byte(self) -> int:
+        self.at += 1
+        return self.data[self.at - 1]

@@ -18,10 +18,11 @@ from ...core.errors import DataError, Problem, SettingError
 from ...core.schema import COUNT
 from ...core.spec import Episodes, TableSpec
 from ..dataset_base import Preprocessing, Split, TensorSplit, remap_targets
-from ..in_memory.from_dataframe import as_frame
+from ..in_memory.container import as_frame
 from ..settings import DataSettings
 from ..splits import SPLITS, Rows, draw_splits, remaining_fractions
 from . import delimited
+from .column_roles import Labels, Roles, format_problems, group_numbers, read_targets, reject_units
 from .column_types import (
     ENCODERS,
     LEFT_OUT,
@@ -35,9 +36,7 @@ from .column_types import (
     unreadable_mask,
 )
 from .delimited import KEPT, Form
-from .parquet import read_table_or_folder
-from .table_files import Table, format_count, frame_table, rows_table
-from .targets import Labels, Roles, format_problems, group_numbers, read_targets, reject_units
+from .table_files import Table, format_count, frame_table, read_table_or_folder, rows_table
 
 Cells = Mapping[str, pl.Series]  # column → (n,) stripped cells
 

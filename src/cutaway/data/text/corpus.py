@@ -25,9 +25,8 @@ from ..modalities import reject_changed
 from ..settings import DataSettings
 from ..splits import SPLITS, split_by_position
 from . import tokenizer_files
-from .corpus_files import TextFile, join_texts, read_text, read_texts, split_documents, to_documents
-from .corpus_transforms import RunningPreprocessing, StreamPreprocessing, split_pieces
-from .masking import MaskedPreprocessing
+from .corpus_transforms import MaskedPreprocessing, RunningPreprocessing, StreamPreprocessing, split_pieces
+from .text_files import TextFile, join_texts, read_text, read_texts, split_documents, to_documents
 from .tokenizers import PRETRAINED, Tokenizer
 from .word2vec_dataset import open_context
 

@@ -7,7 +7,6 @@ Devlin et al., BERT, 2018, section 5.3, <https://arxiv.org/abs/1810.04805>.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,16 +23,24 @@ from ...core import spec as specs
 from ...core.errors import DataError, Problem, SettingError
 from ...core.schema import COUNT
 from ...core.spec import Tags, TextSpec
-from ..build import DataSource, build_dataset
+from ..build import DataSource, DuplicateKeys, ExampleClasses
 from ..dataset_base import IGNORED, Batch, DataSet, SequenceSplit
-from ..findings import duplicate_warning
 from ..modalities import reject_changed
 from ..settings import DataSettings
-from ..splits import Rows, complete_split
+from ..splits import Rows
 from ..tables.column_types import natural_order
 from ..tables.table_files import TABLE_SUFFIXES, format_count
-from .classification import FOR_RUNNING_TEXT, unknown_notes
-from .text_files import TAGGED, TEXT, Tagged, read_lines, read_pair, read_tagged, tagged_lines
+from .text_files import (
+    TAGGED,
+    TEXT,
+    Tagged,
+    parse_text_source,
+    preview,
+    read_lines,
+    read_pair,
+    read_tagged,
+    tagged_lines,
+)
 from .tokenizer_files import (
     AUTO,
     TOKENIZERS,
@@ -42,12 +49,10 @@ from .tokenizer_files import (
     placeholder_id,
     spec_for,
     spec_special_tokens,
-    special_tokens_note,
     tokenizer_from_json,
-    tokenizer_note,
 )
 from .tokenizers import Tokenizer, Words, marks_blanks, words_tokenizer
-from .transforms import OTHER_LENGTH, gather_ids, length_notes, parse_text_source, preview, truncate_and_frame
+from .transforms import FOR_RUNNING_TEXT, OTHER_LENGTH, TokenizedBuilder, gather_ids, length_notes, truncate_and_frame
 
 __all__ = ["TAGGED", "TagPreprocessing", "open_tagged", "tagged_dataset"]
 
@@ -266,43 +271,61 @@ def tagged_dataset(
     """Build a data set of tagged sentences. Missing `splits` are drawn from the training sentences, whole sentences at
     a time.
     """
-    reject_changed(settings, FOR_RUNNING_TEXT, "is for running text, and this text is tagged")
-    assert tagged.tags is not None, "read with its tags"
-    names = natural_order(set(itertools.chain.from_iterable(tagged.tags)))
-    if len(names) == 1:
-        raise DataError(f"Every token of {origin.source} has the tag {names[0]!r}: there is nothing to tell apart.")
-    whole = np.zeros(len(tagged.sentences), np.int64)
-    indices = complete_split(whole, ["sentence"], splits, settings)
-    tokenizer, given = _fit_tokenizer([tagged.sentences[i] for i in indices["train"]], settings)
-    length = settings.length or OTHER_LENGTH
-    of_splits = {
-        split: Tagged(
-            [tagged.sentences[i] for i in rows], [tagged.tags[i] for i in rows], [tagged.names[i] for i in rows]
-        )
-        for split, rows in indices.items()
-    }
-    spec = spec_for(tokenizer, settings, length, Tags(tuple(names), column))
-    unmeasured = TagPreprocessing(spec, tokenizer, length)
-    prepared = {
-        split: unmeasured.as_split(sentences, f"the {split} split's sentences")
-        for split, sentences in of_splits.items()
-    }
-    longest = max(int(split.lengths.max()) for split in prepared.values())
-    preprocessing = dataclasses.replace(unmeasured, spec=dataclasses.replace(spec, longest=longest))
-    learned = {tag for tags in of_splits["train"].tags or () for tag in tags}
-    absent = [tag for tag in names if tag not in learned]
-    keys = ["\t".join(sentence) for sentence in tagged.sentences]
-    notes = [
-        *tagged.notes,
-        tokenizer_note(tokenizer, given),
-        special_tokens_note(tokenizer, spec_special_tokens(spec)),
-        None if isinstance(tokenizer, Words) else "The tag of a word is assigned to its first subword.",
-        *(note for split in prepared.values() for note in split.notes),
-        *unknown_notes({split: found.values.numpy() for split, found in prepared.items()}, tokenizer, given),
-        f"No training sentence has the tag {', '.join(absent)}: it cannot be learned." if absent else None,
-        duplicate_warning(keys, indices, tagged.names.__getitem__, "sentences"),
-    ]
-    return build_dataset(origin, settings, indices, preprocessing, prepared, notes)
+    return TagBuilder(tagged, origin, settings, splits, column).build()
+
+
+class TagBuilder(TokenizedBuilder[TagPreprocessing]):
+    """The steps from tagged sentences to their data set."""
+
+    noun = "sentences"
+
+    def __init__(
+        self,
+        tagged: Tagged,
+        origin: DataSource,
+        settings: DataSettings,
+        splits: Mapping[str, Rows] | None,
+        column: str,
+    ) -> None:
+        super().__init__(origin, settings)
+        reject_changed(settings, FOR_RUNNING_TEXT, "is for running text, and this text is tagged")
+        assert tagged.tags is not None, "read with its tags"
+        self.tagged, self.tags, self.column = tagged, tagged.tags, column
+        self.tag_names = natural_order(set(itertools.chain.from_iterable(tagged.tags)))
+        if len(self.tag_names) == 1:
+            raise DataError(
+                f"Every token of {origin.source} has the tag {self.tag_names[0]!r}: there is nothing to tell apart."
+            )
+        self.classes = ExampleClasses.without(len(tagged.sentences), "sentence", splits)
+
+    def fit(self) -> TagPreprocessing:
+        """Fit the tokenizer."""
+        settings, sentences = self.settings, self.tagged.sentences
+        self.tokenizer, self.pretrained = _fit_tokenizer([sentences[i] for i in self.indices["train"]], settings)
+        length = settings.length or OTHER_LENGTH
+        spec = spec_for(self.tokenizer, settings, length, Tags(tuple(self.tag_names), self.column))
+        return TagPreprocessing(spec, self.tokenizer, length)
+
+    def encode(self, split: str, rows: Rows) -> SequenceSplit:
+        """Return the tokens and tags of sentences."""
+        sentences, tags = [self.tagged.sentences[i] for i in rows], [self.tags[i] for i in rows]
+        own = Tagged(sentences, tags, [self.tagged.names[i] for i in rows])
+        return self.preprocessing.as_split(own, f"the {split} split's sentences")
+
+    def notes(self) -> list[str | None]:
+        """Return notes on tokens and tags."""
+        learned = {tag for i in self.indices["train"] for tag in self.tags[i]}
+        absent = [tag for tag in self.tag_names if tag not in learned]
+        first = None if isinstance(self.tokenizer, Words) else "The tag of a word is assigned to its first subword."
+        return [
+            *self.tagged.notes,
+            *self.token_notes(first),
+            f"No training sentence has the tag {', '.join(absent)}: it cannot be learned." if absent else None,
+        ]
+
+    def duplicate_keys(self) -> DuplicateKeys:
+        """Return the sentences."""
+        return DuplicateKeys(["\t".join(sentence) for sentence in self.tagged.sentences], self.tagged.names.__getitem__)
 
 
 def _fit_tokenizer(sentences: Sequence[Sequence[str]], settings: DataSettings) -> tuple[Tokenizer, bool]:

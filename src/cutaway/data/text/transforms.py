@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,24 +15,27 @@ import torch
 from torch import Tensor
 
 from ...core import spec as specs
-from ...core.errors import DataError, Problem
+from ...core.errors import DataError
 from ...core.schema import COUNT
 from ...core.spec import Classes, TextSpec, Value
-from ..dataset_base import SequenceSplit
+from ..build import DatasetBuilder
+from ..dataset_base import Preprocessing, SequenceSplit
 from ..folders import TEXTS, find_labelled
-from ..in_memory.from_dataframe import as_frame
+from ..in_memory.container import as_frame
 from ..tables import delimited
+from ..tables.column_roles import read_targets
 from ..tables.delimited import KEPT, Form
 from ..tables.table_files import TABLE_SUFFIXES, Table, frame_table
-from ..tables.targets import read_targets
-from .text_files import TAGGED, TEXT, pair_table, read_files, read_pair, read_text_table
+from .text_files import TEXT, pair_table, parse_text_source, preview, read_files, read_pair, read_text_table
 from .tokenizer_files import (
     TOKENIZERS,
     SpecialTokens,
     padding_id,
     placeholder_id,
     spec_special_tokens,
+    special_tokens_note,
     tokenizer_from_json,
+    tokenizer_note,
 )
 from .tokenizers import Tokenizer
 
@@ -39,7 +43,6 @@ Numbers = npt.NDArray[np.int64]
 AUTO_LENGTH = {"characters": 2048}  # default maximum length
 OTHER_LENGTH = 512
 BEGIN, END = -2, -3  # position markers of the special tokens
-SHOWN = 60  # characters of a text in its display name
 
 
 @dataclass(frozen=True)
@@ -258,24 +261,6 @@ def length_notes(whole: Numbers, most: int, of: str, framed: bool = False) -> li
     return notes
 
 
-def parse_text_source(source: str | Path) -> str:
-    """Return a source that is not a path as text. Raises DataError if it was meant as a path."""
-    text = str(source)
-    meant = isinstance(source, Path) or (
-        not any(letter.isspace() for letter in text)
-        and text.lower().endswith((*TEXTS.suffixes, *TABLE_SUFFIXES, *TAGGED))
-    )
-    if meant:
-        raise DataError("A file that is not there:", [Problem(text, f"there is none in {Path.cwd()}")])
-    return text
-
-
-def preview(text: str) -> str:
-    """Return a display name for a text: its beginning, on one line."""
-    line = " ".join(text.split()) or "(no text)"
-    return line if len(line) <= SHOWN else f"{line[: SHOWN - 1]}…"
-
-
 def _no_source(source: Any) -> Any:
     raise DataError(f"A text cannot be read from a {type(source).__name__}.", fix="Give a text, or the path of one.")
 
@@ -283,3 +268,62 @@ def _no_source(source: Any) -> Any:
 def unknown_fraction(ids: Iterable[int] | Numbers, unknown: int) -> float:
     """Return the fraction of tokens that are unknown."""
     return float((np.asarray(ids) == unknown).mean())
+
+
+FOR_RUNNING_TEXT = ("documents", "mask_prob", "whole_words")
+
+
+def unknown_notes(ids: Mapping[str, Numbers], tokenizer: Tokenizer, given: bool = False) -> list[str]:
+    """Return a note with the fraction of unknown tokens in each split, and whether training has any.
+
+    With `given` the tokenizer is pretrained, so settings do not affect which tokens are unknown.
+    """
+    if tokenizer.unknown is None:
+        return []
+    fractions = {split: unknown_fraction(of_split, tokenizer.unknown) for split, of_split in ids.items()}
+    if not any(fractions.values()):
+        return []
+    said = ", ".join(
+        f"{'less than 0.1 %' if 0 < fraction < 0.0005 else f'{100 * fraction:.1f} %'} in {split}"
+        for split, fraction in fractions.items()
+    )
+    untaught = " Training has none, so nothing is learned of them; min_count=2 makes the rarest ones unknown there."
+    return [f"Unknown tokens: {said}.{'' if fractions['train'] or given else untaught}"]
+
+
+class Tokenized(Preprocessing, Protocol):
+    """A preprocessing whose examples are tokens."""
+
+    @property
+    def spec(self) -> TextSpec:
+        """The spec of the examples that the model receives."""
+        ...
+
+
+T = TypeVar("T", bound=Tokenized)
+
+
+class TokenizedBuilder(DatasetBuilder[T, SequenceSplit]):
+    """The steps that data sets of tokenized examples share."""
+
+    tokenizer: Tokenizer
+    pretrained: bool  # the tokenizer was not fitted here
+
+    def encode_splits(self) -> dict[str, SequenceSplit]:
+        """Return the tokens of all splits, and set the greatest length of the spec."""
+        splits = super().encode_splits()
+        longest = max(int(split.lengths.max()) for split in splits.values())
+        spec = dataclasses.replace(self.preprocessing.spec, longest=longest)
+        self.preprocessing = dataclasses.replace(self.preprocessing, spec=spec)  # type: ignore[type-var]
+        return splits
+
+    def token_notes(self, about: str | None = None) -> list[str | None]:
+        """Return notes on the tokenizer, on cut examples and on unknown tokens; `about` is a note among them."""
+        ids = {split: found.values.numpy() for split, found in self.splits.items()}
+        return [
+            tokenizer_note(self.tokenizer, self.pretrained),
+            special_tokens_note(self.tokenizer, spec_special_tokens(self.preprocessing.spec)),
+            about,
+            *(note for split in self.splits.values() for note in split.notes),
+            *unknown_notes(ids, self.tokenizer, self.pretrained),
+        ]

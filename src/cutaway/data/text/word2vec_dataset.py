@@ -36,7 +36,7 @@ from ..dataset_base import Batch, DataSet, Split
 from ..modalities import reject_changed
 from ..settings import DataSettings
 from ..splits import SPLITS, split_by_position
-from .corpus_files import BLANK_LINE, join_texts, load_texts, read_texts
+from .text_files import BLANK_LINE, join_texts, load_texts, read_texts
 from .tokenizer_files import TOKENIZERS, tokenizer_from_json
 from .tokenizers import UNKNOWN, Tokenizer, Words, train_tokenizer
 

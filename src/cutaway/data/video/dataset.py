@@ -5,23 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
 
-from ...core.files import MEBIBYTE
 from ...core.spec import ANY_SIZE, Classes, ImageSizes, ImageSpec, VideoSpec
-from ..build import DataSource, build_dataset
+from ..build import DatasetBuilder, DataSource, DuplicateKeys, ExampleClasses
 from ..dataset_base import DataSet
-from ..findings import Finding, duplicate_warning, reject_fill
+from ..findings import Finding, reject_fill
 from ..folders import NAMED_AT_MOST, VIDEOS, FolderContents, find_examples, fingerprint_files, missing_class_notes
 from ..images.dataset import choose_channels, choose_size
 from ..images.image_files import Pixels, Size, as_pixels, resize, size_covering
 from ..images.transforms import fit_preprocessing
 from ..modalities import reject_changed
 from ..settings import DataSettings
-from ..splits import Rows, complete_split, sample_rows
+from ..splits import Rows
 from ..streaming.members import select_items
 from ..streaming.tars import inspect_files, is_sharded, read_shards
 from .transforms import SHARDED, VideoPreprocessing, VideoSplit
@@ -62,45 +60,72 @@ def video_dataset(
     same one of at most 512 pixels. They are kept in memory as bytes if they fit into settings.memory, otherwise they
     are read in every epoch. Raises DataError that names every video that cannot be used, or SettingError.
     """
-    videos, names, labels = found.files, found.names, found.labels
     if seen is None:
         reject_changed(settings, ("missing",), "is for files, and these videos are in memory")
-    looks = inspect_videos(videos, settings.workers) if seen is None else seen
-    indices = complete_split(labels, found.classes, found.splits, settings, groups)
-    own_size, (height, width), enlarged = choose_size({look.size for look in looks}, sizes, settings.image_size)
-    channels, target = choose_channels([look.grey for look in looks], settings.color), Classes(found.classes)
-    counts = [look.frames for look in looks]
-    image_spec = ImageSpec(channels, height, width, target)
-    sample = sample_rows(indices["train"], SAMPLE, seed=settings.split_seed)
-    training = _training_frames([videos[i] for i in sample], [counts[i] for i in sample], image_spec, settings)
-    images = fit_preprocessing(image_spec, training, settings.resize, own_size)
-    frames = min(settings.frames, max(counts[i] for i in indices["train"]))
-    preprocessing = VideoPreprocessing(VideoSpec(frames, channels, height, width, target), images, settings.frames)
-    used = np.unique(np.concatenate(list(indices.values())))  # `max_samples` may have excluded videos
-    room = sum(min(counts[i], settings.frames) for i in used) * channels * height * width
-    held: dict[int, Tensor] = {}
-    if room <= settings.memory * MEBIBYTE:
-        clips = preprocessing.clips([videos[i] for i in used], [counts[i] for i in used], settings.workers)
-        held = dict(zip(used.tolist(), clips))
+    looks = inspect_videos(found.files, settings.workers) if seen is None else seen
+    origin = DataSource(name, source, fingerprint_files(found.names, [look.digest for look in looks]), found.notes)
+    return VideoBuilder(found, looks, origin, settings, sizes, groups).build()
 
-    def as_split(rows: Rows) -> VideoSplit:
-        target, own_names = torch.from_numpy(labels[rows]), [names[i] for i in rows]
-        if held:
-            return preprocessing.in_memory_split([held[i] for i in rows.tolist()], target, own_names)
-        own_videos, own_counts = select_items(videos, rows), [counts[i] for i in rows]
-        return preprocessing.streamed(own_videos, own_counts, target, own_names, settings.workers)
 
-    sums = [look.digest for look in looks]
-    own_notes = [
-        *_notes([looks[i] for i in used], settings.frames, channels),
-        _still_note([names[i] for i in used if counts[i] == 1], len(used)),
-        enlarged,
-        duplicate_warning(sums, indices, names.__getitem__, "videos"),
-        *missing_class_notes(labels, found.classes, indices, "no videos"),
-    ]
-    origin = DataSource(name, source, fingerprint_files(names, sums), found.notes)
-    splits = {split: as_split(rows) for split, rows in indices.items()}
-    return build_dataset(origin, settings, indices, preprocessing, splits, own_notes)
+class VideoBuilder(DatasetBuilder[VideoPreprocessing, VideoSplit]):
+    """The steps from videos in classes to their data set."""
+
+    noun = "videos"
+
+    def __init__(
+        self,
+        found: FolderContents[Video],
+        looks: Sequence[VideoFileInfo],
+        origin: DataSource,
+        settings: DataSettings,
+        sizes: ImageSizes,
+        groups: Rows | None = None,
+    ) -> None:
+        super().__init__(origin, settings)
+        self.found, self.looks, self.sizes = found, looks, sizes
+        self.counts = [look.frames for look in looks]
+        self.classes = ExampleClasses(found.labels, found.classes, found.splits, groups)
+
+    def fit(self) -> VideoPreprocessing:
+        """Choose a size and a length, fit the scale on a sample, and read the videos if they are kept in memory."""
+        settings, videos, counts = self.settings, self.found.files, self.counts
+        own_sizes, grey = {look.size for look in self.looks}, [look.grey for look in self.looks]
+        own_size, (height, width), self.enlarged = choose_size(own_sizes, self.sizes, settings.image_size)
+        channels, target = choose_channels(grey, settings.color), Classes(self.found.classes)
+        image_spec = ImageSpec(channels, height, width, target)
+        sample = self.training_sample(SAMPLE)
+        training = _training_frames([videos[i] for i in sample], [counts[i] for i in sample], image_spec, settings)
+        images = fit_preprocessing(image_spec, training, settings.resize, own_size)
+        frames = min(settings.frames, max(counts[i] for i in self.indices["train"]))
+        fitted = VideoPreprocessing(VideoSpec(frames, channels, height, width, target), images, settings.frames)
+        self.held: dict[int, Tensor] = {}
+        used = self.used
+        if self.fits_into_memory(sum(min(counts[i], settings.frames) for i in used) * channels * height * width):
+            clips = fitted.clips([videos[i] for i in used], [counts[i] for i in used], settings.workers)
+            self.held = dict(zip(used.tolist(), clips))
+        return fitted
+
+    def encode(self, split: str, rows: Rows) -> VideoSplit:
+        """Return videos in memory, or files to read in every epoch."""
+        target, names = torch.from_numpy(self.found.labels[rows]), [self.found.names[i] for i in rows]
+        if self.held:
+            return self.preprocessing.in_memory_split([self.held[i] for i in rows.tolist()], target, names)
+        videos, counts = select_items(self.found.files, rows), [self.counts[i] for i in rows]
+        return self.preprocessing.streamed(videos, counts, target, names, self.settings.workers)
+
+    def notes(self) -> list[str | None]:
+        """Return notes on how the videos were changed, and on absent classes."""
+        found, used = self.found, self.used
+        return [
+            *_notes([self.looks[i] for i in used], self.settings.frames, self.preprocessing.spec.channels),
+            _still_note([found.names[i] for i in used if self.counts[i] == 1], len(used)),
+            self.enlarged,
+            *missing_class_notes(found.labels, found.classes, self.indices, "no videos"),
+        ]
+
+    def duplicate_keys(self) -> DuplicateKeys:
+        """Return the digest of each video."""
+        return DuplicateKeys([look.digest for look in self.looks], self.found.names.__getitem__)
 
 
 def _training_frames(

@@ -42,7 +42,7 @@ from torch import Generator, Tensor, nn
 
 from ...core.errors import ModelError, SettingError
 from ...data.dataset_base import IGNORED, DataSet, Split
-from ...data.text.problems import ProblemSplit, pad_problems
+from ...data.text.puzzles import PuzzleSplit, pad_puzzles
 from ...inference.language_model_thinker import LanguageThinker, solve_problems, thought_tokens
 from ...inference.thought_search import GREEDY
 from ...models.base import SupportsKVCache
@@ -75,7 +75,7 @@ class SelfTraining(Supervised):
     @classmethod
     def reject(cls, settings: TrainSettings, data: DataSet) -> None:
         """Raise SettingError if solutions cannot be verified, or the network has not been trained to write any."""
-        if not isinstance(data.splits["train"], ProblemSplit):
+        if not isinstance(data.splits["train"], PuzzleSplit):
             raise SettingError(
                 f"objective={settings.objective} learns from solutions that are verified by computing, and "
                 f"{data.source} is {data.spec.kind} data without a verifier: take addition, countdown or game24."
@@ -98,7 +98,7 @@ class SelfTraining(Supervised):
                 f"objective={settings.objective} draws solutions from a cache, and {type(model).__name__} keeps none: "
                 "take gpt2."
             )
-        assert isinstance(train, ProblemSplit)
+        assert isinstance(train, PuzzleSplit)
         self.problems, self.group = train, settings.group_size
         self.temperature = settings.temperature or 1.0
         self.words = None
@@ -116,7 +116,7 @@ class SelfTraining(Supervised):
                 rows.append((asked, thought_tokens(thought, preprocessing)))
                 right = preprocessing.kind.judge(problems[k], preprocessing.form, thought.text).solved
                 told.append((k, thought.held.count, right))
-        (ids, mask), target = pad_problems(rows)
+        (ids, mask), target = pad_puzzles(rows)
         of, times, reward = torch.tensor(told, device=thinker.device).unbind(1)
         ids, mask, target = (x.to(thinker.device) for x in (ids, mask, target))
         return Attempts(ids, mask, target, of, times.float(), reward.float())
@@ -127,7 +127,7 @@ class SelfTraining(Supervised):
 
     def _scores(self, split: Split, place: DeviceContext) -> dict[str, float]:
         """Return the fraction of problems that a greedy chain does not solve."""
-        assert isinstance(split, ProblemSplit)
+        assert isinstance(split, PuzzleSplit)
         problems = list(dict.fromkeys(split.problems))[:MAX_VALIDATION_PROBLEMS]
         _, _, verdicts = solve_problems(self.model, split.preprocessing, problems, GREEDY)
         return {"loss": 1 - sum(verdict.solved for verdict in verdicts) / len(verdicts)}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cutaway.data.text.masking import mix_bits, uniform
+from cutaway.data.text.corpus_transforms import mix_bits, uniform
 
 PLACES = np.arange(100_000)
 

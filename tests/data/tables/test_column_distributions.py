@@ -6,9 +6,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from cutaway.data.tables import distributions as module
+from cutaway.data.tables import dataset as module
 from cutaway.data.tables.column_types import ColumnType
-from cutaway.data.tables.distributions import distributions, histogram
+from cutaway.data.tables.dataset import column_distributions, histogram
 
 
 def test_numbers_are_counted_between_edges_and_values_by_name() -> None:
@@ -26,7 +26,7 @@ def test_numbers_are_counted_between_edges_and_values_by_name() -> None:
         "town": ColumnType("category"),
         "key": ColumnType("id"),
     }
-    rooms, price, day, town = distributions(cells, types)
+    rooms, price, day, town = column_distributions(cells, types)
     assert rooms == {"name": "rooms", "type": "number", "counts": [1, 2, 0, 1], "ends": ["1", "4"], "missing": 1}
     assert (price["ends"], sum(price["counts"]), price["missing"]) == (["0.5", "10.5"], 4, 1)
     assert day["ends"] == ["2020-01-01", "2020-03-01"]
@@ -36,13 +36,15 @@ def test_numbers_are_counted_between_edges_and_values_by_name() -> None:
 
 def test_many_values_and_many_columns_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     many = pl.Series([str(k % 50) for k in range(500)])
-    (found,) = distributions({"a": many}, {"a": ColumnType("category")})
+    (found,) = column_distributions({"a": many}, {"a": ColumnType("category")})
     assert found["labels"][-1] == module.REST
     assert (len(found["counts"]), sum(found["counts"]), found["different"]) == (module.VALUES, 500, 50)
     monkeypatch.setattr(module, "MOST_COLUMNS", 2)
-    assert len(distributions(dict.fromkeys("abc", many), dict.fromkeys("abc", ColumnType("category")))) == 2
+    assert len(column_distributions(dict.fromkeys("abc", many), dict.fromkeys("abc", ColumnType("category")))) == 2
     empty = pl.Series([None, None], dtype=pl.String)
-    assert distributions({"a": empty, "b": empty}, {"a": ColumnType("number"), "b": ColumnType("category")}) == []
+    assert (
+        column_distributions({"a": empty, "b": empty}, {"a": ColumnType("number"), "b": ColumnType("category")}) == []
+    )
 
 
 def test_equal_bins_are_those_of_numpy_where_it_has_them() -> None:
@@ -62,7 +64,7 @@ def test_equal_bins_are_those_of_numpy_where_it_has_them() -> None:
     ],
 )
 def test_a_range_that_numpy_cannot_divide_is_counted(cells: list[str]) -> None:
-    (found,) = distributions({"a": pl.Series([*cells, None])}, {"a": ColumnType("number")})
+    (found,) = column_distributions({"a": pl.Series([*cells, None])}, {"a": ColumnType("number")})
     numbers = np.array(cells, np.float64)
     assert (sum(found["counts"]), found["missing"]) == (12, 1)
     assert found["counts"][0] >= (numbers == numbers.min()).sum()

@@ -18,7 +18,7 @@ from torch_geometric.data import Data
 
 import cutaway
 from cutaway.core.errors import SettingError
-from cutaway.data.in_memory.from_dataframe import as_frame
+from cutaway.data.in_memory.container import as_frame
 from cutaway.data.in_memory.source import to_source
 from cutaway.data.tables.table_files import frame_table
 

@@ -16,7 +16,7 @@ from cutaway.core.errors import DataError, FileError, SettingError
 from cutaway.core.spec import ANY_SIZE, Context, TextSpec, from_json, to_json
 from cutaway.data.build import DataSource
 from cutaway.data.dataset_base import DataSet
-from cutaway.data.datasets.registry import open_named, where
+from cutaway.data.open_data import open_named, where
 from cutaway.data.settings import DataSettings
 from cutaway.data.text.word2vec_dataset import (
     NOISE,

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from cutaway.core.errors import SettingError
-from cutaway.data.datasets.builtin import TOY_NOISE, TOY_POINTS, TOYS, toy_parameters
+from cutaway.data.datasets.toy_data import TOY_NOISE, TOY_POINTS, TOYS, toy_parameters
 from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
 

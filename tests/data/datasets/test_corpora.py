@@ -12,10 +12,10 @@ from cutaway.core.errors import DataError, SettingError
 from cutaway.core.spec import Masked
 from cutaway.data.dataset_base import IGNORED, DataSet
 from cutaway.data.datasets import corpora
-from cutaway.data.datasets.registry import open_named, where
+from cutaway.data.open_data import open_named, where
 from cutaway.data.settings import DataSettings
 from cutaway.data.text.corpus import RunningPreprocessing
-from cutaway.data.text.masking import MaskedPreprocessing
+from cutaway.data.text.corpus_transforms import MaskedPreprocessing
 from cutaway.data.text.tokenizers import UNKNOWN
 
 

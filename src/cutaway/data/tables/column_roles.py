@@ -34,8 +34,7 @@ from .column_types import (
     unreadable_mask,
 )
 from .delimited import AUTO
-from .parquet import MOST_VALUES_OF_CLASSES
-from .table_files import Table, format_count
+from .table_files import MOST_VALUES_OF_CLASSES, Table, format_count
 
 LISTED = 40  # maximum columns in an error
 

@@ -12,15 +12,14 @@ from cutaway.core.errors import SettingError
 from cutaway.core.spec import NextToken
 from cutaway.data.dataset_base import IGNORED
 from cutaway.data.datasets.pairs import SUMS, evaluation_multisets, generate_sums
-from cutaway.data.datasets.registry import open_named
-from cutaway.data.problems import parse_problem
+from cutaway.data.open_data import open_named
 from cutaway.data.settings import DataSettings
-from cutaway.data.text.problems import END, ProblemPreprocessing, ProblemSplit
+from cutaway.data.text.puzzles import END, PuzzlePreprocessing, PuzzleSplit, parse_countdown
 
 
-def opened(name: str, **settings: object) -> dict[str, ProblemSplit]:
+def opened(name: str, **settings: object) -> dict[str, PuzzleSplit]:
     data = open_named(name, DataSettings(**settings), targets=(NextToken,))  # type: ignore[arg-type]
-    return {split: found for split, found in data.splits.items() if isinstance(found, ProblemSplit)}
+    return {split: found for split, found in data.splits.items() if isinstance(found, PuzzleSplit)}
 
 
 @pytest.mark.parametrize("name", ["countdown", "game24"])
@@ -28,11 +27,11 @@ def test_no_numbers_of_a_test_are_trained_on(name: str) -> None:
     splits = opened(name)
     held = {state for of_split in evaluation_multisets().values() for state in of_split}
     assert len(held) == 200
-    trained = {parse_problem(problem)[0] for problem in splits["train"].problems}
+    trained = {parse_countdown(problem)[0] for problem in splits["train"].problems}
     assert not trained & held
     assert all(len(state) == 4 for state in trained)  # so that no test stands within a larger one
     for split in ("val", "test"):
-        assert {parse_problem(problem)[0] for problem in splits[split].problems} <= set(evaluation_multisets()[split])
+        assert {parse_countdown(problem)[0] for problem in splits[split].problems} <= set(evaluation_multisets()[split])
     for i in range(600):  # whatever the form and what is drawn
         asked, _ = splits["train"].example(i, seed=i)
         assert tuple(map(int, asked.split("=>")[0].split()[1:])) in trained
@@ -71,11 +70,11 @@ def test_only_the_solution_is_learned_and_which_one_changes_with_the_seed() -> N
 def test_a_preprocessing_is_read_back_and_another_vocabulary_is_refused() -> None:
     preprocessing = opened("addition")["train"].preprocessing
     document = preprocessing.to_json()
-    assert ProblemPreprocessing.from_json(document) == preprocessing
+    assert PuzzlePreprocessing.from_json(document) == preprocessing
     document["spec"]["vocab_size"] += 1
     document["spec"]["target"]["vocab_size"] += 1
     with pytest.raises(ValueError, match="other tokens"):
-        ProblemPreprocessing.from_json(document)
+        PuzzlePreprocessing.from_json(document)
 
 
 def test_settings_that_mean_nothing_are_refused() -> None:

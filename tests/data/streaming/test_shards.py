@@ -13,13 +13,16 @@ from typing import Any
 import pytest
 
 from cutaway.core.errors import DataError, FileError
-from cutaway.data.streaming.manifest import Manifest, find_damaged, is_prepared, read_manifest
-from cutaway.data.streaming.prepare import (
+from cutaway.data.streaming.shards import (
     Job,
+    Manifest,
     PreparationState,
     ShardWriteResult,
     begin_preparation,
+    find_damaged,
     finish_preparation,
+    is_prepared,
+    read_manifest,
     require_disk_space,
     save_plan,
     write_shards,

@@ -1,8 +1,8 @@
-"""Data sets from Python objects, built by the same functions as data sets from files.
+"""Python objects as data sets, and as new examples of a run.
 
-Given splits are concatenated; missing splits are drawn from the training split, as for files.
-
-Arrays and Pillow images as image data. Bytes are treated like image files; other numbers are not rounded.
+Data sets are built by the same functions as from files. Given splits are concatenated; missing splits are drawn from
+the training split. Arrays and Pillow images are image data: bytes are treated like image files, and other numbers are
+not rounded. New examples, with or without targets, are prepared like the run's training split.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ import numpy as np
 import polars as pl
 import torch
 from PIL import Image
+from torch import Tensor
+from torch.utils.data import Dataset
 
 from ...core.errors import DataError, SettingError
 from ...core.spec import Classes, GeneratedImage, ImageSizes, ImageSpec, SeriesSpec, Target, Unlabelled, Value, Views
-from ..build import DataSource, build_dataset
-from ..dataset_base import IN_MEMORY, DataSet, Split, TensorSplit
+from ..build import DatasetBuilder, DataSource, DuplicateKeys, ExampleClasses, build_dataset
+from ..dataset_base import IN_MEMORY, DataSet, Preprocessing, Split, TensorSplit
 from ..episodes import to_episodes
 from ..findings import duplicate_warning, missing_class_findings
+from ..graphs.transforms import GraphPreprocessing
 from ..images.dataset import (
     SAMPLE,
     build_in_memory_splits,
@@ -33,6 +36,7 @@ from ..images.dataset import (
 from ..images.image_files import as_pixels, read_image
 from ..images.transforms import (
     ArrayPreprocessing,
+    ImagePreprocessing,
     Levels,
     Shape,
     build_image_target,
@@ -42,14 +46,17 @@ from ..images.transforms import (
 )
 from ..modalities import reject_changed
 from ..series.dataset import series_dataset
-from ..series.transforms import SeriesPreprocessing
+from ..series.transforms import ForecastPreprocessing, SeriesPreprocessing
 from ..settings import DataSettings
-from ..splits import Rows, complete_split, sample_rows
+from ..splits import Rows, sample_rows
+from ..tables.column_roles import Labels, check_learnable, read_labels, read_targets
 from ..tables.dataset import table_dataset
 from ..tables.delimited import KEPT, Form
 from ..tables.table_files import Table, concatenate_tables, frame_table
-from ..tables.targets import Labels, check_learnable, read_labels
 from ..tables.transforms import TablePreprocessing
+from ..text.text_files import TextFile
+from ..text.tokenizers import IDS
+from ..text.transforms import TextPreprocessing
 from .container import (
     Array,
     Columns,
@@ -58,11 +65,12 @@ from .container import (
     Images,
     Numbers,
     Texts,
+    as_frame,
     as_ids,
     example_digests,
     example_names,
 )
-from .source import TARGET, InMemorySource, as_columns
+from .source import TARGET, InMemorySource, as_columns, describe_type, is_graph, parse_object
 
 OF_CSV = ("separator", "decimal", "encoding", "header", "quoting")
 IN_FILES = (*OF_CSV, "memory", "workers")
@@ -145,7 +153,7 @@ def _columns(given: InMemorySource, kind: str, origin: DataSource, settings: Dat
             data.preprocessing = replace(data.preprocessing, width=first.frame.width)
         return data
     if kind == "text":
-        from ..text.classification import table_dataset as text_dataset
+        from ..text.dataset import table_dataset as text_dataset
 
         return text_dataset(table, origin, settings, splits)
     if kind == "graph":
@@ -177,7 +185,7 @@ def _texts(
     first = splits["train"]
     assert isinstance(first, Texts)
     if first.target is not None:
-        from ..text.classification import dataset_from_columns
+        from ..text.dataset import dataset_from_columns
         from ..text.text_files import TEXT
         from ..text.tokenizers import IDS
 
@@ -199,7 +207,7 @@ def _texts(
             "These are token ids without targets, and a language is learned from texts: give (ids, y), or the texts."
         )
     from ..text.corpus import predicts_context, texts_dataset
-    from ..text.corpus_files import TextFile, join_texts
+    from ..text.text_files import TextFile, join_texts
     from ..text.word2vec_dataset import context_dataset
 
     reject_changed(settings, ("text", "target", "group", *OF_CSV), "is for tables, and these are texts alone")
@@ -223,7 +231,7 @@ def _list(held: ExampleContainer) -> list[str]:
 def _graphs(given: InMemorySource, origin: DataSource, settings: DataSettings) -> DataSet:
     """Build a data set of one graph, or of several graphs, which may come in splits."""
     from ..graphs.dataset import graph_dataset
-    from ..graphs.raw import merge_graphs
+    from ..graphs.splits import merge_graphs
 
     reject_changed(settings, ("smiles", *OF_CSV), "is for tables, and this is a graph")
     parts = {split: held.graphs for split, held in given.splits.items() if isinstance(held, Graphs)}
@@ -339,24 +347,54 @@ def _series(
     series = held.values.astype(np.float64)
     series = series[:, :, None] if series.ndim == 2 else series  # (n, T, F)
     reject_non_finite(series)
-    indices = complete_split(numbers, classes, own, settings)
-    target: Any = Views(tuple(classes)) if Views in targets else Classes(tuple(classes))
-    values: Array = numbers
-    if value is not None:
-        target, values = value(indices["train"])
-    preprocessing = SeriesPreprocessing.fitted(
-        SeriesSpec(series.shape[1], series.shape[2], target), series[indices["train"]]
-    )
-    found = {
-        split: TensorSplit(
-            preprocessing.prepare(series[rows]), torch.from_numpy(values[rows]), [names[i] for i in rows]
+    return ArraySeriesBuilder(
+        series, ExampleClasses(numbers, classes, own), value, names, origin, settings, targets
+    ).build()
+
+
+class ArraySeriesBuilder(DatasetBuilder[SeriesPreprocessing, TensorSplit]):
+    """The steps from whole series (n, T, F), with one target each, to their data set."""
+
+    noun = "series"
+
+    def __init__(
+        self,
+        series: Array,
+        classes: ExampleClasses,
+        value: Any,
+        names: Sequence[str],
+        origin: DataSource,
+        settings: DataSettings,
+        targets: tuple[type[Target], ...],
+    ) -> None:
+        super().__init__(origin, settings)
+        self.series, self.classes, self.value, self.names, self.requested = series, classes, value, names, targets
+
+    def fit(self) -> SeriesPreprocessing:
+        """Fit the scale of each variable, and of numeric targets."""
+        train, names = self.indices["train"], tuple(self.classes.names)
+        target: Any = Views(names) if Views in self.requested else Classes(names)
+        self.values: Array = self.classes.labels
+        if self.value is not None:
+            target, self.values = self.value(train)
+        return SeriesPreprocessing.fitted(
+            SeriesSpec(self.series.shape[1], self.series.shape[2], target), self.series[train]
         )
-        for split, rows in indices.items()
-    }
-    alike = duplicate_warning(example_digests(series), indices, names.__getitem__, "series")
-    by_split = {split: part.target for split, part in found.items() if part.target is not None}
-    absent = missing_class_findings(by_split, target) if target.classes else []
-    return build_dataset(origin, settings, indices, preprocessing, found, [alike, *absent])
+
+    def encode(self, split: str, rows: Rows) -> TensorSplit:
+        """Return the series in memory."""
+        target, names = torch.from_numpy(self.values[rows]), [self.names[i] for i in rows]
+        return TensorSplit(self.preprocessing.prepare(self.series[rows]), target, names)
+
+    def notes(self) -> list[str]:
+        """Return findings on absent classes."""
+        target = self.preprocessing.spec.target
+        by_split = {split: part.target for split, part in self.splits.items() if part.target is not None}
+        return missing_class_findings(by_split, target) if target.classes else []
+
+    def duplicate_keys(self) -> DuplicateKeys:
+        """Return a digest of each series."""
+        return DuplicateKeys(example_digests(self.series), self.names.__getitem__)
 
 
 LEVELS = 255
@@ -523,3 +561,149 @@ def to_image_sources(held: Images | Numbers, preprocessing: Any) -> Sequence[Any
 
 def _picture(pixels: Array) -> Image.Image:
     return Image.fromarray(pixels[0] if len(pixels) == 1 else np.ascontiguousarray(pixels.transpose(1, 2, 0)))
+
+
+def is_collection(sources: Any, preprocessing: Preprocessing) -> bool:
+    """Return whether the argument of `predict` is one object with examples, not a list of paths, rows or images."""
+    if not isinstance(sources, list | tuple):
+        return True
+    first = sources[0] if sources else ""
+    if is_graph(first):
+        return isinstance(preprocessing, GraphPreprocessing) and preprocessing.spec.graph_level
+    if isinstance(first, np.ndarray):
+        return not isinstance(preprocessing, ImagePreprocessing | SeriesPreprocessing)
+    return isinstance(first, Tensor | list | tuple)
+
+
+def is_batch(thing: Any, preprocessing: Preprocessing) -> bool:
+    """Return whether an object holds several examples, as for `train`, and is not a single example.
+
+    A single example is a path, a text, a row, an image or, for series, one array (T, F).
+    """
+    if isinstance(thing, np.ndarray):
+        if isinstance(preprocessing, ImagePreprocessing):
+            return not (thing.ndim == 2 or (thing.ndim == 3 and thing.shape[2] in (3, 4)))
+        return not (isinstance(preprocessing, SeriesPreprocessing) and thing.shape == preprocessing.spec.shape)
+    return isinstance(thing, Tensor | Dataset | list | tuple) or is_graph(thing) or as_frame(thing) is not None
+
+
+def prepare_inputs(thing: Any, preprocessing: Preprocessing) -> Any:
+    """Return the inputs of an object in the form that `examples` of a run's preprocessing expects.
+
+    Targets are ignored. Raises DataError if the object is of another kind than the run's data.
+    """
+    held = replace(_as_learned(parse_object(thing), preprocessing), target=None)
+    if isinstance(held, Numbers) and _takes_rows(preprocessing):
+        held = as_columns(held)
+    if isinstance(held, Columns) and _takes_rows(preprocessing):
+        return [to_table(_as_wide(held, preprocessing), form=_form(preprocessing))[0]]
+    if isinstance(held, Texts):
+        return [{"text": text} for text in held.texts]
+    if isinstance(held, Graphs) and isinstance(preprocessing, GraphPreprocessing):
+        return [held.graphs]
+    if isinstance(held, Images | Numbers) and isinstance(preprocessing, ImagePreprocessing | ArrayPreprocessing):
+        return to_image_sources(held, preprocessing)
+    if isinstance(held, Numbers) and isinstance(preprocessing, SeriesPreprocessing):
+        return _new_series(held, preprocessing)
+    raise _other_kind(thing, preprocessing)
+
+
+def prepare_labelled(thing: Any, preprocessing: Preprocessing) -> Split:
+    """Return an object's examples with their targets, as a split.
+
+    Raises DataError if there are no targets, or classes that were not in the training data.
+    """
+    held = _as_learned(parse_object(thing), preprocessing)
+    target = preprocessing.spec.target
+    if isinstance(held, Numbers) and _takes_rows(preprocessing):
+        held = as_columns(held)
+    if isinstance(held, Columns) and _takes_rows(preprocessing):
+        if held.unnamed:
+            _required(held)
+        table = to_table(_as_wide(held, preprocessing), target.column, _form(preprocessing))[0]
+        rows: Split = preprocessing.labelled(table)  # type: ignore[arg-type]  # those that take rows take tables
+        return rows
+    if isinstance(held, Texts) and isinstance(preprocessing, TextPreprocessing):
+        column = preprocessing.column
+        frame = pl.DataFrame({column: list(held.texts)}).with_columns(_required(held).alias(target.column))
+        return preprocessing.labelled(frame_table(frame, form=_form(preprocessing)))
+    if isinstance(held, Texts) and hasattr(preprocessing, "of_texts"):
+        read = [TextFile(f"text {i + 1}", text) for i, text in enumerate(held.texts)]
+        found: Split = preprocessing.of_texts(read)
+        return found
+    if isinstance(held, Graphs) and isinstance(preprocessing, GraphPreprocessing):
+        return preprocessing.labelled(held.graphs)
+    if isinstance(held, Images | Numbers) and isinstance(
+        preprocessing, ImagePreprocessing | ArrayPreprocessing | SeriesPreprocessing
+    ):
+        assert isinstance(target, Classes | Value) or target.classes, "what arrays are trained for"
+        prepared: Split = preprocessing.examples(prepare_inputs(held, preprocessing))
+        prepared.target = _targets(_required(held), target)
+        return prepared
+    raise _other_kind(thing, preprocessing)
+
+
+def _as_learned(held: ExampleContainer, preprocessing: Preprocessing) -> ExampleContainer:
+    """Return token ids if the run was trained on token ids; other containers are returned unchanged.
+
+    Raises DataError for token ids if the run was trained on texts, and the reverse.
+    """
+    of_ids = isinstance(preprocessing, TextPreprocessing) and preprocessing.tokenizer.kind == IDS
+    held = as_ids(held) if of_ids else held
+    if isinstance(held, Texts) and held.ids != of_ids:
+        learned, given = ("token ids", "texts") if of_ids else (f"{preprocessing.spec.kind} data", "token ids")
+        raise DataError(
+            f"The run learned from {learned}, and these are {given}: give the same kind of data as in training."
+        )
+    return held
+
+
+def _takes_rows(preprocessing: Preprocessing) -> bool:
+    """Return whether a preprocessing reads rows of named columns."""
+    graphs = isinstance(preprocessing, GraphPreprocessing) and bool(preprocessing.smiles)
+    return graphs or isinstance(preprocessing, TablePreprocessing | TextPreprocessing | ForecastPreprocessing)
+
+
+def _as_wide(held: Columns, preprocessing: Preprocessing) -> Columns:
+    """Return the rows if an array has as many columns as in training; raise DataError otherwise.
+
+    Columns of an array have no names by which an extra column would be noticed.
+    """
+    wide = getattr(preprocessing, "width", 0)
+    if held.unnamed and wide and held.frame.width != wide:
+        raise DataError(f"X has {held.frame.width} columns, and the model was trained on {wide}.")
+    return held
+
+
+def _form(preprocessing: Preprocessing) -> Form:
+    """Return the format of the training table, or the default if the run was not trained on a table."""
+    form: Form = getattr(preprocessing, "written", KEPT)
+    return form
+
+
+def _new_series(held: Numbers, preprocessing: SeriesPreprocessing) -> Sequence[Any]:
+    """Return whole series, one array each. Raises DataError if their shape differs from training."""
+    values = held.values[:, :, None] if held.values.ndim == 2 else held.values
+    if values.shape[1:] != preprocessing.spec.shape:
+        raise DataError(f"X has series of shape {values.shape[1:]}, and the model takes {preprocessing.spec.shape}.")
+    return list(values)
+
+
+def _required(held: ExampleContainer) -> pl.Series:
+    if held.target is None:
+        raise DataError("There is nothing to compare predictions with: give (X, y).")
+    return held.target
+
+
+def _targets(target: pl.Series, learned: Any) -> Tensor:
+    """Convert targets as in training. Raises DataError for missing targets or unknown classes."""
+    column = learned.column or TARGET
+    return read_targets(frame_table(target.alias(column).to_frame()), column, learned)
+
+
+def _other_kind(thing: Any, preprocessing: Preprocessing) -> DataError:
+    kind, target = preprocessing.spec.kind, preprocessing.spec.target.column
+    return DataError(
+        f"The run learned the {target} of {kind} data, and this is {describe_type(thing)}, which holds none.",
+        fix="Give the kind of object that it was trained on, or a path.",
+    )

@@ -15,11 +15,11 @@ from PIL import Image
 
 import cutaway
 from cutaway.core.errors import FileError
-from cutaway.data.streaming import parquet_shards, prepare
+from cutaway.data.streaming import parquet_shards, shards
 from cutaway.data.streaming import text as texts
-from cutaway.data.streaming.manifest import MANIFEST, PLAN, Manifest
+from cutaway.data.streaming.shards import MANIFEST, PLAN, Manifest
 
-from .test_making import ASKED, jobs_in
+from .test_shards import ASKED, jobs_in
 
 LITTLE = 1 << 12  # bytes that a MiB has here
 KINDS = ("text", "image", "table")
@@ -77,23 +77,23 @@ def test_a_disk_without_room_for_all_shards_is_told_before_the_first(
     if kind == "image":
         size = sum(path.stat().st_size for path in source.rglob("*.png"))  # small shards are mostly zeros
     disk = SimpleNamespace(free=0)
-    monkeypatch.setattr(prepare.shutil, "disk_usage", lambda path: disk)
-    for disk.free in (0, prepare.SPARE, prepare.SPARE + size - 1):
+    monkeypatch.setattr(shards.shutil, "disk_usage", lambda path: disk)
+    for disk.free in (0, shards.SPARE, shards.SPARE + size - 1):
         with pytest.raises(FileError, match="of free space, and the shards take about"):
             prepared(source, out)
         assert {path.name for path in out.iterdir()} <= {PLAN}
-    disk.free = prepare.SPARE + (1 << 20)
+    disk.free = shards.SPARE + (1 << 20)
     assert prepared(source, out) == made
 
 
 def test_shards_that_are_there_take_no_more_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = jobs_in(tmp_path)  # of 10, 20, 30, 40 and 50 bytes
-    made = prepare.write_shards(tmp_path, jobs, 0)
+    made = shards.write_shards(tmp_path, jobs, 0)
     next(made), next(made)
-    monkeypatch.setattr(prepare.shutil, "disk_usage", lambda path: SimpleNamespace(free=prepare.SPARE + 120))
-    prepare.require_disk_space(tmp_path, jobs, 150)
+    monkeypatch.setattr(shards.shutil, "disk_usage", lambda path: SimpleNamespace(free=shards.SPARE + 120))
+    shards.require_disk_space(tmp_path, jobs, 150)
     with pytest.raises(FileError, match=r"run the same command again to continue"):
-        prepare.require_disk_space(tmp_path, jobs, 151)
+        shards.require_disk_space(tmp_path, jobs, 151)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -109,12 +109,12 @@ def test_shards_stand_in_the_manifest_in_their_order(tmp_path: Path, sources: Ca
     made = prepared(sources(kind), tmp_path / "out")
     splits = ["all"] if kind == "table" else ["train", "val", "test"]
     assert [*made.splits] == splits
-    for split, shards in made.splits.items():
+    for split, of_split in made.splits.items():
         start = "part" if kind == "table" else split
-        assert [shard.name.partition(".")[0] for shard in shards] == [f"{start}-{k:05}" for k in range(len(shards))]
+        assert [shard.name.partition(".")[0] for shard in of_split] == [f"{start}-{k:05}" for k in range(len(of_split))]
     assert all((tmp_path / "out" / shard.name).stat().st_size == shard.bytes for shard in made.shards)
     document = json.loads((tmp_path / "out" / MANIFEST).read_text(encoding="utf-8"))
-    assert [shard["name"] for shards in document["splits"].values() for shard in shards] == [
+    assert [shard["name"] for of_split in document["splits"].values() for shard in of_split] == [
         shard.name for shard in made.shards
     ]
 
@@ -136,7 +136,7 @@ def test_a_kill_before_the_manifest_leaves_the_plan_and_nothing_to_make_again(
     assert (out / PLAN).is_file()
     there = {shard.name: (out / shard.name).stat().st_mtime_ns for shard in made.shards}
     with monkeypatch.context() as once:  # that no shard and no part of one is written
-        once.setattr(prepare, "atomic_write", killed)
+        once.setattr(shards, "atomic_write", killed)
         assert prepared(source, out) == made
     assert {shard.name: (out / shard.name).stat().st_mtime_ns for shard in made.shards} == there
     assert sorted(path.name for path in out.iterdir()) == sorted(path.name for path in (tmp_path / "whole").iterdir())
@@ -151,11 +151,11 @@ def test_a_kill_after_the_manifest_leaves_no_plan_behind(tmp_path: Path, sources
 
 
 def test_the_plan_of_another_preparation_is_not_gone_on_with(tmp_path: Path) -> None:
-    prepare.begin_preparation(tmp_path / "out", ASKED)
-    prepare.save_plan(tmp_path / "out", ASKED, {"units": 5})
-    assert prepare.begin_preparation(tmp_path / "out", ASKED).plan == {"units": 5}
+    shards.begin_preparation(tmp_path / "out", ASKED)
+    shards.save_plan(tmp_path / "out", ASKED, {"units": 5})
+    assert shards.begin_preparation(tmp_path / "out", ASKED).plan == {"units": 5}
     with pytest.raises(FileError, match=r"of other data or with other settings \(settings\)"):
-        prepare.begin_preparation(tmp_path / "out", {**ASKED, "settings": {"tokenizer": "bpe"}})
+        shards.begin_preparation(tmp_path / "out", {**ASKED, "settings": {"tokenizer": "bpe"}})
 
 
 @pytest.mark.parametrize(("tokens", "dtype", "fits"), [

@@ -15,7 +15,7 @@ from cutaway.core.spec import ANY_SIZE, Transcript
 from cutaway.data.dataset_base import IGNORED, DataSet, SequenceSplit
 from cutaway.data.datasets import speech
 from cutaway.data.datasets.catalog import Request
-from cutaway.data.datasets.registry import NAMED, OPENERS, where
+from cutaway.data.open_data import NAMED, OPENERS, where
 from cutaway.data.settings import DataSettings
 
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")

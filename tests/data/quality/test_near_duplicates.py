@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from cutaway.data.quality import altered_copies, near_duplicates
 from cutaway.data.quality.altered_copies import ZOOMS, extract_patches, find_filtered_copies, unexplained_fraction
-from cutaway.data.quality.embeddings import dct_features, loudest_pattern, standardise_images
+from cutaway.data.quality.near_duplicates import dct_features, loudest_pattern, standardise_images
 
 DIGITS = torch.from_numpy(load_digits().images).float()[:, None]  # (1797, 1, 8, 8)
 
@@ -113,20 +113,20 @@ def test_measures_with_noise_are_copies_and_measures_a_step_apart_are_not(seed: 
     rows = torch.cat([measures.clamp(-0.4, 0.4), kinds], 1).unique(dim=0)  # crowded: many are the same but for a step
     rows = rows[torch.randperm(len(rows), generator=rng)]
     measured = torch.tensor([True] * 4 + [False])
-    assert not altered_copies.find_noisy_copies(rows[:1000], rows[1000:], measured)[0].any()
+    assert not near_duplicates.find_noisy_copies(rows[:1000], rows[1000:], measured)[0].any()
 
     noise = 0.003 * torch.rand(count, 5, generator=rng) * measured
     noisy = rows[:count] + noise + 1e-4 * measured
     other = torch.cat([noisy[:, :4], 1 - noisy[:, 4:]], 1)
     for some, others in ((noisy, rows), (rows, noisy)):
-        copy, which = altered_copies.find_noisy_copies(some, torch.cat([others, rows[1000:]]), measured)
+        copy, which = near_duplicates.find_noisy_copies(some, torch.cat([others, rows[1000:]]), measured)
         a, b = (some[copy], torch.cat([others, rows[1000:]])[which[copy]])
         assert copy[:count].all()
         assert torch.allclose(a, b, atol=0.004)
-    assert not altered_copies.find_noisy_copies(other, rows[:count], measured)[0].any()  # of another kind
+    assert not near_duplicates.find_noisy_copies(other, rows[:count], measured)[0].any()  # of another kind
     continuous = torch.cat([rows, torch.randn(len(rows), 1, generator=rng)], 1)
     measured = torch.cat([measured, torch.tensor([True])])
-    assert not altered_copies.find_noisy_copies(continuous[:1000], continuous[1000:], measured)[
+    assert not near_duplicates.find_noisy_copies(continuous[:1000], continuous[1000:], measured)[
         0
     ].any()  # a column has no steps
 
@@ -137,13 +137,13 @@ def test_many_rows_with_noise_are_copies_and_rows_of_another_source_are_not() ->
     rows, measured = sizes.round() / 100, torch.ones(4, dtype=torch.bool)
     noisy = rows + 0.002 * torch.randn(6000, 4, generator=rng)  # each row once more, as augmentation has it
     train, test = torch.cat([rows[:3000], noisy[:2000]]), torch.cat([rows[4000:], noisy[2000:3000]])
-    copy, which = altered_copies.find_noisy_copies(test, train, measured)
+    copy, which = near_duplicates.find_noisy_copies(test, train, measured)
     assert copy[-1000:].float().mean() > 0.99
     assert copy[:-1000].float().mean() < 0.005  # of which no copies are in train
     assert (which[-1000:] == torch.arange(2000, 3000))[copy[-1000:]].float().mean() > 0.95
 
     other = torch.cat([rows[3000:4000], sizes[4000:] / 100])  # with more digits
-    assert not altered_copies.find_noisy_copies(other, rows[:3000], measured)[0].any()
+    assert not near_duplicates.find_noisy_copies(other, rows[:3000], measured)[0].any()
 
 
 def test_a_few_rows_with_noise_are_told_among_many_with_rare_values() -> None:
@@ -151,7 +151,7 @@ def test_a_few_rows_with_noise_are_told_among_many_with_rare_values() -> None:
     sizes = torch.exp(1.5 * torch.randn(6000, 1, generator=rng) + 0.2 * torch.randn(6000, 4, generator=rng))
     rows, measured = (sizes * 20).round() / 100, torch.ones(4, dtype=torch.bool)  # long tails
     train, test = rows[:5000], torch.cat([rows[5000:], rows[:5] + 0.001 * torch.randn(5, 4, generator=rng)])
-    copy, which = altered_copies.find_noisy_copies(test, train, measured)
+    copy, which = near_duplicates.find_noisy_copies(test, train, measured)
     assert copy[-5:].all()
     assert torch.allclose(train[which[-5:]], rows[:5])
     assert not copy[:-5].any()

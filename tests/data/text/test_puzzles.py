@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cutaway.core.errors import DataError
-from cutaway.data.problems import (
+from cutaway.data.text.puzzles import (
     MOST,
-    PROBLEMS,
+    PUZZLES,
     Addition,
     Countdown,
-    SearchableProblem,
+    SearchablePuzzle,
     format_countdown,
     is_solvable,
-    parse_problem,
+    parse_countdown,
     possible_steps,
     reachable_numbers,
 )
@@ -153,7 +153,7 @@ def test_what_is_no_problem_is_told_so(text: str) -> None:
 def test_an_unsolvable_hand_is_refused_because_all_ways_were_tried() -> None:
     with pytest.raises(DataError, match="24 cannot be made of 1 1 1 1: all ways were tried"):
         COUNTDOWN.read("1 1 1 1")
-    assert parse_problem(COUNTDOWN.read("13, 4, 10, 9")) == ((4, 9, 10, 13), 24)
+    assert parse_countdown(COUNTDOWN.read("13, 4, 10, 9")) == ((4, 9, 10, 13), 24)
 
 
 @pytest.mark.parametrize("text", ["12", "1000+1", "a+b", "1+2+3", "-1+2"])
@@ -163,12 +163,12 @@ def test_what_is_no_sum_is_told_so(text: str) -> None:
 
 
 def test_steps_of_countdown_can_be_searched_and_digits_of_a_sum_cannot() -> None:
-    assert isinstance(COUNTDOWN, SearchableProblem)
-    assert not isinstance(ADDITION, SearchableProblem)
+    assert isinstance(COUNTDOWN, SearchablePuzzle)
+    assert not isinstance(ADDITION, SearchablePuzzle)
 
 
 def test_kinds_are_known_by_their_names() -> None:
-    assert {name: kind.name for name, kind in PROBLEMS.items()} == {"addition": "addition", "countdown": "countdown"}
+    assert {name: kind.name for name, kind in PUZZLES.items()} == {"addition": "addition", "countdown": "countdown"}
 
 
 @settings(max_examples=60, deadline=None)
