@@ -24,7 +24,7 @@ from ..data.open_data import open_validated
 from ..draw.description import Drawing, Page, View
 from ..draw.html_page import render_iframe
 from ..draw.number_format import timestamp_text
-from ..runs.documents import absolute_source
+from ..runs.train import absolute_source
 from ..training.run_folder import LOCK, reject_not_utf8
 
 REPORT = "report.html"

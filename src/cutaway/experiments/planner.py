@@ -31,26 +31,22 @@ from ..nn.transformer import is_block
 from ..runs.train import set_epochs_from_steps
 from ..training.batches import batch_examples, epoch_batches, largest_batch
 from ..training.config import TrainSettings
-from ..training.config_checks import reject_incompatible
 from ..training.cost_estimate import Estimate, estimate_cost
-from ..training.memory.fake_step import NeedsRealValues, StepProfile, is_traceable, simulate_step
-from ..training.memory.strategies import (
+from ..training.memory import (
     ProcessMemory,
     WeightLayout,
     available_bytes,
     bytes_sent,
     num_shards,
     process_memory,
+    reject_step_beyond_memory,
     weight_layout,
 )
-from ..training.memory.tracker import run_operation
-from ..training.memory_check import reject_step_beyond_memory
 from ..training.objectives.choice import build_objective, total_epochs
-from ..training.optim import build_optimizers
-from ..training.parameter_groups import find_blocks
-from ..training.processes import DISTRIBUTED_OBJECTIVES, reject_small_batches, requires_whole_weights
-from ..training.recompute import checkpointed
-from ..training.setup import TrainingSetup, setup_training
+from ..training.optim import build_optimizers, find_blocks
+from ..training.parallel import DISTRIBUTED_OBJECTIVES, checkpointed, reject_small_batches, requires_whole_weights
+from ..training.setup import TrainingSetup, reject_incompatible, setup_training
+from ..training.simulated_step import NeedsRealValues, StepProfile, is_traceable, run_operation, simulate_step
 from .settings import GIB, PARALLELISM_SETTINGS, Gpu, PlanSettings, find_gpu, reject_invalid_hardware
 
 KERNEL_LAUNCH_SECONDS = 25e-6  # seconds to launch an operation's kernels in eager PyTorch, measured with an H200

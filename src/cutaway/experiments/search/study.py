@@ -34,10 +34,9 @@ from ...training.batches import mix_seeds
 from ...training.callbacks import Callback, Progress
 from ...training.checkpoint import TrainingState, latest_checkpoint
 from ...training.config import TrainSettings
-from ...training.config_checks import FOR_OPTIMIZERS, FOR_SCHEDULES, reject_incompatible
-from ...training.memory_check import reject_step_beyond_memory
+from ...training.memory import reject_step_beyond_memory
 from ...training.run_folder import RunInUse, lock_run
-from ...training.setup import TrainingSetup, setup_training
+from ...training.setup import FOR_OPTIMIZERS, FOR_SCHEDULES, TrainingSetup, reject_incompatible, setup_training
 from ...training.trainer import Trainer
 from ..cost import count_cost
 from ..experiment import DataCache, ExperimentInterrupted, fixed_threads
