@@ -62,7 +62,7 @@ def reject_no_run(folder: Path) -> None:
     if (folder / UNFINISHED).is_file() and not any(_is_same_file(handle, folder / LOCK) for handle in _locks):
         raise FileError(
             f"{folder} is not a complete run: the command that wrote it was stopped, or is still running. Run that "
-            "command again: it begins anew."
+            "command again: it starts from the beginning."
         )
     if (folder / RUN).is_file():
         reject_not_utf8(folder)
@@ -184,9 +184,7 @@ def create_run_folder(out: str | Path | None, name: str, overwrite: bool, inputs
         raise RunExists(f"{folder} exists already and nothing in it is overwritten. Give another folder{way}.")
     for given in inputs:
         if Path(given).resolve().is_relative_to(folder.resolve()):
-            raise FileError(
-                f"{given} is read here and stands in {folder}, which is not overwritten. Give another folder."
-            )
+            raise FileError(f"{given} is an input in {folder}, which is not overwritten. Give another folder.")
     return folder
 
 
@@ -458,7 +456,7 @@ def read_evaluation(folder: Path) -> dict[str, Any] | None:
         lengths = {place: len(part[place]) for place in places if part.get(place) is not None}
         if len({*lengths.values()}) > 1 or (lengths and not any(lengths.values())):
             said = " and ".join(f"{name}.{place} has {count:,}" for place, count in lengths.items())
-            raise FileError(f"{path}: {said} entries, where each must have as many as the others. {fix}")
+            raise FileError(f"{path}: {said} entries: all must have the same number. {fix}")
     for name in ("classes", "masks"):
         part = found.get(name) or {}
         if any(len(row) != len(part["names"]) for row in part.get("confusion") or ()):

@@ -193,7 +193,7 @@ def pairs_view(found: Comparison, result: dict[str, Any], end: str, of: str) -> 
             )
         )
     heads = {"pair": "text", "difference": format, "low": format, "high": format, "probability": "fraction"}
-    heads |= {"p, corrected": "number", "told apart": "text"}
+    heads |= {"p, corrected": "number", "significance": "text"}
     every = [
         pair for number, a in enumerate(names) for b in names[number + 1 :] if (pair := found.difference(a, b, result))
     ]
