@@ -13,10 +13,10 @@ from scipy import stats
 
 from cutaway.statistics.comparison import (
     Difference,
-    _Error,
-    _error,
-    _Model,
-    _model,
+    _error_distribution,
+    _ErrorDistribution,
+    _ModelSummary,
+    _summarize,
     compare_rows,
     differences,
     holm,
@@ -147,9 +147,9 @@ def test_equal_models_of_few_seeds_are_rarely_called_different(seeds: tuple[int,
     rng, wrong, trials = np.random.default_rng(31), 0, 1_500
     for _ in range(trials):
         a, b = rng.standard_normal(seeds[0]), spread * rng.standard_normal(seeds[1])
-        models = [_Model(float(x.mean()), np.zeros(9), len(x), float(x.var(ddof=1)) / len(x)) for x in (a, b)]
+        models = [_ModelSummary(float(x.mean()), np.zeros(9), len(x), float(x.var(ddof=1)) / len(x)) for x in (a, b)]
         apart = models[0].value - models[1].value
-        wrong += 2 * _error(np.zeros(9), models, True).below(-abs(apart)) <= 0.05
+        wrong += 2 * _error_distribution(np.zeros(9), models, True).cdf(-abs(apart)) <= 0.05
     most = 0.0645 if seeds == (2, 5) else 0.06  # what Welch's test has there in 400,000 trials, at most
     assert wrong <= stats.binom.ppf(0.999, trials, most)
 
@@ -163,27 +163,29 @@ def test_variances_are_those_of_a_two_way_analysis() -> None:
     of_seeds = n * rows.mean(1).var(ddof=1)
     of_examples = seeds * rows.mean(0).var(ddof=1)
     of_rest = np.square(rest).sum() / ((seeds - 1) * (n - 1))
-    model = _model(rows, None)
+    model = _summarize(rows, None)
     assert model.of_seeds == pytest.approx(of_seeds / (seeds * n))
     assert model.shared == pytest.approx(of_rest / (seeds * n))
-    error = _error(model.added, [model])
+    error = _error_distribution(model.added, [model])
     assert error.scale**2 == pytest.approx((of_seeds + of_examples - of_rest) / (seeds * n))
     assert error.of_seeds == pytest.approx(seeds - 1)
 
 
 def test_quantiles_are_those_of_the_mixture() -> None:
-    error = _Error(2.0, freedom=7, of_seeds=2, weight=0.3)
+    error = _ErrorDistribution(2.0, freedom=7, of_seeds=2, weight=0.3)
     for p in (0.001, 0.025, 0.6, 0.975):
         at = error.quantile(p)
         assert 0.7 * stats.t.cdf(at, 7) + 0.3 * stats.t.cdf(at, 2) == pytest.approx(p, abs=1e-6)
-        assert error.below(2 * at) == pytest.approx(p, abs=1e-6)
-    assert _Error(1.0, freedom=math.inf).quantile(0.975) == pytest.approx(stats.norm.ppf(0.975))
+        assert error.cdf(2 * at) == pytest.approx(p, abs=1e-6)
+    assert _ErrorDistribution(1.0, freedom=math.inf).quantile(0.975) == pytest.approx(stats.norm.ppf(0.975))
 
 
 def test_the_mixture_is_weighted_by_the_squares_of_the_variances() -> None:
     added = np.random.default_rng(32).standard_normal(50)
     examples = added.var(ddof=1) / 50
-    found = _error(added, [_Model(0.0, added, 3, of_seeds=2 * examples), _Model(0.0, added, 4, of_seeds=examples)])
+    found = _error_distribution(
+        added, [_ModelSummary(0.0, added, 3, of_seeds=2 * examples), _ModelSummary(0.0, added, 4, of_seeds=examples)]
+    )
     assert found.weight == pytest.approx(9 / (9 + 1))
     assert found.of_seeds == pytest.approx(9 / (4 / 2 + 1 / 3))
     assert found.scale == pytest.approx(2 * math.sqrt(examples))
@@ -193,8 +195,8 @@ def test_seeds_that_agree_by_chance_do_not_make_a_test_keener() -> None:
     """The variance that is shared is taken away in the interval; the p-value keeps what examples alone say."""
     rng = np.random.default_rng(4)
     apart = rng.standard_normal(60)
-    models = [_Model(0.0, apart, 3, of_seeds=1e-6, shared=0.004) for _ in range(2)]
-    plain, cautious = _error(apart, models), _error(apart, models, cautious=True)
+    models = [_ModelSummary(0.0, apart, 3, of_seeds=1e-6, shared=0.004) for _ in range(2)]
+    plain, cautious = _error_distribution(apart, models), _error_distribution(apart, models, cautious=True)
     assert plain.scale**2 == pytest.approx(apart.var(ddof=1) / 60 - 0.008 + 2e-6)
     assert cautious.scale**2 == pytest.approx(apart.var(ddof=1) / 60)
 

@@ -129,7 +129,7 @@ def local_blocks(tensor: Tensor) -> list[tuple[tuple[int, ...], Tensor]]:
                 held[placement.dim] = torch.cat([x[at[i]] if at[i] < len(x) else x[0][:0] for x in of_each])
     assert [*own.shape] == [len(indices) for indices in held], f"{own.shape} of {tensor}"
     found = []
-    for runs in itertools.product(*map(_runs, held)):
+    for runs in itertools.product(*map(_contiguous_runs, held)):
         found.append((tuple(begin for begin, _ in runs), own[tuple(there for _, there in runs)]))
     return found
 
@@ -143,7 +143,7 @@ def load_full_tensors(model: nn.Module, numbers: Iterable[tuple[str, Tensor]]) -
             view.copy_(tensor[tuple(slice(b, b + n) for b, n in zip(begin, view.shape))])
 
 
-def _runs(indices: Tensor) -> list[tuple[int, slice]]:
+def _contiguous_runs(indices: Tensor) -> list[tuple[int, slice]]:
     """Return the runs without a gap of increasing indices: the first index and the slice of positions of each."""
     ends = [*(1 + (indices.diff() != 1).nonzero().flatten()).tolist(), len(indices)] if len(indices) else []
     return [(int(indices[a]), slice(a, b)) for a, b in zip([0, *ends], ends)]
@@ -235,7 +235,7 @@ PLAN: dict[type[nn.Module], dict[str, Callable[[], ParallelStyle]]] = {
 }
 
 
-def _plan(module: nn.Module) -> dict[str, Callable[[], ParallelStyle]]:
+def _parallel_styles(module: nn.Module) -> dict[str, Callable[[], ParallelStyle]]:
     """Return the split of the module's layers; none if the module is not split."""
     standard = isinstance(module, MultiHeadAttention) and vars(type(module)).get("standard", False)
     return PLAN.get(MultiHeadAttention if standard else type(module), {})
@@ -248,7 +248,7 @@ def parallelize(model: nn.Module, mesh: DeviceMesh) -> None:
     """
     count, rank = mesh.size(), mesh.get_local_rank()
     for module in [*model.modules()]:
-        for name, style in _plan(module).items():
+        for name, style in _parallel_styles(module).items():
             if isinstance(getattr(module, name, None), nn.Module):
                 cut = style()
                 cut.src_data_rank = None  # every process has the whole weight and takes its part
@@ -289,14 +289,14 @@ def _own_stream(rank: int) -> Iterator[None]:
 def reject_for_tensor_parallel(model: nn.Module, name: str, count: int) -> None:
     """Raise SettingError if the layers of the model with that `name` cannot be split over `count` processes."""
     asked = f"tensor_parallel={count}"
-    modules = {key: module for key, module in model.named_modules() if _plan(module)}
+    modules = {key: module for key, module in model.named_modules() if _parallel_styles(module)}
     if not any(isinstance(module, MultiHeadAttention) for module in modules.values()):
         raise SettingError(
             f"Invalid {asked}: {name} has no attention or MLPs that it can split. Leave it out, or use parallel=fsdp."
         )
     for key, module in modules.items():
         for layer, held in module.named_children():
-            if layer in _plan(module) and type(held) not in (nn.Linear, nn.Embedding):
+            if layer in _parallel_styles(module) and type(held) not in (nn.Linear, nn.Embedding):
                 raise SettingError(
                     f"Invalid {asked}: only plain linear layers can be split, and {key}.{layer} of {name} is a "
                     f"{type(held).__name__}. Leave it out."

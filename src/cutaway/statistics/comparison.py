@@ -91,10 +91,10 @@ def measure(contributions: Values, finish: Finish | None = None, seed: int = 0) 
 
 def measure_rows(rows: Values, finish: Finish | None, resamples: Resamples) -> Metric:
     """Return the metric of distinct finite rows, shape (S, n), with the given resamples."""
-    model = _model(rows, finish)
+    model = _summarize(rows, finish)
     if rows.shape[1] < 2:
         return Metric(model.value, -math.inf, math.inf)
-    error = _error(model.added, [model])
+    error = _error_distribution(model.added, [model])
     if finish is None and _is_binary(rows):
         low, high = _fraction_interval(model, error)
     elif model.added.mean() > 0 and error.scale > 0:
@@ -104,7 +104,7 @@ def measure_rows(rows: Values, finish: Finish | None, resamples: Resamples) -> M
         apart = [min(-error.quantile(p) * relative, MAX_LOG_RATIO) for p in ((1 + LEVEL) / 2, (1 - LEVEL) / 2)]
         low, high = (float(_apply_finish(rows.mean(1) * math.exp(log), finish).mean()) for log in apart)
     else:
-        low, high = error.around(model.value, LEVEL)
+        low, high = error.interval(model.value, LEVEL)
     return Metric(model.value, min(low, model.value), max(high, model.value))
 
 
@@ -161,7 +161,7 @@ def compare_rows(
     level: float,
 ) -> list[Difference]:
     """Compare every pair of models of distinct finite rows, shape (S, n), before correction for the number of pairs."""
-    models = {name: _model(rows, finish) for name, rows in rows_by_name.items()}
+    models = {name: _summarize(rows, finish) for name, rows in rows_by_name.items()}
     marks = finish is None and all(map(_is_binary, rows_by_name.values()))
     pairs = list(itertools.combinations(models, 2))
     trained_once = [pair for pair in pairs if all(models[name].seeds == 1 for name in pair)]
@@ -174,13 +174,17 @@ def compare_rows(
         if resamples.examples < 2:
             found.append(Difference(a, b, value, -math.inf, math.inf, 0.5, 1.0, 1.0, False))
             continue
-        error = _error(apart, [one, other])
+        error = _error_distribution(apart, [one, other])
         if marks:  # one more or fewer correct prediction is always possible
             least = 1 / (resamples.examples * min(one.seeds, other.seeds))
             error = replace(error, scale=max(error.scale, least))
-        low, high = error.around(value, level)
-        above = error.below(value)  # the probability of a difference above 0
-        p = p_values[a, b] if (a, b) in p_values else 2 * _error(apart, [one, other], True).below(-abs(value))
+        low, high = error.interval(value, level)
+        above = error.cdf(value)  # the probability of a difference above 0
+        p = (
+            p_values[a, b]
+            if (a, b) in p_values
+            else 2 * _error_distribution(apart, [one, other], True).cdf(-abs(value))
+        )
         found.append(Difference(a, b, value, low, high, above if higher_is_better else 1 - above, p, p, False))
     return found
 
@@ -236,7 +240,7 @@ def ranks(scores: Mapping[str, Mapping[str, float]], higher_is_better: bool, see
 
 
 @dataclass(frozen=True)
-class _Model:
+class _ModelSummary:
     """Metric of a model and its parts."""
 
     value: float
@@ -246,7 +250,7 @@ class _Model:
     shared: float = 0.0  # that part alone, which the variance of `added` includes too
 
 
-def _model(rows: Values, finish: Finish | None) -> _Model:
+def _summarize(rows: Values, finish: Finish | None) -> _ModelSummary:
     """Return the metric and its parts from contributions (S, n)."""
     count, examples = rows.shape
     means = rows.mean(1)
@@ -254,14 +258,14 @@ def _model(rows: Values, finish: Finish | None) -> _Model:
     every = rows * _slopes(means, np.abs(rows).mean(1), finish)[:, None]
     added = every.mean(0)
     if count == 1 or examples == 1:
-        return _Model(float(metrics.mean()), added, count)
+        return _ModelSummary(float(metrics.mean()), added, count)
     own = float((every - added).var(1, ddof=1).sum()) / (count - 1) / examples  # of one seed
-    return _Model(float(metrics.mean()), added, count, float(metrics.var(ddof=1)) / count, own / count)
+    return _ModelSummary(float(metrics.mean()), added, count, float(metrics.var(ddof=1)) / count, own / count)
 
 
 @dataclass(frozen=True)
-class _Error:
-    """Error of a value: `scale`, a standard error, times a variable with a mixture of two distributions."""
+class _ErrorDistribution:
+    """Distribution of an error: `scale`, a standard error, times a variable with a mixture of two distributions."""
 
     scale: float
     freedom: float  # of Student's t for the examples
@@ -269,7 +273,7 @@ class _Error:
     weight: float = 0.0  # of the seeds in the mixture
     of_examples: Values | None = None  # sorted draws that replace Student's t for the examples
 
-    def below(self, error: float) -> float:
+    def cdf(self, error: float) -> float:
         """Return the probability of an error below this one."""
         from scipy.special import stdtr  # comes with scikit-learn
 
@@ -284,7 +288,7 @@ class _Error:
 
         return float(bisect(lambda x: self._cumulative(x, stdtr) - p, -MAX_QUANTILE, MAX_QUANTILE, xtol=1e-7))
 
-    def around(self, value: float, level: float) -> tuple[float, float]:
+    def interval(self, value: float, level: float) -> tuple[float, float]:
         """Return the symmetric interval of a value."""
         reach = self.scale * self.quantile((1 + level) / 2)
         return value - reach, value + reach
@@ -297,8 +301,8 @@ class _Error:
         return float((1 - self.weight) * examples + self.weight * student(self.of_seeds, x))
 
 
-def _error(added: Values, models: list[_Model], cautious: bool = False) -> _Error:
-    """Return the error of a metric or a difference.
+def _error_distribution(added: Values, models: list[_ModelSummary], cautious: bool = False) -> _ErrorDistribution:
+    """Return the distribution of the error of a metric or a difference.
 
     Args:
         added: Contribution of each example, shape (n,).
@@ -311,13 +315,13 @@ def _error(added: Values, models: list[_Model], cautious: bool = False) -> _Erro
     twice = sum(model.shared for model in models)
     examples = max(0.0, float(added.var(ddof=1)) / count - (min(twice, seeds) if cautious else twice))
     if not parts:
-        return _Error(math.sqrt(examples), count - 1)
+        return _ErrorDistribution(math.sqrt(examples), count - 1)
     welch = seeds**2 / sum(variance**2 / freedom for variance, freedom in parts)
     weight = seeds**2 / (seeds**2 + examples**2)
-    return _Error(math.sqrt(examples + seeds), count - 1, welch, weight)
+    return _ErrorDistribution(math.sqrt(examples + seeds), count - 1, welch, weight)
 
 
-def _fraction_interval(model: _Model, error: _Error) -> tuple[float, float]:
+def _fraction_interval(model: _ModelSummary, error: _ErrorDistribution) -> tuple[float, float]:
     """Return the interval of a fraction of correct predictions.
 
     With several seeds it is that of the number of independent predictions with this standard error, at most one for
