@@ -24,9 +24,8 @@ import cutaway
 from cutaway.data.datasets.pairs import generate_games
 from cutaway.data.problems import SearchableProblem
 from cutaway.data.text.problems import END, ProblemPreprocessing
-from cutaway.inference.language_model_thinker import LINE, solution_form, think
 from cutaway.inference.text import generate
-from cutaway.inference.thought_search import Method, Thought, search
+from cutaway.inference.thought_search import LINE, Method, Thought, search, solution_form, think
 
 from .attention import theirs
 from .pairs import Pair, race

@@ -14,14 +14,7 @@ from torch import Tensor, nn
 from ..checkpoints.word_vectors import Vectors
 from ..core import spec as specs
 from ..core.errors import DataError, SettingError
-from ..core.spec import (
-    Context,
-    Episodes,
-    Links,
-    Masked,
-    Noise,
-    Transcript,
-)
+from ..core.spec import Context, Episodes, Links, Masked, Noise, Transcript
 from ..data.dataset_base import Split, inverse_transform
 from ..data.datasets.registry import NAMED
 from ..data.graphs.splits import LinkSplit
@@ -32,9 +25,8 @@ from ..data.settings import DataSettings
 from ..data.text.masking import GAP, MaskedPreprocessing
 from ..data.text.problems import ProblemPreprocessing
 from ..inference import image_generation
-from ..inference.language_model_thinker import think
 from ..inference.sampling import Settings as Sampled
-from ..inference.thought_search import GREEDY, Method, SearchResult
+from ..inference.thought_search import GREEDY, Method, SearchResult, think
 from ..statistics.intervals import Metric
 from ..tasks.contrastive import Contrastive
 from ..tasks.sequences import SequenceToSequence

@@ -13,7 +13,7 @@ from ..data.dataset_base import Batch, Preprocessing, Split
 from ..data.images.transforms import ImagePreprocessing
 from ..models.base import as_output_tuple
 from ..nn.adversarial import Bounds, fgsm, pgd
-from ..nn.eval_mode import eval_mode
+from ..nn.modules import eval_mode
 from ..tasks.task import Task
 from .device import DeviceContext
 

@@ -41,7 +41,7 @@ from ..core.memory_budget import build_on_meta
 from ..core.spec import current_kind
 from ..models.base import as_base_model
 from ..models.registry import Preset, find, presets
-from ..nn.resizing import Shapes
+from ..nn.modules import Shapes
 from .parameter_groups import HEAD, LAYERS, auxiliary_head, output_layers
 
 # Config fields that follow from the shapes of tensors.

@@ -40,8 +40,7 @@ from torch.nn.modules.conv import _ConvNd
 
 from ..core.config import as_text, shorten
 from ..core.errors import ModelError, SettingError
-from ..nn.eval_mode import eval_mode
-from ..nn.resizing import Shapes, note_resized, tensor_shapes
+from ..nn.modules import Shapes, eval_mode, note_resized, tensor_shapes
 from .callbacks import Callback
 from .checkpoint import TrainingState
 from .config import PATTERN, TrainSettings

@@ -22,7 +22,7 @@ from ..data.open_data import open_data, open_validated
 from ..data.settings import DataSettings
 from ..models.base import as_base_model
 from ..models.registry import Preset
-from ..nn.resizing import resize
+from ..nn.modules import resize
 from ..tasks.task import Task, target_types, task_for
 from .batches import class_weights, padding_notes
 from .config import TrainSettings

@@ -16,7 +16,7 @@ from ...draw.html_page import render_page
 from ...draw.number_format import capitalize_name, count, duration, format_value, plural, timestamp_text
 from ...models import cellnet
 from ...training.schemas import read_evaluation
-from ...views.run.outcome import figure, metrics_rows
+from ...views.run.results import figure, metrics_rows
 from .space import Choice, Range
 from .spec import OWN
 from .storage import BEST, CELL

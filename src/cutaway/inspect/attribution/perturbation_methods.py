@@ -34,9 +34,8 @@ import torch
 from torch import Tensor, nn
 
 from ...core.errors import ModelError, SettingError
-from .differentiable_input import Entry
-from .request import AttributionMap, MethodSettings, absolute_sum, copies_per_pass, doubled
-from .target import explained_outputs
+from .explained_output import Entry, explained_outputs
+from .result import AttributionMap, MethodSettings, absolute_sum, copies_per_pass, doubled
 
 
 def groups(entry: Entry, most: int) -> Tensor:
