@@ -39,7 +39,7 @@ from cutaway.training.chunked_head import build_chunked_head
 from cutaway.training.config import TrainSettings
 from cutaway.training.device import select_device
 from cutaway.training.optim import build_optimizers
-from cutaway.verify.hugging import transformers_library
+from cutaway.verify.huggingface import transformers_library
 
 from .pairs import Pair, race
 from .vision import Step, fraction_of_peak
@@ -210,7 +210,7 @@ def our_step(
         optimizer.zero_grad()
         with place.autocast():
             loss = words.loss(inputs, target) if words.many(target) else task.loss(model(*inputs), target)
-        loss = loss / task.count(here.target)  # before it is moved, as training counts
+        loss = loss / task.loss_denominator(here.target)  # before it is moved, as training counts
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         return loss.item()

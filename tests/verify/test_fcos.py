@@ -14,8 +14,9 @@ from cutaway.data.dataset_base import IGNORED
 from cutaway.models.fcos import PRESETS, Config
 from cutaway.tasks import detection
 from cutaway.tasks.detection import Detection
-from cutaway.verify import OracleMissing, compared_config, torchvision_models
-from cutaway.verify.fcos import Anchored, torchvision_detector
+from cutaway.verify import OracleMissing, compared_config
+from cutaway.verify.dense_prediction import DetectorOutputs, torchvision_detector
+from cutaway.verify.libraries import torchvision_models
 
 CLASSES, HEIGHT, WIDTH = 5, 128, 256
 SMALL = dataclasses.replace(PRESETS["fcos-resnet18-small"], width=8, dim=16, num_classes=CLASSES, centred=False)
@@ -40,7 +41,7 @@ class Detector:
         self.said: dict[str, Any] = self.detector.head(self.maps)
         lists = torchvision_models("detection.image_list")
         self.anchors = self.detector.anchor_generator(lists.ImageList(x, self.sizes), self.maps)
-        self.outputs: Tensor = Anchored(self.detector, 0.0)(x).detach()
+        self.outputs: Tensor = DetectorOutputs(self.detector, 0.0)(x).detach()
         self.counts = [m.shape[2] * m.shape[3] for m in self.maps]
 
 
@@ -82,7 +83,7 @@ def test_the_three_losses_and_their_gradients_are_torchvisions(theirs: Detector)
     assert positives[2] == 0
     expected = torch.stack([losses[key] for key in ("classification", "bbox_regression", "bbox_ctrness")])
     torch.testing.assert_close(parts.sum(0) / positives.sum(), expected, atol=0, rtol=1e-12)
-    loss = task().loss(outputs, target) / task().count(target)
+    loss = task().loss(outputs, target) / task().loss_denominator(target)
     torch.testing.assert_close(loss, expected.sum(), atol=0, rtol=1e-12)
     loss.backward()  # type: ignore[no-untyped-call]
     assert outputs.grad is not None
@@ -116,7 +117,7 @@ def test_the_boxes_are_torchvisions(theirs: Detector, monkeypatch: pytest.Monkey
     single = {key: list(answer.float().split(theirs.counts, 1)) for key, answer in theirs.said.items()}
     anchors = [list(own.float().split(theirs.counts)) for own in theirs.anchors]
     expected = theirs.detector.postprocess_detections(single, anchors, theirs.sizes)
-    for own, there in zip(task().found(theirs.outputs), expected):
+    for own, there in zip(task().detect(theirs.outputs), expected):
         count = len(there["scores"])
         torch.testing.assert_close(own[:count, 5], there["scores"].detach(), atol=1e-6, rtol=1e-5)
         torch.testing.assert_close(own[:count, :4], there["boxes"].detach(), atol=1e-3, rtol=1e-5)

@@ -140,7 +140,7 @@ def evaluation_document(ready: TrainingSetup, name: str, folder: Path) -> dict[s
     train = ready.data.splits["train"]
     assert train.target is not None
     counts = getattr(train, "target_counts", None)  # for tokens read from shards, which are never held in memory
-    baseline = task.baseline(train.target, target) if counts is None else task.baseline_of(counts, target)  # type: ignore[attr-defined]
+    baseline = task.baseline(train.target, target) if counts is None else task.baseline_from_counts(counts, target)  # type: ignore[attr-defined]
     fractions = getattr(ready.data.preprocessing, "fractions", None)
     found = SplitOutputs(outputs, target)
     more, tasks = evaluate_tasks(ready.data.tasks, ready.model, task, split, ready.place, folder, found)

@@ -175,7 +175,7 @@ class Run(TrainedRun):
         results = None
         if len(split):
             results = self.results(split, decodes=True, num_beams=num_beams, length_penalty=length_penalty)
-        if results and (rows_of := getattr(self.task, "rows", None)) is not None:
+        if results and (rows_of := getattr(self.task, "prediction_rows", None)) is not None:
             found: list[dict[str, Any]] = rows_of(results.outputs, split, self.preprocessing)
             return found
         rows = self.task.predictions(inverse_transform(split, results.outputs)) if results else []

@@ -66,7 +66,7 @@ def select_examples(
     at_a_time = max(1, min(AT_A_TIME, CELLS // max(1, outputs[:1].numel())))
     for start in range(0, len(target), at_a_time):
         some = slice(start, start + at_a_time)
-        rows = list(enumerate(task.mistakes(outputs[some], target[some]), start))
+        rows = list(enumerate(task.example_results(outputs[some], target[some]), start))
         wrong = [(row["loss"], i) for i, row in rows if row["wrong"]]
         right += [i for i, row in rows if not row["wrong"]]
         worst = sorted([*worst, *wrong], key=lambda found: -found[0])[:MISTAKES]
@@ -123,7 +123,7 @@ def evenly_spaced(choice: Sequence[int], most: int) -> list[int]:
 def _format_mistake(split: Split, task: Any, i: int, outputs: Tensor, target: Tensor) -> dict[str, Any]:
     """Return the actual and predicted value of example i in its units, with its training loss."""
     own = torch.tensor([i])
-    said = task.mistakes(inverse_transform(split, outputs, own), inverse_transform(split, target, own))[0]
+    said = task.example_results(inverse_transform(split, outputs, own), inverse_transform(split, target, own))[0]
     return {**said, "loss": task.losses(outputs, target).item()} if hasattr(split, "several") else said
 
 
@@ -137,7 +137,7 @@ def mask_panels(ready: TrainingSetup, split: Split) -> Callable[[int], Image.Ima
         batch = next(iter(split.batches([torch.tensor([i])])))
         with eval_mode(ready.model), torch.no_grad():
             outputs = ready.model(*ready.place.batch(batch)[0])  # (1, K, H, W)
-        (said,) = ready.task.answers(outputs)  # type: ignore[attr-defined]  # tasks of such examples have it
+        (said,) = ready.task.predicted_targets(outputs)  # type: ignore[attr-defined]  # tasks of such examples have it
         shown: Image.Image = side_by_side(batch.inputs[0][0], batch.target[0], said)
         return shown
 
@@ -194,7 +194,7 @@ def _importance(ready: TrainingSetup, preprocessing: TablePreprocessing, split: 
     try:
         found = permutation_importance_report(
             predict,
-            lambda outputs, target: sign * task.quick(outputs, target)[metric],
+            lambda outputs, target: sign * task.fast_metrics(outputs, target)[metric],
             split.inputs,
             split.target,
             [(encoder.name, len(encoder.features)) for encoder in preprocessing.encoders],

@@ -97,7 +97,7 @@ class Trainer:
         self.train = place.keep_on_device(data.splits["train"])
         self.val = place.keep_on_device(data.splits["val"]) if "val" in data.splits else None
         self.augment: Augment | None = data.augment
-        self.monitor = settings.monitor or task.watch  # validation metric that selects the best weights
+        self.monitor = settings.monitor or task.default_monitor  # validation metric that selects the best weights
         self.higher_is_better = self.monitor in HIGHER_IS_BETTER
         self.state = TrainingState()
         self.plan: Batches = []  # example indices of each batch of the epoch, for all processes
@@ -289,10 +289,10 @@ class Trainer:
         place, task, carries = self.place, self.task, self.objective.is_stateful
         sizes = [len(index) for _, index in zip(batches, self.plan[self.state.batch :])] if place.processes > 1 else []
         weights = [place.weight(size, carries) for size in sizes] or [1.0] * len(batches)
-        (counted,) = place.total(sum(w * task.count(batch.target) for w, batch in zip(weights, batches)))
+        (counted,) = place.total(sum(w * task.loss_denominator(batch.target) for w, batch in zip(weights, batches)))
         self.state.counted += counted
         # Word vectors use sums. If a batch has no targets, the sum is 0.
-        return weights, 1.0 if getattr(task, "sums", False) or not counted else counted
+        return weights, 1.0 if getattr(task, "loss_is_sum", False) or not counted else counted
 
     def _next_inputs(self, batch: Batch) -> tuple[tuple[Tensor, ...], Tensor, Tensor | None]:
         """Return the inputs of the next batch, augmented and on the device, its target, and its examples' indices."""
@@ -417,9 +417,9 @@ class Trainer:
                 self.model, split, self.place, size, self.task, flip=settings.tta, tokens=tokens
             )
         target = target.to(outputs.dtype) if target.is_floating_point() else target
-        metrics = self.task.quick(outputs, target)
+        metrics = self.task.fast_metrics(outputs, target)
         if "loss" not in metrics:
-            metrics = {"loss": self.task.loss(outputs, target).item() / self.task.count(target), **metrics}
+            metrics = {"loss": self.task.loss(outputs, target).item() / self.task.loss_denominator(target), **metrics}
         if self.monitor not in metrics:
             metrics[self.monitor] = self.task.metrics(outputs, target)[self.monitor].value
         return metrics

@@ -22,8 +22,7 @@ from torch import Tensor, nn
 from ..checkpoints.convert import open_model as read_model
 from ..checkpoints.custom import CustomPreset
 from ..checkpoints.hub import resolve_path
-from ..checkpoints.huggingface.folders import read_folder
-from ..checkpoints.huggingface.loading import is_folder
+from ..checkpoints.huggingface.folders import is_folder, read_folder
 from ..checkpoints.match_config import closest_preset, diff, settings_phrase
 from ..checkpoints.saving import CONFIG
 from ..core.config import split_model_settings
@@ -187,7 +186,7 @@ class Subject:
         """
         outputs = as_output_tuple(self.model(*self.inputs))[0]
         if self.task is not None and self.target is not None:
-            return self.task.loss(outputs, self.target) / self.task.count(self.target)
+            return self.task.loss(outputs, self.target) / self.task.loss_denominator(self.target)
         outputs = outputs.movedim(1, -1) if outputs.ndim == 4 else outputs  # (N, H, W, K)
         flat = outputs.flatten(0, -2) if outputs.ndim > 1 else outputs[:, None]
         generator = torch.Generator().manual_seed(0)

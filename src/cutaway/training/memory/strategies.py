@@ -25,7 +25,7 @@ from torch import nn
 
 from ...core.errors import SettingError
 from ...core.memory_budget import format_bytes
-from ...distributed import environment
+from ...distributed import launch
 from ...distributed.group import rank_zero_only
 from ..config import TrainSettings
 from ..device import for_sharded_weights, free_memory, num_sharing_processes
@@ -325,7 +325,7 @@ def _simulate_memory(ready: TrainingSetup, strategy: str) -> ProcessMemory:
         ready.model, find_blocks(ready.model), place.dtype, place.autocast_dtype, bool(settings.ema)
     )
     on_gpu = place.device.type == "cuda"
-    ranks = num_shards(strategy, place.processes, environment.local_world_size() // place.tensor)
+    ranks = num_shards(strategy, place.processes, launch.local_world_size() // place.tensor)
     step = simulate_step(alone, place.processes, gpu=on_gpu)
     here = place.device.type == "cpu"
     return process_memory(

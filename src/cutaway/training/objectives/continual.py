@@ -129,7 +129,7 @@ class EWC(Supervised):
         """Return the losses of a batch."""
         loss, total, outputs = super().loss(inputs, target, index, random)
         if self.fisher:
-            total = total + self.task.count(target) * self.penalty()  # so that the mean loss has it once
+            total = total + self.task.loss_denominator(target) * self.penalty()  # so that the mean loss has it once
         return BatchLoss(loss, total, outputs)
 
     def penalty(self) -> Tensor:
