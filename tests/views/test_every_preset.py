@@ -194,11 +194,10 @@ def test_only_drawn_views_are_imported() -> None:
         "import sys, torch\n"
         "from cutaway.views.inspect_page import build_page\n"
         "from cutaway.views.subject import open_model\n"
-        "from cutaway.views.registry import VIEWS\n"
         "page = build_page(open_model(torch.nn.Linear(3, 2), torch.zeros(4, 3)))\n"
-        "drawn = {VIEWS[view['id']].draw.rpartition('.')[0] for view in page['views'][1:]}\n"
-        "loaded = {v.draw.rpartition('.')[0] for v in VIEWS.values()} & {m[14:] for m in sys.modules}\n"
-        "print(sorted(loaded - drawn))\n"
+        "loaded = {name.removeprefix('cutaway.views.') for name in sys.modules}\n"
+        "others = {'attention', 'alignment', 'convolution', 'gates', 'positions', 'thoughts', 'time'}\n"
+        "print(len(page['views']), sorted(loaded & others), 'backprop' in loaded)\n"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.splitlines()[-1] == "[]"
+    assert re.fullmatch(r"[4-9] \[\] True", found.stdout.splitlines()[-1])

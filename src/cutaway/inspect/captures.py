@@ -566,6 +566,7 @@ class _Listener(list[AnyRecord]):
 
 
 def _gates(seen: Captures, name: str, module: nn.Module) -> Iterator[Undo]:
+    """Hook a recurrent module to record its gates, recomputed from its inputs."""
     if isinstance(module, nn.RNNCellBase):
 
         def after_cell(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
@@ -614,6 +615,7 @@ def _messages(seen: Captures, name: str, module: nn.Module) -> Iterator[Undo]:
 
 
 def _gradients(seen: Captures, name: str, module: nn.Module) -> Iterator[Undo]:
+    """Hook a module to record the gradients of its output and its weights."""
     handles: list[Any] = []
 
     def hook(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:

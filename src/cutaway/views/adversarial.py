@@ -184,6 +184,7 @@ def _curves(called: str, one: AttackResult, names: tuple[str, ...], classes: lis
 
 
 def _table(found: dict[str, AttackResult], names: tuple[str, ...], actual: int, grid: Tensor) -> Any:
+    """Return a table with the prediction for each attack and ε."""
     columns = {"ε": "number"}
     for called in METHODS.values():
         columns |= {
@@ -202,6 +203,7 @@ def _table(found: dict[str, AttackResult], names: tuple[str, ...], actual: int, 
 
 
 def _summary(found: dict[str, AttackResult], names: tuple[str, ...], actual: int, grid: Tensor, *, known: bool) -> str:
+    """Return a summary of the smallest ε at which the model errs."""
     plain = found["fgsm"]
     words = [f"The model predicts {_answer(plain, names, 0)} for the original image."]
     if known and plain.predicted[0] != actual:

@@ -94,6 +94,7 @@ def _path(heard: CTCOutput) -> list[tuple[int, int]]:
 
 
 def _drawings(heard: CTCOutput) -> list[Drawing]:
+    """Return the character probabilities, the spectrogram and, with a reference text, its alignment."""
     shown = slice(0, FRAMES)
     times = [heard.seconds(t) for t in range(len(heard.log_probs[shown]))]
     likely = heard.log_probs[shown].exp()  # (t, K)
@@ -259,6 +260,7 @@ def _caption_summary(subject: Subject, i: int, words: list[str], last: CaptionAt
 
 
 def _numbers(words: list[str], found: list[CaptionAttention]) -> Table:
+    """Return a table of the words with the entropy of their attention."""
     columns = {
         "layer": "text",
         "word": "text",

@@ -606,6 +606,7 @@ def _summary(name: str, found: list[AttentionSummary], shown: list[str]) -> str:
 
 
 def _statistics_table(found: list[AttentionSummary]) -> Table:
+    """Return a table of the statistics of each head."""
     columns = {
         "layer": "text",
         "head": "count",

@@ -140,6 +140,7 @@ def _call_name(name: str, k: int) -> str:
 def _record(
     name: str, module: MultiHeadAttention, args: Any, kwargs: Any, output: Tensor, row: int
 ) -> AttentionCapture:
+    """Return the record of one call of a multi-head attention module, for one row of its batch."""
     given = inspect.signature(module.forward).bind(*args, **kwargs).arguments
     q, k, v = module.project_qkv(given["x"], given.get("source"), None, given.get("positions"))
     causal = bool(given.get("causal", False))

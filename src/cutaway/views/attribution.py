@@ -75,6 +75,7 @@ def _scale(found: Sequence[Attribution]) -> str:
 
 
 def _over_image(subject: Subject, i: int, found: Sequence[Attribution]) -> list[Drawing]:
+    """Return the attribution drawn over the image."""
     own = subject.image(i)
     image = image_url(own) if own is not None else tensor_url(subject.inputs[0][i])
     items = [
@@ -93,6 +94,7 @@ def _over_image(subject: Subject, i: int, found: Sequence[Attribution]) -> list[
 
 
 def _over_frames(subject: Subject, i: int, found: Sequence[Attribution]) -> list[Drawing]:
+    """Return the attribution drawn over the frames of a video."""
     frames = subject.inputs[0][i]  # (T, C, H, W)
     mask = subject.inputs[1] if len(subject.inputs) > 1 else None
     real = int(mask[i].sum()) if mask is not None else len(frames)
@@ -124,6 +126,7 @@ def _titled(one: Attribution) -> str:
 
 
 def _over_words(subject: Subject, i: int, one: Attribution) -> Drawing:
+    """Return the attribution drawn over the words of a text, or of both sides of a pair."""
     sides = [("source" if one.beside is not None else "", subject.tokens(i), one.values[0])]
     if one.beside is not None:
         sides.append(("target so far", subject.tokens(i, 1), one.beside[0]))
@@ -166,6 +169,7 @@ def _beside_columns(subject: Subject, found: Sequence[Attribution]) -> Drawing:
 
 
 def _rows(title: str, rows: list[tuple[str, str, list[float]]], found: Sequence[Attribution]) -> Drawing:
+    """Return the attribution as one bar for each column."""
     heads = [NAMES[one.method] + (" · fails a check" if not one.passed else "") for one in found]
     columns = [{"name": head, "format": "number", "mark": "signed"} for head in heads]
     given = [
@@ -181,6 +185,7 @@ def _rows(title: str, rows: list[tuple[str, str, list[float]]], found: Sequence[
 
 
 def _along_time(subject: Subject, i: int, found: Sequence[Attribution]) -> list[Drawing]:
+    """Return the attribution of a series along its steps."""
     x = subject.inputs[0][i]  # (T, F)
     real = _frames(subject, i)
     x = x[:real]
@@ -226,6 +231,7 @@ def _variables(subject: Subject, features: int) -> list[str]:
 
 
 def _over_nodes(subject: Subject, i: int, found: Sequence[Attribution]) -> list[Drawing]:
+    """Return the attribution drawn over the nodes of a graph."""
     nodes = [one for one in found if one.method != "edges"]
     names = node_names(subject)
     drawings: list[Drawing] = []

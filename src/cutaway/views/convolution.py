@@ -113,10 +113,13 @@ def _tiles(subject: Subject, layer: Convolution, range_: str, first: bool) -> tu
             if len(w) > 1:
                 tip.append(f"slice with the largest norm: input channel {strongest}")
             tiles.append(tile | {"values": to_lists(downsample(w[strongest], PIXELS))})
-    return _drawing(layer.name, tiles, range_), f"{what} {_how(layer, weight, colour, bool(words), first)}".strip()
+    return charts.tiles(
+        layer.name, tiles, range=range_
+    ), f"{what} {_how(layer, weight, colour, bool(words), first)}".strip()
 
 
 def _how(layer: Convolution, weight: Tensor, colour: bool, words: bool, first: bool) -> str:
+    """Return a sentence on what the tiles of a convolution show, or an empty string."""
     if colour:
         return "Their inputs are red, green and blue; the tiles use these colors around gray."
     if weight.ndim == 3:
@@ -150,7 +153,9 @@ def _slices(layer: Convolution, w: Tensor, k: int, range_: str) -> tuple[Drawing
         for c in range(min(MOST, len(w)))
     ]
     some = f"{len(tiles)} of {len(w)} slices" if len(tiles) < len(w) else f"all {plural(len(w), 'slice')}"
-    return _drawing(layer.name, tiles, range_), f"{layer.name}, filter {k}: {some}, one for each input channel."
+    return charts.tiles(
+        layer.name, tiles, range=range_
+    ), f"{layer.name}, filter {k}: {some}, one for each input channel."
 
 
 def _strip(weight: Tensor) -> Tensor:
@@ -185,10 +190,6 @@ def _words(subject: Subject, layer: Convolution, weight: Tensor, kept: range) ->
     return {k: [f"responds most to: {' '.join(written[t] for t in best[k].tolist())}"] for k in kept}
 
 
-def _drawing(title: str, tiles: list[dict[str, Any]], range_: str) -> Drawing:
-    return charts.tiles(title, tiles, range=range_)
-
-
 # --- dense layers over images -------------------------------------------------------------------------------
 
 
@@ -213,7 +214,7 @@ def _templates(subject: Subject, name: str, weight: Tensor, shape: tuple[int, ..
             tiles.append(tile | {"values": to_lists(row.T[:CHANNELS])})  # variables by steps
     some = f"{len(tiles)} of {len(rows)}" if len(tiles) < len(rows) else f"all {len(rows)}"
     what = "classes, each as an image of its weights" if names else "neurons, each as an image of its weights"
-    return _drawing(name, tiles, range_), f"{name}: {some} {what}."
+    return charts.tiles(name, tiles, range=range_), f"{name}: {some} {what}."
 
 
 OUT = 8  # most output cells per side
@@ -383,6 +384,7 @@ def sums(seen: InputOutput, layer: Convolution, channel: int, crops: list[Crop])
 def _convolving(
     subject: Subject, i: int, layer: Convolution, seen: InputOutput, channel: int, crops: list[Crop]
 ) -> tuple[Drawing, list[dict[str, Any]]]:
+    """Return the drawing of a convolution's window with its products, and the rows of the table."""
     weight = layer.weight[channel].double().cpu()  # (C / groups, *kernel)
     inputs = len(weight)
     group = channel // (len(layer.weight) // layer.groups)
@@ -415,6 +417,7 @@ def _convolving(
 def _pooling(
     subject: Subject, i: int, layer: Pool, seen: InputOutput, channel: int, crops: list[Crop]
 ) -> tuple[Drawing, list[dict[str, Any]]]:
+    """Return the drawing of a pooling window, and the rows of the table."""
     fill = float("-inf") if layer.what == "max" else 0.0
     part, windows = _windows(seen.x[channel : channel + 1], layer, crops, fill)
     values = windows[0].flatten(len(crops))

@@ -242,6 +242,7 @@ def _numbers(rows: list[list[Any]]) -> Table:
 
 
 def _words(subject: Subject) -> Part | None:
+    """Return the word embeddings with their nearest neighbors, or None without a table of tokens."""
     found = find_embedding_table(subject.model)
     if found is None or subject.kind not in OF_TOKENS:
         return None

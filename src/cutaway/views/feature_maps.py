@@ -201,6 +201,7 @@ def _tokens(grid: TokenGrid, z: Tensor) -> LayerMaps:
 
 
 def _drawings(subject: Subject, i: int, name: str, seen: LayerMaps, frame: Frame | None) -> list[Drawing]:
+    """Return the maps of one layer as tiles, with the distribution of their strength."""
     if -1 in seen.kept:
         return _token_drawings(subject, i, name, seen)
     if seen.maps.ndim == 2:
@@ -250,6 +251,7 @@ def _signal(subject: Subject, i: int) -> list[Drawing]:
 
 
 def _token_drawings(subject: Subject, i: int, name: str, seen: LayerMaps) -> list[Drawing]:
+    """Return the token of each patch as maps: its norm, and its channels."""
     places = shape_text(seen.size[1:])
     first = [
         {
@@ -480,6 +482,7 @@ def _inside(f: Field) -> float:
 
 
 def _overlay(subject: Subject, i: int, found: dict[str, Field]) -> Drawing:
+    """Return the effective receptive fields over the image, with the frames of the theoretical ones."""
     items = []
     x = subject.inputs[0][i]
     for name, f in found.items():
@@ -519,6 +522,7 @@ def _framed(x: Tensor, frame: tuple[tuple[int, int], tuple[int, int]]) -> str:
 
 
 def _bars(found: dict[str, Field]) -> list[Drawing]:
+    """Return the theoretical and the effective width of each layer's field as bars."""
     if len(found) < 2:
         return []
     rows = [

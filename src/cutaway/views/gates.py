@@ -291,6 +291,7 @@ def _rows(layer: GatedLayer) -> list[list[Any]]:
 
 
 def _summary(layer: GatedLayer, lags: dict[str, Tensor]) -> str:
+    """Return a summary of the gates and of the length of the memory."""
     article = "a" if layer.kind == "GRU" else "an"
     said = [
         f"{layer.name} is {article} {layer.kind} of {plural(layer.hidden, 'unit')} over {plural(layer.steps, 'step')}."

@@ -321,6 +321,7 @@ def gradient_flow(subject: Subject) -> GradientFlow:
 
 
 def _backward(subject: Subject, of_the_batch: bool) -> GradientFlow:
+    """Run one forward and backward pass, and return the gradients of each layer and step."""
     model = subject.model
     layers = {
         name: LayerGradients(name)

@@ -176,6 +176,7 @@ def _select_nodes(net: IndexedGraph, node: int, hops: Tensor) -> list[int]:
 def _graph(
     subject: Subject, net: IndexedGraph, travels: list[LayerMessages], node: int, hops: Tensor, shown: list[int]
 ) -> Drawing:
+    """Return the drawing of the graph: nodes, edges, and the message weights of each layer."""
     place = {v: i for i, v in enumerate(shown)}
     sent = _pair_weights(travels, place)
     pairs = sorted({(min(a, b), max(a, b)) for weights in sent.values() for a, b in weights})
@@ -293,6 +294,7 @@ def _summary(
     similar: list[NodeSimilarity],
     reached: Reach,
 ) -> str:
+    """Return a summary of the graph, the node's strongest neighbors, its reach and the similarity of nodes."""
     links = links_between(net, torch.arange(len(net)))
     pairs = int((links[0] != links[1]).sum())
     words = [f"{plural(len(net), 'node')} and {plural(pairs, 'link')} between them."]

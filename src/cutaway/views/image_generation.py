@@ -263,9 +263,4 @@ def _row(name: str, nats: float) -> dict[str, Any]:
 
 
 def _latent_tile(label: str, image: Tensor, group: str) -> dict[str, Any]:
-    return {
-        "label": label,
-        "image": image_url(as_images(as_levels(image[None]))[0]),
-        "group": group,
-        "tip": [group, label],
-    }
+    return _tile(label, as_levels(image[None])[0], group, [group, label])

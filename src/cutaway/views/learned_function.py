@@ -432,6 +432,7 @@ def _note(on: Plane) -> str:
 
 
 def _summary(subject: Subject, on: Plane, answer: dict[str, Any], outputs: Tensor) -> str:
+    """Return the area of each predicted class or the range of values, the accuracy, and the constant features."""
     names = answer.get("names")
     note = _note(on)
     if not names:
@@ -559,6 +560,7 @@ def _only_hidden(subject: Subject) -> tuple[Dense, Dense] | None:
 
 
 def _curve(on: Line, target: Value, x: Tensor, curve: Tensor) -> Drawing:
+    """Return a chart of the prediction over the feature, with the examples of each split as dots."""
     series: list[dict[str, Any]] = [
         {
             "name": {"train": "training", "test": "test"}.get(name, name),

@@ -88,6 +88,7 @@ def convolutions(model: nn.Module) -> dict[str, Convolution]:
 
 
 def _convolution(name: str, module: nn.Module) -> Convolution | None:
+    """Return a module as a `Convolution`, or None for other modules."""
     bias = getattr(module, "bias", None)
     bias = bias.detach() if isinstance(bias, Tensor) else None
     if isinstance(module, SupportsDenseKernel):

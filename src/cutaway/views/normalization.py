@@ -87,6 +87,7 @@ def _capture_statistics(subject: Subject, names: dict[str, str]) -> dict[str, No
 
 
 def _measure_sets(kind: str, module: nn.Module, x: Tensor, y: Tensor, mask: Tensor | None) -> NormalizedSets:
+    """Return the statistics of the sets that share a mean and a standard deviation, before and after the layer."""
     sets, name = _sets(kind, module, x)
     after, _ = _sets(kind, module, y)
     if name == "token" and mask is not None and mask.shape == x.shape[:2]:  # leave out padding
@@ -185,6 +186,7 @@ def _block(kind: str, module: nn.Module, x: Tensor) -> tuple[Tensor, tuple[int, 
 
 
 def _drawings(name: str, one: NormalizedSets) -> list[Drawing]:
+    """Return the block of a layer, its means and standard deviations, and its distribution."""
     word = "root mean square" if one.kind in ("RMS", "local response") else "standard deviation"
     running = one.running or (None, None)
     return [
@@ -228,6 +230,7 @@ def _lines(title: str, one: NormalizedSets, values: tuple[Tensor, Tensor], runni
 
 
 def _summary(names: dict[str, str], seen: dict[str, NormalizedSets]) -> str:
+    """Return a summary of the kinds of normalization and of the first layer's statistics."""
     kinds = {kind: sum(k == kind for k in names.values()) for kind in NORMALIZATIONS}
     said = ", ".join(f"{plural(n, f'{kind} normalization')}" for kind, n in kinds.items() if n)
     words = [f"The model has {said}."]

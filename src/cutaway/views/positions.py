@@ -88,6 +88,7 @@ def _table(rows: list[list[Any]]) -> Table:
 
 
 def _table_drawings(found: Positions) -> tuple[list[Drawing], str, list[list[Any]]]:
+    """Return the drawings of a position table, a sentence on it, and its rows of the table."""
     places, dim = found.rows.shape
     alike = _cosines(found.rows)
     beside = float(alike.diagonal(1).mean()) if places > 1 else 1.0

@@ -284,6 +284,7 @@ def draw_quantization(subject: Subject) -> View:
 
 
 def _view(summary: str, numbers: Any, above: list[Drawing], weights: dict[str, list[Drawing]]) -> View:
+    """Return the view with the drawings of the weights of each layer to choose from."""
     options = [{"name": name, "drawings": inside} for name, inside in weights.items()]
     one = (
         next(iter(weights.values())) if len(weights) == 1 else [charts.choice("Weights", "layer", options, slider=True)]
@@ -407,6 +408,7 @@ def _weights(model: nn.Module, before: nn.Module | None, name: str, scheme: Any)
 
 
 def _summary(found: QuantizationComparison) -> str:
+    """Return a summary of the errors, the loss and the most expensive layers."""
     known = found.layers
     where = examples_text(found.examples)
     words = [f"On {where}, the relative error of the quantized network's output is {percent(found.small.error)}"]
@@ -432,6 +434,7 @@ def _costs_alone(layer: LayerErrors) -> float:
 
 
 def _table(found: QuantizationComparison) -> Any:
+    """Return a table of the error and the cost of each layer."""
     fractions = ("weight error", "own error", "accumulated", "output, this only", "output, all but this")
     columns = {"layer": "text", "kind": "text", "weights": "count", **dict.fromkeys(fractions, "fraction")}
     columns |= {"signal to noise": "text", "loss, this only": "number", "loss, all but this": "number"}

@@ -477,6 +477,7 @@ def verdict_text(found: SearchResult, preprocessing: ProblemPreprocessing) -> st
 
 
 def _numbers(steps: list[Step]) -> Table:
+    """Return a table of the proposed steps."""
     columns = {
         "step": "count",
         "after": "text",

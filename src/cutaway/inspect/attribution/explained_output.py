@@ -246,6 +246,7 @@ def build_entry(model: nn.Module, inputs: tuple[Tensor, ...], asked: Asked = Non
 
 
 def _entry(model: nn.Module, inputs: tuple[Tensor, ...], kind: str, target: Target, baseline: Baseline) -> Entry:
+    """Return the inputs with their baseline, as a function of numbers or of embeddings."""
     if kind in OF_TOKENS:
         return _embedded(model, inputs, kind, target, baseline)
     z = inputs[0].detach()
@@ -263,6 +264,7 @@ def _entry(model: nn.Module, inputs: tuple[Tensor, ...], kind: str, target: Targ
 
 
 def _embedded(model: nn.Module, inputs: tuple[Tensor, ...], kind: str, target: Target, baseline: Baseline) -> Entry:
+    """Return the embeddings of the tokens with their baseline, as inputs of the explained output."""
     found = record_lookups(model, inputs)
     starts = [sum(f.output.shape[1] for f in found[:k]) for k in range(len(found))]
     calls = tuple(Call(start, f.output.shape[1], f.side) for start, f in zip(starts, found))

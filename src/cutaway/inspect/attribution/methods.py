@@ -150,6 +150,7 @@ def _brief(method: str, steps: int) -> int:
 
 @torch.no_grad()
 def _described(entry: Entry, method: str, found: AttributionMap) -> Attribution:
+    """Return the attribution of a method with its completeness check."""
     output = entry.score(entry.z, entry.rows)
     start = found.start if found.start is not None else entry.score(entry.baseline, entry.rows)
     size = absolute_sum(found.values, found.beside, examples=len(output))

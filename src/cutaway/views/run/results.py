@@ -242,6 +242,7 @@ def _is_right(examples: list[dict[str, Any]]) -> bool:
 
 
 def _gallery(title: str, examples: list[dict[str, Any]], evaluation: dict[str, Any]) -> Drawing:
+    """Return a gallery of examples with their actual and predicted targets."""
     return {
         "kind": "gallery",
         "title": title,

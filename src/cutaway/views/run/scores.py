@@ -54,6 +54,7 @@ def confusion(classes: dict[str, Any]) -> View:
 
 
 def _commonest(wrong: list[Confusion]) -> Drawing:
+    """Return the most frequent confusions as bars."""
     return charts.rows(
         "Most frequent confusions, actual → predicted",
         [charts.bar("examples")],

@@ -383,6 +383,7 @@ def _over(values: list[float], first: int) -> list[list[float]]:
 
 
 def _final_view(labels: list[str], ends: list[float], split: str) -> View:
+    """Return the accuracy on each task at the end, for a run without intermediate results."""
     least = min(range(len(labels)), key=ends.__getitem__)
     return View(
         id="tasks",

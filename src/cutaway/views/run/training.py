@@ -79,6 +79,7 @@ def _lines(
     log: bool = False,
     zero: bool = False,
 ) -> Drawing:
+    """Return a line chart of one quantity by epoch, with the epoch whose weights were kept."""
     return charts.lines(
         capitalize_name(name),
         "epoch",
