@@ -196,7 +196,7 @@ def test_only_drawn_views_are_imported() -> None:
         "from cutaway.views.subject import open_model\n"
         "page = build_page(open_model(torch.nn.Linear(3, 2), torch.zeros(4, 3)))\n"
         "loaded = {name.removeprefix('cutaway.views.') for name in sys.modules}\n"
-        "others = {'attention', 'alignment', 'convolution', 'gates', 'positions', 'thoughts', 'time'}\n"
+        "others = {'attention', 'alignment', 'convolution', 'gates', 'positions', 'thoughts'}\n"
         "print(len(page['views']), sorted(loaded & others), 'backprop' in loaded)\n"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

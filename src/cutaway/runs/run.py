@@ -30,10 +30,9 @@ from ..inference.thought_search import GREEDY, Method, SearchResult, think
 from ..statistics.intervals import Metric
 from ..tasks.contrastive import Contrastive
 from ..tasks.sequences import SequenceToSequence
-from ..training.attacks import AttackedSplit
-from ..training.evaluation import SplitOutputs, evaluate_split, evaluation_batch_size
+from ..training.evaluation import SplitOutputs, evaluate_split, evaluate_tasks, evaluation_batch_size
+from ..training.objectives.supervised import AttackedSplit
 from ..training.output_check import reject_too_long_transcripts
-from ..training.task_schedule import evaluate_tasks
 from ..training.trained_run import TrainedRun
 from .predict import (
     classify_by_support,

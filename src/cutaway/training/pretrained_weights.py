@@ -42,7 +42,7 @@ from ..core.spec import current_kind
 from ..models.base import as_base_model
 from ..models.registry import Preset, find, presets
 from ..nn.modules import Shapes
-from .parameter_groups import HEAD, LAYERS, auxiliary_head, output_layers
+from .optim import HEAD, LAYERS, auxiliary_head, output_layers
 
 # Config fields that follow from the shapes of tensors.
 DATA_FIELDS = ("in_channels", "in_features", "num_classes", "target_vocab_size", "image_size", "auxiliary")
@@ -69,7 +69,7 @@ class WeightsSource:
     file: Path  # file of the weights, or their index
     config: Any = None  # config of their model; None if unknown
     tokenizer: Path | None = None  # tokenizer file of the weights
-    resized: Shapes = dataclasses.field(default_factory=dict)  # shapes after channel pruning (nn.resizing)
+    resized: Shapes = dataclasses.field(default_factory=dict)  # shapes after channel pruning (nn.modules)
 
     def settings(self, preset: Preset) -> dict[str, Any]:
         """Return the model settings that the weights require: those that differ from the preset's, and context length.

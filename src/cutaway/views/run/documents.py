@@ -14,7 +14,7 @@ from ...core.files import read_bytes
 from ...draw.number_format import count
 from ...runs.run import Run
 from ...training.callbacks import list_snapshots
-from ...training.schemas import read_evaluation, read_layers, read_run
+from ...training.run_folder import read_evaluation, read_layers, read_run
 
 INSIDE = "inspect.html"
 Cell = float | str | None
