@@ -111,7 +111,7 @@ def test_without_snapshots_the_best_and_the_last_are_shown(run: Run, tmp_path: P
     folder = Path(shutil.copytree(run.folder, tmp_path / "run"))
     shutil.rmtree(folder / "snapshots")
     subject = open_run(Run(folder))
-    moments = saved_moments(run)
+    moments = saved_moments(Run(folder))
     assert len(moments) == (1 if subject.run and subject.run.about["best"]["epoch"] == 3 else 2)
     assert suits("time", subject) == (len(moments) > 1)
 
