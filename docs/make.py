@@ -20,8 +20,7 @@ from cutaway.inspect.layers import LayerTable, Row, block_range_name, group_equa
 from cutaway.models.card import Card
 from cutaway.models.config import field_descriptions
 from cutaway.models.registry import Preset, presets
-from cutaway.views import VIEWS
-from cutaway.views.docs import view_docs
+from cutaway.views.registry import VIEWS, find_view
 
 HERE = Path(__file__).parent
 BOXES = 20  # blocks of a picture, at most
@@ -258,7 +257,7 @@ look["features"]["table"]  # the numbers
 - Models run with their fused kernels and are not changed.
 
 A run trained with `snapshots=12` stores its weights at twelve times, and `time` shows any of these views over time.
-For your own analysis, use [`cutaway.inspect.capture`](../src/cutaway/inspect/probes.py).
+For your own analysis, use [`cutaway.inspect.capture`](../src/cutaway/inspect/captures.py).
 
 | view | content |
 | --- | --- |
@@ -268,7 +267,7 @@ For your own analysis, use [`cutaway.inspect.capture`](../src/cutaway/inspect/pr
 
 def inside_text() -> str:
     """The page on what can be seen inside models, from what the views say of themselves."""
-    rows = "\n".join(f"| [`{name}`](#{name}) | {_within(view_docs(name)['SAYS'])} |" for name in VIEWS)
+    rows = "\n".join(f"| [`{name}`](#{name}) | {_within(view.says)} |" for name, view in VIEWS.items())
     return "\n".join([LOOKING.format(views=rows), *map(view_section, VIEWS)])
 
 
@@ -279,16 +278,16 @@ def _within(sentence: str) -> str:
 
 def view_section(name: str) -> str:
     """One view: what it shows, how to read it, where it misleads, what can be asked of it."""
-    said = view_docs(name)
+    view = find_view(name)
     picture = f"images/inspect/{name}.png"
-    shows = said["SAYS"][:1].upper() + said["SAYS"][1:]
+    shows = view.says[:1].upper() + view.says[1:]
     lines = [
         f"## {name}",
         f"{shows}.",
         f"![The view {name}]({picture})" if (HERE / picture).is_file() else "",
-        f"**How to read it.** {said['READ']}",
-        f"**Where it misleads.** {said['MISLEADS']}",
-        "\n".join(f"- `{option}=`: {what}" for option, what in said["OPTIONS"].items()),
+        f"**How to read it.** {view.read}",
+        f"**Where it misleads.** {view.misleads}",
+        "\n".join(f"- `{option}=`: {what}" for option, what in view.options.items()),
     ]
     return "\n\n".join(line for line in lines if line) + "\n"
 

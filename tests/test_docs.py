@@ -14,7 +14,7 @@ from cutaway.apps.cli import main
 from cutaway.core.config import field_names
 from cutaway.models.registry import presets
 from cutaway.training.config import TrainSettings
-from cutaway.views import VIEWS, view_module
+from cutaway.views.registry import VIEWS
 
 from .scripts import DOCS, load
 
@@ -55,9 +55,9 @@ def test_the_page_on_looking_inside_is_up_to_date(make: ModuleType) -> None:
 
 
 def test_every_view_says_how_to_read_it_and_where_it_misleads(make: ModuleType) -> None:
-    for name in VIEWS:
-        section, view = make.view_section(name), view_module(name)
-        assert all(words in section for words in (view.READ, view.MISLEADS, *view.OPTIONS.values()))
+    for name, view in VIEWS.items():
+        section = make.view_section(name)
+        assert all(words in section for words in (view.read, view.misleads, *view.options.values()))
         assert f"[`{name}`](#{name})" in make.inside_text()
     folder = DOCS / "images" / "inspect"
     pictures = {path.stem for path in folder.glob("*.png")} if folder.is_dir() else set()

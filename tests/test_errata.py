@@ -36,7 +36,7 @@ from cutaway.nn.textbook.pooling import k_max
 from cutaway.statistics.intervals import proportion
 from cutaway.training.config import TrainSettings
 from cutaway.training.optim import lr_factor
-from cutaway.views.shortcuts import block_norms
+from cutaway.views.gradients import block_norms
 
 IMAGES_OF_ALEXNET = ((224, 0), (227, 0), (224, 2))  # pixels a side and padding
 

@@ -31,15 +31,14 @@ from .draw.description import Page, View
 from .draw.html_page import render_iframe, render_page
 from .experiments.compare.baselines import check_baselines
 from .experiments.settings import require_optuna
-from .nn.eval_mode import eval_mode
+from .nn.modules import eval_mode
 from .reports.run_report import write_layers_and_report
 from .runs.run import Run
 from .runs.train import train_model
 from .training.callbacks import Callback
 from .views.inspect_page import build_page as describe_page
-from .views.open_target import open_subject
-from .views.subject import Subject
-from .views.summary import describe as describe
+from .views.network import describe as describe
+from .views.subject import Subject, open_subject
 
 if TYPE_CHECKING:
     from .experiments.compare.result import Comparison

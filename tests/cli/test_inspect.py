@@ -17,8 +17,7 @@ from PIL import Image
 import cutaway
 from cutaway.apps.cli import main
 from cutaway.core.errors import DataError, FileError, ModelError, SettingError, UnknownName
-from cutaway.views import VIEWS, view_module
-from cutaway.views.docs import view_docs
+from cutaway.views.registry import VIEWS
 
 from .conftest import Answer
 
@@ -180,9 +179,12 @@ def test_help_is_there_at_once(words: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("name", VIEWS)
-def test_what_help_says_is_what_the_view_says(name: str) -> None:
-    module = view_module(name)
-    assert view_docs(name) == {key: getattr(module, key) for key in ("SAYS", "READ", "MISLEADS", "OPTIONS")}
+def test_what_help_says_is_what_the_view_says(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", "--help"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    view = VIEWS[name]
+    assert view.says[1:] in said
+    assert all(f"{option}= {what}" in said for option, what in view.options.items())
 
 
 def test_usage_names_it(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 import cutaway
 from cutaway.core.errors import ModelError, SettingError, UnknownName
 from cutaway.inspect.attribution import METHODS, Completeness, attribute
-from cutaway.inspect.attribution.differentiable_input import embeddings
+from cutaway.inspect.attribution.explained_output import embeddings
 from cutaway.inspect.attribution.gradient_methods import multiply_attention
 from cutaway.inspect.attribution.result import rank_correlation
-from cutaway.inspect.probes import capture
+from cutaway.inspect.captures import capture
 from cutaway.models.registry import preset
 from tests.small import DIFFERENT, small
 
@@ -331,8 +331,8 @@ def test_every_preset_can_be_asked_and_is_left_as_it_was(name: str) -> None:
 
 def test_a_map_that_knows_no_weights_fails_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     from cutaway.inspect.attribution import methods
-    from cutaway.inspect.attribution.differentiable_input import Entry
-    from cutaway.inspect.attribution.request import AttributionMap, MethodSettings
+    from cutaway.inspect.attribution.explained_output import Entry
+    from cutaway.inspect.attribution.result import AttributionMap, MethodSettings
 
     def brightness(entry: Entry, ask: MethodSettings) -> AttributionMap:
         values = entry.z.abs().sum(1)

@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from cutaway import create_model
 from cutaway.core.errors import ModelError
-from cutaway.inspect.probes import capture
+from cutaway.inspect.captures import capture
 from cutaway.nn import recurrent as layers
 from tests.small import of_family, small
 

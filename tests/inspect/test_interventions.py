@@ -15,8 +15,7 @@ import cutaway
 from cutaway import create_model
 from cutaway.core.errors import ModelError, SettingError, UnknownName
 from cutaway.inspect.ablation import Noise, Replace, Transplant, Zero, ablate, intervene, patch
-from cutaway.inspect.captures import Site
-from cutaway.inspect.probes import capture
+from cutaway.inspect.captures import Site, capture
 from cutaway.models.base import as_output_tuple
 from cutaway.nn import graphs
 from cutaway.nn.attention import MultiHeadAttention

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from cutaway import create_model
-from cutaway.inspect.probes import capture
+from cutaway.inspect.captures import capture
 from cutaway.nn import graphs
 
 GRAPHS = ("gcn", "gat", "graphconv", "graphsage", "gin")

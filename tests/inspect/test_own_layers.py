@@ -9,12 +9,13 @@ from torch import Tensor, nn
 from cutaway import create_model
 from cutaway.core.errors import ModelError
 from cutaway.inspect.ablation import Transplant, Zero, ablate, intervene
+from cutaway.inspect.captures import capturable_kinds, capture
 from cutaway.inspect.gates import gradient_by_lag
-from cutaway.inspect.probes import capturable_kinds, capture
 from cutaway.nn.attention import Attention, AttentionRecord, scaled_dot_product
 from cutaway.nn.graphs import MessagePassing, build_adjacency, spmm
 from cutaway.nn.recurrent import State, Weights
 from cutaway.views import gates, graph
+from cutaway.views.registry import suits
 from cutaway.views.subject import open_model
 from tests.small import small
 
@@ -125,10 +126,10 @@ def test_the_view_of_a_graph_shows_that_layer() -> None:
     model.layers[0] = Halves()
     model.layers[1] = Halves()
     subject = open_model(model, torch.randn(3, 2), EDGES)
-    assert graph.suits(subject)
+    assert suits("graph", subject)
     _, travels = graph.capture_messages(subject)
     assert [travel.weights.unique().tolist() for travel in travels] == [[0.5], [0.5]]
-    assert "comes from node 2, with the coefficient 0.5" in graph.view(subject)["summary"]
+    assert "comes from node 2, with the coefficient 0.5" in graph.draw_graph(subject)["summary"]
 
 
 def test_weights_and_heads_of_an_attention() -> None:
@@ -171,5 +172,5 @@ def test_gates_and_memory_of_a_cell() -> None:
 def test_the_view_of_gates_shows_that_cell() -> None:
     model, inputs = small("seq2seq-gru")
     model.decoder = Leaky(model.decoder.input_size, model.decoder.hidden_size)
-    shown = gates.view(open_model(model, *inputs))["table"]["rows"]
+    shown = gates.draw_gates(open_model(model, *inputs))["table"]["rows"]
     assert {row[0] for row in shown} == {"encoder.l0", "encoder.l0_reverse", "decoder.l0"}

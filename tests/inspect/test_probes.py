@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import cutaway
 from cutaway.core.errors import ModelError, SettingError, UnknownName
-from cutaway.inspect.probes import KINDS, OF, capturable_kinds, capture
+from cutaway.inspect.captures import KINDS, OF, capturable_kinds, capture
 from cutaway.models.base import as_output_tuple
 from cutaway.nn.attention import MultiHeadAttention, recording
 from tests.small import DIFFERENT, meta, of_family, small

@@ -10,7 +10,7 @@ from torch import nn
 
 from cutaway.core.errors import ModelError
 from cutaway.core.spec import Classes, ImageSizes, ImageSpec, Mask
-from cutaway.inspect.probes import capture
+from cutaway.inspect.captures import capture
 from cutaway.models.registry import presets
 from cutaway.verify import compared_config
 

@@ -13,8 +13,8 @@ from torch import Tensor
 from cutaway import create_model
 from cutaway.core.errors import ModelError
 from cutaway.core.spec import Classes, PairSpec, Tokens
+from cutaway.inspect.captures import capture
 from cutaway.inspect.layers import layer_table
-from cutaway.inspect.probes import capture
 from cutaway.models.seq2seq_gru import CARD, Config, Model
 from cutaway.verify import oracle_for
 from cutaway.verify.compare import compare

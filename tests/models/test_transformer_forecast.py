@@ -115,7 +115,7 @@ def test_a_flat_window_gives_no_nan() -> None:
 
 def test_attention_is_looked_at_step_by_step() -> None:
     model = built(known_future=0)
-    view = attention.view(open_model(model.float(), torch.randn(1, 9, 4)))
+    view = attention.draw_attention(open_model(model.float(), torch.randn(1, 9, 4)))
     matrix = next(d for d in drawings(view["drawings"]) if d.get("title") == "Weights")
     assert matrix["rows"] == [*(str(t) for t in range(1, 10)), "+1", "+2", "+3"]
     assert "steps" in view["summary"]

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 
 from cutaway.nn import diffusion
-from cutaway.nn.gaussians import log_level, normal_kl
+from cutaway.nn.losses import log_level, normal_kl
 
 T = 40
 BETAS = diffusion.linear_betas(T, 0.01, 0.3)

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from cutaway.nn import gaussians
-from cutaway.nn.gaussians import diagonal_fisher
+from cutaway.nn import losses
+from cutaway.nn.losses import diagonal_fisher
 
 
 def by_hand(model: nn.Module, examples: list[Tensor]) -> list[Tensor]:
@@ -32,7 +32,7 @@ def by_hand(model: nn.Module, examples: list[Tensor]) -> list[Tensor]:
 @pytest.mark.parametrize("outputs", [1, 2, 5])
 @pytest.mark.parametrize("numbers", [1, 1 << 25])  # one class at a time, and all together
 def test_it_is_the_mean_of_squared_gradients(outputs: int, numbers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gaussians, "NUMBERS", numbers)
+    monkeypatch.setattr(losses, "NUMBERS", numbers)
     torch.manual_seed(0)
     model = nn.Sequential(
         nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(12, 7), nn.Tanh(), nn.Linear(7, outputs)

@@ -9,7 +9,7 @@ import torch
 from scipy.special import log_ndtr
 from torch.distributions import Normal, kl_divergence
 
-from cutaway.nn.gaussians import log_density, log_level, normal_kl
+from cutaway.nn.losses import log_density, log_level, normal_kl
 
 
 def drawn(*shape: int, seed: int = 0) -> torch.Tensor:

@@ -10,7 +10,7 @@ import torch
 from cutaway.core.spec import Horizon
 from cutaway.data.series.transforms import WindowSplit
 from cutaway.tasks.forecasting import Forecasting
-from cutaway.views.run.forecast import error_by_step, example_forecasts, forecast_views
+from cutaway.views.run.task_results import error_by_step, example_forecasts, forecast_views
 
 
 def forecast(columns: int = 1, horizon: int = 5) -> dict[str, Any]:

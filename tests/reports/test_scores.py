@@ -16,9 +16,9 @@ from cutaway.tasks.classification import Classification
 from cutaway.tasks.roc_curves import scores
 from cutaway.views.run.documents import Documents, read_documents
 from cutaway.views.run.examples import samples, translations
-from cutaway.views.run.outcome import worst_mistakes
-from cutaway.views.run.reproduction import data, network, settings, typed_keys
+from cutaway.views.run.results import worst_mistakes
 from cutaway.views.run.scores import calibration, discrimination, importance
+from cutaway.views.run.training import data, network, settings, typed_keys
 
 from . import samples as documents
 

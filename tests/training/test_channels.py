@@ -11,7 +11,7 @@ import torch
 
 import cutaway
 from cutaway.core.errors import ModelError, SettingError
-from cutaway.nn.resizing import resize, tensor_shapes
+from cutaway.nn.modules import resize, tensor_shapes
 from cutaway.training.compression import prune_channels
 
 from ..small import small

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from cutaway.views import suitable_views
+from cutaway.views.registry import suitable_views
 from cutaway.views.subject import open_model
 
 from ..small import DIFFERENT, small

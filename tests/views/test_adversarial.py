@@ -16,6 +16,7 @@ import cutaway
 from cutaway.core.errors import SettingError
 from cutaway.runs.run import Run
 from cutaway.views import adversarial
+from cutaway.views.registry import suits
 from cutaway.views.subject import Subject, open_preset, open_run
 
 
@@ -39,7 +40,7 @@ def opened(run: Run, **options: str) -> Subject:
 
 def test_the_pictures_are_within_eps_and_the_change_is_drawn_as_large_as_it_says(run: Run) -> None:
     subject = opened(run, example="2", eps="0.24", steps="5")
-    view = adversarial.view(subject)
+    view = adversarial.draw_adversarial(subject)
     slider = view["drawings"][0]
     assert slider["slider"]
     assert len(slider["options"]) == adversarial.POINTS
@@ -66,7 +67,7 @@ def test_the_pictures_are_within_eps_and_the_change_is_drawn_as_large_as_it_says
 def test_what_it_says_is_what_the_model_says_of_fgsms_image(run: Run) -> None:
     """By hand: one step of ε along the sign of the gradient of the loss, in pixels."""
     subject = opened(run, example="1", eps="0.3")
-    view = adversarial.view(subject)
+    view = adversarial.draw_adversarial(subject)
     given: Any = subject.preprocessing
     x = subject.inputs[0][1:2].clone().requires_grad_()
     assert subject.target is not None
@@ -84,7 +85,7 @@ def test_what_it_says_is_what_the_model_says_of_fgsms_image(run: Run) -> None:
 
 def test_pgd_lowers_the_right_class_and_the_curves_say_where_it_errs(run: Run) -> None:
     subject = opened(run, eps="1")
-    view = adversarial.view(subject)
+    view = adversarial.draw_adversarial(subject)
     rows, actual = view["table"]["rows"], int(subject.target[0])  # type: ignore[index]
     name = run.spec.target.names[actual]  # type: ignore[union-attr]
     assert rows[0][4] == name
@@ -100,21 +101,21 @@ def test_pgd_lowers_the_right_class_and_the_curves_say_where_it_errs(run: Run) -
 
 def test_what_is_wrong_already_and_what_holds_out_is_said(run: Run) -> None:
     subject = opened(run, eps="0.0001")
-    assert "does not change the prediction up to ε = 0.0001" in adversarial.view(subject)["summary"]
+    assert "does not change the prediction up to ε = 0.0001" in adversarial.draw_adversarial(subject)["summary"]
     assert subject.target is not None
     subject.target[0] = (subject.target[0] + 1) % 10
-    assert "already wrong" in adversarial.view(subject)["summary"]
+    assert "already wrong" in adversarial.draw_adversarial(subject)["summary"]
 
 
 def test_an_image_without_a_label_is_moved_from_what_the_model_says(run: Run, tmp_path: Path) -> None:
     Image.fromarray(np.random.default_rng(0).integers(0, 256, (8, 8), np.uint8)).save(tmp_path / "x.png")
-    view = adversarial.view(open_run(run, [tmp_path / "x.png"]))
+    view = adversarial.draw_adversarial(open_run(run, [tmp_path / "x.png"]))
     assert "which the model classifies as" in view["says"]
 
 
 def test_it_is_for_classifiers_of_images_that_have_learned(run: Run) -> None:
-    assert adversarial.suits(opened(run))
-    assert not adversarial.suits(open_preset("simplecnn"))
+    assert suits("adversarial", opened(run))
+    assert not suits("adversarial", open_preset("simplecnn"))
     for key, value, said in (
         ("example", "8", "Invalid example=8"),
         ("eps", "0", "Invalid eps=0: must be above 0 and at most 1"),
@@ -125,5 +126,5 @@ def test_it_is_for_classifiers_of_images_that_have_learned(run: Run) -> None:
         ("steps", "5000", "Invalid steps=5000"),
     ):
         with pytest.raises(SettingError) as rejection:
-            adversarial.view(opened(run, **{key: value}))
+            adversarial.draw_adversarial(opened(run, **{key: value}))
         assert said in str(rejection.value)

@@ -39,7 +39,7 @@ def drawn(view: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(("example", "frames"), [(0, 41), (1, 22)])
 def test_the_maps_are_what_the_network_says_of_the_recording_alone(example: int, frames: int) -> None:
     subject = opened(example=str(example))
-    found = drawn(alignment.view(subject))
+    found = drawn(alignment.draw_alignment(subject))
     log_probs: Tensor = (
         subject.model(subject.inputs[0][example : example + 1, :frames])[0].detach().double().log_softmax(1)
     )
@@ -58,7 +58,7 @@ def test_the_maps_are_what_the_network_says_of_the_recording_alone(example: int,
 
 def test_the_table_reads_the_best_path() -> None:
     subject = opened()
-    view = alignment.view(subject)
+    view = alignment.draw_alignment(subject)
     path = subject.model(subject.inputs[0][:1])[0].argmax(1).tolist()
     read = [k for t, k in enumerate(path) if k and (t == 0 or path[t - 1] != k)]
     assert [row[0] for row in view["table"]["rows"]] == [f"[{k}]" for k in read]
@@ -69,4 +69,4 @@ def test_the_table_reads_the_best_path() -> None:
 def test_it_is_for_networks_that_write_what_is_said() -> None:
     assert suited("alignment") == ["ctc-conv-gru"]
     with pytest.raises(SettingError, match="Invalid example=2"):
-        alignment.view(opened(example="2"))
+        alignment.draw_alignment(opened(example="2"))

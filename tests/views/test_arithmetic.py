@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 import cutaway
 from cutaway.core.errors import SettingError, UnknownName
-from cutaway.views import arithmetic
-from cutaway.views.arithmetic import InputOutput, _crop, _see, sums, view
-from cutaway.views.common import Convolution, _convolution, convolutions
+from cutaway.views import convolution
+from cutaway.views.convolution import InputOutput, _crop, _see, draw_arithmetic, sums
+from cutaway.views.model_layers import Convolution, _convolution, convolutions
 from cutaway.views.subject import Subject, open_model, open_preset, open_run
 
 from ..small import DIFFERENT, meta, small
@@ -54,7 +54,7 @@ def test_the_sum_is_the_layers_own_output(name: str) -> None:
     called = 0
     for layer in dict.fromkeys((layers[0], layers[len(layers) // 2], layers[-1])):
         try:
-            found = view(dataclasses.replace(subject, options={"layer": layer}))
+            found = draw_arithmetic(dataclasses.replace(subject, options={"layer": layer}))
         except cutaway.CutawayError:  # an auxiliary head, which does not run in evaluation mode
             continue
         called += 1
@@ -101,7 +101,7 @@ def test_any_window_equals_pytorchs(
 
 def test_products_under_the_window_make_the_channels_sum() -> None:
     """From the numbers as they are drawn: the window at every output, with stride, in what is shown of the input."""
-    found = view(open_preset("resnet18", {"num_classes": 3}))
+    found = draw_arithmetic(open_preset("resnet18", {"num_classes": 3}))
     drawing = found["drawings"][0]
     part, (s, _), k = drawing["channels"][0], drawing["stride"], drawing["kernel"][0]
     assert (s, k) == (2, 7)
@@ -114,7 +114,7 @@ def test_products_under_the_window_make_the_channels_sum() -> None:
 def test_padding_is_where_it_is() -> None:
     """Cells outside the real input are zeros, cells inside are the input's own."""
     subject = opened("resnet20", layer="conv1", channel="0")
-    drawing = view(subject)["drawings"][0]
+    drawing = draw_arithmetic(subject)["drawings"][0]
     x = _see(subject, 0, "conv1").x
     (top, left), (height, width) = drawing["begin"], drawing["size"]
     for i, line in enumerate(drawing["channels"][0]["input"]):
@@ -126,14 +126,14 @@ def test_padding_is_where_it_is() -> None:
 
 def test_runs(tmp_path: Path) -> None:
     run = cutaway.train("lenet5-modern", "digits", epochs=1, out=tmp_path / "run")
-    found = view(open_run(run, options={"layer": "c3", "example": "1", "channel": "4"}))
+    found = draw_arithmetic(open_run(run, options={"layer": "c3", "example": "1", "channel": "4"}))
     drawing = found["drawings"][0]
     assert len(drawing["channels"]) == 6
     assert drawing["title"].startswith("c3, channel 4 of 16")
     with pytest.raises(UnknownName, match="layer with a window 'c4'"):
-        view(open_run(run, options={"layer": "c4"}))
+        draw_arithmetic(open_run(run, options={"layer": "c4"}))
     with pytest.raises(SettingError, match="Invalid channel=6: must be an integer from 0 to 5"):
-        view(open_run(run, options={"layer": "c1", "channel": "6"}))
+        draw_arithmetic(open_run(run, options={"layer": "c1", "channel": "6"}))
 
 
 @pytest.mark.parametrize("kind", ["max", "mean"])
@@ -142,11 +142,11 @@ def test_pooling_takes_the_largest_or_the_mean(kind: str, padding: int) -> None:
     module: Any = (nn.MaxPool2d if kind == "max" else nn.AvgPool2d)(3, 2, padding)
     model = nn.Sequential()
     model.add_module("pool", module)
-    layer = arithmetic._pools(model)["pool"]
+    layer = convolution._pools(model)["pool"]
     x = torch.randn(1, 2, 9, 8, dtype=torch.float64)
     seen = InputOutput(x[0], module(x)[0])
     crops = [_crop(seen, layer, 1, axis) for axis in range(2)]
-    part, windows = arithmetic._windows(seen.x[1:2], layer, crops, float("-inf") if kind == "max" else 0.0)
+    part, windows = convolution._windows(seen.x[1:2], layer, crops, float("-inf") if kind == "max" else 0.0)
     values = windows[0].flatten(2)
     found = values.amax(-1) if kind == "max" else values.mean(-1)
     expected = seen.y[1]

@@ -15,14 +15,9 @@ import cutaway
 from cutaway.core.errors import SettingError, UnknownName
 from cutaway.nn.attention import MultiHeadAttention
 from cutaway.views import attention
-from cutaway.views.attention_arithmetic import arithmetic
-from cutaway.views.attention_capture import (
-    AttentionCapture,
-    attention_modules,
-    capture_attention,
-    num_heads_by_name,
-    single_example,
-)
+from cutaway.views.attention import arithmetic
+from cutaway.views.attention_capture import AttentionCapture, capture_attention, num_heads_by_name, single_example
+from cutaway.views.model_layers import attention_modules
 from cutaway.views.subject import Subject, open_model
 
 from ..small import small
@@ -62,7 +57,7 @@ def test_what_attends_is_known() -> None:
 def test_every_model_that_attends_is_drawn(name: str) -> None:
     subject = opened(name)
     before = subject.outputs()
-    found = attention.view(subject)
+    found = attention.draw_attention(subject)
     text = json.dumps(found, allow_nan=False)
     assert len(text) < 2_000_000
     assert found["id"] == "attention"
@@ -125,7 +120,7 @@ def test_the_result_of_the_arithmetic_is_the_heads_own() -> None:
 
 def test_what_may_not_be_seen_is_empty() -> None:
     subject = opened("gpt2", query="2", layer="blocks.1.attention", head="1")
-    found = drawings(attention.view(subject)["drawings"])
+    found = drawings(attention.draw_attention(subject)["drawings"])
     sums = [d for d in found if d["kind"] == "equation" and d["title"] == "With the mask: the scores"]
     assert sums[0]["parts"][-1]["values"][0][3:] == [None] * 4
     tokens = next(d for d in found if d["kind"] == "tokens")
@@ -136,7 +131,7 @@ def test_what_may_not_be_seen_is_empty() -> None:
 def test_the_chosen_layer_and_head_are_open() -> None:
     layer = next(
         d
-        for d in attention.view(opened("gpt2", layer="blocks.1.attention", head="2"))["drawings"]
+        for d in attention.draw_attention(opened("gpt2", layer="blocks.1.attention", head="2"))["drawings"]
         if d["kind"] == "choice"
     )
     option = layer["options"][layer["start"]]
@@ -149,7 +144,7 @@ def test_padding_is_left_out_and_changes_nothing() -> None:
     model, (ids, mask) = small("bert-base-uncased")
     padded = torch.cat([ids, torch.zeros(2, 3, dtype=torch.int64)], 1)
     seen = torch.cat([mask, torch.zeros(2, 3, dtype=torch.bool)], 1)
-    plain, longer = (attention.view(open_model(model, *x)) for x in ((ids, mask), (padded, seen)))
+    plain, longer = (attention.draw_attention(open_model(model, *x)) for x in ((ids, mask), (padded, seen)))
     for a, b in zip(drawings(plain["drawings"]), drawings(longer["drawings"])):
         if a["kind"] == "matrix":
             assert a["columns"] == b["columns"]
@@ -170,14 +165,14 @@ def test_padding_is_left_out_and_changes_nothing() -> None:
 )
 def test_options_that_cannot_be_are_rejected(options: dict[str, str], error: type[Exception]) -> None:
     with pytest.raises(error):
-        attention.view(opened("gpt2", **options))
+        attention.draw_attention(opened("gpt2", **options))
 
 
 @pytest.mark.parametrize(("count", "length"), [(1, 1), (1, 16)], ids=["one-token", "full-context"])
 def test_one_token_and_a_full_context_are_drawn(count: int, length: int) -> None:
     model, _ = small("gpt2")
     ids = torch.randint(1, 40, (count, length), generator=torch.Generator().manual_seed(0))
-    found = attention.view(open_model(model, ids, torch.ones_like(ids, dtype=torch.bool)))
+    found = attention.draw_attention(open_model(model, ids, torch.ones_like(ids, dtype=torch.bool)))
     assert json.dumps(found, allow_nan=False)
 
 
@@ -185,7 +180,7 @@ def test_a_deep_model_on_a_long_text_stays_small() -> None:
     model = cutaway.create_model("gpt2", layers=20, heads=8, dim=32, context_length=300, vocab_size=50)
     ids = torch.randint(1, 50, (1, 300), generator=torch.Generator().manual_seed(0))
     subject = open_model(model, ids, torch.ones_like(ids, dtype=torch.bool))
-    found = attention.view(dataclasses.replace(subject, options={"layer": "blocks.7.attention"}))
+    found = attention.draw_attention(dataclasses.replace(subject, options={"layer": "blocks.7.attention"}))
     assert len(json.dumps(found)) < 2_000_000
     assert "12 of 20 layers are shown" in found["summary"]
     layer = next(d for d in found["drawings"] if d["kind"] == "choice")
@@ -196,7 +191,7 @@ def test_a_deep_model_on_a_long_text_stays_small() -> None:
 def test_training_mode_and_hooks_are_as_they_were() -> None:
     subject = opened("gpt2")
     subject.model.train()
-    attention.view(subject)
+    attention.draw_attention(subject)
     assert all(module.training for module in subject.model.modules())
 
     class Fails(Exception):
@@ -216,7 +211,7 @@ def test_entropy_and_distance_are_what_they_are_called() -> None:
     subject = opened("bert-base-uncased")
     for _, module in attention_modules(subject.model).items():
         nn.init.zeros_(module.get_parameter("qkv.weight")[: 2 * subject.config.dim])  # queries and keys say nothing
-    row = attention.view(subject)["table"]["rows"][0]
+    row = attention.draw_attention(subject)["table"]["rows"][0]
     apart = (torch.arange(7)[:, None] - torch.arange(7)).abs().double().mean()
     assert row[3:6] == pytest.approx([math.log2(7), math.log2(7), float(apart)], rel=1e-4)
     assert row[6:] == pytest.approx([1 / 7, 1 / 7], rel=1e-4)
@@ -230,7 +225,7 @@ def test_a_series_read_in_patches_is_looked_at_variable_by_variable() -> None:
     shown = []
     for variable in range(2):
         subject = open_model(model, x, options={"example": "1", "variable": str(variable)})
-        view = attention.view(subject)
+        view = attention.draw_attention(subject)
         assert f"In example 2, variable {variable}: 3 layers" in view["summary"]
         matrix = next(d for d in drawings(view["drawings"]) if d.get("title") == "Weights")
         assert matrix["rows"] == ["1 to 6", "5 to 10", "9 to 14", "13 to 18", "17 to 20"]
@@ -241,4 +236,4 @@ def test_a_series_read_in_patches_is_looked_at_variable_by_variable() -> None:
         torch.testing.assert_close(shown[-1], held, atol=2e-3, rtol=0)
     assert not torch.allclose(shown[0], shown[1])
     with pytest.raises(SettingError, match="Invalid variable=2"):  # the third is not forecast, and not read
-        attention.view(open_model(model, x, options={"variable": "2"}))
+        attention.draw_attention(open_model(model, x, options={"variable": "2"}))

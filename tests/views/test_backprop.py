@@ -20,7 +20,8 @@ from cutaway.core.spec import Classes, TableSpec
 from cutaway.models.registry import create_model
 from cutaway.nn.activations import ACTIVATIONS
 from cutaway.tasks.task import task_for
-from cutaway.views.backprop import SHOWN, propagate, suits, view
+from cutaway.views.backprop import SHOWN, draw_backprop, propagate
+from cutaway.views.registry import suits
 from cutaway.views.subject import Subject, open_model, open_run
 
 from ..small import small
@@ -98,8 +99,8 @@ def test_numbers_equal_autograd(
 def test_presets_unfold(name: str) -> None:
     model, inputs = small(name)
     subject = open_model(model, *inputs)
-    assert suits(subject)
-    found = view(subject)
+    assert suits("backprop", subject)
+    found = draw_backprop(subject)
     json.dumps(found, allow_nan=False)
     for layer in found["drawings"][0]["layers"]:
         assert len(layer["neurons"]) <= SHOWN
@@ -109,7 +110,7 @@ def test_sums_add_up_though_only_some_are_shown() -> None:
     """Of a wide layer what is not shown is one term, so that every sum can be followed to the end."""
     model: Any = create_model("mlp", in_features=20, num_classes=12, hidden_dims=(30, 15), dropout=0.0).double()
     subject = open_model(model, torch.randn(1, 20, dtype=torch.float64))
-    layers = view(subject)["drawings"][0]["layers"]
+    layers = draw_backprop(subject)["drawings"][0]["layers"]
     for before, layer in itertools.pairwise(layers):
         for row, neuron in zip(layer["weights"], layer["neurons"], strict=True):
             products = [w * n["a"] for w, n in zip(row, before["neurons"], strict=True)]
@@ -124,14 +125,14 @@ def test_sums_add_up_though_only_some_are_shown() -> None:
 @pytest.mark.parametrize("norm", ["none", "batch", "layer"])
 def test_sums_are_normalized_only_where_the_model_normalizes(norm: str) -> None:
     model = create_model("mlp", in_features=4, num_classes=2, hidden_dims=(3,), norm=norm)
-    _, hidden, output = view(open_model(model, torch.randn(1, 4)))["drawings"][0]["layers"]
+    _, hidden, output = draw_backprop(open_model(model, torch.randn(1, 4)))["drawings"][0]["layers"]
     assert all(("normalized" in neuron) == (norm != "none") for neuron in hidden["neurons"])
     assert not any("normalized" in neuron for neuron in output["neurons"])
 
 
 def test_a_gradient_is_delta_times_what_came_in() -> None:
     model, inputs = small("mlp")
-    layers = view(open_model(model, *inputs))["drawings"][0]["layers"]
+    layers = draw_backprop(open_model(model, *inputs))["drawings"][0]["layers"]
     for before, layer in itertools.pairwise(layers):
         for row, neuron in zip(layer["gradients"], layer["neurons"], strict=True):
             for gradient, source in zip(row, before["neurons"], strict=True):
@@ -141,13 +142,13 @@ def test_a_gradient_is_delta_times_what_came_in() -> None:
 def test_a_run_says_what_the_example_is(tmp_path: Path) -> None:
     settings_ = {"model.hidden_dims": "3", "model.dropout": 0.0}
     run = cutaway.train("mlp", "moons", epochs=1, out=tmp_path / "run", **settings_)
-    found = view(open_run(run, options={"example": "2"}))
+    found = draw_backprop(open_run(run, options={"example": "2"}))
     assert "softmax(z) − t" in found["summary"]
     layers = found["drawings"][0]["layers"]
     assert [n["name"] for n in layers[0]["neurons"]] == ["x1", "x2"]
     assert layers[-1]["neurons"][0]["how"].endswith((" − 0", " − 1"))
     with pytest.raises(SettingError, match="Invalid example=99: must be an integer from 0 to 7"):
-        view(open_run(run, options={"example": "99"}))
+        draw_backprop(open_run(run, options={"example": "99"}))
 
 
 def test_the_error_of_a_network_that_is_all_but_sure_is_not_rounded_away() -> None:
@@ -155,12 +156,12 @@ def test_the_error_of_a_network_that_is_all_but_sure_is_not_rounded_away() -> No
     with torch.no_grad():
         model.head.weight.zero_()
         model.head.bias.copy_(torch.tensor([20.0, 0.0, 0.0]))
-    summary = view(opened(model, torch.ones(1, 2), torch.tensor([0])))["summary"]
+    summary = draw_backprop(opened(model, torch.ones(1, 2), torch.tensor([0])))["summary"]
     assert summary.startswith("The loss is 4.12×10⁻⁹, ")  # 2 e⁻²⁰; in float32 it is 0
 
 
 def test_gradients_of_the_model_are_not_touched() -> None:
     model, inputs = small("mlp")
     model.train()
-    view(open_model(model, *inputs))
+    draw_backprop(open_model(model, *inputs))
     assert all(p.grad is None for p in model.parameters())

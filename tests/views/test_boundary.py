@@ -20,8 +20,8 @@ import cutaway
 from cutaway.core.errors import SettingError, UnknownName
 from cutaway.models.registry import create_model
 from cutaway.nn.activations import ACTIVATIONS
-from cutaway.views.boundary import LEVELS, SIZE, SMALL, suits, view
-from cutaway.views.plane import features, plane
+from cutaway.views.learned_function import LEVELS, SIZE, SMALL, draw_boundary, features, plane
+from cutaway.views.registry import suits
 from cutaway.views.subject import Subject, open_model, open_run
 
 from ..small import small
@@ -49,8 +49,8 @@ def subject_of(name: str, count: int = 2) -> Subject:
 
 def test_dense_models_of_tables_alone_have_a_boundary() -> None:
     assert {*suited("boundary")} == {"mlp", "linear", "logistic", "softmax", "perceptron"}
-    assert not suits(open_model(create_model("mlp", in_features=1), torch.randn(2, 1)))
-    assert not suits(open_model(create_model("mlp", in_features=64), torch.randn(2, 1, 8, 8)))
+    assert not suits("boundary", open_model(create_model("mlp", in_features=1), torch.randn(2, 1)))
+    assert not suits("boundary", open_model(create_model("mlp", in_features=64), torch.randn(2, 1, 8, 8)))
 
 
 @pytest.mark.parametrize("activation", list(ACTIVATIONS))
@@ -61,7 +61,7 @@ def test_any_network_is_drawn(activation: str, norm: str, classes: int) -> None:
         "mlp", in_features=2, num_classes=classes, hidden_dims=(5, 3), activation=activation, norm=norm
     )
     subject = open_model(model.double(), torch.randn(3, 2, dtype=torch.float64))
-    found = view(subject)
+    found = draw_boundary(subject)
     json.dumps(found, allow_nan=False)
     columns = found["drawings"][0]["columns"]
     assert [len(c["neurons"]) for c in columns] == [2, 5, 3, classes]
@@ -75,7 +75,7 @@ def test_the_maps_are_what_the_model_says_there(seed: int, x: float, y: float) -
         torch.manual_seed(seed)
         model: Any = create_model("mlp", in_features=2, num_classes=2, hidden_dims=(4,), activation="tanh").eval()
         subject = open_model(model, torch.randn(20, 2))
-    drawing = view(subject)["drawings"][0]
+    drawing = draw_boundary(subject)["drawings"][0]
     for size, of in ((SIZE, "answer"), (SMALL, "neuron")):
         i, j = int(y * size), int(x * size)
         (left, right), (low, high) = ((axis["low"], axis["high"]) for axis in drawing["axes"])
@@ -92,7 +92,7 @@ def test_the_maps_are_what_the_model_says_there(seed: int, x: float, y: float) -
 
 def test_the_zeros_of_signed_maps_are_exact() -> None:
     model = create_model("perceptron", in_features=2).eval()  # its weights begin at zero
-    drawing = view(open_model(model, torch.randn(5, 2)))["drawings"][0]
+    drawing = draw_boundary(open_model(model, torch.randn(5, 2)))["drawings"][0]
     assert values(drawing["answer"], SIZE).abs().max() == 0
     assert drawing["answer"]["kind"] == "score"
 
@@ -113,7 +113,7 @@ def run_of(tmp_path: Path, model: str, data: Any, **settings: Any) -> cutaway.ru
 def test_runs_keep_within_the_stream(tmp_path: Path, model: str, data: str, kind: str) -> None:
     deep = {"model.hidden_dims": "8,8", **QUIET} if model == "mlp" else {}
     subject = open_run(run_of(tmp_path, model, data, **deep))
-    found = view(subject)
+    found = draw_boundary(subject)
     drawing = found["drawings"][0]
     assert len(json.dumps(drawing)) < 60_000
     assert drawing["answer"]["kind"] == kind
@@ -126,7 +126,7 @@ def test_axes_are_in_the_persons_units(tmp_path: Path, scale: str) -> None:
     """Whatever was done to a column before the model: its axis goes over its own values, and so do the points."""
     run = run_of(tmp_path, "mlp", "iris", scale=scale, **QUIET)
     subject = open_run(run, options={"features": "petal length (cm),petal width (cm)"})
-    drawing = view(subject)["drawings"][0]
+    drawing = draw_boundary(subject)["drawings"][0]
     assert [axis["name"] for axis in drawing["axes"]] == ["petal length (cm)", "petal width (cm)"]
     assert 0 < drawing["axes"][0]["low"] <= 1.1
     assert 6.6 <= drawing["axes"][0]["high"] < 7.6
@@ -168,21 +168,21 @@ def test_categories_are_held_at_the_commonest(tmp_path: Path) -> None:
     path = tmp_path / "shop.csv"
     frame.write_csv(path)
     run = run_of(tmp_path, "mlp", str(path), target="buys")
-    drawing = view(open_run(run))["drawings"][0]
+    drawing = draw_boundary(open_run(run))["drawings"][0]
     assert [axis["name"] for axis in drawing["axes"]] == ["age", "income"]
     assert drawing["note"] == "Fixed: colour=red."
     with pytest.raises(UnknownName, match="column of numbers 'colour'"):
-        view(open_run(run, options={"features": "age,colour"}))
+        draw_boundary(open_run(run, options={"features": "age,colour"}))
     for wrong in ("age", "age,age", "age,income,age"):
         with pytest.raises(SettingError, match=r"must be two columns, e.g. features=age,income"):
-            view(open_run(run, options={"features": wrong}))
+            draw_boundary(open_run(run, options={"features": wrong}))
 
 
 def test_without_data_the_axes_are_the_inputs() -> None:
     model, inputs = small("mlp")
     subject = open_model(model, *inputs)
     assert [f.name for f in features(subject)][:2] == ["x1", "x2"]
-    found = view(dataclasses.replace(subject, options={"features": "x5,x2"}))
+    found = draw_boundary(dataclasses.replace(subject, options={"features": "x5,x2"}))
     drawing = found["drawings"][0]
     assert [axis["name"] for axis in drawing["axes"]] == ["x5", "x2"]
     assert drawing["columns"][1]["sources"] == [4, 1]
@@ -192,7 +192,7 @@ def test_without_data_the_axes_are_the_inputs() -> None:
 
 def test_one_example_is_enough() -> None:
     for name in ("mlp", "perceptron", "linear"):
-        json.dumps(view(subject_of(name, count=1)), allow_nan=False)
+        json.dumps(draw_boundary(subject_of(name, count=1)), allow_nan=False)
 
 
 def test_dates_and_yes_and_no_are_held_at_what_a_cell_can_hold(tmp_path: Path) -> None:
@@ -209,6 +209,6 @@ def test_dates_and_yes_and_no_are_held_at_what_a_cell_can_hold(tmp_path: Path) -
     )
     table.write_csv(tmp_path / "t.csv")
     run = cutaway.train("mlp", tmp_path / "t.csv", target="c", epochs=1, out=tmp_path / "run", tensorboard=False)
-    held = view(open_run(run))["drawings"][0]["note"]
+    held = draw_boundary(open_run(run))["drawings"][0]["note"]
     assert "day = 2015-03-" in held
     assert "member = yes" in held

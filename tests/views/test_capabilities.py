@@ -22,11 +22,12 @@ from cutaway.models.base import (
 )
 from cutaway.models.registry import Preset, presets
 from cutaway.nn.attention import MultiHeadAttention
-from cutaway.views import suitable_views
-from cutaway.views.attention_capture import attention_modules, num_heads_by_name
+from cutaway.views.attention_capture import num_heads_by_name
 from cutaway.views.attribution import _methods
+from cutaway.views.gradients import compare_with_plain
 from cutaway.views.inspect_page import describe_view
-from cutaway.views.shortcuts import compare_with_plain
+from cutaway.views.model_layers import attention_modules
+from cutaway.views.registry import suitable_views
 from cutaway.views.subject import Subject
 
 

@@ -7,18 +7,19 @@ from pathlib import Path
 import pytest
 
 import cutaway
-from cutaway.views import curves
 from cutaway.views.inspect_page import build_page
+from cutaway.views.registry import suits
+from cutaway.views.run import training
 from cutaway.views.run.documents import read_documents
-from cutaway.views.run.reproduction import curves as of_report
+from cutaway.views.run.training import curves as of_report
 from cutaway.views.subject import open_preset, open_run
 
 
 def test_the_view_is_that_of_the_report(tmp_path: Path) -> None:
     run = cutaway.train("softmax", "iris", epochs=20, tensorboard=False, out=tmp_path / "run")
     documents = read_documents(run.folder)
-    assert curves.view(open_run(run)) == of_report(documents.run, documents.metrics)
-    loss = curves.view(open_run(run))["drawings"][0]
+    assert training.draw_curves(open_run(run)) == of_report(documents.run, documents.metrics)
+    loss = training.draw_curves(open_run(run))["drawings"][0]
     assert [len(series["points"]) for series in loss["series"]] == [20, 20]
 
 
@@ -32,4 +33,4 @@ def test_a_run_without_the_documents_has_no_such_view(tmp_path: Path, missing: s
 
 
 def test_a_preset_has_none() -> None:
-    assert not curves.suits(open_preset("softmax"))
+    assert not suits("curves", open_preset("softmax"))

@@ -15,7 +15,8 @@ from torch import Tensor
 from cutaway.core.errors import CutawayError
 from cutaway.inference.image_generation import as_levels
 from cutaway.nn.diffusion import add_noise, classifier_free_guidance, predict_x0, sample, sampling_timesteps
-from cutaway.views import denoising
+from cutaway.views import image_generation
+from cutaway.views.registry import suits
 from cutaway.views.subject import Subject, open_preset
 
 SETTINGS = {
@@ -47,7 +48,7 @@ def levels_of(tiles: list[dict[str, Any]]) -> Tensor:
 @torch.no_grad()
 def test_the_pictures_are_those_of_sampling_at_the_timesteps_that_they_name() -> None:
     subject = opened(steps="5", guidance="3", seed="7")
-    found = drawn(denoising.view(subject))
+    found = drawn(image_generation.draw_denoising(subject))
     model: Any = subject.model
     shape = tuple(subject.inputs[0].shape[1:])
     generators = [torch.Generator().manual_seed(7 + k) for k in range(3)]
@@ -68,13 +69,13 @@ def test_the_pictures_are_those_of_sampling_at_the_timesteps_that_they_name() ->
         assert torch.equal(levels_of(tiles[:5]), torch.cat([as_levels(xt[k]) for _, xt, _ in told]))
         assert torch.equal(levels_of(tiles[5:]), torch.cat([as_levels(x[k]) for _, _, x in told]))
         assert torch.equal(levels_of(tiles[-1:]), as_levels(end[k]))
-    assert len(found["The same noise with increasing guidance"]["tiles"]) == 3 * len(denoising.SCALES)
+    assert len(found["The same noise with increasing guidance"]["tiles"]) == 3 * len(image_generation.SCALES)
 
 
 @torch.no_grad()
 def test_the_loss_at_a_timestep_is_that_of_the_noise_in_the_examples() -> None:
     subject = opened(steps="1")
-    view = denoising.view(subject)
+    view = image_generation.draw_denoising(subject)
     (x0,), model = subject.inputs, subject.model
     noise = torch.randn(x0.shape, generator=torch.Generator().manual_seed(0))
     signal: Tensor = subject.config.signal
@@ -90,7 +91,7 @@ def test_the_loss_at_a_timestep_is_that_of_the_noise_in_the_examples() -> None:
 
 def test_without_classes_nothing_is_guided() -> None:
     subject = open_preset("ddpm-unet-small", SETTINGS | {"classes": 0}, {"steps": "1"})
-    view = denoising.view(subject)
+    view = image_generation.draw_denoising(subject)
     assert "The same noise with increasing guidance" not in drawn(view)
     assert "Sampling of image 1" in drawn(view)
     assert "at every timestep" in view["summary"], "it predicts no noise yet"
@@ -109,10 +110,10 @@ def test_without_classes_nothing_is_guided() -> None:
 )
 def test_invalid_settings_are_rejected_by_name(options: dict[str, str], words: str) -> None:
     with pytest.raises(CutawayError, match=words):
-        denoising.view(opened(**options))
+        image_generation.draw_denoising(opened(**options))
 
 
 def test_it_is_for_networks_that_take_noise_away() -> None:
-    assert denoising.suits(opened())
-    assert not denoising.suits(open_preset("vae"))
-    assert not denoising.suits(open_preset("lenet5-modern"))
+    assert suits("denoising", opened())
+    assert not suits("denoising", open_preset("vae"))
+    assert not suits("denoising", open_preset("lenet5-modern"))

@@ -15,8 +15,10 @@ import torch.nn.functional as F
 import cutaway
 from cutaway.core.errors import SettingError, UnknownName
 from cutaway.runs.run import Run
-from cutaway.views import contextual_embedding, embeddings
+from cutaway.views import embeddings
+from cutaway.views import embeddings as contextual_embedding
 from cutaway.views.embeddings import _rank_tokens
+from cutaway.views.registry import suits
 from cutaway.views.subject import Subject, open_model, open_run
 
 from ..small import DIFFERENT, small
@@ -65,9 +67,9 @@ def scatters(view: Any) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("name", DIFFERENT)
 def test_every_model_with_examples_is_drawn(name: str) -> None:
     subject = opened(name, 3)
-    assert embeddings.suits(subject)
+    assert suits("embeddings", subject)
     before = subject.outputs()
-    found = embeddings.view(subject)
+    found = embeddings.draw_embeddings(subject)
     assert len(json.dumps(found, allow_nan=False)) < 1_000_000
     assert found["summary"]
     for drawing in scatters(found):
@@ -84,17 +86,17 @@ def test_a_run_without_its_data_says_so(digits_run: Run) -> None:
     one = next(iter(open_run(digits_run).inputs))[:1]
     subject = dataclasses.replace(open_run(digits_run), inputs=(one,), target=None, split=None, rows=())
     gone = dataclasses.replace(subject, run=None, whole=None)
-    assert not embeddings.suits(gone)
-    assert "Too few examples" in embeddings.view(gone)["summary"]
+    assert not suits("embeddings", gone)
+    assert "Too few examples" in embeddings.draw_embeddings(gone)["summary"]
 
 
 def test_two_examples_alone_have_no_neighbourhood() -> None:
-    assert not embeddings.suits(opened("lenet5-modern", 2))
-    assert embeddings.suits(opened("gpt2", 2))
+    assert not suits("embeddings", opened("lenet5-modern", 2))
+    assert suits("embeddings", opened("gpt2", 2))
 
 
 def test_examples_of_a_run_are_coloured_by_class(digits_run: Run) -> None:
-    found = embeddings.view(open_run(digits_run))
+    found = embeddings.draw_embeddings(open_run(digits_run))
     (drawing,) = scatters(found)
     assert len(drawing["points"]) > 200
     assert drawing["groups"] == [str(k) for k in range(10)]
@@ -107,12 +109,12 @@ def test_examples_of_a_run_are_coloured_by_class(digits_run: Run) -> None:
 
 def test_umap_is_drawn_where_it_is_asked_for(digits_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embeddings, "umap", embeddings.tsne)  # which the library itself takes half a minute for
-    (drawing,) = scatters(embeddings.view(open_run(digits_run, options={"plane": "umap"})))
+    (drawing,) = scatters(embeddings.draw_embeddings(open_run(digits_run, options={"plane": "umap"})))
     assert [place["name"] for place in drawing["places"]] == ["PCA", "t-SNE", "UMAP"]
     assert "distances between clusters mean nothing" in drawing["places"][2]["note"]
     assert "note" not in drawing["places"][0]
     with pytest.raises(UnknownName, match="umap"):
-        embeddings.view(open_run(digits_run, options={"plane": "umab"}))
+        embeddings.draw_embeddings(open_run(digits_run, options={"plane": "umab"}))
 
 
 def test_vectors_are_what_the_head_sees(digits_run: Run) -> None:
@@ -122,7 +124,7 @@ def test_vectors_are_what_the_head_sees(digits_run: Run) -> None:
     with torch.no_grad():
         features = subject.model.features(others.inputs[0])  # type: ignore[operator]
     torch.testing.assert_close(embeddings._features(others), features.flatten(1))
-    near = scatters(embeddings.view(subject))[0]["measures"][0]
+    near = scatters(embeddings.draw_embeddings(subject))[0]["measures"][0]
     assert near["name"] == "cosine"
     whole = subject.others(500)
     assert whole is not None
@@ -132,7 +134,7 @@ def test_vectors_are_what_the_head_sees(digits_run: Run) -> None:
 
 
 def test_a_view_is_the_same_every_time(digits_run: Run) -> None:
-    first, again = (embeddings.view(open_run(digits_run)) for _ in range(2))
+    first, again = (embeddings.draw_embeddings(open_run(digits_run)) for _ in range(2))
     assert first == again
 
 
@@ -147,7 +149,7 @@ def test_padding_is_left_out_of_a_mean(name: str) -> None:
 
 def test_nodes_of_a_graph_are_the_examples(tmp_path: Path) -> None:
     run = cutaway.train("gcn", "karate", epochs=5, out=tmp_path / "run")
-    found = embeddings.view(open_run(run))
+    found = embeddings.draw_embeddings(open_run(run))
     (drawing,) = scatters(found)
     assert len(drawing["groups"]) == 2
     assert len(drawing["points"]) >= 8
@@ -157,13 +159,13 @@ def test_values_are_coloured_in_thirds(tmp_path: Path) -> None:
     rows = ["a,b,price", *(f"{i},{i * i % 17},{i / 3}" for i in range(90))]
     (tmp_path / "t.csv").write_text("\n".join(rows), encoding="utf-8")
     run = cutaway.train("mlp", tmp_path / "t.csv", target="price", epochs=1, out=tmp_path / "run")
-    (drawing,) = scatters(embeddings.view(open_run(run)))
+    (drawing,) = scatters(embeddings.draw_embeddings(open_run(run)))
     assert len(drawing["groups"]) == 3
     assert {point["group"] for point in drawing["points"]} == {0, 1, 2}
 
 
 def test_words_are_named_and_tied(text_run: Run) -> None:
-    found = embeddings.view(open_run(text_run))
+    found = embeddings.draw_embeddings(open_run(text_run))
     words = next(drawing for drawing in scatters(found) if drawing["title"].startswith("Words"))
     labels = [point["label"] for point in words["points"]]
     assert "spring" in labels
@@ -193,7 +195,7 @@ def test_one_word_is_followed_through_the_blocks(text_run: Run) -> None:
         left = model.norm(vectors[-1, k].float())
         hidden = model.hidden(subject.inputs[0][one.example : one.example + 1])[0, one.place]
         torch.testing.assert_close(left, hidden, atol=1e-5, rtol=1e-4)
-    lines = next(drawing for drawing in embeddings.view(subject)["drawings"] if drawing["kind"] == "lines")
+    lines = next(drawing for drawing in embeddings.draw_embeddings(subject)["drawings"] if drawing["kind"] == "lines")
     pair = F.cosine_similarity(vectors[:, 0], vectors[:, 1], dim=1)
     assert lines["series"][0]["name"] == "1 and 2"
     assert [y for _, y in lines["series"][0]["points"]] == pytest.approx(pair.tolist(), rel=1e-3)
@@ -211,7 +213,7 @@ def test_the_word_is_the_first_that_stands_twice_unless_it_is_named(text_run: Ru
 @pytest.mark.parametrize("word", ["zebra", "", "<pad>"])
 def test_a_word_that_does_not_stand_twice_is_rejected(text_run: Run, word: str) -> None:
     with pytest.raises(SettingError, match="times as a single token"):
-        embeddings.view(dataclasses.replace(open_run(text_run), options={"word": word}))
+        embeddings.draw_embeddings(dataclasses.replace(open_run(text_run), options={"word": word}))
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
@@ -230,14 +232,14 @@ def test_vectors_that_are_no_numbers_have_no_place() -> None:
     subject = opened("mlp", 5)
     with torch.no_grad():
         next(subject.model.parameters()).fill_(torch.nan)
-    found = embeddings.view(subject)
+    found = embeddings.draw_embeddings(subject)
     assert "not finite" in found["summary"]
     assert [drawing["kind"] for drawing in found["drawings"]] == ["prose"]
 
 
 def test_values_are_grouped_in_their_own_units_and_are_no_classes(tmp_path: Path) -> None:
     found = cutaway.train("linear", "diabetes", epochs=1, out=tmp_path / "run", tensorboard=False)
-    shown = embeddings.view(open_run(found))
+    shown = embeddings.draw_embeddings(open_run(found))
     (drawing,) = scatters(shown)
     low, high = (float(drawing["groups"][k].rpartition(" ")[2]) for k in (0, 2))
     assert 25 < low < high < 346  # as the figures of diabetes are, not standardised
@@ -246,7 +248,7 @@ def test_values_are_grouped_in_their_own_units_and_are_no_classes(tmp_path: Path
 
 
 def test_words_that_are_signs_stand_in_quotes(text_run: Run) -> None:
-    said = embeddings.view(open_run(text_run))["summary"]
+    said = embeddings.draw_embeddings(open_run(text_run))["summary"]
     assert re.search(r"The nearest two by cosine are '.+' and '.+',", said)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +15,11 @@ import torch
 from torch import nn
 
 import cutaway.draw
+from cutaway.core.spec import KINDS as KINDS_OF_DATA
 from cutaway.models.registry import presets
-from cutaway.views import VIEWS, suitable_views, view_module
+from cutaway.views import requirements
 from cutaway.views.inspect_page import build_page, describe_view
+from cutaway.views.registry import VIEWS, suitable_views, view_function
 from cutaway.views.subject import Subject, open_model
 
 from ..small import DIFFERENT, small
@@ -168,10 +172,32 @@ def test_a_page_has_a_head_and_the_views_in_their_order() -> None:
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_a_view_says_what_it_is(name: str) -> None:
-    module = view_module(name)
-    assert not module.SAYS.startswith(" ")
-    assert not module.SAYS.endswith((".", " "))
-    for words in (module.READ, module.MISLEADS):
+    view = VIEWS[name]
+    assert not view.says.startswith(" ")
+    assert not view.says.endswith((".", " "))
+    for words in (view.read, view.misleads):
         assert words.endswith(".")
         assert 120 < len(words) < 1000
-    assert all(isinstance(key, str) and isinstance(what, str) for key, what in module.OPTIONS.items())
+    assert all(isinstance(key, str) and isinstance(what, str) for key, what in view.options.items())
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_view_needs_what_there_is(name: str) -> None:
+    assert set(VIEWS[name].kinds) <= set(KINDS_OF_DATA)
+    for need in VIEWS[name].needs:
+        assert getattr(requirements, need).__doc__.startswith("Return whether")
+    assert view_function(name).__module__.endswith(VIEWS[name].draw.rpartition(".")[0])
+
+
+def test_only_drawn_views_are_imported() -> None:
+    code = (
+        "import sys, torch\n"
+        "from cutaway.views.inspect_page import build_page\n"
+        "from cutaway.views.subject import open_model\n"
+        "page = build_page(open_model(torch.nn.Linear(3, 2), torch.zeros(4, 3)))\n"
+        "loaded = {name.removeprefix('cutaway.views.') for name in sys.modules}\n"
+        "others = {'attention', 'alignment', 'convolution', 'gates', 'positions', 'thoughts'}\n"
+        "print(len(page['views']), sorted(loaded & others), 'backprop' in loaded)\n"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert re.fullmatch(r"[4-9] \[\] True", found.stdout.splitlines()[-1])

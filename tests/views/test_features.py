@@ -14,7 +14,7 @@ import torch.nn.functional as F
 import cutaway
 from cutaway.core.errors import SettingError, UnknownName
 from cutaway.inspect import capture
-from cutaway.views.features import LAYERS, MAPS, view
+from cutaway.views.feature_maps import LAYERS, MAPS, draw_features
 from cutaway.views.subject import Subject, open_model, open_preset, open_run
 
 from ..small import small
@@ -34,7 +34,7 @@ def options_of(found: dict[str, Any]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", suited("features"))
 def test_every_preset_with_maps(name: str) -> None:
-    found = view(opened(name))
+    found = draw_features(opened(name))
     assert len(json.dumps(found, allow_nan=False)) < 2_000_000
     assert 1 <= len(options_of(found)) <= LAYERS
     assert len(found["table"]["rows"]) == len(options_of(found))
@@ -45,7 +45,7 @@ def test_maps_are_the_layers_outputs_strongest_first() -> None:
     with capture(subject.model, "features", "c1") as seen, torch.no_grad():
         subject.model(subject.inputs[0][1:2])
     y = seen["features"]["c1"][0]  # (6, 28, 28)
-    first, *maps = view(subject)["drawings"][0]["tiles"]
+    first, *maps = draw_features(subject)["drawings"][0]["tiles"]
     assert first["label"] == "input"
     assert first["image"].startswith("data:image/png")
     order = y.abs().mean((1, 2)).argsort(descending=True).tolist()
@@ -58,20 +58,20 @@ def test_large_maps_are_means_over_areas() -> None:
     subject = opened("resnet18", layer="conv1")
     x = subject.inputs[0][:1]
     y = F.conv2d(x, subject.model.get_submodule("conv1").weight, stride=2, padding=3).detach()[0]  # (64, 32, 32)
-    tile = view(subject)["drawings"][0]["tiles"][1]
+    tile = draw_features(subject)["drawings"][0]["tiles"][1]
     expected = F.adaptive_avg_pool2d(y[int(tile["label"])][None], (28, 28))[0]
     assert torch.allclose(torch.tensor(tile["values"]), expected, rtol=1e-3, atol=1e-5)
 
 
 def test_signals_are_channels_by_steps() -> None:
-    drawing = view(opened("cnn1d", layer="conv2"))["drawings"][-1]
+    drawing = draw_features(opened("cnn1d", layer="conv2"))["drawings"][-1]
     assert drawing["kind"] == "matrix"
     assert (len(drawing["rows"]), len(drawing["columns"])) == (MAPS, 10)
 
 
 def test_tokens_of_a_transformer_are_maps_of_patches() -> None:
     subject = opened("vit-base/16", layer="blocks.0")
-    components, lengths = view(subject)["drawings"]
+    components, lengths = draw_features(subject)["drawings"]
     with capture(subject.model, "features", "blocks.0") as seen, torch.no_grad():
         subject.model(subject.inputs[0][:1])
     z = seen["features"]["blocks.0"][0, 1:]  # (4, D), without the class token
@@ -88,7 +88,7 @@ def test_every_channel_that_is_silent_is_counted() -> None:
     with torch.no_grad():
         layer: Any = subject.model.get_submodule("c3")
         layer.weight[:4], layer.bias[:4] = 0, 0
-    assert view(subject)["table"]["rows"][0][3] == pytest.approx(4 / 16)
+    assert draw_features(subject)["table"]["rows"][0][3] == pytest.approx(4 / 16)
 
 
 def test_words_stand_over_their_windows(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_words_stand_over_their_windows(tmp_path: Path) -> None:
     path = tmp_path / "films.tsv"
     path.write_text("text\tlabel\n" + "\n".join(rows), encoding="utf-8")
     run = cutaway.train("textcnn", str(path), text="text", target="label", epochs=1, out=tmp_path / "run")
-    found = view(open_run(run, options={"layer": "convs.0"}))
+    found = draw_features(open_run(run, options={"layer": "convs.0"}))
     columns = found["drawings"][-1]["columns"]
     assert any("film number" in column for column in columns)
     assert columns[0].startswith("· ·")
@@ -104,16 +104,16 @@ def test_words_stand_over_their_windows(tmp_path: Path) -> None:
 
 def test_a_run_shows_its_own_images(tmp_path: Path) -> None:
     run = cutaway.train("lenet5-modern", "digits", epochs=1, out=tmp_path / "run")
-    found = view(open_run(run))
+    found = draw_features(open_run(run))
     assert len(options_of(found)) >= 2
     with pytest.raises(UnknownName, match="layer with maps 'c2'"):
-        view(open_run(run, options={"layer": "c2"}))
+        draw_features(open_run(run, options={"layer": "c2"}))
     with pytest.raises(SettingError, match="Invalid example=8"):
-        view(open_run(run, options={"example": "8"}))
+        draw_features(open_run(run, options={"example": "8"}))
 
 
 def test_a_large_model_is_drawn_from_little() -> None:
-    found = view(open_preset("resnet18", {"num_classes": 3}, count=1))
+    found = draw_features(open_preset("resnet18", {"num_classes": 3}, count=1))
     names = [option["name"] for option in options_of(found)]
     assert (names[0], names[-1]) == ("conv1", "layer4")
 
@@ -124,6 +124,7 @@ def test_padding_of_a_batch_is_left_out() -> None:
     mask[1, 4:] = False
     subject = open_model(model, tokens.where(mask, 0), mask)
     whole, short = (
-        view(dataclasses.replace(subject, options={"layer": "convs.0", "example": i}))["drawings"][-1] for i in "01"
+        draw_features(dataclasses.replace(subject, options={"layer": "convs.0", "example": i}))["drawings"][-1]
+        for i in "01"
     )
     assert len(whole["columns"]) - len(short["columns"]) == 3

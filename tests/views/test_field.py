@@ -13,7 +13,7 @@ from torch import nn
 import cutaway
 from cutaway.core.errors import UnknownName
 from cutaway.inspect.receptive_field import effective_field
-from cutaway.views.field import LAYERS, _field, _fields, _gradients, _table, view
+from cutaway.views.feature_maps import FIELD_LAYERS, _field, _fields, _gradients, _table, draw_field
 from cutaway.views.subject import Subject, open_model, open_run
 
 from ..small import small
@@ -27,9 +27,9 @@ def opened(name: str, **options: str) -> Subject:
 
 @pytest.mark.parametrize("name", suited("field"))
 def test_every_preset_of_images(name: str) -> None:
-    found = view(opened(name))
+    found = draw_field(opened(name))
     assert len(json.dumps(found, allow_nan=False)) < 2_000_000
-    assert 1 <= len(found["drawings"][0]["items"]) <= LAYERS
+    assert 1 <= len(found["drawings"][0]["items"]) <= FIELD_LAYERS
     for _, theoretical, effective, middle in found["table"]["rows"]:
         assert 1 <= effective <= theoretical
         assert 0 <= middle <= 1
@@ -80,16 +80,16 @@ def test_tokens_see_the_whole_image() -> None:
 
 def test_a_run(tmp_path: Path) -> None:
     run = cutaway.train("lenet5-modern", "digits", epochs=1, out=tmp_path / "run")
-    found = view(open_run(run))
+    found = draw_field(open_run(run))
     assert found["table"]["rows"][0][:2] == ["c1", 5]
     assert found["table"]["rows"][-1][:2] == ["c3", 14]
     with pytest.raises(UnknownName, match="layer with a receptive field 'f6'"):
-        view(open_run(run, options={"layer": "f6"}))
+        draw_field(open_run(run, options={"layer": "f6"}))
 
 
 def test_gradients_stay_off_where_they_were() -> None:
     subject = opened("lenet5-modern")
     subject.model.requires_grad_(False)
     with torch.no_grad():
-        view(subject)
+        draw_field(subject)
     assert all(p.grad is None and not p.requires_grad for p in subject.model.parameters())

@@ -11,8 +11,9 @@ import torch
 import cutaway
 from cutaway.core.errors import UnknownName
 from cutaway.runs.run import Run
-from cutaway.views import function
-from cutaway.views.plane import line
+from cutaway.views import learned_function
+from cutaway.views.learned_function import line
+from cutaway.views.registry import suits
 from cutaway.views.subject import Subject, open_model, open_run
 
 from ..small import small
@@ -32,7 +33,7 @@ def opened(run: Run, **options: str) -> Subject:
 
 
 def test_the_neurons_add_up_to_what_the_run_predicts(run: Run) -> None:
-    found = function.view(opened(run))
+    found = learned_function.draw_function(opened(run))
     curve, neurons = found["drawings"]
     model = curve["series"][-1]["points"]
     said = [row["y"] for row in run.predict([{"x": x} for x, _ in model])]
@@ -49,7 +50,7 @@ def test_the_neurons_add_up_to_what_the_run_predicts(run: Run) -> None:
 
 def test_one_feature_is_an_axis_and_the_others_are_held(tmp_path: Path) -> None:
     run = cutaway.train("mlp", "diabetes", out=tmp_path / "run", **QUICK)
-    found = function.view(opened(run, feature="bmi"))
+    found = learned_function.draw_function(opened(run, feature="bmi"))
     assert len(found["drawings"]) == 1  # two hidden layers: neurons do not simply add up
     assert found["drawings"][0]["x"] == "bmi"
     assert "Fixed: age = " in found["summary"]
@@ -58,11 +59,11 @@ def test_one_feature_is_an_axis_and_the_others_are_held(tmp_path: Path) -> None:
     assert on.axis.values(inputs[:, on.axis.place].double()).tolist() == pytest.approx(x.tolist(), rel=1e-5)
     assert (inputs.std(0) > 0).sum() == 1
     with pytest.raises(UnknownName, match="bmi"):
-        function.view(opened(run, feature="bmy"))
+        learned_function.draw_function(opened(run, feature="bmy"))
 
 
 def test_networks_that_say_no_number_have_no_such_view(tmp_path: Path) -> None:
-    assert not function.suits(opened(cutaway.train("mlp", "moons", out=tmp_path / "run", **QUICK)))
+    assert not suits("function", opened(cutaway.train("mlp", "moons", out=tmp_path / "run", **QUICK)))
     for name in ("lenet5-modern", "gpt2"):
         model, inputs = small(name)
-        assert not function.suits(open_model(model, *inputs))
+        assert not suits("function", open_model(model, *inputs))

@@ -49,7 +49,7 @@ def test_every_recurrent_model_is_drawn(name: str) -> None:
     subject = opened(name)
     subject.model.train()
     before = {k: v.clone() for k, v in subject.model.state_dict().items()}
-    found = gates.view(subject)
+    found = gates.draw_gates(subject)
     assert len(json.dumps(found, allow_nan=False)) < 2_000_000
     assert found["id"] == "gates"
     assert found["table"]["rows"]
@@ -67,7 +67,7 @@ def test_curves_and_table_are_the_gates() -> None:
     with torch.no_grad():
         outputs, _, _ = unroll(rnn, subject.inputs[0][1:])
     torch.testing.assert_close(layer.gates["state"], outputs[0])
-    found = gates.view(subject)
+    found = gates.draw_gates(subject)
     rows = {row[1]: row for row in found["table"]["rows"]}
     forget = layer.gates["forget"]
     assert rows["forget"][2] == pytest.approx(float(forget.mean()), rel=1e-3)
@@ -88,7 +88,7 @@ def test_layers_ways_and_cells_can_be_chosen() -> None:
     assert {"encoder.l0", "encoder.l0_reverse", "decoder.l0"} <= set(layers)
     assert layers["encoder.l0_reverse"].steps == 4
     assert layers["decoder.l0"].steps == subject.inputs[2].shape[1]
-    found = gates.view(opened("seq2seq-gru", layer="decoder.l0"))
+    found = gates.draw_gates(opened("seq2seq-gru", layer="decoder.l0"))
     choice = found["drawings"][0]
     assert choice["options"][0]["name"] == "decoder.l0"
     assert found["summary"].startswith("decoder.l0 is a GRU")
@@ -107,13 +107,13 @@ def test_layers_ways_and_cells_can_be_chosen() -> None:
 )
 def test_bad_options_are_rejected(options: dict[str, str], error: type[Exception]) -> None:
     with pytest.raises(error):
-        gates.view(opened("gru", **options))
+        gates.draw_gates(opened("gru", **options))
 
 
 @pytest.mark.parametrize("name", ["rnn", "lstm", "gru"])
 def test_a_single_step_has_gates_and_no_lag(name: str) -> None:
     model = cutaway.create_model(name, in_features=2, hidden_dim=3, num_classes=1).double()
-    found = gates.view(open_model(model, torch.randn(1, 1, 2).double()))
+    found = gates.draw_gates(open_model(model, torch.randn(1, 1, 2).double()))
     assert not any("steps back" in str(d.get("x")) for d in found["drawings"])
     json.dumps(found, allow_nan=False)
 
@@ -121,7 +121,7 @@ def test_a_single_step_has_gates_and_no_lag(name: str) -> None:
 @pytest.mark.slow
 def test_long_sequences_and_many_layers_stay_small() -> None:
     model = cutaway.create_model("lstm", in_features=2, hidden_dim=40, layers=4, bidirectional=True, num_classes=2)
-    found = gates.view(open_model(model, torch.randn(1, 700, 2)))
+    found = gates.draw_gates(open_model(model, torch.randn(1, 700, 2)))
     assert len(json.dumps(found)) < 2_000_000
     assert any("the first 200 of 700 steps" in d["title"] for d in kinds(found["drawings"]))
 
@@ -130,7 +130,7 @@ def test_a_run_stands_beside_itself_before_training(tmp_path: Path) -> None:
     texts = tmp_path / "texts.csv"
     texts.write_text("text,kind\n" + "\n".join(f"{w} is here,{w}" for w in ["one", "two"] * 20))
     run = cutaway.train("lstm", texts, text="text", target="kind", epochs=1, out=tmp_path / "lstm")
-    found = gates.view(open_run(run))
+    found = gates.draw_gates(open_run(run))
     lags = next(d for d in found["drawings"] if d.get("x") == "steps back")
     assert [s["name"] for s in lags["series"]] == [
         "the cell of this LSTM",
@@ -224,5 +224,5 @@ def test_what_upper_and_backward_layers_read() -> None:
 
 def test_what_is_held_is_coloured_map_by_map_and_gates_on_one_scale() -> None:
     model, inputs = small("lstm")
-    tiles = [d for d in gates.view(open_model(model, *inputs))["drawings"] if d["kind"] == "tiles"]
+    tiles = [d for d in gates.draw_gates(open_model(model, *inputs))["drawings"] if d["kind"] == "tiles"]
     assert [d["range"] for d in tiles] == ["global", "unit"]  # beside a large cell the state would be grey

@@ -10,12 +10,11 @@ from torch import nn
 
 import cutaway
 from cutaway.models import resnet
+from cutaway.nn.modules import batch_norm_mode
 from cutaway.training.config import TrainSettings
 from cutaway.training.optim import build_optimizers
 from cutaway.views import gradients
-from cutaway.views.common import batch_norm_mode
-from cutaway.views.gradients import LayerGradients, gradient_flow, view
-from cutaway.views.shortcuts import block_norms, compare_with_plain
+from cutaway.views.gradients import LayerGradients, block_norms, compare_with_plain, draw_gradients, gradient_flow
 from cutaway.views.subject import Subject, open_model, open_preset
 
 from ..small import small
@@ -65,7 +64,7 @@ def test_units_that_never_fire_are_counted() -> None:
     flow = gradient_flow(open_model(model, torch.randn(64, 4, generator=torch.Generator().manual_seed(0))))
     assert flow.layers[0].dead >= 0.399
     assert flow.layers[-1].dead == 0
-    view = gradients.view(open_model(model, torch.randn(64, 4)))
+    view = gradients.draw_gradients(open_model(model, torch.randn(64, 4)))
     assert "dead units" in view["summary"]
     assert any(drawing["title"].startswith("Dead") for drawing in view["drawings"])
 
@@ -82,9 +81,9 @@ def test_steps_of_optimizers() -> None:
 def test_the_step_of_an_optimizer_that_is_not_known_is_nobodys(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not SGD's, which it had."""
     subject = opened("mlp")
-    known = view(subject)
+    known = draw_gradients(subject)
     monkeypatch.setattr("cutaway.views.gradients.optimizer_and_lr", lambda subject: ("lion", 1e-3))
-    found = view(subject)
+    found = draw_gradients(subject)
     assert "The size of the first step of lion is not known." in found["summary"]
     assert len(found["drawings"]) == len(known["drawings"]) - 1
     assert all(row[4] is None for row in found["table"]["rows"])
@@ -116,7 +115,7 @@ def test_weights_of_the_model_itself_stand_at_the_input_under_their_names() -> N
     own = [name for name, _ in subject.model.named_parameters(recurse=False)]
     assert flow.layers[0].own
     assert all(name in flow.layers[0].name for name in own)
-    found = gradients.view(subject)
+    found = gradients.draw_gradients(subject)
     assert "in  and" not in found["summary"]
     assert "in head" in found["summary"]
     assert found["table"]["rows"][0][1] is None  # it gives nothing by itself
@@ -131,10 +130,10 @@ def test_a_layer_whose_last_state_alone_is_read_has_a_gradient() -> None:
 
 
 def test_one_layer_is_not_compared_with_itself_and_random_targets_are_said() -> None:
-    found = gradients.view(opened("linear"))
+    found = gradients.draw_gradients(opened("linear"))
     assert found["summary"].count("head") == 1
     assert "random targets" in found["says"]
-    assert "2 graphs" in gradients.view(graphs())["says"]
+    assert "2 graphs" in gradients.draw_gradients(graphs())["says"]
 
 
 def graphs() -> Subject:
@@ -217,10 +216,10 @@ def test_only_residual_networks_are_compared_and_the_summary_has_the_numbers() -
 
 def test_large_models_are_looked_at_with_fewer_examples(monkeypatch: pytest.MonkeyPatch) -> None:
     subject = opened("lenet5-modern")
-    monkeypatch.setattr(gradients, "MOST", 1.0)
+    monkeypatch.setattr(gradients, "MAX_MACS", 1.0)
     few = gradients.limit_examples(subject)
     assert (subject.count, few.count) == (2, 1)
-    assert "of 1 example, with random targets" in gradients.view(subject)["says"]
+    assert "of 1 example, with random targets" in gradients.draw_gradients(subject)["says"]
 
 
 def test_a_batch_norm_with_one_value_falls_back_on_what_it_has_kept() -> None:

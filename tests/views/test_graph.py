@@ -37,7 +37,7 @@ def chain(name: str = "gcn", **options: str) -> Subject:
 
 
 def network(subject: Subject) -> dict[str, Any]:
-    found: dict[str, Any] = graph.view(subject)["drawings"][0]
+    found: dict[str, Any] = graph.draw_graph(subject)["drawings"][0]
     return found
 
 
@@ -127,7 +127,7 @@ def test_many_layers_smooth() -> None:
     ring = torch.stack([torch.arange(8), (torch.arange(8) + 1) % 8])
     torch.manual_seed(0)
     model = cutaway.create_model("gcn", in_features=4, hidden_dim=8, num_classes=3, layers=12)
-    found = graph.view(open_model(model, torch.randn(8, 4), torch.cat([ring, ring.flip(0)], 1)))
+    found = graph.draw_graph(open_model(model, torch.randn(8, 4), torch.cat([ring, ring.flip(0)], 1)))
     energies = [row[3] for row in found["table"]["rows"]]
     assert energies[-1] < 0.01 < 0.3 < energies[0]
 
@@ -143,13 +143,13 @@ def test_one_of_many_graphs() -> None:
     assert net.edges.tolist() == [[0, 1], [1, 2]]
     assert [t.weights.shape[0] for t in travels] == [2] * len(travels)
     with pytest.raises(SettingError, match="Invalid example=2"):
-        graph.view(opened("graphconv", x, edges, none, batch, example="2"))
+        graph.draw_graph(opened("graphconv", x, edges, none, batch, example="2"))
 
 
 def test_large_graphs_are_drawn_around_a_node() -> None:
     torch.manual_seed(0)
     edges = torch.randint(400, (2, 3000))
-    found = graph.view(opened("gat", torch.randn(400, 3), edges, node="7"))
+    found = graph.draw_graph(opened("gat", torch.randn(400, 3), edges, node="7"))
     drawn = found["drawings"][0]
     assert 2 < len(drawn["nodes"]) <= graph.SHOWN
     assert len(drawn["links"]) <= graph.LINKS + len(drawn["nodes"])  # the layer's loops
@@ -168,7 +168,7 @@ def test_large_graphs_are_drawn_around_a_node() -> None:
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_tiny_graphs_without_edges(name: str, nodes: int) -> None:
     none = torch.empty(2, 0, dtype=torch.int64)
-    found = graph.view(opened(name, torch.randn(nodes, 3), none))
+    found = graph.draw_graph(opened(name, torch.randn(nodes, 3), none))
     json.dumps(found, allow_nan=False)
     places = [node["at"] for node in found["drawings"][0]["nodes"]]
     assert len(places) == nodes
@@ -176,20 +176,20 @@ def test_tiny_graphs_without_edges(name: str, nodes: int) -> None:
 
 
 def test_the_same_graph_is_drawn_the_same_way() -> None:
-    first, again = (json.dumps(graph.view(chain("gat"))) for _ in range(2))
+    first, again = (json.dumps(graph.draw_graph(chain("gat"))) for _ in range(2))
     assert first == again
 
 
 @pytest.mark.parametrize("asked", ["6", "-1", "nobody", "1.5"])
 def test_a_node_that_is_not_there_is_rejected(asked: str) -> None:
     with pytest.raises(UnknownName, match="no node"):
-        graph.view(chain(node=asked))
+        graph.draw_graph(chain(node=asked))
 
 
 def test_a_run_knows_names_classes_and_what_the_model_says(tmp_path: Path) -> None:
     run = cutaway.train("gcn", "karate", epochs=2, out=tmp_path / "run")
     subject = open_run(run)
-    found = graph.view(subject)
+    found = graph.draw_graph(subject)
     drawn = found["drawings"][0]
     assert {node["label"] for node in drawn["nodes"]} == {f"member {i}" for i in range(1, 35)}
     colours = {c["name"]: c for c in drawn["colours"]}
@@ -199,7 +199,7 @@ def test_a_run_knows_names_classes_and_what_the_model_says(tmp_path: Path) -> No
     with torch.no_grad():
         said = subject.model(*subject.inputs[:2]).argmax(1).tolist()
     assert [said[int(node["key"])] for node in drawn["nodes"]] == colours["prediction"]["of"]
-    by_name = graph.view(open_run(run, options={"node": "member 34"}))["drawings"][0]
+    by_name = graph.draw_graph(open_run(run, options={"node": "member 34"}))["drawings"][0]
     assert by_name["nodes"][by_name["node"]]["label"] == "member 34"
 
 
@@ -213,5 +213,5 @@ def test_kinds_of_nodes_have_colours() -> None:
 
 
 def test_messages_that_all_weigh_the_same_have_no_strongest() -> None:
-    assert "the coefficient 1: all are weighted equally" in graph.view(chain("graphconv", node="2"))["summary"]
-    assert "the strongest of" in graph.view(chain("gat", node="2"))["summary"]
+    assert "the coefficient 1: all are weighted equally" in graph.draw_graph(chain("graphconv", node="2"))["summary"]
+    assert "the strongest of" in graph.draw_graph(chain("gat", node="2"))["summary"]

@@ -9,7 +9,8 @@ import torch
 
 from cutaway.core.errors import SettingError
 from cutaway.inference.image_generation import as_levels
-from cutaway.views import latent
+from cutaway.views import image_generation
+from cutaway.views.registry import suits
 from cutaway.views.subject import Subject, open_preset
 
 from .test_denoising import drawn, levels_of
@@ -33,7 +34,7 @@ def opened(**options: str) -> Subject:
 @torch.no_grad()
 def test_images_are_decoded_and_numbers_moved() -> None:
     subject = opened(example="1")
-    view, model = latent.view(subject), subject.model
+    view, model = image_generation.draw_latent(subject), subject.model
     found, (x,) = drawn(view), subject.inputs
     mean, log_var = model.encode(x)  # type: ignore[operator]
     tiles = found["Images and reconstructions"]["tiles"]
@@ -54,7 +55,7 @@ def test_images_are_decoded_and_numbers_moved() -> None:
 
 
 def test_it_is_for_models_that_hold_images_as_codes() -> None:
-    assert latent.suits(opened())
-    assert not latent.suits(open_preset("ddpm-unet-small"))
+    assert suits("latent", opened())
+    assert not suits("latent", open_preset("ddpm-unet-small"))
     with pytest.raises(SettingError, match="Invalid example=2"):
-        latent.view(opened(example="2"))
+        image_generation.draw_latent(opened(example="2"))

@@ -86,7 +86,7 @@ def test_every_product_that_is_written_comes_to_its_count(name: str) -> None:
 
 
 def test_resnet18_is_what_its_paper_counts() -> None:
-    view = network.view(open_preset("resnet18"))
+    view = network.draw_network(open_preset("resnet18"))
     said = view["summary"].replace(THIN, " ")
     assert "11 689 512 parameters; 1 814 073 344 MACs (multiply-adds)" in said
     rows = {line["full"]: line for line in lines_of(view["drawings"][0]["rows"])}
@@ -102,7 +102,7 @@ def test_resnet18_is_what_its_paper_counts() -> None:
 
 @pytest.mark.slow
 def test_blocks_that_are_alike_stand_as_one_line() -> None:
-    rows = {line["full"]: line for line in lines_of(network.view(open_preset("gpt2"))["drawings"][0]["rows"])}
+    rows = {line["full"]: line for line in lines_of(network.draw_network(open_preset("gpt2"))["drawings"][0]["rows"])}
     same = rows["blocks.1"]
     assert same["name"] == "1 to 11"
     assert same["times"] == 11
@@ -114,7 +114,7 @@ def test_blocks_that_are_alike_stand_as_one_line() -> None:
 def test_nothing_is_computed_for_what_has_shapes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     subject = open_preset("bert-base-uncased", {"layers": 2})
     monkeypatch.setattr(subject.model, "forward", lambda *inputs: pytest.fail("the model ran"))
-    assert network.view(subject)["table"]["rows"]
+    assert network.draw_network(subject)["table"]["rows"]
 
 
 def test_the_table_is_that_of_the_example_that_was_opened() -> None:
@@ -126,7 +126,7 @@ def test_the_table_is_that_of_the_example_that_was_opened() -> None:
 
 def test_memory_is_of_the_precision_of_the_weights() -> None:
     single, double = (
-        network.view(open_model(*(lambda m, x: (m, *x))(*small("lenet5-modern", dtype=dtype))))
+        network.draw_network(open_model(*(lambda m, x: (m, *x))(*small("lenet5-modern", dtype=dtype))))
         for dtype in (torch.float32, torch.float64)
     )
     memory = [row[5] for row in single["table"]["rows"]]

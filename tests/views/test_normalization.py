@@ -11,8 +11,10 @@ from torch import nn
 
 import cutaway
 from cutaway.core.errors import UnknownName
-from cutaway.inspect.probes import capture
-from cutaway.views.normalization import DARK, MISLEADS, _measure_sets, _sets, layers, suits, view
+from cutaway.inspect.captures import capture
+from cutaway.views.model_layers import find_normalizations
+from cutaway.views.normalization import DARK, _measure_sets, _sets, draw_normalization
+from cutaway.views.registry import VIEWS, suits
 from cutaway.views.subject import open_model
 from tests.small import DIFFERENT, small
 
@@ -32,12 +34,12 @@ def test_every_preset_with_a_normalization_shows_it(name: str) -> None:
     model, inputs = small(name)
     subject = open_model(model, *inputs)
     has = any("Norm" in type(m).__name__ for m in model.modules()) or name == "alexnet-2012"
-    assert suits(subject) == has
+    assert suits("normalization", subject) == has
     assert not (has and name in WITHOUT)
     if not has:
         return
     model.train()
-    shown = view(subject)
+    shown = draw_normalization(subject)
     assert model.training
     assert shown["id"] == "normalization"
     assert len(json.dumps(shown, allow_nan=False)) < 2_000_000
@@ -53,7 +55,7 @@ def test_every_preset_with_a_normalization_shows_it(name: str) -> None:
 def test_batch_means_and_deviations_are_those_of_channels() -> None:
     model, (x,) = small("simplecnn")
     nn.init.uniform_(model.bn1.running_mean, -1, 1)
-    shown = view(open_model(model, x, options={"layer": "bn1"}))
+    shown = draw_normalization(open_model(model, x, options={"layer": "bn1"}))
     with capture(model, "features", "conv1", "bn1") as seen, torch.no_grad():
         model(x)
     before, behind = seen["features"]["conv1"], seen["features"]["bn1"]
@@ -71,7 +73,7 @@ def test_batch_means_and_deviations_are_those_of_channels() -> None:
 
 def test_a_layer_normalization_leaves_each_token_with_mean_0_and_deviation_1() -> None:
     model, inputs = small("gpt2")
-    shown = view(open_model(model, *inputs, options={"layer": "blocks.0.norm1"}))
+    shown = draw_normalization(open_model(model, *inputs, options={"layer": "blocks.0.norm1"}))
     tiles, mean, deviation, _ = shown["drawings"]
     assert [v for _, v in mean["series"][1]["points"]] == pytest.approx([0] * 14, abs=1e-5)
     assert [v for _, v in deviation["series"][1]["points"]] == pytest.approx([1] * 14, abs=0.05)
@@ -82,7 +84,7 @@ def test_a_layer_normalization_leaves_each_token_with_mean_0_and_deviation_1() -
 
 def test_with_channels_last_each_pixel_has_statistics_of_its_own() -> None:
     model, inputs = small("convnext-micro")
-    shown = view(open_model(model, *inputs, options={"layer": "stages.0.blocks.0.norm"}))
+    shown = draw_normalization(open_model(model, *inputs, options={"layer": "stages.0.blocks.0.norm"}))
     assert "all values of the same pixel" in shown["summary"]
     first, second = shown["drawings"][0]["tiles"]
     assert all(sum(value == DARK for value in row) == 1 for row in first["values"])  # one place of one example
@@ -93,7 +95,7 @@ def test_padding_is_in_no_set() -> None:
     model, (tokens, mask) = small("bert-base-uncased")
     mask = mask.clone()
     mask[1, 3:] = False
-    shown = view(open_model(model, tokens, mask, options={"layer": "norm"}))
+    shown = draw_normalization(open_model(model, tokens, mask, options={"layer": "norm"}))
     assert len(shown["drawings"][1]["series"][0]["points"]) == 7 + 3
 
 
@@ -111,8 +113,8 @@ def test_groups_of_channels_and_whole_maps() -> None:
 
 def test_local_response_looks_at_five_channels_of_a_place_whoever_has_it() -> None:
     model, (x,) = small("alexnet-2012")
-    assert layers(model) == {"norm1": "local response", "norm2": "local response"}
-    shown = view(open_model(model, x))
+    assert find_normalizations(model) == {"norm1": "local response", "norm2": "local response"}
+    shown = draw_normalization(open_model(model, x))
     tile = options_of(shown)[0][1][0]["tiles"][0]["values"]
     assert sum(value == DARK for row in tile for value in row) == 5
     before, behind = options_of(shown)[0][1][2]["series"]
@@ -122,11 +124,11 @@ def test_local_response_looks_at_five_channels_of_a_place_whoever_has_it() -> No
 def test_tables_and_single_examples() -> None:
     for norm in ("batch", "layer"):
         model = cutaway.create_model("mlp", in_features=4, hidden_dims=(5,), num_classes=2, norm=norm).eval()
-        assert view(open_model(model, torch.randn(1, 4)))["table"]["rows"][0][1] == norm
+        assert draw_normalization(open_model(model, torch.randn(1, 4)))["table"]["rows"][0][1] == norm
 
 
 def test_a_normalization_that_is_not_there_is_rejected() -> None:
     model, (x,) = small("simplecnn")
     with pytest.raises(UnknownName, match="bn1"):
-        view(open_model(model, x, options={"layer": "bn_1"}))
-    assert "evaluation" in MISLEADS
+        draw_normalization(open_model(model, x, options={"layer": "bn_1"}))
+    assert "evaluation" in VIEWS["normalization"].misleads

@@ -14,10 +14,11 @@ import cutaway
 from cutaway.checkpoints.huggingface.folders import write_folder
 from cutaway.core.errors import ModelError, UnknownName
 from cutaway.draw.html_page import render_page
-from cutaway.views import VIEWS, view_module
 from cutaway.views import inspect_page as pages
+from cutaway.views import requirements
 from cutaway.views.inspect_page import _title as page_title
 from cutaway.views.inspect_page import build_page, split_options
+from cutaway.views.registry import VIEWS
 from cutaway.views.subject import open_model, open_preset, open_run
 
 from ..reports.opened import Opened
@@ -49,9 +50,9 @@ def test_of_a_page_of_one_view_no_other_is_asked(monkeypatch: pytest.MonkeyPatch
     def never(subject: object) -> bool:
         raise AssertionError("another view was asked")
 
-    for name in VIEWS:
-        if name != "backprop":
-            monkeypatch.setattr(view_module(name), "suits", never)
+    needs = {need for view in VIEWS.values() for need in view.needs}
+    for need in needs - {*VIEWS["backprop"].needs}:
+        monkeypatch.setattr(requirements, need, never)
     subject = open_preset("mlp")
     assert [view["id"] for view in build_page(subject, ["backprop"])["views"]] == ["opened", "backprop"]
     with pytest.raises(AssertionError, match="another view"):

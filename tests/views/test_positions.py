@@ -49,7 +49,7 @@ def test_who_is_told_of_places() -> None:
 def test_every_model_that_knows_places_is_drawn(name: str) -> None:
     subject = opened(name)
     before = subject.outputs()
-    found = positions.view(subject)
+    found = positions.draw_positions(subject)
     assert len(json.dumps(found, allow_nan=False)) < 1_000_000
     assert found["drawings"]
     assert found["table"]["rows"]
@@ -59,7 +59,7 @@ def test_every_model_that_knows_places_is_drawn(name: str) -> None:
 
 def test_a_table_begins_where_its_first_token_looks() -> None:
     model, inputs = small("roberta-base")
-    found = positions.view(open_model(model, *inputs))
+    found = positions.draw_positions(open_model(model, *inputs))
     first = model.config.first_position
     assert first > 0
     shown = drawing(found, "positions")["values"]
@@ -69,7 +69,7 @@ def test_a_table_begins_where_its_first_token_looks() -> None:
 def test_likeness_is_the_cosine() -> None:
     model, inputs = small("gpt2")
     rows = model.positions.weight.detach()
-    values = drawing(positions.view(open_model(model, *inputs)), "Cosine similarity of positions")["values"]
+    values = drawing(positions.draw_positions(open_model(model, *inputs)), "Cosine similarity of positions")["values"]
     expected = torch.nn.functional.cosine_similarity(rows[:, None], rows[None], dim=2)
     torch.testing.assert_close(torch.tensor(values), expected, atol=1e-3, rtol=1e-3)
 
@@ -78,7 +78,7 @@ def test_a_patch_is_most_like_itself() -> None:
     model = cutaway.create_model(
         "vit-tiny/16", image_size=40, patch_size=8, dim=48, layers=1, heads=2, ffn_dim=48, num_classes=3
     )
-    found = positions.view(open_model(model, torch.zeros(1, 3, 40, 40)))
+    found = positions.draw_positions(open_model(model, torch.zeros(1, 3, 40, 40)))
     maps = drawing(found, "Cosine similarity of each patch")["tiles"]
     assert [tile["label"] for tile in maps][:6] == [*(f"row 0, column {c}" for c in range(5)), "row 1, column 0"]
     for i, tile in enumerate(maps):
@@ -91,7 +91,7 @@ def test_a_patch_is_most_like_itself() -> None:
 def test_the_bias_at_a_distance_is_what_is_added_to_the_score(both: bool) -> None:
     model, inputs = small("t5-small")
     name = "encoder_bias" if both else "decoder_bias"
-    series = drawing(positions.view(open_model(model, *inputs)), name)["series"]
+    series = drawing(positions.draw_positions(open_model(model, *inputs)), name)["series"]
     added = model.get_submodule(name)(20, 20)[0].detach()  # (heads, T, S)
     assert len(series) == len(added)
     for head, one in enumerate(series):
@@ -104,7 +104,7 @@ def test_the_bias_at_a_distance_is_what_is_added_to_the_score(both: bool) -> Non
 def test_rotations_are_those_of_queries_and_keys() -> None:
     model, inputs = small("parallel-transformer")
     subject = open_model(model, *inputs)
-    found = positions.view(subject)
+    found = positions.draw_positions(subject)
     d = model.config.dim // model.config.heads
     points = dict(map(tuple, drawing(found, "Product of two vectors of ones")["series"][0]["points"]))
     ones = torch.ones(1, 1, 1, d, dtype=torch.float64) / d**0.5
@@ -116,7 +116,7 @@ def test_rotations_are_those_of_queries_and_keys() -> None:
 
 def test_the_real_score_at_distance_nothing_is_the_models_own() -> None:
     subject = opened("parallel-transformer")
-    found = positions.view(subject)
+    found = positions.draw_positions(subject)
     from cutaway.views.attention_capture import capture_attention, single_example
 
     look = capture_attention(subject.model, single_example(subject.inputs, 0), lambda look: look)[0]
@@ -129,7 +129,7 @@ def test_the_real_score_at_distance_nothing_is_the_models_own() -> None:
 def test_tables_of_any_length_are_drawn(context: int) -> None:
     model = cutaway.create_model("gpt2", layers=1, heads=2, dim=16, context_length=context, vocab_size=9)
     ids = torch.ones(1, 1, dtype=torch.int64)
-    found = positions.view(open_model(model, ids, torch.ones_like(ids, dtype=torch.bool)))
+    found = positions.draw_positions(open_model(model, ids, torch.ones_like(ids, dtype=torch.bool)))
     text = json.dumps(found, allow_nan=False)
     assert len(text) < 500_000
     if context == 700:
@@ -140,11 +140,11 @@ def test_one_number_far_beyond_the_others_is_named_and_does_not_make_them_grey()
     model, inputs = small("gpt2")
     with torch.no_grad():
         model.positions.weight.normal_(std=0.02, generator=torch.Generator().manual_seed(0))
-        plain = positions.view(open_model(model, *inputs))
+        plain = positions.draw_positions(open_model(model, *inputs))
         model.positions.weight[3, 5] = -4.0
     assert not {"low", "high"} & set(plain["drawings"][0])
     assert "is an outlier" not in plain["summary"]
-    found = positions.view(open_model(model, *inputs))
+    found = positions.draw_positions(open_model(model, *inputs))
     end = found["drawings"][0]["high"]
     assert 0.02 < end < 0.4
     assert found["drawings"][0]["low"] == -end

@@ -17,8 +17,8 @@ from cutaway.nn.quantized import dequantize_groups, dequantize_rows, quantize_gr
 from cutaway.nn.textbook.folding import fold_batch_norm
 from cutaway.runs.run import Run
 from cutaway.views.inspect_page import describe_view
-from cutaway.views.quantization import _weights, suits, view
-from cutaway.views.quantization_error import compare_layers, is_same_model, load_float_model
+from cutaway.views.quantization import _weights, compare_layers, draw_quantization, is_same_model, load_float_model
+from cutaway.views.registry import suits
 from cutaway.views.subject import Subject, open_model, open_run
 
 from .test_every_preset import assert_same, assert_whole, state_of
@@ -120,11 +120,12 @@ def test_a_network_beside_itself_has_no_error(words: Run, tmp_path: Path) -> Non
 
 
 def test_only_quantized_runs_have_it(resnet: Run, static: Run) -> None:
-    assert suits(open_run(static))
-    assert not suits(open_run(resnet))
-    assert not suits(open_model(static.model, torch.randn(1, 1, 32, 32)))  # the float network is not known
+    assert suits("quantization", open_run(static))
+    assert not suits("quantization", open_run(resnet))
+    alone = open_model(static.model, torch.randn(1, 1, 32, 32))  # the float network is not known
+    assert not suits("quantization", alone)
     with pytest.raises(UnknownName, match="conv1"):
-        view(open_run(static, options={"layer": "conv_1"}))
+        draw_quantization(open_run(static, options={"layer": "conv_1"}))
 
 
 def test_where_the_float_run_is_not_at_hand(resnet: Run, static: Run, words: Run, tmp_path: Path) -> None:
@@ -138,7 +139,7 @@ def test_where_the_float_run_is_not_at_hand(resnet: Run, static: Run, words: Run
     there = open_run(away, options={"before": str(resnet.folder)})
     assert describe_view("quantization", there)["table"] == describe_view("quantization", open_run(static))["table"]
     with pytest.raises(FileError, match="is not a run"):
-        view(open_run(away, options={"before": str(tmp_path)}))
+        draw_quantization(open_run(away, options={"before": str(tmp_path)}))
     other = copy.deepcopy(resnet.model)
     assert is_same_model(fold_batch_norm(other, torch.zeros(1, 1, 32, 32)), static.model)
     nn.init.normal_(other.conv1.weight)  # learned anew
@@ -151,6 +152,6 @@ def test_where_the_float_run_is_not_at_hand(resnet: Run, static: Run, words: Run
 def test_files_of_ones_own_have_no_loss(static: Run) -> None:
     subject = open_run(static)
     bare = Subject(static.model, static.preset, subject.inputs, run=static, preprocessing=static.preprocessing)
-    shown = view(bare)
+    shown = draw_quantization(bare)
     assert "loss" not in shown["summary"]
     assert len(shown["drawings"]) == 3  # no drawing of losses

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from cutaway.models import resnet
+from cutaway.nn.modules import batch_norm_mode
 from cutaway.views import gradients
-from cutaway.views.common import batch_norm_mode
-from cutaway.views.shortcuts import compare_paths, path_norms
+from cutaway.views.gradients import compare_paths, path_norms
 from cutaway.views.subject import Subject, open_model
 
 from ..small import small
@@ -58,7 +58,7 @@ def test_each_part_is_what_is_left_where_the_other_is_cut(shortcut: str, block: 
 
 
 def test_the_view_draws_both_parts_of_residual_networks_alone() -> None:
-    found = gradients.view(opened("A"))
+    found = gradients.draw_gradients(opened("A"))
     (drawing,) = (d for d in found["drawings"] if d["title"] == "Gradient at a block's input")
     assert [series["name"] for series in drawing["series"]] == ["through the shortcut", "through the layers"]
     assert [x for x, _ in drawing["series"][0]["points"]] == [2, 3, 4]

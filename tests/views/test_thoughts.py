@@ -17,15 +17,13 @@ from cutaway.core.spec import Solution, TextSpec
 from cutaway.data.dataset_base import IGNORED
 from cutaway.data.text.puzzles import END, FIRST, Addition, Countdown, PuzzlePreprocessing, PuzzleSplit
 from cutaway.draw.html_page import render_page
-from cutaway.inference.language_model_thinker import solution_form, think
-from cutaway.inference.thought_search import Method
+from cutaway.inference.thought_search import Method, solution_form, think
 from cutaway.models.registry import create_model, preset
-from cutaway.views import suitable_views
 from cutaway.views import thoughts as view_of
-from cutaway.views.generation_trace import trace_drawing, trace_text
 from cutaway.views.inspect_page import build_page
-from cutaway.views.search_tree import Step, search_steps
+from cutaway.views.registry import suitable_views
 from cutaway.views.subject import Subject, open_model, with_examples
+from cutaway.views.thoughts import Step, search_steps, trace_drawing, trace_text
 
 from ..reports.opened import Opened
 
@@ -201,8 +199,8 @@ def test_the_view_is_whole_and_leaves_the_model_as_it_was(subject: Subject, meth
     before = {name: x.clone() for name, x in subject.model.state_dict().items()}
     random = torch.get_rng_state()
     options = {"method": method.method, "breadth": "2", "example": "1", "samples": "5"}
-    found = view_of.view(dataclasses.replace(subject, options=options))
-    assert found == view_of.view(dataclasses.replace(subject, options=options))
+    found = view_of.draw_thoughts(dataclasses.replace(subject, options=options))
+    assert found == view_of.draw_thoughts(dataclasses.replace(subject, options=options))
     assert torch.equal(torch.get_rng_state(), random)
     assert all(torch.equal(x, before[name]) for name, x in subject.model.state_dict().items())
     assert not any(module._forward_hooks for module in subject.model.modules())
@@ -230,7 +228,7 @@ def test_where_room_is_short_the_answer_and_what_was_kept_come_first(
     subject: Subject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(view_of, "NUMBERS", 9_000)
-    found = view_of.view(subject)
+    found = view_of.draw_thoughts(subject)
     tree, choice = found["drawings"]
     shut = [node for node in tree["nodes"] if not node["opens"]]
     assert shut
@@ -238,13 +236,13 @@ def test_where_room_is_short_the_answer_and_what_was_kept_come_first(
     assert "can be opened: those of the answer" in found["summary"]
     assert not any(node["path"] for node in shut)
     wanted = tree["nodes"].index(shut[-1]) + 1
-    found = view_of.view(dataclasses.replace(subject, options={"thought": str(wanted)}))
+    found = view_of.draw_thoughts(dataclasses.replace(subject, options={"thought": str(wanted)}))
     assert found["drawings"][0]["chosen"] == shut[-1]["name"]
     monkeypatch.setattr(view_of, "HEADS", 3)
     names = lambda view: [one["name"] for one in view["drawings"][1]["options"][0]["drawings"][0]["maps"]]  # noqa: E731
-    assert len(names(view_of.view(subject))) == 3
+    assert len(names(view_of.draw_thoughts(subject))) == 3
     of_one = dataclasses.replace(subject, options={"layer": "blocks.0.attention"})
-    assert len(names(view_of.view(of_one))) == 4
+    assert len(names(view_of.draw_thoughts(of_one))) == 4
 
 
 @pytest.mark.parametrize(
@@ -262,17 +260,17 @@ def test_invalid_settings_are_rejected_by_name(
     subject: Subject, options: dict[str, str], error: type[Exception], words: str
 ) -> None:
     with pytest.raises(error, match=words):
-        view_of.view(dataclasses.replace(subject, options=options))
+        view_of.draw_thoughts(dataclasses.replace(subject, options=options))
 
 
 def test_sums_are_chains_and_no_other_run_has_thoughts() -> None:
     sums = preprocessing_of(Addition(), "reversed")
     model = made(sums, ["128+367", "005+006"], 30)
     subject = opened(model, sums, "128+367")
-    found = view_of.view(subject)
+    found = view_of.draw_thoughts(subject)
     assert found["drawings"][0]["title"] == "1 chain"
     with pytest.raises(SettingError, match="needs a run that is trained to propose"):
-        view_of.view(dataclasses.replace(subject, options={"method": "tree"}))
+        view_of.draw_thoughts(dataclasses.replace(subject, options={"method": "tree"}))
     assert "thoughts" in suitable_views(subject)
     assert subject.tokens(0) == ["reversed", *"128+367="]
     plain = create_model("gpt2", vocab_size=9, context_length=9, dim=8, layers=1, heads=1)

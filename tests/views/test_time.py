@@ -15,8 +15,9 @@ from cutaway.runs.run import Run
 from cutaway.training.callbacks import list_snapshots
 from cutaway.training.checkpoint import load_weights
 from cutaway.views import time as over_time
-from cutaway.views import view_module
 from cutaway.views.inspect_page import build_page, describe_view
+from cutaway.views.registry import draw_view, suits
+from cutaway.views.run.documents import saved_moments
 from cutaway.views.subject import Subject, open_preset, open_run
 
 pytestmark = pytest.mark.slow  # processes, or runs that are trained
@@ -35,7 +36,7 @@ def opened(run: Run, **options: str) -> Subject:
 
 
 def test_every_moment_is_the_view_of_its_weights(run: Run) -> None:
-    view = over_time.view(opened(run, of="filters"))
+    view = over_time.draw_time(opened(run, of="filters"))
     (choice,) = view["drawings"]
     assert choice["kind"] == "choice"
     assert choice["slider"]
@@ -43,13 +44,13 @@ def test_every_moment_is_the_view_of_its_weights(run: Run) -> None:
     for option, path in zip(choice["options"], list_snapshots(run.folder).values()):
         subject = opened(run)
         subject.model.load_state_dict(load_weights(path))
-        assert option["drawings"] == view_module("filters").view(subject)["drawings"]
+        assert option["drawings"] == draw_view("filters", subject)["drawings"]
     firsts = [json.dumps(option["drawings"]) for option in choice["options"]]
     assert len(set(firsts)) == len(firsts)
 
 
 def test_moments_are_in_order_and_the_best_is_named(run: Run) -> None:
-    names = [moment.name for moment in over_time.saved_moments(opened(run))]
+    names = [moment.name for moment in saved_moments(run)]
     steps = [int(name.replace("\u202f", "").split()[1].rstrip(",")) for name in names]
     assert steps == sorted(set(steps))
     assert steps[0] == 0
@@ -58,7 +59,7 @@ def test_moments_are_in_order_and_the_best_is_named(run: Run) -> None:
 
 def test_the_table_says_how_far_weights_moved_and_the_loss_then(run: Run) -> None:
     subject = opened(run)
-    rows = over_time.view(subject)["table"]["rows"]
+    rows = over_time.draw_time(subject)["table"]["rows"]
     assert rows[0][2] == 0
     assert [row[2] for row in rows] == sorted(row[2] for row in rows)
     with torch.no_grad():
@@ -88,7 +89,7 @@ def test_the_model_is_left_as_it_was(run: Run) -> None:
 )
 def test_what_cannot_be_is_rejected(run: Run, options: dict[str, str], error: type[CutawayError], said: str) -> None:
     with pytest.raises(error, match=said):
-        over_time.view(opened(run, **options))
+        over_time.draw_time(opened(run, **options))
 
 
 def test_options_of_the_view_within_are_options_too(run: Run) -> None:
@@ -99,9 +100,9 @@ def test_options_of_the_view_within_are_options_too(run: Run) -> None:
 
 
 def test_the_whole_stays_small_however_large_a_moment_is(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    every = len(over_time.view(opened(run, of="features"))["drawings"][0]["options"])
+    every = len(over_time.draw_time(opened(run, of="features"))["drawings"][0]["options"])
     monkeypatch.setattr(over_time, "MOST", 60_000)
-    view = over_time.view(opened(run, of="features"))
+    view = over_time.draw_time(opened(run, of="features"))
     assert len(view["drawings"][0]["options"]) < every
     assert f"of {every} moments are shown" in view["summary"]
 
@@ -110,10 +111,10 @@ def test_without_snapshots_the_best_and_the_last_are_shown(run: Run, tmp_path: P
     folder = Path(shutil.copytree(run.folder, tmp_path / "run"))
     shutil.rmtree(folder / "snapshots")
     subject = open_run(Run(folder))
-    moments = over_time.saved_moments(subject)
+    moments = saved_moments(Run(folder))
     assert len(moments) == (1 if subject.run and subject.run.about["best"]["epoch"] == 3 else 2)
-    assert over_time.suits(subject) == (len(moments) > 1)
+    assert suits("time", subject) == (len(moments) > 1)
 
 
 def test_an_untrained_model_has_no_time() -> None:
-    assert not over_time.suits(open_preset("lenet5-modern"))
+    assert not suits("time", open_preset("lenet5-modern"))

@@ -13,8 +13,7 @@ from recipes import minilm
 from recipes.__main__ import figure
 
 from cutaway.models.registry import preset
-from cutaway.views import VIEWS
-from cutaway.views.docs import view_docs
+from cutaway.views.registry import VIEWS
 
 from .models import address, picture
 
@@ -126,12 +125,12 @@ def _keyword(key: str, value: Any) -> str:
 def _views() -> str:
     """A card for each view."""
     cards = []
-    for name in VIEWS:
+    for name, view in VIEWS.items():
         drawn = DOCS / "images" / "inspect" / f"{name}.png"
         image = f":img-top: {_small(drawn)}\n:img-alt: The view {name}\n" if drawn.is_file() else ""
         cards.append(
             f":::{{grid-item-card}} {name}\n:link: ../inspect.html#{name}\n{image}\n"
-            f"{escape(view_docs(name)['SAYS'])}.\n\n"
+            f"{escape(view.says)}.\n\n"
             f"`--view {name}`\n:::\n"
         )
     return LOOKS + "::::{grid} 1 2 2 3\n:gutter: 3\n\n" + "\n".join(cards) + "\n::::\n"

@@ -30,7 +30,7 @@ from ..core.schema import COUNT, Between, as_tuples, dataclass_schema, find_mism
 from ..core.version import __version__
 from ..models.registry import Preset, find
 from ..nn.low_precision import insert_quantized_layers, quantization_scheme, to_file_tensors, to_state_dict
-from ..nn.resizing import resize, resized_shapes
+from ..nn.modules import resize, resized_shapes
 from .deferred_init import DeferredInit, materialized_tensors
 from .match_config import get_origin, origin_from_json
 

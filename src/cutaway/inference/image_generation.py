@@ -20,7 +20,7 @@ from ..core.errors import SettingError, closest_names, join
 from ..core.spec import GeneratedImage, ImageSpec, Noise
 from ..models.base import SupportsImageGeneration
 from ..nn.diffusion import bound_term, prior_term
-from ..nn.gaussians import HIGHEST, LOWEST
+from ..nn.losses import HIGHEST, LOWEST
 
 TOGETHER = 64  # images that are generated in one batch
 STEPS, GUIDANCE = 50, 2.0  # defaults

@@ -46,8 +46,8 @@ from torch import Tensor, nn
 from ..core.errors import ModelError, SettingError, check_value
 from ..core.spec import Tokens
 from ..nn.decode_fast_path import DecodeFastPath
-from ..nn.eval_mode import eval_mode
 from ..nn.losses import BLANK
+from ..nn.modules import eval_mode
 from .sampling import Sampling, Settings, draw
 from .text import BLOCK, NONE, Generators, random_numbers, to_generators
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .ablation import Noise, Replace, Transplant, Zero, ablate, intervene, patch
     from .attribution import attribute
+    from .captures import capture
     from .concepts import concept
     from .gradient_flow import flow
-    from .probes import capture
 
 _FROM = {
-    "capture": "probes",
+    "capture": "captures",
     "flow": "gradient_flow",
     "ablate": "ablation",
     "patch": "ablation",

@@ -39,11 +39,10 @@ from torch import Tensor, nn
 
 from ..core.errors import ModelError, SettingError, UnknownName, check_value
 from ..models.base import as_output_tuple
-from ..nn.eval_mode import eval_mode
 from ..nn.graphs import MessagePassing
-from .captures import OVER_TIME, PARTS, Change, Runs, Site, num_heads
+from ..nn.modules import eval_mode
+from .captures import OVER_TIME, PARTS, Change, Runs, Site, capture, num_heads
 from .example_inputs import reject_compiled
-from .probes import capture
 
 Inputs = Tensor | Sequence[Tensor]  # arguments of the model's forward
 

@@ -28,9 +28,8 @@ import torch
 from torch import Tensor, nn
 
 from ..core.errors import DataError, ModelError, UnknownName
-from .attribution.differentiable_input import Entry, build_entry
-from .attribution.request import isolated
-from .attribution.target import explained_outputs, input_kind, sum_pixels
+from .attribution.explained_output import Entry, build_entry, explained_outputs, input_kind, sum_pixels
+from .attribution.result import isolated
 
 Inputs = Tensor | tuple[Tensor, ...]
 

@@ -150,6 +150,8 @@ class _Flow(TorchFunctionMode):
         return lambda module, args: self._inside.append(name)
 
     def _leaving(self, name: str) -> Any:
+        """Return a forward hook that measures a module's output and registers the tensors whose gradients are read."""
+
         def hook(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
             self._inside.pop()
             own = any(True for _ in module.parameters(recurse=False))
@@ -189,6 +191,7 @@ class _Flow(TorchFunctionMode):
         return result
 
     def _relu(self, name: str | None, result: Tensor) -> None:
+        """Record the units of a ReLU that are 0 for all examples."""
         if name is None:  # after a sum, or after other operations on a layer's output
             name = f"{self._inside[-1] if self._inside else ''}.relu()".lstrip(".")
             if name in self.ran:

@@ -257,6 +257,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTorch's c
         ]
 
     def _row(self, name: str, call: _Call) -> Row:
+        """Return the row of one layer."""
         module = self.modules.get(name)
         whole = self.called.get(name, call)  # a module's output is that of its forward, not of its last operation
         return Row(

@@ -8,7 +8,7 @@ training with calibrated decoders, 2021, <https://arxiv.org/abs/2006.13202>.
     z        = μ(x) + σ(x) ε,   ε ~ N(0, I)                                  the reparameterization trick
     ELBO     = ln p(x | z) − KL(q(z | x) ‖ p(z)) ≤ ln p(x) on average        equation 10
 
-p(x | z) is computed over the 256 levels of each pixel (nn/gaussians.py), so that it is a probability, and the bound is
+p(x | z) is computed over the 256 levels of each pixel (nn/losses.py), so that it is a probability, and the bound is
 a number of bits that is comparable with other models of images.
 
     x ─ conv, ReLU ─ conv, ReLU ─ linear, ReLU ─ linear ─ μ, ln σ²
@@ -38,7 +38,7 @@ from torch import Tensor, nn
 
 from ..core.errors import ModelError, check_value
 from ..core.spec import Image, ImageSpec
-from ..nn.gaussians import log_density, log_level, normal_kl
+from ..nn.losses import log_density, log_level, normal_kl
 from .base import BaseModel
 from .card import Card, Divergence, Published
 from .config import ValidatedConfig, counts, min_value, positive

@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from .gaussians import HIGHEST, LOWEST, log_level, normal_kl
+from .losses import HIGHEST, LOWEST, log_level, normal_kl
 
 Predict = Callable[[Tensor, Tensor], Tensor]
 Draw = Callable[[Tensor], Tensor]

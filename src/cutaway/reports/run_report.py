@@ -18,12 +18,9 @@ from ..inspect.example_inputs import inputs_for
 from ..inspect.layers import layer_table
 from ..runs.run import Run
 from ..views.network import tree_drawing
-from ..views.run.classes import confusion, per_class
 from ..views.run.documents import Documents, read_documents
-from ..views.run.examples import samples, translations
-from ..views.run.forecast import forecast_views
-from ..views.run.generated_images import least_likely, new_images
-from ..views.run.outcome import (
+from ..views.run.examples import least_likely, new_images, samples, translations
+from ..views.run.results import (
     baseline_drawings,
     example_noun,
     figure,
@@ -33,10 +30,10 @@ from ..views.run.outcome import (
     trust_note,
     worst_mistakes,
 )
-from ..views.run.reproduction import curves, data, network, reproduction
-from ..views.run.scores import calibration, discrimination, importance
-from ..views.run.task_results import accuracy_over_time, links, masks, residuals, words
+from ..views.run.scores import calibration, confusion, discrimination, importance, per_class
+from ..views.run.task_results import accuracy_over_time, forecast_views, links, masks, residuals, words
 from ..views.run.task_results import per_class as boxes_by_class
+from ..views.run.training import curves, data, network, reproduction
 
 # Documents that can be missing, and the content that the page lacks without them.
 OPTIONAL = {

@@ -23,7 +23,7 @@ from ..data.tables.transforms import TablePreprocessing
 from ..data.text.corpus_transforms import StreamPreprocessing
 from ..inference import image_generation
 from ..inference.text import TextStreamer, as_text, context_length, stream
-from ..nn.eval_mode import eval_mode
+from ..nn.modules import eval_mode
 from ..statistics.intervals import mean
 from ..tasks.classification import CELLS, Classification, linearly_separable
 from ..tasks.contrastive import Contrastive

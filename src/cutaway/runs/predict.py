@@ -23,8 +23,8 @@ from ..data.text.puzzles import PuzzlePreprocessing, SearchablePuzzle
 from ..inference.sequence_decoding import sample
 from ..inference.text import NONE
 from ..inference.thought_search import CHAINS, Method
-from ..nn.eval_mode import eval_mode
 from ..nn.graphs import Bilinear, DotProduct
+from ..nn.modules import eval_mode
 from ..statistics.intervals import Metric
 from ..tasks.classification import Classification
 from ..tasks.few_shot import FewShot

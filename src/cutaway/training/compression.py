@@ -47,8 +47,8 @@ from torch.nn.modules.conv import _ConvNd
 
 from ..core.config import as_text, shorten
 from ..core.errors import ModelError, SettingError
-from ..nn.eval_mode import eval_mode
 from ..nn.low_precision import layers_for, stored_bits
+from ..nn.modules import Shapes, eval_mode, note_resized, tensor_shapes
 from ..nn.quantized import (
     SEEN,
     TINY,
@@ -58,7 +58,6 @@ from ..nn.quantized import (
     quantize_groups,
     quantize_rows,
 )
-from ..nn.resizing import Shapes, note_resized, tensor_shapes
 from .callbacks import Callback
 from .checkpoint import TrainingState
 from .config import PATTERN, TrainSettings

@@ -40,8 +40,8 @@ from ..core.spec import (
 from ..data.dataset_base import IGNORED, DataSet, SequenceSplit, Split
 from ..distributed.tensor_parallel import is_sharded, local_part
 from ..models.base import SupportsDecoding, SupportsImageGeneration, SupportsKVCache, as_base_model
-from ..nn.eval_mode import eval_mode
 from ..nn.losses import frames_needed
+from ..nn.modules import eval_mode
 from .batches import largest_batch
 from .config import TrainSettings
 

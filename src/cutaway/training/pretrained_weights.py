@@ -41,7 +41,7 @@ from ..core.memory_budget import build_on_meta
 from ..core.spec import current_kind
 from ..models.base import as_base_model
 from ..models.registry import Preset, find, presets
-from ..nn.resizing import Shapes
+from ..nn.modules import Shapes
 from .optim import HEAD, LAYERS, auxiliary_head, output_layers
 
 # Config fields that follow from the shapes of tensors.
@@ -69,7 +69,7 @@ class WeightsSource:
     file: Path  # file of the weights, or their index
     config: Any = None  # config of their model; None if unknown
     tokenizer: Path | None = None  # tokenizer file of the weights
-    resized: Shapes = dataclasses.field(default_factory=dict)  # shapes after channel pruning (nn.resizing)
+    resized: Shapes = dataclasses.field(default_factory=dict)  # shapes after channel pruning (nn.modules)
 
     def settings(self, preset: Preset) -> dict[str, Any]:
         """Return the model settings that the weights require: those that differ from the preset's, and context length.

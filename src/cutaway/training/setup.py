@@ -42,7 +42,7 @@ from ..data.text.tokenizer_files import AUTO, OF_ITS_OWN
 from ..data.text.tokenizers import KINDS as TOKENIZERS
 from ..models.base import SupportsState, as_base_model
 from ..models.registry import Preset
-from ..nn.resizing import resize
+from ..nn.modules import resize
 from ..tasks.task import LEARNED_BY, Task, target_types, task_for
 from .batches import class_weights, padding_notes
 from .chunked_head import build_chunked_head

@@ -10,7 +10,6 @@ import torch
 from torch import Generator, Tensor
 
 from ..core.errors import SettingError
-from ..core.spec import Classes
 from ..data.images.transforms import ImagePreprocessing
 from ..draw import charts
 from ..draw.description import Drawing, View, table
@@ -18,32 +17,10 @@ from ..draw.number_format import number, percent
 from ..inference.image_generation import as_images
 from ..models.base import as_output_tuple
 from ..nn.adversarial import Bounds, fgsm, pgd
-from ..nn.eval_mode import eval_mode
+from ..nn.modules import eval_mode
 from ..tasks.classification import Classification
-from .common import parse_index
 from .json_values import image_url
-from .subject import Subject
-
-SAYS = "adversarial examples: the smallest change of an image that makes a classifier err, by FGSM and PGD"
-READ = (
-    "Each pixel, from 0 to 1, may change by at most ε. FGSM changes all pixels by ε in one step, along the sign of the "
-    "loss's gradient; PGD takes many small steps and stays within ε. The slider selects ε and shows the original "
-    "image, the perturbation (gray is zero, white and black are ±ε; it is drawn magnified by the factor in its label) "
-    "and the sum, with the prediction of the model. The curves are the class probabilities over ε; the vertical line "
-    "marks the first ε at which the model errs. A network that was trained on such images (attack=pgd) resists larger "
-    "ε, and the perturbation that fools it looks more like the other class."
-)
-MISLEADS = (
-    "An attack that fails proves nothing: a stronger one may succeed. A class can become likely again at a larger ε, "
-    "because one step of FGSM can be too long. Whether a person notices a change depends on the image: ε = 0.1 is "
-    "obvious on a photo and barely visible on a digit. One image says little about others; `cutaway evaluate RUN "
-    "--attack pgd --eps 0.1` measures the accuracy over the test split."
-)
-OPTIONS = {
-    "example": "index of the image, from 0",
-    "eps": "largest change of a pixel, whose range is 0 to 1; default 0.3 for grayscale and 0.03 for color images",
-    "steps": "steps of PGD; default 20",
-}
+from .subject import Subject, parse_index
 
 POINTS = 13  # values of ε, starting at 0
 CURVES = 5  # number of classes with a curve
@@ -70,17 +47,7 @@ class AttackResult:
         return next((i for i, k in enumerate(self.predicted) if k != actual), None)
 
 
-def suits(subject: Subject) -> bool:
-    """Return whether it is an image classifier trained on data, with a loss that has probabilities."""
-    return (
-        isinstance(subject.preprocessing, ImagePreprocessing)
-        and type(subject.preprocessing.spec.target) is Classes
-        and isinstance(subject.task, Classification)
-        and subject.task.loss_name in ("cross_entropy", "map")
-    )
-
-
-def view(subject: Subject) -> View:
+def draw_adversarial(subject: Subject) -> View:
     """Return one image under both attacks.
 
     Raises:
@@ -217,6 +184,7 @@ def _curves(called: str, one: AttackResult, names: tuple[str, ...], classes: lis
 
 
 def _table(found: dict[str, AttackResult], names: tuple[str, ...], actual: int, grid: Tensor) -> Any:
+    """Return a table with the prediction for each attack and ε."""
     columns = {"ε": "number"}
     for called in METHODS.values():
         columns |= {
@@ -235,6 +203,7 @@ def _table(found: dict[str, AttackResult], names: tuple[str, ...], actual: int, 
 
 
 def _summary(found: dict[str, AttackResult], names: tuple[str, ...], actual: int, grid: Tensor, *, known: bool) -> str:
+    """Return a summary of the smallest ε at which the model errs."""
     plain = found["fgsm"]
     words = [f"The model predicts {_answer(plain, names, 0)} for the original image."]
     if known and plain.predicted[0] != actual:

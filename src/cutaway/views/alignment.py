@@ -1,41 +1,28 @@
-"""The position of each character in a recording, by connectionist temporal classification."""
+"""The alignment of output tokens with the input: characters with frames of a recording, words with image regions."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..core.spec import Transcript
+from ..core.spec import Tokens, Transcript
 from ..data.dataset_base import IGNORED
 from ..draw import charts
-from ..draw.description import Drawing, View, table
+from ..draw.description import Drawing, Table, View, table
 from ..draw.number_format import number, percent, plural
-from ..inference.sequence_decoding import best_path
-from ..nn.eval_mode import eval_mode
+from ..inference.sequence_decoding import best_path, decode
 from ..nn.losses import BLANK, occupancies
+from ..nn.modules import eval_mode
 from ..nn.recurrent import sequence_lengths
-from .common import parse_index
-from .json_values import downsample, to_lists
-from .subject import Subject
-from .token_labels import FRAME_SECONDS
-
-SAYS = "CTC alignment: the character that a speech network emits at each frame, above the spectrogram"
-READ = (
-    "Columns are output frames, in seconds. The upper map has one row for each character that is likely at any frame, "
-    "the blank first; the probabilities of a frame sum to 1. To read the best path, take the darkest cell of each "
-    "column from left to right, merge repeats and drop blanks. The map below is the network's input: the mel bands of "
-    "the same times. If the reference text is known, the next map shows the frames of each of its characters, given "
-    "that the recording contains this text."
-)
-MISLEADS = (
-    "A peak does not mark where a character begins or ends: the loss needs only one frame for each character, and "
-    "bidirectional networks often place it late, with blanks between. Durations of sounds cannot be read from it. The "
-    "output of a frame depends on all frames before and after it, not on that frame alone. The best path need not give "
-    "the most likely text."
-)
-OPTIONS = {"example": "index of the example, from 0"}
+from .attention import image_for
+from .attention_capture import FRAME_SECONDS, AttentionCapture, capture_attention
+from .json_values import downsample, evenly_spaced, thousandths, to_lists
+from .model_layers import find_image_attention, find_token_grid
+from .subject import Subject, get_target, parse_choice, parse_index
 
 FRAMES = 160  # frames that are drawn
 ROWS = 40  # most characters in a map
@@ -59,12 +46,7 @@ class CTCOutput:
         return f"{t * self.stride * FRAME_SECONDS:.2f} s"
 
 
-def suits(subject: Subject) -> bool:
-    """Return whether the network transcribes speech."""
-    return Transcript in getattr(type(subject.model), "targets", ())
-
-
-def view(subject: Subject) -> View:
+def draw_alignment(subject: Subject) -> View:
     """Return the characters of one recording over time."""
     example = parse_index(subject.options, "example", 0, len(subject.inputs[0]))
     heard = transcribe(subject, example)
@@ -112,6 +94,7 @@ def _path(heard: CTCOutput) -> list[tuple[int, int]]:
 
 
 def _drawings(heard: CTCOutput) -> list[Drawing]:
+    """Return the character probabilities, the spectrogram and, with a reference text, its alignment."""
     shown = slice(0, FRAMES)
     times = [heard.seconds(t) for t in range(len(heard.log_probs[shown]))]
     likely = heard.log_probs[shown].exp()  # (t, K)
@@ -164,3 +147,130 @@ def _summary(heard: CTCOutput, text: str, spoken: list[tuple[int, int]]) -> str:
     if len(likely) > FRAMES:
         said += f" The first {plural(FRAMES, 'frame')} are shown."
     return said
+
+
+WORDS, LAYERS = 40, 6  # most words and layers that are drawn
+
+
+@dataclass(frozen=True)
+class CaptionAttention:
+    """The attention maps of one layer."""
+
+    name: str
+    maps: Tensor  # (words, rows, columns): the mean of its heads
+    entropy: list[float]  # bits of each word's attention over all positions
+
+
+def draw_caption(subject: Subject) -> View:
+    """Return the attention maps for one image.
+
+    Raises:
+        UnknownName: If there is no such layer.
+        SettingError: If an option is invalid.
+    """
+    i = parse_index(subject.options, "example", 0, len(subject.inputs[0]))
+    names = find_image_attention(subject.model)
+    wanted = parse_choice(subject.options, "layer", names, "layer with cross-attention")
+    shown = evenly_spaced(names, LAYERS)
+    if wanted is not None and wanted not in shown:
+        shown = sorted([*shown[1:], wanted], key=names.index)
+    inputs, words = _generate_caption(subject, i)
+    grid = find_token_grid(subject)
+    assert grid is not None, "a caption model attends to regions of an image"
+
+    def see(look: AttentionCapture) -> CaptionAttention | None:
+        if look.name not in names:
+            return None
+        weights = torch.stack([look.weights(h) for h in range(look.heads)]).mean(0)[: len(words)]  # (words, S)
+        bits = -(weights * weights.clamp(min=torch.finfo(weights.dtype).tiny).log2()).sum(1)
+        maps = weights[:, grid.before :].reshape(len(words), grid.rows, grid.columns)
+        return CaptionAttention(look.name, maps, bits.tolist())
+
+    found = [one for one in capture_attention(subject.model, inputs, see) if one is not None]
+    drawn = [one for one in found if one.name in shown]
+    image = image_for(subject, i, len(drawn))
+    options: list[dict[str, Any]] = [
+        {
+            "name": one.name,
+            "drawings": [
+                charts.overlay(
+                    "Attention at each word, in order",
+                    [
+                        {
+                            "label": word,
+                            "image": None,
+                            "values": thousandths(seen),
+                            "tip": [f"before “{word}”", f"entropy {number(bits)} bits"],
+                            "warning": None,
+                        }
+                        for word, seen, bits in zip(words, one.maps, one.entropy)
+                    ],
+                    scale="amount",
+                    opacity=0.6,
+                    image=image,
+                )
+            ],
+        }
+        for one in drawn
+    ]
+    start = next((k for k, one in enumerate(drawn) if one.name == wanted), len(drawn) - 1)
+    return View(
+        id="caption",
+        title="Attention for each word",
+        says="The caption that the model writes for an image, and its attention over the image for each word.",
+        summary=_caption_summary(subject, i, words, found[-1], grid.rows * grid.columns + grid.before),
+        table=_numbers(words, found),
+        drawings=[charts.choice("", "layer", options, start=start)] if len(options) > 1 else _single_layer(options[0]),
+    )
+
+
+def _single_layer(option: dict[str, Any]) -> list[Drawing]:
+    """Return the drawings of the only layer."""
+    return list(option["drawings"])
+
+
+def _generate_caption(subject: Subject, i: int) -> tuple[tuple[Tensor, ...], list[str]]:
+    """Return the model's inputs, with its own caption as the caption so far, and each word including the end.
+
+    Without a vocabulary, the inputs have the caption of the example.
+    """
+    images, target = subject.inputs[0][i : i + 1], get_target(subject)
+    if not isinstance(target, Tokens):
+        so_far = subject.inputs[1][i : i + 1]
+        return (images, so_far), [f"token {k}" for k in [*so_far[0, 1:].tolist(), "?"]][:WORDS]
+    with torch.no_grad(), eval_mode(subject.model):
+        said = decode(subject.model, images, None, target)[0].tolist()[: WORDS - 1]
+    so_far = torch.tensor([[target.begin, *said]])
+    written = subject.vocabulary(1)
+    return (images, so_far), [*(written[k] if k < len(written) else f"token {k}" for k in said), "(end)"]
+
+
+def _caption_summary(subject: Subject, i: int, words: list[str], last: CaptionAttention, places: int) -> str:
+    """Return a summary of the caption and of its words with the sharpest and the broadest attention."""
+    sharp = min(range(len(words)), key=lambda k: last.entropy[k])
+    broad = max(range(len(words)), key=lambda k: last.entropy[k])
+    row, column = divmod(int(last.maps[sharp].argmax()), last.maps.shape[2])
+    said = " ".join(words[:-1]) or "(nothing)"
+    sure = percent(float(last.maps[sharp].max()))
+    return (
+        f"Of {subject.name(i)} the model writes: {said}. The sharpest look is the one for “{words[sharp]}”, {sure} of "
+        f"it on row {row}, column {column}; the widest the one for “{words[broad]}”, {number(last.entropy[broad])} of "
+        f"{number(math.log2(places))} bits, over {plural(places, 'place')}."
+    )
+
+
+def _numbers(words: list[str], found: list[CaptionAttention]) -> Table:
+    """Return a table of the words with the entropy of their attention."""
+    columns = {
+        "layer": "text",
+        "word": "text",
+        "entropy, bits": "number",
+        "most at": "text",
+        "of the look": "fraction",
+    }
+    rows = []
+    for one in found:
+        for word, seen, bits in zip(words, one.maps, one.entropy):
+            row, column = divmod(int(seen.argmax()), seen.shape[1])
+            rows.append([one.name, word, bits, f"row {row}, column {column}", float(seen.max())])
+    return table(columns, rows)

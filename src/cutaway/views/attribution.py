@@ -1,8 +1,12 @@
-"""Attribution: the parts of an example that determine the output, by several methods, each with checks."""
+"""Attribution: the parts of an example that determine the output, by several methods, each with checks.
+
+An attribution is drawn over an image, over words, next to column names, along time, or over nodes.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,53 +17,311 @@ from ..core.errors import DataError, ModelError, SettingError, UnknownName
 from ..core.spec import OF_TOKENS, Classes, Horizon, Mask, Masked, Tags, Value
 from ..draw import charts
 from ..draw.description import Drawing, View, table
-from ..draw.number_format import count, number, percent
+from ..draw.number_format import count, number, percent, plural
 from ..inspect.attribution import METHODS, Attribution, attribute
-from ..inspect.attribution.budget import plan, seconds
+from ..inspect.attribution.methods import plan, seconds
 from ..inspect.attribution.perturbation_methods import reach
 from ..inspect.concepts import Concept, concept
 from ..nn.attention import MultiHeadAttention
-from .common import parse_index, patch_blocks
-from .maps import NAMES, attribution_drawings, column_names, node_names
-from .subject import Subject, with_examples
+from .graph import layout_nodes
+from .json_values import downsample, evenly_spaced, image_url, tensor_url, to_lists
+from .model_layers import patch_blocks
+from .subject import Subject, graph_index, node_labels, parse_index, with_examples
 
-SAYS = "attribution: the parts of an example that an output depends on, and sanity checks of each map"
-READ = (
-    "Purple parts increase the explained output, green parts decrease it; gray parts have no effect. Several methods "
-    "are shown together because they answer different questions: integrated gradients distribute the change from a "
-    "baseline over the parts, occlusion covers a part and measures the loss, Grad-CAM shows where the last feature "
-    "maps were active, and rollout follows attention alone. Their checks are below the maps: whether the values sum to "
-    "the change of the output, and how similar the map stays when the weights are randomized from the output down. "
-    "Maps that fail a check are labeled."
-)
-MISLEADS = (
-    "A map shows what this output of this model depends on, not the identity of the object or why the model learned "
-    "it. The baseline is a choice, and another baseline gives another map: a black image is not neutral for a model "
-    "that looks for black (P. Sturmfels, S. Lundberg, S.-I. Lee, Visualizing the impact of feature attribution "
-    "baselines, 2020). If two parts are redundant, occlusion finds neither. Some maps look plausible only because "
-    "they show the edges of the input, independent of the weights (J. Adebayo et al., Sanity checks for saliency "
-    "maps, 2018): the second check tests for this, but passing it does not make a map correct. Rollout ignores values "
-    "and MLPs and is the same for every class. For an untrained network the maps explain noise."
-)
-OPTIONS = {
-    "method": "a single method instead of the default selection: gradient, input_x_gradient, integrated_gradients, "
-    "gradient_shap, kernel_shap, occlusion, edges, grad_cam, rollout",
-    "target": "class or output to explain, by name or index; 3:7 is output 7 at position 3 of a text",
-    "example": "index of the example, from 0",
-    "layer": "layer for Grad-CAM or a concept",
-    "concept": "folder of examples of a concept, to test whether the class depends on it (TCAV)",
+NAMES = {
+    "gradient": "gradient",
+    "input_x_gradient": "input × gradient",
+    "integrated_gradients": "integrated gradients",
+    "gradient_shap": "GradientShap",
+    "kernel_shap": "KernelShap",
+    "occlusion": "occlusion",
+    "edges": "edge removal",
+    "grad_cam": "Grad-CAM",
+    "rollout": "attention rollout",
 }
+PIXELS = 64  # most pixels per side of a map
+ROWS = 24  # most columns, nodes or edges
+MAX_NODES = 80  # most nodes of a graph that is drawn
+COUNTING = (-0.5, -0.1, 0.1, 0.5)  # fractions of the largest attribution that separate the colours
+TOKENS = 400  # most tokens of a text
+STEPS = 240  # most steps of a series
+VARIABLES = 40  # most variables of a series
+FRAMES = 6  # most frames of a video
+UNSIGNED = ("grad_cam", "rollout")
+
+
+def attribution_drawings(subject: Subject, i: int, found: Sequence[Attribution]) -> list[Drawing]:
+    """Return the attribution maps of one example, drawn according to the kind of data."""
+    draw = {"image": _over_image, "video": _over_frames, "series": _along_time, "graph": _over_nodes}
+    if found[0].kind in OF_TOKENS:
+        return [_over_words(subject, i, one) for one in found]
+    if found[0].kind == "table":
+        return [_beside_columns(subject, found)]
+    return draw[found[0].kind](subject, i, found)
+
+
+def check_warning(result: Attribution) -> str | None:
+    """Return a warning that fits on an image, or None if all checks passed."""
+    failed = [type(check).__name__ for check in result.checks if check.passed is False]
+    words = {"Completeness": "does not sum to the output", "Randomisation": "the same with random weights"}
+    return f"Fails a check: {' and '.join(words[name] for name in failed)}" if failed else None
+
+
+def _scale(found: Sequence[Attribution]) -> str:
+    return "amount" if all(one.method in UNSIGNED for one in found) else "signed"
+
+
+# --- images ------------------------------------------------------------------------------------------------------
+
+
+def _over_image(subject: Subject, i: int, found: Sequence[Attribution]) -> list[Drawing]:
+    """Return the attribution drawn over the image."""
+    own = subject.image(i)
+    image = image_url(own) if own is not None else tensor_url(subject.inputs[0][i])
+    items = [
+        {
+            "label": NAMES[one.method],
+            "image": None,
+            "values": to_lists(downsample(one.values, PIXELS)[0]),
+            "tip": [_titled(one)],
+            "warning": check_warning(one),
+        }
+        for one in found
+    ]
+    title = f"Attribution over {subject.name(i)}"
+    drawing = charts.overlay(title, items, scale=_scale(found))
+    return [drawing | {"image": image}]
+
+
+def _over_frames(subject: Subject, i: int, found: Sequence[Attribution]) -> list[Drawing]:
+    """Return the attribution drawn over the frames of a video."""
+    frames = subject.inputs[0][i]  # (T, C, H, W)
+    mask = subject.inputs[1] if len(subject.inputs) > 1 else None
+    real = int(mask[i].sum()) if mask is not None else len(frames)
+    places = sorted({round(k * (real - 1) / max(1, FRAMES - 1)) for k in range(FRAMES)})
+    drawings: list[Drawing] = []
+    for one in found:
+        maps = downsample(one.values, PIXELS)[0]
+        items = [
+            {
+                "label": f"frame {t + 1} of {real}",
+                "image": tensor_url(frames[t]),
+                "values": to_lists(maps[t]),
+                "tip": [_titled(one), f"frame {t + 1}"],
+                "warning": check_warning(one) if t == 0 else None,
+            }
+            for t in places
+        ]
+        drawings.append(charts.overlay(_titled(one), items, scale=_scale([one])))
+    return drawings
+
+
+def _titled(one: Attribution) -> str:
+    name = NAMES[one.method]
+    name = name[0].upper() + name[1:]
+    return f"{name} of {one.layer}" if one.layer else name
+
+
+# --- words ---------------------------------------------------------------------------------------------------------
+
+
+def _over_words(subject: Subject, i: int, one: Attribution) -> Drawing:
+    """Return the attribution drawn over the words of a text, or of both sides of a pair."""
+    sides = [("source" if one.beside is not None else "", subject.tokens(i), one.values[0])]
+    if one.beside is not None:
+        sides.append(("target so far", subject.tokens(i, 1), one.beside[0]))
+    items: list[dict[str, Any]] = []
+    for label, tokens, values in sides:
+        tokens = tokens[: len(values)]
+        first = _first_token(one, len(tokens))
+        shown = tokens[first : first + TOKENS]
+        said = f"{label}: {count(len(shown))} of {plural(len(tokens), 'token')}" if len(shown) < len(tokens) else label
+        warning = check_warning(one) if not items else None
+        part = to_lists(values[first : first + len(shown)])
+        items.append({"label": said.lstrip(": "), "tokens": shown, "values": part, "warning": warning})
+    signed = "amount" if one.method in (*UNSIGNED, "gradient") else "signed"
+    return {"kind": "tokens", "title": _titled(one), "scale": signed, "items": items, "range": "global"}
+
+
+def _first_token(one: Attribution, length: int) -> int:
+    """Return the start of the shown part of a long text; it ends after the explained position."""
+    place = int(one.target.place[0]) if one.target.place is not None and one.beside is None else 0
+    return max(0, min(place + 1, length) - TOKENS)
+
+
+# --- columns, steps, nodes ------------------------------------------------------------------------------------------
+
+
+def column_names(subject: Subject, features: int) -> list[str]:
+    """Return the names of a table's columns."""
+    known = list(getattr(subject.spec, "columns", ()))
+    return known if len(known) == features else [f"column {k + 1}" for k in range(features)]
+
+
+def _beside_columns(subject: Subject, found: Sequence[Attribution]) -> Drawing:
+    names = column_names(subject, found[0].values.shape[1])
+    values = [one.values[0] for one in found]
+    order = values[0].abs().argsort(descending=True, stable=True)[:ROWS].tolist()
+    title = "Attribution by column"
+    if len(order) < len(names):
+        title += f": the first {len(order)} of {count(len(names))}"
+    return _rows(title, [(names[k], "", [float(v[k]) for v in values]) for k in order], found)
+
+
+def _rows(title: str, rows: list[tuple[str, str, list[float]]], found: Sequence[Attribution]) -> Drawing:
+    """Return the attribution as one bar for each column."""
+    heads = [NAMES[one.method] + (" · fails a check" if not one.passed else "") for one in found]
+    columns = [{"name": head, "format": "number", "mark": "signed"} for head in heads]
+    given = [
+        {
+            "label": label,
+            "note": note,
+            "cells": [{"value": float(f"{v:.4g}")} for v in values],
+            "tip": [label, *(f"{head}: {number(v)}" for head, v in zip(heads, values))],
+        }
+        for label, note, values in rows
+    ]
+    return charts.rows(title, columns, given)
+
+
+def _along_time(subject: Subject, i: int, found: Sequence[Attribution]) -> list[Drawing]:
+    """Return the attribution of a series along its steps."""
+    x = subject.inputs[0][i]  # (T, F)
+    real = _frames(subject, i)
+    x = x[:real]
+    steps = evenly_spaced(range(real), STEPS)
+    drawings: list[Drawing] = []
+    if x.shape[1] <= 6:
+        series = [
+            {"name": name, "points": [[t, v] for t, v in zip(steps, to_lists(x[steps, f]))]}
+            for f, name in enumerate(_variables(subject, x.shape[1]))
+        ]
+        drawings.append(charts.lines(f"Input: {subject.name(i)}", "step", series, zero=False))
+    if x.shape[1] == 1:  # one curve for each method, scaled by its largest value
+        curves = [one.values[0, :real, 0] / one.values[0, :real].abs().max().clamp(min=1e-12) for one in found]
+        names = [NAMES[one.method] + (" · fails a check" if not one.passed else "") for one in found]
+        series = [
+            {"name": name, "points": [[t, v] for t, v in zip(steps, to_lists(curve[steps]))]}
+            for name, curve in zip(names, curves)
+        ]
+        return [*drawings, charts.lines("Attribution by step, relative to the maximum of each method", "step", series)]
+    variables = _variables(subject, x.shape[1])
+    kept = evenly_spaced(range(len(variables)), VARIABLES)
+    for one in found:
+        title = _titled(one) + ("" if one.passed else " · fails a check")
+        values = to_lists(one.values[0, :real][steps][:, kept].T)  # (F, T)
+        named = [variables[f] for f in kept]
+        drawings.append(charts.matrix(title, values, ("variable", named), ("step", [str(t) for t in steps])))
+    return drawings
+
+
+def _frames(subject: Subject, i: int) -> int:
+    """Return the number of steps without padding."""
+    mask = subject.inputs[1] if len(subject.inputs) > 1 else None
+    return int(mask[i].sum()) if mask is not None and mask.dtype == torch.bool else subject.inputs[0].shape[1]
+
+
+def _variables(subject: Subject, features: int) -> list[str]:
+    if subject.kind == "audio":
+        return [f"band {f + 1}" for f in range(features)]
+    names = getattr(getattr(subject.preprocessing, "columns", None), "names", ())
+    if len(names) == features:
+        return [str(name) for name in names]
+    return ["signal"] if features == 1 else [f"variable {f + 1}" for f in range(features)]
+
+
+def _over_nodes(subject: Subject, i: int, found: Sequence[Attribution]) -> list[Drawing]:
+    """Return the attribution drawn over the nodes of a graph."""
+    nodes = [one for one in found if one.method != "edges"]
+    names = node_names(subject)
+    drawings: list[Drawing] = []
+    if nodes:
+        sums = [one.values.sum(1) for one in nodes]  # (V,) each
+        order = _largest_values(sums[0])
+        rows = [(names[v], "", [float(s[v]) for s in sums]) for v in order]
+        drawings.append(_rows(f"Attribution by node, for {subject.name(i)}", rows, nodes))
+        drawings += _graph(subject, i, nodes[0], names)
+        features = nodes[0].values.sum(0)  # (F,)
+        columns = getattr(subject.preprocessing, "encoders", ())
+        called = [name for column in columns for name in column.features]
+        called = called if len(called) == len(features) else [f"feature {f}" for f in range(len(features))]
+        drawings.append(
+            _rows(
+                "Attribution by node feature",
+                [(called[f], "", [float(features[f])]) for f in _largest_values(features)],
+                nodes[:1],
+            )
+        )
+    for one in found:
+        if one.method == "edges":
+            pairs = subject.inputs[1]
+            strongest = _largest_values(one.values)
+            ends = [[names[v] for v in pairs[:, e].tolist()] for e in strongest]
+            rows = [(" → ".join(pair), "", [float(one.values[e])]) for pair, e in zip(ends, strongest)]
+            drawings.append(_rows("Change of the output without each edge", rows, [one]))
+    return drawings
+
+
+def _graph(subject: Subject, i: int, one: Attribution, names: Sequence[str]) -> list[Drawing]:
+    """Return graph i of a batch, with its nodes (the atoms of a molecule) coloured by attribution."""
+    batch = graph_index(subject.inputs)
+    own = [] if batch is None else (batch == i).nonzero()[:, 0].tolist()
+    if not 1 < len(own) <= MAX_NODES:
+        return []
+    place = {v: k for k, v in enumerate(own)}
+    ends = [(place[a], place[b]) for a, b in subject.inputs[1].t().tolist() if a in place]
+    links = sorted({(min(a, b), max(a, b)) for a, b in ends if a != b})
+    sums = one.values.sum(1)[own]  # (V,)
+    steps = torch.bucketize(sums / sums.abs().max().clamp(min=1e-12), torch.tensor(COUNTING, dtype=sums.dtype))
+    nodes = [
+        {"label": names[v], "at": at, "tip": [f"{_titled(one)}: {number(float(value))}"], "key": str(v)}
+        for v, at, value in zip(own, layout_nodes(links, len(own)), sums)
+    ]
+    found: Drawing = {
+        "kind": "graph",
+        "title": f"{subject.name(i)}, by {NAMES[one.method]}" + ("" if one.passed else " · fails a check"),
+        "nodes": nodes,
+        "links": [list(pair) for pair in links],
+        "weights": [],
+        "colours": [
+            {
+                "name": "attribution of the node",
+                "groups": ["raised most", "raised", "little", "lowered", "lowered most"],
+                "of": [len(COUNTING) - int(step) for step in steps],
+                "ordered": True,
+            }
+        ],
+        "node": None,
+        "labels": True,
+    }
+    return [found]
+
+
+def node_names(subject: Subject) -> list[str]:
+    """Return the names of the nodes from the data, or else their numbers."""
+    if called := node_labels(subject):
+        return called
+    names = [f"node {v}" for v in range(len(subject.inputs[0]))]
+    whole = subject.data is not None and graph_index(subject.inputs) is None  # a single whole graph
+    for split in subject.data.splits.values() if whole and subject.data is not None else ():
+        rows = getattr(split, "rows", None)
+        if isinstance(rows, Tensor) and len(getattr(split, "x", ())) == len(names):
+            for k, v in enumerate(rows.tolist()):
+                names[v] = split.name(k)
+    return names
+
+
+def _largest_values(values: Tensor) -> list[int]:
+    """Return the indices of the largest values by size, at most 24, without zeros unless all are zero."""
+    order = values.abs().argsort(descending=True, stable=True)[:ROWS].tolist()
+    return [k for k in order if float(values[k]) != 0] or order[:3]
+
 
 CLASS, POOL = 60, 120  # most examples of the class, and of the concept and the others, in the test
 CLASSED = 600  # examples that are searched for the class
 
 
-def suits(subject: Subject) -> bool:
-    """Return whether the model has numeric inputs to explain."""
-    return subject.inputs[0].numel() > 0
-
-
-def view(subject: Subject) -> View:
+def draw_attribution(subject: Subject) -> View:
     """Return the attribution maps of one example with their checks, and TCAV with concept=."""
     i = parse_index(subject.options, "example", 0, subject.count)
     one, place = single_example(subject, i)
@@ -69,7 +331,7 @@ def view(subject: Subject) -> View:
     drawings = attribution_drawings(one, 0 if subject.kind != "graph" else i, found)
     drawings += [d for d in (_cascade(found),) if d]
     drawings.append(_checks(one, found))
-    words = [_answer(one, found[0]), *_untrained(one), _strongest(one, found[0]), *_verdicts(one, found), *left]
+    words = [_answer(one, found[0]), *_untrained(one), _strongest_parts(one, found[0]), *_verdicts(one, found), *left]
     if "concept" in subject.options:
         tested = _concept(subject, found[0])
         drawings.append(_tested(subject, tested))
@@ -275,7 +537,7 @@ def _capital(words: str) -> str:
     return words[:1].upper() + words[1:]
 
 
-def _strongest(one: Subject, result: Attribution) -> str:
+def _strongest_parts(one: Subject, result: Attribution) -> str:
     """Return the three parts with the largest values, in words."""
     sizes = [(name, value) for name, value in _parts(one, result)]
     best = sorted(sizes, key=lambda pair: -abs(pair[1]))[:3]

@@ -14,27 +14,12 @@ from ..draw.description import Drawing, View, table
 from ..draw.number_format import number
 from ..models.base import Dense
 from ..nn.activations import formula, softmax
-from ..nn.eval_mode import eval_mode
+from ..nn.modules import eval_mode
 from ..nn.textbook.backprop import Layer, backward, batch_norm_slope, forward
-from .common import find_dense_layers, find_linear, get_target, parse_index
 from .json_values import to_lists
-from .plane import features
-from .subject import Subject
-
-SAYS = "back-propagation by numbers: z, a, δ and the gradients of every neuron, for one example"
-READ = (
-    "From left to right: each neuron sums its inputs times their weights to z, and outputs a = g(z). From right to "
-    "left: δ = ∂L/∂z is the derivative of the loss with respect to z; it is computed from the δ of the following "
-    "neurons, times the same weights, times the slope g′(z). A weight's gradient is the δ of its output neuron times "
-    "the a of its input neuron. Click a neuron to see its sums."
-)
-MISLEADS = (
-    "This is one example: a training step uses the mean over a batch, whose examples pull in different directions. A "
-    "large gradient is not a large step: the optimizer scales it. Of wide layers, the eight neurons with the largest δ "
-    "are shown, and the sums contain the rest as one term. Numbers are rounded to four digits. Dropout is off, and "
-    "batch normalization uses its running statistics, as in prediction and unlike in training."
-)
-OPTIONS = {"example": "index of the example, from 0"}
+from .learned_function import features
+from .model_layers import find_dense_layers, find_linear
+from .subject import Subject, get_target, parse_index
 
 SHOWN = 8  # most neurons of a layer that are shown
 
@@ -61,12 +46,7 @@ class LayerTrace(NamedTuple):
         return self.delta[:, None] * self.x
 
 
-def suits(subject: Subject) -> bool:
-    """Return whether the model is a network of dense layers."""
-    return bool(find_dense_layers(subject.model))
-
-
-def view(subject: Subject) -> View:
+def draw_backprop(subject: Subject) -> View:
     """Return the neurons with their numbers for one example, forward and backward."""
     i = parse_index(subject.options, "example", 0, subject.count)
     one = _to_float64(_single_example(subject, i))
@@ -289,6 +269,3 @@ def _target_note(one: Subject) -> str:
     if isinstance(target, Value) and one.target is not None:
         return f"; the example's {target.column} is {number(float(one.target[0]) * target.scale + target.mean)}"
     return ", against a random target"
-
-
-__all__ = ["MISLEADS", "OPTIONS", "READ", "SAYS", "LayerTrace", "propagate", "suits", "view"]

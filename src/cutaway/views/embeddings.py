@@ -1,48 +1,202 @@
-"""Words and examples in a model's embedding space, their neighbours, and one word by layer."""
+"""Words and examples in a model's embedding space, their neighbours, and one word through the layers."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..core.errors import SettingError
 from ..core.spec import OF_TOKENS, Classes, Value
 from ..data.dataset_base import IGNORED
 from ..data.graphs.splits import LinkSplit
+from ..draw import charts
 from ..draw.description import Drawing, Table, View, table
 from ..draw.number_format import count, number, percent, plural
 from ..inspect.layers import layer_table
 from ..inspect.projection import MEASURES, nearest_neighbors, pca, tsne, umap
-from ..nn.eval_mode import eval_mode
-from . import contextual_embedding
-from .common import evenly_spaced, graph_index, head_input_function, parse_choice
-from .json_values import image_url
-from .subject import Subject
+from ..nn.modules import eval_mode
+from .json_values import evenly_spaced, image_url
+from .model_layers import find_embedding_table, has_enough_examples, head_input_function, hook_outputs
+from .subject import Subject, graph_index, parse_choice
 
-SAYS = "embeddings of words and examples: PCA and t-SNE, nearest neighbors, one word through the layers"
-READ = (
-    "Each mark is a high-dimensional vector, projected to a plane: marks that are close are similar to the model. "
-    "Point at a mark to see lines to its nearest neighbors in the full space, which need not be its neighbors in the "
-    "plane. PCA keeps the directions of largest variance, and its axes show how much; t-SNE and UMAP (on request) keep "
-    "neighborhoods. The last drawings follow one word through the blocks: it starts as one vector and separates by "
-    "context."
-)
-MISLEADS = (
-    "In t-SNE, cluster sizes and distances between clusters mean nothing, and clusters can appear in noise "
-    "(Wattenberg, Viégas and Johnson 2016, https://doi.org/10.23915/distill.00002). The same holds for UMAP: its "
-    "large-scale layout is that of its initialization, here PCA (Kobak and Linderman 2021, "
-    "https://doi.org/10.1038/s41587-020-00809-z). PCA shows only the fraction of the variance that its axes name: "
-    "marks that are close may be far apart in other directions. The dot product favors long vectors, so frequent words "
-    "are neighbors of everything. Transformer embeddings are anisotropic, so any two cosines look similar (Ethayarajh "
-    "2019, https://arxiv.org/abs/1909.00512): compare cosines with each other, not with 0."
-)
-OPTIONS: dict[str, str] = {
-    "word": "word to follow through the layers: word=spring",
-    "plane": "an additional projection by UMAP, about half a minute, needs the extra cutaway[umap]: plane=umap",
-}
+MOST = 4  # most occurrences of the word that are compared
+AROUND = 6  # tokens shown on either side of the word
+
+
+@dataclass(frozen=True)
+class Occurrence:
+    """One occurrence of the word in the examples."""
+
+    example: int
+    place: int  # index in the row of the batch
+    before: list[str]
+    word: str
+    after: list[str]
+
+
+def text_blocks(model: nn.Module) -> list[nn.Module]:
+    """Return the blocks that a text passes through, in order; for an encoder–decoder, those of the encoder."""
+    found: Any = getattr(model, "blocks", None) or getattr(model, "encoder", None)
+    if not isinstance(found, nn.ModuleList):
+        return []
+    return list(found)
+
+
+def strip_space_marks(token: str) -> str:
+    """Return a token in lower case, without the signs that some tokenizers add for spaces."""
+    return token.strip().strip("Ġ▁").removeprefix("##").removesuffix("</w>").lower()
+
+
+def occurrences(subject: Subject) -> list[Occurrence]:
+    """Return the occurrences of the selected word, or of the first word that occurs twice in the examples.
+
+    The list is empty if no word occurs twice.
+
+    Raises:
+        SettingError: If the selected word does not occur twice.
+    """
+    asked = subject.options.get("word")
+    places: dict[str, list[tuple[int, int, int]]] = {}
+    texts = [subject.tokens(i) for i in range(len(subject.inputs[0]))]
+    mask = subject.inputs[1]
+    for i, text in enumerate(texts):
+        real = mask[i].nonzero()[:, 0].tolist()
+        for k, token in enumerate(text):
+            places.setdefault(strip_space_marks(token), []).append((i, k, real[k]))
+    if asked is not None:
+        found = places.get(strip_space_marks(asked), [])
+        if len(found) < 2:
+            twice = [word for word, stands in places.items() if len(stands) > 1 and word]
+            known = f" Words that do: {', '.join(twice[:12])}." if twice else " No word does."
+            raise SettingError(
+                f"Invalid word={asked}: occurs {plural(len(found), 'time')} as a single token in the examples; must "
+                f"occur at least twice.{known}"
+            )
+    else:
+        repeated = [word for word, stands in places.items() if len(stands) > 1]
+        words = [word for word in repeated if word.isalpha() and len(word) > 3]
+        words = words or [word for word in repeated if word.isalpha()] or [word for word in repeated if word]
+        found = places[words[0]] if words else []
+    return [
+        Occurrence(i, place, texts[i][max(0, k - AROUND) : k], texts[i][k], texts[i][k + 1 : k + 1 + AROUND])
+        for i, k, place in _diversify(found)
+    ]
+
+
+def _diversify(found: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """Return at most four occurrences, from as many different examples as possible."""
+    first: dict[int, tuple[int, int, int]] = {}
+    for place in found:
+        first.setdefault(place[0], place)
+    rest = [place for place in found if place not in first.values()]
+    return sorted([*first.values(), *rest][:MOST])
+
+
+@torch.no_grad()
+def word_vectors(subject: Subject, found: Sequence[Occurrence]) -> Tensor:
+    """Return the word's vectors before the first block and after each block, (layers + 1, occurrences, dim)."""
+    rows = sorted({one.example for one in found})
+    at = torch.tensor([rows.index(one.example) for one in found])
+    places = torch.tensor([one.place for one in found])
+    kept: list[Tensor] = []
+    blocks = [name for name, module in subject.model.named_modules() if module in text_blocks(subject.model)]
+
+    def see(name: str, block: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+        for x in (output,) if kept else (args[0], output):
+            kept.append(x[at, places].clone())
+
+    with eval_mode(subject.model), hook_outputs(subject.model, see, blocks):
+        subject.model(*(x[rows] for x in subject.inputs))
+    return torch.stack(kept).double()
+
+
+def word_drawings(subject: Subject) -> tuple[list[Drawing], str, list[list[Any]]]:
+    """Return the drawings of one word, a summary, and its table rows; all are empty if no word occurs twice."""
+    found = occurrences(subject)
+    if not found:
+        return [], "", []
+    vectors = word_vectors(subject, found)  # (layers + 1, occurrences, dim)
+    word = strip_space_marks(found[0].word) or found[0].word
+    layers, count, _ = vectors.shape
+    pairs = list(combinations(range(count), 2))
+    cosines = {(a, b): F.cosine_similarity(vectors[:, a], vectors[:, b], dim=1).tolist() for a, b in pairs}
+    series = [
+        {"name": f"{a + 1} and {b + 1}", "points": [[k, float(f"{v:.4g}")] for k, v in enumerate(values)]}
+        for (a, b), values in cosines.items()
+    ]
+    plane = pca(vectors.flatten(0, 1))
+    points = [
+        {
+            "label": "in" if layer == 0 else str(layer),
+            "group": k,
+            "tip": ["before the first block" if layer == 0 else f"after block {layer}"],
+        }
+        for layer in range(layers)
+        for k in range(count)
+    ]
+    at = [[float(f"{v:.4g}") for v in place] for place in plane.places.tolist()]
+    drawn: list[Drawing] = [
+        {
+            "kind": "tokens",
+            "title": f"“{word}” in its contexts",
+            "scale": "amount",
+            "key": False,
+            "items": [
+                {
+                    "label": f"{k + 1}: {subject.name(one.example)}",
+                    "tokens": [*one.before, one.word, *one.after],
+                    "values": [*(None for _ in one.before), 1, *(None for _ in one.after)],
+                    "warning": None,
+                }
+                for k, one in enumerate(found)
+            ],
+        },
+        charts.lines(f"Cosine similarity between occurrences of “{word}”, by layer", "blocks", series, zero=False),
+        {
+            "kind": "scatter",
+            "title": f"“{word}” after each block",
+            "points": points,
+            "groups": [f"{k + 1}: {_context(one)}" for k, one in enumerate(found)],
+            "places": [{"name": "PCA", **axis_labels(plane.explained), "at": at}],
+            "measures": [],
+            "labels": True,
+            "paths": [[layer * count + k for layer in range(layers)] for k in range(count)],
+            "point": None,
+        },
+    ]
+    least = min(cosines, key=lambda pair: cosines[pair][-1])
+    said = (
+        f"“{word}” occurs {plural(count, 'time')}. Occurrences {least[0] + 1} and {least[1] + 1} differ most: their "
+        f"cosine similarity is {number(cosines[least][0])} before the first block and {number(cosines[least][-1])} "
+        "after the last."
+    )
+    rows = [
+        [f"“{word}”", f"{a + 1} and {b + 1}", f"cosine after {k} blocks", value]
+        for (a, b), values in cosines.items()
+        for k, value in enumerate(values)
+    ]
+    return drawn, said, rows
+
+
+def axis_labels(explained: tuple[float, float] | None) -> dict[str, str]:
+    """Return the labels of the axes of a plane."""
+    if explained is None:
+        return {"x": "", "y": ""}
+    names = ("1st component", "2nd component")
+    return {k: f"{name}, {percent(part)} of the variance" for k, name, part in zip("xy", names, explained)}
+
+
+def _context(one: Occurrence) -> str:
+    return " ".join(token.strip() for token in [*one.before[-2:], one.word, *one.after[:2]])
+
+
 BETWEEN = "Cluster sizes and distances between clusters mean nothing."  # shown below the drawing
 
 WORDS, EXAMPLES = 500, 500  # most words and examples that are shown
@@ -55,15 +209,7 @@ SPECIAL_TOKENS = {"<pad>", "<unk>", "(padding)", "(unknown)", "(begin)", "(end)"
 BLANKS = "\u0120\u2581"  # signs for a space before a word, in GPT-2's bytes and in SentencePiece
 
 
-def suits(subject: Subject) -> bool:
-    """Return whether the model has word embeddings, or enough examples to compare."""
-    if _embedding_table(subject.model) is not None:
-        return True
-    known = subject.run is not None or subject.whole is not None
-    return head_input_function(subject) is not None and (known or _has_enough_examples(subject))
-
-
-def view(subject: Subject) -> View:
+def draw_embeddings(subject: Subject) -> View:
     """Return the embeddings of examples and words, and one word through the layers.
 
     Raises:
@@ -92,24 +238,12 @@ def _numbers(rows: list[list[Any]]) -> Table:
     return table({"of": "text", "at": "text", "what": "text", "value": "number"}, rows)
 
 
-def _embedding_table(model: nn.Module) -> nn.Embedding | None:
-    """Return the embedding table of the model, or None."""
-    found = getattr(model, "embedding", None)
-    return found if isinstance(found, nn.Embedding) and found.num_embeddings > 2 else None
-
-
-def _has_enough_examples(subject: Subject) -> bool:
-    """Return whether there are at least three examples; in a single graph the examples are its nodes."""
-    if subject.preset.card.card.family == "words" or head_input_function(subject) is None:
-        return False
-    return len(subject.inputs[0]) >= 3
-
-
 # --- words --------------------------------------------------------------------------------------------------------
 
 
 def _words(subject: Subject) -> Part | None:
-    found = _embedding_table(subject.model)
+    """Return the word embeddings with their nearest neighbors, or None without a table of tokens."""
+    found = find_embedding_table(subject.model)
     if found is None or subject.kind not in OF_TOKENS:
         return None
     written = subject.vocabulary(0)
@@ -156,7 +290,7 @@ def _examples(subject: Subject) -> Part | None:
     known = subject.run is not None or subject.whole is not None
     others = subject.others(_affordable(subject)) if known else None
     many = others or subject
-    if others is None and not _has_enough_examples(subject):
+    if others is None and not has_enough_examples(subject):
         return None
     vectors = _features(many)
     finite = vectors.isfinite().all(1)
@@ -300,7 +434,7 @@ def _part(
         "points": points,
         "groups": groups,
         "places": [
-            {"name": name, **contextual_embedding.axis_labels(plane.explained), "at": _rounded(plane.places)}
+            {"name": name, **axis_labels(plane.explained), "at": _rounded(plane.places)}
             | ({"note": BETWEEN} if plane.explained is None else {})
             for name, plane in planes.items()
         ],
@@ -347,10 +481,6 @@ def _rounded(values: Tensor) -> list[list[float]]:
 
 def _one_word(subject: Subject) -> Part | None:
     """Return one word through the layers of a text Transformer."""
-    if (
-        subject.family != "transformer"
-        or subject.kind not in OF_TOKENS
-        or not contextual_embedding.text_blocks(subject.model)
-    ):
+    if subject.family != "transformer" or subject.kind not in OF_TOKENS or not text_blocks(subject.model):
         return None
-    return contextual_embedding.word_drawings(subject)
+    return word_drawings(subject)

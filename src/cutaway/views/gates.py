@@ -25,34 +25,11 @@ from ..inspect.gates import (
     step_function,
     step_state,
 )
-from ..nn.eval_mode import eval_mode
+from ..nn.modules import eval_mode
 from ..nn.recurrent import State, layer_weights
-from .common import parse_index
 from .json_values import to_lists
-from .subject import Subject
-
-SAYS = "gates, cell and hidden state of a recurrent network at each step, and how far back it remembers"
-READ = (
-    "A gate is a number between 0 (closed) and 1 (open) for each unit and step. An LSTM's forget gate near 1 keeps the "
-    "cell state, its input gate lets the candidate in, its output gate exposes the cell; a GRU's update gate near 1 "
-    "keeps the state, its reset gate near 0 makes the candidate ignore it. In the maps a row is a unit and a column a "
-    "step: a row of constant color is a unit that stores something. The last curves show how strongly the state "
-    "depends on the state a given number of steps earlier: a curve that stays near 1 remembers, one that falls forgets "
-    "(vanishing gradients), one that rises has exploding gradients."
-)
-MISLEADS = (
-    "The mean of a gate over its units hides that some are always open and others always closed: see the maps. An open "
-    "forget gate shows that information is kept, not that the output depends on it; ablate single units to test that "
-    "(cutaway.inspect.ablate). The memory curves are derivatives, valid for small changes of one example: a state that "
-    "has settled in one of two fixed points can remember forever with a derivative near 0. The plain RNN in the same "
-    "plot has initial weights: training may make it remember longer or shorter. Inputs are fixed: if a decoder's input "
-    "depends on its own state, that path is not included."
-)
-OPTIONS = {
-    "layer": "name of the layer, e.g. rnn.l0 or encoder.l1_reverse",
-    "unit": "unit that is selected first, from 0",
-    "example": "index of the example, from 0",
-}
+from .model_layers import find_recurrent_layers
+from .subject import Subject, parse_index
 
 STEPS = 200  # most steps that are drawn and traced back
 ROWS, NUMBERS = 64, 90_000  # most units in a map, and most numbers in all maps of all layers
@@ -94,15 +71,7 @@ class GatedLayer:
         return self.gates["state"].shape[0]
 
 
-def suits(subject: Subject) -> bool:
-    """Return whether the model has a recurrence over the steps of an example.
-
-    The recurrence of a graph network is over its layers and does not count.
-    """
-    return subject.kind != "graph" and bool(_modules(subject.model))
-
-
-def view(subject: Subject) -> View:
+def draw_gates(subject: Subject) -> View:
     """Return the gates over time for one example, by layer, and the gradient by time lag."""
     example = parse_index(subject.options, "example", 0, len(subject.inputs[0]))
     layers = capture_gates(subject, example)
@@ -140,18 +109,13 @@ def view(subject: Subject) -> View:
     )
 
 
-def _modules(model: nn.Module) -> dict[str, nn.Module]:
-    found = {name: m for name, m in model.named_modules() if isinstance(m, nn.RNNBase | nn.RNNCellBase)}
-    return {name: m for name, m in found.items() if not getattr(m, "proj_size", 0)}
-
-
 def capture_gates(subject: Subject, example: int) -> list[GatedLayer]:
     """Return every layer and direction for one example without padding."""
     alone = dataclasses.replace(subject, inputs=tuple(x[example : example + 1] for x in subject.inputs))
     with eval_mode(alone.model), torch.no_grad(), record_recurrent_calls(alone.model) as seen:
         alone.model(*alone.inputs)
     layers = []
-    for name, module in _modules(subject.model).items():
+    for name, module in find_recurrent_layers(subject.model).items():
         if name not in seen:
             continue
         reading = seen[name][0]  # the first call of a layer that is called again
@@ -327,6 +291,7 @@ def _rows(layer: GatedLayer) -> list[list[Any]]:
 
 
 def _summary(layer: GatedLayer, lags: dict[str, Tensor]) -> str:
+    """Return a summary of the gates and of the length of the memory."""
     article = "a" if layer.kind == "GRU" else "an"
     said = [
         f"{layer.name} is {article} {layer.kind} of {plural(layer.hidden, 'unit')} over {plural(layer.steps, 'step')}."

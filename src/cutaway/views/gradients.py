@@ -2,47 +2,198 @@
 
 For a weight W with the gradient G = ∂L/∂W and an optimizer step ΔW, the view shows ‖∂L/∂output‖ and ‖G‖ of each layer,
 and the relative step size ‖ΔW‖ / ‖W‖.
+
+For a block with a shortcut, y = ReLU(F(x) + W_s x), it follows, with g = ∂L/∂y where y > 0 and 0 elsewhere,
+
+    ∂L/∂x = W_sᵀ g + (∂F/∂x)ᵀ g
+
+K. He, X. Zhang, S. Ren, J. Sun, Identity mappings in deep residual networks, 2016, equation 5, has it for blocks
+without the outer ReLU <https://arxiv.org/abs/1603.05027>: the first part reaches every block at any depth.
+
+Small residual networks are compared with the same networks without shortcuts, at initialization. Without shortcuts and
+with batch normalization, gradients do not vanish but grow from layer to layer towards the input (G. Yang et al., A mean
+field theory of batch normalization, 2019, <https://arxiv.org/abs/1902.08129>). With shortcuts the growth is that of a
+sum, not of a product.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import math
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from ..draw import charts
 from ..draw.description import Drawing, View, table
-from ..draw.number_format import format_value, number, percent, plural
+from ..draw.number_format import SUPERSCRIPT, format_value, number, percent, plural
+from ..inspect.captures import capture
 from ..inspect.example_inputs import output_carriers
-from .common import batch_norm_mode, examples_text
+from ..models.base import SupportsResidualBlocks
+from ..models.resnet import NoShortcut
+from ..nn.modules import batch_norm_mode
 from .network import subject_layers
-from .run.reproduction import LOG_FROM
-from .shortcuts import compare_paths, compare_with_plain
-from .subject import Subject, with_first
+from .run.training import LOG_FROM
+from .subject import Subject, examples_text, with_first
 
-SAYS = "gradient flow: gradient norms by layer, update sizes, dead units, and gradients through time"
-READ = (
-    "Follow the curve from the right, where the loss is, to the left. If it falls by orders of magnitude, the first "
-    "layers learn very slowly (vanishing gradients); if it rises, their steps are too long (exploding gradients). A "
-    "step should change weights by about a thousandth of their size: with far more, training is unstable, with far "
-    "less it makes no progress. For recurrent networks the second curve shows the gradient that reaches each step of "
-    "the sequence. For residual networks the gradient at each block's input is split into the part through the "
-    "shortcut and the part through the block's layers, and compared with the same network without shortcuts."
-)
-MISLEADS = (
-    "These are the gradients of a few examples at one moment: others give other values, and norms do not show the "
-    "direction. A layer with more weights has a larger norm for that reason alone. Batch normalization hides the scale "
-    "of weights, so a step that is small relative to the weights may still change the layer's output strongly. A unit "
-    "is called dead if no gradient reaches it from these examples; other examples may activate it. If there are no "
-    "targets, the loss is that of random ones."
-)
-OPTIONS: dict[str, str] = {}
+SIDE, CHANNELS, EXAMPLES, CLASSES = 16, 3, 8, 10  # size of the reduced networks' inputs, and number of classes
+PARTS = (0.25, 0.5, 1.0)  # fractions of the blocks that are compared
+MAX_BLOCKS = 27  # most blocks
+
+
+@dataclass(frozen=True)
+class GradientComparison:
+    """The drawings and the summary of a comparison."""
+
+    drawings: list[Drawing]
+    said: str
+
+
+def compare_paths(subject: Subject) -> GradientComparison | None:
+    """Compare both parts at the input of each block but the first; None without shortcuts or for a single block."""
+    norms = path_norms(subject)
+    if not norms:
+        return None
+    named = {name: [x[i] for x in norms] for i, name in enumerate(("through the shortcut", "through the layers"))}
+    places = range(2, len(norms) + 2)
+    series = [
+        {
+            "name": name,
+            "split": split,
+            "points": [[x, float(f"{y:.4g}") if y > 0 else None] for x, y in zip(places, of)],
+        }
+        for (name, of), split in zip(named.items(), ("test", "val"))
+    ]
+    direct = sum(a > b for a, b in norms)
+    said = (
+        f"At the inputs of {direct} of {len(norms)} blocks ({percent(direct / len(norms))}), the larger part of the "
+        f"gradient comes through the shortcut."
+    )
+    return GradientComparison(
+        [charts.lines("Gradient at a block's input", "block", series, log=True, zero=False)], said
+    )
+
+
+def path_norms(subject: Subject) -> list[tuple[float, float]]:
+    """Return ‖W_sᵀ g‖ and ‖(∂F/∂x)ᵀ g‖ at the input of each block but the first; an empty list without shortcuts.
+
+    Batch normalization uses the statistics of these examples, as in training.
+    """
+    model = subject.model
+    if not isinstance(model, SupportsResidualBlocks) or len(blocks := model.residual_blocks()) < 2:
+        return []
+    if isinstance(blocks[0].get_submodule("downsample"), NoShortcut):
+        return []
+    inputs = tuple(x.detach().clone().requires_grad_() if x.is_floating_point() else x for x in subject.inputs)
+    subject = dataclasses.replace(subject, inputs=inputs)
+    try:
+        return _parts(subject, blocks, of_the_batch=True)
+    except ValueError:  # one value of a unit has no statistics
+        return _parts(subject, blocks, of_the_batch=False)
+
+
+def _parts(subject: Subject, blocks: list[nn.Module], of_the_batch: bool) -> list[tuple[float, float]]:
+    names = {module: name for name, module in subject.model.named_modules()}
+    with torch.enable_grad(), torch.random.fork_rng([]), batch_norm_mode(subject.model, of_the_batch):
+        torch.manual_seed(0)
+        with capture(subject.model, ("features", "gradients"), *(names[block] for block in blocks)) as seen:
+            torch.autograd.grad(subject.loss(), [x for x in subject.inputs if x.requires_grad])
+        found = {block: (seen["features"][names[block]], seen["gradients"][names[block]]) for block in blocks}
+        return [
+            _norms(block.get_submodule("downsample"), *found[before], *found[block])
+            for before, block in itertools.pairwise(blocks)
+        ]
+
+
+def _norms(shortcut: nn.Module, x: Tensor, whole: Tensor, y: Tensor, above: Tensor) -> tuple[float, float]:
+    """Return the norms of the two parts of ∂L/∂x.
+
+    x and y are the input and the output of a block, (N, C, H, W); `whole` is ∂L/∂x and `above` is ∂L/∂y.
+    """
+    x = x.detach().clone().requires_grad_()
+    (direct,) = torch.autograd.grad(shortcut(x), x, above * (y > 0))
+    return float(direct.norm()), float((whole - direct).norm())
+
+
+def compare_with_plain(subject: Subject) -> GradientComparison | None:
+    """Compare gradients with and without shortcuts in small networks of the same blocks; None without shortcuts."""
+    model = subject.model
+    if not isinstance(model, SupportsResidualBlocks):
+        return None
+    most = min(1.0, MAX_BLOCKS / len(model.residual_blocks()))
+    both = [[block_norms(model, part * most, shortcuts) for shortcuts in (True, False)] for part in PARTS]
+    found = list({depth: (depth, residual, plain) for (depth, residual), (_, plain) in both}.values())
+    depth, residual, plain = found[-1]
+    drawings = [
+        _lines(
+            f"With and without shortcuts, {depth} layers",
+            "block",
+            [_points(enumerate(norms, 1)) for norms in (residual, plain)],
+        )
+    ]
+    if len(found) > 1:
+        drawings.append(
+            _lines(
+                "First block over last, by depth",
+                "layers",
+                [_points((d, a[0] / a[-1]) for d, a in by_depth) for by_depth in _norms_by_depth(found)],
+            )
+        )
+    ratios = [norms[0] / norms[-1] if norms[-1] else math.nan for norms in (residual, plain)]
+    said = (
+        f"In an untrained small version of {depth} layers, the gradient at the first block is {_ratio(ratios[0])} "
+        f"times that at the last; without shortcuts, from the same seed, {_ratio(ratios[1])} times."
+    )
+    return GradientComparison(drawings, said)
+
+
+def _norms_by_depth(found: list[tuple[int, list[float], list[float]]]) -> list[list[tuple[int, list[float]]]]:
+    """Return the depths and norms of the residual networks, and those of the plain ones."""
+    return [[(depth, residual) for depth, residual, _ in found], [(depth, plain) for depth, _, plain in found]]
+
+
+def block_norms(model: SupportsResidualBlocks, fraction: float, shortcuts: bool) -> tuple[int, list[float]]:
+    """Return the depth of the reduced network of seed 0, and ‖∂L/∂output‖ of each block for random images and classes.
+
+    The depth is the number of layers with weights from input to output. The blocks are in order, first to last.
+    """
+    with torch.random.fork_rng([]), torch.enable_grad():
+        torch.manual_seed(0)
+        small = model.reduced(fraction).train()
+        blocks = small.residual_blocks()
+        branches = [m for block in blocks for m in block.get_submodule("downsample").modules()]
+        depth = sum(isinstance(m, nn.Conv2d | nn.Linear) and m not in branches for m in small.modules())
+        for block in blocks if not shortcuts else ():
+            block.downsample = NoShortcut()
+        names = {module: name for name, module in small.named_modules()}
+        images = torch.randn(EXAMPLES, CHANNELS, SIDE, SIDE)
+        classes = torch.randint(CLASSES, (EXAMPLES,))
+        with capture(small, "gradients", *(names[block] for block in blocks)) as seen:
+            F.cross_entropy(small(images), classes).backward()  # type: ignore[no-untyped-call]
+    return depth, [float(seen["gradients"][names[block]].norm()) for block in blocks]
+
+
+def _ratio(ratio: float) -> str:
+    """Return a ratio as text with two or three digits, however large."""
+    digits, power = f"{ratio:.1e}".split("e") if ratio >= 1e6 else ("", "")
+    return f"{digits}×10{power.lstrip('+0').translate(SUPERSCRIPT)}" if power else number(float(f"{ratio:.3g}"))
+
+
+def _points(pairs: Any) -> list[list[Any]]:
+    return [[x, float(f"{y:.4g}") if math.isfinite(y) and y > 0 else None] for x, y in pairs]
+
+
+def _lines(title: str, x: str, values: list[list[list[Any]]]) -> Drawing:
+    names = (("residual", "test"), ("plain", "val"))
+    series = [{"name": name, "split": split, "points": v} for (name, split), v in zip(names, values)]
+    return charts.lines(title, x, series, log=True, zero=False)
+
 
 # The size of a first step in learning rates, for optimizers that normalize the gradient: Adam and Adagrad
 # divide it by its size, RMSprop by a tenth of its size, √(1 − 0.99).
@@ -52,20 +203,13 @@ GRADIENTS = {"sgd": 1.0, "momentum": 1.0, "nesterov": 1.9}
 DECAY, TINY = 0.95, 1e-6  # ρ and ε of Adadelta; its first step is √ε g / √((1 − ρ) g² + ε)
 KNOWN = {*SIGNS, *GRADIENTS, "adadelta"}  # optimizers; Muon's step is not independent by layer
 USUAL = {"optimizer": "adamw", "lr": 1e-3}  # defaults without a run or a card
-MOST = 4e9  # most MACs for the examples
+MAX_MACS = 4e9  # most MACs for the examples
 FEW = 5  # number of layers from which a curve replaces bars
 MOST_ROWS = 20
 LEAST = 1e-30  # a smaller norm is drawn as missing
 
 
-def suits(subject: Subject) -> bool:
-    """Return whether the model has trainable parameters and a differentiable loss."""
-    if getattr(subject.task, "loss_name", "") == "perceptron" and subject.target is None:
-        return False
-    return any(p.requires_grad for p in subject.model.parameters())
-
-
-def view(subject: Subject) -> View:
+def draw_gradients(subject: Subject) -> View:
     """Return the gradient flow by layer, by step of a recurrent network, and compared with a plain network."""
     flow = gradient_flow(looked_at := limit_examples(subject))
     optimizer, lr = optimizer_and_lr(subject)
@@ -151,7 +295,7 @@ def limit_examples(subject: Subject) -> Subject:
     """Return the subject with the first examples that cost at most MOST MACs, at least one."""
     if subject.kind == "graph" or subject.count == 1:
         return subject
-    most = max(1, int(MOST // max(1, subject_layers(subject).multiply_adds)))
+    most = max(1, int(MAX_MACS // max(1, subject_layers(subject).multiply_adds)))
     if most >= subject.count:
         return subject
     return with_first(subject, most)
@@ -177,6 +321,7 @@ def gradient_flow(subject: Subject) -> GradientFlow:
 
 
 def _backward(subject: Subject, of_the_batch: bool) -> GradientFlow:
+    """Run one forward and backward pass, and return the gradients of each layer and step."""
     model = subject.model
     layers = {
         name: LayerGradients(name)
@@ -399,6 +544,3 @@ def _times(ratio: float) -> str:
     if 0.8 <= ratio <= 1.25:
         return "about as much"
     return f"{number(ratio)} times as much" if ratio > 1 else f"{number(1 / ratio)} times less"
-
-
-__all__ = ["gradient_flow", "view"]

@@ -25,33 +25,11 @@ from ..data.graphs.splits import NodeSplit
 from ..draw import charts
 from ..draw.description import Drawing, View, table
 from ..draw.number_format import count, number, percent, plural
-from ..inspect.probes import OF, capture
-from ..nn.eval_mode import eval_mode
-from .common import get_target, graph_index, node_labels, parse_index
+from ..inspect.captures import capture
+from ..nn.modules import eval_mode
 from .json_values import to_lists
-from .subject import Subject
-
-SAYS = "message passing on a graph by layer and head, its receptive field, and over-smoothing of the nodes"
-READ = (
-    "The width of a line is the coefficient of the message along that edge. Point at a node: its incoming edges stay "
-    "dark, and the text above names its strongest neighbors; choose another layer or head. The reach curve shows the "
-    "fraction of the graph that can influence a node's output after each number of layers, with a mark at the depth of "
-    "this model. If the cosine of linked nodes rises towards 1 from layer to layer, and the energy falls from 1 "
-    "towards 0, node representations become indistinguishable: this is over-smoothing."
-)
-MISLEADS = (
-    "The position of a node in the drawing has no meaning: it comes from a force-directed layout, and another layout "
-    "would place it elsewhere. In gcn, gin and graphconv the coefficients depend on the number of edges alone and are "
-    "not learned; in gat they are learned, but a large one need not matter for the output (Jain and Wallace 2019, "
-    "https://arxiv.org/abs/1902.10186, on attention in text), and a small one times a large vector can. Reach is what "
-    "a node can depend on, not what it uses: much of it fades with distance (Alon and Yahav 2021, "
-    "https://arxiv.org/abs/2006.05205). Linked nodes of one class should become similar: a rising cosine is harmful "
-    "only if nodes of different classes become similar as well. Each layer is measured before its activation."
-)
-OPTIONS = {
-    "node": "central node, by index or name",
-    "example": "index of the graph, from 0, if there are several",
-}
+from .model_layers import find_message_layers
+from .subject import Subject, get_target, graph_index, node_labels, parse_index
 
 SHOWN, LINKS, HEADS = 150, 1500, 8  # most nodes, links and heads that are drawn
 NAMED = 40  # most nodes for which all names are shown
@@ -68,12 +46,7 @@ class LayerMessages:
     output: Tensor  # (V, F')
 
 
-def suits(subject: Subject) -> bool:
-    """Return whether the model has message-passing layers."""
-    return bool(_layers(subject))
-
-
-def view(subject: Subject) -> View:
+def draw_graph(subject: Subject) -> View:
     """Return the graph with its messages, the reach of its nodes, and their similarity after each layer."""
     net, travels = capture_messages(subject)
     node = _central_node(subject, net)
@@ -110,16 +83,11 @@ def view(subject: Subject) -> View:
     )
 
 
-def _layers(subject: Subject) -> list[str]:
-    """Return the names of the message-passing layers."""
-    return [name for name, module in subject.model.named_modules() if name and isinstance(module, OF["messages"])]
-
-
 def capture_messages(subject: Subject) -> tuple[IndexedGraph, list[LayerMessages]]:
     """Return the selected graph, and the messages of each layer along its edges."""
     x, edges = subject.inputs[:2]
     batch, beside = graph_index(subject.inputs), subject.inputs[4:]  # edge features, if any
-    capturing = capture(subject.model, ("messages", "features"), *_layers(subject))
+    capturing = capture(subject.model, ("messages", "features"), *find_message_layers(subject.model))
     with eval_mode(subject.model), torch.no_grad(), capturing as seen:
         outputs = subject.model(x, edges, None, batch, *beside)
     graphs = int(batch.max()) + 1 if batch is not None and len(batch) else 1
@@ -208,6 +176,7 @@ def _select_nodes(net: IndexedGraph, node: int, hops: Tensor) -> list[int]:
 def _graph(
     subject: Subject, net: IndexedGraph, travels: list[LayerMessages], node: int, hops: Tensor, shown: list[int]
 ) -> Drawing:
+    """Return the drawing of the graph: nodes, edges, and the message weights of each layer."""
     place = {v: i for i, v in enumerate(shown)}
     sent = _pair_weights(travels, place)
     pairs = sorted({(min(a, b), max(a, b)) for weights in sent.values() for a, b in weights})
@@ -325,6 +294,7 @@ def _summary(
     similar: list[NodeSimilarity],
     reached: Reach,
 ) -> str:
+    """Return a summary of the graph, the node's strongest neighbors, its reach and the similarity of nodes."""
     links = links_between(net, torch.arange(len(net)))
     pairs = int((links[0] != links[1]).sum())
     words = [f"{plural(len(net), 'node')} and {plural(pairs, 'link')} between them."]

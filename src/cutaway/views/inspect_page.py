@@ -15,14 +15,10 @@ from ..core.version import __version__
 from ..data.dataset_base import inverse_transform
 from ..draw.description import Drawing, Page, View, table
 from ..draw.number_format import count, number, shape_text
-from . import VIEWS, suitable_views, view_module
-from .common import examples_text
-from .docs import view_docs, view_options
 from .network import subject_layers
-from .subject import Subject
+from .registry import VIEWS, draw_view, find_view, suitable_views, suits, view_options
+from .subject import Subject, examples_text
 
-# Approximate number of model runs of the expensive views.
-PASSES = {"attribution": 40, "field": 8, "denoising": 90, "thoughts": 8}
 WORK = 60e9  # most MACs of a view that was not selected by name
 SHOWN = 40  # most examples in the head
 MAX_CHARS = 120  # most characters of a prediction
@@ -41,9 +37,9 @@ def build_page(subject: Subject, names: Sequence[str] = ()) -> Page:
     """
     chosen, costly = list(dict.fromkeys(names)), list[str]()
     for name in chosen:
-        if not view_module(name).suits(subject):
+        if not suits(name, subject):
             raise ModelError(
-                f"The view {name} ({view_docs(name)['SAYS'].rstrip('.')}) does not apply to "
+                f"The view {name} ({find_view(name).says}) does not apply to "
                 f"{subject.preset.name}{' with these examples' if subject.split else ''}. Applicable views: "
                 f"{', '.join(suitable_views(subject))}."
             )
@@ -62,17 +58,16 @@ def build_page(subject: Subject, names: Sequence[str] = ()) -> Page:
 
 def costly_views(subject: Subject, names: Sequence[str]) -> list[str]:
     """Return the views that would take too long for this model size and number of examples."""
-    if not set(names) & set(PASSES):
+    if not any(find_view(name).model_runs for name in names):
         return []
     work = subject_layers(subject).multiply_adds * (1 if subject.kind == "graph" else subject.count)
-    return [name for name in names if work * PASSES.get(name, 0) > WORK]
+    return [name for name in names if work * find_view(name).model_runs > WORK]
 
 
 def describe_view(name: str, subject: Subject) -> View:
     """Return one view with its reading instructions and limitations."""
-    module = view_module(name)
-    view: View = module.view(subject)
-    return {**view, "read": module.READ, "misleads": module.MISLEADS}
+    view, entry = draw_view(name, subject), find_view(name)
+    return {**view, "read": entry.read, "misleads": entry.misleads}
 
 
 def split_options(names: Sequence[str], given: Mapping[str, str]) -> dict[str, dict[str, str]]:

@@ -1,14 +1,17 @@
-"""Conversion of tensors to plain JSON values, and of images to data URLs."""
+"""Values of a description: tensors as plain JSON of few digits, images as data URLs, and long sequences shortened."""
 
 from __future__ import annotations
 
 import base64
 import io
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import torch
 from PIL import Image
 from torch import Tensor
+
+Item = TypeVar("Item")
 
 DIGITS = 4  # significant digits in a description, more than are visible
 
@@ -55,3 +58,10 @@ def tensor_url(x: Tensor) -> str:
     x = x[:3] if len(x) >= 3 else x[:1]
     bytes_ = (x * 255).round().byte().movedim(0, -1).squeeze(-1).numpy()
     return image_url(Image.fromarray(bytes_))
+
+
+def evenly_spaced(those: Sequence[Item], most: int) -> list[Item]:
+    """Return at most `most` items, evenly spaced, including the first and the last."""
+    if len(those) <= most:
+        return list(those)
+    return [those[i] for i in sorted({round(i * (len(those) - 1) / (most - 1)) for i in range(most)})]

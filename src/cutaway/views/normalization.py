@@ -11,27 +11,10 @@ from torch import Tensor, nn
 from ..draw import charts
 from ..draw.description import Drawing, View, table
 from ..draw.number_format import count, number, plural, shape_text
-from ..nn.eval_mode import eval_mode
-from .common import evenly_spaced, hook_outputs, parse_choice
-from .json_values import to_lists
-from .subject import FEW, Subject
-
-SAYS = "normalization: the values that share statistics, and their mean and standard deviation before and after"
-READ = (
-    "The block is the input of the layer: a tile for each example, a row for each channel, a column for each position. "
-    "Dark values share their mean and standard deviation with one another; the other sets are striped. Below are the "
-    "mean and the standard deviation of every set over these examples, before and after the layer, and the "
-    "distribution of all values. After the layer a set has mean β and standard deviation γ, which are learned, or 0 "
-    "and 1 if they are not."
-)
-MISLEADS = (
-    "Batch normalization is shown in evaluation mode, where it uses the running means of training, not those of these "
-    "examples: the means after it need not be 0, and the examples are independent (S. Ioffe, C. Szegedy, 2015). In "
-    "training all examples of a batch share them. The means and standard deviations shown are those of the few "
-    "examples displayed. It is disputed that normalization helps by reducing the shift of a layer's input distribution "
-    "(S. Santurkar et al., How does batch normalization help optimization?, 2018), and the drawings do not show it."
-)
-OPTIONS = {"layer": "name of the normalization layer"}
+from ..nn.modules import eval_mode
+from .json_values import evenly_spaced, to_lists
+from .model_layers import NORMALIZATIONS, find_normalizations, hook_outputs
+from .subject import FEW, Subject, parse_choice
 
 LAYERS = 12  # most layers to choose from
 SETS = 256  # most sets whose mean and standard deviation are shown
@@ -39,13 +22,6 @@ SHOWN = (3, 8, 16)  # most examples, channels and positions of the block
 BINS = 48
 PALE, PALER, DARK = 0.3, 0.12, 1.0
 
-KINDS: dict[str, tuple[type[nn.Module], ...]] = {
-    "batch": (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d),
-    "layer": (nn.LayerNorm,),
-    "RMS": (nn.RMSNorm,),
-    "group": (nn.GroupNorm,),
-    "local response": (nn.LocalResponseNorm,),
-}
 SHARED = {
     "batch": "the same channel of all examples, at every position",
     "layer": "all values of the same {}",
@@ -72,14 +48,9 @@ class NormalizedSets:
     histogram: tuple[list[list[float]], list[list[float]]]  # [value, fraction] before and after
 
 
-def suits(subject: Subject) -> bool:
-    """Return whether the model has a normalization layer."""
-    return bool(layers(subject.model))
-
-
-def view(subject: Subject) -> View:
+def draw_normalization(subject: Subject) -> View:
     """Return up to twelve normalization layers to choose from, or the selected one."""
-    names = layers(subject.model)
+    names = find_normalizations(subject.model)
     asked = parse_choice(subject.options, "layer", list(names), "normalization")
     some = [asked] if asked else evenly_spaced(list(names), LAYERS)
     seen = _capture_statistics(subject, {name: names[name] for name in some})
@@ -95,16 +66,6 @@ def view(subject: Subject) -> View:
         table=_table(seen),
         drawings=next(iter(drawings.values())) if len(drawings) == 1 else [drawing],
     )
-
-
-def layers(model: nn.Module) -> dict[str, str]:
-    """Return the kind of each normalization layer of a model by its name."""
-    kinds = {name: _kind(module) for name, module in model.named_modules()}
-    return {name: kind for name, kind in kinds.items() if kind is not None}
-
-
-def _kind(module: nn.Module) -> str | None:
-    return next((kind for kind, types in KINDS.items() if isinstance(module, types)), None)
 
 
 # --- capture --------------------------------------------------------------------------------------------------------
@@ -126,6 +87,7 @@ def _capture_statistics(subject: Subject, names: dict[str, str]) -> dict[str, No
 
 
 def _measure_sets(kind: str, module: nn.Module, x: Tensor, y: Tensor, mask: Tensor | None) -> NormalizedSets:
+    """Return the statistics of the sets that share a mean and a standard deviation, before and after the layer."""
     sets, name = _sets(kind, module, x)
     after, _ = _sets(kind, module, y)
     if name == "token" and mask is not None and mask.shape == x.shape[:2]:  # leave out padding
@@ -224,6 +186,7 @@ def _block(kind: str, module: nn.Module, x: Tensor) -> tuple[Tensor, tuple[int, 
 
 
 def _drawings(name: str, one: NormalizedSets) -> list[Drawing]:
+    """Return the block of a layer, its means and standard deviations, and its distribution."""
     word = "root mean square" if one.kind in ("RMS", "local response") else "standard deviation"
     running = one.running or (None, None)
     return [
@@ -267,7 +230,8 @@ def _lines(title: str, one: NormalizedSets, values: tuple[Tensor, Tensor], runni
 
 
 def _summary(names: dict[str, str], seen: dict[str, NormalizedSets]) -> str:
-    kinds = {kind: sum(k == kind for k in names.values()) for kind in KINDS}
+    """Return a summary of the kinds of normalization and of the first layer's statistics."""
+    kinds = {kind: sum(k == kind for k in names.values()) for kind in NORMALIZATIONS}
     said = ", ".join(f"{plural(n, f'{kind} normalization')}" for kind, n in kinds.items() if n)
     words = [f"The model has {said}."]
     for name, one in list(seen.items())[:1]:

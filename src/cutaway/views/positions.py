@@ -9,35 +9,17 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..draw import charts
 from ..draw.description import Drawing, Table, View, table
 from ..draw.number_format import count, number, plural
 from ..models.base import as_base_model
-from ..nn.attention import MultiHeadAttention
 from ..nn.position import RelativeBias, distance_buckets, rotary
 from .attention_capture import capture_attention, single_example
-from .common import evenly_spaced
-from .json_values import thousandths, to_lists
+from .json_values import evenly_spaced, thousandths, to_lists
+from .model_layers import find_relative_biases, find_rotary_attention
 from .subject import Subject
-
-SAYS = "position encoding: sinusoids, learned tables, rotary or relative position encodings"
-READ = (
-    "A position table has one row for each position; the matrix of cosines shows how similar the rows are: a bright "
-    "diagonal that fades evenly means that nearby positions have similar encodings. For images each small map is the "
-    "similarity of one patch to all others: if learned well, it is brightest along the patch's own row and column. "
-    "Rotary encodings and relative biases have no table: the curves show how a score changes with distance."
-)
-MISLEADS = (
-    "The cosine of two positions is not an attention score: queries and keys are products of these rows with learned "
-    "matrices, which can remove or sharpen the pattern shown here. Rows of a learned table that occurred rarely in "
-    "training, at the end of a long context, stay close to their random initialization. The decay of rotary encodings "
-    "with distance holds for vectors with equal pairs (Su et al. 2021, https://arxiv.org/abs/2104.09864, section "
-    "3.4.3); real queries and keys need not follow it (Barbero et al. 2024, https://arxiv.org/abs/2410.06205). A "
-    "causal model can learn order without any position encoding (Haviv et al. 2022, https://arxiv.org/abs/2203.16634)."
-)
-OPTIONS: dict[str, str] = {}
 
 BEYOND = 3.0  # factor of the 99th percentile above which a value is an outlier
 ROWS, COLUMNS = 64, 64  # most positions and numbers of a table that are shown
@@ -57,13 +39,6 @@ class Positions:
     total: int = 0  # number of positions, if fewer rows are given
 
 
-def suits(subject: Subject) -> bool:
-    """Return whether the model encodes positions."""
-    return bool(
-        find_position_tables(subject) or find_relative_biases(subject.model) or find_rotary_attention(subject.model)
-    )
-
-
 def find_position_tables(subject: Subject) -> list[Positions]:
     """Return the model's position tables, learned or fixed; those of an image have a square grid."""
     tables = as_base_model(subject.model).position_tables(CURVE)
@@ -75,18 +50,7 @@ def find_position_tables(subject: Subject) -> list[Positions]:
     ]
 
 
-def find_relative_biases(model: nn.Module) -> dict[str, RelativeBias]:
-    """Return the relative position biases by the name of their module."""
-    return {name: module for name, module in model.named_modules() if isinstance(module, RelativeBias)}
-
-
-def find_rotary_attention(model: nn.Module) -> dict[str, MultiHeadAttention]:
-    """Return the attention modules with rotary position embeddings by name."""
-    found = {k: m for k, m in model.named_modules() if isinstance(m, MultiHeadAttention)}
-    return {name: module for name, module in found.items() if module.rotates}
-
-
-def view(subject: Subject) -> View:
+def draw_positions(subject: Subject) -> View:
     """Return all position encodings of this model."""
     drawings: list[Drawing] = []
     words: list[str] = []
@@ -124,6 +88,7 @@ def _table(rows: list[list[Any]]) -> Table:
 
 
 def _table_drawings(found: Positions) -> tuple[list[Drawing], str, list[list[Any]]]:
+    """Return the drawings of a position table, a sentence on it, and its rows of the table."""
     places, dim = found.rows.shape
     alike = _cosines(found.rows)
     beside = float(alike.diagonal(1).mean()) if places > 1 else 1.0

@@ -1,4 +1,11 @@
-"""A problem solved in writing: the proposed steps, and the network's attention and probabilities at each."""
+"""A problem solved in writing: the proposed steps, and the network's attention and probabilities at each.
+
+The search is drawn as a tree, or as chains by lines. The value of a step is the model's estimate. Whether the step is
+right, and whether a solution can still follow, is computed.
+
+The probabilities and attention weights of a token are read at the position that predicted it, which is that of the
+previous token. In a tree of thoughts, each line of a text is traced on its own with all of the text before it.
+"""
 
 from __future__ import annotations
 
@@ -6,56 +13,304 @@ import dataclasses
 import typing
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from ..core.config import parse
 from ..core.errors import SettingError
-from ..data.text.puzzles import PuzzlePreprocessing, PuzzleSplit
+from ..data.text.puzzles import END, PuzzlePreprocessing, PuzzleSplit, SearchablePuzzle
 from ..draw import charts
 from ..draw.description import Drawing, Table, View, table
 from ..draw.number_format import count, number, plural
-from ..inference.language_model_thinker import solution_form, think
-from ..inference.thought_search import Method, SearchResult
-from ..models.base import SupportsKVCache
+from ..inference.thought_search import CHAINS, LINE, Method, SearchResult, Thought, solution_form, think, thought_tokens
+from ..nn.modules import eval_mode
 from ..runs.predict import reject_method
-from .attention_capture import num_heads_by_name
-from .common import parse_choice, parse_index
-from .generation_trace import GenerationTrace, num_weights, trace_drawing, trace_text
-from .search_tree import SAYS_OF, THOUGHT, Step, search_steps, steps_drawing
-from .subject import Subject
+from .attention_capture import AttentionCapture, capture_attention, num_heads_by_name
+from .json_values import thousandths
+from .subject import Subject, parse_choice, parse_index
 
-SAYS = "reasoning in text: the search tree or chains of thoughts, token probabilities and attention of each step"
-READ = (
-    "A column holds the steps of one depth: those of the answer first, then sorted by value. A line connects each step "
-    "to its parent. The bar at the bottom of a step is the value that the model assigned to it; steps below the cut "
-    "were pruned. The signs show whether a step is correct; this is computed here and not given to the model. Click a "
-    "step to see the probability of each token, the alternatives, and the attention of each head before the token. A "
-    "token of low probability is where the search branched. log p is the sum over the tokens of a step; the table "
-    "counts the samples that gave each."
-)
-MISLEADS = (
-    "A value is the model's own estimate, a single token, and can be confident in a wrong step: compare it with the "
-    "signs. The written steps need not be how the network computed its answer: it can know the answer before it writes "
-    "the steps, or continue correctly after a wrong one (Turpin et al. 2023, https://arxiv.org/abs/2305.04388; Lanham "
-    "et al. 2023, https://arxiv.org/abs/2307.13702). Attention is not importance. Probabilities are those at "
-    "temperature 1, while samples are drawn at another temperature; another seed gives another tree. One tree does not "
-    "show how often a method succeeds: use `cutaway evaluate`."
-)
-OPTIONS: dict[str, str] = {
-    "example": "index of the problem, from 0",
-    "method": "search method, as in `cutaway generate`; default tree if the run supports it, else greedy",
-    "breadth": "thoughts kept at each depth of a tree; default 3",
-    "proposals": "thoughts sampled after each thought; default 8",
-    "depth": "steps of a tree; default 3",
-    "threshold": "depth-first search: thoughts of lower value are not expanded",
-    "budget": "depth-first search: maximum number of expanded thoughts; default 30",
-    "samples": "number of sampled chains; default 8",
-    "temperature": "sampling temperature; default 0.7",
-    "seed": "sampling seed; default 0",
-    "thought": "step that is selected first, from 1",
-    "layer": "for deep models: attention module whose heads are shown separately",
+LIKELIEST, LEAST = 8, 0.001  # most next tokens at each position, and the least probability of one
+
+
+@dataclass(frozen=True)
+class GenerationTrace:
+    """A trace of L generated tokens after S − L + 1 other tokens."""
+
+    before: list[int]
+    tokens: list[int]
+    log_p: Tensor  # (L, V): log probabilities of the vocabulary at each position
+    looks: dict[str, Tensor]  # name of a layer → its heads' weights on all tokens but the last, (h, L, S)
+
+    def own(self) -> Tensor:
+        """Return log p of the generated tokens, (L,)."""
+        return self.log_p.gather(1, torch.tensor(self.tokens)[:, None])[:, 0]
+
+
+def trace_text(
+    model: nn.Module, before: list[int], tokens: list[int], never: Sequence[int], *, looks: bool = True
+) -> GenerationTrace:
+    """Trace the text in one forward pass, which equals generating it token by token.
+
+    Tokens of `never` have probability 0.
+    """
+    device = next(model.parameters()).device
+    ids = torch.tensor([[*before, *tokens[:-1]]], device=device)  # (1, S)
+    inputs = (ids, torch.ones_like(ids, dtype=torch.bool))
+    rows = slice(len(before) - 1, None)
+
+    def see(look: AttentionCapture) -> tuple[str, Tensor]:
+        return look.name, torch.stack([look.weights(h)[rows] for h in range(look.heads)]).cpu()  # (h, L, S)
+
+    with torch.no_grad(), eval_mode(model):
+        logits = model(*inputs)[0, rows].double().cpu()  # (L, V)
+    logits[:, never] = -torch.inf
+    return GenerationTrace(
+        before, tokens, logits.log_softmax(1), dict(capture_attention(model, inputs, see)) if looks else {}
+    )
+
+
+def trace_drawing(written: GenerationTrace, names: Sequence[str], maps: Sequence[str], title: str) -> Drawing:
+    """Return the tokens of a trace, shaded by their probability, with attention maps and the most probable next tokens.
+
+    `names` are the names of all tokens. `maps` are the layers whose heads are shown separately; the other layers show
+    the mean of their heads.
+    """
+    own = written.own().exp()
+    likely = []
+    for p, token in zip(written.log_p.exp(), written.tokens):
+        best = [i for i in p.topk(min(LIKELIEST, len(names))).indices.tolist() if p[i] >= LEAST]
+        shown = best if token in best else [*best[: LIKELIEST - 1], token]
+        likely.append([[names[i], float(f"{p[i]:.3g}")] for i in shown])
+    return {
+        "kind": "tokens",
+        "title": title,
+        "scale": "amount",
+        "items": [
+            _item("Context", [names[i] for i in (*written.before, *written.tokens[:-1])], []),
+            _item("Generated tokens", [names[i] for i in written.tokens], [round(p, 4) for p in own.tolist()]),
+        ],
+        "maps": [{"name": name, "weights": _mask_future(weights)} for name, weights in _maps(written, maps)],
+        "query": 0,
+        "likely": likely,
+    }
+
+
+def num_weights(written: GenerationTrace, maps: Sequence[str]) -> int:
+    """Return the number of attention weights in the drawing."""
+    return sum(weights.numel() for _, weights in _maps(written, maps))
+
+
+def _maps(written: GenerationTrace, whole: Sequence[str]) -> list[tuple[str, Tensor]]:
+    """Return weights (L, S) by name: the mean of all heads, and for each layer its heads or their mean."""
+    if not written.looks:
+        return []
+    found = [("mean of all heads", torch.cat(list(written.looks.values())).mean(0))]
+    for name, heads in written.looks.items():
+        if name in whole:
+            found += [(f"{name}, head {h}" if len(heads) > 1 else name, weights) for h, weights in enumerate(heads)]
+        elif len(heads) > 1:
+            found.append((f"{name}, mean of {len(heads)} heads", heads.mean(0)))
+        else:
+            found.append((name, heads[0]))
+    return found if len(found) > 2 else found[1:]
+
+
+def _mask_future(weights: Tensor) -> list[list[float | None]]:
+    """Return weights (L, S) as rows, with None for tokens that were not written yet."""
+    first = weights.shape[1] - len(weights) + 1  # tokens before the first row
+    return [[*row[: first + k], *[None] * (len(row) - first - k)] for k, row in enumerate(thousandths(weights))]
+
+
+def _item(label: str, tokens: list[str], values: list[float]) -> dict[str, Any]:
+    return {"label": label, "tokens": tokens, "values": values, "warning": None}
+
+
+CHAINS_SHOWN = 24
+SAYS_OF = {  # the possible states of a step, each with a sign in the drawing
+    "solved": "solves the problem",
+    "open": "correct, a solution is still reachable",
+    "dead": "correct, but no solution is reachable",
+    "wrong": "wrong",
+    "after": "correct in isolation, after a wrong step",
 }
+THOUGHT = "thought"  # label of the selection
+
+
+@dataclass(eq=False)
+class Step:
+    """One line of a solution: a thought of a tree, or a line of a chain."""
+
+    number: int  # from 1, in the order of the search
+    text: str
+    parent: Step | None
+    before: list[int]  # tokens of the question and of all steps before it
+    tokens: list[int]  # of the step, including the token that ended the solution
+    thought: Thought  # the thought of the step, or the chain that it is a line of
+    born: int  # the iteration of the search that proposed it, starting at 1
+    log_p: float | None = None  # of its tokens; None for a line of a chain until it is computed
+    truth: str = ""  # one of SAYS_OF
+    why: str = ""  # the reason if it is wrong
+    path: bool = False  # whether it is a step of the answer
+
+    @property
+    def depth(self) -> int:
+        """Return the depth of the step, starting at 1."""
+        return 1 if self.parent is None else self.parent.depth + 1
+
+    @property
+    def kept(self) -> bool:
+        """Return whether the search expanded the step, or it belongs to the answer."""
+        return self.thought.kept
+
+    @property
+    def count(self) -> int:
+        """Return the number of samples that led to the step."""
+        return int(getattr(self.thought.held, "count", 1))
+
+    @property
+    def name(self) -> str:
+        """Return the label of the step in a selection."""
+        return f"{self.number}: {self.text or '(the end)'}"
+
+
+def search_steps(found: SearchResult, preprocessing: PuzzlePreprocessing, method: Method) -> list[Step]:
+    """Return all proposed steps with their correctness, in the order of the search."""
+    asked = preprocessing.encode(preprocessing.kind.ask(found.root.text, preprocessing.form))
+    grown = _chain_steps if method.method in CHAINS else _tree_steps
+    steps = grown(found, preprocessing, asked)
+    moments: list[object] = []
+    for step in steps:
+        if method.method == "depth-first":
+            moments += [] if moments and moments[-1] is step.parent else [step.parent]  # the step that was expanded
+            step.born = len(moments)
+        _judge(step, found.root.text, preprocessing)
+    return steps
+
+
+def _tree_steps(found: SearchResult, preprocessing: PuzzlePreprocessing, asked: list[int]) -> list[Step]:
+    """Return the steps of a tree, one for each thought."""
+    steps: dict[int, Step] = {}
+    answer = found.best.path() if found.best is not None else []
+    for thought in found.thoughts:
+        parent = steps.get(id(thought.parent))
+        before = asked if parent is None else [*parent.before, *parent.tokens]
+        step = Step(
+            len(steps) + 1, thought.text.strip(), parent, before, thought_tokens(thought, preprocessing), thought, 1
+        )
+        step.born, step.log_p, step.path = step.depth, thought.log_p, any(thought is one for one in answer)
+        steps[id(thought)] = step
+    return list(steps.values())
+
+
+def _chain_steps(found: SearchResult, preprocessing: PuzzlePreprocessing, asked: list[int]) -> list[Step]:
+    """Return the steps of chains, the selected chain first, then those sampled most often."""
+    chains = sorted(found.thoughts, key=lambda t: (t is not found.best, -t.held.count, -t.log_p))[:CHAINS_SHOWN]
+    steps: list[Step] = []
+    end = preprocessing.ids.get(LINE)
+    for chain in chains:
+        tokens, parent, before = thought_tokens(chain, preprocessing), None, asked
+        cuts = [k + 1 for k, token in enumerate(tokens) if token == end]
+        for start, stop in zip([0, *cuts], [*cuts, len(tokens)]):
+            if own := tokens[start:stop]:
+                text = preprocessing.words(own).strip()
+                parent = Step(len(steps) + 1, text, parent, before, own, chain, 1, path=chain is found.best)
+                steps.append(parent)
+                before = [*before, *own]
+    return steps
+
+
+def _judge(step: Step, problem: str, preprocessing: PuzzlePreprocessing) -> None:
+    """Set the correctness of a step: of the step itself if it can be judged alone, or of its whole solution."""
+    kind = preprocessing.kind
+    written = preprocessing.words([*step.before, *step.tokens][_question_length(step) :])
+    if isinstance(kind, SearchablePuzzle) and preprocessing.form in kind.stepwise:
+        last = step.tokens[-1] == END or (preprocessing.form == kind.tree and kind.ended(step.text))
+        if not step.text and not last:
+            step.truth, step.why = "wrong", "the line is empty"
+            return
+        found = kind.so_far(problem, written)
+        step.why = found.last
+        step.truth = "wrong" if found.last else "after" if found.why else "open" if found.leads else "dead"
+        if not last or found.why:
+            return
+    verdict = kind.judge(problem, preprocessing.form, written)
+    step.truth, step.why = ("solved" if verdict.solved else "wrong"), verdict.why
+
+
+def _question_length(step: Step) -> int:
+    """Return the number of tokens of the question."""
+    while step.parent is not None:
+        step = step.parent
+    return len(step.before)
+
+
+def steps_drawing(
+    found: SearchResult, steps: Sequence[Step], method: Method, options: Sequence[Step] = (), first: Step | None = None
+) -> Drawing:
+    """Return the steps in columns by depth.
+
+    The steps of `options` can be opened, and the `first` of them is open; a selection of thoughts refers to them by
+    name.
+    """
+    places = _column_positions(steps, method)
+    opens = {id(step) for step in options}
+    numbers = {id(step): k for k, step in enumerate(steps)}
+    nodes = [
+        {
+            "text": step.text or "(the end)",
+            "name": step.name,
+            "parent": None if step.parent is None else numbers[id(step.parent)],
+            "depth": step.depth,
+            "place": places[id(step)],
+            "born": step.born,
+            "value": None if step.thought.value is None else round(step.thought.value, 4),
+            "log_p": None if step.log_p is None else round(step.log_p, 3),
+            "count": step.count,
+            "kept": step.kept,
+            "path": step.path,
+            "truth": step.truth,
+            "why": step.why,
+            "opens": id(step) in opens,
+        }
+        for step in steps
+    ]
+    tree = method.method not in CHAINS
+    return {
+        "kind": "thoughts",
+        "title": "Search tree" if tree else plural(len({id(s.thought) for s in steps}), "chain"),
+        "question": found.root.text,
+        "nodes": nodes,
+        "kept": "kept" if tree else "chosen",
+        "pruned": "pruned" if tree else "not chosen",
+        "moment": "depth" if method.method == "tree" else "expansion",
+        "says": {truth: says for truth, says in SAYS_OF.items() if any(step.truth == truth for step in steps)},
+        "label": THOUGHT,
+        "chosen": first.name if first is not None else None,
+    }
+
+
+def _column_positions(steps: Sequence[Step], method: Method) -> dict[int, int]:
+    """Return the position of each step in its column, from the top.
+
+    Chains are side by side. In a tree that keeps the best thoughts of each depth, these come first, by value. In other
+    trees, the children of a parent are together.
+    """
+    places: dict[int, int] = {}
+    for depth in sorted({step.depth for step in steps}):
+        column = [step for step in steps if step.depth == depth]
+        if method.method in CHAINS and depth > 1:
+            places |= {id(step): places[id(step.parent)] for step in column}
+            continue
+        if method.method == "tree":
+            column.sort(key=lambda s: (not s.kept, not s.path, -(s.thought.value or 0.0)))
+        elif method.method == "depth-first":
+            column.sort(key=lambda s: (places.get(id(s.parent), 0), not s.path, -(s.thought.value or 0.0)))
+        places |= {id(step): k for k, step in enumerate(column)}
+    return places
+
+
 USUAL = {"breadth": 3, "samples": 8, "budget": 30}  # smaller than the defaults of a search, to fit on a page
 HEADS = 24  # most heads that are shown separately; with more, the mean of each layer is shown
 NUMBERS = 120_000  # most attention weights on the page
@@ -71,12 +326,7 @@ class _OpenedSteps:
     why: str
 
 
-def suits(subject: Subject) -> bool:
-    """Return whether the model solves problems in writing and has a cache that thoughts can share."""
-    return isinstance(subject.preprocessing, PuzzlePreprocessing) and isinstance(subject.model, SupportsKVCache)
-
-
-def view(subject: Subject) -> View:
+def draw_thoughts(subject: Subject) -> View:
     """Return the solution of one problem.
 
     Raises:
@@ -226,6 +476,7 @@ def verdict_text(found: SearchResult, preprocessing: PuzzlePreprocessing) -> str
 
 
 def _numbers(steps: list[Step]) -> Table:
+    """Return a table of the proposed steps."""
     columns = {
         "step": "count",
         "after": "text",

@@ -6,8 +6,6 @@ import copy
 import dataclasses
 import json
 import math
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,29 +14,12 @@ from torch import Tensor, nn
 from ..core.errors import ModelError, SettingError
 from ..draw import charts
 from ..draw.description import Drawing, View, table
-from ..draw.number_format import count, number, percent
-from ..training.callbacks import list_snapshots
+from ..draw.number_format import number, percent
 from ..training.checkpoint import load_weights
-from . import VIEWS, view_module
-from .common import evenly_spaced
-from .run.documents import read_metrics
+from .json_values import evenly_spaced
+from .registry import VIEWS, draw_view, suitable_views
+from .run.documents import Moment, saved_moments
 from .subject import Subject
-
-SAYS = "another view at several moments of training, with a slider"
-READ = (
-    "The slider goes from the first saved weights of the run to the last. What is present at the start comes from "
-    "initialization and architecture; what appears later is learned, often early in training. With `snapshots=12` a "
-    "run saves weights at twelve moments, closer together at the beginning."
-)
-MISLEADS = (
-    "Nothing is known between two moments: an apparent jump may have been gradual, and a smooth curve may have jumped. "
-    "If colors are scaled to the range of a drawing, the same color means different values at different moments. The "
-    "best weights were chosen by validation and need not be those of the longest training."
-)
-OPTIONS = {
-    "of": "view to show at each moment, e.g. filters; its options are accepted too",
-    "moments": "maximum number of moments, 2 to 24",
-}
 
 NOT_OF = (
     "network",
@@ -59,32 +40,20 @@ MOST = 2_000_000  # most characters of the whole description
 MANY = 24
 
 
-@dataclass(frozen=True)
-class Moment:
-    """Weights that a run saved."""
-
-    name: str  # for example: update 120, best
-    path: Path
-
-
-def suits(subject: Subject) -> bool:
-    """Return whether the subject is a run with weights of two or more moments, and a view can show them."""
-    return subject.run is not None and len(saved_moments(subject)) > 1 and bool(_views(subject))
-
-
-def view(subject: Subject) -> View:
+def draw_time(subject: Subject) -> View:
     """Return the drawings of another view for each moment."""
     of, most = _selected(subject)
-    every = saved_moments(subject)
+    assert subject.run is not None, "only runs have saved weights"
+    every = saved_moments(subject.run)
     moments = evenly_spaced(every, most)
     model = copy.deepcopy(subject.model)
-    own = {k: v for k, v in subject.options.items() if k not in OPTIONS}
+    own = {k: v for k, v in subject.options.items() if k not in VIEWS["time"].options}
     then = dataclasses.replace(subject, model=model, whole=subject.data, options=own)
     found: list[tuple[Moment, View]] = []
     while moments:
         moment, *moments = moments
         _load_moment(model, moment)
-        found.append((moment, _truncate(view_module(of).view(then), most)))
+        found.append((moment, _truncate(draw_view(of, then), most)))
         if len(found) == 1:
             size = len(json.dumps(found[0][1]["drawings"]))
             moments = evenly_spaced([moment, *moments], max(2, min(most, MOST // max(1, size))))[1:]
@@ -100,25 +69,11 @@ def view(subject: Subject) -> View:
     )
 
 
-def saved_moments(subject: Subject) -> list[Moment]:
-    """Return all saved weights of a run in order: its snapshots, and the best and the last checkpoints."""
-    if subject.run is None:
-        return []
-    folder, about = subject.run.folder, subject.run.about
-    found = {update: Moment(f"update {count(update)}", path) for update, path in list_snapshots(folder).items()}
-    steps = {row.get("epoch"): row.get("step") for row in read_metrics(folder / "metrics.csv")}
-    for name, epoch in (("last", about.get("epochs_done")), ("best", (about.get("best") or {}).get("epoch"))):
-        path, step = folder / "checkpoints" / f"{name}.safetensors", steps.get(epoch)
-        if path.is_file() and isinstance(step, float):
-            found[int(step)] = Moment(f"update {count(step)}, {name}", path)
-    return [moment for _, moment in sorted(found.items())]
-
-
 def _views(subject: Subject) -> list[str]:
     """Return the views that can be shown at each moment, the default first."""
     first = FIRST.get(subject.family, ())
-    names = [*first, *(name for name in VIEWS if name not in first)]
-    return [name for name in names if name in VIEWS and name not in NOT_OF and view_module(name).suits(subject)]
+    suitable = [name for name in suitable_views(subject) if name not in NOT_OF]
+    return [*(name for name in first if name in suitable), *(name for name in suitable if name not in first)]
 
 
 def _selected(subject: Subject) -> tuple[str, int]:

@@ -422,8 +422,7 @@ SHOWN = 12  # thoughts of each depth of a tree
 def solve_problem(run: Run, args: argparse.Namespace) -> int:
     """Search for a solution of a problem and print it, with the tree of thoughts and its cost."""
     from ...data.text.puzzles import PuzzlePreprocessing
-    from ...inference.language_model_thinker import solution_form
-    from ...inference.thought_search import CHAINS, GREEDY
+    from ...inference.thought_search import CHAINS, GREEDY, solution_form
     from .output import emit_json, write
 
     for key in OTHERS:

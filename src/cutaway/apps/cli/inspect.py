@@ -56,14 +56,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def _views() -> list[str]:
     """Return the help text of all views and their options."""
-    from ...views import VIEWS
-    from ...views.docs import view_docs
+    from ...views.registry import VIEWS
 
     lines = ["\nviews and their options (layer=c1: for all views, filters.layer=c1: for one)"]
-    for name in VIEWS:
-        docs = view_docs(name)
-        lines += _wrapped(f"  {name}", docs["SAYS"][:1].lower() + docs["SAYS"][1:], 16)
-        for option, what in docs["OPTIONS"].items():
+    for name, view in VIEWS.items():
+        lines += _wrapped(f"  {name}", view.says[:1].lower() + view.says[1:], 16)
+        for option, what in view.options.items():
             lines += _wrapped(f"    {option}=", what, 16)
     return [*lines, "", "  model.KEY=value configures an untrained model: `cutaway show NAME` lists them."]
 
@@ -81,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
 
     from ...api import Look
     from ...core.files import reject_overwriting
-    from ...views.open_target import open_subject
+    from ...views.subject import open_subject
     from .output import emit_json, note, open_page
 
     names, words = _split_views(args.view, args.words)
@@ -124,7 +122,7 @@ def _split_views(after: list[str], words: list[str]) -> tuple[list[str], list[st
 
     Raises UnknownName for a word that is none of these.
     """
-    from ...views import VIEWS
+    from ...views.registry import VIEWS
 
     views: list[str] = []
     others: list[str] = []

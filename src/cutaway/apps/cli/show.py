@@ -129,7 +129,7 @@ def _print(found: Preset, config: Any, layers: LayerTable, as_published: bool) -
 def _print_layers(found: Preset, layers: LayerTable, as_published: bool) -> None:
     from ...core.spec import OF_TOKENS
     from ...draw.number_format import count, shape_text
-    from ...views.summary import RIGHT, format_table
+    from ...views.network import RIGHT, format_table
     from .output import console, print_table
 
     tokens = " tokens" if found.takes[0] in OF_TOKENS else ""

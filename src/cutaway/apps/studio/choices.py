@@ -15,7 +15,7 @@ from ...models.config import field_descriptions
 from ...models.registry import Preset, presets
 from ...nn.activations import ACTIVATIONS
 from ...training.config import TrainSettings
-from ...views import VIEWS, view_module
+from ...views.registry import VIEWS
 from .state import ALSO, LEARNS, default_state, small_settings
 from .trainer import DRAWN, LIVE
 
@@ -70,10 +70,7 @@ def choices(run: str | None = None) -> dict[str, Any]:
         "data": [*([_of_run(run)] if run else []), *(_data(name) for name in NAMED)],
         "models": _models(),
         "settings": [*_settings(TrainSettings, TRAINING), *_settings(DataSettings, DATA), SPEED],
-        "views": [
-            {"name": name, "says": module.SAYS, "options": dict(getattr(module, "OPTIONS", {}))}
-            for name, module in _views()
-        ],
+        "views": [{"name": name, "says": view.says, "options": dict(view.options)} for name, view in VIEWS.items()],
     }
 
 
@@ -154,11 +151,6 @@ def _settings(group: type, names: tuple[str, ...]) -> list[dict[str, Any]]:
         }
         for name in names
     ]
-
-
-def _views() -> list[tuple[str, Any]]:
-    """Return all views with their modules."""
-    return [(name, view_module(name)) for name in VIEWS]
 
 
 def _type(hint: Any) -> str:

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from ...core.errors import CutawayError
 from ...draw.description import View
-from ...views import VIEWS, view_module
+from ...views.registry import VIEWS, draw_view, find_view, suits
 from ...views.subject import FEW, Subject, open_data, with_examples
 from .ipc import Layout, Message, MessagePipe, end_with_parent, lower_priority, shared_row
 from .playground import input_form, run_input
@@ -175,7 +175,7 @@ def build_views(subject: Subject, names: Sequence[str], suit: Sequence[str]) -> 
             notes.append(f"The view {name} does not apply to {subject.preset.name} on this data.")
             continue
         try:
-            views.append(validate_view(view_module(name).view(_with_view_options(subject, name))))
+            views.append(validate_view(draw_view(name, _with_view_options(subject, name))))
         except CutawayError as error:
             notes.append(f"The view {name}: {error}")
         except Exception as error:  # a view that fails must not affect the others
@@ -189,7 +189,7 @@ def suitable_views(subject: Subject) -> tuple[list[str], list[str]]:
     suit, notes = [], []
     for name in VIEWS:
         try:
-            if view_module(name).suits(subject):
+            if suits(name, subject):
                 suit.append(name)
         except Exception as error:
             traceback.print_exc(file=sys.stderr)
@@ -200,7 +200,7 @@ def suitable_views(subject: Subject) -> tuple[list[str], list[str]]:
 def _with_view_options(subject: Subject, name: str) -> Subject:
     """Return the subject with the options of one view: "layer" applies to all views that have it, "features.layer" to
     one."""
-    known = getattr(view_module(name), "OPTIONS", {})
+    known = find_view(name).options
     options = {key: value for key, value in subject.options.items() if key in known}
     own = {key.removeprefix(f"{name}."): value for key, value in subject.options.items() if key.startswith(f"{name}.")}
     return dataclasses.replace(subject, options={**options, **own})

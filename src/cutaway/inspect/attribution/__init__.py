@@ -4,12 +4,12 @@
     result.values                                       # (N, H, W), (N, F), (N, T), …: a number for each part
     result.passed, result.says                          # whether the checks passed, and why
 
-`target` selects the output that is explained, `differentiable_input` the input with respect to which it is explained.
-`methods` lists the methods, which `gradient_methods` and `perturbation_methods` implement; `result` has the checks.
+`explained_output` has the output that is explained, and the input with respect to which it is explained. `methods`
+lists the methods, which `gradient_methods` and `perturbation_methods` implement; `result` has the checks.
 """
 
+from .explained_output import Target
 from .methods import METHODS, attribute
 from .result import Attribution, Completeness, Randomisation
-from .target import Target
 
 __all__ = ["METHODS", "Attribution", "Completeness", "Randomisation", "Target", "attribute"]

@@ -46,8 +46,8 @@ from torch import Tensor, nn
 from ...core.errors import ModelError, UnknownName
 from ...models.base import as_base_model
 from ...nn.attention import Attention, recording
-from .differentiable_input import Entry
-from .request import AttributionMap, MethodSettings, absolute_sum, copies_per_pass, doubled
+from .explained_output import Entry
+from .result import AttributionMap, MethodSettings, absolute_sum, copies_per_pass, doubled
 
 FIRST, MOST = 32, 256  # points of the integral
 ENOUGH = 0.01  # relative gap at which the doubling stops

@@ -34,9 +34,8 @@ import torch
 from torch import Tensor, nn
 
 from ...core.errors import ModelError, SettingError
-from .differentiable_input import Entry
-from .request import AttributionMap, MethodSettings, absolute_sum, copies_per_pass, doubled
-from .target import explained_outputs
+from .explained_output import Entry, explained_outputs
+from .result import AttributionMap, MethodSettings, absolute_sum, copies_per_pass, doubled
 
 
 def groups(entry: Entry, most: int) -> Tensor:
@@ -144,6 +143,7 @@ def occlusion(entry: Entry, ask: MethodSettings) -> AttributionMap:
 
 
 def _sliding(entry: Entry, window: int | None) -> Tensor:
+    """Occlude one square after another, and return the decrease of the output."""
     from captum.attr import Occlusion
 
     *frames, channels, height, width = _sizes(entry)
@@ -172,6 +172,7 @@ def _sizes(entry: Entry) -> tuple[int, ...]:
 
 
 def _one_by_one(entry: Entry) -> Tensor:
+    """Occlude one part after another, and return the decrease of the output."""
     from captum.attr import FeatureAblation
 
     mask = groups(entry, OCCLUSION_PARTS if entry.kind != "graph" else OCCLUSION_PARTS // 2).to(entry.z.device)

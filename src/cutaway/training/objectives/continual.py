@@ -20,7 +20,7 @@ After J. Kirkpatrick et al., Overcoming catastrophic forgetting in neural networ
 
     L(θ) = L_B(θ) + Σ_i λ/2 F_i (θ_i − θ*_A,i)²     (equation 3)
 
-θ*_A are the weights at the end of task A, F the diagonal Fisher information there (`nn.gaussians`), λ is `ewc_lambda`.
+θ*_A are the weights at the end of task A, F the diagonal Fisher information there (`nn.losses`), λ is `ewc_lambda`.
 Several earlier tasks have one such penalty each. Their sum has the gradient of a single penalty, with the sum of all F
 about the mean of their θ* weighted by F. Only this one is stored, so that memory does not grow with the number of
 tasks.
@@ -38,8 +38,8 @@ from ...core.errors import SettingError
 from ...data.dataset_base import DataSet, Split
 from ...data.samplers import Batches
 from ...models.base import as_output_tuple
-from ...nn.eval_mode import eval_mode
-from ...nn.gaussians import diagonal_fisher
+from ...nn.losses import diagonal_fisher
+from ...nn.modules import eval_mode
 from ...tasks.task import Task
 from ..batches import mix_seeds
 from ..config import TrainSettings

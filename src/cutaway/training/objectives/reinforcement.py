@@ -43,10 +43,9 @@ from torch import Generator, Tensor, nn
 from ...core.errors import ModelError, SettingError
 from ...data.dataset_base import IGNORED, DataSet, Split
 from ...data.text.puzzles import PuzzleSplit, pad_puzzles
-from ...inference.language_model_thinker import LanguageThinker, solve_problems, thought_tokens
-from ...inference.thought_search import GREEDY
+from ...inference.thought_search import GREEDY, LanguageThinker, solve_problems, thought_tokens
 from ...models.base import SupportsKVCache
-from ...nn.eval_mode import eval_mode
+from ...nn.modules import eval_mode
 from ...tasks.task import Task
 from ..config import TrainSettings
 from ..device import DeviceContext

@@ -24,8 +24,8 @@ from ...core.spec import Spec, Views
 from ...data.dataset_base import DataSet, Split
 from ...data.images.transforms import ImagePreprocessing
 from ...data.series.transforms import SeriesPreprocessing
-from ...nn.eval_mode import eval_mode
 from ...nn.losses import nt_xent
+from ...nn.modules import eval_mode
 from ...tasks.task import Task
 from ..config import TrainSettings
 from ..device import DeviceContext

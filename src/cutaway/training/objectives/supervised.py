@@ -25,7 +25,7 @@ from ...data.images.transforms import ImagePreprocessing
 from ...data.samplers import Batches
 from ...models.base import as_base_model, as_output_tuple
 from ...nn.adversarial import Bounds, fgsm, pgd
-from ...nn.eval_mode import eval_mode
+from ...nn.modules import eval_mode
 from ...tasks.task import Task
 from ..batches import TaskSchedule
 from ..chunked_head import build_chunked_head

@@ -1,4 +1,4 @@
-"""The documents in a run's folder, as the report reads them."""
+"""The documents in a run's folder, as pages read them, and the weights that were saved in it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from typing import Any
 
 from ...core.errors import FileError, shorten, shorten_repr
 from ...core.files import read_bytes
+from ...draw.number_format import count
+from ...runs.run import Run
+from ...training.callbacks import list_snapshots
 from ...training.run_folder import read_evaluation, read_layers, read_run
 
 INSIDE = "inspect.html"
@@ -74,3 +77,23 @@ def _cell(text: str | None, where: str) -> Cell:
     except ValueError as error:
         raise FileError(f"{where}: {shorten_repr(text)} is not a number. Restore the file from a backup.") from error
     return number if math.isfinite(number) else text
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Weights that a run saved."""
+
+    name: str  # for example: update 120, best
+    path: Path
+
+
+def saved_moments(run: Run) -> list[Moment]:
+    """Return all saved weights of a run in order: its snapshots, and the best and the last checkpoints."""
+    folder, about = run.folder, run.about
+    found = {update: Moment(f"update {count(update)}", path) for update, path in list_snapshots(folder).items()}
+    steps = {row.get("epoch"): row.get("step") for row in read_metrics(folder / "metrics.csv")}
+    for name, epoch in (("last", about.get("epochs_done")), ("best", (about.get("best") or {}).get("epoch"))):
+        path, step = folder / "checkpoints" / f"{name}.safetensors", steps.get(epoch)
+        if path.is_file() and isinstance(step, float):
+            found[int(step)] = Moment(f"update {count(step)}, {name}", path)
+    return [moment for _, moment in sorted(found.items())]

@@ -1,29 +1,27 @@
-"""Helpers that several views share: hooks on modules, a model's convolutions, and parsed options."""
+"""The layers of a model that views draw, found by kind, and hooks that read their outputs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..checkpoints.custom import CustomPreset
-from ..core.errors import SettingError, UnknownName
-from ..core.spec import Target
-from ..draw.number_format import count, plural
-from ..models.base import Dense, SupportsDenseKernel, TokenGrid, as_base_model
-from ..nn.eval_mode import eval_mode
+from ..models.base import Dense, SupportsAdditiveScores, SupportsDenseKernel, TokenGrid, as_base_model
+from ..nn.attention import MultiHeadAttention
+from ..nn.graphs import MessagePassing
+from ..nn.modules import eval_mode
+from ..nn.position import RelativeBias
 from .subject import Subject
 
-NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 ACTIVATION_OF: dict[type[nn.Module], str] = {  # names of nn/activations.py for the modules of a Sequential
     nn.ReLU: "relu", nn.Tanh: "tanh", nn.Sigmoid: "sigmoid", nn.SiLU: "silu", nn.Identity: "identity",
 }  # fmt: skip
-Item = TypeVar("Item")
 OutputHook = Callable[[str, nn.Module, tuple[Any, ...], Any], None]
 
 
@@ -45,28 +43,6 @@ def hook_outputs(model: nn.Module, see: OutputHook, names: Sequence[str] | None 
     finally:
         for handle in handles:
             handle.remove()
-
-
-def examples_text(subject: Subject) -> str:
-    """Return the opened examples in words: 8 examples, a graph of 34 nodes, 8 graphs of 165 nodes."""
-    if subject.kind != "graph":
-        return plural(subject.count, "example" if subject.given or subject.split is not None else "random example")
-    nodes = plural(len(subject.inputs[0]), "node")
-    batch = graph_index(subject.inputs)
-    graphs = int(batch.max()) + 1 if batch is not None and len(batch) else 1
-    return f"a graph of {nodes}" if graphs == 1 else f"{count(graphs)} graphs of {nodes} together"
-
-
-def graph_index(inputs: Sequence[Tensor]) -> Tensor | None:
-    """Return the graph index of each node, (V,), if the inputs are whole graphs; else None."""
-    return inputs[3] if len(inputs) > 3 and len(inputs[3]) else None
-
-
-def node_labels(subject: Subject) -> list[str]:
-    """Return the names of the nodes of batched graphs, such as atoms; an empty list if they have no names."""
-    called = getattr(subject.split, "node_names", None)
-    names: list[str] = called(subject.rows) if called is not None and subject.rows else []
-    return names if len(names) == len(subject.inputs[0]) else []
 
 
 def run_example(subject: Subject, i: int) -> None:
@@ -112,6 +88,7 @@ def convolutions(model: nn.Module) -> dict[str, Convolution]:
 
 
 def _convolution(name: str, module: nn.Module) -> Convolution | None:
+    """Return a module as a `Convolution`, or None for other modules."""
     bias = getattr(module, "bias", None)
     bias = bias.detach() if isinstance(bias, Tensor) else None
     if isinstance(module, SupportsDenseKernel):
@@ -192,60 +169,83 @@ def head_input_function(subject: Subject) -> Callable[..., Tensor] | None:
     return features
 
 
-def get_target(subject: Subject) -> Target | None:
-    """Return the target that the model was trained to predict, or None for a model without data."""
-    return subject.spec.target if subject.spec is not None else None
+def attention_modules(model: nn.Module) -> dict[str, nn.Module]:
+    """Return the attention modules by name."""
+    return {name: module for name, module in model.named_modules() if _attends(module)}
 
 
-def parse_choice(options: Mapping[str, str], key: str, known: Sequence[str], kind: str) -> str | None:
-    """Return the option `key`, one of `known`, or None without the option.
-
-    Raises:
-        UnknownName: If the value is not in `known`; the message has the nearest names.
-    """
-    value = options.get(key)
-    if value is not None and value not in known:
-        raise UnknownName(kind, value, known)
-    return value
+def _attends(module: nn.Module) -> bool:
+    return isinstance(module, MultiHeadAttention | SupportsAdditiveScores)
 
 
-def parse_index(options: Mapping[str, str], key: str, default: int, below: int) -> int:
-    """Return the option `key` as an integer from 0 to `below` − 1.
-
-    Raises:
-        SettingError: If the option is not such an integer.
-    """
-    value = options.get(key)
-    if value is None:
-        return default
-    number = int(value) if value.strip().isdecimal() else -1
-    if not 0 <= number < below:
-        raise SettingError(f"Invalid {key}={value}: must be an integer from 0 to {below - 1}.")
-    return number
+def find_recurrent_layers(model: nn.Module) -> dict[str, nn.Module]:
+    """Return the recurrent layers and cells without a projection by name."""
+    found = {name: m for name, m in model.named_modules() if isinstance(m, nn.RNNBase | nn.RNNCellBase)}
+    return {name: m for name, m in found.items() if not getattr(m, "proj_size", 0)}
 
 
-def evenly_spaced(those: Sequence[Item], most: int) -> list[Item]:
-    """Return at most `most` items, evenly spaced, including the first and the last."""
-    if len(those) <= most:
-        return list(those)
-    return [those[i] for i in sorted({round(i * (len(those) - 1) / (most - 1)) for i in range(most)})]
+NORMALIZATIONS: dict[str, tuple[type[nn.Module], ...]] = {
+    "batch": (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d),
+    "layer": (nn.LayerNorm,),
+    "RMS": (nn.RMSNorm,),
+    "group": (nn.GroupNorm,),
+    "local response": (nn.LocalResponseNorm,),
+}
 
 
-@contextmanager
-def batch_norm_mode(model: nn.Module, of_the_batch: bool = True) -> Iterator[None]:
-    """Set batch normalization to training mode if `of_the_batch`, and all other layers to eval mode, inside the block.
+def find_normalizations(model: nn.Module) -> dict[str, str]:
+    """Return the kind of each normalization layer of a model by its name."""
+    kinds = {name: _normalization_kind(module) for name, module in model.named_modules()}
+    return {name: kind for name, kind in kinds.items() if kind is not None}
 
-    Buffers and modes are restored at the end.
-    """
-    modes = {module: module.training for module in model.modules()}
-    buffers = {buffer: buffer.detach().clone() for buffer in model.buffers()}
-    try:
-        for module in model.modules():
-            module.training = isinstance(module, NORMS) and of_the_batch
-        yield
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
-        with torch.no_grad():
-            for buffer, before in buffers.items():
-                buffer.copy_(before)
+
+def _normalization_kind(module: nn.Module) -> str | None:
+    return next((kind for kind, types in NORMALIZATIONS.items() if isinstance(module, types)), None)
+
+
+def find_message_layers(model: nn.Module) -> list[str]:
+    """Return the names of the message-passing layers."""
+    return [name for name, module in model.named_modules() if name and isinstance(module, MessagePassing)]
+
+
+def flat_convolutions(model: nn.Module) -> dict[str, Convolution]:
+    """Return the convolutions over one or two axes; a window over three axes cannot be drawn as a grid."""
+    return {name: layer for name, layer in convolutions(model).items() if len(layer.kernel) <= 2}
+
+
+def find_input_layer(subject: Subject) -> tuple[str, Tensor, tuple[int, ...]] | None:
+    """Return the name, weights (O, F) and input shape of a first dense layer over an image or a signal."""
+    layers = list(find_dense_layers(subject.model).values())
+    if not layers or subject.kind not in ("image", "series") or subject.inputs[0].ndim < 3:
+        return None
+    return layers[0].linear, find_linear(subject.model, layers[0]).weight.detach(), tuple(subject.inputs[0].shape[1:])
+
+
+def find_relative_biases(model: nn.Module) -> dict[str, RelativeBias]:
+    """Return the relative position biases by the name of their module."""
+    return {name: module for name, module in model.named_modules() if isinstance(module, RelativeBias)}
+
+
+def find_rotary_attention(model: nn.Module) -> dict[str, MultiHeadAttention]:
+    """Return the attention modules with rotary position embeddings by name."""
+    found = {k: m for k, m in model.named_modules() if isinstance(m, MultiHeadAttention)}
+    return {name: module for name, module in found.items() if module.rotates}
+
+
+def find_embedding_table(model: nn.Module) -> nn.Embedding | None:
+    """Return the embedding table of the model, or None."""
+    found = getattr(model, "embedding", None)
+    return found if isinstance(found, nn.Embedding) and found.num_embeddings > 2 else None
+
+
+def has_enough_examples(subject: Subject) -> bool:
+    """Return whether there are at least three examples; in a single graph the examples are its nodes."""
+    if subject.preset.card.card.family == "words" or head_input_function(subject) is None:
+        return False
+    return len(subject.inputs[0]) >= 3
+
+
+def find_image_attention(model: nn.Module) -> list[str]:
+    """Return the names of the attention modules of a captioning model that attend from words to the image."""
+    found = attention_modules(model)
+    return [k for k, m in found.items() if getattr(m, "cross_attends", False) or not getattr(m, "heads", 0)]

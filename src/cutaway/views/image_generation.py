@@ -1,4 +1,4 @@
-"""The sampling of images by a diffusion model, and its error at each timestep."""
+"""Image generation: the sampling steps of a diffusion model, and the latent code of a variational auto-encoder."""
 
 from __future__ import annotations
 
@@ -16,33 +16,12 @@ from ..draw import charts
 from ..draw.description import Drawing, View, table
 from ..draw.number_format import count, number, plural
 from ..inference.image_generation import DiffusionSettings, as_images, as_levels, classes_for, draw, resolve_settings
-from ..models.base import SupportsImageGeneration
+from ..models.base import SupportsEncoding
 from ..nn.diffusion import sampling_timesteps
-from ..nn.eval_mode import eval_mode
-from .common import evenly_spaced, parse_index
-from .json_values import image_url
-from .subject import Subject
-
-SAYS = "diffusion sampling step by step, the noise schedule, and the loss at each timestep"
-READ = (
-    "Each image starts as noise at the largest timestep t and is denoised to t = 0. The upper row is x_t, the lower "
-    "row x̂_0, the image that remains if the predicted noise is removed at once: black and white while x_t holds "
-    "almost no image, then a blur (the mean of all possible images), and sharper as t decreases. The curves show how "
-    "much of x_t is image and how much is noise, the signal-to-noise ratio ᾱ_t / (1 − ᾱ_t), and the mean squared error "
-    "of the predicted noise: 1 is the error of predicting zero, 0 is a perfect prediction."
-)
-MISLEADS = (
-    "A low loss at large t is easy, because x_t is almost pure noise there; a high loss at small t is no failure, "
-    "because the remaining noise is invisible. Compare the same timestep between models, not timesteps with each "
-    "other. An intermediate x̂_0 is a mean, not an image that the model would sample. A few samples show neither the "
-    "diversity of images nor whether they were memorized; guidance makes them more typical and less diverse."
-)
-OPTIONS = {
-    "class": "class of the images, by name; default the first few classes",
-    "seed": "seed of the initial noise of the first image",
-    "steps": "number of sampling steps; default 50",
-    "guidance": "scale of classifier-free guidance; default 2",
-}
+from ..nn.losses import normal_kl
+from ..nn.modules import eval_mode
+from .json_values import evenly_spaced, image_url
+from .subject import Subject, parse_index
 
 IMAGES, MOMENTS = 3, 5  # images that are followed, and steps at which they are shown
 TIMES, EXAMPLES = 12, 32  # timesteps at which the loss is computed, and images that it is computed on
@@ -60,12 +39,7 @@ class Moment:
     start: Tensor
 
 
-def suits(subject: Subject) -> bool:
-    """Return whether the model generates images by denoising."""
-    return isinstance(subject.model, SupportsImageGeneration) and Noise in getattr(type(subject.model), "targets", ())
-
-
-def view(subject: Subject) -> View:
+def draw_denoising(subject: Subject) -> View:
     """Return images during sampling, the noise schedule and the loss.
 
     Raises:
@@ -218,3 +192,75 @@ def _summary(losses: Mapping[int, float], signal: Tensor) -> str:
         f"The error of the predicted noise is largest at t = {count(worst)}, {number(losses[worst])}, and smallest at "
         f"t = {count(best)}, {number(losses[best])}.{equal}"
     )
+
+
+SHOWN, MOVED = 8, 6  # images that are decoded, and dimensions that are varied
+STEPS = tuple(float(z) for z in range(-3, 4))
+LATENT_EXAMPLES = 256  # examples in the mean KL divergence
+USED = 0.01  # nats, from which a dimension counts as used
+
+
+@torch.no_grad()
+def draw_latent(subject: Subject) -> View:
+    """Return images decoded from codes.
+
+    Raises:
+        SettingError: If an option is invalid.
+    """
+    images, model = subject.inputs[0], subject.model
+    i = parse_index(subject.options, "example", 0, len(images))
+    assert isinstance(model, SupportsEncoding), "as it suits"
+    with eval_mode(subject.model):
+        many = (subject.others(LATENT_EXAMPLES) or subject).inputs[0]
+        mean, log_var = model.encode(many)  # (n, d) each
+        zero = torch.zeros_like(mean)
+        kl = normal_kl(mean, log_var, zero, zero).mean(0)  # (d,)
+        order = kl.argsort(descending=True).tolist()
+        shown = images[:SHOWN]
+        pairs = {"given": shown, "decoded": model.decode(model.encode(shown)[0])}
+        z = model.encode(images[i : i + 1])[0]  # (1, d)
+        moved = {k: model.decode(_vary(z, k)) for k in order[:MOVED]}  # (steps, C, H, W) each
+    decoded = [
+        _latent_tile(subject.name(k), image, group) for group, those in pairs.items() for k, image in enumerate(those)
+    ]
+    along = [
+        _latent_tile(f"{step:g}".replace("-", "−"), image, f"dimension {k}, KL {number(float(kl[k]))} nats")
+        for k, those in moved.items()
+        for step, image in zip(STEPS, those)
+    ]
+    used = int((kl >= USED).sum())
+    rows = [
+        [k, float(kl[k]), float(mean[:, k].std(correction=0)), float((log_var[:, k] / 2).exp().mean())] for k in order
+    ]
+    return View(
+        id="latent",
+        title="Latent code",
+        says="Reconstructions, the effect of each latent dimension, and its information.",
+        summary=f"{count(used)} of {plural(len(kl), 'dimension')} are used (a KL divergence of {USED:g} nats or "
+        f"more); their sum is {number(float(kl.sum()))} nats. The varied code is that of {subject.name(i)}.",
+        table=table({"dimension": "count", "KL, nats": "number", "std. of means": "number", "mean σ": "number"}, rows),
+        drawings=[
+            charts.tiles("Images and reconstructions", decoded),
+            charts.tiles("Latent traversal", along),
+            charts.rows(
+                "KL divergence of each dimension",
+                [charts.bar("KL, nats", "number")],
+                [_row(f"dimension {k}", float(kl[k])) for k in order],
+            ),
+        ],
+    )
+
+
+def _vary(z: Tensor, k: int) -> Tensor:
+    """Return the code (1, d) with its dimension k at each of the steps, (steps, d)."""
+    found = z.repeat(len(STEPS), 1)
+    found[:, k] = torch.tensor(STEPS)
+    return found
+
+
+def _row(name: str, nats: float) -> dict[str, Any]:
+    return {"label": name, "note": "", "cells": [{"value": nats}], "tip": [name, f"KL {number(nats)} nats"]}
+
+
+def _latent_tile(label: str, image: Tensor, group: str) -> dict[str, Any]:
+    return _tile(label, as_levels(image[None])[0], group, [group, label])

@@ -1,4 +1,4 @@
-"""Views of the results: the main metric and the worst mistakes."""
+"""Views of the test results of a run: the main metric, the worst mistakes, and all results together."""
 
 from __future__ import annotations
 
@@ -13,6 +13,12 @@ from ...draw.description import Drawing, View, table
 from ...draw.number_format import capitalize_name, format_value, number, percent, plural
 from ...runs.evaluation import IMAGE_SIDE, PANELS
 from ...tasks.task import HIGHER_IS_BETTER
+from ..subject import Subject
+from .documents import read_documents
+from .examples import least_likely, new_images
+from .scores import confusion, per_class
+from .task_results import accuracy_over_time, forecast_views, links, masks, residuals, words
+from .task_results import per_class as boxes_by_class
 
 NOUNS = {
     "image": "image",
@@ -236,6 +242,7 @@ def _is_right(examples: list[dict[str, Any]]) -> bool:
 
 
 def _gallery(title: str, examples: list[dict[str, Any]], evaluation: dict[str, Any]) -> Drawing:
+    """Return a gallery of examples with their actual and predicted targets."""
     return {
         "kind": "gallery",
         "title": title,
@@ -281,3 +288,45 @@ def _sure(mistake: dict[str, Any]) -> str:
 
 def _cells(mistake: dict[str, Any], columns: list[str]) -> list[str | None]:
     return [(mistake.get("row") or {}).get(c) for c in columns]
+
+
+def draw_results(subject: Subject) -> View:
+    """Return the report's views of the results, merged into one."""
+    assert subject.run is not None, "only runs have results"
+    documents = read_documents(subject.run.folder)
+    evaluation = documents.evaluation
+    assert evaluation is not None, "suits() checks that the run was evaluated"
+    parts: list[View] = []
+    if evaluation.get("tasks"):
+        parts.append(accuracy_over_time(evaluation["tasks"], evaluation["split"]))
+    if evaluation.get("classes"):
+        parts += [confusion(evaluation["classes"]), per_class(evaluation["classes"], evaluation["split"])]
+    if evaluation.get("masks"):
+        parts.append(masks(evaluation["masks"], evaluation["split"]))
+    if evaluation.get("boxes"):
+        parts.append(boxes_by_class(evaluation["boxes"], evaluation["split"]))
+    if evaluation.get("links"):
+        parts.append(links(evaluation["links"], evaluation["split"]))
+    if evaluation.get("forecast"):
+        parts += forecast_views(evaluation["forecast"])
+    if evaluation.get("values"):
+        parts.append(residuals(evaluation["values"], evaluation["count"]))
+    if evaluation.get("words"):
+        parts.append(words(evaluation["words"], evaluation["worst"], evaluation["split"]))
+    if evaluation.get("drawn"):
+        parts.append(new_images(evaluation["drawn"], evaluation["split"]))
+    if documents.run["task"] != "image generation":
+        parts.append(worst_mistakes(documents.run, evaluation))
+    elif evaluation["worst"]:
+        parts.append(least_likely(evaluation))
+    drawings: list[Drawing] = [drawing for part in parts for drawing in part["drawings"]]
+    return View(
+        id="results",
+        title="Test results",
+        says=parts[0]["says"],
+        summary=" ".join([result_text(documents.run, evaluation), *(part["summary"] for part in parts)]),
+        table=table(
+            {"metric": "text", "value": "written", "95 % from": "written", "to": "written"}, metrics_rows(evaluation)
+        ),
+        drawings=drawings,
+    )

@@ -1,13 +1,56 @@
-"""Resized layers, as channel pruning leaves them."""
+"""Modes and sizes of a whole module: evaluation mode within a context, and layers resized by channel pruning.
+
+In evaluation mode dropout is inactive and normalization uses its learned statistics.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
+
+
+@contextmanager
+def eval_mode(model: nn.Module) -> Iterator[None]:
+    """Switch the model to evaluation mode within the context.
+
+    Afterwards each module returns to its own previous mode. Modules may differ, for example when some are frozen.
+    """
+    training = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, was in training.items():
+            module.training = was
+
+
+NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+
+
+@contextmanager
+def batch_norm_mode(model: nn.Module, of_the_batch: bool = True) -> Iterator[None]:
+    """Set batch normalization to training mode if `of_the_batch`, and all other layers to eval mode, inside the block.
+
+    Buffers and modes are restored at the end.
+    """
+    modes = {module: module.training for module in model.modules()}
+    buffers = {buffer: buffer.detach().clone() for buffer in model.buffers()}
+    try:
+        for module in model.modules():
+            module.training = isinstance(module, NORMS) and of_the_batch
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+        with torch.no_grad():
+            for buffer, before in buffers.items():
+                buffer.copy_(before)
+
 
 Shapes = Mapping[str, tuple[int, ...]]  # shapes of parameters and buffers by name, as in state_dict
 

@@ -23,7 +23,8 @@ from ...draw.number_format import (
     timestamp_text,
 )
 from ...training.config import TrainSettings
-from .documents import INSIDE, Cell
+from ..subject import Subject
+from .documents import INSIDE, Cell, read_documents
 
 LOG_FROM = 20.0  # ratio of the largest to the smallest value above which a metric has a log scale
 CURVES = {"train_": "train", "val_": "val"}  # prefix of a column → its split
@@ -78,6 +79,7 @@ def _lines(
     log: bool = False,
     zero: bool = False,
 ) -> Drawing:
+    """Return a line chart of one quantity by epoch, with the epoch whose weights were kept."""
     return charts.lines(
         capitalize_name(name),
         "epoch",
@@ -383,4 +385,8 @@ def text(value: Any) -> str:
     return as_text(tuple(value) if isinstance(value, list) else value)
 
 
-__all__ = ["settings", "text", "typed_keys"]
+def draw_curves(subject: Subject) -> View:
+    """Return the curves of the run, as in its report."""
+    assert subject.run is not None, "only runs have curves"
+    documents = read_documents(subject.run.folder)
+    return curves(documents.run, documents.metrics)

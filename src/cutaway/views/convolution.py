@@ -1,4 +1,4 @@
-"""The arithmetic of a convolution, cell by cell, with the numbers of the real layer."""
+"""Convolutions: their weights as images, and their arithmetic, cell by cell, with the numbers of the real layer."""
 
 from __future__ import annotations
 
@@ -6,38 +6,221 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
+from PIL import Image
 from torch import Tensor, nn
 
-from ..core.errors import ModelError
+from ..core.errors import ModelError, SettingError
+from ..draw import charts
 from ..draw.description import Drawing, View, table
 from ..draw.number_format import count, number, plural, shape_text
-from .common import Convolution, convolutions, hook_outputs, parse_choice, parse_index, run_example
-from .json_values import to_lists
-from .subject import Subject
+from .json_values import downsample, evenly_spaced, image_url, to_lists
+from .model_layers import Convolution, convolutions, find_input_layer, flat_convolutions, hook_outputs, run_example
+from .subject import Subject, get_target, parse_choice, parse_index
 
-SAYS = "convolution arithmetic: the window slides over the layer's input, and the products sum to each output"
-READ = (
-    "On the left is part of one input channel of the layer, on the right its output. Point at an output cell, or move "
-    "to it with the arrow keys: the window on the left marks the inputs that it is computed from. Between them are the "
-    "weights, and below the weights the products, weight times input. The sum of the products, of the other channels "
-    "and of the bias is the output. Hatched cells are padding, which counts as zero."
-)
-MISLEADS = (
-    "Only a few cells of one output channel are shown. Of many input channels, those with the largest weight norm are "
-    "shown; the others are one term of the sum. Numbers are rounded to four digits, so a sum by hand may differ in the "
-    "last digit. The operation is a cross-correlation: the kernel is not flipped, unlike in the convolution of signal "
-    "processing. The layer may compute the same result with another algorithm, such as Winograd or FFT."
-)
-OPTIONS = {
-    "layer": "name of the layer",
-    "example": "index of the example, from 0",
-    "channel": "index of the output channel, from 0",
-}
+MOST = 64  # most tiles of a layer
+LAYERS = 16  # most layers to choose from
+PIXELS = 32  # most pixels per side of a tile
+CHANNELS = 64  # most channels in a tile of a filter over signals
+STEEP = 8  # ratio of channels to steps above which a tile is transposed
+RANGES = ("unit", "layer", "global")
+
+
+def draw_filters(subject: Subject) -> View:
+    """Return tiles of up to sixteen layers with filters, or of the selected layer."""
+    range_ = subject.options.get("range", "unit")
+    if range_ not in RANGES:
+        raise SettingError(f"Invalid range={range_}: must be one of {', '.join(RANGES)}.")
+    found = convolutions(subject.model)
+    dense = find_input_layer(subject)
+    names = [*found, *([dense[0]] if dense else [])]
+    asked = parse_choice(subject.options, "layer", names, "layer with filters")
+    wide = [name for name, c in found.items() if max(c.kernel) > 1] or list(found)
+    names = (
+        [asked]
+        if asked
+        else [names[0]]
+        if "filter" in subject.options
+        else evenly_spaced([*wide, *names[len(found) :]], LAYERS)
+    )
+    options: list[dict[str, Any]] = []
+    rows: list[list[Any]] = []
+    for name in names:
+        if name in found:
+            drawing, said = _tiles(subject, found[name], range_, first=name == next(iter(found)))
+        else:
+            assert dense is not None
+            drawing, said = _templates(subject, *dense, range_)
+        options.append({"name": name, "drawings": [drawing, {"kind": "prose", "sentences": [said]}]})
+        rows += [[name, tile["label"], tile["norm"]] for tile in drawing["tiles"]]
+    for option in options:
+        for tile in option["drawings"][0]["tiles"]:
+            del tile["norm"]
+    drawings = options[0]["drawings"] if len(options) == 1 else [charts.choice("Filters", "layer", options)]
+    total = len(wide) + (dense is not None)
+    some = (
+        f" {len(options)} of {total} layers are shown; layer= selects another."
+        if asked is None and len(options) < total
+        else ""
+    )
+    return View(
+        id="filters",
+        title="Filters",
+        says="The weights of each filter as an image; a filter responds most to inputs that look like it.",
+        summary=_summary(options, rows) + some,
+        table=table({"layer": "text", "filter": "text", "norm of weights": "number"}, rows),
+        drawings=drawings,
+    )
+
+
+def _summary(options: list[dict[str, Any]], rows: list[list[Any]]) -> str:
+    first = options[0]["name"]
+    norms = [(row[2], row[1]) for row in rows if row[0] == first]
+    high, low = max(norms), min(norms)
+    return (
+        f"{first} has {plural(len(norms), 'tile')}; the largest weight norm is that of {high[1]} ({number(high[0])}), "
+        f"the smallest that of {low[1]} ({number(low[0])})."
+    )
+
+
+# --- convolutions ---------------------------------------------------------------------------------------------
+
+
+def _tiles(subject: Subject, layer: Convolution, range_: str, first: bool) -> tuple[Drawing, str]:
+    """Return the filters of one convolution, and a sentence that describes them."""
+    weight = layer.weight.detach().float().cpu()  # (O, C, *kernel)
+    if "filter" in subject.options:
+        k = parse_index(subject.options, "filter", 0, len(weight))
+        return _slices(layer, weight[k], k, range_)
+    norms = weight.flatten(1).norm(dim=1)  # (O,)
+    kept = range(min(MOST, len(weight)))
+    some = f"{len(kept)} of {count(len(weight))} filters" if len(weight) > len(kept) else f"all {len(weight)} filters"
+    what = f"{layer.name}: {some}, {shape_text(layer.weight.shape[1:])} weights each."
+    words = _words(subject, layer, weight, kept)
+    tiles = []
+    weight = _strip(weight)  # (O, C, *kernel) with at most two kernel axes
+    colour = weight.ndim == 4 and weight.shape[1] == 3
+    largest = float(weight.abs().max()) if range_ != "unit" else 0.0
+    for k in kept:
+        w = weight[k]  # (C, *kernel)
+        tip = [f"filter {k}", f"norm {number(float(norms[k]))}", *words.get(k, [])]
+        tile = {"label": str(k), "tip": tip, "norm": float(to_lists(norms[k]))}
+        if colour:
+            tiles.append(tile | {"image": _coloured(w, largest)})
+        elif w.ndim == 2:
+            tiles.append(tile | {"values": to_lists(w.T[:, :CHANNELS] if len(w) > STEEP * w.shape[1] else w)})
+        else:
+            strongest = int(w.flatten(1).norm(dim=1).argmax())
+            if len(w) > 1:
+                tip.append(f"slice with the largest norm: input channel {strongest}")
+            tiles.append(tile | {"values": to_lists(downsample(w[strongest], PIXELS))})
+    return charts.tiles(
+        layer.name, tiles, range=range_
+    ), f"{what} {_how(layer, weight, colour, bool(words), first)}".strip()
+
+
+def _how(layer: Convolution, weight: Tensor, colour: bool, words: bool, first: bool) -> str:
+    """Return a sentence on what the tiles of a convolution show, or an empty string."""
+    if colour:
+        return "Their inputs are red, green and blue; the tiles use these colors around gray."
+    if weight.ndim == 3:
+        steps = "words" if words else "steps"
+        channels, long = weight.shape[1:]
+        some = f", the first {CHANNELS} of {channels}" if channels > CHANNELS else ""
+        ways = ("down", "a column") if channels > STEEP * long else ("from left to right", "a row")
+        said = f"A tile shows the {steps} of the window {ways[0]}, and {ways[1]} for each input channel{some}."
+        return f"{said} Point at a filter for the words that it responds most to." if words else said
+    over = layer.weight.ndim == 5
+    frames = "The weights of successive frames are side by side, separated by a column." if over else ""
+    if weight.shape[1] > 1:
+        slices = (
+            f"Each has {weight.shape[1]} slices, one for each input channel; the one with the largest norm is shown"
+        )
+        return f"{slices}. filter= shows all slices of a filter. {frames}".strip()
+    return f"Their input is the {'video' if over else 'image'} itself. {frames}".strip() if first else frames
+
+
+def _slices(layer: Convolution, w: Tensor, k: int, range_: str) -> tuple[Drawing, str]:
+    """Return every slice of one filter (C, *kernel)."""
+    w = _strip(w[None])[0]
+    norms = w.flatten(1).norm(dim=1)
+    tiles = [
+        {
+            "label": f"{k} ← {c}",
+            "values": to_lists(downsample(w[c], PIXELS)) if w.ndim == 3 else [to_lists(w[c])],
+            "tip": [f"filter {k}, input channel {c}", f"norm {number(float(norms[c]))}"],
+            "norm": float(to_lists(norms[c])),
+        }
+        for c in range(min(MOST, len(w)))
+    ]
+    some = f"{len(tiles)} of {len(w)} slices" if len(tiles) < len(w) else f"all {plural(len(w), 'slice')}"
+    return charts.tiles(
+        layer.name, tiles, range=range_
+    ), f"{layer.name}, filter {k}: {some}, one for each input channel."
+
+
+def _strip(weight: Tensor) -> Tensor:
+    """Return kernels over frames, (O, C, T, H, W), as strips with a column of zeros between frames.
+
+    The strips have the shape (O, C, H, T · W + T − 1). Other kernels are returned unchanged.
+    """
+    if weight.ndim != 5:
+        return weight
+    return F.pad(weight, (0, 1)).movedim(2, 3).flatten(3)[..., :-1]
+
+
+def _coloured(w: Tensor, largest: float) -> str:
+    """Return an RGB filter (3, H, W) as an image, with 0 as grey."""
+    most = largest or float(w.abs().max()) or 1.0
+    values = downsample(w / most, PIXELS).clamp(-1, 1)
+    bytes_ = ((values + 1) / 2 * 255).round().to(torch.uint8)
+    return image_url(Image.fromarray(bytes_.movedim(0, -1).contiguous().numpy()))
+
+
+def _words(subject: Subject, layer: Convolution, weight: Tensor, kept: range) -> dict[int, list[str]]:
+    """Return the token with the largest response at each position of the window, for filters over words."""
+    embedding = getattr(subject.model, "embedding", None)
+    if not isinstance(embedding, nn.Embedding) or weight.ndim != 3 or weight.shape[1] != embedding.embedding_dim:
+        return {}
+    tokenizer = getattr(subject.preprocessing, "tokenizer", None)
+    if tokenizer is None:
+        return {}
+    written = list(tokenizer.tokens)
+    vectors = embedding.weight.detach().float()[: len(written)]  # (V, C)
+    best = torch.einsum("vc,ock->okv", vectors[2:], weight[: len(kept)]).argmax(2) + 2  # (O, k), without padding
+    return {k: [f"responds most to: {' '.join(written[t] for t in best[k].tolist())}"] for k in kept}
+
+
+# --- dense layers over images -------------------------------------------------------------------------------
+
+
+def _templates(subject: Subject, name: str, weight: Tensor, shape: tuple[int, ...], range_: str) -> tuple[Drawing, str]:
+    """Return the rows of a dense layer as images in the shape of its input."""
+    rows = weight.float().cpu().view(-1, *shape)  # (O, C, H, W) or (O, T, F)
+    target = get_target(subject)
+    names = getattr(target, "names", None) if name == "head" else None
+    if names is not None and len(rows) == 1:
+        names = names[1:]
+    tiles = []
+    largest = float(rows.abs().max()) if range_ != "unit" else 0.0
+    for k, row in enumerate(rows[:MOST]):
+        label = str(names[k]) if names else str(k)
+        norm = float(row.norm())
+        tile = {"label": label, "tip": [label, f"norm {number(norm)}"], "norm": float(f"{norm:.4g}")}
+        if row.ndim == 3 and len(row) == 3:
+            tiles.append(tile | {"image": _coloured(row, largest)})
+        elif row.ndim == 3:
+            tiles.append(tile | {"values": to_lists(downsample(row[0], PIXELS))})
+        else:
+            tiles.append(tile | {"values": to_lists(row.T[:CHANNELS])})  # variables by steps
+    some = f"{len(tiles)} of {len(rows)}" if len(tiles) < len(rows) else f"all {len(rows)}"
+    what = "classes, each as an image of its weights" if names else "neurons, each as an image of its weights"
+    return charts.tiles(name, tiles, range=range_), f"{name}: {some} {what}."
+
 
 OUT = 8  # most output cells per side
 IN = 14  # most input cells per side, if the window allows it
 STEPS = 20  # most cells of a signal
-CHANNELS = 6  # most input channels that are shown separately
+WINDOW_CHANNELS = 6  # most input channels that are shown separately
 
 
 class Pool(NamedTuple):
@@ -66,15 +249,10 @@ class Crop(NamedTuple):
     entries: int
 
 
-def suits(subject: Subject) -> bool:
-    """Return whether the model has a convolution over one axis or two."""
-    return bool(_flat(subject))
-
-
-def view(subject: Subject) -> View:
+def draw_arithmetic(subject: Subject) -> View:
     """Return the window over one input channel, with products and sums for a part of one output channel."""
     i = parse_index(subject.options, "example", 0, subject.count)
-    layers: dict[str, Convolution | Pool] = {**_flat(subject), **_pools(subject.model)}
+    layers: dict[str, Convolution | Pool] = {**flat_convolutions(subject.model), **_pools(subject.model)}
     name = parse_choice(subject.options, "layer", list(layers), "layer with a window") or _first(subject, layers)
     layer = layers[name]
     seen = _see(subject, i, name)
@@ -107,11 +285,6 @@ def _axes(crops: list[Crop]) -> list[str]:
 
 
 # --- recorded inputs and outputs --------------------------------------------------------------------------------------
-
-
-def _flat(subject: Subject) -> dict[str, Convolution]:
-    """Return the convolutions over one or two axes; a window over three axes cannot be drawn as a grid."""
-    return {name: layer for name, layer in convolutions(subject.model).items() if len(layer.kernel) <= 2}
 
 
 def _pools(model: nn.Module) -> dict[str, Pool]:
@@ -211,13 +384,14 @@ def sums(seen: InputOutput, layer: Convolution, channel: int, crops: list[Crop])
 def _convolving(
     subject: Subject, i: int, layer: Convolution, seen: InputOutput, channel: int, crops: list[Crop]
 ) -> tuple[Drawing, list[dict[str, Any]]]:
+    """Return the drawing of a convolution's window with its products, and the rows of the table."""
     weight = layer.weight[channel].double().cpu()  # (C / groups, *kernel)
     inputs = len(weight)
     group = channel // (len(layer.weight) // layer.groups)
     x = seen.x[group * inputs : (group + 1) * inputs]
     part, _ = _windows(x, layer, crops, 0.0)
     by_channel = sums(seen, layer, channel, crops)  # (C / groups, *outputs)
-    order = weight.flatten(1).norm(dim=1).argsort(descending=True)[:CHANNELS].sort().values.tolist()
+    order = weight.flatten(1).norm(dim=1).argsort(descending=True)[:WINDOW_CHANNELS].sort().values.tolist()
     shown = [
         {
             "name": f"channel {group * inputs + c}" if inputs > 1 else "products",
@@ -231,7 +405,7 @@ def _convolving(
         rest = by_channel.sum(0) - by_channel[order].sum(0)
         shown.append({"name": f"{plural(inputs - len(order), 'other channel')}", "sums": _grid(rest)})
     bias = float(layer.bias[channel]) if layer.bias is not None else None
-    drawing = _drawing(subject, i, layer, seen, channel, crops) | {
+    drawing = _window_drawing(subject, i, layer, seen, channel, crops) | {
         "what": "sum",
         "channels": shown,
         "bias": None if bias is None else float(f"{bias:.4g}"),
@@ -243,12 +417,13 @@ def _convolving(
 def _pooling(
     subject: Subject, i: int, layer: Pool, seen: InputOutput, channel: int, crops: list[Crop]
 ) -> tuple[Drawing, list[dict[str, Any]]]:
+    """Return the drawing of a pooling window, and the rows of the table."""
     fill = float("-inf") if layer.what == "max" else 0.0
     part, windows = _windows(seen.x[channel : channel + 1], layer, crops, fill)
     values = windows[0].flatten(len(crops))
     found = values.amax(-1) if layer.what == "max" else values.mean(-1)
     shown = [{"name": f"channel {channel}", "input": _grid(part[0]), "sums": _grid(found)}]
-    drawing = _drawing(subject, i, layer, seen, channel, crops) | {
+    drawing = _window_drawing(subject, i, layer, seen, channel, crops) | {
         "what": layer.what,
         "channels": shown,
         "bias": None,
@@ -260,7 +435,7 @@ def _pooling(
 # --- drawing --------------------------------------------------------------------------------------------------
 
 
-def _drawing(
+def _window_drawing(
     subject: Subject, i: int, layer: Convolution | Pool, seen: InputOutput, channel: int, crops: list[Crop]
 ) -> Drawing:
     """Return the keys that all window drawings share: position, sizes and output."""
