@@ -157,7 +157,7 @@ class _FakeContext(DeviceContext):
     """Device context for fake tensors, whose losses cannot be read."""
 
     @property
-    def looks_at_every_step(self) -> bool:
+    def reads_loss_every_step(self) -> bool:
         return False
 
     def model(self, model: nn.Module, learns: bool = True) -> nn.Module:

@@ -31,7 +31,7 @@ from ...training.callbacks import Callback, Progress
 from ...training.checkpoint import TrainingState
 from ...training.config import TrainSettings
 from ...training.memory import reject_step_beyond_memory
-from ...training.setup import FOR_OPTIMIZERS, FOR_SCHEDULES, TrainingSetup, reject_incompatible, setup_training
+from ...training.setup import FOR_OPTIMIZERS, FOR_SCHEDULES, TrainingSetup, setup_training
 from ...training.trainer import Trainer
 
 FINISHED, PRUNED, REJECTED, DIVERGED = "finished", "pruned", "rejected", "diverged"
@@ -111,7 +111,6 @@ class Trials:
         ready = setup_training(model, self.source, settings, opened=self.opened)
         if "val" not in ready.data.splits:
             raise _no_validation()
-        reject_incompatible(ready.settings, ready.data.splits["train"])
         set_epochs_from_steps(ready, settings)
         return ready
 
@@ -185,7 +184,7 @@ def _train(ready: TrainingSetup, checkpoints: Path, judge: Callable[[int, float]
     reached = trainer.mean.score if trainer.mean else trainer.state.best_score
     if state == FINISHED and (reached is None or not math.isfinite(reached)):
         state, why = DIVERGED, f"its validation {trainer.monitor} is not finite"
-    an_epoch = max(1, len(trainer.batches_of(0)))
+    an_epoch = max(1, len(trainer.epoch_batches(0)))
     seen = len(ready.data.splits["train"]) * (trainer.state.epoch + trainer.state.batch / an_epoch)
     return dataclasses.replace(
         counted,
