@@ -21,7 +21,7 @@ from cutaway.models.registry import create_model
 from cutaway.nn.lora import adapt, adaptable
 from cutaway.training.config import TrainSettings
 from cutaway.training.optim import build_optimizers
-from cutaway.verify.operators import make_torchvision_importable
+from cutaway.verify.libraries import make_torchvision_importable
 
 from .attention import status, theirs
 from .pairs import Pair, race

@@ -39,7 +39,7 @@ from cutaway.training.chunked_head import build_chunked_head
 from cutaway.training.config import TrainSettings
 from cutaway.training.device import select_device
 from cutaway.training.optim import build_optimizers
-from cutaway.verify.hugging import transformers_library
+from cutaway.verify.huggingface import transformers_library
 
 from .pairs import Pair, race
 from .vision import Step, fraction_of_peak

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from cutaway.checkpoints.huggingface.folders import read_folder
-from cutaway.verify.hugging import transformers_library
-from cutaway.verify.t5 import Rescaled
+from cutaway.verify.libraries import transformers_library
+from cutaway.verify.transformers import PreciseRMSNorm
 
 Inputs = dict[str, Tensor]
 LENGTHS = torch.tensor([7, 4, 6, 1])
@@ -68,7 +68,7 @@ class Kind:
             for module in list(model.modules()):
                 for name, child in list(module.named_children()):
                     if type(child).__name__ == "T5LayerNorm":  # which takes the mean in float32
-                        setattr(module, name, Rescaled(child.weight, child.variance_epsilon))
+                        setattr(module, name, PreciseRMSNorm(child.weight, child.variance_epsilon))
         inputs = self.inputs(model.config)
         with torch.no_grad():
             found: Tensor = getattr(model(**inputs), self.outputs)

@@ -19,8 +19,7 @@ from cutaway.core.errors import FileError, ModelError
 from cutaway.core.files import read_json, write_json
 from cutaway.models.registry import create_model
 from cutaway.nn.lora import LoRALinear, adapt, adaptable, merge
-from cutaway.verify.hugging import transformers_library
-from cutaway.verify.operators import make_torchvision_importable
+from cutaway.verify.libraries import make_torchvision_importable, transformers_library
 
 SMALL: dict[str, dict[str, Any]] = {
     "gpt2": {"layers": 2, "dim": 24, "heads": 3, "context_length": 16, "vocab_size": 50, "dropout": 0.0},

@@ -15,7 +15,7 @@ from torch import Tensor
 import cutaway
 from cutaway.checkpoints.convert import convert
 from cutaway.checkpoints.huggingface import families
-from cutaway.checkpoints.huggingface.config_fields import resolve_aliases
+from cutaway.checkpoints.huggingface.config_files import resolve_aliases
 from cutaway.checkpoints.huggingface.folders import read_folder
 from cutaway.core.errors import CutawayError, ModelError
 from cutaway.models.registry import create_model, preset

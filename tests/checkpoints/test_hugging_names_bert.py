@@ -19,7 +19,7 @@ from cutaway.checkpoints.huggingface import (
 from cutaway.core.errors import ModelError
 from cutaway.models.bert import HEADS, Config
 from cutaway.models.registry import preset
-from cutaway.verify.operators import make_torchvision_importable
+from cutaway.verify.libraries import make_torchvision_importable
 
 make_torchvision_importable()
 transformers = pytest.importorskip("transformers")

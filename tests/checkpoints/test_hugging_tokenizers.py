@@ -11,7 +11,7 @@ import pytest
 from cutaway.core.errors import FileError
 from cutaway.data.text.tokenizer_files import open_tokenizer
 from cutaway.verify import OracleMissing
-from cutaway.verify.hugging import transformers_library
+from cutaway.verify.libraries import transformers_library
 
 tokenizers = pytest.importorskip("tokenizers")
 

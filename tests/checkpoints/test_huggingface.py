@@ -18,18 +18,19 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from cutaway.checkpoints.huggingface import families, gpt2
-from cutaway.checkpoints.huggingface.folders import Loaded, read_folder, write_folder
-from cutaway.checkpoints.huggingface.loading import HEADS, Folder, is_folder
+from cutaway.checkpoints.huggingface import families
+from cutaway.checkpoints.huggingface.folders import HEADS, Folder, Loaded, is_folder, read_folder, write_folder
+from cutaway.checkpoints.huggingface.gpt2 import GPT2_FAMILY
 from cutaway.checkpoints.huggingface.vocabulary import read_vocabulary, to_vocabulary
 from cutaway.core.errors import FileError, ModelError
 from cutaway.core.spec import Classes, Masked, TextSpec
 from cutaway.data.text.tokenizer_files import open_tokenizer
 from cutaway.data.text.tokenizers import train_tokenizer
+from cutaway.models import gpt2
 from cutaway.models.registry import preset
 from cutaway.verify import OracleMissing, oracle_for
 from cutaway.verify.compare import difference
-from cutaway.verify.hugging import transformers_library
+from cutaway.verify.libraries import transformers_library
 
 SMALL = {
     "vocab_size": 50,
@@ -186,7 +187,7 @@ def test_there_and_back_every_bit_is_kept(name: str, head: str, tied: bool, dtyp
     )
 )
 def test_a_config_goes_there_and_back_as_json(config: gpt2.Config) -> None:
-    assert gpt2.FAMILY.config(json.loads(json.dumps(gpt2.FAMILY.settings(config)))) == config
+    assert GPT2_FAMILY.config(json.loads(json.dumps(GPT2_FAMILY.settings(config)))) == config
 
 
 # --- forms of the same weights ------------------------------------------------------------------------------------
@@ -279,7 +280,7 @@ def test_a_head_that_a_body_lacks_is_new_and_one_that_the_architecture_names_is_
 
 def test_the_preset_is_the_one_whose_config_it_is(tmp_path: Path) -> None:
     for name in ("gpt2-medium", "gpt2"):
-        config = gpt2.FAMILY.settings(preset(name).config)
+        config = GPT2_FAMILY.settings(preset(name).config)
         (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2", **config}))
         found = Folder(tmp_path)
         assert (found.preset().name, found.config_note(found.preset())) == (name, ())

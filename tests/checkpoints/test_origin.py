@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from cutaway.checkpoints.convert import convert, open_model
 from cutaway.checkpoints.huggingface import families
-from cutaway.checkpoints.huggingface.auxiliary_configs import DECODING
+from cutaway.checkpoints.huggingface.config_files import DECODING
 from cutaway.checkpoints.huggingface.folders import read_folder
 from cutaway.checkpoints.match_config import get_origin
 from cutaway.core.errors import FileError, ModelError

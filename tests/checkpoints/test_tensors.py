@@ -15,8 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from cutaway.checkpoints.huggingface import families
-from cutaway.checkpoints.huggingface.folders import read_folder
-from cutaway.checkpoints.huggingface.loading import Folder, tensor_shapes
+from cutaway.checkpoints.huggingface.folders import Folder, read_folder, tensor_shapes
 from cutaway.core.errors import FileError
 from cutaway.models.registry import create_model, preset
 from cutaway.models.transformer_asr import sinusoids

@@ -186,12 +186,12 @@ def test_a_preset_is_not_asked_what_it_should_be(
 
 
 def test_what_cannot_be_checked_is_said(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cutaway.verify import hugging
+    from cutaway.verify import huggingface
 
     def missing() -> object:
         raise OracleMissing("transformers cannot be imported here (No module named 'transformers').")
 
-    monkeypatch.setattr(hugging, "transformers_library", missing)
+    monkeypatch.setattr(huggingface, "transformers_library", missing)
     answer = cli("verify", "gpt2", "--json")
     rows = {r["claim"]: r for r in json.loads(answer.out)}
     assert answer.status == 0

@@ -24,10 +24,15 @@ from cutaway.data.series.transforms import ForecastPreprocessing
 from cutaway.data.settings import DataSettings
 from cutaway.data.tables.column_types import ColumnType, fit_encoder
 from cutaway.data.tables.transforms import TablePreprocessing
-from cutaway.deploy.graph_inputs import graph_form
 from cutaway.deploy.onnx import Column, to_cells
-from cutaway.deploy.preprocessing_graph import LogMelFrontend, PerSeriesStandardizer, ResizeNormalize, TableEncoder
-from cutaway.deploy.raw_splits import raw_preprocessing
+from cutaway.deploy.preprocessing_graph import (
+    LogMelFrontend,
+    PerSeriesStandardizer,
+    ResizeNormalize,
+    TableEncoder,
+    graph_inputs,
+)
+from cutaway.deploy.runtime import raw_preprocessing
 from cutaway.tasks.detection import Detection
 
 sides = st.integers(1, 40)
@@ -134,7 +139,7 @@ def test_several_series_go_in_as_they_stand_in_the_file(shops: Path) -> None:
         assert torch.equal(
             of_file.inverse_transform(found.target, order[0]), of_run.inverse_transform(expected.target, order[0])
         )
-    form = graph_form(run)
+    form = graph_inputs(run)
     assert form.names == ("series", "known_future", "mean", "std")
     assert [x.shape for x in form.inputs()[0]] == [(2, 4, 3), (2, 3, 1), (2, 3), (2, 3)]
 

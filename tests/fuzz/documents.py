@@ -19,7 +19,7 @@ from cutaway.checkpoints.saving import read_tensors, write_tensors
 from cutaway.core.errors import CutawayError
 from cutaway.core.spec import Mask, Target
 from cutaway.data.synthetic import write_example
-from cutaway.verify.operators import make_torchvision_importable
+from cutaway.verify.libraries import make_torchvision_importable
 
 from .kinds import Case, Fault, Kind, read_whole
 from .mutations import document_mutations, text_mutations
@@ -456,12 +456,12 @@ def save_onnx(path: Path, document: bytes) -> None:
     """Put another document into an exported file, with a checksum that fits."""
     import onnx
 
-    from cutaway.deploy.onnx import SUM, _digest
+    from cutaway.deploy.onnx import CHECKSUM, _digest
 
     model = onnx.load(path)
     del model.metadata_props[:]
     model.metadata_props.add(key="cutaway", value=document.decode("utf-8", "replace"))
-    model.metadata_props.add(key=SUM, value=_digest(model))
+    model.metadata_props.add(key=CHECKSUM, value=_digest(model))
     path.write_bytes(model.SerializeToString(deterministic=True))
 
 

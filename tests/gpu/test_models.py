@@ -12,8 +12,7 @@ from torch import nn
 from cutaway.models.base import as_output_tuple
 from cutaway.models.registry import presets
 from cutaway.verify import OracleMissing, compared_config, oracle_for
-from cutaway.verify.compare import BOUND, NOISE, difference, named_gradients
-from cutaway.verify.dropping import fixed_dropout
+from cutaway.verify.compare import BOUND, NOISE, difference, fixed_dropout, named_gradients
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 

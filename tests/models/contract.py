@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from cutaway.core.spec import Mask
 from cutaway.models.base import as_base_model
-from cutaway.verify.dropping import fixed_dropout
+from cutaway.verify.compare import fixed_dropout
 
 
 def assert_keeps_the_contract(model: nn.Module, x: Tensor, outputs: int) -> None:

@@ -14,7 +14,8 @@ from cutaway.core.spec import ImageSpec, Mask
 from cutaway.inspect.layers import layer_table, on_meta
 from cutaway.models import deeplabv3, fcn, resnet, unet
 from cutaway.models.registry import preset
-from cutaway.verify import OracleMissing, torchvision_models
+from cutaway.verify import OracleMissing
+from cutaway.verify.libraries import torchvision_models
 
 TARGET = Mask(("ground", "cat", "dog"))
 FAMILIES = (unet, fcn, deeplabv3)

@@ -18,7 +18,7 @@ from cutaway.models.dcnn import batched_k_max
 from cutaway.models.registry import create_model, preset
 from cutaway.nn.textbook.pooling import dynamic_k, k_max
 from cutaway.verify.compare import BOUND, compare
-from cutaway.verify.words import summed_textcnn
+from cutaway.verify.text import summed_textcnn
 
 from .contract import assert_keeps_the_contract
 

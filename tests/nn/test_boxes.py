@@ -10,7 +10,7 @@ from torch import Tensor
 
 from cutaway.nn import boxes as bx
 from cutaway.nn.losses import focal
-from cutaway.verify.operators import make_torchvision_importable
+from cutaway.verify.libraries import make_torchvision_importable
 
 # What is added to areas that are divided by, beside boxes of at least 1 px²: an IoU is off by that at most.
 OFF = 2 * bx.EPS

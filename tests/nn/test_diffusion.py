@@ -25,7 +25,7 @@ def drawn(*shape: int, seed: int = 0) -> Tensor:
 @pytest.fixture(scope="module")
 def diffusers() -> Any:
     from cutaway.verify import OracleMissing
-    from cutaway.verify.ddpm_unet import diffusers_library
+    from cutaway.verify.libraries import diffusers_library
 
     try:
         return diffusers_library()

@@ -8,7 +8,7 @@ from torch import nn
 
 from cutaway.models.registry import create_model
 from cutaway.nn.lora import LoRALinear, adapt, adaptable, merge
-from cutaway.verify.operators import make_torchvision_importable
+from cutaway.verify.libraries import make_torchvision_importable
 
 make_torchvision_importable()
 from peft.tuners.lora import LoraConfig, LoraModel  # noqa: E402

@@ -13,7 +13,7 @@ from torch import Tensor
 from cutaway.core.errors import ModelError
 from cutaway.nn.attention import causal_mask, merge_masks, scaled_dot_product
 from cutaway.nn.position import RelativeBias, distance_buckets, grid_sinusoids, rotary, rotation, sinusoids
-from cutaway.verify.operators import make_torchvision_importable
+from cutaway.verify.libraries import make_torchvision_importable
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:

@@ -16,7 +16,7 @@ from cutaway.models.registry import create_model, preset
 from cutaway.runs.train import train_model
 from cutaway.training.optim import backbone_names
 from cutaway.training.pretrained_weights import find_weights, load_pretrained
-from cutaway.verify import torchvision_models
+from cutaway.verify.libraries import torchvision_models
 
 NARROW = {"width": 4, "layers": (1, 1, 1), "in_channels": 1}
 BUILT = {"fcn-resnet18": "backbone", "deeplabv3-resnet18": "backbone", "fcos-resnet18-small": "body"}

@@ -27,7 +27,7 @@ from cutaway.training.pretrained_weights import LoadedWeights, load_pretrained
 from cutaway.training.setup import setup_training
 from cutaway.verify import OracleMissing
 from cutaway.verify.compare import difference
-from cutaway.verify.hugging import transformers_library
+from cutaway.verify.libraries import transformers_library
 
 SMALL = {"vocab_size": 40, "context_length": 8, "dim": 12, "layers": 2, "heads": 2}
 QUIET = {"epochs": 1, "tensorboard": False, "threads": 1}

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from cutaway.verify.operators import make_torchvision_importable
+from cutaway.verify.libraries import make_torchvision_importable
 
 make_torchvision_importable()

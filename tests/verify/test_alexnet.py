@@ -11,8 +11,8 @@ import torch
 from cutaway.checkpoints.torchvision import FAMILIES, torchvision_key
 from cutaway.models.alexnet import PRESETS, AlexNet, Config
 from cutaway.verify import oracle_for
-from cutaway.verify.alexnet import PlainAlexNet, plain_alexnet
 from cutaway.verify.compare import compare
+from cutaway.verify.convnets import PlainAlexNet, plain_alexnet
 
 SMALL = Config(widths=(6, 8, 10, 8, 4), hidden_dim=12, num_classes=5)
 

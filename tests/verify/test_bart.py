@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from cutaway.checkpoints.huggingface import find_family, from_transformers_names, to_transformers_names
-from cutaway.checkpoints.huggingface.bart import FAMILY, parse_config, settings
+from cutaway.checkpoints.huggingface.encoder_decoders import BART_FAMILY, bart_settings, parse_bart_config
 from cutaway.core.errors import ModelError
 from cutaway.models.bart import PRESETS, Bart, Config
 from cutaway.verify import compared_config, oracle_for
@@ -67,7 +67,7 @@ def test_bart_base_of_the_published_widths() -> None:
     with torch.device("meta"):
         oracle = oracle_for("bart-base", config)
     inputs = oracle.inputs(torch.Generator().manual_seed(0))
-    outputs, gradients = differences(model, filled(oracle, FAMILY, model), inputs, FAMILY)
+    outputs, gradients = differences(model, filled(oracle, BART_FAMILY, model), inputs, BART_FAMILY)
     assert outputs <= 1e-9
     assert gradients <= 1e-9
 
@@ -90,21 +90,21 @@ def test_the_constant_of_the_output_is_transformers() -> None:
     model.head.constant.normal_()
     oracle = oracle_for("bart-base", SMALL)
     inputs = oracle.inputs(torch.Generator().manual_seed(0))
-    torch.testing.assert_close(model(*inputs), filled(oracle, FAMILY, model)(*inputs), rtol=1e-9, atol=1e-11)
+    torch.testing.assert_close(model(*inputs), filled(oracle, BART_FAMILY, model)(*inputs), rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_name_is_transformers_and_comes_back(name: str) -> None:
     family = find_family(name)
-    assert family is FAMILY
+    assert family is BART_FAMILY
     config = dataclasses.replace(PRESETS[name], vocab_size=50)
     with torch.device("meta"):
         model, theirs = Bart(config), oracle_for(name, config).module.model
     own = model.state_dict()
-    there = to_transformers_names(FAMILY, own)
+    there = to_transformers_names(BART_FAMILY, own)
     names = dict([*theirs.named_parameters(), *theirs.named_buffers()])  # what is tied has one name
     assert {key: tensor.shape for key, tensor in there.items()} == {key: p.shape for key, p in names.items()}
-    found, key_map = from_transformers_names(FAMILY, own, there)
+    found, key_map = from_transformers_names(BART_FAMILY, own, there)
     assert {key: tensor.shape for key, tensor in found.items()} == {key: tensor.shape for key, tensor in own.items()}
     assert set(key_map) == set(there)
 
@@ -113,7 +113,9 @@ def test_every_name_is_transformers_and_comes_back(name: str) -> None:
 def test_tensors_there_and_back_are_the_same() -> None:
     model = Bart(SMALL)
     model.head.constant.normal_()
-    found, _ = from_transformers_names(FAMILY, model.state_dict(), to_transformers_names(FAMILY, model.state_dict()))
+    found, _ = from_transformers_names(
+        BART_FAMILY, model.state_dict(), to_transformers_names(BART_FAMILY, model.state_dict())
+    )
     assert all(torch.equal(found[key], tensor) for key, tensor in model.state_dict().items())
 
 
@@ -123,14 +125,14 @@ def test_tensors_there_and_back_are_the_same() -> None:
 def test_a_config_comes_back_from_transformers(config: Config) -> None:
     from transformers import BartConfig
 
-    assert parse_config(BartConfig(**settings(config)).to_dict()) == config
-    assert parse_config(settings(config)) == config
+    assert parse_bart_config(BartConfig(**bart_settings(config)).to_dict()) == config
+    assert parse_bart_config(bart_settings(config)) == config
 
 
 def test_the_published_configs_are_read() -> None:
-    assert parse_config(PUBLISHED) == PRESETS["bart-base"]
+    assert parse_bart_config(PUBLISHED) == PRESETS["bart-base"]
     halved = {**PUBLISHED, "encoder_layers": 12, "decoder_layers": 6}  # as distilled ones are
-    assert parse_config(halved) == dataclasses.replace(PRESETS["bart-base"], layers=12, decoder_layers=6)
+    assert parse_bart_config(halved) == dataclasses.replace(PRESETS["bart-base"], layers=12, decoder_layers=6)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +151,7 @@ def test_the_published_configs_are_read() -> None:
 )
 def test_unknown_values_are_rejected_by_field_and_what_is_known(field: str, value: Any, known: str) -> None:
     with pytest.raises(ModelError, match=f"{field}={json.dumps(value)}.*it knows {known}"):
-        parse_config({**PUBLISHED, field: value})
+        parse_bart_config({**PUBLISHED, field: value})
 
 
 @pytest.mark.parametrize("field", ["attention_heads", "ffn_dim"])
@@ -158,4 +160,4 @@ def test_stacks_that_differ_are_rejected_by_both_values(field: str) -> None:
         ModelError,
         match=f"decoder_{field}=8 and encoder_{field}={PUBLISHED[f'encoder_{field}']}, .* one value for both",
     ):
-        parse_config({**PUBLISHED, f"decoder_{field}": 8})
+        parse_bart_config({**PUBLISHED, f"decoder_{field}": 8})

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from cutaway.checkpoints.huggingface import from_transformers_names
-from cutaway.checkpoints.huggingface.bert import FAMILY
+from cutaway.checkpoints.huggingface.bert import BERT_FAMILY
 from cutaway.models.bert import HEADS, Bert, Config
 from cutaway.models.registry import preset
 from cutaway.verify import compared_config, oracle_for
@@ -82,10 +82,10 @@ def minilm() -> Path:
 
 def ours_of(folder: Path, **changes: Any) -> tuple[Bert, set[str]]:
     """Our network with the weights of a bare BertModel, and the names of the tensors that it did not have."""
-    config = FAMILY.config(json.loads((folder / "config.json").read_text(encoding="utf-8")))
+    config = BERT_FAMILY.config(json.loads((folder / "config.json").read_text(encoding="utf-8")))
     model = Bert(dataclasses.replace(config, **changes)).eval()
-    file = {FAMILY.prefix + key: tensor for key, tensor in load_file(folder / "model.safetensors").items()}
-    found, _ = from_transformers_names(FAMILY, model.state_dict(), file)
+    file = {BERT_FAMILY.prefix + key: tensor for key, tensor in load_file(folder / "model.safetensors").items()}
+    found, _ = from_transformers_names(BERT_FAMILY, model.state_dict(), file)
     missing, unexpected = model.load_state_dict(found, strict=False)
     assert not unexpected
     return model, set(missing)

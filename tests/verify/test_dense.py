@@ -15,7 +15,7 @@ from cutaway.models import linear, mlp, perceptron
 from cutaway.nn.activations import ACTIVATIONS
 from cutaway.verify import oracle_for
 from cutaway.verify.compare import compare
-from cutaway.verify.dense import FORMULAS
+from cutaway.verify.feedforward import FORMULAS
 
 
 def held(name: str, model: nn.Module) -> bool:

@@ -14,8 +14,9 @@ from cutaway.data.dataset_base import IGNORED
 from cutaway.models.fcos import PRESETS, Config
 from cutaway.tasks import detection
 from cutaway.tasks.detection import Detection
-from cutaway.verify import OracleMissing, compared_config, torchvision_models
-from cutaway.verify.fcos import Anchored, torchvision_detector
+from cutaway.verify import OracleMissing, compared_config
+from cutaway.verify.dense_prediction import DetectorOutputs, torchvision_detector
+from cutaway.verify.libraries import torchvision_models
 
 CLASSES, HEIGHT, WIDTH = 5, 128, 256
 SMALL = dataclasses.replace(PRESETS["fcos-resnet18-small"], width=8, dim=16, num_classes=CLASSES, centred=False)
@@ -40,7 +41,7 @@ class Detector:
         self.said: dict[str, Any] = self.detector.head(self.maps)
         lists = torchvision_models("detection.image_list")
         self.anchors = self.detector.anchor_generator(lists.ImageList(x, self.sizes), self.maps)
-        self.outputs: Tensor = Anchored(self.detector, 0.0)(x).detach()
+        self.outputs: Tensor = DetectorOutputs(self.detector, 0.0)(x).detach()
         self.counts = [m.shape[2] * m.shape[3] for m in self.maps]
 
 

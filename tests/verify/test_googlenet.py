@@ -12,7 +12,7 @@ from cutaway.checkpoints.torchvision import torchvision_key
 from cutaway.models.googlenet import PRESETS, GoogLeNet
 from cutaway.verify import OracleMissing, oracle_for
 from cutaway.verify.compare import compare
-from cutaway.verify.googlenet import OurOrder
+from cutaway.verify.inception import GoogLeNetOutputs
 
 NARROW = dataclasses.replace(PRESETS["googlenet"], width=8, num_classes=5)
 PUBLISHED = dataclasses.replace(PRESETS["googlenet-2014"], width=8, num_classes=5)
@@ -63,9 +63,9 @@ def test_torchvisions_answers_are_put_in_our_order() -> None:
         theirs.aux1.fc2.bias.fill_(100.0)
         theirs.aux2.fc2.bias.fill_(200.0)
     x = torch.randn(2, 3, 33, 33)
-    answers = OurOrder(theirs)(x)
+    answers = GoogLeNetOutputs(theirs)(x)
     assert [round(y.detach().mean().item(), -2) for y in answers] == [0.0, 100.0, 200.0]
-    assert OurOrder(theirs).eval()(x).shape == (2, 5)
+    assert GoogLeNetOutputs(theirs).eval()(x).shape == (2, 5)
 
 
 def test_a_network_that_no_library_has_is_said_to_have_no_oracle() -> None:

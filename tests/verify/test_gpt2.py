@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from cutaway.checkpoints.huggingface.gpt2 import FAMILY
+from cutaway.checkpoints.huggingface.gpt2 import GPT2_FAMILY
 from cutaway.models.gpt2 import GPT2, PRESETS, Config
 from cutaway.verify import oracle_for
 from cutaway.verify.compare import BOUND, compare, copy_parameters, difference
-from cutaway.verify.hugging import transformers_oracle
+from cutaway.verify.huggingface import transformers_oracle
 
 from .whole import differences, filled
 
@@ -46,13 +46,13 @@ def test_gpt2_whole() -> None:
     with torch.device("meta"):
         oracle = oracle_for("gpt2", config)
     tokens, _ = oracle.inputs(torch.Generator().manual_seed(0))
-    outputs, gradients = differences(model, filled(oracle, FAMILY, model), (tokens,), FAMILY)
+    outputs, gradients = differences(model, filled(oracle, GPT2_FAMILY, model), (tokens,), GPT2_FAMILY)
     assert outputs <= BOUND
     assert gradients <= BOUND
 
 
 def test_another_gelu_is_noticed() -> None:
-    other = transformers_oracle(FAMILY, "gpt2", SMALL, pad_token_id=0)
+    other = transformers_oracle(GPT2_FAMILY, "gpt2", SMALL, pad_token_id=0)
     for block in other.module.model.transformer.h:  # type: ignore[union-attr]
         block.mlp.act = nn.GELU()  # type: ignore[union-attr]
     assert not compare(GPT2(SMALL), other, torch.Generator().manual_seed(1)).equal
@@ -107,7 +107,7 @@ def test_every_layer_is_transformers() -> None:
 def test_keys_and_shapes_are_transformers_at_full_size() -> None:
     with torch.device("meta"):
         ours = GPT2(PRESETS["gpt2"])
-        oracle = transformers_oracle(FAMILY, "gpt2", PRESETS["gpt2"])
+        oracle = transformers_oracle(GPT2_FAMILY, "gpt2", PRESETS["gpt2"])
         assert oracle.converted is not None
         renamed = oracle.converted(dict(ours.named_parameters()))
     theirs = {name: parameter.shape for name, parameter in oracle.module.named_parameters()}

@@ -9,7 +9,7 @@ from torch import nn
 from cutaway.models import conv4, lenet5, lenet5_modern, simplecnn
 from cutaway.verify import oracle_for
 from cutaway.verify.compare import compare
-from cutaway.verify.lenet import PaperLeNet5
+from cutaway.verify.convnets import PaperLeNet5
 
 CASES: list[tuple[str, nn.Module]] = [
     ("lenet5", lenet5.Model(lenet5.Config(in_channels=3, num_classes=4))),

@@ -13,16 +13,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cutaway.apps.cli.verify_textbook import compare_updates
-from cutaway.checkpoints.huggingface import encoders, find_family
+from cutaway.checkpoints.huggingface import find_family
+from cutaway.checkpoints.huggingface.bert import ACTIVATIONS
 from cutaway.models import bert, gpt2, resnet
 from cutaway.models.registry import preset, presets
 from cutaway.nn import transformer
 from cutaway.training import optim
 from cutaway.training.config import TrainSettings
 from cutaway.verify import changed, compared_config, oracle_for
-from cutaway.verify.compare import compare
-from cutaway.verify.dropping import factors, fixed_dropout
-from cutaway.verify.initial import unlike_law
+from cutaway.verify.compare import compare, dropout_factors, fixed_dropout
+from cutaway.verify.initialization import initialization_differences
 from cutaway.verify.published import BY_DATA, SETTINGS, published_differences, resolved
 
 
@@ -59,7 +59,7 @@ def new(name: str) -> nn.Module:
 
 
 def laws_broken(name: str) -> list[str]:
-    return unlike_law(preset(name).module.__name__.rpartition(".")[2], new(name))
+    return initialization_differences(preset(name).module.__name__.rpartition(".")[2], new(name))
 
 
 OF_EACH_FAMILY = {found.module.__name__: name for name, found in presets().items()}  # the last, which is compared small
@@ -93,7 +93,7 @@ def test_a_bias_that_is_no_zero_and_a_gain_that_is_no_one_are_noticed() -> None:
     with torch.no_grad():
         model.get_parameter("blocks.0.mlp.fc1.bias")[3] = 1e-6
         model.get_parameter("norm.weight")[0] = 1.001
-    assert unlike_law("gpt2", model) == ["blocks.0.mlp.fc1.bias is not 0", "norm.weight is not 1"]
+    assert initialization_differences("gpt2", model) == ["blocks.0.mlp.fc1.bias is not 0", "norm.weight is not 1"]
 
 
 # --- dropout ------------------------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ def test_fixed_dropout_is_no_chance_and_ends() -> None:
     with fixed_dropout():
         first, second = F.dropout(x, 0.3), nn.Dropout(0.3)(x)
         assert torch.equal(first, second)
-        assert torch.equal(first, x * factors(x, 0.3))
+        assert torch.equal(first, x * dropout_factors(x, 0.3))
         assert not torch.equal(first, x)
         assert torch.equal(F.dropout(x, 0.3, training=False), x)
     assert (F.dropout, F.scaled_dot_product_attention) == kept
@@ -152,7 +152,7 @@ def test_gelu_new_is_the_tanh_form() -> None:
     """The name in the config.json of the published ALBERT and GPT-2, and the function of that name there."""
     activations = pytest.importorskip("transformers.activations")
     x = torch.linspace(-4, 4, 101, dtype=torch.float64)
-    for theirs, ours in encoders.ACTIVATIONS.items():
+    for theirs, ours in ACTIVATIONS.items():
         if theirs in activations.ACT2FN:
             gap = (activations.ACT2FN[theirs](x) - transformer.ACTIVATIONS[ours](x)).abs().max()
             assert gap <= 1e-12, theirs
@@ -161,11 +161,11 @@ def test_gelu_new_is_the_tanh_form() -> None:
 @pytest.mark.parametrize("name", ["albert-base-v2", "roberta-base", "bart-large", "t5-base", "gpt2-medium"])
 def test_the_published_config_is_read_as_the_preset(name: str) -> None:
     pytest.importorskip("transformers")
-    from cutaway.verify.hugging import reference_config, unlike_reference
+    from cutaway.verify.huggingface import reference_config, reference_differences
 
     family = find_family(name)
     assert family is not None
-    assert unlike_reference(family, name, preset(name).config) == []
+    assert reference_differences(family, name, preset(name).config) == []
     if name == "roberta-base":  # the first position is that behind padding's row, whichever that is
         theirs = {**reference_config(family, name).to_dict(), "pad_token_id": 3, "max_position_embeddings": 20}
         assert (family.config(theirs).first_position, family.config(theirs).context_length) == (4, 16)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from cutaway.checkpoints.huggingface import find_family, from_transformers_names, to_transformers_names
-from cutaway.checkpoints.huggingface.t5 import FAMILY, parse_config, settings
+from cutaway.checkpoints.huggingface.encoder_decoders import T5_FAMILY, parse_t5_config, t5_settings
 from cutaway.core.errors import ModelError
 from cutaway.models.t5 import PRESETS, T5, Config
 from cutaway.verify import compared_config, oracle_for
@@ -51,7 +51,7 @@ def test_t5_small_whole() -> None:
     with torch.device("meta"):
         oracle = oracle_for("t5-small", config)
     inputs = oracle.inputs(torch.Generator().manual_seed(0))
-    outputs, gradients = differences(model, filled(oracle, FAMILY, model), inputs, FAMILY)
+    outputs, gradients = differences(model, filled(oracle, T5_FAMILY, model), inputs, T5_FAMILY)
     assert outputs <= 1e-9
     assert gradients <= 1e-9
 
@@ -77,7 +77,7 @@ def test_all_buckets_are_those_of_transformers_in_long_texts() -> None:
     torch.manual_seed(0)
     config = dataclasses.replace(SMALL, num_buckets=32, max_distance=128)
     model = T5(config).double().eval()
-    theirs = filled(oracle_for("t5-small", config), FAMILY, model)
+    theirs = filled(oracle_for("t5-small", config), T5_FAMILY, model)
     source, target = torch.randint(2, 50, (2, 1, 300)).unbind()
     torch.testing.assert_close(model(source, None, target), theirs(source, None, target), rtol=1e-9, atol=1e-11)
 
@@ -85,15 +85,15 @@ def test_all_buckets_are_those_of_transformers_in_long_texts() -> None:
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_name_is_transformers_and_comes_back(name: str) -> None:
     family = find_family(name)
-    assert family is FAMILY
+    assert family is T5_FAMILY
     config = dataclasses.replace(PRESETS[name], vocab_size=50)
     with torch.device("meta"):
         model, theirs = T5(config), oracle_for(name, config).module.model
     own = model.state_dict()
-    there = to_transformers_names(FAMILY, own)
+    there = to_transformers_names(T5_FAMILY, own)
     names = dict(theirs.named_parameters())  # what is tied has one name
     assert {key: tensor.shape for key, tensor in there.items()} == {key: p.shape for key, p in names.items()}
-    found, key_map = from_transformers_names(FAMILY, own, there)
+    found, key_map = from_transformers_names(T5_FAMILY, own, there)
     assert {key: tensor.shape for key, tensor in found.items()} == {key: tensor.shape for key, tensor in own.items()}
     assert set(key_map) == set(there)
 
@@ -101,7 +101,9 @@ def test_every_name_is_transformers_and_comes_back(name: str) -> None:
 @torch.no_grad()
 def test_tensors_there_and_back_are_the_same() -> None:
     model = T5(SMALL)
-    found, _ = from_transformers_names(FAMILY, model.state_dict(), to_transformers_names(FAMILY, model.state_dict()))
+    found, _ = from_transformers_names(
+        T5_FAMILY, model.state_dict(), to_transformers_names(T5_FAMILY, model.state_dict())
+    )
     assert all(torch.equal(found[key], tensor) for key, tensor in model.state_dict().items())
 
 
@@ -111,12 +113,12 @@ def test_tensors_there_and_back_are_the_same() -> None:
 def test_a_config_comes_back_from_transformers(config: Config) -> None:
     from transformers import T5Config
 
-    assert parse_config(T5Config(**settings(config)).to_dict()) == config
-    assert parse_config(settings(config)) == config
+    assert parse_t5_config(T5Config(**t5_settings(config)).to_dict()) == config
+    assert parse_t5_config(t5_settings(config)) == config
 
 
 def test_the_published_config_is_the_preset() -> None:
-    assert parse_config(PUBLISHED) == PRESETS["t5-small"]
+    assert parse_t5_config(PUBLISHED) == PRESETS["t5-small"]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +132,7 @@ def test_the_published_config_is_the_preset() -> None:
 )
 def test_unknown_values_are_rejected_by_field_and_what_is_known(field: str, value: Any, known: str) -> None:
     with pytest.raises(ModelError, match=f"{field}={json.dumps(value)}.*it knows {known}"):
-        parse_config({**PUBLISHED, field: value})
+        parse_t5_config({**PUBLISHED, field: value})
 
 
 def test_the_config_of_version_1_1_is_rejected() -> None:
@@ -138,6 +140,6 @@ def test_the_config_of_version_1_1_is_rejected() -> None:
 
     later = T5Config(feed_forward_proj="gated-gelu", tie_word_embeddings=False).to_dict()
     with pytest.raises(ModelError, match='feed_forward_proj="gated-gelu"'):
-        parse_config(later)
+        parse_t5_config(later)
     with pytest.raises(ModelError, match='d_model="512", where a whole number belongs'):
-        parse_config({**PUBLISHED, "d_model": "512"})
+        parse_t5_config({**PUBLISHED, "d_model": "512"})

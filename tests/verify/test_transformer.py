@@ -12,7 +12,7 @@ from cutaway.models.transformer import PRESETS, Config, Transformer
 from cutaway.nn.position import sinusoids
 from cutaway.verify import compared_config, oracle_for
 from cutaway.verify.compare import compare
-from cutaway.verify.transformer import PlainTransformer, plain_transformer
+from cutaway.verify.transformers import PlainTransformer, plain_transformer
 
 SMALL = compared_config("transformer-base", PRESETS["transformer-base"])
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from cutaway.checkpoints.huggingface import from_transformers_names, to_transformers_names
+from cutaway.checkpoints.huggingface.encoder_decoders import WHISPER_FAMILY, parse_whisper_config, whisper_settings
 from cutaway.checkpoints.huggingface.folders import read_folder, write_folder
-from cutaway.checkpoints.huggingface.whisper import FAMILY, parse_config, settings
 from cutaway.core.errors import ModelError
 from cutaway.models.transformer_asr import PRESETS, Config, Model
 from cutaway.verify import compared_config, oracle_for
@@ -27,10 +27,10 @@ def test_every_name_is_transformers_and_comes_back(name: str) -> None:
     with torch.device("meta"):
         model, theirs = Model(config), oracle_for(name, config).module.model
     own = model.state_dict()
-    there = to_transformers_names(FAMILY, own)
+    there = to_transformers_names(WHISPER_FAMILY, own)
     names = dict(theirs.named_parameters())  # what is tied has one name
     assert {key: tensor.shape for key, tensor in there.items()} == {key: p.shape for key, p in names.items()}
-    found, key_map = from_transformers_names(FAMILY, own, there)
+    found, key_map = from_transformers_names(WHISPER_FAMILY, own, there)
     assert {key: tensor.shape for key, tensor in found.items()} == {key: tensor.shape for key, tensor in own.items()}
     assert set(key_map) == set(there)
 
@@ -39,7 +39,7 @@ def test_every_name_is_transformers_and_comes_back(name: str) -> None:
 def test_a_config_comes_back_from_transformers(config: Config) -> None:
     from transformers import WhisperConfig
 
-    assert parse_config(WhisperConfig(**settings(config)).to_dict()) == dataclasses.replace(
+    assert parse_whisper_config(WhisperConfig(**whisper_settings(config)).to_dict()) == dataclasses.replace(
         config, decoder_layers=None if config.decoder_layers == config.layers else config.decoder_layers
     )
 
@@ -49,7 +49,7 @@ def test_a_folder_of_transformers_and_back_says_the_same(tmp_path: Path) -> None
     from transformers import WhisperConfig, WhisperForConditionalGeneration
 
     ends = {"pad_token_id": 0, "bos_token_id": 0, "eos_token_id": 0, "decoder_start_token_id": 0}
-    given = {**settings(SMALL), **ends, "max_source_positions": 10, "begin_suppress_tokens": None}
+    given = {**whisper_settings(SMALL), **ends, "max_source_positions": 10, "begin_suppress_tokens": None}
     theirs = WhisperForConditionalGeneration(WhisperConfig(**given)).eval()
     theirs.save_pretrained(tmp_path / "theirs")
     loaded = read_folder(tmp_path / "theirs", "whisper-tiny")
@@ -65,9 +65,9 @@ def test_a_folder_of_transformers_and_back_says_the_same(tmp_path: Path) -> None
 
 
 def test_ends_of_our_own_transcripts_are_written() -> None:
-    own = settings(PRESETS["transformer-asr"])
+    own = whisper_settings(PRESETS["transformer-asr"])
     assert own["eos_token_id"] == own["decoder_start_token_id"] == 0
-    assert "eos_token_id" not in settings(PRESETS["whisper-base"])
+    assert "eos_token_id" not in whisper_settings(PRESETS["whisper-base"])
 
 
 @pytest.mark.parametrize(
@@ -83,4 +83,4 @@ def test_ends_of_our_own_transcripts_are_written() -> None:
 )
 def test_unknown_values_are_rejected_by_field_and_what_is_known(field: str, value: Any, known: str) -> None:
     with pytest.raises(ModelError, match=f"{field}={json.dumps(value)}.*it knows {known}"):
-        parse_config({field: value})
+        parse_whisper_config({field: value})

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from cutaway.checkpoints.huggingface.folders import read_folder, write_folder
-from cutaway.checkpoints.huggingface.vit_gpt2 import parse_config, settings
+from cutaway.checkpoints.huggingface.gpt2 import parse_vit_gpt2_config, vit_gpt2_settings
 from cutaway.checkpoints.huggingface.vocabulary import Vocabulary
 from cutaway.core.errors import ModelError
 from cutaway.core.spec import Tokens
@@ -42,8 +42,8 @@ def test_the_same_captions_are_written_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("config", [SMALL, Config(), Config(ffn_dim=96, dim=48, heads=4, eps=1e-12, tie_weights=False)])
 def test_a_config_comes_back_from_transformers(config: Config) -> None:
-    written = transformers.VisionEncoderDecoderConfig(**settings(config)).to_dict()
-    assert parse_config(written) == config
+    written = transformers.VisionEncoderDecoderConfig(**vit_gpt2_settings(config)).to_dict()
+    assert parse_vit_gpt2_config(written) == config
 
 
 @pytest.mark.parametrize(
@@ -59,8 +59,8 @@ def test_a_config_comes_back_from_transformers(config: Config) -> None:
     ],
 )
 def test_another_network_is_rejected_by_the_field(half: str, field: str, value: Any, said: str) -> None:
-    theirs = settings(SMALL)
+    theirs = vit_gpt2_settings(SMALL)
     with pytest.raises(ModelError, match=said):
-        parse_config({**theirs, half: {**theirs[half], field: value}})
+        parse_vit_gpt2_config({**theirs, half: {**theirs[half], field: value}})
     with pytest.raises(ModelError, match=f"{half}.model_type=null"):
-        parse_config({**theirs, half: None})
+        parse_vit_gpt2_config({**theirs, half: None})

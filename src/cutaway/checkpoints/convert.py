@@ -19,8 +19,7 @@ from ..nn.low_precision import reject_integers
 from .diffusers import is_diffusers, read_diffusers, write_diffusers
 from .hub import resolve_path
 from .huggingface.adapters import merge_adapter
-from .huggingface.folders import read_folder, write_folder
-from .huggingface.loading import is_folder
+from .huggingface.folders import is_folder, read_folder, write_folder
 from .huggingface.vocabulary import Vocabulary, read_vocabulary, to_vocabulary, vocabulary_for_targets
 from .match_config import get_origin
 from .saving import CONFIG, load_model, save_model

@@ -25,8 +25,8 @@ from ..core.schema import validate_document
 from ..models.ddpm_unet import DDPM, PRESETS, Config
 from ..models.registry import Preset, preset
 from ..nn.diffusion import FIRST, LAST
-from .huggingface.config_fields import format_json, read_float, read_int, reject_others, use_transformers_names
-from .huggingface.tensors import to_single
+from .huggingface.config_files import format_json, read_float, read_int, reject_others, use_transformers_names
+from .huggingface.folders import to_single
 from .match_config import closest_preset
 from .saving import CONFIG, find_mismatches, load_weights, open_safetensors, reject_pickle
 

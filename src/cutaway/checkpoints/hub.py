@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from ..core.errors import FileError
-from .huggingface.auxiliary_configs import GENERATION, PREPARATION
-from .huggingface.loading import Folder
+from .huggingface.config_files import GENERATION, PREPARATION
+from .huggingface.folders import Folder
 from .huggingface.vocabulary import COMPANION_FILES, TOKENIZER
 from .saving import CONFIG, INDEX, WEIGHTS
 from .torchvision import torchvision_names

@@ -35,10 +35,9 @@ from ..data.in_memory.source import InMemorySource, to_source
 from ..data.modalities import KINDS as MODALITIES
 from ..data.text.tokenizer_files import AUTO
 from ..data.text.tokenizers import KINDS
-from ..distributed import environment
 from ..distributed.group import process_group, rank_zero_only
 from ..distributed.group import rank_and_size as group_place
-from ..distributed.launch import LaunchInterrupted, launch
+from ..distributed.launch import LaunchInterrupted, is_launched, launch, launch_id, restart_count
 from ..training.batches import epochs_for_steps
 from ..training.callbacks import (
     AverageRecord,
@@ -111,16 +110,14 @@ def train_model(
         model = preset_for(model).custom_module  # type: ignore[attr-defined]  # it is a CustomPreset, since others are rejected
     source, callbacks = to_source(source)[0], check_callbacks(callbacks)
     several = process_settings(given, Run(resume).about["settings"] if resume is not None else {})
-    if not environment.is_launched() and several.processes == 1:
+    if not is_launched() and several.processes == 1:
         return _train_in_process(model, source, given, out, resume, progress, overwrite, judged, callbacks)
-    name = environment.launch_id() or uuid.uuid4().hex
+    name = launch_id() or uuid.uuid4().hex
     try:
-        if environment.is_launched():
+        if is_launched():
             with process_group():
                 begun = (
-                    rank_zero_only(lambda: find_launched_run(name, out))
-                    if environment.restart_count() and resume is None
-                    else None
+                    rank_zero_only(lambda: find_launched_run(name, out)) if restart_count() and resume is None else None
                 )
                 if begun is not None:  # before the restart
                     own = None if isinstance(model, str) else model
@@ -173,7 +170,7 @@ def _train_in_process(
 ) -> Run:
     """Train in this process, which may be one of several: all run the same code, and only the first writes files."""
     rank, processes = group_place()
-    if processes > 1 or "processes" in given or environment.is_launched():
+    if processes > 1 or "processes" in given or is_launched():
         given = {**given, "processes": processes}
     typed = given
     own = model if isinstance(model, nn.Module) else None
@@ -262,7 +259,7 @@ def _train_in_folder(
     """
     settings = {**asdict(ready.data_settings), **asdict(ready.settings)}
     about = {**(before or run_document(ready, given)), "settings": settings, "status": "running"}
-    about["launch"] = environment.launch_id()
+    about["launch"] = launch_id()
     if before:
         about["machine"] = {**before["machine"], "threads": torch.get_num_threads()}
         about["notes"] = [*before.get("notes", ()), *notes]

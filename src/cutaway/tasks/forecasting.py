@@ -27,8 +27,7 @@ from torch import Tensor
 
 from ..core.spec import Horizon
 from ..data.series.transforms import WindowSplit
-from ..statistics.blocks import window_metric
-from ..statistics.intervals import Metric, symmetric
+from ..statistics.intervals import Metric, symmetric, window_metric
 
 MOST_WINDOWS = 20_000  # largest number of windows for fitting the linear model; more are subsampled evenly
 MOST_INPUTS = 1_000  # largest number of its inputs; longer histories are truncated to the last steps

@@ -34,8 +34,8 @@ from ..core.memory_budget import format_bytes, model_size
 from ..core.spec import Episodes, ImageSpec, TableSpec, Tokens, Views
 from ..data.dataset_base import Batch
 from ..data.graphs.splits import NodeSplit
-from ..distributed import environment
 from ..distributed.group import rank_zero_only
+from ..distributed.launch import local_world_size
 from ..models.base import as_output_tuple
 from .batches import largest_batch
 from .config import TrainSettings
@@ -511,7 +511,7 @@ def _simulate_memory(ready: TrainingSetup, strategy: str) -> ProcessMemory:
         ready.model, find_blocks(ready.model), place.dtype, place.autocast_dtype, bool(settings.ema)
     )
     on_gpu = place.device.type == "cuda"
-    ranks = num_shards(strategy, place.processes, environment.local_world_size() // place.tensor)
+    ranks = num_shards(strategy, place.processes, local_world_size() // place.tensor)
     step = simulate_step(alone, place.processes, gpu=on_gpu)
     here = place.device.type == "cpu"
     return process_memory(

@@ -36,11 +36,11 @@ from ..core.errors import LostProcess, SettingError
 from ..core.files import read_json
 from ..core.memory_budget import format_bytes, free_memory
 from ..data.dataset_base import DataSet
-from ..distributed import environment
 from ..distributed.checkpoint import Saver
 from ..distributed.ddp import SynchronizedBatchNorm, wrap_in_ddp
 from ..distributed.fsdp import build_mesh, set_gradient_sync, shard
 from ..distributed.group import rank_and_size as place_in_group
+from ..distributed.launch import is_launched, local_world_size, world_size
 from ..distributed.tensor_parallel import TENSOR, global_norm, load_full_tensors, local_part, parallelize
 from ..models.base import BaseModel, as_base_model
 from .batches import batch_examples
@@ -221,8 +221,8 @@ def process_settings(given: Mapping[str, Any], known: Mapping[str, Any]) -> Trai
     """
     own = {**known, **given}
     settings = build(TrainSettings, {key: own[key] for key in SETTINGS if key in own})
-    there = environment.world_size()
-    if environment.is_launched() and "processes" in given and settings.processes not in (1, there):
+    there = world_size()
+    if is_launched() and "processes" in given and settings.processes not in (1, there):
         raise SettingError(
             f"processes={settings.processes}, and torchrun has started {there}: leave processes out, which torchrun "
             "decides."
@@ -304,7 +304,7 @@ def reject_parallel(settings: TrainSettings, model: nn.Module, place: DeviceCont
         raise SettingError(f"parallel={settings.parallel} is for several processes, and {there}: leave it out.")
     if settings.in_parts:
         _reject_for_shards(settings, model)
-    count, within = place.processes * place.tensor, environment.local_world_size()
+    count, within = place.processes * place.tensor, local_world_size()
     if settings.parallel == "hsdp" and (count % within or count == within or within % place.tensor):
         raise SettingError(
             f"parallel=hsdp shards within each machine and copies between machines, and of {count} processes "
@@ -325,7 +325,7 @@ def max_shards(settings: TrainSettings) -> int:
     if not may_start_sharded(settings):
         return 1
     if settings.parallel == "hsdp":
-        return environment.local_world_size()
+        return local_world_size()
     return settings.tensor_parallel if settings.parallel == "ddp" else place_in_group()[1]
 
 

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from ..checkpoints.deferred_init import materialized_tensors
 from ..checkpoints.hub import download_hint, resolve_path
 from ..checkpoints.huggingface import find_family
-from ..checkpoints.huggingface.loading import Folder, is_folder
+from ..checkpoints.huggingface.folders import Folder, is_folder
 from ..checkpoints.match_config import Origin, origin_from_json
 from ..checkpoints.saving import (
     INDEX,

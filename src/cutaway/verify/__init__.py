@@ -1,9 +1,9 @@
 """Reference implementations with which the models are compared.
 
-Each module of this package has `ORACLES`: preset name → a function of the config that builds the `Oracle`. For presets
-that are too large to compare completely it has `REDUCED`: preset name → a smaller config of the same kind. A new family
-is one new file here, without registration. The independent libraries are test dependencies. They are imported when an
-oracle is built, and `OracleMissing` says why one is not available.
+Each module for a family of architectures has `ORACLES`: preset name → a function of the config that builds the
+`Oracle`. For presets that are too large to compare completely it has `REDUCED`: preset name → a smaller config of the
+same kind. Tables of a new module are found without registration. The independent libraries are test dependencies. They
+are imported when an oracle is built, and `OracleMissing` says why one is not available.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from ..core.errors import CutawayError
-from .operators import make_torchvision_importable
+
+TEXT_LENGTHS = (9, 4, 7, 1)  # tokens of each text: a ragged batch with right padding
 
 
 class OracleMissing(CutawayError):
@@ -53,17 +54,6 @@ def compared_config(name: str, config: Any) -> Any:
     return _merge_tables("REDUCED").get(name, config)
 
 
-def torchvision_models(name: str) -> Any:
-    """Import the module torchvision.models.NAME. Raises OracleMissing, with the reason, if it cannot be imported."""
-    make_torchvision_importable()
-    try:
-        from torchvision import models
-
-        return importlib.import_module(f"{models.__name__}.{name}")
-    except (ImportError, RuntimeError) as error:
-        raise OracleMissing(f"torchvision cannot be imported here ({str(error).splitlines()[0]}).") from error
-
-
 def changed(config: Any, preset: Any, **names: str) -> dict[str, Any]:
     """Return the fields of a config that differ from a preset, under the other library's names: `dropout="dropout"`.
 
@@ -78,6 +68,50 @@ def images(*shape: int) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
 
     def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
         return (torch.randn(*shape, generator=generator, dtype=torch.float64),)
+
+    return draw
+
+
+def valid_mask(lengths: Sequence[int]) -> Tensor:
+    """Return the mask (N, T) of sequences of these lengths with right padding: True where valid."""
+    return torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+
+
+def ragged_tokens(vocab_size: int) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
+    """Return a function that draws token ids (N, T) of texts of different lengths, and their mask."""
+
+    def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
+        mask = valid_mask(TEXT_LENGTHS)
+        return torch.randint(2, vocab_size, mask.shape, generator=generator).where(mask, 0), mask
+
+    return draw
+
+
+def ragged_pairs(
+    vocab_size: int, target: int | None = None, *, lengths: Sequence[int] = TEXT_LENGTHS, steps: int = 8
+) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
+    """Return a function that draws source ids (N, T), their mask, and target ids (N, S).
+
+    Target ids are below `target`, or below the vocabulary of the source.
+    """
+
+    def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
+        mask = valid_mask(lengths)
+        source = torch.randint(2, vocab_size, mask.shape, generator=generator).where(mask, 0)
+        return source, mask, torch.randint(2, target or vocab_size, (len(lengths), steps), generator=generator)
+
+    return draw
+
+
+def ragged_frames(lengths: Sequence[int], *shape: int) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
+    """Return a function that draws float64 sequences (N, T, *shape) of these lengths, and their mask.
+
+    The padding is not zero, so that using it would be detected.
+    """
+
+    def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
+        size = (len(lengths), max(lengths), *shape)
+        return torch.randn(size, generator=generator, dtype=torch.float64), valid_mask(lengths)
 
     return draw
 

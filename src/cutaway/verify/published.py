@@ -1,7 +1,8 @@
 """Published configuration of each preset, from its paper or its weights in circulation, written independently.
 
 A preset that was changed is therefore detected. A size that a Config leaves open (`ffn_dim=None` for 4 · dim) is given
-as its resolved number. Values that no paper defines, because they depend on the data, are in `BY_DATA`.
+as its resolved number. Values that no paper defines, because they depend on the data, are in `BY_DATA`. Settings that
+our layers fix (strides, paddings, ε, momentum) are compared with torchvision's network.
 """
 
 from __future__ import annotations
@@ -9,6 +10,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
+
+import torch
+from torch import nn
+
+from ..checkpoints.torchvision import torchvision_key, torchvision_names
+from .libraries import torchvision_models
 
 BY_DATA = (
     "in_channels",
@@ -406,3 +413,40 @@ def published_differences(name: str, config: Any) -> list[str]:
         for field, value in SETTINGS[name].items()
         if field in ours and ours[field] != value
     ]
+
+
+# Settings that are compared if both layers have them. The weights already compare sizes.
+LAYER_SETTINGS = ("kernel_size", "stride", "padding", "dilation", "groups", "padding_mode", "eps", "momentum", "affine")
+SKIPPING_INITIALIZATION = ("googlenet", "inception", "vgg")  # builders that can skip the slow initialization of weights
+# Builders that would download weights of the backbone.
+SEGMENTATION, DETECTORS = ("fcn", "deeplabv3"), ("fcos",)
+STRIDED = "-v1"  # presets with torchvision's weights and the paper's strides
+
+
+def torchvision_differences(name: str, ours: nn.Module) -> tuple[int, list[str]]:
+    """Return the number of compared settings of layers, and those that differ, one clause each.
+
+    `ours` is the complete preset, preferably on the meta device. Raises OracleMissing if torchvision cannot be
+    imported.
+    """
+    builder = torchvision_names()[name].rpartition(".")[2]
+    with torch.device("meta"):
+        arguments: dict[str, Any] = {"init_weights": False} if builder.startswith(SKIPPING_INITIALIZATION) else {}
+        if builder.startswith((*SEGMENTATION, *DETECTORS)):
+            arguments = {"weights_backbone": None}
+        if builder.startswith(SEGMENTATION):
+            arguments["aux_loss"] = True
+        theirs = torchvision_models("_api").get_model_builder(builder)(**arguments)
+    layers, count, found = dict(theirs.named_modules()), 0, []
+    for prefix, module in ours.named_modules():
+        own = next(iter(dict(module.named_parameters(recurse=False))), None)
+        if own is None:
+            continue
+        there: Any = layers.get(torchvision_key(name, f"{prefix}.{own}").rpartition(".")[0])
+        for setting in LAYER_SETTINGS:
+            if hasattr(module, setting) and hasattr(there, setting):
+                mine, other = getattr(module, setting), getattr(there, setting)
+                count += 1
+                if mine != other:
+                    found.append(f"{prefix} has {setting}={mine}, torchvision {other}")
+    return count, found

@@ -16,8 +16,7 @@ from torch import Tensor, nn
 
 from ..checkpoints.convert import open_model as read_model
 from ..checkpoints.hub import resolve_path
-from ..checkpoints.huggingface.folders import read_folder
-from ..checkpoints.huggingface.loading import is_folder
+from ..checkpoints.huggingface.folders import is_folder, read_folder
 from ..checkpoints.saving import CONFIG
 from ..core.config import split_model_settings
 from ..core.errors import DataError, FileError, SettingError, UnknownName

@@ -10,7 +10,7 @@ from ...core.errors import SettingError
 from .arguments import parse_words
 
 if TYPE_CHECKING:
-    from ...deploy.finetuning import ModelMeasurement
+    from ...deploy.compression import ModelMeasurement
     from ...runs.run import Run
 
 
@@ -33,7 +33,7 @@ def measure_runs(runs: Sequence[Run]) -> list[ModelMeasurement]:
     """Measure score, size and time of runs. Returns an empty list, with a note, if their data is missing or has no
     labels."""
     from ...core.errors import DataError
-    from ...deploy.finetuning import compare_runs
+    from ...deploy.compression import compare_runs
     from .output import note
 
     try:

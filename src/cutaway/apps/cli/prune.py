@@ -44,7 +44,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prune a run, then compare both models."""
-    from ...deploy.prune import prune
+    from ...deploy.compression import prune
     from ...reports.run_report import write_layers_and_report
     from ...runs.run import Run
     from .output import emit_json, note

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from .compression_arguments import add_run_and_out, measure_runs, measurements_to_json, parse_run_args, print_comparison
 
 if TYPE_CHECKING:
-    from ...deploy.finetuning import ModelMeasurement
+    from ...deploy.compression import ModelMeasurement
     from ...runs.run import Run
 
 SUMMARY = "quantize a run to 8- or 4-bit integers, or 16-bit floats"

@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     """Train a model, then print its results and its folder."""
     from ...api import train
     from ...core.errors import FileError
-    from ...distributed.environment import rank
+    from ...distributed.launch import rank
     from ...training.run_folder import RunExists
     from .output import console, emit_json, note, open_page
 

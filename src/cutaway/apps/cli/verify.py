@@ -118,9 +118,8 @@ def _settings(found: Preset) -> Iterator[Claim]:
     from ...checkpoints.huggingface import find_family
     from ...checkpoints.torchvision import torchvision_names
     from ...verify import OracleMissing
-    from ...verify.hugging import unlike_reference
-    from ...verify.modules import unlike_torchvision
-    from ...verify.published import SETTINGS, published_differences
+    from ...verify.huggingface import reference_differences
+    from ...verify.published import SETTINGS, published_differences, torchvision_differences
 
     yield _none_differ(
         found, "settings = published", f"{len(SETTINGS[found.name])}", published_differences(found.name, found.config)
@@ -129,7 +128,7 @@ def _settings(found: Preset) -> Iterator[Claim]:
     if family is not None:
         claim = "settings = transformers'"
         try:
-            yield _none_differ(found, claim, "each", unlike_reference(family, found.name, found.config))
+            yield _none_differ(found, claim, "each", reference_differences(family, found.name, found.config))
         except OracleMissing as missing:
             yield Claim(found.name, claim, SKIPPED, str(missing))
         except UNFIT as error:  # an architecture that the library does not have
@@ -138,7 +137,7 @@ def _settings(found: Preset) -> Iterator[Claim]:
         claim = "settings of layers = torchvision's"
         try:
             with torch.device("meta"):
-                count, unlike = unlike_torchvision(found.name, found.build(found.config))
+                count, unlike = torchvision_differences(found.name, found.build(found.config))
             yield _none_differ(found, claim, f"{count:,}", unlike)
         except OracleMissing as missing:
             yield Claim(found.name, claim, SKIPPED, str(missing))
@@ -146,11 +145,11 @@ def _settings(found: Preset) -> Iterator[Claim]:
 
 def _initial(found: Preset, model: Any) -> Claim:
     """Check that the initial weights follow the paper or its code."""
-    from ...verify.initial import unlike_law
+    from ...verify.initialization import initialization_differences
 
     count = f"{sum(1 for _ in model.parameters()):,}"
     family = found.module.__name__.rpartition(".")[2]
-    return _none_differ(found, "initial weights = published", count, unlike_law(family, model))
+    return _none_differ(found, "initial weights = published", count, initialization_differences(family, model))
 
 
 def _none_differ(found: Preset, claim: str, count: str, unlike: list[str]) -> Claim:
@@ -257,8 +256,7 @@ def _behaviour(found: Preset, config: Any, model: Any) -> Iterator[Claim]:
     from ...core.spec import OF_TOKENS, Context
     from ...inspect.example_inputs import example_inputs, example_shape, input_modality
     from ...models.base import as_output_tuple
-    from ...verify.compare import BOUND, difference
-    from ...verify.dropping import fixed_dropout
+    from ...verify.compare import BOUND, difference, fixed_dropout
 
     shape, sizes = example_shape(found, config), found.image_sizes(config)
     if sizes.least > 1:  # twice the minimum image size is enough for this check, and cheaper than the published size

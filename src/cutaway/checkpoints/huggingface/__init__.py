@@ -1,7 +1,7 @@
 """Mapping of our networks to those of transformers: names of tensors and configs.
 
-Each module of this package with a `FAMILY` is one `model_type` of transformers. A new one is one new file, without
-registration. `renamed` converts our tensors to theirs and `taken` theirs to ours.
+Each `Family` in a module of this package is one `model_type` of transformers. A new one needs no registration.
+`to_transformers_names` converts our tensors to theirs and `from_transformers_names` theirs to ours.
 """
 
 from __future__ import annotations
@@ -130,9 +130,10 @@ def find_family(preset: str) -> Family | None:
 
 @functools.cache
 def families() -> dict[str, Family]:
-    """Return every family by its model_type."""
+    """Return every family by its model_type, sorted."""
     modules = [importlib.import_module(f"{__name__}.{info.name}") for info in pkgutil.iter_modules(__path__)]
-    return {module.FAMILY.model_type: module.FAMILY for module in modules if hasattr(module, "FAMILY")}
+    found = [value for module in modules for value in vars(module).values() if isinstance(value, Family)]
+    return {family.model_type: family for family in sorted(found, key=lambda family: family.model_type)}
 
 
 def transformers_names(family: Family, name: str) -> tuple[Rule, list[str]]:

@@ -22,7 +22,7 @@ from ...core.files import read_json, write_json
 from ...core.schema import COUNT, NUMBER, Between, validate_document
 from ...nn.lora import LoRALinear
 from . import Family, find_family, to_transformers_names, transformers_names
-from .config_fields import format_json, read_bool, read_float
+from .config_files import format_json, read_bool, read_float
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 BASE = "base_model.model."  # prefix of the network's names

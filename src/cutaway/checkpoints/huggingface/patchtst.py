@@ -8,7 +8,7 @@ from typing import Any
 from ...core.errors import ModelError
 from ...models.patchtst import PRESETS, Config
 from . import Family, Rule
-from .config_fields import read_bool, read_float, read_int, reject_others
+from .config_files import read_bool, read_float, read_int, reject_others
 
 BLOCK, LAYER = r"blocks\.(\d+)\.", r"encoder.layers.\1."
 NORM = r"(weight|bias|running_mean|running_var|num_batches_tracked)"
@@ -109,7 +109,7 @@ def _head(config: Config) -> tuple[Rule, ...]:
     return (Rule(r"head\.(weight|bias)", (rf"head.{layer}.\1",), outside=True),)
 
 
-FAMILY = Family(
+PATCHTST_FAMILY = Family(
     model_type="patchtst",
     presets=tuple(PRESETS),
     prefix="model.",

@@ -7,8 +7,8 @@ from typing import Any
 
 from ...models.video_transformer import PRESETS, Config
 from . import Family, Rule
-from .config_fields import read_float, read_int, reject_others, reject_partial_patches
-from .encoders import BLOCK, num_labels
+from .bert import BLOCK, num_labels
+from .config_files import read_float, read_int, reject_others, reject_partial_patches
 
 LAYER = r"encoder.layer.\1."
 
@@ -56,7 +56,7 @@ def parse_config(theirs: Mapping[str, Any]) -> Config:
     )
 
 
-FAMILY = Family(
+TIMESFORMER_FAMILY = Family(
     model_type="timesformer",
     presets=tuple(PRESETS),
     prefix="timesformer.",

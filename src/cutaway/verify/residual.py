@@ -1,0 +1,458 @@
+"""Oracles of residual and densely connected networks.
+
+The networks for ImageNet, MobileNetV2 and ConvNeXt are torchvision's. ResNet and DenseNet for CIFAR are plain
+implementations, and those of NAS-Bench-201 are parsed from the notation of the cell, edge by edge.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..checkpoints.torchvision import torchvision_key
+from ..models import cellnet, convnext, densenet, mobilenet_v2, resnet
+from . import Oracle, OracleMissing, changed, images
+from .libraries import torchvision_models
+
+
+def batch_normalized(x: Tensor, mean: Tensor, variance: Tensor, scale: Tensor, shift: Tensor, training: bool) -> Tensor:
+    """Normalize x (N, C, …) to mean 0 and variance 1 in each channel, then scale and shift.
+
+    In training the statistics of the batch are used, and a tenth of them is added to the running ones. In evaluation
+    the running ones are used.
+    """
+    if training:
+        values = x.transpose(0, 1).flatten(1)  # (C, N·P)
+        n = values.shape[1]
+        own = values.mean(1)
+        squares = ((values - own[:, None]) ** 2).mean(1)
+        mean.mul_(0.9).add_(own.detach(), alpha=0.1)
+        variance.mul_(0.9).add_(squares.detach() * n / (n - 1), alpha=0.1)
+        mean, variance = own, squares
+    shape = (-1, *[1] * (x.ndim - 2))
+    root = torch.sqrt(variance + 1e-5).view(shape)
+    return (x - mean.view(shape)) / root * scale.view(shape) + shift.view(shape)
+
+
+def torchvision_resnet(config: resnet.Config) -> Oracle:
+    """Build torchvision's network.
+
+    Strides of bottlenecks move to the first 1×1 convolution if `config` has them there.
+    """
+    library = torchvision_models("resnet")
+    block: Any = library.BasicBlock if config.block == "basic" else library.Bottleneck
+    module = library.ResNet(block, list(config.layers), num_classes=config.num_classes)
+    if config.stride_on == "1x1":
+        for part in module.modules():
+            if isinstance(part, library.Bottleneck):
+                part.conv1.stride, part.conv2.stride = part.conv2.stride, part.conv1.stride
+    return Oracle(module, images(2, 3, 48, 48))
+
+
+class FlatResNet(nn.Module):
+    """CIFAR network as two flat lists, of kernels and of normalizations, in the order of use.
+
+    Shortcut A is a convolution with a fixed kernel, the identity between rows of zeros: the product with W_s of
+    equation 2, where the model slices and pads. Without shortcuts a block is its two layers.
+    """
+
+    def __init__(self, config: resnet.Config) -> None:
+        super().__init__()
+        self.config = config
+        self.kernels = nn.ParameterList()
+        self.scales = nn.ParameterList()
+        self.shifts = nn.ParameterList()
+        self._layer(config.in_channels, config.width, 3)
+        channels = config.width
+        for stage, count in enumerate(config.layers):
+            for block in range(count):
+                width = config.width * 2**stage
+                self._layer(channels, width, 3)
+                self._layer(width, width, 3)
+                if config.shortcut == "B" and stage > 0 and block == 0:
+                    self._layer(channels, width, 1)
+                channels = width
+        self.head = nn.Parameter(torch.zeros(config.num_classes, channels))
+        self.head_bias = nn.Parameter(torch.zeros(config.num_classes))
+
+    def _layer(self, in_channels: int, out_channels: int, side: int) -> None:
+        i = len(self.kernels)
+        self.kernels.append(nn.Parameter(torch.zeros(out_channels, in_channels, side, side)))
+        self.scales.append(nn.Parameter(torch.ones(out_channels)))
+        self.shifts.append(nn.Parameter(torch.zeros(out_channels)))
+        self.register_buffer(f"mean{i}", torch.zeros(out_channels))
+        self.register_buffer(f"variance{i}", torch.ones(out_channels))
+        self.register_buffer(f"batches{i}", torch.tensor(0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the logits (N, classes) of images (N, C, H, W)."""
+        i = 0
+
+        def layer(x: Tensor, stride: int = 1) -> Tensor:
+            """Apply convolution and normalization number i, the latter by its definition."""
+            nonlocal i
+            kernel = self.kernels[i]
+            x = F.conv2d(x, kernel, stride=stride, padding=kernel.shape[-1] // 2)
+            mean, variance = self.get_buffer(f"mean{i}"), self.get_buffer(f"variance{i}")
+            x = batch_normalized(x, mean, variance, self.scales[i], self.shifts[i], self.training)
+            i += 1
+            return x
+
+        x = torch.clamp(layer(x), min=0)
+        for stage, count in enumerate(self.config.layers):
+            for block in range(count):
+                stride = 2 if stage > 0 and block == 0 else 1
+                y = layer(torch.clamp(layer(x, stride), min=0))
+                if self.config.shortcut == "none":
+                    x = torch.clamp(y, min=0)
+                    continue
+                if stride == 2:
+                    x = layer(x, stride) if self.config.shortcut == "B" else self._shortcut_a(x, y.shape[1])
+                x = torch.clamp(x + y, min=0)
+        return torch.einsum("nchw,kc->nk", x, self.head) / (x.shape[2] * x.shape[3]) + self.head_bias
+
+    def _shortcut_a(self, x: Tensor, channels: int) -> Tensor:
+        """Apply shortcut A."""
+        kernel = torch.zeros(channels, x.shape[1], 1, 1, dtype=x.dtype)
+        first = (channels - x.shape[1]) // 2
+        for c in range(x.shape[1]):
+            kernel[first + c, c] = 1
+        return F.conv2d(x, kernel, stride=2)
+
+
+def flat_resnet(config: resnet.Config) -> Oracle:
+    """Build the plain implementation and the key map from our weights."""
+    with torch.device("meta"):
+        names = list(resnet.ResNet(config).state_dict())
+    key_map = {"fc.weight": "head", "fc.bias": "head_bias"}
+    kernels = [k for k in names if k.endswith("weight") and ("conv" in k or k.endswith("downsample.0.weight"))]
+    key_map |= {name: f"kernels.{i}" for i, name in enumerate(kernels)}
+    parts = {"weight": "scales.", "bias": "shifts.", "running_mean": "mean"}
+    parts |= {"running_var": "variance", "num_batches_tracked": "batches"}
+    for ending, part in parts.items():
+        normalizations = [
+            k for k in names if k.endswith(ending) and (".bn" in k or k[:2] == "bn" or "downsample.1" in k)
+        ]
+        key_map |= {name: f"{part}{i}" for i, name in enumerate(normalizations)}
+    return Oracle(FlatResNet(config), images(2, config.in_channels, 16, 16), key_map)
+
+
+def resnet_oracle(config: resnet.Config) -> Oracle:
+    """Build torchvision's network if it has this stem, width and shortcut, otherwise the plain one."""
+    like_torchvision = (config.stem, config.width, config.shortcut, config.in_channels, len(config.layers))
+    if like_torchvision == ("imagenet", 64, "B", 3, 4):
+        return torchvision_resnet(config)
+    if config.stem == "cifar" and config.block == "basic":
+        return flat_resnet(config)
+    raise OracleMissing("neither torchvision nor the plain CIFAR network has a residual network of these settings.")
+
+
+def torchvision_densenet(config: densenet.Config) -> Oracle:
+    """Build torchvision's network. Images are not square: the last maps have 1×2 pixels."""
+    library = torchvision_models("densenet")
+    module = library.DenseNet(
+        growth_rate=config.growth_rate,
+        block_config=config.layers,
+        num_init_features=config.stem_channels,
+        num_classes=config.num_classes,
+    )
+    with torch.device("meta"):
+        key_map = {key: torchvision_key("densenet121", key) for key in densenet.DenseNet(config).state_dict()}
+    return Oracle(module, images(2, 3, 37, 61), key_map)
+
+
+class SourceBySource(nn.Module):
+    """CIFAR network without concatenated maps.
+
+    A convolution is a sum over its channels. A layer adds the contribution of each earlier map, through its slice of
+    the kernel, normalized by its slice of the norm. Kernels and norms are two flat lists in the order of use.
+    """
+
+    def __init__(self, config: densenet.Config) -> None:
+        super().__init__()
+        self.config = config
+        self.kernels = nn.ParameterList()
+        self.scales = nn.ParameterList()
+        self.shifts = nn.ParameterList()
+        k, channels = config.growth_rate, config.stem_channels
+        self._kernel(channels, config.in_channels, 3)
+        for block, layers in enumerate(config.layers):
+            if block > 0:
+                self._norm(channels)
+                halved = int(channels * config.compression)
+                self._kernel(halved, channels, 1)
+                channels = halved
+            for _ in range(layers):
+                self._norm(channels)
+                if config.bottleneck:
+                    self._kernel(4 * k, channels, 1)
+                    self._norm(4 * k)
+                self._kernel(k, 4 * k if config.bottleneck else channels, 3)
+                channels += k
+        self._norm(channels)
+        self.head = nn.Parameter(torch.zeros(config.num_classes, channels))
+        self.head_bias = nn.Parameter(torch.zeros(config.num_classes))
+
+    def _kernel(self, out_channels: int, in_channels: int, side: int) -> None:
+        self.kernels.append(nn.Parameter(torch.zeros(out_channels, in_channels, side, side)))
+
+    def _norm(self, channels: int) -> None:
+        i = len(self.scales)
+        self.scales.append(nn.Parameter(torch.ones(channels)))
+        self.shifts.append(nn.Parameter(torch.zeros(channels)))
+        self.register_buffer(f"mean{i}", torch.zeros(channels))
+        self.register_buffer(f"variance{i}", torch.ones(channels))
+        self.register_buffer(f"batches{i}", torch.tensor(0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the logits (N, classes) of images (N, C, H, W)."""
+        kernels, norms = iter(self.kernels), iter(range(len(self.scales)))
+
+        def normalized(sources: list[Tensor]) -> list[Tensor]:
+            """Apply the next norm and ReLU to each source with its own channels."""
+            norm, first, results = next(norms), 0, []
+            for source in sources:
+                results.append(torch.clamp(self._normalized(norm, first, source), min=0))
+                first += source.shape[1]
+            return results
+
+        def convolved(sources: list[Tensor]) -> Tensor:
+            """Apply the next convolution: the sum over sources of their input channels' parts."""
+            kernel, first, total = next(kernels), 0, torch.zeros(())
+            for source in sources:
+                part = kernel[:, first : first + source.shape[1]]
+                total = total + F.conv2d(source, part, padding=kernel.shape[-1] // 2)
+                first += source.shape[1]
+            return total
+
+        def dropped(x: Tensor) -> Tensor:
+            return F.dropout(x, self.config.dropout) if self.training and self.config.dropout else x
+
+        sources = [convolved([x])]
+        for block, layers in enumerate(self.config.layers):
+            if block > 0:
+                y = dropped(convolved(normalized(sources)))
+                sources = [y.unfold(2, 2, 2).unfold(3, 2, 2).mean((-2, -1))]  # the mean of each window of 2×2
+            for _ in range(layers):
+                y = dropped(convolved(normalized(sources)))
+                if self.config.bottleneck:
+                    y = dropped(convolved(normalized([y])))
+                sources.append(y)
+        means = [y.mean((2, 3)) for y in normalized(sources)]
+        logits: Tensor = self.head_bias
+        for mean, part in zip(means, torch.split(self.head, [mean.shape[1] for mean in means], dim=1)):
+            logits = logits + mean @ part.T
+        return logits
+
+    def _normalized(self, norm: int, first: int, x: Tensor) -> Tensor:
+        """Apply a norm by its definition. `x` is its channels from `first` on."""
+        channels = slice(first, first + x.shape[1])
+        mean, variance = self.get_buffer(f"mean{norm}")[channels], self.get_buffer(f"variance{norm}")[channels]
+        scale, shift = self.scales[norm][channels], self.shifts[norm][channels]
+        return batch_normalized(x, mean, variance, scale, shift, self.training)
+
+
+def source_by_source(config: densenet.Config) -> Oracle:
+    """Build the plain implementation and the key map from our weights."""
+    with torch.device("meta"):
+        names = list(densenet.DenseNet(config).state_dict())
+    key_map = {"classifier.weight": "head", "classifier.bias": "head_bias"}
+    key_map |= {name: f"kernels.{i}" for i, name in enumerate(k for k in names if "conv" in k)}
+    parts = {"weight": "scales.", "bias": "shifts.", "running_mean": "mean"}
+    parts |= {"running_var": "variance", "num_batches_tracked": "batches"}
+    for ending, part in parts.items():
+        norms = [k for k in names if "norm" in k and k.endswith(ending)]
+        key_map |= {name: f"{part}{i}" for i, name in enumerate(norms)}
+    return Oracle(SourceBySource(config), images(2, config.in_channels, 18, 21), key_map)
+
+
+def densenet_oracle(config: densenet.Config) -> Oracle:
+    """Build torchvision's network if it has this one, otherwise the plain one.
+
+    Torchvision's has its stem, bottlenecks, halving transitions and no dropout.
+    """
+    like_torchvision = (config.stem, config.bottleneck, config.compression, config.dropout, config.in_channels)
+    if like_torchvision == ("imagenet", True, 0.5, 0.0, 3):
+        return torchvision_densenet(config)
+    if config.stem == "cifar":
+        return source_by_source(config)
+    raise OracleMissing(
+        "neither torchvision nor the plain CIFAR network has a densely connected network of these settings."
+    )
+
+
+def torchvision_mobilenet(config: mobilenet_v2.Config) -> Oracle:
+    """Build torchvision's network with our channels, and our strides for small images."""
+    usual = mobilenet_v2.PRESETS["mobilenet-v2"]
+    module = torchvision_models("mobilenetv2").MobileNetV2(
+        config.num_classes, **changed(config, usual, width_mult="width_mult", dropout="dropout")
+    )
+    stem = module.features[0][0]
+    if config.in_channels != 3:
+        module.features[0][0] = stem = nn.Conv2d(config.in_channels, stem.out_channels, 3, 2, 1, bias=False)
+    if config.stem == "cifar":
+        stem.stride = module.features[2].conv[1][0].stride = (1, 1)
+    key_map = {key: torchvision_key("mobilenet-v2", key) for key in mobilenet_v2.MobileNetV2(config).state_dict()}
+    size = (config.least_size + 5, 2 * config.least_size)
+    return Oracle(module, images(2, config.in_channels, *size), key_map)
+
+
+def torchvision_convnext(config: convnext.Config) -> Oracle:
+    """Build torchvision's network with our channels and patches."""
+    library = torchvision_models("convnext")
+    widths: list[Any] = [config.width * 2**stage for stage in range(len(config.layers))]
+    module = library.ConvNeXt(
+        [library.CNBlockConfig(*stage) for stage in zip(widths, [*widths[1:], None], config.layers)],
+        stochastic_depth_prob=config.drop_path_rate,
+        layer_scale=config.layer_scale,
+        num_classes=config.num_classes,
+    )
+    patch = config.patch_size
+    module.features[0][0] = nn.Conv2d(config.in_channels, config.width, patch, stride=patch)
+    for block in module.modules():
+        if isinstance(block, library.CNBlock):
+            block.stochastic_depth = StochasticDepth(block.stochastic_depth.p)
+    with torch.device("meta"):
+        key_map = {key: torchvision_key("convnext-tiny", key) for key in convnext.ConvNeXt(config).state_dict()}
+    return Oracle(module, images(3, config.in_channels, config.least_size + 5, 2 * config.least_size), key_map)
+
+
+class StochasticDepth(nn.Module):
+    """Stochastic depth of torchvision for each image, drawn by PyTorch's dropout.
+
+    `fixed_dropout` therefore controls it.
+    """
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the branch times 0 or 1 / (1 − p)."""
+        return x * F.dropout(torch.ones(len(x), 1, 1, 1, dtype=x.dtype), self.p, self.training)
+
+
+class ParsedCellNet(nn.Module):
+    """Network parsed from its notation. Nodes are split at `+` and edges at `|`, and each edge looks up its weights."""
+
+    def __init__(self, arch: str, cells: int, channels: int, in_channels: int, num_classes: int) -> None:
+        super().__init__()
+        self.nodes = [[part.split("~") for part in node.strip("|").split("|")] for node in arch.split("+")]
+        self.cells, self.widths = cells, [channels, 2 * channels, 4 * channels]
+        self.kernels, self.norms = nn.ParameterDict(), nn.ModuleDict()
+        self._conv("stem", in_channels, channels, 3)
+        for stage, width in enumerate(self.widths):
+            if stage:
+                self._conv(f"down{stage}a", width // 2, width, 3)
+                self._conv(f"down{stage}b", width, width, 3)
+                self.kernels[f"down{stage}s"] = nn.Parameter(torch.zeros(width, width // 2, 1, 1))
+            for cell in range(cells):
+                for to, node in enumerate(self.nodes):
+                    for op, source in node:
+                        if op.startswith("nor_conv"):
+                            self._conv(f"{stage}-{cell}-{source}{to + 1}", width, width, int(op[-1]))
+        self.norms["last"] = nn.BatchNorm2d(4 * channels)
+        self.head = nn.Linear(4 * channels, num_classes)
+
+    def _conv(self, name: str, inputs: int, outputs: int, kernel: int) -> None:
+        self.kernels[name] = nn.Parameter(torch.zeros(outputs, inputs, kernel, kernel))
+        self.norms[name] = nn.BatchNorm2d(outputs)
+
+    def _through(self, name: str, x: Tensor, stride: int = 1) -> Tensor:
+        kernel = self.kernels[name]
+        y: Tensor = self.norms[name](F.conv2d(x, kernel, stride=stride, padding=kernel.shape[-1] // 2))
+        return y
+
+    def _edge(self, op: str, name: str, x: Tensor) -> Tensor:
+        if op == "none":
+            return torch.zeros_like(x)
+        if op == "skip_connect":
+            return x
+        if op == "avg_pool_3x3":  # the sum over 3×3 divided by the number of pixels
+            ones = torch.ones(x.shape[1], 1, 3, 3, dtype=x.dtype)
+            sums, there = (F.conv2d(m, ones, padding=1, groups=x.shape[1]) for m in (x, torch.ones_like(x)))
+            return sums / there
+        return self._through(name, x.clamp(min=0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the logits (N, classes) of images (N, C, H, W)."""
+        x = self._through("stem", x)
+        for stage in range(3):
+            if stage:
+                y = self._through(f"down{stage}a", x.clamp(min=0), stride=2)
+                y = self._through(f"down{stage}b", y.clamp(min=0))
+                halves = (x[..., 0::2, 0::2] + x[..., 0::2, 1::2] + x[..., 1::2, 0::2] + x[..., 1::2, 1::2]) / 4
+                x = y + torch.einsum("nchw,dc->ndhw", halves, self.kernels[f"down{stage}s"][..., 0, 0])
+            for cell in range(self.cells):
+                values = [x]
+                for to, node in enumerate(self.nodes):
+                    arriving = [
+                        self._edge(op, f"{stage}-{cell}-{source}{to + 1}", values[int(source)]) for op, source in node
+                    ]
+                    values.append(sum(arriving[1:], arriving[0]))
+                x = values[3]
+        x = self.norms["last"](x).clamp(min=0).flatten(2).sum(2) / x[0, 0].numel()
+        logits: Tensor = self.head(x)
+        return logits
+
+
+def parsed_cellnet(config: cellnet.Config) -> Oracle:
+    """Build the network of the config's notation and the key map from our weights."""
+    module = ParsedCellNet(config.arch, config.cells, config.channels, config.in_channels, config.num_classes)
+    key_map = {"stem.0.weight": "kernels.stem"} | _norm_key_map("stem.1", "stem")
+    per_stage = config.cells + 1  # with the residual block before the cells
+    for stage in range(3):
+        first = stage * per_stage
+        if stage:
+            before = f"blocks.{first - 1}"
+            for ours, theirs in (("conv_a", "a"), ("conv_b", "b")):
+                key_map[f"{before}.{ours}.1.weight"] = f"kernels.down{stage}{theirs}"
+                key_map |= _norm_key_map(f"{before}.{ours}.2", f"down{stage}{theirs}")
+            key_map[f"{before}.shortcut.weight"] = f"kernels.down{stage}s"
+        for cell in range(config.cells):
+            for edge, ends in enumerate(("01", "02", "12", "03", "13", "23")):
+                name, ours = f"{stage}-{cell}-{ends}", f"blocks.{first + cell}.edges.{edge}"
+                if name in module.kernels:
+                    key_map[f"{ours}.1.weight"] = f"kernels.{name}"
+                    key_map |= _norm_key_map(f"{ours}.2", name)
+    key_map |= _norm_key_map("bn", "last") | {"head.weight": "head.weight", "head.bias": "head.bias"}
+    return Oracle(module, images(3, config.in_channels, 8, 12), key_map)
+
+
+def _norm_key_map(ours: str, theirs: str) -> dict[str, str]:
+    keys = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
+    return {f"{ours}.{key}": f"norms.{theirs}.{key}" for key in keys}
+
+
+ORACLES = {
+    **dict.fromkeys(resnet.PRESETS, resnet_oracle),
+    **dict.fromkeys(densenet.PRESETS, densenet_oracle),
+    **dict.fromkeys(mobilenet_v2.PRESETS, torchvision_mobilenet),
+    **dict.fromkeys(convnext.PRESETS, torchvision_convnext),
+    "cellnet": parsed_cellnet,
+    "cellnet-small": parsed_cellnet,
+}
+
+REDUCED = {
+    # resnet18 and resnet20 are compared completely; the others have more blocks of the same kinds.
+    **{
+        name: dataclasses.replace(config, layers=(2, 2, 1, 1) if config.stem == "imagenet" else (2, 2, 2))
+        for name, config in resnet.PRESETS.items()
+        if name not in ("resnet18", "resnet20")
+    },
+    # densenet121, densenet-40-12 and densenet-bc-100-12 are compared completely; the others have more or wider layers.
+    **{
+        name: dataclasses.replace(densenet.PRESETS[name], layers=(2, 3, 2, 2))
+        for name in ("densenet161", "densenet169", "densenet201")
+    },
+    # convnext-micro is compared completely; the others have more and wider blocks of the same kind.
+    **{
+        name: dataclasses.replace(config, layers=tuple(min(n, 4) for n in config.layers), width=config.width // 8)
+        for name, config in convnext.PRESETS.items()
+        if name != "convnext-micro"
+    },
+}
