@@ -58,8 +58,8 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(
 def test_an_image_is_the_same_whatever_is_drawn_beside_it(
     run: Run, eta: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    together = run.drawn(5, steps=4, eta=eta)[0].int()
-    alone = run.drawn(1, run.spec.target.names[3], steps=4, eta=eta, seed=3)[0].int()
+    together = run.sample_tensors(5, steps=4, eta=eta)[0].int()
+    alone = run.sample_tensors(1, run.spec.target.names[3], steps=4, eta=eta, seed=3)[0].int()
     assert (together[3] - alone[0]).abs().max() <= 1  # a level, where another order of sums rounds otherwise
     assert not torch.equal(together[3], together[4])
     sizes: list[int] = []
@@ -72,7 +72,7 @@ def test_an_image_is_the_same_whatever_is_drawn_beside_it(
 
     monkeypatch.setattr(image_generation, "TOGETHER", 2)
     monkeypatch.setattr(type(run.model), "draw", draw)
-    assert (run.drawn(5, steps=4, eta=eta)[0].int() - together).abs().max() <= 1
+    assert (run.sample_tensors(5, steps=4, eta=eta)[0].int() - together).abs().max() <= 1
     assert sizes == [2, 2, 1]
 
 
@@ -88,7 +88,7 @@ def test_pictures_are_written_and_what_cannot_be_is_said(run: Run, cli: CLI, tmp
             2 * (8 + image_generation.GAP) + image_generation.GAP,
         )
         shown = torch.from_numpy(np.asarray(written).copy())
-    drawn = run.drawn(12, "3", steps=2)[0]
+    drawn = run.sample_tensors(12, "3", steps=2)[0]
     assert torch.equal(shown[2:10, 12:20], drawn[1, 0])
     assert torch.equal(shown[12:20, 2:10], drawn[8, 0])
     for words, said in (

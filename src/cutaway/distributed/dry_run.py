@@ -82,7 +82,7 @@ class ShardedWeight:
     copies: int  # optimizer tensors of the same shape
     beside: int  # bytes of all other optimizer state
 
-    def held(self, index: int) -> tuple[int, ...]:
+    def shard_shape(self, index: int) -> tuple[int, ...]:
         """Return the shape of the part of the process with that index among those that share the rows."""
         shape = [*self.shape]
         if self.cut:
@@ -95,7 +95,7 @@ class ShardedWeight:
 
     def bytes(self, index: int) -> int:
         """Return the bytes of that part."""
-        return math.prod(self.held(index)) * self.itemsize
+        return math.prod(self.shard_shape(index)) * self.itemsize
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ def dry_run(
     of_each = tuple(shares[r // tensor_parallel % sharing] for r in range(processes))
     assert of_each[rank].weights == own, "the plan of this process matches its shards"
     largest = max(parts, key=lambda p: p.bytes(0))
-    return DryRun(count, of_each, (largest.name, largest.bytes(0)), sent.found(), tuple(parts))
+    return DryRun(count, of_each, (largest.name, largest.bytes(0)), sent.collectives(), tuple(parts))
 
 
 @contextmanager
@@ -254,7 +254,7 @@ class _Traffic(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._sizes[kind, count].append(max(sizes))
         return self._carry_out(func, args, kwargs)
 
-    def found(self) -> tuple[Collective, ...]:
+    def collectives(self) -> tuple[Collective, ...]:
         """Return the collectives, those with the most bytes first."""
         found = [Collective(*key, len(sizes), sum(sizes), max(sizes)) for key, sizes in self._sizes.items()]
         return tuple(sorted(found, key=lambda one: -one.bytes))

@@ -255,6 +255,7 @@ def _strip_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tenso
 
 
 def _load_optimizer(optimizer: Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Load the optimizer's state from the tensors `PARAMETER.NAME` of a checkpoint."""
     document = optimizer.state_dict()
     state: dict[int, dict[str, Tensor]] = {}
     for key, value in tensors.items():

@@ -261,6 +261,7 @@ def _fastest() -> str:
 
 
 def _validate_device(device: str) -> str:
+    """Return the device's name. Raises SettingError if it is not available."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

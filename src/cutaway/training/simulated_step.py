@@ -109,6 +109,7 @@ def is_traceable(ready: TrainingSetup) -> bool:
 
 
 def _step(ready: TrainingSetup, parts: int, gpu: bool, imagined: bool) -> StepProfile:
+    """Run a step under the memory tracker, on fake tensors if `imagined`, else on a copy of the model."""
     ledger = MemoryTracker()
     place = ready.place
     if imagined:

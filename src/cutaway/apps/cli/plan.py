@@ -158,7 +158,7 @@ def print_dry_run(strategy: str, run: DryRun) -> None:
     for title in ("weight", "shape", "each holds"):
         table.add_column(title, overflow="fold")
     for name, weight in group_weights(run.weights):
-        table.add_row(name, format_shape(weight.shape), format_shape(weight.held(0)))
+        table.add_row(name, format_shape(weight.shape), format_shape(weight.shard_shape(0)))
     out.print(table)
     out.print()
     table = Table(box=None, pad_edge=False, header_style="dim")
