@@ -490,7 +490,7 @@ class Trainer:
             problem = f"after update {state.update}, in epoch {state.epoch + 1}: its gradient broke {where}"
         else:
             problem = f"at update {state.update + 1}, in epoch {state.epoch + 1}: {what} is not finite"
-            problem += f", and the first values that are not stand in {where}" if where else ""
+            problem += f"; the first non-finite values are in {where}" if where else ""
         self.strategy.wait_for_checkpoint()
         last = latest_checkpoint(self.checkpoints)
         checkpoint = f"The last good checkpoint is {last}." if last else "There is no checkpoint yet."
