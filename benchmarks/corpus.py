@@ -91,7 +91,7 @@ def steps_of(trainer: Trainer, seed: int) -> Iterator[None]:
     """Steps of training without end, epoch after epoch."""
     epoch = seed
     while True:
-        trainer.plan = trainer.batches_of(epoch)
+        trainer.plan = trainer.epoch_batches(epoch)
         trainer.state.batch = 0
         for batch in trainer.train.batches(trainer.plan, seed=epoch):
             trainer.step([batch], steps=1 << 30)
@@ -149,14 +149,14 @@ def resumed(shards: Path, folder: Path) -> dict[str, Any]:
     """How long a run that stands at 90 % of an epoch takes to its first batch, and to its first step, from the opening
     of its data on."""
     trainer = trainer_of(ready_for(shards, MODEL), folder)
-    trainer.state.batch = trainer.state.update = len(trainer.batches_of(0)) * 9 // 10
+    trainer.state.batch = trainer.state.update = len(trainer.epoch_batches(0)) * 9 // 10
     trainer.checkpoint_now()
     del trainer
     began = time.perf_counter()
     ready = ready_for(shards, MODEL)
     trainer = trainer_of(ready, folder)
     trainer.resume()
-    trainer.plan = trainer.batches_of(0)
+    trainer.plan = trainer.epoch_batches(0)
     (batch,) = trainer.train.batches([trainer.plan[trainer.state.batch]], seed=0)
     first = time.perf_counter() - began
     trainer.step([batch], steps=1 << 30)

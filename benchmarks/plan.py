@@ -233,7 +233,7 @@ def allocated_together(ready: TrainingSetup, folder: Path) -> int:
             with torch.profiler.record_function(SECOND):
                 steps.make()
     made.set()
-    steps.trainer.strategy.saved()
+    steps.trainer.strategy.wait_for_checkpoint()
     checkpoint.write_tensors = write
     return before + _peak(seen)
 

@@ -60,7 +60,7 @@ def steps_of(model: str, shards: Path, folder: Path, asked: dict[str, int]) -> C
 
     def learn() -> None:
         nonlocal epoch
-        trainer.plan, trainer.state.batch = trainer.batches_of(epoch)[:STEPS], 0
+        trainer.plan, trainer.state.batch = trainer.epoch_batches(epoch)[:STEPS], 0
         for batch in trainer.train.batches(trainer.plan, seed=epoch):
             trainer.step([batch], steps=1 << 30)
         epoch += 1

@@ -41,7 +41,7 @@ def measured(recipe: dict[str, Any], run: Run, judge: Run) -> dict[str, Any]:
     """The row of two runs: the recipe's metric, of which `accuracy` is the classifier's of the classes asked for."""
     evaluation = json.loads((run.folder / "evaluation.json").read_text())
     asked = dict(recipe["drawn"])
-    levels, classes, _ = run.drawn(**asked)
+    levels, classes, _ = run.sample_tensors(**asked)
     logits, features = seen(judge, judge.preprocessing.examples(as_images(levels)))
     _, real = seen(judge, judge.data().splits["test"])
     half = len(real) // 2

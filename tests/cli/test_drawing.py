@@ -56,8 +56,8 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(
 
 @pytest.mark.parametrize("eta", [0.0, 1.0])
 def test_an_image_does_not_depend_on_its_batch(run: Run, eta: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    together = run.drawn(5, steps=4, eta=eta)[0].int()
-    alone = run.drawn(1, run.spec.target.names[3], steps=4, eta=eta, seed=3)[0].int()
+    together = run.sample_tensors(5, steps=4, eta=eta)[0].int()
+    alone = run.sample_tensors(1, run.spec.target.names[3], steps=4, eta=eta, seed=3)[0].int()
     assert (together[3] - alone[0]).abs().max() <= 1  # a level, where another order of sums rounds otherwise
     assert not torch.equal(together[3], together[4])
     sizes: list[int] = []
@@ -70,7 +70,7 @@ def test_an_image_does_not_depend_on_its_batch(run: Run, eta: float, monkeypatch
 
     monkeypatch.setattr(image_generation, "TOGETHER", 2)
     monkeypatch.setattr(type(run.model), "draw", draw)
-    assert (run.drawn(5, steps=4, eta=eta)[0].int() - together).abs().max() <= 1
+    assert (run.sample_tensors(5, steps=4, eta=eta)[0].int() - together).abs().max() <= 1
     assert sizes == [2, 2, 1]
 
 
@@ -86,7 +86,7 @@ def test_images_are_written_and_invalid_options_are_rejected(run: Run, cli: CLI,
             2 * (8 + image_generation.GAP) + image_generation.GAP,
         )
         shown = torch.from_numpy(np.asarray(written).copy())
-    drawn = run.drawn(12, "3", steps=2)[0]
+    drawn = run.sample_tensors(12, "3", steps=2)[0]
     assert torch.equal(shown[2:10, 12:20], drawn[1, 0])
     assert torch.equal(shown[12:20, 2:10], drawn[8, 0])
     for words, said in (

@@ -188,8 +188,8 @@ def test_an_interrupted_quantization_offers_no_run_that_is_gone(
     cli: Cli, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del run
-    monkeypatch.setattr("cutaway.training.callbacks.Stop.asked", True, raising=False)
-    monkeypatch.setattr("cutaway.training.callbacks.Stop.__init__", lambda self: None)
+    monkeypatch.setattr("cutaway.training.callbacks.StopSignal.requested", True, raising=False)
+    monkeypatch.setattr("cutaway.training.callbacks.StopSignal.__init__", lambda self: None)
     answer = cli("quantize", "r", "small", "qat=1")
     assert answer.status == 130
     assert answer.said.endswith("Interrupted.")
@@ -200,8 +200,8 @@ def test_a_pruning_that_was_stopped_is_resumed(cli: Cli, run: Path, monkeypatch:
     del run
     words = ("prune", "r", "small", "sparsity=0.5", "prune_channels=0.25", "epochs=2")
     with monkeypatch.context() as once:
-        once.setattr("cutaway.training.callbacks.Stop.asked", True, raising=False)
-        once.setattr("cutaway.training.callbacks.Stop.__init__", lambda self: None)
+        once.setattr("cutaway.training.callbacks.StopSignal.requested", True, raising=False)
+        once.setattr("cutaway.training.callbacks.StopSignal.__init__", lambda self: None)
         assert cli(*words).status == 130
     assert "go on with the run: `cutaway train --resume small`" in cli(*words).said
     assert cli("train", "--resume", "small").status == 0

@@ -10,13 +10,13 @@ from importlib import import_module
 import pytest
 
 from cutaway.apps.cli.settings_help import training_settings
-from cutaway.core.config import Topic, by_topic, describe, field_names, setting
+from cutaway.core.config import Topic, describe, field_names, group_by_topic, setting
 
 from .conftest import Answer
 
 Cli = Callable[..., Answer]
 COMMANDS = ("train", "check", "compare", "search", "plan")  # which take settings of training
-TOPICS = {topic.name: [entry.key for entry in entries] for topic, entries in by_topic(*training_settings())}
+TOPICS = {topic.name: [entry.key for entry in entries] for topic, entries in group_by_topic(*training_settings())}
 KEY = re.compile(r"^  (\w+)=", re.MULTILINE)
 
 
@@ -99,7 +99,7 @@ def test_topics_are_the_headings_of_a_group() -> None:
         second: float = setting(2.0, "two; and more", common=True)
         FAR_AWAY_TOO = Topic("empty")
 
-    found = by_topic(Group)
+    found = group_by_topic(Group)
     assert [(topic.name, topic.title, [entry.key for entry in entries]) for topic, entries in found] == [
         ("far-away", "places", ["first"]),
         ("speed", "speed", ["second"]),

@@ -101,7 +101,7 @@ def test_what_is_in_memory_goes_on_after_a_stop(tmp_path: Path) -> None:
 
     def step(self: Trainer, group: list[Any], steps: int) -> None:
         once(self, group, steps)
-        self._stop.asked = self.state.update == 4
+        self._stop.requested = self.state.update == 4
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Trainer, "step", step)

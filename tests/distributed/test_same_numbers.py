@@ -162,7 +162,7 @@ def go_on(data: Path, out: Path, how: How, until: int) -> None:
         pass
     assert trainer.state.update == until
     trainer.checkpoint_now()
-    trainer.strategy.saved()
+    trainer.strategy.wait_for_checkpoint()
 
 
 def begin_in_rows(data: Path, out: Path) -> None:

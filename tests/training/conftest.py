@@ -41,7 +41,7 @@ def stop_behind(trainer: Trainer, update: int) -> None:
     class Asked(Trainer):
         def step(self, group: list, steps: int) -> None:  # type: ignore[type-arg]
             super().step(group, steps)
-            self._stop.asked = self.state.update == update
+            self._stop.requested = self.state.update == update
 
     trainer.__class__ = Asked
     with pytest.raises(Interrupted):
@@ -55,7 +55,7 @@ def stopping(update: int) -> Iterator[None]:
 
     def step(self: Trainer, group: list[Any], steps: int) -> None:
         once(self, group, steps)
-        self._stop.asked = self.state.update == update
+        self._stop.requested = self.state.update == update
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Trainer, "step", step)

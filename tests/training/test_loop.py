@@ -40,7 +40,7 @@ def test_it_is_the_textbooks_loop(make_trainer: Make, data: DataSet) -> None:
     model = network().double()
     x, y = data.splits["train"].inputs.double(), data.splits["train"].target  # type: ignore[attr-defined]
     for epoch in range(3):
-        for index in trainer.batches_of(epoch):
+        for index in trainer.epoch_batches(epoch):
             model.zero_grad()
             (F.cross_entropy(model(x[index]), y[index], reduction="none").sum() / len(index)).backward()
             with torch.no_grad():
@@ -62,16 +62,16 @@ def test_four_batches_of_eight_are_one_of_thirty_two(make_trainer: Make) -> None
 
 def test_every_example_is_seen_once_an_epoch_in_another_order_each_time(make_trainer: Make) -> None:
     trainer = make_trainer()
-    first, second = torch.cat(trainer.batches_of(0)), torch.cat(trainer.batches_of(1))
+    first, second = torch.cat(trainer.epoch_batches(0)), torch.cat(trainer.epoch_batches(1))
     assert sorted(first.tolist()) == sorted(second.tolist()) == list(range(97))
     assert first.tolist() != second.tolist()
-    assert first.tolist() == torch.cat(trainer.batches_of(0)).tolist()
+    assert first.tolist() == torch.cat(trainer.epoch_batches(0)).tolist()
 
 
 def test_a_last_batch_of_one_joins_the_one_before(make_trainer: Make) -> None:
-    assert [len(b) for b in make_trainer(batch_size=16).batches_of(0)] == [16, 16, 16, 16, 16, 17]
-    assert len(make_trainer(batch_size=1).batches_of(0)) == 97
-    assert [len(b) for b in make_trainer(batch_size=0).batches_of(0)] == [97]
+    assert [len(b) for b in make_trainer(batch_size=16).epoch_batches(0)] == [16, 16, 16, 16, 16, 17]
+    assert len(make_trainer(batch_size=1).epoch_batches(0)) == 97
+    assert [len(b) for b in make_trainer(batch_size=0).epoch_batches(0)] == [97]
 
 
 def test_the_loss_is_the_mean_over_what_was_counted(make_trainer: Make) -> None:
@@ -297,10 +297,10 @@ def test_a_rare_class_is_learned_where_each_is_drawn_as_often(make_trainer: Make
 
 def test_balanced_epochs_differ_and_are_the_same_whenever_asked(make_trainer: Make) -> None:
     trainer = make_trainer(sampling="balanced", seed=3)
-    first, second = torch.cat(trainer.batches_of(0)), torch.cat(trainer.batches_of(1))
+    first, second = torch.cat(trainer.epoch_batches(0)), torch.cat(trainer.epoch_batches(1))
     assert first.tolist() != second.tolist()
-    assert first.tolist() == torch.cat(make_trainer(sampling="balanced", seed=3).batches_of(0)).tolist()
-    assert first.tolist() != torch.cat(make_trainer(sampling="balanced", seed=4).batches_of(0)).tolist()
+    assert first.tolist() == torch.cat(make_trainer(sampling="balanced", seed=3).epoch_batches(0)).tolist()
+    assert first.tolist() != torch.cat(make_trainer(sampling="balanced", seed=4).epoch_batches(0)).tolist()
 
 
 def test_a_balanced_epoch_without_a_mistake_shows_nothing(make_trainer: Make, data: DataSet) -> None:

@@ -26,6 +26,7 @@ from cutaway.training.chunked_head import ChunkedHead, build_chunked_head, last_
 from cutaway.training.config import TrainSettings
 from cutaway.training.device import select_device
 from cutaway.training.evaluation import evaluate_split, sequential_batches
+from cutaway.training.setup import reject_incompatible
 from cutaway.training.trainer import Trainer
 
 SMALL = {"dim": 8, "layers": 1, "heads": 2, "dropout": 0.0}
@@ -252,29 +253,24 @@ def test_batches_hold_at_most_so_many_tokens_with_their_padding(tmp_path: Path) 
         pytest.skip("splits have no such plan")
     trainer = train("gpt2", tmp_path, batch_tokens=20)
     for epoch in (0, 1):
-        plan = trainer.batches_of(epoch)
+        plan = trainer.epoch_batches(epoch)
         assert sorted(torch.cat(plan).tolist()) == list(range(32))
         assert all(len(b) * int(LENGTHS[b].max()) <= 20 for b in plan)
     read = sequential_batches(trainer.train, 256, tokens=20)
     assert max(len(b) * int(LENGTHS[b].max()) for b in read) <= 20
     trainer.fit()
-    assert trainer.state.update == len(trainer.batches_of(0))
+    assert trainer.state.update == len(trainer.epoch_batches(0))
 
 
-def test_a_part_that_has_no_such_batches_rejects_them(tmp_path: Path) -> None:
-    model, data = build_case("gpt2")
-
+def test_a_part_that_has_no_such_batches_rejects_them() -> None:
     class Old(SequenceSplit):
         def plan(self, batch_size: int, generator: torch.Generator | None) -> list[Tensor]:  # type: ignore[override]
             return super().plan(batch_size, generator)
 
     split = texts()
     split.__class__ = Old
-    data.splits["train"] = split
-    settings = build(TrainSettings, {"batch_tokens": 64})
-    place = select_device("cpu", "float64", None, model)
     with pytest.raises(SettingError, match=r"batch_tokens=64 .* give batch_size instead"):
-        Trainer(model, data, task_for(data.spec), settings, place, tmp_path, Progress(shown=False))
+        reject_incompatible(build(TrainSettings, {"batch_tokens": 64}), split)
 
 
 def test_language_models_learn_alike_from_whole_outputs_and_chunks(tmp_path: Path) -> None:

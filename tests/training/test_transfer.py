@@ -93,7 +93,7 @@ def test_rates_fall_with_the_distance_from_the_head(make_trainer: Make) -> None:
     assert found == {
         "0.weight": 2, "0.bias": 2, "1.weight": 2, "1.bias": 2, "3.weight": 1, "3.bias": 1, "5.weight": 0, "5.bias": 0,
     }  # fmt: skip
-    batch = next(trainer.train.batches(trainer.batches_of(0)))
+    batch = next(trainer.train.batches(trainer.epoch_batches(0)))
     trainer.step([batch], steps=1)
     for name, p in trainer.model.named_parameters():
         assert p.grad is not None
@@ -117,7 +117,7 @@ def test_a_run_stopped_in_either_phase_or_between_goes_on_bit_for_bit(
 def test_the_second_phase_has_what_is_left_of_the_time(make_trainer: Make) -> None:
     trainer = make_trainer(minutes=1.0, schedule="cosine", lr=1.0)
     trainer.state.phase_seconds, trainer.state.seconds = 20.0, 40.0
-    trainer.step([next(trainer.train.batches(trainer.batches_of(0)))], steps=1000)
+    trainer.step([next(trainer.train.batches(trainer.epoch_batches(0)))], steps=1000)
     assert trainer.state.lr == pytest.approx(0.5)
 
 
@@ -179,7 +179,7 @@ def test_a_run_taken_up_again_needs_the_file_no_more(
 
     def stopping(self: Trainer, group: Any, steps: int) -> None:
         step(self, group, steps)
-        self._stop.asked = self.state.update == 4
+        self._stop.requested = self.state.update == 4
 
     monkeypatch.setattr(Trainer, "step", stopping)
     with pytest.raises(Interrupted):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cutaway.core.config import RENAMED, SettingHelp, by_topic, describe
+from cutaway.core.config import RENAMED, SettingHelp, describe, group_by_topic
 from cutaway.data.settings import DataSettings
 from cutaway.data.streaming.shards import ShardSettings
 from cutaway.deploy.quantize_config import QuantizeSettings
@@ -33,7 +33,7 @@ def pages() -> dict[str, str]:
     parts = [HEAD]
     for title, (group, where) in GROUPS.items():
         parts.append(f"## {title}\n\nFor {where}.\n")
-        topics = by_topic(group)
+        topics = group_by_topic(group)
         for topic, entries in topics:
             parts.append(f"### {title}: {topic.name}\n\n{topic.title[:1].upper()}{topic.title[1:]}.\n")
             parts += table(title, entries)

@@ -135,7 +135,7 @@ def describe(group: type) -> list[SettingHelp]:
     ]
 
 
-def by_topic(*groups: type) -> list[tuple[Topic, list[SettingHelp]]]:
+def group_by_topic(*groups: type) -> list[tuple[Topic, list[SettingHelp]]]:
     """Return the topics of these groups, each with the help entries of its settings, in order.
 
     Settings above the first topic of a group are left out.
@@ -292,6 +292,7 @@ class _NotFinite(ValueError):
 
 
 def _bool(raw: Any) -> bool:
+    """Parse a yes/no value, such as true, on or 1. Raises ValueError for other values."""
     known = {
         "true": True,
         "yes": True,
@@ -370,6 +371,7 @@ def _allowed(field: Any) -> str:
 
 
 def _check(field: Any, value: Any) -> None:
+    """Raise SettingError for a value outside the choices or the range of the setting."""
     meta = field.metadata
     for one in value if isinstance(value, tuple) else (value,):
         if one is None:

@@ -226,6 +226,7 @@ NAMES = {
 
 
 def _as_json_schema(schema: Any) -> dict[str, Any]:
+    """Convert the schema, without its root, to a JSON Schema."""
     if isinstance(schema, Between):
         return {"type": "integer", "minimum": schema.low, "maximum": schema.high}
     if isinstance(schema, Choice):

@@ -45,7 +45,7 @@ from ..training.memory import (
 from ..training.objectives.choice import build_objective, total_epochs
 from ..training.optim import build_optimizers, find_blocks
 from ..training.parallel import DISTRIBUTED_OBJECTIVES, checkpointed, reject_small_batches, requires_whole_weights
-from ..training.setup import TrainingSetup, reject_incompatible, setup_training
+from ..training.setup import TrainingSetup, setup_training
 from ..training.simulated_step import NeedsRealValues, StepProfile, is_traceable, run_operation, simulate_step
 from .settings import GIB, PARALLELISM_SETTINGS, Gpu, PlanSettings, find_gpu, reject_invalid_hardware
 
@@ -502,7 +502,6 @@ def check(model: Any, source: Any, given: Mapping[str, Any]) -> CheckResult:
     Raises DataError for unreadable data, with every bad row or file in `problems`.
     """
     ready = setup_training(model, source, given)
-    reject_incompatible(ready.settings, ready.data.splits["train"])
     set_epochs_from_steps(ready, given)
     damaged = damaged_shards(source) if isinstance(source, str) else []
     if problems := damaged or [p for split in ready.data.splits.values() for p in find_damaged(split)]:

@@ -263,10 +263,10 @@ class Run(TrainedRun):
             DataError: If the run generates no images.
             SettingError: If a setting is invalid.
         """
-        levels, _, _ = self.drawn(count, of_class, steps=steps, guidance=guidance, eta=eta, seed=seed)
+        levels, _, _ = self.sample_tensors(count, of_class, steps=steps, guidance=guidance, eta=eta, seed=seed)
         return image_generation.as_images(levels)
 
-    def drawn(
+    def sample_tensors(
         self,
         count: int,
         of_class: str | None = None,

@@ -70,7 +70,7 @@ from ..training.run_folder import (
     lock_run,
     write_evaluation,
 )
-from ..training.setup import TrainingSetup, reject_incompatible, resolve_config, setup_training
+from ..training.setup import TrainingSetup, resolve_config, setup_training
 from ..training.trainer import Trainer
 from .evaluation import evaluation_document, perceptron_summary
 from .run import Run
@@ -197,7 +197,6 @@ def _train_in_process(
             raise SettingError(UNNAMED)
         goes_on = earlier is not None and latest_checkpoint(earlier.folder / "checkpoints") is not None
         ready = setup_training(model, source, given, resumed=goes_on)
-        reject_incompatible(ready.settings, ready.data.splits["train"])
         if not earlier or "max_steps" in typed:
             set_epochs_from_steps(ready, typed, cut=before.get("resumed", 0) + 1 if earlier else 0)
         resolve_parallel(ready)

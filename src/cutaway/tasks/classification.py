@@ -435,6 +435,7 @@ def fit_temperature(logits: Tensor, target: Tensor) -> float | None:
 
 
 def _document(likely: Likely, names: Sequence[str], outputs: Tensor, target: Tensor) -> dict[str, Any]:
+    """Return the reliability diagram and the Brier score as plain values for evaluation.json."""
     from sklearn.calibration import calibration_curve
     from sklearn.metrics import brier_score_loss
 

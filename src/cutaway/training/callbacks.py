@@ -500,18 +500,18 @@ class Interruption(Callback):
         """Save a checkpoint and raise Interrupted if any process was asked to stop."""
         if self.trainer.stop_requested:
             self.trainer.checkpoint_now()
-            self.trainer.strategy.saved()
+            self.trainer.strategy.wait_for_checkpoint()
             raise Interrupted(self.trainer.checkpoints.parent)
 
 
-class Stop:
+class StopSignal:
     """Signal handler: Ctrl-C and SIGTERM stop a run after the current step, a second Ctrl-C at once."""
 
     def __init__(self) -> None:
-        self.asked = False
+        self.requested = False
 
     @contextmanager
-    def heard(self) -> Iterator[None]:
+    def listen(self) -> Iterator[None]:
         """Handle both signals within this context."""
         try:
             before = {s: signal.signal(s, self._ask) for s in (signal.SIGINT, signal.SIGTERM)}
@@ -524,9 +524,9 @@ class Stop:
                 signal.signal(number, handler)
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
-        if self.asked and number == signal.SIGINT:  # torchrun sends SIGTERM after the user's signal
+        if self.requested and number == signal.SIGINT:  # torchrun sends SIGTERM after the user's signal
             raise KeyboardInterrupt
-        self.asked = True
+        self.requested = True
 
 
 # --- checkpoints --------------------------------------------------------------------------------------------------
@@ -563,31 +563,29 @@ POINTS = 20  # smallest number of points on a curve, if there are that many step
 CHEAP = 2  # least training examples between two validations for each validation example
 
 
-def is_due(state: TrainingState, in_all: int, an_epoch: int, seconds: float) -> bool:
+def is_due(state: TrainingState, total_updates: int, updates_per_epoch: int, seconds: float) -> bool:
     """Return whether a row within the epoch is due after the last step.
 
-    `in_all` is the number of steps of the training, `an_epoch` that of an epoch, and `seconds` the time budget, 0 for
-    none.
+    `total_updates` and `updates_per_epoch` are those of the training, and `seconds` is the time budget, 0 for none.
     """
-
-    if in_all >= POINTS * an_epoch and not seconds:  # there are enough epochs
+    if total_updates >= POINTS * updates_per_epoch and not seconds:  # there are enough epochs
         return False
 
     def twentieths(step: int, time: float) -> int:
-        by_steps = step / in_all if in_all < POINTS * an_epoch else 0.0
+        by_steps = step / total_updates if total_updates < POINTS * updates_per_epoch else 0.0
         return int(POINTS * max(by_steps, time / seconds if seconds else 0.0))
 
     last = state.history[-1] if state.history else {}
     return twentieths(state.update, state.seconds) > twentieths(last.get("step", 0), last.get("seconds", 0.0))
 
 
-def is_cheap(state: TrainingState, an_epoch: int, train: int, val: int) -> bool:
+def is_cheap(state: TrainingState, updates_per_epoch: int, train: int, val: int) -> bool:
     """Return whether validation on `val` examples is cheap compared with training since the last validation.
 
     `train` is the number of examples in an epoch.
     """
     validated = (row["step"] for row in reversed(state.history) if any(key.startswith("val_") for key in row))
-    return (state.update - next(validated, 0)) / an_epoch * train >= CHEAP * val
+    return (state.update - next(validated, 0)) / updates_per_epoch * train >= CHEAP * val
 
 
 def add_row(state: TrainingState, scores: Mapping[str, float]) -> dict[str, Any]:
@@ -611,17 +609,17 @@ class RowsWithinEpochs(Callback):
 
     def on_train_start(self, state: TrainingState) -> None:
         """Count the steps of the training."""
-        self.in_all, self.an_epoch = self.trainer.total_updates()
+        self.total_updates, self.updates_per_epoch = self.trainer.total_updates(), self.trainer.updates_per_epoch()
         self.budget = 60 * (self.trainer.settings.minutes or 0)  # seconds; 0 is none
 
     def on_step_end(self, state: TrainingState) -> None:
         """Add a row if one is due, with validation if that is cheap."""
         trainer = self.trainer
-        if not is_due(state, self.in_all, self.an_epoch, self.budget) or trainer.epoch_ends:
+        if not is_due(state, self.total_updates, self.updates_per_epoch, self.budget) or trainer.epoch_ends:
             return
         trainer.sync_losses()
         scores: dict[str, float] = {}
-        if trainer.val is not None and is_cheap(state, self.an_epoch, len(trainer.train), len(trainer.val)):
+        if trainer.val is not None and is_cheap(state, self.updates_per_epoch, len(trainer.train), len(trainer.val)):
             with torch.random.fork_rng([trainer.place.device] if trainer.place.device.type == "cuda" else []):
                 scores = trainer.validate(trainer.val)
         trainer.log(scores)

@@ -77,14 +77,14 @@ def checkpoint_tensors(
     model: nn.Module,
     optimizers: list[Optimizer],
     average: Mapping[str, Tensor] | None,
-    carried: tuple[Tensor, ...] = (),
+    hidden_state: tuple[Tensor, ...] = (),
     remembered: Mapping[str, Tensor] | None = None,
     random: Sequence[Mapping[str, Tensor]] = (),
     callbacks: Mapping[str, Tensor] | None = None,
 ) -> dict[str, Tensor]:
     """Return the tensors of a checkpoint by name, whole or sharded as in memory.
 
-    `average` are the averaged weights, `carried` is the state of a recurrent model, `remembered` the state of the
+    `average` are the averaged weights, `hidden_state` is that of a recurrent model, `remembered` the state of the
     objective from earlier tasks, and `random` the random state of each process, by default that of this process alone.
     `callbacks` are the tensors in the states of callbacks.
     """
@@ -96,7 +96,7 @@ def checkpoint_tensors(
             tensors |= {
                 f"optimizer.{i}.{parameter}.{k}": torch.as_tensor(v) for k, v in values.items() if v is not None
             }
-    tensors |= {f"carried.{i}": part for i, part in enumerate(carried)}
+    tensors |= {f"carried.{i}": part for i, part in enumerate(hidden_state)}
     tensors |= {f"remembered.{k}": v for k, v in (remembered or {}).items()}
     tensors |= {f"callback.{k}": v for k, v in (callbacks or {}).items()}
     for rank, states in enumerate(random or [random_state()]):
@@ -136,7 +136,7 @@ class Loaded(NamedTuple):
     """The contents of a checkpoint except for the model and the optimizers."""
 
     state: TrainingState
-    carried: tuple[Tensor, ...]  # state of a recurrent model
+    hidden_state: tuple[Tensor, ...]  # of a recurrent model
     learned: dict[str, Tensor]  # state of the objective
     callbacks: dict[str, Tensor]  # tensors in the states of callbacks
 
@@ -255,6 +255,7 @@ def _strip_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tenso
 
 
 def _load_optimizer(optimizer: Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Load the optimizer's state from the tensors `PARAMETER.NAME` of a checkpoint."""
     document = optimizer.state_dict()
     state: dict[int, dict[str, Tensor]] = {}
     for key, value in tensors.items():

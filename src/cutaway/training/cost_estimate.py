@@ -50,7 +50,7 @@ class Estimate:
 def estimate_cost(ready: TrainingSetup) -> Estimate:
     """Time up to 20 steps of real batches, fewer if they are slow. The model is modified and must not be reused."""
     trainer = silent_trainer(ready)
-    batches = trainer.plan = trainer.batches_of(epoch=0)
+    batches = trainer.plan = trainer.epoch_batches(epoch=0)
     outputs = 0
     kept: dict[int, int] = {}
 

@@ -56,7 +56,7 @@ class DeviceContext:
         return self.rank == self.tensor_rank == 0
 
     @property
-    def looks_at_every_step(self) -> bool:
+    def reads_loss_every_step(self) -> bool:
         """Return whether reading a loss is cheap at every step.
 
         An accelerator must synchronize, so there it is done rarely.
@@ -93,16 +93,16 @@ class DeviceContext:
 
     def batch(self, batch: Batch) -> tuple[tuple[Tensor, ...], Tensor]:
         """Return the inputs and the target of the batch, moved to the device."""
-        if self.looks_at_every_step and not self.channels_last and self.dtype == torch.float32:
+        if self.reads_loss_every_step and not self.channels_last and self.dtype == torch.float32:
             return batch.inputs, batch.target  # already on the CPU
         return tuple(self._move(self._pin(x)) for x in batch.inputs), self._move(self._pin(batch.target))
 
     def shard_batch(self, x: Tensor, carries: bool = False, dim: int = 0) -> Tensor:
         """Return this process's share of a batch: every N-th example along `dim`, for N processes.
 
-        Every process gets at least one example; `weight` is its weight. A batch with fewer examples than processes goes
-        to every process. If batches continue one another (`carries`), each process keeps its rows, and a process whose
-        rows have ended takes the first one.
+        Every process gets at least one example; `shard_weight` is its weight. A batch with fewer examples than
+        processes goes to every process. If batches continue one another (`carries`), each process keeps its rows, and a
+        process whose rows have ended takes the first one.
         """
         count = x.shape[dim]
         if self.processes == 1 or (count < self.processes and not carries):
@@ -110,19 +110,19 @@ class DeviceContext:
         first = self.rank if self.rank < count else 0
         return x.index_select(dim, torch.arange(first, count, self.processes, device=x.device))
 
-    def weight(self, count: int, carries: bool = False) -> float:
+    def shard_weight(self, count: int, carries: bool = False) -> float:
         """Return the weight of this process's shard of `count` examples, so that each example counts once overall."""
         if count >= self.processes:
             return 1.0
         return float(self.rank < count) if carries else 1 / self.processes
 
-    def total(self, *numbers: float) -> tuple[float, ...]:
+    def sum_over_shards(self, *numbers: float) -> tuple[float, ...]:
         """Return the numbers summed over the processes with different examples."""
         if self.processes == 1:
             return numbers
-        return self.total_of_all(*(x if self.tensor_rank == 0 else 0.0 for x in numbers))
+        return self.sum_over_processes(*(x if self.tensor_rank == 0 else 0.0 for x in numbers))
 
-    def total_of_all(self, *numbers: float) -> tuple[float, ...]:
+    def sum_over_processes(self, *numbers: float) -> tuple[float, ...]:
         """Return the numbers summed over all processes, including those with the same examples."""
         if self.processes * self.tensor == 1:
             return numbers
@@ -132,7 +132,7 @@ class DeviceContext:
         """Gather the value of each process in rank order; of processes with the same examples, the first one's."""
         return [value] if self.processes * self.tensor == 1 else group.all_gather_object(value)[:: self.tensor]
 
-    def share_buffers(self, model: nn.Module) -> None:
+    def broadcast_buffers(self, model: nn.Module) -> None:
         """Broadcast the model's buffers, such as running means, from the first process."""
         if self.processes * self.tensor > 1:
             group.broadcast_tensors([*model.buffers()])
@@ -261,6 +261,7 @@ def _fastest() -> str:
 
 
 def _validate_device(device: str) -> str:
+    """Return the device's name. Raises SettingError if it is not available."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -501,6 +501,7 @@ def memory_per_process(ready: TrainingSetup, strategy: str) -> ProcessMemory:
 
 
 def _simulate_memory(ready: TrainingSetup, strategy: str) -> ProcessMemory:
+    """Return the memory of each process, from a simulated step of one process with its share of the batch."""
     settings, place = ready.settings, ready.place
     alone = replace(
         ready,

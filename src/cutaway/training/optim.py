@@ -131,6 +131,7 @@ def _hidden_weights(model: nn.Module) -> list[nn.Parameter]:
 
 
 def _build(name: str, weights: list[TrainableWeight], s: TrainSettings, fused: bool = True) -> Optimizer:
+    """Build the optimizer of that name for the weights, fused if the device and the sharding allow it."""
     groups = _grouped(weights, s.weight_decay)
     if name == "muon":
         return Muon(groups, lr=s.lr, momentum=s.momentum, weight_decay=s.weight_decay)

@@ -60,51 +60,51 @@ class SingleProcess:
         self.loss: Callable[..., Any] = model  # loss of a batch
         self.recompute = settings.recompute
         self.blocks = [] if settings.recompute == "none" else find_blocks(model)
-        self.rounding = build_fake_quantization(model, settings)
+        self.quantization = build_fake_quantization(model, settings)
 
-    def learn(self, loss: Callable[..., Any]) -> None:
+    def set_loss(self, loss: Callable[..., Any]) -> None:
         """Set the loss, which is optimized over the parameters that currently require gradients."""
         self.loss = loss
 
-    def batch(self, last: bool) -> AbstractContextManager[object]:
+    def batch_context(self, last: bool) -> AbstractContextManager[object]:
         """Return the context of a batch's forward and backward pass.
 
         `last` marks the last batch of an update, after which gradients are synchronized.
         """
         # Two empty contexts would be noticeable in a step of half a millisecond.
-        return self._in_context() if self.rounding or self.blocks else nullcontext()
+        return self._in_context() if self.quantization or self.blocks else nullcontext()
 
     @contextmanager
     def _in_context(self) -> Iterator[None]:
-        with self.rounded(), checkpointed(self.blocks, self.recompute, self.normalizing):
+        with self.fake_quantized(), checkpointed(self.blocks, self.recompute, self.sync_batch_norm):
             yield
 
-    def rounded(self) -> AbstractContextManager[object]:
+    def fake_quantized(self) -> AbstractContextManager[object]:
         """Return the context in which weights and inputs are rounded, for quantization-aware training."""
-        return self.rounding.applied() if self.rounding else nullcontext()
+        return self.quantization.applied() if self.quantization else nullcontext()
 
-    def normalizing(self) -> AbstractContextManager[object]:
+    def sync_batch_norm(self) -> AbstractContextManager[object]:
         """Return the context that synchronizes batch normalization over all processes, if it is enabled."""
         return SynchronizedBatchNorm() if self.synchronized else nullcontext()
 
-    def share_statistics(self) -> None:
+    def broadcast_statistics(self) -> None:
         """Broadcast running statistics from the first process, if batch normalization is not synchronized."""
         if not self.synchronized:
-            self.place.share_buffers(self.model)
+            self.place.broadcast_buffers(self.model)
 
-    def answering(self) -> AbstractContextManager[object]:
+    def inference_context(self) -> AbstractContextManager[object]:
         """Return the context for calling the model outside of the loss."""
-        return self.rounded()
+        return self.fake_quantized()
 
-    def clip(self, parameters: list[nn.Parameter], most: float) -> float | Tensor:
+    def clip_gradients(self, parameters: list[nn.Parameter], most: float) -> float | Tensor:
         """Clip the norm of the gradients to at most `most`, and return the norm before clipping."""
         return nn.utils.clip_grad_norm_(parameters, most)
 
-    def save(self, folder: Path, tensors: dict[str, Tensor], state: TrainingState) -> None:
+    def save_checkpoint(self, folder: Path, tensors: dict[str, Tensor], state: TrainingState) -> None:
         """Write a checkpoint to the folder. All processes must call it. Raises FileError."""
         save_whole(folder, tensors, state, self.place.writes)
 
-    def saved(self) -> None:
+    def wait_for_checkpoint(self) -> None:
         """Wait until the last checkpoint is written, if it is written in the background. Raises FileError."""
 
 
@@ -115,7 +115,7 @@ class DataParallel(SingleProcess):
         super().__init__(model, place, settings)
         self._learning: frozenset[str] = frozenset()
 
-    def learn(self, loss: Callable[..., Any]) -> None:
+    def set_loss(self, loss: Callable[..., Any]) -> None:
         """Set the loss, and rebuild DistributedDataParallel if the trainable parameters have changed."""
         learning = frozenset(name for name, p in self.model.named_parameters() if p.requires_grad)
         if learning != self._learning:
@@ -123,13 +123,13 @@ class DataParallel(SingleProcess):
             self.loss, self._learning = wrap_in_ddp(self.model, loss), learning
 
     @contextmanager
-    def batch(self, last: bool) -> Iterator[None]:
+    def batch_context(self, last: bool) -> Iterator[None]:
         """Return the context of a batch, with batch normalization over all processes.
 
         Only the last batch synchronizes gradients.
         """
         waiting = nullcontext() if last else self.loss.no_sync()  # type: ignore[attr-defined]
-        with super().batch(last), waiting, self.normalizing():
+        with super().batch_context(last), waiting, self.sync_batch_norm():
             yield
 
 
@@ -156,22 +156,22 @@ class ShardedDataParallel(SingleProcess):
         self.loss = self.root
         self.saver = Saver()
 
-    def learn(self, loss: Callable[..., Any]) -> None:
+    def set_loss(self, loss: Callable[..., Any]) -> None:
         """Set the loss in all processes."""
         self.root.loss = loss
 
     @contextmanager
-    def batch(self, last: bool) -> Iterator[None]:
+    def batch_context(self, last: bool) -> Iterator[None]:
         """Return the context of a batch.
 
         Before the last batch of an update, whole gradients are accumulated in each process.
         """
         set_gradient_sync(self.root, last)
-        with super().batch(last), self.normalizing():
+        with super().batch_context(last), self.sync_batch_norm():
             yield
 
     @contextmanager
-    def answering(self) -> Iterator[None]:
+    def inference_context(self) -> Iterator[None]:
         """Gather the parameters outside of blocks within this context. A block gathers its own when it computes."""
         self.root.unshard()
         try:
@@ -179,18 +179,18 @@ class ShardedDataParallel(SingleProcess):
         finally:
             self.root.reshard()
 
-    def clip(self, parameters: list[nn.Parameter], most: float) -> float | Tensor:
+    def clip_gradients(self, parameters: list[nn.Parameter], most: float) -> float | Tensor:
         """Clip the gradients by the norm of the whole gradient over all shards, and return that norm."""
         gradients = [p.grad for p in parameters if p.grad is not None]
         norm = global_norm(gradients)
         torch._foreach_mul_([local_part(gradient) for gradient in gradients], (most / (norm + 1e-6)).clamp(max=1.0))
         return norm
 
-    def save(self, folder: Path, tensors: dict[str, Tensor], state: TrainingState) -> None:
+    def save_checkpoint(self, folder: Path, tensors: dict[str, Tensor], state: TrainingState) -> None:
         """Write the shards of each process in the background."""
         self.saver.save(folder, LAST, tensors, {"state": state.to_json()})
 
-    def saved(self) -> None:
+    def wait_for_checkpoint(self) -> None:
         """Wait until the shards are written. Raises FileError."""
         self.saver.wait()
 

@@ -478,6 +478,7 @@ def write_evaluation(folder: Path, document: dict[str, Any]) -> None:
 
 
 def _read(path: Path, schema: dict[Any, Any], fix: str) -> dict[str, Any]:
+    """Read a document, rename keys of earlier versions, and validate it against the schema."""
     document: dict[str, Any] = read_json(path)
     for place, now in MOVED.items():
         *within, before = place.split(".")

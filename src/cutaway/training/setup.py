@@ -156,6 +156,7 @@ def setup_training(
     reject_for_recompute(settings, network, OBJECTIVES[settings.objective].weighable)
     reject_parallel(settings, network, place)
     place = for_sharded_weights(settings, place)
+    reject_incompatible(settings, data.splits["train"])
     learns = (task, place, settings, data_settings)
     return TrainingSetup(found, data, network, config, *learns, own, asked.sizes, teacher, taken, deferred)
 

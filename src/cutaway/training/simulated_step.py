@@ -109,6 +109,7 @@ def is_traceable(ready: TrainingSetup) -> bool:
 
 
 def _step(ready: TrainingSetup, parts: int, gpu: bool, imagined: bool) -> StepProfile:
+    """Run a step under the memory tracker, on fake tensors if `imagined`, else on a copy of the model."""
     ledger = MemoryTracker()
     place = ready.place
     if imagined:
@@ -157,7 +158,7 @@ class _FakeContext(DeviceContext):
     """Device context for fake tensors, whose losses cannot be read."""
 
     @property
-    def looks_at_every_step(self) -> bool:
+    def reads_loss_every_step(self) -> bool:
         return False
 
     def model(self, model: nn.Module, learns: bool = True) -> nn.Module:

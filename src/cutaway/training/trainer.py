@@ -48,7 +48,7 @@ from .callbacks import (
     Progress,
     RowsWithinEpochs,
     Snapshots,
-    Stop,
+    StopSignal,
     TaskWeights,
     TimeBudget,
     add_row,
@@ -67,9 +67,9 @@ from .objectives.distillation import Teacher
 from .optim import backbone_names, build_optimizers, lr_factor, match_frozen, set_trainable
 from .output_check import find_nonfinite
 from .parallel import select_strategy
-from .setup import TrainingSetup, reject_incompatible
+from .setup import TrainingSetup
 
-LOOK_EVERY = 50  # steps between reading losses, if reading them synchronizes the device
+SYNC_EVERY = 50  # steps between reading losses, if reading them synchronizes the device
 FIRST_IMAGES = 5000  # images for data-dependent initialization
 
 
@@ -90,7 +90,6 @@ class Trainer:
         teacher: Teacher | None = None,
         deferred: DeferredInit | None = None,
     ) -> None:
-        reject_incompatible(settings, data.splits["train"])
         self.spec, self.task, self.settings, self.place = data.spec, task, settings, place
         self.checkpoints = checkpoints
         self.train = place.keep_on_device(data.splits["train"])
@@ -101,16 +100,15 @@ class Trainer:
         self.state = TrainingState()
         self.plan: Batches = []  # example indices of each batch of the epoch, for all processes
         self.scores: dict[str, float] = {}  # of the last validation at an epoch's end
-        self.stop_requested = False  # whether any process got a signal
-        self._setup_model(model, deferred)
-        self.objective = build_objective(self.model, data, task, settings, self.train, place, teacher)
-        self.strategy.learn(self.objective.loss)
-        self.task_schedule = self.objective.task_schedule
-        self.updates = epochs_for_steps(self.train, settings)[1] if settings.max_steps else math.inf  # last update
-        self._setup_callbacks(progress, callbacks, loggers)
         self._losses: list[Tensor] = []  # of the steps since they were last read, still on the device
         self._inputs: tuple[Tensor, ...] = ()  # of the current step, to find a layer with non-finite values
         self._random = torch.Generator(place.device)
+        self._setup_model(model, deferred)
+        self.objective = build_objective(self.model, data, task, settings, self.train, place, teacher)
+        self.strategy.set_loss(self.objective.loss)
+        self.task_schedule = self.objective.task_schedule
+        self.max_updates = epochs_for_steps(self.train, settings)[1] if settings.max_steps else math.inf
+        self._setup_callbacks(progress, callbacks, loggers)
 
     def _setup_model(self, model: nn.Module, deferred: DeferredInit | None) -> None:
         """Set the model, its trainable parameters and their optimizers."""
@@ -126,10 +124,11 @@ class Trainer:
     def _setup_callbacks(self, progress: Progress, own: Sequence[Callback], loggers: Sequence[Callback]) -> None:
         """Set the callbacks of these settings, the user's `own`, and `loggers`, which get every row at once."""
         settings, tasks = self.settings, self.task_schedule.count > 1
+        self.stop_requested = False  # whether any process got a signal
         self.average = MovingAverage(self.model, settings.ema) if settings.ema else None
         self.pruning: Pruning | None = None  # set once the weights are loaded
         self.mean: AverageRecord | None = None  # record of the averaged weights, at the end
-        at = snapshot_updates(self.total_updates()[0], settings.snapshots) if settings.snapshots else frozenset()
+        at = snapshot_updates(self.total_updates(), settings.snapshots) if settings.snapshots else frozenset()
         self.snapshots = Snapshots(self.checkpoints.parent, at, self.place.writes) if at else None
         self.own_callbacks = [*own]
         self.callbacks: list[Callback | None] = [
@@ -147,7 +146,7 @@ class Trainer:
             Checkpoints(),
         ]
         self._began: float | None = None  # time at which `fit` would have begun without interruptions
-        self._stop = Stop()
+        self._stop = StopSignal()
         self._bind_callbacks()
 
     def _bind_callbacks(self) -> None:
@@ -178,7 +177,7 @@ class Trainer:
         self._bind_callbacks()
         if type(self.network).initialize_from is BaseModel.initialize_from or self.settings.weights:
             return
-        (batch,) = self.train.batches([torch.cat([*self.batches_of(0)])[:FIRST_IMAGES]])
+        (batch,) = self.train.batches([torch.cat([*self.epoch_batches(0)])[:FIRST_IMAGES]])
         (images, *_), _ = self.place.batch(batch)
         with torch.no_grad():
             self.network.initialize_from(images)
@@ -194,15 +193,17 @@ class Trainer:
         self._began = time.perf_counter() - state.seconds
         self._bind_callbacks()
         self.call("on_train_start")
-        with self._stop.heard():
-            if state.batch and (state.stopped or state.update == self.updates):  # interrupted as its last epoch ended
+        with self._stop.listen():
+            if state.batch and (
+                state.stopped or state.update == self.max_updates
+            ):  # interrupted as its last epoch ended
                 self._end_epoch()
             while not self.finished:
                 for _ in self.epoch():
                     if self.finished:
                         break
                 self._end_epoch()
-        self.strategy.saved()
+        self.strategy.wait_for_checkpoint()
         all_of_them = f"{state.update:,} updates" if state.update == self.settings.max_steps else "epochs"
         state.stopped = state.stopped or f"all {all_of_them} are done"
         self.call("on_train_end")
@@ -211,13 +212,13 @@ class Trainer:
     def epoch(self) -> Iterator[bool]:
         """Run the current epoch from its current position. Yield after each update whether it was the last one."""
         state, settings = self.state, self.settings
-        self.plan = self.batches_of(state.epoch)
+        self.plan = self.epoch_batches(state.epoch)
         self.phase_steps = self._start_phase(math.ceil(len(self.plan) / settings.accumulate))
         if state.batch == 0:
-            self.objective.carried = ()
+            self.objective.hidden_state = ()
         self.call("on_epoch_start")
-        own = (self.place.shard_batch(index, self.objective.is_stateful) for index in self.plan[state.batch :])
-        remaining = self.train.batches(own, seed=mix_seeds(settings.seed, state.epoch))
+        shards = (self.place.shard_batch(index, self.objective.is_stateful) for index in self.plan[state.batch :])
+        remaining = self.train.batches(shards, seed=mix_seeds(settings.seed, state.epoch))
         for batches in _batch_groups(remaining, settings.accumulate):
             self.step(batches, self.phase_steps)
             self._read_clock()
@@ -231,16 +232,16 @@ class Trainer:
         """
         self._set_lr(steps)
         for parameter in self._parameters:
-            parameter.grad = None  # like zero_grad, at a third of its cost
+            parameter.grad = None  # as `optimizer.zero_grad` does, at a third of its cost
         weights, divisor = self._loss_weights(batches)
         for weight in weights:
             inputs, target, index = self._next_inputs(batches.pop(0))  # popped, so that no second copy is kept
-            with self.strategy.batch(last=not batches):
+            with self.strategy.batch_context(last=not batches):
                 with self.place.autocast():
                     loss, total, outputs = self.strategy.loss(inputs, target, index, self._random)
                 total.backward(torch.full_like(total, weight / divisor))  # the gradient of total · weight / divisor
-            self._count(loss, weight, outputs, target)
-        if self.place.looks_at_every_step or self.state.update % LOOK_EVERY == 0:
+            self._add_loss(loss, weight, outputs, target)
+        if self.place.reads_loss_every_step or self.state.update % SYNC_EVERY == 0:
             self.sync_losses()
         if self.settings.grad_clip:
             self._clip_gradients()
@@ -252,7 +253,7 @@ class Trainer:
     def _end_epoch(self) -> None:
         """Validate, add the row of the epoch, and start the next one."""
         self.sync_losses()
-        self._reject_broken_weights()
+        self._check_weights()
         self.scores = self.validate(self.val) if self.val is not None else {}
         self.log(self.scores)
         self.next_epoch()
@@ -287,8 +288,10 @@ class Trainer:
         """Return the weight of each batch in this process, and the divisor for the mean loss over all processes."""
         place, task, carries = self.place, self.task, self.objective.is_stateful
         sizes = [len(index) for _, index in zip(batches, self.plan[self.state.batch :])] if place.processes > 1 else []
-        weights = [place.weight(size, carries) for size in sizes] or [1.0] * len(batches)
-        (counted,) = place.total(sum(w * task.loss_denominator(batch.target) for w, batch in zip(weights, batches)))
+        weights = [place.shard_weight(size, carries) for size in sizes] or [1.0] * len(batches)
+        (counted,) = place.sum_over_shards(
+            sum(w * task.loss_denominator(batch.target) for w, batch in zip(weights, batches))
+        )
         self.state.counted += counted
         # Word vectors use sums. If a batch has no targets, the sum is 0.
         return weights, 1.0 if getattr(task, "loss_is_sum", False) or not counted else counted
@@ -306,30 +309,30 @@ class Trainer:
         self._inputs = inputs
         return inputs, target, index
 
-    def _count(self, loss: Tensor, weight: float, outputs: Tensor | None, target: Tensor) -> None:
+    def _add_loss(self, loss: Tensor, weight: float, outputs: Tensor | None, target: Tensor) -> None:
         """Count a batch: its loss, which is read later, and the mistakes of the perceptron rule."""
         state, task = self.state, self.task
         self._losses.append(loss if weight == 1 else loss * weight)
         state.batch += 1
         if task.loss_name == "perceptron" and isinstance(task, Classification) and outputs is not None:
-            state.mistakes += round(self.place.total(weight * task.wrong_sides(outputs, target))[0])
+            state.mistakes += round(self.place.sum_over_shards(weight * task.wrong_sides(outputs, target))[0])
 
     def _clip_gradients(self) -> None:
         """Clip the norm of the gradients, and stop the run if it is not finite."""
-        norm = self.strategy.clip(self._parameters, self.settings.grad_clip)
-        if self.place.looks_at_every_step and not math.isfinite(norm):
-            self._reject("a gradient")
+        norm = self.strategy.clip_gradients(self._parameters, self.settings.grad_clip)
+        if self.place.reads_loss_every_step and not math.isfinite(norm):
+            self._raise_nonfinite("a gradient")
 
     def sync_losses(self) -> None:
         """Synchronize the losses from the device, and stop the run if one is not finite."""
         losses = [loss.item() for loss in self._losses]
         if self.place.processes > 1:
-            losses = [*self.place.total(sum(losses))]
+            losses = [*self.place.sum_over_shards(sum(losses))]
         for loss in losses:
             self.state.loss_sum += loss
         self._losses.clear()
         if not math.isfinite(self.state.loss_sum):
-            self._reject("the loss")
+            self._raise_nonfinite("the loss")
 
     # --- progress ---------------------------------------------------------------------------------------------
 
@@ -337,7 +340,7 @@ class Trainer:
     def finished(self) -> bool:
         """Return whether no further step follows."""
         state = self.state
-        return bool(state.stopped) or state.update >= self.updates or state.epoch >= self.task_schedule.epochs
+        return bool(state.stopped) or state.update >= self.max_updates or state.epoch >= self.task_schedule.epochs
 
     @property
     def out_of_time(self) -> bool:
@@ -349,24 +352,24 @@ class Trainer:
         """Return whether the last step was the last one of the epoch."""
         return self.state.batch == len(self.plan) or self.finished or self.out_of_time
 
-    def _start_phase(self, an_epoch: int) -> int:
+    def _start_phase(self, updates_per_epoch: int) -> int:
         """Set the trainable parameters of the epoch, and return the number of updates in its phase.
 
         A phase trains the head alone, or everything that is not frozen. The number assumes that each epoch of the phase
         has as many updates as this one. Each phase has its own schedule, so that pretrained layers are warmed up too. A
         task is one phase.
         """
-        state, alone = self.state, self.settings.freeze_epochs or 0
-        if state.batch == 0 and (state.epoch == alone or self.task_schedule.starts_task(state.epoch)):
+        state, head_epochs = self.state, self.settings.freeze_epochs or 0
+        if state.batch == 0 and (state.epoch == head_epochs or self.task_schedule.starts_task(state.epoch)):
             state.phase_update, state.phase_seconds = state.update, state.seconds
-        heads_only = state.epoch < alone
+        heads_only = state.epoch < head_epochs
         set_trainable(
             self.model, self._learnable, self._frozen | backbone_names(self.model) if heads_only else self._frozen
         )
-        self.strategy.learn(self.objective.loss)
-        if not heads_only and self.updates < math.inf:
-            return int(self.updates) - state.phase_update
-        return an_epoch * (alone if heads_only else self.task_schedule.epochs_per_task - alone)
+        self.strategy.set_loss(self.objective.loss)
+        if not heads_only and self.max_updates < math.inf:
+            return int(self.max_updates) - state.phase_update
+        return updates_per_epoch * (head_epochs if heads_only else self.task_schedule.epochs_per_task - head_epochs)
 
     def phase_progress(self, steps: int) -> float:
         """Return the progress of the phase in [0, 1], by updates or by the time budget, whichever is further."""
@@ -376,13 +379,17 @@ class Trainer:
             by_time = (state.seconds - state.phase_seconds) / left if left > 0 else 1.0
         return max((state.update - state.phase_update) / steps, by_time)
 
-    def total_updates(self) -> tuple[int, int]:
-        """Return the number of updates of the whole training, if nothing ends it early, and that of the first epoch."""
-        firsts = range(0, self.task_schedule.epochs, self.task_schedule.epochs_per_task)
-        by_task = [math.ceil(len(self.batches_of(epoch)) / self.settings.accumulate) for epoch in firsts]
-        return (
-            int(self.updates) if self.settings.max_steps else self.task_schedule.epochs_per_task * sum(by_task)
-        ), by_task[0]
+    def updates_per_epoch(self, epoch: int = 0) -> int:
+        """Return the number of updates of an epoch, if nothing ends it early."""
+        return math.ceil(len(self.epoch_batches(epoch)) / self.settings.accumulate)
+
+    def total_updates(self) -> int:
+        """Return the number of updates of the whole training, if nothing ends it early."""
+        if self.settings.max_steps:
+            return int(self.max_updates)
+        schedule = self.task_schedule
+        first_epochs = range(0, schedule.epochs, schedule.epochs_per_task)
+        return schedule.epochs_per_task * sum(map(self.updates_per_epoch, first_epochs))
 
     def _read_clock(self) -> None:
         """Set the time of training within `fit`, and whether a signal asked to stop, the same in all processes."""
@@ -391,8 +398,8 @@ class Trainer:
 
     def _sync_stop(self, seconds: float) -> tuple[float, bool]:
         """Return the time of the first process, which all processes use, and whether any process was asked to stop."""
-        own = (seconds if self.place.writes else 0.0, float(self._stop.asked))
-        seconds, asked = self.place.total_of_all(*own)
+        own = (seconds if self.place.writes else 0.0, float(self._stop.requested))
+        seconds, asked = self.place.sum_over_processes(*own)
         return seconds, asked > 0
 
     # --- validation --------------------------------------------------------------------------------------------
@@ -404,16 +411,17 @@ class Trainer:
         scores.
         """
         settings = self.settings
+        averaged = self.average.applied() if self.average else nullcontext()
         if self.objective.scores is not None:
-            with self.average.applied() if self.average else nullcontext():
+            with averaged:
                 return self.objective.scores(split, self.place)
-        self.strategy.share_statistics()
+        self.strategy.broadcast_statistics()
         split = self.task_schedule.learned_tasks(split, self.state.epoch)
         size = evaluation_batch_size(
             settings.eval_batch_size, self.spec, max(EVALUATION_BATCH_SIZE, settings.batch_size)
         )
         tokens = 0 if settings.eval_batch_size else settings.batch_tokens
-        with self.average.applied() if self.average else nullcontext(), self.strategy.answering():
+        with averaged, self.strategy.inference_context():
             outputs, target = evaluate_split(
                 self.model, split, self.place, size, self.task, flip=settings.tta, tokens=tokens
             )
@@ -434,7 +442,7 @@ class Trainer:
         """Return the mean training loss of the current epoch."""
         return self.state.loss_sum / self.state.counted if self.state.counted else math.nan
 
-    def batches_of(self, epoch: int) -> Batches:
+    def epoch_batches(self, epoch: int) -> Batches:
         """Return the example indices of each batch of an epoch, the same on every call."""
         return self.objective.batches(self.train, self.settings, epoch)
 
@@ -445,7 +453,9 @@ class Trainer:
         average = self.average.weights if self.average else None
         saved = load_checkpoint(self.checkpoints, self.model, self.optimizers, average, self.place.rank)
         self.state = saved.state
-        self.objective.carried = tuple(self.place.shard_batch(part, carries=True, dim=1) for part in saved.carried)
+        self.objective.hidden_state = tuple(
+            self.place.shard_batch(part, carries=True, dim=1) for part in saved.hidden_state
+        )
         self.objective.load_state(saved.learned)
         self.pruning = build_pruning(self.model, self.settings, begun=True)
         self._bind_callbacks()
@@ -454,44 +464,44 @@ class Trainer:
     def checkpoint_now(self) -> None:
         """Write a checkpoint. Non-finite values are rejected first, so that the previous one remains valid."""
         self.sync_losses()
-        self._reject_broken_weights()
-        self.strategy.share_statistics()
+        self._check_weights()
+        self.strategy.broadcast_statistics()
         states = collect_states(self.own_callbacks)
-        of_each = self.place.all_gather((self.objective.carried, random_state(), states))
-        carried = tuple(merge_states(parts) for parts in zip(*(carried for carried, *_ in of_each)))
-        random = [random for _, random, _ in of_each]
-        self.state.callbacks, states_of_callbacks = of_each[0][2]
+        of_processes = self.place.all_gather((self.objective.hidden_state, random_state(), states))
+        hidden_state = tuple(merge_states(parts) for parts in zip(*(hidden for hidden, *_ in of_processes)))
+        random = [random for _, random, _ in of_processes]
+        self.state.callbacks, callback_tensors = of_processes[0][2]
         average = self.average.weights if self.average else None
-        learned = carried, self.objective.state(), random, states_of_callbacks
-        self.strategy.save(
-            self.checkpoints, checkpoint_tensors(self.model, self.optimizers, average, *learned), self.state
-        )
+        extra = hidden_state, self.objective.state(), random, callback_tensors
+        tensors = checkpoint_tensors(self.model, self.optimizers, average, *extra)
+        self.strategy.save_checkpoint(self.checkpoints, tensors, self.state)
         self.call("on_checkpoint")
 
-    def _reject_broken_weights(self) -> None:
+    def _check_weights(self) -> None:
         """Reject non-finite weights, which follow a non-finite gradient by one update, so that they are never saved."""
         broken = any(not torch.isfinite(local_part(p)).all() for p in self._parameters)
-        if self.place.total_of_all(float(broken))[0]:
-            self._reject("a weight")
+        if self.place.sum_over_processes(float(broken))[0]:
+            self._raise_nonfinite("a weight")
 
-    def _reject(self, what: str) -> None:
+    def _raise_nonfinite(self, what: str) -> None:
         """Raise TrainingError with the update, the layer, the last good checkpoint, and what to try."""
         state, where = self.state, find_nonfinite(self.model, self._inputs)
         if where.startswith("the weights"):
-            said = f"after update {state.update}, in epoch {state.epoch + 1}: its gradient broke {where}"
+            problem = f"after update {state.update}, in epoch {state.epoch + 1}: its gradient broke {where}"
         else:
-            said = f"at update {state.update + 1}, in epoch {state.epoch + 1}: {what} is not finite"
-            said += f"; the first non-finite values are in {where}" if where else ""
-        self.strategy.saved()
+            problem = f"at update {state.update + 1}, in epoch {state.epoch + 1}: {what} is not finite"
+            problem += f"; the first non-finite values are in {where}" if where else ""
+        self.strategy.wait_for_checkpoint()
         last = latest_checkpoint(self.checkpoints)
-        kept = f"The last good checkpoint is {last}." if last else "There is no checkpoint yet."
+        checkpoint = f"The last good checkpoint is {last}." if last else "There is no checkpoint yet."
         raise TrainingError(
-            f"Training stopped {said}. {kept} Try a smaller rate (lr={self.settings.lr / 10:g}) or grad_clip=1; "
-            "`cutaway check` shows values out of range."
+            f"Training stopped {problem}. {checkpoint} Try a smaller rate (lr={self.settings.lr / 10:g}) or "
+            "grad_clip=1; `cutaway check` shows values out of range."
         )
 
 
 def _batch_groups(batches: Iterator[Batch], size: int) -> Iterator[list[Batch]]:
+    """Yield lists of `size` consecutive batches; the last one may be shorter."""
     while group := list(itertools.islice(batches, size)):
         yield group
 

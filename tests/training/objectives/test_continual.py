@@ -70,7 +70,7 @@ def test_an_epoch_is_of_one_task_and_each_task_has_its_schedule(tmp_path: Path, 
     count = int(of.max()) + 1
     assert trainer.task_schedule.epochs == 2 * count == total_epochs(trainer.settings, trainer.objective.data)
     for epoch in range(2 * count):
-        rows = torch.cat(trainer.batches_of(epoch))
+        rows = torch.cat(trainer.epoch_batches(epoch))
         assert sorted(rows.tolist()) == (of == epoch // 2).nonzero()[:, 0].tolist()
     trainer.fit()
     assert trainer.state.epoch == 2 * count
@@ -166,11 +166,11 @@ def test_rehearsal_stores_so_many_of_each_class_and_draws_them_alike(tmp_path: P
     assert train.target[stored].bincount(minlength=10).tolist() == [5] * 6 + [0] * 4
     assert set(rehearsal.stored(train, 2).tolist()) < set(stored.tolist())  # what is stored stays
     assert (
-        torch.cat(trainer.batches_of(1)).tolist()
+        torch.cat(trainer.epoch_batches(1)).tolist()
         == torch.cat(trainer.task_schedule.batches(train, trainer.settings, 1)).tolist()
     )
     for epoch in (6, 7):
-        drawn = torch.cat(trainer.batches_of(epoch))
+        drawn = torch.cat(trainer.epoch_batches(epoch))
         counts = drawn.bincount(minlength=len(train))
         new = of == 3
         assert int(counts[new].min()) == int(counts[new].max()) == 1
@@ -186,8 +186,8 @@ def test_a_buffer_of_everything_learns_every_example_of_all_tasks(tmp_path: Path
     assert isinstance(ready.train, PermutedSplit)
     most = int(ready.train.base.target.bincount().max())  # type: ignore[union-attr]
     trainer = trainer_of(tmp_path, "rehearsal", tasks="permuted:2", max_samples=200, buffer=most)
-    joint = sorted(torch.cat(ready.batches_of(0)).tolist())
-    assert sorted(torch.cat(trainer.batches_of(2)).tolist()) == joint == list(range(400))
+    joint = sorted(torch.cat(ready.epoch_batches(0)).tolist())
+    assert sorted(torch.cat(trainer.epoch_batches(2)).tolist()) == joint == list(range(400))
     with pytest.raises(SettingError, match="is more than a class of a task has: at most"):
         trainer_of(tmp_path, "rehearsal", tasks="permuted:2", max_samples=200, buffer=most + 1)
 

@@ -401,7 +401,7 @@ def generate_images(run: Run, args: argparse.Namespace, for_text: tuple[str, ...
     reject_overwriting(out, overwrite=bool(args.overwrite))
     count, seed = IMAGES_COUNT if args.count is None else args.count, args.seed or 0
     given = {"steps": args.steps, "guidance": args.guidance, "eta": args.eta}
-    levels, classes, asked = run.drawn(count, args.of_class, seed=seed, **given)
+    levels, classes, asked = run.sample_tensors(count, args.of_class, seed=seed, **given)
     names = run.spec.target.names if classes is not None else ()  # type: ignore[union-attr]  # it draws images
     whole = image_grid(levels, columns_for(count, len(names) if args.of_class is None else 0))
     with atomic_write(out) as temporary:

@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ...core.config import RENAMED, SettingHelp, Topic, by_topic, describe
+from ...core.config import RENAMED, SettingHelp, Topic, describe, group_by_topic
 from ...core.errors import UnknownName, closest_names
 
 ALL = "all"  # the topic of all settings
@@ -52,7 +52,7 @@ def training_settings() -> tuple[type, ...]:
 
 def format_overview(prog: str, groups: Sequence[type]) -> str:
     """Return the settings of a command that need no topic, those used most, and the names of the topics."""
-    topics = by_topic(*groups)
+    topics = group_by_topic(*groups)
     lines = _own(prog, groups)
     common = [entry for _, entries in topics for entry in entries if entry.common]
     lines += [f"the {len(common)} settings used most (key=value, or lines of a TOML file: @file.toml):"]
@@ -71,7 +71,7 @@ def format_topic(prog: str, name: str, groups: Sequence[type]) -> str:
 
     Raises UnknownName with the nearest topics and settings.
     """
-    topics = by_topic(*groups)
+    topics = group_by_topic(*groups)
     if name == ALL:
         lines = _own(prog, groups)
         for topic, entries in topics:
@@ -105,7 +105,7 @@ def format_group(group: type, title: str) -> str:
 
 def _own(prog: str, groups: Sequence[type]) -> list[str]:
     """Return the settings of groups without topics, which are those of the command itself."""
-    own = [entry for group in groups if not by_topic(group) for entry in describe(group)]
+    own = [entry for group in groups if not group_by_topic(group) for entry in describe(group)]
     return [f"settings of {prog}:", *format_settings(own), ""] if own else []
 
 

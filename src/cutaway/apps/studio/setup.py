@@ -133,7 +133,7 @@ AND_BACK = 2  # activations of the forward pass, plus as much for gradients
 def reject_large_steps(trainer: Trainer, settings: TrainSettings) -> None:
     """Raise SettingError if a training step would need too much memory. Neither the model nor random state changes."""
     free = free_memory()
-    batches = trainer.batches_of(0)
+    batches = trainer.epoch_batches(0)
     if free is None or not batches or settings.batch_tokens or not settings.batch_size:
         return  # batches of another kind have no fixed number of examples
     few = batches[0][:FEW]

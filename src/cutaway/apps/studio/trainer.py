@@ -306,7 +306,7 @@ class LiveTrainer:
         """Replace the model with one of other settings and the same weights; keep all other state."""
         old, self.ready = self.trainer, dataclasses.replace(ready, settings=self.settings)
         self.trainer = self._trainer(self.ready)
-        self.trainer.state, self.trainer.objective.carried = old.state, old.objective.carried
+        self.trainer.state, self.trainer.objective.hidden_state = old.state, old.objective.hidden_state
         self.trainer.objective.load_state(old.objective.state())
         for new, before in zip(self.trainer.optimizers, old.optimizers):
             new.load_state_dict(before.state_dict())

@@ -36,7 +36,7 @@ from ...training.checkpoint import TrainingState, latest_checkpoint
 from ...training.config import TrainSettings
 from ...training.memory import reject_step_beyond_memory
 from ...training.run_folder import RunInUse, lock_run
-from ...training.setup import FOR_OPTIMIZERS, FOR_SCHEDULES, TrainingSetup, reject_incompatible, setup_training
+from ...training.setup import FOR_OPTIMIZERS, FOR_SCHEDULES, TrainingSetup, setup_training
 from ...training.trainer import Trainer
 from ..cost import count_cost
 from ..experiment import DataCache, ExperimentInterrupted, fixed_threads
@@ -431,7 +431,6 @@ class TrialRunner:
         ready = setup_training(model, self.spec.source, settings, opened=self.opened)
         if "val" not in ready.data.splits:
             raise SettingError("Invalid val=0: a search needs a validation split. Set e.g. val=0.2, or leave it out.")
-        reject_incompatible(ready.settings, ready.data.splits["train"])
         set_epochs_from_steps(ready, settings)
         return ready
 
@@ -493,7 +492,7 @@ def _train(ready: TrainingSetup, checkpoints: Path, judge: Callable[[int, float]
     reached = trainer.mean.score if trainer.mean else trainer.state.best_score
     if state == FINISHED and (reached is None or not math.isfinite(reached)):
         state, why = DIVERGED, f"its validation {trainer.monitor} is not finite"
-    an_epoch = max(1, len(trainer.batches_of(0)))
+    an_epoch = max(1, len(trainer.epoch_batches(0)))
     seen = len(ready.data.splits["train"]) * (trainer.state.epoch + trainer.state.batch / an_epoch)
     return dataclasses.replace(
         counted,

@@ -79,7 +79,7 @@ class Supervised:
         self.words = build_chunked_head(model, task, settings.loss_chunk, compiled=settings.compile)
         self.scores: Callable[[Split, DeviceContext], dict[str, float]] | None = None  # own validation of a split
         self.is_stateful = is_stateful(model, train)
-        self.carried: tuple[Tensor, ...] = ()  # state of the model, carried between batches
+        self.hidden_state: tuple[Tensor, ...] = ()  # state of the model, carried between batches
 
     def loss(self, inputs: tuple[Tensor, ...], target: Tensor, index: Tensor | None, random: Generator) -> BatchLoss:
         """Return the losses of a batch with the examples `index` (N,), with random numbers from `random`.
@@ -116,9 +116,9 @@ class Supervised:
         """
         if not self.is_stateful:
             return as_output_tuple(self.forward(*inputs))
-        before = trim_state(self.carried, len(inputs[0]))
+        before = trim_state(self.hidden_state, len(inputs[0]))
         outputs, state = self.model.advance(*inputs, before)  # type: ignore[operator]
-        self.carried = tuple(part.detach() for part in state)
+        self.hidden_state = tuple(part.detach() for part in state)
         return (outputs,)
 
 

@@ -49,7 +49,7 @@ def test_the_model_fits_the_data() -> None:
 def test_each_process_has_an_example_of_its_own(
     processes: int, given: dict[str, int], said: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("processes.place_in_group", "device.group.rank_and_size"):
+    for module in ("parallel.place_in_group", "device.group.rank_and_size"):
         monkeypatch.setattr(f"cutaway.training.{module}", lambda: (0, processes))
     asked = {**given, "processes": processes, "parallel": "ddp", "max_samples": 100, "device": "cpu"}
     if said is None:
@@ -69,7 +69,7 @@ def test_a_batch_with_fewer_examples_than_processes_counts_once() -> None:
             here = replace(place, rank=rank, processes=processes)
             own = here.shard_batch(torch.arange(count), carries)
             assert len(own) > 0  # no process is left without any
-            counted[own] += here.weight(count, carries)
+            counted[own] += here.shard_weight(count, carries)
         torch.testing.assert_close(counted, torch.ones(count))
 
 

@@ -43,7 +43,7 @@ def stopped(folder: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any]
 
         def step(self: Trainer, *args: Any) -> None:
             once(self, *args)
-            self._stop.asked = self.state.update == 3
+            self._stop.requested = self.state.update == 3
 
         patch.setattr(Trainer, "step", step)
         with pytest.raises(Interrupted):

@@ -56,7 +56,7 @@ def step_and_print_the_peak(chunk: int | None) -> None:
 
     before = status("VmRSS") - sum(p.nbytes for p in given.model.parameters())
     Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
-    for batch in trainer.train.batches(trainer.batches_of(0)):
+    for batch in trainer.train.batches(trainer.epoch_batches(0)):
         trainer.step([batch], steps=3)
     print(status("VmHWM") - before, flush=True)
 

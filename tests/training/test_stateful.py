@@ -86,7 +86,7 @@ def test_a_stop_within_an_epoch_changes_nothing(tmp_path: Path, monkeypatch: pyt
         once(self, *args, **more)  # type: ignore[arg-type]
         steps[0] += 1
         if steps[0] == 30:
-            self._stop.asked = True
+            self._stop.requested = True
 
     monkeypatch.setattr(Trainer, "step", step)
     with pytest.raises(Interrupted):
