@@ -19,7 +19,7 @@ from cutaway.data.synthetic.media import spelled
 from cutaway.reports.run_report import build_report
 from cutaway.runs.train import train_model
 from cutaway.training.callbacks import Progress
-from cutaway.training.schemas import read_evaluation, read_run
+from cutaway.training.run_folder import read_evaluation, read_run
 from cutaway.views.run.documents import read_documents, read_metrics
 
 from ..cli import own_files

@@ -21,8 +21,8 @@ from ..runs.run import Run
 from ..runs.train import train_model
 from ..statistics.intervals import Metric
 from ..tasks.task import headline_metric
+from ..training.compression import measure_sparsity
 from ..training.cost_estimate import time_calls
-from ..training.pruning import measure_sparsity
 
 LR_FACTOR = 0.3  # fraction of the run's learning rate: enough to recover the loss without forgetting
 # Settings of the run that further training does not inherit.

@@ -1,15 +1,16 @@
-"""Inference of a model over a split, without training."""
+"""Inference of a model over a split, without training, and after each of a sequence of tasks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from ..core.spec import Episodes, ImageSpec, Mask, Spec, Spelled, Tokens
-from ..data.dataset_base import IGNORED, Split
+from ..data.dataset_base import IGNORED, Split, Tasks
 from ..data.samplers import Batches
 from ..data.text.problems import ProblemSplit
 from ..inference.language_model_thinker import solve_problems
@@ -17,7 +18,12 @@ from ..inference.sequence_decoding import decode_likely, transcribe
 from ..inference.thought_search import GREEDY, Method
 from ..models.base import SupportsState
 from ..nn.eval_mode import eval_mode
+from ..statistics.intervals import Metric
+from ..tasks import continual
+from ..tasks.classification import Classification
 from ..tasks.task import Task
+from .callbacks import swap_weights
+from .checkpoint import load_weights, task_weights_path
 from .chunked_head import build_chunked_head
 from .device import DeviceContext
 
@@ -111,6 +117,34 @@ def evaluate_split(
         targets = [of_each[k % count][1][k // count] for k in range(len(plan))]
     places = torch.split(torch.cat([*plan]).argsort().argsort(), [len(batch) for batch in plan])
     return SplitOutputs(_joined(outputs, places, float("nan")), _joined(targets, places, IGNORED))
+
+
+def evaluate_tasks(
+    tasks: Tasks | None,
+    model: nn.Module,
+    task: Task,
+    split: Split,
+    place: DeviceContext,
+    run: Path,
+    results: SplitOutputs,
+) -> tuple[dict[str, Metric], dict[str, Any]]:
+    """Return metrics of each task after each task was learned, and details for the report; both empty without tasks.
+
+    `results` are the model's outputs for the split. Outputs at earlier times are computed with the weights that the run
+    saved after each task. If there are none, as after joint training, only the final results are used.
+    """
+    if tasks is None:
+        return {}, {}
+    assert isinstance(task, Classification)
+    kept = [task_weights_path(run / "checkpoints", k) for k in range(tasks.count - 1)]
+    answers = []
+    if all(path.is_file() for path in kept):
+        for path in kept:
+            with swap_weights(model, load_weights(path)):
+                answers.append(evaluate_split(model, split, place, EVALUATION_BATCH_SIZE, task))
+    right = torch.stack([task.decide(found.outputs) == found.target for found in (*answers, results)])  # (times, n)
+    of, original = tasks.task_ids(split), tasks.original(split)
+    return continual.metrics(right, of, original), continual.details(right, of, tasks.names)
 
 
 def mirrored_outputs(model: Callable[..., Tensor], inputs: tuple[Tensor, ...]) -> Tensor:

@@ -28,8 +28,7 @@ from ..models.registry import Preset
 from ..tasks.task import Task, target_types, task_for
 from .device import DeviceContext, available_device, select_device
 from .output_check import drop_too_long_transcripts
-from .run_folder import reject_no_run
-from .schemas import data_source, read_run
+from .run_folder import data_source, read_run, reject_no_run
 
 NAMED_CLASSES = (Classes, Tags, Mask, Boxes, Transcript)  # targets with one model output for each name or character
 

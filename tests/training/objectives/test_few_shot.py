@@ -22,7 +22,7 @@ from cutaway.models.registry import preset
 from cutaway.runs.run import Run
 from cutaway.tasks.few_shot import FewShot
 from cutaway.training.cost_estimate import estimate_cost
-from cutaway.training.parameter_groups import auxiliary_head, output_layers
+from cutaway.training.optim import auxiliary_head, output_layers
 from cutaway.training.setup import setup_training
 
 from ..conftest import stopping

@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
 
 def summary(run: Run) -> dict[str, Any]:
     """Return the result of a run as one JSON document."""
-    from ...training.schemas import read_evaluation
+    from ...training.run_folder import read_evaluation
 
     evaluation = read_evaluation(run.folder)
     assert evaluation is not None, "finished training is evaluated"

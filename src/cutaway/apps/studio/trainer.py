@@ -21,9 +21,8 @@ from ...core.errors import SettingError, TrainingError, UnknownName
 from ...training.callbacks import Progress
 from ...training.checkpoint import TrainingState, latest_checkpoint
 from ...training.config import TrainSettings
-from ...training.config_checks import reject_incompatible
 from ...training.optim import build_optimizers
-from ...training.setup import TrainingSetup
+from ...training.setup import TrainingSetup, reject_incompatible
 from ...training.trainer import Trainer
 from .history import POINTS, Curves, Snapshots
 from .ipc import Layout
@@ -184,7 +183,7 @@ class LiveTrainer:
             self._validate_now()
         self.trainer.next_epoch()
         self._seen, self._running = (0.0, 0.0), None
-        if self.settings.schedule != "constant" and self.state.epoch >= self.trainer.sequence.epochs:
+        if self.settings.schedule != "constant" and self.state.epoch >= self.trainer.task_schedule.epochs:
             self._continue_at_constant_lr()
 
     def _continue_at_constant_lr(self) -> None:
@@ -192,7 +191,7 @@ class LiveTrainer:
         self.ended = True
         self.trainer.settings = dataclasses.replace(self.settings, schedule="constant")
         self.notes.append(
-            f"The schedule of {self.trainer.sequence.epochs} epochs is finished. "
+            f"The schedule of {self.trainer.task_schedule.epochs} epochs is finished. "
             f"Play continues at the constant rate lr={as_text(self.settings.lr)}."
         )
 
@@ -343,7 +342,7 @@ class LiveTrainer:
             if row.get("val_loss") is not None:
                 self.curves.measured(row["step"], row["val_loss"])
         trainer.state.history = []  # the curves hold it, in bounded memory
-        finished = self.state.epoch >= trainer.sequence.epochs
+        finished = self.state.epoch >= trainer.task_schedule.epochs
         if self.settings.schedule != "constant" and finished:
             self._continue_at_constant_lr()
             self.ended = False

@@ -18,7 +18,7 @@ from ...core.spec import Episodes
 from ...data.dataset_base import DataSet, Split
 from ...tasks.task import Task
 from ..config import TrainSettings
-from ..parameter_groups import backbone_names
+from ..optim import backbone_names
 from .supervised import BatchLoss, Supervised
 
 
