@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     from ...core.errors import DataError
-    from ...experiments.plan.planner import check
+    from ...experiments.planner import check
     from .output import emit_json, note
 
     model, data, given = parse_required_args("check", args.words)

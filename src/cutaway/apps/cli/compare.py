@@ -49,7 +49,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def settings() -> tuple[type, ...]:
     """Return the groups of settings that the command takes."""
-    from ...experiments.compare.result import CompareSettings
+    from ...experiments.settings import CompareSettings
 
     return CompareSettings, *training_settings()
 

@@ -11,7 +11,8 @@ from .settings_help import training_settings
 from .train import format_metric
 
 if TYPE_CHECKING:
-    from ...experiments.search.result import Row, Search
+    from ...experiments.experiment import Row
+    from ...experiments.search.result import Search
 
 SUMMARY = "hyperparameter and architecture search by validation score"
 SHOWN = 10  # trials in the table
@@ -52,7 +53,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def settings() -> tuple[type, ...]:
     """Return the groups of settings that the command takes."""
-    from ...experiments.search.config import SearchSettings
+    from ...experiments.settings import SearchSettings
 
     return SearchSettings, *training_settings()
 

@@ -255,7 +255,7 @@ class Routes:
             raise HTTPException(415, f"Unsupported media type: must be JSON ({JSON}) with {form!r}{files}.")
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[Callable[[int], None]]:
+    def request_memory(self) -> Iterator[Callable[[int], None]]:
         """Account for the memory of a request's body until the request is finished.
 
         Yields a function to be called with the number of bytes that arrived. It raises HTTPException 503 if all bodies
@@ -301,7 +301,7 @@ class Endpoint:
         request, doors = Request(scope, receive), self.doors
         doors.reject_unready()
         self.reject_media(media_type(request))
-        with doors.held() as on_bytes:
+        with doors.request_memory() as on_bytes:
             body = await _read_in_time(request, doors.limits.body, on_bytes)
             with doors.admitted():
                 response = await _while_connected(request, self.handle(request, body))
