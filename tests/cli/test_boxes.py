@@ -60,7 +60,7 @@ def test_from_files_to_a_report_and_to_boxes(cli: Cli, run: Path, folder: Path) 
     assert json.loads(elsewhere.out) == evaluation["metrics"]
 
     opened = Run(run)
-    opened.task.said = lambda rows: rows[:2, :6]  # type: ignore[attr-defined]  # so little is learned that nothing is sure
+    opened.task.confident_boxes = lambda rows: rows[:2, :6]  # type: ignore[attr-defined]  # so little is learned that nothing is sure
     rows = opened.predict([folder / "test" / "0000.png", folder / "test" / "0001.png"])
     assert [set(row) for row in rows] == [{"input", "class", "score", "x1", "y1", "x2", "y2"}] * 4
     assert all(0 <= row["x1"] <= row["x2"] <= 48 for row in rows)

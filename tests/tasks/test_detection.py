@@ -129,7 +129,8 @@ def kept_of(said: Rows, there: Rows) -> tuple[Tensor, Tensor]:
     return kept, target
 
 
-def test_metrics_have_intervals_that_hold_them_and_are_the_same_every_time() -> None:
+def test_metrics_have_intervals_that_hold_them_and_are_the_same_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precision, "LEAST_IMAGES", 40)
     said, there = random_scenes(3, count=40, crowds=False)
     kept, target = kept_of(said, there)
     metrics = task().metrics(kept, target)
@@ -148,7 +149,8 @@ def test_metrics_have_intervals_that_hold_them_and_are_the_same_every_time() -> 
     assert task().baseline(target, target) == {"name": "no detections", "value": 0.0}
 
 
-def test_intervals_are_those_of_leaving_out_each_image() -> None:
+def test_intervals_are_those_of_leaving_out_each_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precision, "LEAST_IMAGES", 32)
     said, there = random_scenes(5, count=32, ties=False)
     found = precision.intervals(precision.match_boxes(said, there, 3), NAMES)
     value, without = _means(said, there), []
@@ -168,10 +170,10 @@ def _means(said: list[np.ndarray], there: list[np.ndarray]) -> np.ndarray:
 def test_few_images_have_no_interval() -> None:
     said, there = random_scenes(5, count=8, ties=False)
     found = precision.intervals(precision.match_boxes(said, there, 3), NAMES)
-    assert found["map"].note == "no interval: fewer than 30 images"
-    said, there = random_scenes(6, count=40, ties=False)
+    assert found["map"].note == "no interval: fewer than 100 images"
+    said, there = random_scenes(6, count=100, ties=False)
     matches = precision.match_boxes(said, there, 3)
-    matches[2].actual[:] = np.arange(40) < 3
+    matches[2].actual[:] = np.arange(100) < 3
     found = precision.intervals(matches, NAMES)
     assert found["map_50"].note == f"no interval: fewer than 5 images of class {NAMES[2]!r}"
 

@@ -23,7 +23,9 @@ Array = npt.NDArray[np.float64]
 THRESHOLDS = np.linspace(0.5, 0.95, 10)  # of IoU
 RECALLS = np.linspace(0, 1, 101)
 MOST = 100  # largest number of boxes of an image that count, those with the highest scores
-LEAST_IMAGES = 30  # below which intervals are too narrow
+# Below which there is no interval: precision at a recall is the best one at that recall or higher, and the best of few
+# images is too high. With 30 and 50 images mAP@[.5:.95] is too high by more than 0.4 standard errors.
+LEAST_IMAGES = 100
 FEWEST, WORK = 100, 4e8  # smallest number of groups of images for intervals, and largest number of summed elements
 
 

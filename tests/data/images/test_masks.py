@@ -264,7 +264,7 @@ def test_a_polygon_holds_the_pixels_whose_middle_it_holds() -> None:
     [
         (lambda w: w.pop("categories"), "is not as COCO writes annotations: categories is missing"),
         (lambda w: w["annotations"][3].pop("segmentation"), "has a box and no polygon"),
-        (lambda w: w["images"][2].update(height=99), r"it has 99×12 pixels .* its image 12×12"),
+        (lambda w: w["images"][2].update(height=99), r"2\.png: annotations\.json gives it 99×12 pixels .* image 12×12"),
         (lambda w: w["images"].append({**w["images"][0], "id": 5, "file_name": "no.png"}), "there is no such file"),
         (lambda w: w["annotations"][0].update(segmentation=[[1, 2]]), r"not at least three points .* \(annotation 0\)"),
         (lambda w: w["annotations"][0].update(category_id=3), "there is no 3"),

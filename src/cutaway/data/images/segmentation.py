@@ -400,7 +400,8 @@ def inspect_masks(
             return error.problems[0]
         if values.shape != sizes[i]:
             (h, w), (height, width) = values.shape, sizes[i]
-            return Problem(where, f"it has {h}×{w} pixels (height × width), and its image {height}×{width}")
+            size = "it has" if isinstance(source, Path) else f"{ANNOTATIONS} gives it"
+            return Problem(where, f"{size} {h}×{w} pixels (height × width), and its image {height}×{width}")
         found = np.unique(values)
         strange = [int(v) for v in found if v != IGNORED and not 0 <= v < (len(names) or IGNORED)]
         if strange:
