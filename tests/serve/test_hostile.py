@@ -19,8 +19,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.testclient import TestClient
 
+from cutaway.apps.networking import reject_large_body
 from cutaway.apps.serve.inputs import BINARY, Inputs
-from cutaway.apps.web.requests import reject_large_body
 from cutaway.core.errors import DataError
 from cutaway.runs.run import Run
 

@@ -27,13 +27,10 @@ from starlette.responses import JSONResponse
 from starlette.testclient import TestClient
 
 from cutaway.apps.serve import engine as engines
-from cutaway.apps.serve import process as processes
+from cutaway.apps.serve import engine as processes
 from cutaway.apps.serve.app import Routes
-from cutaway.apps.serve.batching import Prediction, Predictor
-from cutaway.apps.serve.inputs import Inputs, PredictionRequest
-from cutaway.apps.serve.limits import Bounds, Limits
-from cutaway.apps.serve.middleware import Guard, Metrics
-from cutaway.apps.serve.process import (
+from cutaway.apps.serve.batching import Prediction, Predictor, request_size
+from cutaway.apps.serve.engine import (
     MemoryLimit,
     ModelProcess,
     ProcessEnded,
@@ -44,7 +41,9 @@ from cutaway.apps.serve.process import (
     error_reply,
     work,
 )
-from cutaway.apps.serve.request_bounds import request_size
+from cutaway.apps.serve.inputs import Inputs, PredictionRequest
+from cutaway.apps.serve.limits import Bounds, Limits
+from cutaway.apps.serve.middleware import Guard, Metrics
 from cutaway.apps.serve.text_generation import GenerationRequest
 from cutaway.core.errors import CutawayError
 from cutaway.data.graphs.transforms import GraphPreprocessing

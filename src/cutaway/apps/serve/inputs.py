@@ -28,7 +28,7 @@ from ...data.tables.transforms import TablePreprocessing
 from ...data.text.masking import GAP
 from ...data.text.transforms import TextPreprocessing
 from ...runs.run import Run
-from ..web.requests import JSON, parse_json_object
+from ..networking import JSON, parse_json_object
 from .limits import EXAMPLES, NAME
 
 SUFFIXES = {  # of a file whose name has none, by media type

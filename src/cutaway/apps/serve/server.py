@@ -13,7 +13,7 @@ from prometheus_client import disable_created_metrics
 
 from ...core.errors import SettingError
 from ...runs.run import Run
-from ..web.sockets import IdleConnections, is_loopback, open_socket, reachable_host
+from ..networking import IdleConnections, is_loopback, open_socket, reachable_host
 from .app import Routes
 from .limits import Limits
 from .middleware import Guard, Metrics

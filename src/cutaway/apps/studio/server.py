@@ -15,7 +15,7 @@ from types import FrameType
 import uvicorn
 
 from ...runs.run import Run
-from ..web.sockets import BACKLOG, IdleConnections, open_socket, reachable_host
+from ..networking import BACKLOG, IdleConnections, open_socket, reachable_host
 from .app import Routes
 from .choices import choices
 from .guard import Guard, reject_open_host
