@@ -265,9 +265,11 @@ def test_a_table_is_taken(client: TestClient, studio: Studio) -> None:
     assert str(studio.folder) not in answer.text
     assert studio.uploads.files["my-flowers.csv"].path.read_bytes() == TABLE
     assert client.get(at("choices")).json()["data"][0]["title"] == "my flowers.csv"
-    opening = studio.meant({"data": "my-flowers.csv", "model": "mlp"})
+    opening = studio.resolve_opening({"data": "my-flowers.csv", "model": "mlp"})
     assert opening.given["target"] == "kind"
-    assert studio.meant({"data": "my-flowers.csv", "model": "mlp", "target": "width"}).given["target"] == "width"
+    assert (
+        studio.resolve_opening({"data": "my-flowers.csv", "model": "mlp", "target": "width"}).given["target"] == "width"
+    )
 
 
 def test_a_file_is_known_by_its_name_and_the_same_file_is_the_same(client: TestClient, studio: Studio) -> None:

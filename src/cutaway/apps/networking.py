@@ -152,19 +152,24 @@ class IdleConnections:
         timer.cancel()
         transport.abort()
 
+    def uvicorn_settings(self) -> dict[str, Any]:
+        """Return the settings of uvicorn that both servers share, with the protocol that reports connections."""
+        quiet = {"log_level": "warning", "access_log": False, "server_header": False}
+        return {**quiet, "ws": "none", "proxy_headers": False, "http": self.protocol()}
+
     def protocol(self) -> type[asyncio.Protocol]:
         """Return the HTTP protocol class for uvicorn, which reports connections that open and close."""
-        strangers = self
+        idle = self
 
         class MonitoredProtocol(H11Protocol):
             def connection_made(self, transport: Any) -> None:
                 super().connection_made(transport)
                 if self.client is not None:
-                    strangers.opened(self.client, transport)
+                    idle.opened(self.client, transport)
 
             def connection_lost(self, exc: Exception | None) -> None:
                 if self.client is not None:
-                    strangers.known(self.client)
+                    idle.known(self.client)
                 super().connection_lost(exc)
 
         return MonitoredProtocol

@@ -226,6 +226,7 @@ class LoopedSeq2Seq(nn.Module):
         return torch.stack([self._one(*example) for example in examples])
 
     def _one(self, source: Tensor, target: Tensor, kept_in: Tensor, kept_out: Tensor, kept_read: Tensor) -> Tensor:
+        """Return the logits (S, vocab_size) of one example, with its dropout factors."""
         h = [self._row(self.source_words, token) * kept for token, kept in zip(source, kept_in)]
         for ahead, behind in zip(self.forwards, self.backwards):
             onward, back = self._read(ahead, h), self._read(behind, h[::-1])[::-1]

@@ -49,6 +49,7 @@ def encoder_oracle(family: Family, name: str) -> Callable[[bert.Config], Oracle]
     """Return a function of the config that builds the oracle with the head of the config."""
 
     def build(config: bert.Config) -> Oracle:
+        """Build the oracle, with token types if the config has them."""
         padding = max(config.first_position - 1, 0)
 
         def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
@@ -264,6 +265,7 @@ class LoopedTransformer(nn.Module):
         return torch.stack([self._one(row[real], len(row)) for row, real in zip(tokens, mask)])
 
     def _one(self, tokens: Tensor, length: int) -> Tensor:
+        """Return the logits of one text, with zeros up to `length`."""
         z = torch.stack([self.w["words"][token] for token in tokens])  # (T, d)
         first, second = self.config.strengths
         for i in range(self.config.layers):

@@ -246,6 +246,7 @@ def _discard_output() -> None:
 
 
 def _run(words: list[str]) -> int:
+    """Run the command that the words name, and return its exit status."""
     if not words or words[0] in ("-h", "--help") or words == ["help"]:
         print(usage())
         return 0

@@ -89,6 +89,7 @@ def _print_exercises(asked: Chapter, as_json: bool) -> int:
 
 
 def _write_stubs(asked: Chapter, path: Path, as_json: bool) -> int:
+    """Write a file with a stub for each exercise of a chapter."""
     from ...core.errors import FileError, shorten
     from ...core.files import exists, write_text
     from .output import emit_json, say

@@ -160,6 +160,7 @@ def _layers(found: Preset, config: Any, shape: tuple[int, ...] | None) -> LayerT
 
 
 def _model_document(found: Preset, config: Any, layers: LayerTable, as_published: bool) -> dict[str, Any]:
+    """Return the card of a model as JSON values."""
     import dataclasses
 
     published = dataclasses.asdict(found.card.published)
@@ -176,6 +177,7 @@ def _model_document(found: Preset, config: Any, layers: LayerTable, as_published
 
 
 def _print_model(found: Preset, config: Any, layers: LayerTable, as_published: bool) -> None:
+    """Print the card of a model: facts, equation, layers and settings."""
     from ...core.config import as_text
     from ...core.errors import join
     from ...models.config import field_descriptions
@@ -210,6 +212,7 @@ def _print_model(found: Preset, config: Any, layers: LayerTable, as_published: b
 
 
 def _print_layers(found: Preset, layers: LayerTable, as_published: bool) -> None:
+    """Print the layers of a model as a table."""
     from ...core.spec import OF_TOKENS
     from ...draw.number_format import count, shape_text
     from ...views.summary import RIGHT, format_table

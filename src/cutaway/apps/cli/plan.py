@@ -49,6 +49,7 @@ def run_check(args: argparse.Namespace) -> int:
 
 
 def _run_check(args: argparse.Namespace) -> int:
+    """Check the data, and print or emit the findings and the cost."""
     from ...core.errors import DataError
     from ...experiments.plan.planner import check
     from .output import emit_json, note
@@ -74,9 +75,11 @@ def _run_check(args: argparse.Namespace) -> int:
 
 
 def _print_check(ready: TrainingSetup, found: dict[str, Any], layers: LayerTable) -> None:
+    """Print the data, the layers, the cost and the findings of a check."""
     from rich.markup import escape
     from rich.table import Table
 
+    from ...core.memory_budget import format_bytes
     from ...draw.number_format import plural
     from ...inspect.layers import block_range_name, group_equal_blocks
     from ...training.objectives.choice import total_epochs
@@ -118,11 +121,11 @@ def _print_check(ready: TrainingSetup, found: dict[str, Any], layers: LayerTable
         f"{asked}: about {_format_duration(total_updates * cost['seconds_per_step'])}"
     )
     kinds = ", ".join(
-        f"{MEMORY_TITLES.get(kind, kind)} {_format_size(size)}" for kind, size in found["memory"].items() if size
+        f"{MEMORY_TITLES.get(kind, kind)} {format_bytes(size)}" for kind, size in found["memory"].items() if size
     )
     flops = cost["flops_per_step"]
     computed = f"; a step computes {flops:.2g} FLOPs" if flops else ""
-    out.print(f"memory: about {_format_size(cost['memory'])} ({kinds}){computed}")
+    out.print(f"memory: about {format_bytes(cost['memory'])} ({kinds}){computed}")
     if flops:
         out.print("See `cutaway plan` for details and GPUs: gpu=h100 gpus=8")
     if data["findings"]:
@@ -163,15 +166,6 @@ def _format_duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
-def _format_size(count: int) -> str:
-    size = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024 or unit == "GiB":
-            break
-        size /= 1024
-    return f"{size:.3g} {unit}"
 
 
 MEMORY_ROWS = (  # parts of a device's memory
@@ -235,6 +229,7 @@ def run_plan(args: argparse.Namespace) -> int:
 
 
 def _print_plan(plan: Plan) -> None:
+    """Print memory, time and cost of each strategy as a table, then notes and dry runs."""
     from rich.table import Table
 
     from ...core.memory_budget import format_bytes

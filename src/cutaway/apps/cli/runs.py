@@ -48,16 +48,13 @@ def add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_evaluate(args: argparse.Namespace) -> int:
     """Evaluate a run and print its metrics."""
-    import warnings
-
     from ...core.metric_names import metric
     from ...deploy.runtime import open_run
-    from .output import emit_json, note, print_table
+    from .output import emit_json, note, note_warnings, print_table
     from .train import format_metric
 
     asked = {key: getattr(args, key) for key in ("ways", "shots", "queries", "inner_steps")}
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
+    with note_warnings():
         metrics = open_run(args.run).evaluate(
             args.data,
             num_beams=args.num_beams,
@@ -68,8 +65,6 @@ def run_evaluate(args: argparse.Namespace) -> int:
             method=selected_method(args),
             **{key: value for key, value in asked.items() if value is not None},
         )
-    for warning in caught:
-        note(f"note: {warning.message}")
     if args.json:
         emit_json({name: m.to_json() for name, m in metrics.items()})
         return 0
@@ -119,13 +114,11 @@ def add_predict_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_predict(args: argparse.Namespace) -> int:
     """Predict, and print or write one row for each example, in the order of the inputs."""
-    import warnings
-
     from ...core.files import reject_overwriting, write_csv, write_text
     from ...core.spec import PairSpec
     from ...deploy.runtime import open_run
     from ...draw.number_format import plural
-    from .output import emit_json, note, say
+    from .output import emit_json, note, note_warnings, say
 
     opened = open_run(args.run)
     lines = args.out is not None and args.out.lower().endswith(".txt")
@@ -136,13 +129,10 @@ def run_predict(args: argparse.Namespace) -> int:
     if args.out is not None:
         reject_overwriting(args.out, args.inputs, args.overwrite)  # before anything is computed
     folders = _folders(opened, args)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
+    with note_warnings():
         rows = opened.predict(
             args.inputs, num_beams=args.num_beams, length_penalty=args.length_penalty, support=args.support
         )
-    for warning in caught:
-        note(f"note: {warning.message}")
     if args.out:
         if lines:
             write_text(args.out, "".join(f"{to_single_line(row)}\n" for row in rows))

@@ -267,7 +267,7 @@ class Routes:
             raise HTTPException(415, f"Unsupported media type: must be JSON ({JSON}) with {form!r}{files}.")
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[Callable[[int], None]]:
+    def count_body(self) -> Iterator[Callable[[int], None]]:
         """Account for the memory of a request's body until the request is finished.
 
         Yields a function to be called with the number of bytes that arrived. It raises HTTPException 503 if all bodies
@@ -305,17 +305,17 @@ class Endpoint:
     The request keeps its place in the queue until the response is sent.
     """
 
-    def __init__(self, doors: Routes, handle: Handler, reject_media: Callable[[str], None]) -> None:
-        self.doors, self.handle, self.reject_media = doors, handle, reject_media
+    def __init__(self, routes: Routes, handle: Handler, reject_media: Callable[[str], None]) -> None:
+        self.routes, self.handle, self.reject_media = routes, handle, reject_media
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        request, doors = Request(scope, receive), self.doors
-        doors.reject_unready()
+        request, routes = Request(scope, receive), self.routes
+        routes.reject_unready()
         self.reject_media(media_type(request))
-        with doors.held() as on_bytes:
-            body = await _read_in_time(request, doors.limits.body, on_bytes)
-            with doors.admitted():
+        with routes.count_body() as on_bytes:
+            body = await _read_in_time(request, routes.limits.body, on_bytes)
+            with routes.admitted():
                 response = await _while_connected(request, self.handle(request, body))
                 await response(scope, receive, send)
 
@@ -475,6 +475,7 @@ def example_request(run: Run, inputs: Inputs) -> dict[str, Any]:
 
 
 def _predict(run: Run, inputs: Inputs) -> Schema:
+    """Return the operation of /predict, with an example for each form of input."""
     forms = _forms(run, inputs)
     content: Schema = {
         "application/json": {
@@ -556,6 +557,7 @@ def _usual(encoder: Encoder) -> Any:
 
 
 def _generate(limits: Limits) -> Schema:
+    """Return the operation of /generate."""
     request = _object(
         prompt={"type": "string"},
         count={
@@ -604,6 +606,7 @@ def _completions(name: str, limits: Limits) -> Schema:
 
 
 def _chat(name: str, limits: Limits) -> Schema:
+    """Return the operation of /v1/chat/completions."""
     message = _object(role={"enum": list(ROLES)}, content={"type": "string"})
     messages = {
         "type": "array",

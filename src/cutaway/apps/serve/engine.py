@@ -127,6 +127,7 @@ class ModelProcess:
         shutil.rmtree(self.files, ignore_errors=True)
 
     def _start(self) -> None:
+        """Start the process, again if one has run, and wait until the model is loaded."""
         if self.process is not None:
             self.restarts += 1
             self.connection.close()
@@ -499,6 +500,7 @@ class Engine:
         return batch
 
     async def _predict(self, batch: Sequence[Job], worker: ProcessWorker) -> None:
+        """Compute a batch and give each request its answer, or move it to the large requests."""
         if not batch:
             return
         found: Sequence[Answer | Exception]

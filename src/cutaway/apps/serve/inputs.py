@@ -133,6 +133,7 @@ class Inputs:
         return read[form](values)
 
     def _rows(self, rows: list[Any]) -> PredictionRequest:
+        """Read rows of a table: objects that map columns to cells."""
         for i, row in enumerate(rows, 1):
             if not isinstance(row, dict) or not row:
                 raise DataError(f"Invalid row {i}: must be an object that maps columns to cells.")
@@ -184,6 +185,7 @@ class Inputs:
         return PredictionRequest(list(series))
 
     def _files_in(self, files: list[Any]) -> PredictionRequest:
+        """Read files that are given as Base64."""
         found = []
         for i, file in enumerate(files, 1):
             if not isinstance(file, dict) or not isinstance(file.get("data"), str):

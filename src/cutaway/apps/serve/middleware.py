@@ -79,6 +79,7 @@ class Guard:
         send = with_security_headers(send)
 
         async def counted(message: MutableMapping[str, Any]) -> None:
+            """Send a message, record its status and disconnect a client that does not read it."""
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]

@@ -113,6 +113,7 @@ class Writer:
         return next(self._parts, None)
 
     def _start(self) -> Iterator[str]:
+        """Encode the prompt and return an iterator over the parts of the text."""
         run, wanted, text = self.run, self.wanted, self.run.preprocessing
         assert isinstance(text, RunningPreprocessing)
         model = run.place.model(run.model, learns=False)

@@ -50,7 +50,7 @@ class Side:
 
     async def open(self, state: dict[str, str]) -> None:
         """Build the model and data of a state. If that fails, the old ones stay. Raises CutawayError."""
-        opening = self.studio.meant(state)
+        opening = self.studio.resolve_opening(state)
         async with self.lock:
             if self.pair is None or self.pair.ended:
                 await self._start()
@@ -186,7 +186,7 @@ class Studio:
 
     # --- opening ----------------------------------------------------------------------------------------------
 
-    def meant(self, state: Mapping[str, str]) -> Opening:
+    def resolve_opening(self, state: Mapping[str, str]) -> Opening:
         """Resolve a state to an opening. Its data must be a named data set on this machine, an uploaded file, or the
         opened run.
 
