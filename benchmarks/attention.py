@@ -210,7 +210,7 @@ def our_step(
         optimizer.zero_grad()
         with place.autocast():
             loss = words.loss(inputs, target) if words.many(target) else task.loss(model(*inputs), target)
-        loss = loss / task.count(here.target)  # before it is moved, as training counts
+        loss = loss / task.loss_denominator(here.target)  # before it is moved, as training counts
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         return loss.item()

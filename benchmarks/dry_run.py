@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from cutaway.core.memory_budget import build_on_meta, format_bytes
 from cutaway.distributed.dry_run import DryRun, dry_run
 from cutaway.models.registry import preset
-from cutaway.training.parameter_groups import find_blocks
+from cutaway.training.optim import find_blocks
 
 CASES = ((256, "fsdp", 1), (1024, "fsdp", 1), (1024, "hsdp", 1), (256, "ddp", 8), (1024, "fsdp", 8))
 MODEL, HEADS = "gpt2-xl", {"heads": 16}  # 25 heads are divided by no power of two: 16 of 100 numbers each

@@ -81,7 +81,7 @@ def learning(ready: TrainingSetup, batches: list[Any]) -> Callable[[], object]:
         for batch in batches:
             inputs, target = ready.place.batch(batch)
             outputs = model(*inputs)
-            loss = ready.task.loss(outputs, target) / ready.task.count(target)
+            loss = ready.task.loss(outputs, target) / ready.task.loss_denominator(target)
             for optimizer in optimizers:
                 optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]

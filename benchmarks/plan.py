@@ -36,9 +36,9 @@ from cutaway.distributed.group import process_group, rank
 from cutaway.experiments.plan.planner import plan
 from cutaway.experiments.plan.result import GPUS
 from cutaway.training.batches import largest_batch
-from cutaway.training.cost_estimate import silent_trainer
-from cutaway.training.memory.fake_step import simulate_step
 from cutaway.training.setup import TrainingSetup, setup_training
+from cutaway.training.simulated_step import simulate_step
+from cutaway.training.trainer import silent_trainer
 
 from .formulas import flops_per_token, utilization
 

@@ -20,7 +20,7 @@ from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
 from cutaway.distributed.group import process_group, rank_and_size
 from cutaway.training.callbacks import Progress
-from cutaway.training.memory.strategies import resolve_parallel
+from cutaway.training.memory import resolve_parallel
 from cutaway.training.setup import setup_training
 from cutaway.training.trainer import Trainer
 

@@ -22,7 +22,7 @@ from recipes import minilm
 import cutaway
 from cutaway.apps.cli.arguments import flatten
 from cutaway.apps.cli.train import format_metric
-from cutaway.deploy.finetuning import ModelMeasurement, compare_runs
+from cutaway.deploy.compression import ModelMeasurement, compare_runs
 
 RECIPES = Path(__file__).parent.parent / "recipes"
 # Its name, its recipe, settings other than the recipe's, and how it is quantized.

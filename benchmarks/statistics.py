@@ -22,8 +22,7 @@ import numpy as np
 from scipy import special
 
 from cutaway.statistics.comparison import Difference, compare_rows, measure_rows
-from cutaway.statistics.intervals import LEVEL, Metric
-from cutaway.statistics.resampling import Resamples, Values
+from cutaway.statistics.intervals import LEVEL, Metric, Resamples, Values
 
 PAGE = Path("docs/statistics.md")
 BEGIN, END = "<!-- measured by python -m benchmarks statistics -->\n", "<!-- end -->\n"

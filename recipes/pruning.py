@@ -21,10 +21,9 @@ from torch import Tensor, nn
 import cutaway
 from cutaway.apps.cli.arguments import flatten
 from cutaway.checkpoints.saving import save_model
-from cutaway.deploy.finetuning import compare_runs
-from cutaway.deploy.prune import prune
+from cutaway.deploy.compression import compare_runs, prune
 from cutaway.models.registry import preset
-from cutaway.training.pruning import magnitude_masks, prunable_weights
+from cutaway.training.compression import magnitude_masks, prunable_weights
 
 from .intervals import student
 

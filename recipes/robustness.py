@@ -12,7 +12,7 @@ import torch
 import cutaway
 from cutaway.apps.cli.arguments import flatten
 from cutaway.data.task_sequence import subset
-from cutaway.training.attacks import AttackedSplit
+from cutaway.training.objectives.supervised import AttackedSplit
 
 
 def train(recipe: dict[str, Any]) -> dict[str, Any]:

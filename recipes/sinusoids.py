@@ -106,7 +106,7 @@ def drawn(split: Split, forms: dict[str, tuple[Run, Episodes]]) -> dict[str, Any
 
 
 def _said(model: nn.Module, x: Tensor, y: Tensor, grid: Tensor, told: Episodes) -> Tensor:
-    return FewShot(told).told(model, x, y, grid)[0, :, 0]
+    return FewShot(told).adapt_and_predict(model, x, y, grid)[0, :, 0]
 
 
 def _short(values: Tensor) -> list[float]:

@@ -28,7 +28,7 @@ from .data.settings import DataSettings
 from .data.streaming.manifest import Manifest, ShardSettings
 from .data.streaming.prepare import prepare_data
 from .deploy.runtime import ExportedRun, is_exported
-from .distributed.environment import rank
+from .distributed.launch import rank
 from .draw.description import Page, View
 from .draw.html_page import render_iframe, render_page
 from .experiments.compare.baselines import check_baselines
@@ -300,7 +300,7 @@ def prune(run: Run | str | os.PathLike[str], out: str | os.PathLike[str], **sett
     Raises:
         CutawayError: For errors that the user can fix.
     """
-    from .deploy.prune import prune as prune_run
+    from .deploy.compression import prune as prune_run
 
     found = prune_run(run if isinstance(run, Run) else Run(run), as_path(out, A_FOLDER), settings)
     write_layers_and_report(found)

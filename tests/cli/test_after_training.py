@@ -11,7 +11,7 @@ import pytest
 from torch import nn
 
 import cutaway
-from cutaway.training.schemas import read_evaluation
+from cutaway.training.run_folder import read_evaluation
 
 from .conftest import Answer
 from .degenerate_files import CASES, Case

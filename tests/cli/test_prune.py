@@ -11,7 +11,7 @@ from PIL import Image
 
 import cutaway
 from cutaway.apps.cli import main
-from cutaway.training.pruning import measure_sparsity
+from cutaway.training.compression import measure_sparsity
 
 SMALL: dict[str, Any] = {"max_samples": 128, "batch_size": 32, "epochs": 2, "tensorboard": False, "threads": 1}
 

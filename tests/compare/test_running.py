@@ -27,7 +27,7 @@ from cutaway.experiments.compare.result import PRINTED, Comparison, read_about
 from cutaway.experiments.compare.runner import train_all
 from cutaway.experiments.compare.worker import Job, is_finished
 from cutaway.models.registry import preset
-from cutaway.statistics.blocks import too_few_windows
+from cutaway.statistics.intervals import too_few_windows
 from cutaway.tasks.forecasting import Forecasting
 
 pytestmark = pytest.mark.slow  # processes, or runs that are trained

@@ -14,7 +14,7 @@ from cutaway.apps.course.exercises import CHAPTERS, Chapter, Exercise, frame, so
 from cutaway.draw import charts
 from cutaway.inference.sequence_decoding import prefix_beam
 from cutaway.nn.textbook.backprop import backward
-from cutaway.training.qat import FakeQuantization
+from cutaway.training.compression import FakeQuantization
 
 from .pages import COURSE, run
 
@@ -130,7 +130,7 @@ def test_a_source_is_what_the_file_says_now() -> None:
 def test_the_source_of_a_decorated_function_is_its_own() -> None:
     text = source(prefix_beam, FakeQuantization.applied)._repr_markdown_()
     assert "@torch.no_grad()\ndef prefix_beam(log_probs: Tensor" in text
-    assert text.endswith("`src/cutaway/inference/sequence_decoding.py`, `src/cutaway/training/qat.py`\n")
+    assert text.endswith("`src/cutaway/inference/sequence_decoding.py`, `src/cutaway/training/compression.py`\n")
 
 
 @pytest.mark.browser

@@ -19,7 +19,7 @@ from cutaway.data.open_data import infer_kind, open_data
 from cutaway.data.settings import DataSettings
 from cutaway.data.unsupported_formats import describe_labels
 from cutaway.models.registry import preset
-from cutaway.training.config_resolution import resolve_config
+from cutaway.training.setup import resolve_config
 from tests.scripts import DOCS
 
 RNG = np.random.default_rng(0)

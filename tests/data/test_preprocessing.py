@@ -43,6 +43,9 @@ def test_damaged_columns_and_foreign_specs_are_rejected() -> None:
         ({"columns": [age]}, "its columns give 2 inputs, and its spec names 5 others"),
         ({"columns": [age | {"mean": float("nan")}]}, "columns[0].mean is nan, and must be a finite number"),
         ({"columns": [age | {"scale": 0.0}]}, "the column age has a scale of 0"),
+        ({"columns": [age | {"kind": "yes/no"}]}, "the column age has cells written as ''"),
+        ({"columns": [age | {"kind": "yes/no", "written": "a/b/c"}]}, "the column age has cells written as 'a/b/c'"),
+        ({"columns": [age | {"kind": "date", "written": "%d"}]}, "the column age has cells written as '%d'"),
         (
             {"columns": [age | {"kind": "colour"}]},
             "columns[0].kind is 'colour', and must be one of 'category', 'number'",
@@ -72,6 +75,7 @@ def test_a_field_that_is_null_takes_its_default() -> None:
     ("spec", "said"),
     [
         ({"kind": "image", "channels": 3, "height": 10**9, "width": 4}, "has more than"),
+        ({"kind": "series", "steps": 0, "features": 2}, "an example of shape (0, 2), which is empty"),
         ({"kind": "image", "channels": -1, "height": 4, "width": 4}, "channels is -1"),
         ({"kind": "image", "channels": True, "height": 4, "width": 4}, "channels is true or false"),
         ({"kind": "video", "frames": 2, "channels": 3, "height": 4}, "width is missing"),
@@ -81,6 +85,13 @@ def test_a_field_that_is_null_takes_its_default() -> None:
 def test_a_spec_is_held_to_its_schema(spec: dict[str, object], said: str) -> None:
     with pytest.raises(ValueError, match=re.escape(said)):
         specs.from_json({**spec, "target": {"kind": "classes", "names": ["a", "b"]}})
+
+
+@pytest.mark.parametrize(("steps", "columns"), [(0, ["y"]), (3, [])])
+def test_a_target_has_outputs(steps: int, columns: list[str]) -> None:
+    horizon = {"kind": "horizon", "steps": steps, "columns": columns, "mean": [0.0], "scale": [1.0]}
+    with pytest.raises(ValueError, match=r"^a target of kind horizon without outputs$"):
+        specs.from_json({"kind": "series", "steps": 4, "features": 1, "target": horizon})
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from torch import Tensor
 from cutaway.checkpoints.huggingface.folders import write_folder
 from cutaway.checkpoints.torchvision import torchvision_names
 from cutaway.core.errors import CutawayError
-from cutaway.deploy.exported_program import TracedModel, difference, trace
+from cutaway.deploy.exported_program import TracedModel, relative_difference, trace
 from cutaway.deploy.onnx import _convert, check_conversion
 from cutaway.deploy.preprocessing_graph import ExportModule, IdentityPreprocessing
 from cutaway.inspect.example_inputs import example_inputs, input_modality
@@ -117,7 +117,7 @@ def outcome(name: str) -> dict[str, str]:
 def _worst(traced: TracedModel, run: Any) -> str:
     """The largest difference at the two other sizes."""
     with torch.no_grad():
-        worst = max(difference(run(*inputs), expected) for inputs, expected in traced.checks)
+        worst = max(relative_difference(run(*inputs), expected) for inputs, expected in traced.checks)
     return f"{worst:.0e}"
 
 

@@ -23,10 +23,17 @@ from cutaway.core.spec import Classes, ImageSpec, VideoSpec
 from cutaway.data.images.transforms import ImagePreprocessing
 from cutaway.data.tables.column_types import ColumnType, fit_encoder
 from cutaway.data.video.transforms import VideoPreprocessing
-from cutaway.deploy.exported_program import KEY, TOLERANCE, difference, from_json, reject_different, to_json, trace
-from cutaway.deploy.graph_inputs import graph_form
-from cutaway.deploy.onnx import SUM, Session, _convert, _digest, write_onnx
-from cutaway.deploy.preprocessing_graph import ExportModule, IdentityPreprocessing, TableEncoder
+from cutaway.deploy.exported_program import (
+    KEY,
+    TOLERANCE,
+    array_from_json,
+    array_to_json,
+    reject_different,
+    relative_difference,
+    trace,
+)
+from cutaway.deploy.onnx import CHECKSUM, Session, _convert, _digest, write_onnx
+from cutaway.deploy.preprocessing_graph import ExportModule, IdentityPreprocessing, TableEncoder, graph_inputs
 from cutaway.models.r3d import R3D
 from cutaway.models.r3d import Config as R3DConfig
 
@@ -102,9 +109,9 @@ def test_onnxruntime_alone_is_enough(exported: Path) -> None:
     session = onnxruntime.InferenceSession(exported, providers=["CPUExecutionProvider"])
     document = json.loads(session.get_modelmeta().custom_metadata_map["cutaway"])
     pair = document["golden"]
-    (answered,) = session.run(None, {name: from_json(x) for name, x in pair["inputs"].items()})
-    expected = torch.from_numpy(from_json(pair["output"]))
-    assert difference(torch.from_numpy(answered), expected) <= TOLERANCE
+    (answered,) = session.run(None, {name: array_from_json(x) for name, x in pair["inputs"].items()})
+    expected = torch.from_numpy(array_from_json(pair["output"]))
+    assert relative_difference(torch.from_numpy(answered), expected) <= TOLERANCE
     assert document["labels"] == [str(i) for i in range(10)]
     settings = document["settings"]  # those that decoding and evaluation go by
     assert settings.keys() == {"num_beams", "length_penalty", "batch_tokens"}
@@ -114,9 +121,9 @@ def test_onnxruntime_alone_is_enough(exported: Path) -> None:
 def resealed(model: Any, path: Path) -> Path:
     """A changed model with the checksum of what it is now, as somebody who knows how would write it."""
     for prop in list(model.metadata_props):
-        if prop.key == SUM:
+        if prop.key == CHECKSUM:
             model.metadata_props.remove(prop)
-    model.metadata_props.add(key=SUM, value=_digest(model))
+    model.metadata_props.add(key=CHECKSUM, value=_digest(model))
     path.write_bytes(model.SerializeToString(deterministic=True))
     return path
 
@@ -253,7 +260,7 @@ def test_convolutions_over_time_take_videos_of_any_length() -> None:
     """Where all that is left of the frames at the end is one place, too."""
     spec = VideoSpec(6, 1, 16, 16, Classes(("left", "right")))
     images = ImagePreprocessing(ImageSpec(1, 16, 16, spec.target), (0.3,), (0.2,), "crop", (16, 16), (0,))
-    form = graph_form(VideoPreprocessing(spec, images, spec.frames))
+    form = graph_inputs(VideoPreprocessing(spec, images, spec.frames))
     model = R3D(R3DConfig(in_channels=1, num_classes=2, width=2, layers=(1, 1, 1), stem="small"))
     traced = trace(ExportModule(model, form.front).eval(), form.names, form.dynamic(), form.inputs())
     assert [inputs[1].shape[1] for inputs, _ in traced.checks] == [6, 3]  # at the end 2 and 1
@@ -320,4 +327,4 @@ def test_an_array_comes_back() -> None:
         np.arange(4),
         np.array(["a", "né"], dtype=object),
     ):
-        assert np.array_equal(from_json(to_json(x)), x)
+        assert np.array_equal(array_from_json(array_to_json(x)), x)

@@ -24,10 +24,15 @@ from cutaway.data.series.transforms import ForecastPreprocessing
 from cutaway.data.settings import DataSettings
 from cutaway.data.tables.column_types import ColumnType, fit_encoder
 from cutaway.data.tables.transforms import TablePreprocessing
-from cutaway.deploy.graph_inputs import graph_form
 from cutaway.deploy.onnx import Column, to_cells
-from cutaway.deploy.preprocessing_graph import LogMelFrontend, PerSeriesStandardizer, ResizeNormalize, TableEncoder
-from cutaway.deploy.raw_splits import raw_preprocessing
+from cutaway.deploy.preprocessing_graph import (
+    LogMelFrontend,
+    PerSeriesStandardizer,
+    ResizeNormalize,
+    TableEncoder,
+    graph_inputs,
+)
+from cutaway.deploy.runtime import raw_preprocessing
 from cutaway.tasks.detection import Detection
 
 sides = st.integers(1, 40)
@@ -134,7 +139,7 @@ def test_several_series_go_in_as_they_stand_in_the_file(shops: Path) -> None:
         assert torch.equal(
             of_file.inverse_transform(found.target, order[0]), of_run.inverse_transform(expected.target, order[0])
         )
-    form = graph_form(run)
+    form = graph_inputs(run)
     assert form.names == ("series", "known_future", "mean", "std")
     assert [x.shape for x in form.inputs()[0]] == [(2, 4, 3), (2, 3, 1), (2, 3), (2, 3)]
 
@@ -161,9 +166,9 @@ def test_images_with_boxes_reach_the_network_as_in_the_run(tmp_path: Path) -> No
     assert torch.equal(ResizeNormalize(run)(*found.inputs)[0], expected.inputs[0])
     outputs = torch.tensor([[[4.0, 1.0, 1.0, 1.5, 2.0, 3.0, 9.0, 11.0, 4.0]]]).expand(2, 1, 9)
     task = Detection(Boxes(("a",), 2), (1, 24, 24))
-    kept = task.keep(outputs, torch.empty(2, 0))
-    rows = task.rows(kept, of_file, raw_preprocessing(run))  # type: ignore[arg-type]
-    assert rows == task.rows(kept, of_run, run)
+    kept = task.summarize_outputs(outputs, torch.empty(2, 0))
+    rows = task.prediction_rows(kept, of_file, raw_preprocessing(run))  # type: ignore[arg-type]
+    assert rows == task.prediction_rows(kept, of_run, run)
     assert len(rows) == 2
     assert rows[1]["y2"] > 24  # in the pixels of the file
 

@@ -10,9 +10,8 @@ import torch
 from torch import nn
 
 import cutaway
-from cutaway.deploy.finetuning import compare_runs
-from cutaway.deploy.quantization import observe_ranges, quantize_model
-from cutaway.deploy.quantize import _calibration
+from cutaway.deploy.compression import compare_runs
+from cutaway.deploy.quantize import _calibration_batches, observe_ranges, quantize_model
 from cutaway.nn.low_precision import quantization_scheme
 from cutaway.nn.quantized import QuantizedConv2d
 
@@ -37,7 +36,7 @@ def test_calibration_is_spread_over_the_training_split(tmp_path: Path) -> None:
     run = cutaway.train("simplecnn", "digits", out=tmp_path / "run", **given)
     data = run.data()
     count = len(data.splits["train"])
-    (found,) = zip(*_calibration(run, data, 5))
+    (found,) = zip(*_calibration_batches(run, data, 5))
     rows = torch.tensor([0, (count - 1) // 4, (count - 1) // 2, 3 * (count - 1) // 4, count - 1])
     first, *_, last = torch.cat(found)
     (batch,) = data.splits["train"].batches([rows[[0, -1]]])

@@ -17,7 +17,7 @@ PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
     [
         "cutaway.api", "sklearn.datasets", "torch._dynamo", "torch._refs", "torch._meta_registrations",
-        "torch.distributed", "cutaway.training.parallel", "cutaway.training.memory.strategies",
+        "torch.distributed", "cutaway.training.parallel", "cutaway.training.memory",
     ]
 )  # fmt: skip
 PATIENCE = 550  # seconds, on a machine that does much else too

@@ -14,9 +14,8 @@ from cutaway.apps.cli import main
 from cutaway.core.errors import CutawayError
 from cutaway.distributed.group import process_group, rank_and_size
 from cutaway.runs.train import train_model
-from cutaway.training import config_checks
+from cutaway.training import memory, setup
 from cutaway.training.callbacks import Progress
-from cutaway.training.memory import strategies
 from cutaway.training.parallel import select_strategy
 from cutaway.training.setup import setup_training
 
@@ -55,7 +54,7 @@ def begin(base: Path) -> None:
 
 def train(base: Path) -> None:
     """Train in each way where little memory is free, and leave what a person would be told."""
-    for module in (strategies, config_checks):
+    for module in (memory, setup):
         module.free_memory = lambda device: FREE
     for parallel in ("ddp", "fsdp"):
         try:
@@ -101,7 +100,7 @@ def test_what_fits_in_parts_alone_is_accepted_in_parts_and_else_told_of_them(
     assert told["ddp-0"].endswith("on each, and fits: parallel=fsdp.")
     assert json.loads((left / "fsdp" / "run.json").read_text())["status"] == "finished"
     assert not (left / "ddp").exists()
-    monkeypatch.setattr(config_checks, "free_memory", lambda device: 100 * MIB)
+    monkeypatch.setattr(setup, "free_memory", lambda device: 100 * MIB)
     words = [f"{key}={value}" for key, value in {**GIVEN, **LARGE, "processes": 1}.items()]
     assert main(["train", "gpt2", str(left / "book.txt"), *words, "--out", str(left / "one")]) == 2
     assert "several devices hold it in parts with parallel=fsdp" in " ".join(capsys.readouterr().err.split())

@@ -39,8 +39,8 @@ from cutaway.training.checkpoint import (
 )
 from cutaway.training.config import TrainSettings
 from cutaway.training.device import DeviceContext
-from cutaway.training.parameter_groups import find_blocks
-from cutaway.training.processes import reject_parallel
+from cutaway.training.optim import find_blocks
+from cutaway.training.parallel import reject_parallel
 
 from .ranks import ended, start, together
 

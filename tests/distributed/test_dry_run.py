@@ -21,8 +21,7 @@ from cutaway.distributed.dry_run import Collective, DryRun, dry_run
 from cutaway.distributed.tensor_parallel import local_part
 from cutaway.models.registry import preset
 from cutaway.training.config import TrainSettings
-from cutaway.training.optim import build_optimizers
-from cutaway.training.parameter_groups import find_blocks
+from cutaway.training.optim import build_optimizers, find_blocks
 
 PROCESSES, LAYERS, DIM, WORDS, TOKENS = 256, 2, 64, 500, 16
 BATCH = 2

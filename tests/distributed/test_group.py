@@ -30,7 +30,7 @@ def speaking(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[int, str]]:
             OWN.rank = rank
             begin.wait()
             time.sleep(seconds)
-            if group._speaks(error, store):
+            if group._reports(error, store):
                 said[rank] = str(error)
 
         threads = [threading.Thread(target=come, args=(rank, *one)) for rank, one in errors.items()]

@@ -138,7 +138,7 @@ def test_what_is_typed_wrong_is_told_before_processes_are_started(
     words: list[str], expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cutaway.runs.train.launch", None)
-    monkeypatch.setattr("cutaway.training.processes.free_memory", lambda: 1 << 34)
+    monkeypatch.setattr("cutaway.training.parallel.free_memory", lambda: 1 << 34)
     assert main(["train", "lenet5-modern", *words, "--out", str(tmp_path / "run")]) == 2
     assert expected in " ".join(capsys.readouterr().err.split())
 

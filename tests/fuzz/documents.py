@@ -456,12 +456,12 @@ def save_onnx(path: Path, document: bytes) -> None:
     """Put another document into an exported file, with a checksum that fits."""
     import onnx
 
-    from cutaway.deploy.onnx import SUM, _digest
+    from cutaway.deploy.onnx import CHECKSUM, _digest
 
     model = onnx.load(path)
     del model.metadata_props[:]
     model.metadata_props.add(key="cutaway", value=document.decode("utf-8", "replace"))
-    model.metadata_props.add(key=SUM, value=_digest(model))
+    model.metadata_props.add(key=CHECKSUM, value=_digest(model))
     path.write_bytes(model.SerializeToString(deterministic=True))
 
 

@@ -9,9 +9,8 @@ from benchmarks.plan import PUBLISHED
 from torch import nn
 
 from cutaway.experiments.plan.result import GPUS
-from cutaway.training.memory.fake_step import BlockMemory, StepProfile
-from cutaway.training.memory.strategies import bytes_sent, process_memory, weight_layout
-from cutaway.training.memory.tracker import KINDS
+from cutaway.training.memory import bytes_sent, process_memory, weight_layout
+from cutaway.training.simulated_step import KINDS, BlockMemory, StepProfile
 
 
 @pytest.mark.parametrize("row", PUBLISHED, ids=[row[0] for row in PUBLISHED])

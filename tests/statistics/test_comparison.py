@@ -23,7 +23,7 @@ from cutaway.statistics.comparison import (
     measure,
     ranks,
 )
-from cutaway.statistics.resampling import DRAWS, Resamples
+from cutaway.statistics.intervals import RESAMPLES, Resamples
 
 N = 80
 
@@ -111,9 +111,9 @@ def test_p_of_one_seed_is_scipys_permutation_test(marks: bool, count: int) -> No
         rng=np.random.default_rng(1),
     ).pvalue
     ours = only(differences({"a": a, "b": b}, higher_is_better=True)).p_value
-    chance = math.sqrt(scipy * (1 - scipy) * (1 / DRAWS + 1 / 50_000))
+    chance = math.sqrt(scipy * (1 - scipy) * (1 / RESAMPLES + 1 / 50_000))
     assert 0.01 < scipy < 0.99  # else this would show nothing
-    assert ours == pytest.approx(scipy, abs=4 * chance + 2 / DRAWS)
+    assert ours == pytest.approx(scipy, abs=4 * chance + 2 / RESAMPLES)
 
 
 def test_p_of_right_and_wrong_answers_is_mcnemars() -> None:
@@ -121,7 +121,7 @@ def test_p_of_right_and_wrong_answers_is_mcnemars() -> None:
     b[0, :9], a[0, 9:11] = 0, 0  # 9 that a alone has right, 2 that b alone has
     ours = only(differences({"a": a, "b": b}, higher_is_better=True)).p_value
     exact = stats.binomtest(2, 11, 0.5).pvalue
-    assert ours == pytest.approx(exact, abs=4 * math.sqrt(exact / DRAWS))
+    assert ours == pytest.approx(exact, abs=4 * math.sqrt(exact / RESAMPLES))
 
 
 # --- several seeds --------------------------------------------------------------------------------------------------
@@ -324,8 +324,8 @@ def test_it_is_the_same_again_and_another_with_another_seed() -> None:
 def test_many_examples_are_as_good_as_normal(monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = errors(20, count=2000), errors(21, count=2000, scale=1.05)
     exact, p_exact = measure(a, np.sqrt), only(differences({"a": a, "b": b}, False, np.sqrt)).p_value
-    monkeypatch.setattr("cutaway.statistics.resampling.MOST", 1000)
-    monkeypatch.setattr("cutaway.statistics.comparison.MOST", 1000)
+    monkeypatch.setattr("cutaway.statistics.intervals.MAX_RESAMPLED", 1000)
+    monkeypatch.setattr("cutaway.statistics.comparison.MAX_RESAMPLED", 1000)
     limit, p_limit = measure(a, np.sqrt), only(differences({"a": a, "b": b}, False, np.sqrt)).p_value
     width = exact.high - exact.low
     assert limit.value == exact.value

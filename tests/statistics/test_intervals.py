@@ -14,11 +14,13 @@ from scipy import stats
 from sklearn import metrics as sk
 
 from cutaway.statistics import classes
-from cutaway.statistics.blocks import FEWEST, MOST, block_sums, window_metric
 from cutaway.statistics.intervals import (
-    LEAST,
-    MOST_UNITS,
+    MAX_BLOCKS,
+    MAX_UNITS,
+    MIN_BLOCKS,
+    MIN_UNITS,
     Metric,
+    block_sums,
     effective,
     fraction,
     group_units,
@@ -33,6 +35,7 @@ from cutaway.statistics.intervals import (
     signed,
     student,
     symmetric,
+    window_metric,
 )
 
 
@@ -69,9 +72,9 @@ def test_few_values_have_no_interval_and_a_note_that_says_so() -> None:
     assert found.value == 2
     assert found.to_json() == {"value": 2.0, "low": None, "high": None, "note": "no interval: fewer than 10 examples"}
     assert str(found) == "2 (no interval: fewer than 10 examples)"
-    assert mean(gamma(0, LEAST)).note == ""
-    assert ratio(np.ones(LEAST - 1), np.ones(LEAST - 1), "window").note == "no interval: fewer than 10 windows"
-    assert "note" not in mean(gamma(0, LEAST)).to_json()
+    assert mean(gamma(0, MIN_UNITS)).note == ""
+    assert ratio(np.ones(MIN_UNITS - 1), np.ones(MIN_UNITS - 1), "window").note == "no interval: fewer than 10 windows"
+    assert "note" not in mean(gamma(0, MIN_UNITS)).to_json()
 
 
 def test_values_that_are_all_alike_have_no_interval() -> None:
@@ -194,7 +197,7 @@ def test_a_fraction_has_wilsons_interval_of_as_many_answers_as_have_its_variance
 def test_many_units_are_put_together_in_groups_and_the_interval_is_the_same() -> None:
     values = gamma(5, 9_001)
     assert sorted(np.bincount(group_units(9_001))) == [22] * 199 + [23] * 201
-    assert len(np.bincount(group_units(9_001))) == MOST_UNITS
+    assert len(np.bincount(group_units(9_001))) == MAX_UNITS
     found = mean(values)
     half = 1.96 * values.std() / math.sqrt(9_001)
     assert found.value == pytest.approx(values.mean(), rel=1e-12)
@@ -342,7 +345,7 @@ def test_every_window_is_in_one_block(count: int, overlap: int) -> None:
     assert blocks.sum(0) == pytest.approx(values.sum(0))
     sizes = block_sums(np.ones(count), overlap)
     assert sizes.sum() == count
-    assert 1 <= len(blocks) <= MOST
+    assert 1 <= len(blocks) <= MAX_BLOCKS
     assert len(blocks) == 1 or sizes.min() >= 2 * overlap
 
 
@@ -354,7 +357,7 @@ def test_too_few_blocks_have_no_interval() -> None:
     found = window_metric(values, 10, score)
     assert found.value == pytest.approx(math.sqrt(values[:, 0].mean()))
     assert found.note == "no interval: 100 windows; 160 are needed because neighbors overlap"
-    assert len(block_sums(values, 6)) == FEWEST
+    assert len(block_sums(values, 6)) == MIN_BLOCKS
     assert window_metric(values, 6, score).note == ""
     nothing = window_metric(np.zeros((100, 2)), 6, score)
     assert math.isnan(nothing.value)

@@ -32,7 +32,9 @@ def kept(said: list[list[int]], right: list[list[list[int]]], log_p: list[float]
     decoded = torch.tensor([[*ids, *[-1] * (3 - len(ids))] for ids in said])
     texts = [[words(ids) for ids in answers] for answers in right]
     outputs = torch.zeros(len(said), 4, 10, dtype=torch.float64)
-    return task, task.keep(outputs, target, decoded, right, texts, torch.tensor(log_p, dtype=torch.float64))
+    return task, task.summarize_outputs(
+        outputs, target, decoded, right, texts, torch.tensor(log_p, dtype=torch.float64)
+    )
 
 
 def test_the_task_is_told_from_spec_and_target() -> None:
@@ -54,7 +56,7 @@ def test_any_of_the_right_captions_is_exact() -> None:
     assert metrics["token_error"].value == pytest.approx(1 / (2 + 3 + 1))  # one word is missing of the nearest
     assert [row["probability"] for row in task.predictions(found)] == pytest.approx([0.5, 0.25, 1.0])
     target = torch.tensor([[4, 5, 3, IGNORED], [4, 6, 3, IGNORED], [9, 3, IGNORED, IGNORED]])
-    rows = task.mistakes(found, target)
+    rows = task.example_results(found, target)
     assert [(row["actual"], row["predicted"], row["wrong"]) for row in rows] == [
         ("b a", "b a", False), ("a c", "d e", True), ("f", "f", False)
     ]  # fmt: skip

@@ -139,7 +139,7 @@ def test_metrics_have_intervals_that_hold_them_and_are_the_same_every_time() -> 
         assert metric.low < metric.value < metric.high
     assert task().metrics(kept, target) == metrics
     assert metrics["loss"].value == pytest.approx(sum(2 + i for i in range(40)) / 160)
-    quick = task().quick(kept, target)
+    quick = task().fast_metrics(kept, target)
     assert quick == pytest.approx({key: metrics[key].value for key in ("map", "map_50", "loss")})
     per_class = task().details(kept, target)["boxes"]["per_class"]
     assert [row["name"] for row in per_class] == list(NAMES)
@@ -193,20 +193,20 @@ def outputs_for(boxes: list[list[float]], stride: float = 4.0, sure: float = 8.0
 def test_what_is_said_of_an_image() -> None:
     target = torch.tensor([[[2.0, 2, 18, 14, 0], [22, 20, 36, 38, 1], [24, 2, 34, 12, 2]]])
     outputs = outputs_for([[2, 2, 18, 14, 0], [22, 20, 36, 38, 0], [3, 26, 13, 36, 2]])
-    kept = task().keep(outputs, target)
+    kept = task().summarize_outputs(outputs, target)
     assert kept.shape == (1, KEPT, 8)
     assert task().predictions(kept) == [{"boxes": "2 × cat, fish"}]
-    (row,) = task().mistakes(kept, target)
+    (row,) = task().example_results(kept, target)
     assert (row["actual"], row["predicted"], row["wrong"]) == ("cat, dog, fish", "2 × cat, fish", True)
     told = sorted((box["name"], box["kind"]) for box in row["boxes"])
     assert told == [("cat", "right"), ("cat", "wrong"), ("dog", "missed"), ("fish", "missed"), ("fish", "wrong")]
-    assert task().predictions(task().keep(outputs_for([]), torch.empty(1, 0))) == [{"boxes": "nothing"}]
+    assert task().predictions(task().summarize_outputs(outputs_for([]), torch.empty(1, 0))) == [{"boxes": "nothing"}]
 
 
 def test_what_lies_in_a_crowd_is_neither_wrong_nor_missed() -> None:
     target = torch.tensor([[[0.0, 0, 30, 30, -1.0], [-100.0] * 5]])  # a crowd of cats
-    kept = task().keep(outputs_for([[2, 2, 10, 10, 0], [12, 12, 22, 22, 0]]), target)
-    (row,) = task().mistakes(kept, target)
+    kept = task().summarize_outputs(outputs_for([[2, 2, 10, 10, 0], [12, 12, 22, 22, 0]]), target)
+    (row,) = task().example_results(kept, target)
     assert not row["wrong"]
     assert row["actual"] == "nothing"
     assert [box["kind"] for box in row["boxes"]] == ["right", "right"]
@@ -214,7 +214,7 @@ def test_what_lies_in_a_crowd_is_neither_wrong_nor_missed() -> None:
 
 
 def test_of_two_boxes_of_a_class_the_surer_suppresses_and_none_reaches_beyond_the_image() -> None:
-    said = task().found(outputs_for([[0, 0, 16, 16, 0], [3, 0, 19, 16, 0], [3, 2, 60, 16, 1]]))[0]
+    said = task().detect(outputs_for([[0, 0, 16, 16, 0], [3, 0, 19, 16, 0], [3, 2, 60, 16, 1]]))[0]
     assert said[:, 4].tolist().count(0) == 1
     assert said[:, :4].max() <= 40
 

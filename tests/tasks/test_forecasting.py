@@ -43,7 +43,7 @@ def test_the_loss_is_torchs_mean() -> None:
     outputs, target = random(20, 6), random(20, 6, seed=1)
     for loss, reference in (("mse", F.mse_loss), ("mae", F.l1_loss)):
         task = Forecasting(TWO, loss)
-        assert torch.allclose(task.loss(outputs, target) / task.count(target), reference(outputs, target))
+        assert torch.allclose(task.loss(outputs, target) / task.loss_denominator(target), reference(outputs, target))
         each = reference(outputs, target, reduction="none").mean(1)
         assert torch.allclose(task.losses(outputs, target), each)
     with pytest.raises(SettingError, match="Invalid loss=huber for forecasts: must be one of mse, mae"):
@@ -56,7 +56,7 @@ def test_what_was_not_measured_counts_for_nothing() -> None:
     there[:, 0] = True
     hidden = target.masked_fill(~there, torch.nan)
     task = Forecasting(ONE)
-    mean = task.loss(outputs, hidden) / task.count(hidden)
+    mean = task.loss(outputs, hidden) / task.loss_denominator(hidden)
     assert torch.allclose(mean, (outputs - target).square()[there].mean())
     mean.backward()  # type: ignore[no-untyped-call]
     assert outputs.grad is not None
@@ -66,7 +66,7 @@ def test_what_was_not_measured_counts_for_nothing() -> None:
     metrics = task.metrics(outputs.detach(), hidden)
     assert metrics["rmse"].value == pytest.approx(np.sqrt(np.square(error).mean()))
     assert metrics["mae"].value == pytest.approx(np.abs(error).mean())
-    assert task.quick(outputs.detach(), hidden)["rmse"] == pytest.approx(metrics["rmse"].value)
+    assert task.fast_metrics(outputs.detach(), hidden)["rmse"] == pytest.approx(metrics["rmse"].value)
 
 
 def test_metrics_are_in_the_columns_units_where_there_is_one_column() -> None:
@@ -103,12 +103,12 @@ def test_words_and_units() -> None:
     ]
     target = outputs.clone()
     target[0, 1::2] = torch.nan
-    (mistake,) = task.mistakes(outputs, target)
+    (mistake,) = task.example_results(outputs, target)
     assert mistake["predicted"] == "load 50 (46 to 54), wind 3 (2 to 4)"
     assert mistake["actual"] == "load 50 (46 to 54)"
     nothing = Forecasting(Horizon(1, ("visits",), (19.3,), (21.7,)))
     outputs = ((torch.zeros(1, 1, dtype=torch.float64) - 19.3) / 21.7).float()  # not quite 0 again in its units
-    assert nothing.mistakes(outputs, outputs)[0]["actual"] == "visits 0 (0 to 0)"
+    assert nothing.example_results(outputs, outputs)[0]["actual"] == "visits 0 (0 to 0)"
     base = Forecasting(ONE).baseline(torch.ones(5, 3), torch.zeros(7, 3))
     assert base == {"name": "mean baseline", "value": 4.0}
 
@@ -116,7 +116,7 @@ def test_words_and_units() -> None:
 def test_a_horizon_asks_for_this_task() -> None:
     task = task_for(SeriesSpec(10, 1, ONE))
     assert isinstance(task, Forecasting)
-    assert (task.watch, task.loss_name) == ("rmse", "mse")
+    assert (task.default_monitor, task.loss_name) == ("rmse", "mse")
 
 
 # --- simple forecasts ---------------------------------------------------------------------------------------------

@@ -26,10 +26,10 @@ def test_the_loss_of_noise_is_the_mean_squared_error() -> None:
     task = Denoising(Noise(size=12))
     told, noise = torch.randn(2, 5, 3, 2, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     expected = (told - noise).square().mean()
-    torch.testing.assert_close(task.loss(told, noise) / task.count(noise), expected)
-    kept = task.keep(told, noise)
-    assert task.metrics(kept, task.keep_target(noise))["loss"].value == pytest.approx(expected.item())
-    assert task.keep_target(noise).numel() == 0
+    torch.testing.assert_close(task.loss(told, noise) / task.loss_denominator(noise), expected)
+    kept = task.summarize_outputs(told, noise)
+    assert task.metrics(kept, task.summarize_target(noise))["loss"].value == pytest.approx(expected.item())
+    assert task.summarize_target(noise).numel() == 0
 
 
 def test_a_bound_in_nats_is_one_in_bits() -> None:
@@ -39,7 +39,7 @@ def test_a_bound_in_nats_is_one_in_bits() -> None:
     assert found["loss"].value == 8
     assert found["bits_per_dimension"].value == pytest.approx(8 / math.log(2) / 10)
     assert (found["reconstruction"].value, found["kl"].value) == (6, 2)
-    assert task.loss(terms, torch.zeros(2)) / task.count(terms) == 8
+    assert task.loss(terms, torch.zeros(2)) / task.loss_denominator(terms) == 8
     assert task.baseline(terms, terms)["value"] == pytest.approx(10 * math.log(256))
 
 

@@ -36,12 +36,12 @@ def test_the_loss_is_the_mean_over_real_tokens(outputs: Tensor, target: Tensor, 
     task = Language(NextToken(V), smoothing)
     real = target != IGNORED
     wanted = cross_entropy(outputs[real], target[real], label_smoothing=smoothing).mean()
-    assert torch.allclose(task.loss(outputs, target) / task.count(target), wanted)
-    assert task.count(target) == N * T - 4
+    assert torch.allclose(task.loss(outputs, target) / task.loss_denominator(target), wanted)
+    assert task.loss_denominator(target) == N * T - 4
 
 
 def test_what_is_kept_is_each_tokens_loss_and_whether_it_was_right(outputs: Tensor, target: Tensor) -> None:
-    kept = TASK.keep(outputs, target)
+    kept = TASK.summarize_outputs(outputs, target)
     assert kept.shape == (N, T, 2)
     assert kept.dtype == torch.float32
     assert torch.equal(kept.isnan().all(2), target == IGNORED)
@@ -51,9 +51,9 @@ def test_what_is_kept_is_each_tokens_loss_and_whether_it_was_right(outputs: Tens
 
 
 def test_metrics(outputs: Tensor, target: Tensor) -> None:
-    kept, real = TASK.keep(outputs, target), target != IGNORED
+    kept, real = TASK.summarize_outputs(outputs, target), target != IGNORED
     loss = F.cross_entropy(outputs[real], target[real]).item()
-    quick, metrics = TASK.quick(kept, target), TASK.metrics(kept, target)
+    quick, metrics = TASK.fast_metrics(kept, target), TASK.metrics(kept, target)
     assert quick == pytest.approx({"loss": loss, "perplexity": math.exp(loss)}, rel=1e-6)
     assert metrics["loss"].value == pytest.approx(loss, rel=1e-6)
     assert metrics["perplexity"].value == pytest.approx(math.exp(loss), rel=1e-6)
@@ -65,7 +65,7 @@ def test_metrics(outputs: Tensor, target: Tensor) -> None:
 
 
 def test_padding_changes_no_figure(outputs: Tensor, target: Tensor) -> None:
-    kept = TASK.keep(outputs, target)
+    kept = TASK.summarize_outputs(outputs, target)
     wider = F.pad(kept, (0, 0, 0, 3), value=torch.nan)
     assert TASK.metrics(wider, target) == TASK.metrics(kept, target)
     assert TASK.predictions(wider) == TASK.predictions(kept)
@@ -73,10 +73,10 @@ def test_padding_changes_no_figure(outputs: Tensor, target: Tensor) -> None:
 
 def test_a_loss_beyond_all_bounds_is_said(target: Tensor) -> None:
     hopeless = torch.zeros(N, T, V).scatter(2, target.clamp(min=0)[..., None], -1e4)
-    kept = TASK.keep(hopeless, target)
-    assert TASK.quick(kept, target)["perplexity"] == math.inf
+    kept = TASK.summarize_outputs(hopeless, target)
+    assert TASK.fast_metrics(kept, target)["perplexity"] == math.inf
     assert TASK.metrics(kept, target)["perplexity"].to_json()["value"] is None
-    assert TASK.mistakes(kept, target)[0]["confidence"] == 0
+    assert TASK.example_results(kept, target)[0]["confidence"] == 0
 
 
 def test_the_baseline_is_the_tokens_frequency() -> None:
@@ -88,8 +88,8 @@ def test_the_baseline_is_the_tokens_frequency() -> None:
 
 
 def test_each_text_has_a_row(outputs: Tensor, target: Tensor) -> None:
-    kept = TASK.keep(outputs, target)
-    rows, mistakes = TASK.predictions(kept), TASK.mistakes(kept, target)
+    kept = TASK.summarize_outputs(outputs, target)
+    rows, mistakes = TASK.predictions(kept), TASK.example_results(kept, target)
     assert len(rows) == len(mistakes) == N
     loss = F.cross_entropy(outputs[3, :2], target[3, :2]).item()
     assert rows[3] == pytest.approx({"loss": loss, "perplexity": math.exp(loss)}, rel=1e-6)

@@ -29,7 +29,7 @@ def test_it_is_the_task_of_masked_text() -> None:
     task = task_for(TextSpec(9, 10, TARGET))
     assert isinstance(task, MaskedLanguage)
     assert task.name == "masked-language modelling"
-    assert task.watch == "loss"
+    assert task.default_monitor == "loss"
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
@@ -37,7 +37,7 @@ def test_the_loss_is_that_of_the_hidden_tokens(smoothing: float) -> None:
     outputs, target = some()
     task, hidden = MaskedLanguage(TARGET, smoothing), target != IGNORED
     wanted = F.cross_entropy(outputs[hidden], target[hidden], label_smoothing=smoothing)
-    assert torch.allclose(task.loss(outputs, target) / task.count(target), wanted)
+    assert torch.allclose(task.loss(outputs, target) / task.loss_denominator(target), wanted)
     changed = torch.where(hidden[..., None], outputs, torch.zeros(()).double())
     assert task.loss(changed, target) == task.loss(outputs, target)
 
@@ -45,7 +45,7 @@ def test_the_loss_is_that_of_the_hidden_tokens(smoothing: float) -> None:
 def test_metrics() -> None:
     outputs, target = some()
     task, hidden = MaskedLanguage(TARGET), target != IGNORED
-    kept = task.keep(outputs, target)
+    kept = task.summarize_outputs(outputs, target)
     loss = F.cross_entropy(outputs[hidden], target[hidden]).item()
     metrics = task.metrics(kept, target)
     assert metrics["loss"].value == pytest.approx(loss, rel=1e-6)

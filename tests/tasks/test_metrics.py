@@ -75,7 +75,7 @@ def test_metrics_of_classes(drawn: tuple[int, list[int], list[int]]) -> None:
     labels = list(range(classes))
     expected_loss = sk.log_loss(was, outputs.softmax(1).numpy(), labels=labels)
     assert metrics["loss"].value == pytest.approx(expected_loss, rel=1e-9)
-    assert task.quick(outputs, target)["accuracy"] == pytest.approx(metrics["accuracy"].value)
+    assert task.fast_metrics(outputs, target)["accuracy"] == pytest.approx(metrics["accuracy"].value)
     found = sk.precision_recall_fscore_support(was, said, labels=labels, zero_division=np.nan)
     for k, row in enumerate(rows):
         for name, column in zip(("precision", "recall", "f1"), found):
@@ -109,7 +109,7 @@ def test_metrics_of_tags(drawn: tuple[int, list[int], list[int]], length: int) -
     outputs = torch.zeros(rows * length, classes)
     outputs[: len(said)] = one_hot(said, classes).float()
     target, outputs = target.view(rows, length), outputs.view(rows, length, classes)
-    kept = task.keep(outputs, target)
+    kept = task.summarize_outputs(outputs, target)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         metrics = task.metrics(kept, target)
@@ -135,7 +135,7 @@ def test_metrics_of_numbers(pairs: list[tuple[float, float]], scale: float, mean
     near = {"rel": 1e-9, "abs": 1e-9 * scale}
     assert metrics["rmse"].value == pytest.approx(sk.root_mean_squared_error(actual, predicted), **near)
     assert metrics["mae"].value == pytest.approx(sk.mean_absolute_error(actual, predicted), **near)
-    assert task.quick(said[:, None], was)["rmse"] == pytest.approx(metrics["rmse"].value, **near)
+    assert task.fast_metrics(said[:, None], was)["rmse"] == pytest.approx(metrics["rmse"].value, **near)
     if np.ptp(actual) > 1e-6 * (1 + abs(mean)):
         assert metrics["r2"].value == pytest.approx(sk.r2_score(actual, predicted), rel=1e-6, abs=1e-9)
     assert is_within(metrics["rmse"])

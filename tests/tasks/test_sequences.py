@@ -72,7 +72,7 @@ def test_the_loss_is_of_real_tokens() -> None:
         -outputs[n, s].log_softmax(0)[target[n, s]] for n in range(3) for s in range(4) if target[n, s] != IGNORED
     ]
     torch.testing.assert_close(TASK.loss(outputs, target), torch.stack(by_hand).sum())
-    assert TASK.count(target) == len(by_hand) == 9
+    assert TASK.loss_denominator(target) == len(by_hand) == 9
     smooth = SequenceToSequence(TASK.target, label_smoothing=0.1).loss(outputs, target)
     every = -outputs.log_softmax(2)[target != IGNORED].mean(1).sum()
     torch.testing.assert_close(smooth, 0.9 * torch.stack(by_hand).sum() + 0.1 * every)
@@ -80,10 +80,10 @@ def test_the_loss_is_of_real_tokens() -> None:
 
 def test_what_is_kept_says_loss_and_perplexity() -> None:
     outputs, target = batch()
-    kept = TASK.keep(outputs, target)
+    kept = TASK.summarize_outputs(outputs, target)
     assert kept.shape == (3, 2)
     mean = TASK.loss(outputs, target).item() / 9
-    assert TASK.quick(kept, target) == pytest.approx({"loss": mean, "perplexity": math.exp(mean)})
+    assert TASK.fast_metrics(kept, target) == pytest.approx({"loss": mean, "perplexity": math.exp(mean)})
     found = TASK.metrics(kept, target)
     assert set(found) == {"loss"}
     assert found["loss"].value == pytest.approx(mean)
@@ -93,7 +93,7 @@ def test_what_is_kept_says_loss_and_perplexity() -> None:
 def test_errors_are_counted_against_the_right_answers() -> None:
     outputs, target = batch()
     decoded = torch.tensor([[4, 5, -1], [7, 6, 8], [4, 4, 1]])
-    kept = TASK.keep(outputs, target, decoded)
+    kept = TASK.summarize_outputs(outputs, target, decoded)
     # The last one said "unknown" where the right answer holds a token that training did not know: that is no match.
     assert kept[:, EDITS].tolist() == [0, 2, 1]
     assert kept[:, LENGTH].tolist() == [2, 1, 3]
@@ -106,7 +106,7 @@ def test_errors_are_counted_against_the_right_answers() -> None:
 
 def test_ids_are_kept_whole_in_half_precision() -> None:
     outputs, target = batch()
-    kept = TASK.keep(outputs.bfloat16(), target, torch.tensor([[8_195], [8_197], [9_001]]))
+    kept = TASK.summarize_outputs(outputs.bfloat16(), target, torch.tensor([[8_195], [8_197], [9_001]]))
     assert TASK.predictions(kept) == [{"sounds": "8195"}, {"sounds": "8197"}, {"sounds": "9001"}]
 
 
@@ -114,7 +114,7 @@ def test_the_nearest_right_answer_counts() -> None:
     outputs, target = batch()
     decoded = torch.tensor([[4, 6, -1], [6, -1, -1], [-1, -1, -1]])
     right = [[[4, 5], [4, 6]], [[6]], [[4, 4, 5], [7]]]
-    kept = TASK.keep(outputs, target, decoded, right)
+    kept = TASK.summarize_outputs(outputs, target, decoded, right)
     assert kept[:, EDITS].tolist() == [0, 0, 1]
     assert kept[:, LENGTH].tolist() == [2, 1, 1]
 
@@ -122,12 +122,12 @@ def test_the_nearest_right_answer_counts() -> None:
 def test_words_and_mistakes() -> None:
     outputs, target = batch()
     task = SequenceToSequence(TASK.target, words=lambda ids: "-".join("abcdefghij"[i] for i in ids))
-    kept = task.keep(outputs, target, torch.tensor([[4, 5], [7, -1], [-1, -1]]))
+    kept = task.summarize_outputs(outputs, target, torch.tensor([[4, 5], [7, -1], [-1, -1]]))
     wider = F.pad(kept, (0, 2), value=math.nan)  # as it is when batches are put together
     for rows in (kept, wider):
         assert task.predictions(rows) == [{"sounds": "e-f"}, {"sounds": "h"}, {"sounds": ""}]
         for real in (target, target[target != IGNORED]):  # by example, or token after token
-            found = task.mistakes(rows, real)
+            found = task.example_results(rows, real)
             assert [r["actual"] for r in found] == ["e-f", "g", "e-e-b"]
             assert [r["predicted"] for r in found] == ["e-f", "h", ""]
             assert [r["wrong"] for r in found] == [False, True, True]
@@ -145,13 +145,13 @@ def test_the_baseline_knows_frequencies_and_nothing_is_impossible() -> None:
 
 
 def test_the_contract_of_tasks() -> None:
-    assert (TASK.name, TASK.watch, TASK.decodes) == ("sequence-to-sequence", "loss", True)
-    assert TASK.details(TASK.keep(*batch()), batch()[1]) == {}
+    assert (TASK.name, TASK.default_monitor, TASK.decodes) == ("sequence-to-sequence", "loss", True)
+    assert TASK.details(TASK.summarize_outputs(*batch()), batch()[1]) == {}
 
 
 def test_of_new_examples_what_was_decoded_is_kept() -> None:
     decoded = torch.tensor([[4, 5, -1], [-1, -1, -1]])
-    kept = TASK.keep(torch.zeros(2, 1, 10), torch.empty(2, 0), decoded, [[], []])
+    kept = TASK.summarize_outputs(torch.zeros(2, 1, 10), torch.empty(2, 0), decoded, [[], []])
     assert TASK.predictions(kept) == [{"sounds": "4 5"}, {"sounds": ""}]
 
 
@@ -165,7 +165,7 @@ def test_sentences_are_held_to_what_was_written() -> None:
     outputs, target = batch()
     decoded = torch.tensor([[4, 5, 6, 7, 8, 9], [4, 5, 6, -1, -1, -1], [-1, -1, -1, -1, -1, -1]])
     texts = [["A dog runs in the snow"], ["A dog sleeps", "The dog runs"], ["A dog"]]
-    kept = SENTENCES.keep(outputs, target, decoded, texts=texts)
+    kept = SENTENCES.summarize_outputs(outputs, target, decoded, texts=texts)
     found = SENTENCES.metrics(kept, target)
     assert list(found) == ["loss", "bleu", "token_error", "sequence_error"]
     said = ["a dog runs in the snow", "a dog runs", ""]
@@ -176,8 +176,8 @@ def test_sentences_are_held_to_what_was_written() -> None:
     wider = F.pad(kept, (0, 3), value=math.nan)
     assert SENTENCES.metrics(wider, target)["bleu"] == found["bleu"]
     assert [row["English"] for row in SENTENCES.predictions(wider)] == said
-    assert "bleu" not in SENTENCES.metrics(SENTENCES.keep(outputs, target, decoded), target)
-    assert "bleu" not in SENTENCES.metrics(SENTENCES.keep(outputs, target), target)
+    assert "bleu" not in SENTENCES.metrics(SENTENCES.summarize_outputs(outputs, target, decoded), target)
+    assert "bleu" not in SENTENCES.metrics(SENTENCES.summarize_outputs(outputs, target), target)
 
 
 def test_the_unknown_token_is_no_answer_whatever_its_id() -> None:
@@ -185,4 +185,4 @@ def test_the_unknown_token_is_no_answer_whatever_its_id() -> None:
     decoded = torch.tensor([[4, 5, -1], [6, -1, -1], [4, 4, 1]])
     for unknown, edits in ((1, [0, 0, 1]), (6, [0, 1, 0]), (None, [0, 0, 0])):
         task = SequenceToSequence(Tokens(10, BEGIN, END, 6, unknown=unknown))
-        assert task.keep(outputs, target, decoded)[:, EDITS].tolist() == edits
+        assert task.summarize_outputs(outputs, target, decoded)[:, EDITS].tolist() == edits

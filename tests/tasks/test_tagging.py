@@ -33,7 +33,7 @@ def target() -> torch.Tensor:
 
 def test_the_loss_is_the_sum_over_real_tokens(outputs: torch.Tensor, target: torch.Tensor) -> None:
     real = target != IGNORED
-    assert TASK.count(target) == real.sum()
+    assert TASK.loss_denominator(target) == real.sum()
     assert TASK.loss(outputs, target).item() == pytest.approx(
         F.cross_entropy(outputs[real], target[real], reduction="sum").item(), rel=1e-5
     )
@@ -46,30 +46,30 @@ def test_the_loss_is_the_sum_over_real_tokens(outputs: torch.Tensor, target: tor
 def test_more_padding_changes_nothing(outputs: torch.Tensor, target: torch.Tensor) -> None:
     wider = F.pad(outputs, (0, 0, 0, 3), value=7.0), F.pad(target, (0, 3), value=IGNORED)
     assert TASK.loss(*wider).item() == pytest.approx(TASK.loss(outputs, target).item(), rel=1e-6)
-    kept, wide = TASK.keep(outputs, target), TASK.keep(*wider)
+    kept, wide = TASK.summarize_outputs(outputs, target), TASK.summarize_outputs(*wider)
     assert wide[:, 7:].isnan().all()
     assert TASK.metrics(kept, target) == TASK.metrics(wide, wider[1])
     assert TASK.predictions(kept) == TASK.predictions(wide)
-    assert TASK.mistakes(kept, target) == TASK.mistakes(wide, wider[1])
+    assert TASK.example_results(kept, target) == TASK.example_results(wide, wider[1])
 
 
 def test_what_is_kept(outputs: torch.Tensor, target: torch.Tensor) -> None:
-    kept, real = TASK.keep(outputs, target), target != IGNORED
+    kept, real = TASK.summarize_outputs(outputs, target), target != IGNORED
     assert kept.shape == (30, 7, 3)
     assert kept.dtype == torch.float32
     assert kept[~real].isnan().all()
     assert (kept[..., 0][real] == outputs.argmax(2)[real]).all()
     torch.testing.assert_close(kept[..., 1][real], F.cross_entropy(outputs[real], target[real], reduction="none"))
     torch.testing.assert_close(kept[..., 2][real], outputs[real].softmax(1).amax(1))
-    without = TASK.keep(outputs, torch.empty(30, 0))
+    without = TASK.summarize_outputs(outputs, torch.empty(30, 0))
     assert (without[..., 0] == outputs.argmax(2)).all()
     assert without[..., 1].isnan().all()
 
 
 def test_metrics_are_scikit_learns(outputs: torch.Tensor, target: torch.Tensor) -> None:
-    kept, real = TASK.keep(outputs, target), target != IGNORED
+    kept, real = TASK.summarize_outputs(outputs, target), target != IGNORED
     was, said = target[real].numpy(), outputs.argmax(2)[real].numpy()
-    metrics, quick = TASK.metrics(kept, target), TASK.quick(kept, target)
+    metrics, quick = TASK.metrics(kept, target), TASK.fast_metrics(kept, target)
     assert metrics["accuracy"].value == quick["accuracy"] == sk.accuracy_score(was, said)
     assert metrics["macro_f1"].value == pytest.approx(sk.f1_score(was, said, average="macro"))
     assert metrics["loss"].value == pytest.approx(sk.log_loss(was, outputs[real].softmax(1).numpy()), rel=1e-5)
@@ -130,7 +130,7 @@ def test_which_tags_mark_spans() -> None:
 def test_span_f1_by_hand() -> None:
     target = torch.tensor([[1, 2, 0, 3], [0, 1, IGNORED, IGNORED]])  # PER 0–1, LOC 3; PER 1
     said = torch.tensor([[1, 2, 3, 3], [0, 3, 1, 1]])  # PER 0–1, LOC 2, LOC 3; LOC 1: 2 of 4 said, of 3 there
-    kept = TASK.keep(10 * F.one_hot(said, 5).float(), target)
+    kept = TASK.summarize_outputs(10 * F.one_hot(said, 5).float(), target)
     metrics = TASK.metrics(kept, target)
     assert metrics["span_precision"].value == 2 / 4
     assert metrics["span_recall"].value == 2 / 3
@@ -143,7 +143,7 @@ def test_words_for_people() -> None:
     said = torch.tensor([[1, 2, 0, 0], [1, 0, 0, 0]])
     logits = 4 * F.one_hot(said, 5).float()
     logits[1, 1] /= 2
-    kept = TASK.keep(logits, target)
+    kept = TASK.summarize_outputs(logits, target)
     rows = TASK.predictions(kept)
     assert [row["entity"] for row in rows] == ["B-PER I-PER O O", "B-PER O"]
     assert (
@@ -151,7 +151,7 @@ def test_words_for_people() -> None:
         > rows[1]["least probability"]
         == pytest.approx(torch.tensor([2.0, 0, 0, 0, 0]).softmax(0)[0].item())
     )
-    right, wrong = TASK.mistakes(kept, target)
+    right, wrong = TASK.example_results(kept, target)
     assert (right["wrong"], right["predicted"], right["actual"]) == (False, "none wrong", "4 tokens")
     assert (wrong["wrong"], wrong["predicted"]) == (True, "2 wrong: B-PER for O, O for B-PER")
     assert wrong["loss"] > right["loss"]

@@ -32,7 +32,7 @@ THREE = Classes(("a", "b", "c"), "letter")
 def test_the_loss_is_torchs_weighted_mean(outputs: torch.Tensor, target: torch.Tensor) -> None:
     weights = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64)
     task = Classification(THREE, class_weights=weights, label_smoothing=0.1)
-    ours = task.loss(outputs, target) / task.count(target)
+    ours = task.loss(outputs, target) / task.loss_denominator(target)
     assert torch.allclose(ours, F.cross_entropy(outputs, target, weight=weights, label_smoothing=0.1))
 
 
@@ -87,7 +87,7 @@ def test_a_perceptrons_scores_are_not_called_probabilities() -> None:
 
 
 def test_the_worst_mistakes_are_the_losses(outputs: torch.Tensor, target: torch.Tensor) -> None:
-    rows = Classification(THREE).mistakes(outputs, target)
+    rows = Classification(THREE).example_results(outputs, target)
     assert [r["loss"] for r in rows] == pytest.approx(F.cross_entropy(outputs, target, reduction="none").tolist())
     assert sum(r["wrong"] for r in rows) == (outputs.argmax(1) != target).sum()
 
@@ -100,7 +100,7 @@ def test_regression_is_in_the_targets_units() -> None:
     assert metrics["rmse"].value == pytest.approx(np.sqrt((error**2).mean()))
     assert metrics["mae"].value == pytest.approx(np.abs(error).mean())
     assert metrics["r2"].value == pytest.approx(sk.r2_score([115, 100, 80], [110, 100, 90]))
-    assert task.quick(outputs, target)["rmse"] == pytest.approx(metrics["rmse"].value)
+    assert task.fast_metrics(outputs, target)["rmse"] == pytest.approx(metrics["rmse"].value)
     assert task.predictions(outputs)[0] == {"price": 110.0}
     assert task.details(outputs, target)["values"]["actual"] == pytest.approx([115, 100, 80])
     assert task.baseline(torch.tensor([0.0, 0.0]), target)["value"] == pytest.approx(10 * np.sqrt((1.5**2 + 4) / 3))

@@ -39,7 +39,7 @@ def saying(*texts: str, frames: int = 20) -> Tensor:
 
 
 def kept_of(outputs: Tensor, target: Tensor, beams: int = 1) -> Tensor:
-    return TASK.keep(outputs, target, transcribe(outputs.log_softmax(2), beams))
+    return TASK.summarize_outputs(outputs, target, transcribe(outputs.log_softmax(2), beams))
 
 
 def test_the_loss_is_pytorchs_over_the_characters() -> None:
@@ -51,8 +51,8 @@ def test_the_loss_is_pytorchs_over_the_characters() -> None:
     ]
     torch.testing.assert_close(TASK.losses(outputs, target), torch.stack(by_hand))
     assert TASK.loss(outputs, target).item() == pytest.approx(sum(loss.item() for loss in by_hand))
-    assert TASK.count(target) == 7
-    loss = TASK.quick(kept_of(outputs, target), target)["loss"]
+    assert TASK.loss_denominator(target) == 7
+    loss = TASK.fast_metrics(kept_of(outputs, target), target)["loss"]
     assert loss == pytest.approx(TASK.loss(outputs, target).item() / 7)
 
 
@@ -65,7 +65,7 @@ def test_padding_of_frames_and_of_transcripts_changes_nothing() -> None:
     longer = F.pad(kept, (0, 3), value=torch.nan)  # as evaluation joins batches
     assert TASK.metrics(longer, target) == TASK.metrics(kept, target)
     assert TASK.predictions(longer) == TASK.predictions(kept)
-    assert TASK.mistakes(longer, target) == TASK.mistakes(kept, target)
+    assert TASK.example_results(longer, target) == TASK.example_results(kept, target)
 
 
 @settings(max_examples=40, deadline=None)
@@ -95,7 +95,7 @@ def test_metrics_have_intervals_that_hold_them() -> None:
     assert found["sequence_error"].value == 0.5
     for name, metric in found.items():
         assert metric.note.startswith("no interval: fewer than 10 ") or metric.low <= metric.value <= metric.high, name
-    quick = TASK.quick(kept, target)
+    quick = TASK.fast_metrics(kept, target)
     assert {name: quick[name] for name in ("word_error", "character_error")} == {
         name: found[name].value for name in ("word_error", "character_error")
     }
@@ -113,7 +113,7 @@ def test_the_probability_is_that_of_the_text_that_is_read() -> None:
 def test_mistakes_and_confusions_are_in_words() -> None:
     target = targets("a b", "c")
     kept = kept_of(saying("a c", "c b"), target)
-    first, second = TASK.mistakes(kept, target)
+    first, second = TASK.example_results(kept, target)
     assert (first["actual"], first["predicted"], first["wrong"]) == ("a b", "a c", True)
     assert 0 < first["confidence"] <= 1
     assert second["loss"] > 0
@@ -156,13 +156,13 @@ def test_spelling_is_learned_token_by_token() -> None:
     torch.testing.assert_close(task.losses(outputs, target), each)
     smoothed = F.cross_entropy(outputs.flatten(0, 1), target.flatten(), reduction="sum", label_smoothing=0.1)
     torch.testing.assert_close(task.loss(outputs, target), smoothed)
-    assert task.count(target) == 8
+    assert task.loss_denominator(target) == 8
     read = torch.tensor([[2, 3, 1, 2], [4, -1, -1, -1]])
-    kept = task.keep(outputs, target, read, torch.tensor([-1.0, -2.0], dtype=torch.float64))
+    kept = task.summarize_outputs(outputs, target, read, torch.tensor([-1.0, -2.0], dtype=torch.float64))
     found = task.metrics(kept, target)
     assert found["word_error"].value == pytest.approx(1 / 3)
     assert found["character_error"].value == pytest.approx(1 / 6)
     assert found["loss"].value == pytest.approx(each.mean().item())
-    new = task.predictions(task.keep(outputs[:, :1], torch.empty(2, 0), read, torch.tensor([-1.0, -2.0])))
+    new = task.predictions(task.summarize_outputs(outputs[:, :1], torch.empty(2, 0), read, torch.tensor([-1.0, -2.0])))
     assert [row["transcript"] for row in new] == ["ab a", "c"]
     assert new[0]["probability"] == pytest.approx(0.36788, rel=1e-4)

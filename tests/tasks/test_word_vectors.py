@@ -30,17 +30,20 @@ class Some:
 def test_loss_is_summed_and_counted_by_word() -> None:
     outputs, target = torch.tensor([[-1.0, -2.0, 0.0], [-4.0, 0.0, 0.0]]), torch.tensor([[2, 1, 0], [5, 0, 0]])
     assert TASK.loss(outputs, target).item() == 7
-    assert TASK.count(target) == 3
-    assert TASK.sums
-    kept = TASK.keep(outputs, target)
+    assert TASK.loss_denominator(target) == 3
+    assert TASK.loss_is_sum
+    kept = TASK.summarize_outputs(outputs, target)
     assert kept.tolist() == [[[3.0, 2.0]], [[4.0, 1.0]]]
-    assert TASK.quick(kept, target) == {"loss": pytest.approx(7 / 3)}
+    assert TASK.fast_metrics(kept, target) == {"loss": pytest.approx(7 / 3)}
     metric = TASK.metrics(kept, target)["loss"]
     assert metric.value == pytest.approx(7 / 3)
     assert metric.note == "no interval: fewer than 10 stretches"
     assert [row["loss"] for row in TASK.predictions(kept)] == [1.5, 4.0]
     assert TASK.predictions(torch.zeros(1, 1, 2)) == [{"loss": None}]
-    assert [row["wrong"] for row in TASK.mistakes(torch.tensor([[[0.0, 0.0]], [[3.0, 2.0]]]), target)] == [False, True]
+    assert [row["wrong"] for row in TASK.example_results(torch.tensor([[[0.0, 0.0]], [[3.0, 2.0]]]), target)] == [
+        False,
+        True,
+    ]
     assert TASK.details(kept, target) == {} == TASK.baseline(target, target)
 
 

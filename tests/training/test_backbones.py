@@ -14,7 +14,7 @@ from cutaway.checkpoints.saving import save_model
 from cutaway.core.errors import FileError
 from cutaway.models.registry import create_model, preset
 from cutaway.runs.train import train_model
-from cutaway.training.parameter_groups import backbone_names
+from cutaway.training.optim import backbone_names
 from cutaway.training.pretrained_weights import find_weights, load_pretrained
 from cutaway.verify.libraries import torchvision_models
 

@@ -12,7 +12,7 @@ import torch
 import cutaway
 from cutaway.core.errors import ModelError, SettingError
 from cutaway.nn.resizing import resize, tensor_shapes
-from cutaway.training.pruning import prune_channels
+from cutaway.training.compression import prune_channels
 
 from ..small import small
 from .conftest import stopping

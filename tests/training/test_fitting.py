@@ -10,9 +10,9 @@ import torch
 
 from cutaway.apps.cli import main
 from cutaway.core.errors import SettingError
-from cutaway.training import memory_check
+from cutaway.training import memory
 from cutaway.training.cost_estimate import estimate_cost
-from cutaway.training.memory_check import activation_bytes, reject_step_beyond_memory
+from cutaway.training.memory import activation_bytes, reject_step_beyond_memory
 from cutaway.training.setup import setup_training
 
 TINY = {
@@ -60,16 +60,16 @@ def test_what_is_foretold_is_what_a_step_keeps(model: str, source: str, given: d
 def test_what_is_beyond_the_memory_is_rejected_before_a_step(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     ready = setup_training("lenet5-modern", "digits", {"max_samples": 60, "batch_size": 50})
     kept = activation_bytes(ready)[0]
-    monkeypatch.setattr(memory_check, "free_memory", lambda device: 100 * kept)
+    monkeypatch.setattr(memory, "free_memory", lambda device: 100 * kept)
     assert reject_step_beyond_memory(ready) == []
-    monkeypatch.setattr(memory_check, "free_memory", lambda device: 2 * kept)
+    monkeypatch.setattr(memory, "free_memory", lambda device: 2 * kept)
     (said,) = reject_step_beyond_memory(ready)
     assert "for the backward pass of a batch of 50" in said
-    monkeypatch.setattr(memory_check, "free_memory", lambda device: kept)
+    monkeypatch.setattr(memory, "free_memory", lambda device: kept)
     with pytest.raises(SettingError, match=r"at most 90% are taken\. Take a smaller batch_size"):
         reject_step_beyond_memory(ready)
     few = setup_training("lenet5-modern", "digits", {"max_samples": 60, "batch_size": 50})
-    monkeypatch.setattr(memory_check, "free_memory", lambda device: kept / 100)  # less than the few that are tried take
+    monkeypatch.setattr(memory, "free_memory", lambda device: kept / 100)  # less than the few that are tried take
     with pytest.raises(SettingError, match="Training takes about"):
         reject_step_beyond_memory(few)
     insisting = setup_training("lenet5-modern", "digits", {"max_samples": 60, "batch_size": 50, "memory_fraction": 0})
@@ -83,7 +83,7 @@ def test_both_commands_reject_it_and_a_run_that_stands_there_stays(
     run = tmp_path / "run"
     assert main(["train", *words, "--out", str(run)]) == 0
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
-    monkeypatch.setattr(memory_check, "activation_bytes", lambda ready, most: (10**15, 4))
+    monkeypatch.setattr(memory, "activation_bytes", lambda ready, most: (10**15, 4))
     for command in (["check", *words], ["train", *words, "--out", str(run), "--overwrite"]):
         assert main(command) == 2
         assert "Training takes about 909 TiB of memory more than now" in " ".join(capsys.readouterr().err.split())

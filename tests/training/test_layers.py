@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from cutaway.core.errors import SettingError
 from cutaway.models.registry import create_model
-from cutaway.training.parameter_groups import backbone_names, layer_depths, match_frozen, output_layers, set_trainable
+from cutaway.training.optim import backbone_names, layer_depths, match_frozen, output_layers, set_trainable
 
 
 class Transformer(nn.Module):

@@ -111,7 +111,7 @@ def test_a_loss_that_is_not_finite_names_step_layer_and_checkpoint(make_trainer:
     trainer.fit()
     good = (trainer.checkpoints / "last.safetensors").read_bytes()
     trainer.settings = make_trainer(epochs=3).settings
-    trainer.sequence.each = 3
+    trainer.task_schedule.epochs_per_task = 3
     trainer.state.stopped = ""
     with torch.no_grad():
         trainer.model[3].weight[0, 0] = math.nan  # type: ignore[index]

@@ -116,5 +116,5 @@ def test_a_score_that_is_infinite_can_be_written(tmp_path: Path, monkeypatch: py
 )
 def test_every_task_has_its_own_score_and_the_loss(target: Any) -> None:
     task = KINDS[type(target)](target)
-    assert {task.watch, "loss"} <= set(task.monitors)
-    assert (task.watch in HIGHER_IS_BETTER) == (task.watch == "accuracy")
+    assert {task.default_monitor, "loss"} <= set(task.monitors)
+    assert (task.default_monitor in HIGHER_IS_BETTER) == (task.default_monitor == "accuracy")

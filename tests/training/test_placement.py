@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,11 @@ def test_a_cpu_is_not_asked_for_bfloat16_it_emulates() -> None:
 def test_a_device_that_is_not_here_is_rejected(device: str) -> None:
     with pytest.raises(SettingError, match=f"device={device} is not here"):
         select_device(device, "auto", None, nn.Linear(2, 2))
+
+
+@pytest.mark.parametrize("device", [math.inf, 1.5, None, ["cpu"]])
+def test_a_device_in_a_damaged_document_is_replaced_by_the_fastest(device: Any) -> None:
+    assert place_module.available_device(device) == "auto"
 
 
 def test_each_process_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

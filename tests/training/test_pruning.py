@@ -11,7 +11,7 @@ from torch import nn
 
 import cutaway
 from cutaway.core.errors import SettingError
-from cutaway.training.pruning import PatternPruning, Pruning, measure_sparsity, prunable_weights
+from cutaway.training.compression import PatternPruning, Pruning, measure_sparsity, prunable_weights
 
 from ..small import small
 from .conftest import stopping

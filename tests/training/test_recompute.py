@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cutaway.core.errors import SettingError
 from cutaway.training.callbacks import Progress
-from cutaway.training.memory_check import activation_bytes, measure_activations, measure_recomputed_activations
+from cutaway.training.memory import activation_bytes, measure_activations, measure_recomputed_activations
 from cutaway.training.setup import setup_training
 from cutaway.training.trainer import Trainer
 

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from cutaway.core.errors import SettingError
-from cutaway.deploy.quantization import quantize_model
+from cutaway.deploy.quantize import quantize_model
 from cutaway.nn.quantized import dequantize_groups, quantize_groups
-from cutaway.training.qat import FakeQuantization
+from cutaway.training.compression import FakeQuantization
 
 
 def learned(

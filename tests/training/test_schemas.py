@@ -15,10 +15,11 @@ import pytest
 import cutaway
 from cutaway.core.config import RENAMED
 from cutaway.core.errors import CutawayError, FileError
+from cutaway.data.synthetic.media import spelled
 from cutaway.reports.run_report import build_report
 from cutaway.runs.train import train_model
 from cutaway.training.callbacks import Progress
-from cutaway.training.schemas import read_evaluation, read_run
+from cutaway.training.run_folder import read_evaluation, read_run
 from cutaway.views.run.documents import read_documents, read_metrics
 
 from ..cli import own_files
@@ -128,6 +129,29 @@ def test_kinds_of_data_have_had_other_names(kind: str, before: str, tmp_path: Pa
     again = cutaway.Run(run.folder)
     assert again.about["data"]["kind"] == again.spec.kind == kind
     assert again.evaluate() == scores
+
+
+@pytest.mark.parametrize(("model", "sizes"), [
+    ("ctc-conv-gru", {"model.channels": "3,3", "model.hidden_dim": 3}),
+    ("transformer-asr", {"model.dim": 8, "model.heads": 2, "model.layers": 1, "model.decoder_layers": 1}),
+])  # fmt: skip
+def test_an_alphabet_of_another_size_than_the_models_is_rejected(
+    model: str, sizes: dict[str, Any], tmp_path: Path
+) -> None:
+    spelled(tmp_path / "spelled", count=20)
+    folder = tmp_path / "run"
+    cutaway.train(
+        model, tmp_path / "spelled", out=folder, n_mels=4, max_steps=1, tensorboard=False, val=0, test=0, **sizes
+    )
+    path = folder / "model" / "preprocessing.json"
+    document = json.loads(path.read_text(encoding="utf-8"))
+    target = document["spec"]["target"]
+    assert cutaway.Run(folder).predict([tmp_path / "spelled" / "000.wav"])
+    target["alphabet"] = target["alphabet"][:-1]
+    path.write_text(json.dumps(document), encoding="utf-8")
+    count = 1 + len(target["alphabet"])
+    with pytest.raises(FileError, match=f"has {count} classes, and the model in the folder {count + 1}"):
+        cutaway.Run(folder).predict([tmp_path / "spelled" / "000.wav"])
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import cutaway
 from cutaway.core.files import read_json
-from cutaway.training.evaluation_examples import evenly_spaced
+from cutaway.runs.evaluation import evenly_spaced
 
 QUIET: dict[str, Any] = {"epochs": 1, "tensorboard": False}
 

@@ -19,7 +19,7 @@ from cutaway.models.base import BaseModel
 from cutaway.runs.train import train_model
 from cutaway.training.callbacks import Callback, Interrupted, Progress
 from cutaway.training.checkpoint import TrainingState
-from cutaway.training.parameter_groups import layer_depths
+from cutaway.training.optim import layer_depths
 from cutaway.training.setup import setup_training
 from cutaway.training.trainer import Trainer
 

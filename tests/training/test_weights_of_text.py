@@ -22,7 +22,7 @@ from cutaway.models.registry import create_model, preset
 from cutaway.runs.run import Run
 from cutaway.runs.train import train_model
 from cutaway.training.callbacks import Progress
-from cutaway.training.parameter_groups import layer_depths, output_layers
+from cutaway.training.optim import layer_depths, output_layers
 from cutaway.training.pretrained_weights import LoadedWeights, load_pretrained
 from cutaway.training.setup import setup_training
 from cutaway.verify import OracleMissing

@@ -83,7 +83,7 @@ def test_the_three_losses_and_their_gradients_are_torchvisions(theirs: Detector)
     assert positives[2] == 0
     expected = torch.stack([losses[key] for key in ("classification", "bbox_regression", "bbox_ctrness")])
     torch.testing.assert_close(parts.sum(0) / positives.sum(), expected, atol=0, rtol=1e-12)
-    loss = task().loss(outputs, target) / task().count(target)
+    loss = task().loss(outputs, target) / task().loss_denominator(target)
     torch.testing.assert_close(loss, expected.sum(), atol=0, rtol=1e-12)
     loss.backward()  # type: ignore[no-untyped-call]
     assert outputs.grad is not None
@@ -117,7 +117,7 @@ def test_the_boxes_are_torchvisions(theirs: Detector, monkeypatch: pytest.Monkey
     single = {key: list(answer.float().split(theirs.counts, 1)) for key, answer in theirs.said.items()}
     anchors = [list(own.float().split(theirs.counts)) for own in theirs.anchors]
     expected = theirs.detector.postprocess_detections(single, anchors, theirs.sizes)
-    for own, there in zip(task().found(theirs.outputs), expected):
+    for own, there in zip(task().detect(theirs.outputs), expected):
         count = len(there["scores"])
         torch.testing.assert_close(own[:count, 5], there["scores"].detach(), atol=1e-6, rtol=1e-5)
         torch.testing.assert_close(own[:count, :4], there["boxes"].detach(), atol=1e-3, rtol=1e-5)

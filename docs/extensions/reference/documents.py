@@ -9,17 +9,17 @@ from typing import Any
 
 from cutaway.core.schema import WORDS, json_schema
 from cutaway.data.streaming.manifest import SCHEMA as SHARDS
-from cutaway.training.schemas import EVALUATION, RUN
+from cutaway.training.run_folder import EVALUATION_SCHEMA, RUN_SCHEMA
 
 DOCUMENTS = {
     "run": (
         "run.json",
-        RUN,
+        RUN_SCHEMA,
         "Everything that is needed to repeat a run: model, data, split, settings, seed, versions.",
     ),
     "evaluation": (
         "evaluation.json",
-        EVALUATION,
+        EVALUATION_SCHEMA,
         "What was measured on the test split, each metric with its interval.",
     ),
     "shards": ("manifest.json", SHARDS, "What a folder of `cutaway prepare` holds, each shard with its SHA-256."),

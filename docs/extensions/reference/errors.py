@@ -21,7 +21,7 @@ PARTS = (
     "core.errors",
     "core.config",
     "training.run_folder",
-    "training.memory.fake_step",
+    "training.simulated_step",
     "apps.serve.text_generation",
     "apps.studio.workers",
     "apps.studio.choices",

@@ -635,6 +635,10 @@ def from_json(data: Any) -> Spec:
         raise ValueError(fault)
     target = from_document(TARGETS[data["target"]["kind"]], data["target"])
     spec = from_document(KINDS[data["kind"]], {**data, "target": target})
+    if 0 in spec.shape:
+        raise ValueError(f"an example of shape {spec.shape}, which is empty")
+    if target.outputs == 0:
+        raise ValueError(f"a target of kind {data['target']['kind']} without outputs")
     if math.prod(spec.shape) > LARGEST:
         raise ValueError(f"an example of shape {spec.shape}, which has more than {LARGEST:,} numbers")
     for holder, where in ((spec, ""), (target, "target.")):

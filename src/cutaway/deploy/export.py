@@ -1,10 +1,14 @@
-"""Export of a run to one .onnx or .pt2 file (`cutaway export`)."""
+"""Export of a run to one .onnx or .pt2 file (`cutaway export`), with its tokenizers next to it.
+
+Tokenizers are written as tokenizer.json of the `tokenizers` library, which Rust, JavaScript and others read.
+"""
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -28,15 +32,17 @@ from ..core.spec import (
 from ..core.version import __version__
 from ..data.tables.column_types import Category
 from ..data.tables.transforms import TablePreprocessing
+from ..data.text.tokenizers import PAD, UNKNOWN, Characters, LibraryTokenizer, Tokenizer
 from ..models.base import SupportsState
 from ..nn.low_precision import reject_integers
 from ..runs.run import Run
 from .exported_program import TracedModel, trace, write_program
-from .graph_inputs import graph_form
 from .onnx import Column, require_onnx, write_onnx
-from .preprocessing_graph import ExportModule
+from .preprocessing_graph import ExportModule, graph_inputs
 from .runtime import ExportedRun
-from .tokenizer_files import tokenizer_contents, tokenizer_files
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer as Library
 
 SUPPORTED_TARGETS: tuple[type[Target], ...] = (
     Classes, Value, Horizon, Tags, NextToken, Masked, Mask, Boxes, Tokens, Transcript, Spelled
@@ -80,7 +86,7 @@ def export(run: Run, path: Path, overwrite: bool = False) -> list[Path]:
     beside = tokenizer_contents(tokenizer_files(run.preprocessing, path))
     for file in beside:
         reject_overwriting(file, overwrite=overwrite)
-    form = graph_form(run.preprocessing)
+    form = graph_inputs(run.preprocessing)
     by_token = isinstance(run.spec, TextSpec) and isinstance(run.spec.target, Tags | NextToken | Masked)
     whole = ExportModule(run.model.cpu(), form.front, bool(run.about["settings"].get("tta", False)), by_token).eval()
     traced = trace(whole, form.names, form.dynamic(), form.inputs())
@@ -151,3 +157,44 @@ def _document(run: Run, traced: TracedModel) -> dict[str, Any]:
         "labels": list(getattr(target, "names", ())),
         "preprocessing": read_json(run.folder / "model" / "preprocessing.json"),
     }
+
+
+TEST_TEXTS = ("", "Don't stop, 3.14!", "naïve café — 你好, мир", "  two  spaces\nand a line\t", "x" * 120)
+
+
+def tokenizer_files(preprocessing: Any, path: Path) -> dict[Path, Tokenizer]:
+    """Return the paths of the tokenizers of a run next to its file at `path`: one for texts, two for pairs."""
+    ours = {"": getattr(preprocessing, "tokenizer", None)}
+    for name, attribute in (("source", "source_tokenizer"), ("target", "target_tokenizer")):
+        ours[f".{name}"] = getattr(preprocessing, attribute, None)
+    return {path.with_name(f"{path.stem}{end}.tokenizer.json"): one for end, one in ours.items() if one is not None}
+
+
+def tokenizer_contents(files: Mapping[Path, Tokenizer]) -> dict[Path, str]:
+    """Return the content of each file. Raises ModelError if the library would tokenize a text differently."""
+    found: dict[Path, str] = {}
+    for path, ours in files.items():
+        library = to_library_tokenizer(ours)
+        for text in TEST_TEXTS:
+            if list(library.encode(text, add_special_tokens=False).ids) != ours.encode(text):
+                raise ModelError(f"The tokenizers library splits the {ours.kind} of this run differently: {text!r}.")
+        found[path] = library.to_str(pretty=False)
+    return found
+
+
+def to_library_tokenizer(ours: Tokenizer) -> Library:
+    """Convert the tokenizer to one of the library."""
+    if isinstance(ours, LibraryTokenizer):
+        return ours._library
+    assert isinstance(ours, Characters), "all other tokenizers are of the library"
+    from tokenizers import Regex, models, normalizers, pre_tokenizers
+    from tokenizers import Tokenizer as Library
+
+    ids = {token: i for i, token in enumerate(ours.tokens)}
+    special = ours.tokens[UNKNOWN]
+    library = Library(models.WordLevel(ids, unk_token=special))
+    if ours.lower:
+        library.normalizer = normalizers.Lowercase()
+    library.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), behavior="isolated")
+    assert ids[ours.tokens[PAD]] == PAD
+    return library

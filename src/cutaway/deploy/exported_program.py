@@ -89,7 +89,7 @@ def reject_different(traced: TracedModel, run: Any, by: str) -> None:
             raise ModelError(
                 f"Nothing was written: the model converted by {by} fails for inputs of {sizes} ({first_line(error)})."
             ) from error
-        off = difference(found, expected)
+        off = relative_difference(found, expected)
         if not off <= TOLERANCE:
             raise ModelError(
                 f"Nothing was written: the outputs of the model converted by {by} differ for inputs of {sizes}, by "
@@ -97,7 +97,7 @@ def reject_different(traced: TracedModel, run: Any, by: str) -> None:
             )
 
 
-def difference(found: Tensor, expected: Tensor) -> float:
+def relative_difference(found: Tensor, expected: Tensor) -> float:
     """Return the largest difference relative to the largest expected output, or to 1. Infinite for different shapes."""
     if found.shape != expected.shape:
         return float("inf")
@@ -106,7 +106,7 @@ def difference(found: Tensor, expected: Tensor) -> float:
     return float((found.double() - expected.double()).abs().max()) / scale
 
 
-def to_json(array: NDArray[Any]) -> dict[str, Any]:
+def array_to_json(array: NDArray[Any]) -> dict[str, Any]:
     """Convert an array to a JSON value: dtype, shape and little-endian bytes in base64.
 
     An array of strings has a list.
@@ -117,7 +117,7 @@ def to_json(array: NDArray[Any]) -> dict[str, Any]:
     return {"dtype": str(array.dtype), "shape": list(array.shape), "base64": content}
 
 
-def from_json(data: Mapping[str, Any]) -> NDArray[Any]:
+def array_from_json(data: Mapping[str, Any]) -> NDArray[Any]:
     """Return the array that `to_json` wrote. Raises KeyError, TypeError or ValueError if the document is invalid."""
     if data["dtype"] == "string":
         return np.array(data["values"], dtype=object).reshape(data["shape"])
@@ -129,7 +129,7 @@ def from_json(data: Mapping[str, Any]) -> NDArray[Any]:
 
 def golden_example(inputs: Mapping[str, NDArray[Any]], output: Tensor) -> dict[str, Any]:
     """Return example inputs by name and their output, to test the file in other programs."""
-    return {"inputs": {name: to_json(x) for name, x in inputs.items()}, "output": to_json(output.numpy())}
+    return {"inputs": {name: array_to_json(x) for name, x in inputs.items()}, "output": array_to_json(output.numpy())}
 
 
 @contextlib.contextmanager

@@ -25,16 +25,16 @@ from .exported_program import (
     KEY,
     TOLERANCE,
     TracedModel,
-    difference,
+    array_from_json,
     first_line,
-    from_json,
     golden_example,
     reject_different,
+    relative_difference,
     silence_exporters,
 )
 
-SUM = f"{KEY}.sha256"  # checksum of the file without this entry
-LARGEST = 2_000_000_000  # maximum bytes of one protobuf message
+CHECKSUM = f"{KEY}.sha256"  # checksum of the file without this entry
+MAX_BYTES = 2_000_000_000  # maximum bytes of one protobuf message
 
 
 def require_onnx(*, to_write: bool = True) -> None:
@@ -89,7 +89,7 @@ def write_onnx(traced: TracedModel, path: Path, document: Mapping[str, Any], col
         ModelError: If an operator has no form in ONNX, or the outputs differ.
     """
     size = sum(x.nbytes for x in traced.program.state_dict.values())
-    if size > LARGEST:
+    if size > MAX_BYTES:
         raise ModelError(
             f"The weights have {size:,} bytes, and an ONNX file is limited to 2 GB: export to .pt2 instead."
         )
@@ -104,7 +104,7 @@ def write_onnx(traced: TracedModel, path: Path, document: Mapping[str, Any], col
     import onnx
 
     onnx.helper.set_model_props(model, {KEY: json.dumps(whole, ensure_ascii=False)})
-    model.metadata_props.add(key=SUM, value=_digest(model))
+    model.metadata_props.add(key=CHECKSUM, value=_digest(model))
     with atomic_write(path) as temporary:
         temporary.write_bytes(model.SerializeToString(deterministic=True))
 
@@ -132,7 +132,7 @@ def read_onnx(path: Path) -> tuple[Session, dict[str, Any]]:
             example.
     """
     require_onnx(to_write=False)
-    if path.stat().st_size > LARGEST:
+    if path.stat().st_size > MAX_BYTES:
         raise FileError(f"{path} has {path.stat().st_size:,} bytes; exports of `cutaway export` have at most 2 GB.")
     model, found = _parse(path)
     if any(tensor.external_data or tensor.data_location for tensor in _tensors(model)):
@@ -141,13 +141,13 @@ def read_onnx(path: Path) -> tuple[Session, dict[str, Any]]:
         document = json.loads(found[KEY])
         columns = [Column.from_json(one) for one in document.get("columns", ())]
         session = Session(model.SerializeToString(), columns)
-        expected = torch.from_numpy(from_json(document["golden"]["output"]))
-        answered = session.run({name: from_json(x) for name, x in document["golden"]["inputs"].items()})
+        expected = torch.from_numpy(array_from_json(document["golden"]["output"]))
+        answered = session.run({name: array_from_json(x) for name, x in document["golden"]["inputs"].items()})
     except CutawayError:
         raise
     except Exception as error:  # of JSON, numpy or onnxruntime
         raise FileError(f"onnxruntime cannot load {path} ({first_line(error)}). Export the run again.") from error
-    off = difference(answered, expected)
+    off = relative_difference(answered, expected)
     if not off <= TOLERANCE:
         raise FileError(
             f"The outputs of {path} for its stored example differ from those at export, by {off:.2g} of the largest "
@@ -169,14 +169,14 @@ def _parse(path: Path) -> tuple[Any, dict[str, str]]:
             f"{path} is not a valid ONNX file or is truncated. Export the run again: cutaway export RUN OUT.onnx."
         ) from error
     found = {prop.key: prop.value for prop in model.metadata_props}
-    if KEY not in found or SUM not in found:
+    if KEY not in found or CHECKSUM not in found:
         raise FileError(
             f"{path} has no preprocessing from `cutaway export`. Open it with onnxruntime, or export the run again."
         )
     for prop in list(model.metadata_props):
-        if prop.key == SUM:
+        if prop.key == CHECKSUM:
             model.metadata_props.remove(prop)
-    if _digest(model) != found[SUM]:
+    if _digest(model) != found[CHECKSUM]:
         raise FileError(f"{path} is damaged: its checksum differs. Export the run again.")
     return model, found
 

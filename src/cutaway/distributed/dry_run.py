@@ -4,7 +4,7 @@ PyTorch's fake process group has any number of processes and sends nothing. The 
 sharded, and a step is run, as in training, so the result describes the training itself and not a formula.
 Nothing is materialized: GPT-2 XL on 1,024 processes needs only the memory of its layers' names.
 
-The activations of a batch do not depend on the number of processes. `training.memory_check` estimates them.
+The activations of a batch do not depend on the number of processes. `training.memory` estimates them.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def dry_run(
         machine: Number of processes of one machine, for hsdp.
         dtype: Type in which the weights of blocks are sent.
         optimizers: Builds the optimizers of the model.
-        within: Context in which both passes are run (`training.recompute`).
+        within: Context in which both passes are run (`training.parallel`).
         carry_out: Runs one operation on tensors without values.
         rank: Rank of the process that runs the passes.
 

@@ -18,7 +18,7 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 from ..core.errors import SettingError
 from .ddp import LossModule
-from .environment import local_world_size
+from .launch import local_world_size
 from .tensor_parallel import TENSOR
 
 LOW_PRECISION_LAYERS = (

@@ -19,7 +19,7 @@ from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
 from ..core.errors import CutawayError, LostProcess
-from .environment import is_launched, rank, restart_count, world_size
+from .launch import is_launched, rank, restart_count, world_size
 
 START_TIMEOUT = timedelta(minutes=5)  # for all processes to start
 COLLECTIVE_TIMEOUT = timedelta(minutes=60)  # for other processes, as when one alone writes a checkpoint
@@ -46,13 +46,13 @@ def process_group(arrival: timedelta = START_TIMEOUT) -> Iterator[None]:
         yield
         dist.barrier()  # a process that leaves early breaks the collectives of the others
     except CutawayError as error:
-        error.silent = not _speaks(error, store)
+        error.silent = not _reports(error, store)
         raise
     except RuntimeError as error:
         if not _is_connection_error(error):
             raise
         lost = LostProcess(f"One of {world_size()} processes was lost: it was killed, or its machine is gone.")
-        lost.silent = not _speaks(lost, store)
+        lost.silent = not _reports(lost, store)
         raise lost from error
     finally:
         if dist.is_initialized():
@@ -86,7 +86,7 @@ def _is_connection_error(error: RuntimeError) -> bool:
     return isinstance(error, dist.DistError) or any(word in said for word in ("connection", "gloo", "nccl", "socket"))
 
 
-def _speaks(error: CutawayError, store: Store | None) -> bool:
+def _reports(error: CutawayError, store: Store | None) -> bool:
     """Return whether this process reports an error.
 
     Rank 0 does if it has the error. Otherwise the first process that gets here does, with its rank. A process that only

@@ -22,18 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
 from ..core.errors import ModelError, check_value
-from ..core.spec import (
-    AudioSpec,
-    Classes,
-    GraphSpec,
-    Horizon,
-    Links,
-    NextToken,
-    SeriesSpec,
-    Tags,
-    TextSpec,
-    Value,
-)
+from ..core.spec import AudioSpec, Classes, GraphSpec, Horizon, Links, NextToken, SeriesSpec, Tags, TextSpec, Value
 
 C = TypeVar("C")
 NODE_TARGETS = (Classes, Value)  # targets of a node or a graph

@@ -27,14 +27,7 @@ from ..core.spec import GraphSpec
 from ..nn.graphs import READS, MessagePassing, build_adjacency, dropout, edge_features_in_order
 from .base import GraphModel, validate_node_features
 from .card import Card, Divergence, Published
-from .config import (
-    ValidatedConfig,
-    choice,
-    fit_graph_model,
-    fraction,
-    min_value,
-    positive,
-)
+from .config import ValidatedConfig, choice, fit_graph_model, fraction, min_value, positive
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ def predict_images(
 
     With `flip` the answer is computed from the mean of the outputs for the image and its mirror image.
     """
-    answers: Callable[[Tensor], list[Tensor]] = task.answers  # type: ignore[attr-defined]  # tasks of images have it
+    answers: Callable[[Tensor], list[Tensor]] = task.predicted_targets  # type: ignore[attr-defined]  # tasks of images have it
     for i in range(len(split)):
         batch = next(iter(split.batches([torch.tensor([i])])))
         with torch.no_grad():
@@ -256,7 +256,7 @@ def classify_by_support(
     y = torch.tensor([k for k, files in enumerate(by_class.values()) for _ in files], device=place.device)
     x, queries = _images(place, known), _images(place, asked)
     told = FewShot(replace(target, ways=len(by_class)))
-    outputs = told.told(model, x[None], y[None], torch.cat([x, queries])[None])[0, len(x) :].float().cpu()
+    outputs = told.adapt_and_predict(model, x[None], y[None], torch.cat([x, queries])[None])[0, len(x) :].float().cpu()
     rows = Classification(Classes(tuple(by_class))).predictions(outputs)
     return [{"input": asked.name(i), **row} for i, row in enumerate(rows)]
 

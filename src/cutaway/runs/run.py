@@ -14,14 +14,7 @@ from torch import Tensor, nn
 from ..checkpoints.word_vectors import Vectors
 from ..core import spec as specs
 from ..core.errors import DataError, SettingError
-from ..core.spec import (
-    Context,
-    Episodes,
-    Links,
-    Masked,
-    Noise,
-    Transcript,
-)
+from ..core.spec import Context, Episodes, Links, Masked, Noise, Transcript
 from ..data.dataset_base import Split, inverse_transform
 from ..data.datasets.registry import NAMED
 from ..data.graphs.splits import LinkSplit
@@ -38,10 +31,9 @@ from ..inference.thought_search import GREEDY, Method, SearchResult
 from ..statistics.intervals import Metric
 from ..tasks.contrastive import Contrastive
 from ..tasks.sequences import SequenceToSequence
-from ..training.attacks import AttackedSplit
-from ..training.evaluation import SplitOutputs, evaluate_split, evaluation_batch_size
+from ..training.evaluation import SplitOutputs, evaluate_split, evaluate_tasks, evaluation_batch_size
+from ..training.objectives.supervised import AttackedSplit
 from ..training.output_check import reject_too_long_transcripts
-from ..training.task_schedule import evaluate_tasks
 from ..training.trained_run import TrainedRun
 from .predict import (
     classify_by_support,
@@ -183,7 +175,7 @@ class Run(TrainedRun):
         results = None
         if len(split):
             results = self.results(split, decodes=True, num_beams=num_beams, length_penalty=length_penalty)
-        if results and (rows_of := getattr(self.task, "rows", None)) is not None:
+        if results and (rows_of := getattr(self.task, "prediction_rows", None)) is not None:
             found: list[dict[str, Any]] = rows_of(results.outputs, split, self.preprocessing)
             return found
         rows = self.task.predictions(inverse_transform(split, results.outputs)) if results else []

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import math
+import os
+import platform
 import sys
 import uuid
 from collections.abc import Mapping, Sequence
@@ -12,25 +16,28 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
-from ..checkpoints.custom import preset_for
+from ..checkpoints.custom import CustomPreset, preset_for
 from ..checkpoints.deferred_init import allocate_meta_tensors
 from ..checkpoints.huggingface.adapters import write_adapter
 from ..checkpoints.saving import save_model
-from ..core.config import as_text
+from ..core.config import as_text, shell_command
 from ..core.errors import FileError, LostProcess, SettingError, printable
 from ..core.files import RUN, is_unmoved, write_json
 from ..core.spec import Unlabelled
-from ..data.dataset_base import IN_MEMORY
+from ..core.version import __version__
+from ..data.dataset_base import IN_MEMORY, DataSet
+from ..data.datasets.registry import NAMED
 from ..data.in_memory.source import InMemorySource, to_source
+from ..data.modalities import KINDS as MODALITIES
 from ..data.text.tokenizer_files import AUTO
 from ..data.text.tokenizers import KINDS
-from ..distributed import environment
 from ..distributed.group import process_group, rank_zero_only
 from ..distributed.group import rank_and_size as group_place
-from ..distributed.launch import LaunchInterrupted, launch
+from ..distributed.launch import LaunchInterrupted, is_launched, launch, launch_id, restart_count
 from ..training.batches import epochs_for_steps
 from ..training.callbacks import (
     AverageRecord,
@@ -43,24 +50,29 @@ from ..training.callbacks import (
     reject_missing,
 )
 from ..training.checkpoint import TrainingState, latest_checkpoint, load_weights
-from ..training.config_checks import reject_incompatible
-from ..training.config_resolution import resolve_config
-from ..training.device import environment_changes, restore_threads, single_process_context
-from ..training.memory.strategies import reject_beyond_memory, resolve_parallel
+from ..training.config import TrainSettings
+from ..training.device import cpu_capability, environment_changes, restore_threads, single_process_context
+from ..training.memory import reject_beyond_memory, resolve_parallel
 from ..training.objectives.choice import remove_training_modules
-from ..training.processes import (
+from ..training.parallel import (
     add_resume_hint,
     find_launched_run,
     process_settings,
     reject_beyond_machine,
     reject_small_batches,
 )
-from ..training.run_folder import LOCK, clear_leftovers, clear_run, create_run_folder, lock_run
-from ..training.schemas import data_source, write_evaluation
-from ..training.setup import TrainingSetup, setup_training
-from ..training.task_schedule import reject_other_epochs
+from ..training.run_folder import (
+    LOCK,
+    clear_leftovers,
+    clear_run,
+    create_run_folder,
+    data_source,
+    lock_run,
+    write_evaluation,
+)
+from ..training.setup import TrainingSetup, reject_incompatible, resolve_config, setup_training
 from ..training.trainer import Trainer
-from . import documents
+from .evaluation import evaluation_document, perceptron_summary
 from .run import Run
 
 # A finished run continues if one of these is changed.
@@ -98,16 +110,14 @@ def train_model(
         model = preset_for(model).custom_module  # type: ignore[attr-defined]  # it is a CustomPreset, since others are rejected
     source, callbacks = to_source(source)[0], check_callbacks(callbacks)
     several = process_settings(given, Run(resume).about["settings"] if resume is not None else {})
-    if not environment.is_launched() and several.processes == 1:
+    if not is_launched() and several.processes == 1:
         return _train_in_process(model, source, given, out, resume, progress, overwrite, judged, callbacks)
-    name = environment.launch_id() or uuid.uuid4().hex
+    name = launch_id() or uuid.uuid4().hex
     try:
-        if environment.is_launched():
+        if is_launched():
             with process_group():
                 begun = (
-                    rank_zero_only(lambda: find_launched_run(name, out))
-                    if environment.restart_count() and resume is None
-                    else None
+                    rank_zero_only(lambda: find_launched_run(name, out)) if restart_count() and resume is None else None
                 )
                 if begun is not None:  # before the restart
                     own = None if isinstance(model, str) else model
@@ -160,7 +170,7 @@ def _train_in_process(
 ) -> Run:
     """Train in this process, which may be one of several: all run the same code, and only the first writes files."""
     rank, processes = group_place()
-    if processes > 1 or "processes" in given or environment.is_launched():
+    if processes > 1 or "processes" in given or is_launched():
         given = {**given, "processes": processes}
     typed = given
     own = model if isinstance(model, nn.Module) else None
@@ -194,7 +204,7 @@ def _train_in_process(
         notes += reject_beyond_memory(ready)
         if earlier:
             earlier.reject_other(ready.data, "or train anew.")
-            reject_other_epochs(ready.settings, ready.data, before)
+            _reject_other_epochs(ready.settings, ready.data, before)
             _reject_other_files(before, ready)
             notes += environment_changes(before, ready.place)
             folder = earlier.folder
@@ -249,12 +259,12 @@ def _train_in_folder(
     `before` is run.json of earlier sessions, and `notes` are the notes on this one.
     """
     settings = {**asdict(ready.data_settings), **asdict(ready.settings)}
-    about = {**(before or documents.run_document(ready, given)), "settings": settings, "status": "running"}
-    about["launch"] = environment.launch_id()
+    about = {**(before or run_document(ready, given)), "settings": settings, "status": "running"}
+    about["launch"] = launch_id()
     if before:
         about["machine"] = {**before["machine"], "threads": torch.get_num_threads()}
         about["notes"] = [*before.get("notes", ()), *notes]
-    writes, known = ready.place.writes, documents.run_id(about)
+    writes, known = ready.place.writes, run_id(about)
     if writes and not goes_on:
         write_json(folder / "run.json", about)
 
@@ -298,6 +308,89 @@ def _train_in_folder(
         save_run(folder, about, ready, state, "finished", trainer.mean, judged)
 
 
+def run_document(ready: TrainingSetup, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of run.json at the start of training: everything needed to repeat the run."""
+    data, spec = ready.data, ready.data.spec
+    return {
+        "cutaway": __version__,
+        "model": ready.preset.name,
+        "own": ready.preset.path if isinstance(ready.preset, CustomPreset) else None,
+        "data": {
+            "source": data.source,
+            "path": absolute_source(data.source),
+            "name": data.name,
+            "kind": spec.kind,
+            "fingerprint": data.fingerprint,
+            "split_hash": data.split_hash,
+            "splits": {k: len(p) for k, p in data.splits.items()},
+            "notes": data.notes,
+            "findings": data.findings,  # notes on problems of the data
+            "evidence": data.evidence,
+            "columns": data.columns,
+            "distributions": data.distributions(),
+            "licence": data.licence,
+            "example": "graph" if getattr(spec, "graph_level", False) else None,  # if it is not the usual one
+            "image_sizes": asdict(ready.sizes) if "sizes" in MODALITIES[spec.kind].asks else None,
+        },
+        "task": ready.task.name,
+        "loss": ready.task.loss_name,
+        "model_settings": ready.model_settings,
+        "weights": asdict(ready.taken) if ready.taken else None,
+        "teacher": ready.teacher.about if ready.teacher else None,
+        "seed": ready.settings.seed,
+        "command": _command(ready, given),
+        "parameters": sum(p.numel() for p in ready.model.parameters() if p.requires_grad),
+        "versions": {
+            "cutaway": __version__,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+        },
+        "machine": {
+            "device": str(ready.place.device),
+            "precision": str(ready.place.autocast_dtype or ready.place.dtype).removeprefix("torch."),
+            "cpu": platform.processor() or platform.machine(),
+            "cores": os.cpu_count(),
+            "instructions": cpu_capability(),
+            "threads": torch.get_num_threads(),
+            "platform": platform.platform(),
+        },
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def run_id(about: Mapping[str, Any]) -> str:
+    """Return an id of the run for its checkpoints: the SHA-256 of the entries of run.json that never change."""
+    data = [about["data"][key] for key in ("fingerprint", "split_hash")]
+    kept = [about[key] for key in ("model", "model_settings", "seed", "command")]
+    return hashlib.sha256(json.dumps([data, kept], sort_keys=True).encode()).hexdigest()
+
+
+def _command(ready: TrainingSetup, given: Mapping[str, Any]) -> str:
+    """Return the command that repeats this training, or the Python call for your own module or data from Python."""
+    own, in_memory = isinstance(ready.preset, CustomPreset), ready.data.source == IN_MEMORY
+    if own or in_memory:
+        named = {k: v for k, v in given.items() if k.isidentifier()}
+        others = {k: v for k, v in given.items() if k not in named}
+        model = f"{ready.preset.name}()" if own else repr(ready.preset.name)
+        data = "data" if in_memory else repr(ready.data.source)
+        words = [model, data, *(f"{k}={v!r}" for k, v in named.items()), *([f"**{others!r}"] if others else [])]
+        return f"cutaway.train({', '.join(words)})"
+    return shell_command("train", ready.preset.name, ready.data.source, given)
+
+
+def absolute_source(source: str) -> str | None:
+    """Return the absolute path of a file or folder, or of two files separated by a comma.
+
+    The result is None for a named data set and for data from Python.
+    """
+    if source in NAMED or source == IN_MEMORY:
+        return None
+    if Path(source).expanduser().exists():
+        return str(Path(source).expanduser().resolve())
+    return ",".join(str(Path(one).expanduser().resolve()) for one in source.split(","))
+
+
 def set_epochs_from_steps(ready: TrainingSetup, typed: Mapping[str, Any], cut: int = 0) -> None:
     """Set the number of epochs to what `max_steps` takes, if that is set and the user has not set epochs.
 
@@ -339,7 +432,7 @@ def save_run(
         "stopped": state.stopped or "interrupted",
         "best": {
             "epoch": state.best_epoch,
-            "metric": ready.settings.monitor or ready.task.watch,
+            "metric": ready.settings.monitor or ready.task.default_monitor,
             "value": _finite(state.best_score),
         },
         "average": {**asdict(mean), "score": _finite(mean.score)} if mean else None,  # saved in place of the best
@@ -347,7 +440,7 @@ def save_run(
         "summary": None,
     }
     if status == "finished" and judged:
-        about["summary"] = documents.perceptron_summary(ready, state)
+        about["summary"] = perceptron_summary(ready, state)
         write_run_evaluation(ready, folder)
     write_json(folder / "run.json", about)
 
@@ -361,7 +454,7 @@ def write_run_evaluation(ready: TrainingSetup, folder: Path) -> None:
     if isinstance(target, Unlabelled) and len(target.names) < 2:
         return
     name = next(one for one in ("test", "val", "train") if one in splits)
-    write_evaluation(folder, documents.evaluation_document(ready, name, folder))
+    write_evaluation(folder, evaluation_document(ready, name, folder))
 
 
 def _finite(score: float | None) -> float | None:
@@ -371,7 +464,7 @@ def _finite(score: float | None) -> float | None:
 
 def _input_paths(ready: TrainingSetup) -> list[str]:
     """Return the paths that the run reads: data, weights, vectors and tokenizer."""
-    settings, source = ready.settings, documents.absolute_source(ready.data.source)
+    settings, source = ready.settings, absolute_source(ready.data.source)
     tokenizer = ready.data_settings.tokenizer
     named = [settings.weights, settings.vectors, tokenizer if tokenizer not in (AUTO, *KINDS) else None]
     return [one for one in (*(source.split(",") if source else ()), *named) if one is not None]
@@ -386,6 +479,15 @@ def _reject_folder(folder: Path, out: str | Path | None, overwrite: bool) -> Non
         )
     if overwrite:
         raise SettingError("--resume goes on with a run and --overwrite replaces one: give one of them.")
+
+
+def _reject_other_epochs(settings: TrainSettings, data: DataSet, before: Mapping[str, Any]) -> None:
+    """Raise SettingError if a run of several tasks is resumed with another number of epochs than `before`."""
+    if data.tasks is not None and settings.epochs != before["settings"]["epochs"]:
+        raise SettingError(
+            f"epochs={settings.epochs} cannot change in a run of tasks, each of which has "
+            f"{before['settings']['epochs']}: leave it out, or train anew."
+        )
 
 
 def _reject_other_files(about: Mapping[str, Any], ready: TrainingSetup) -> None:

@@ -11,8 +11,7 @@ import time
 from pathlib import Path
 
 from ..core.errors import CutawayError
-from ..distributed.environment import rank
-from ..distributed.launch import AGENT, FOUND, STOPPED, write_failure, write_message
+from ..distributed.launch import AGENT, FOUND, STOPPED, rank, write_failure, write_message
 from .train import train_model
 
 

@@ -23,8 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .intervals import Z95, Metric, effective, proportion, student, wilson, without_interval
-from .resampling import Values
+from .intervals import Z95, Metric, Values, effective, proportion, student, wilson, without_interval
 
 LEAST_OF_CLASS = 5  # minimum examples of each class for an interval of means over classes and AUC
 LEAST_FOUND = 20  # minimum examples of a class for an interval of its average precision

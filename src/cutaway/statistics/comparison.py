@@ -37,8 +37,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .intervals import LEVEL, TIES, WIDEST, Metric, student, studentised, wilson
-from .resampling import DRAWS, MOST, Resamples, Values
+from .intervals import (
+    LEVEL,
+    MAX_LOG_RATIO,
+    MAX_RESAMPLED,
+    RESAMPLES,
+    TIES,
+    Metric,
+    Resamples,
+    Values,
+    student,
+    studentised,
+    wilson,
+)
 
 Finish = Callable[[Values], Values]
 
@@ -87,10 +98,10 @@ def measure_rows(rows: Values, finish: Finish | None, resamples: Resamples) -> M
     if finish is None and _is_binary(rows):
         low, high = _fraction_interval(model, error)
     elif model.added.mean() > 0 and error.scale > 0:
-        if FEW <= resamples.examples <= MOST:
+        if FEW <= resamples.examples <= MAX_RESAMPLED:
             error = replace(error, of_examples=np.sort(studentised(model.added, resamples, logarithm=True)))
         relative = error.scale / float(model.added.mean())
-        apart = [min(-error.quantile(p) * relative, WIDEST) for p in ((1 + LEVEL) / 2, (1 - LEVEL) / 2)]
+        apart = [min(-error.quantile(p) * relative, MAX_LOG_RATIO) for p in ((1 + LEVEL) / 2, (1 - LEVEL) / 2)]
         low, high = (float(_apply_finish(rows.mean(1) * math.exp(log), finish).mean()) for log in apart)
     else:
         low, high = error.around(model.value, LEVEL)
@@ -211,7 +222,7 @@ def ranks(scores: Mapping[str, Mapping[str, float]], higher_is_better: bool, see
     last = len(names)
     own = rankdata(table, axis=1)  # (D, M)
     every = np.concatenate([own, np.tile([[1.0], [float(last)]], last)])  # (D + 2, M)
-    drawn = np.random.default_rng(seed).integers(0, len(every), (DRAWS, len(every)))
+    drawn = np.random.default_rng(seed).integers(0, len(every), (RESAMPLES, len(every)))
     apart = every[drawn].mean(1) - every.mean(0)  # (B, M)
     stretch = student(len(every) - 1, LEVEL) / student(math.inf, LEVEL) * math.sqrt(len(every) / (len(every) - 1))
     ends = every.mean(0) + stretch * np.quantile(apart, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)  # (2, M)

@@ -12,7 +12,15 @@ The studentised bootstrap is too narrow for few units. Its quantiles are widened
 normal distribution (T. Hesterberg, What teachers should know about the bootstrap, 2015,
 <https://arxiv.org/abs/1411.5279>).
 
-If no method has a coverage of 92 to 98 %, the metric has no interval, and its note says why.
+Windows of a time series are not independent: neighboring windows overlap, and the errors of neighboring times are
+correlated. The windows are split into a few consecutive blocks, which are nearly independent (E. Carlstein, The use of
+subseries values for estimating the variance of a general statistic from a stationary sequence, 1986). A few long blocks
+cover the true value also if errors are correlated over more than one horizon, because the intervals allow for the small
+number of blocks (N. M. Kiefer, T. J. Vogelsang, A new asymptotic theory for heteroskedasticity-autocorrelation robust
+tests, 2005).
+
+If no method has a coverage of 92 to 98 %, the metric has no interval, and its note says why. `Resamples` draws the
+bootstrap resamples and random signs that all compared models share.
 """
 
 from __future__ import annotations
@@ -26,15 +34,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .resampling import Resamples, Values
+Values = NDArray[np.float64]
 
 LEVEL = 0.95
 Z95 = 1.959963984540054  # 95 % of the normal distribution lie within ± this many standard deviations
-LEAST = 10  # minimum number of units for an interval
-MOST_UNITS = 400  # more units are combined at random into this many groups
-DRAWS = 1_999  # of the studentised bootstrap
+MIN_UNITS = 10  # minimum number of units for an interval
+MAX_UNITS = 400  # more units are combined at random into this many groups
+BOOTSTRAP_DRAWS = 1_999  # of the studentised bootstrap
 TIES = 1e-9  # relative difference below which two sums of the same numbers are equal
-WIDEST = 50.0  # limit of |log(end / value)|
+MAX_LOG_RATIO = 50.0  # limit of |log(end / value)|
 
 Score = Callable[[Values], Values]  # sums over units (R, k) to scores (R,) or (R, m)
 
@@ -108,7 +116,7 @@ def mean(values: NDArray[Any], noun: str = "example") -> Metric:
     found = _reject_few(float(values.mean()), len(values), noun) if len(values) else without_interval(math.nan, "empty")
     if not found.note:
         positive_values = bool((values >= 0).all())
-        (units,) = _sum_by_group(values[:, None]).T / (len(values) / min(len(values), MOST_UNITS))
+        (units,) = _sum_by_group(values[:, None]).T / (len(values) / min(len(values), MAX_UNITS))
         found = (positive if positive_values else signed)(found.value, units)
     return found
 
@@ -148,7 +156,7 @@ def jackknife(
     score: Score,
     interval: Callable[[float, Values], Metric],
     noun: str = "example",
-    least: int = LEAST,
+    least: int = MIN_UNITS,
 ) -> Metric:
     """Return a score of the sums of `units` (n, k) over independent units.
 
@@ -179,7 +187,7 @@ def interval_without_each(value: float, without: Values, interval: Callable[[flo
     return interval(value, value + (len(without) - 1) * (without.mean() - without))
 
 
-def _reject_few(value: float, count: int, noun: str, least: int = LEAST) -> Metric:
+def _reject_few(value: float, count: int, noun: str, least: int = MIN_UNITS) -> Metric:
     """Return the value alone, with a note if there are too few units for an interval."""
     if math.isnan(value):
         return Metric(value, math.nan, math.nan)
@@ -193,7 +201,7 @@ def plural(noun: str) -> str:
     return f"{noun}es" if noun.endswith(("s", "x", "ch", "sh")) else f"{noun}s"
 
 
-def group_units(count: int, groups: int = MOST_UNITS) -> NDArray[np.int64]:
+def group_units(count: int, groups: int = MAX_UNITS) -> NDArray[np.int64]:
     """Return the group of each of `count` units, shape (count,), the same each time.
 
     Each unit is a group, or is in one of `groups` at random if there are more units.
@@ -206,7 +214,7 @@ def group_units(count: int, groups: int = MOST_UNITS) -> NDArray[np.int64]:
 
 def _sum_by_group(units: Values) -> Values:
     """Return the sums (G, k) of units (n, k) by group."""
-    if len(units) <= MOST_UNITS:
+    if len(units) <= MAX_UNITS:
         return units
     order = np.argsort(group_units(len(units)), kind="stable")
     starts = np.concatenate([[0], np.bincount(group_units(len(units))).cumsum()[:-1]])
@@ -265,7 +273,7 @@ def quotient(value: float, added: Values) -> Metric:
     count, error = len(added), math.sqrt(float(added.var(ddof=1)) / len(added))
     if not error > TIES * abs(value):
         return without_interval(value, "all examples have the same value")
-    reach = min(student(count - 1) * _widening(count) * error / value, WIDEST)
+    reach = min(student(count - 1) * _widening(count) * error / value, MAX_LOG_RATIO)
     return Metric(value, value * math.exp(-reach), value * math.exp(reach))
 
 
@@ -282,7 +290,7 @@ def _studentised(value: float, added: Values, logarithm: bool) -> Metric:
     upper, lower = np.quantile(draws, [(1 + LEVEL) / 2, (1 - LEVEL) / 2])
     if not logarithm:
         return Metric(value, min(value, value - upper * error), max(value, value - lower * error))
-    low, high = (value * math.exp(min(-q * error / value, WIDEST)) for q in (upper, lower))
+    low, high = (value * math.exp(min(-q * error / value, MAX_LOG_RATIO)) for q in (upper, lower))
     return Metric(value, min(value, low), max(value, high))
 
 
@@ -306,7 +314,7 @@ def studentised(added: Values, resamples: Resamples, logarithm: bool) -> Values:
 @functools.lru_cache(maxsize=8)
 def cached_resamples(count: int) -> Resamples:
     """Return the resamples of `count` units, the same each time."""
-    return Resamples(count, draws=DRAWS)
+    return Resamples(count, draws=BOOTSTRAP_DRAWS)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -318,3 +326,100 @@ def student(freedom: float, level: float = LEVEL) -> float:
     from scipy.special import stdtrit  # comes with scikit-learn
 
     return float(stdtrit(freedom, (1 + level) / 2))
+
+
+RESAMPLES = 9_999  # so that p is a multiple of 1/10 000
+MAX_RESAMPLED = 5_000  # examples that are resampled individually; means of more are nearly normal
+MAX_CELLS = 1 << 22  # resampled examples in memory as floats at a time
+
+
+class Resamples:
+    """Bootstrap resamples and random signs: `draws` of each, over `examples` examples."""
+
+    def __init__(self, examples: int, seed: int = 0, draws: int = RESAMPLES) -> None:
+        self.examples, self.draws = examples, draws
+        self.rng = np.random.default_rng(seed)
+
+    def means(self, rows: Values) -> Values:
+        """Return the means of rows (R, n) over each resample, shape (B, R)."""
+        found = np.empty((self.draws, len(rows)))
+        for some in self._pieces:
+            found[some] = self._counts[some] @ rows.T / self.examples
+        return found
+
+    def signed(self, columns: Values) -> Values:
+        """Return the means of columns (n, P) with random signs, shape (B, P).
+
+        An example has the same sign in all columns.
+        """
+        if self.examples > MAX_RESAMPLED:
+            spread: Values = np.sqrt(np.square(columns).sum(0)) / self.examples
+            return spread * self.rng.standard_normal((self.draws, columns.shape[1]))
+        found = np.empty((self.draws, columns.shape[1]))
+        for some in self._pieces:
+            found[some] = self._signs[some].astype(np.float64) @ columns / self.examples
+        return found
+
+    @functools.cached_property
+    def _counts(self) -> NDArray[np.uint8]:
+        """Return the count of each example in each resample, (B, n)."""
+        counts = np.empty((self.draws, self.examples), np.uint8)  # a count over 255 has probability 10⁻⁵⁰⁰
+        for some in self._pieces:
+            rows = np.arange(some.stop - some.start)[:, None]
+            drawn = self.rng.integers(0, self.examples, (len(rows), self.examples)) + rows * self.examples
+            found = np.bincount(drawn.ravel(), minlength=len(rows) * self.examples)
+            counts[some] = found.reshape(len(rows), self.examples)
+        return counts
+
+    @functools.cached_property
+    def _signs(self) -> NDArray[np.int8]:
+        """Return −1 or 1 for each example, shape (B, n)."""
+        return 2 * self.rng.integers(0, 2, (self.draws, self.examples), dtype=np.int8) - 1
+
+    @property
+    def _pieces(self) -> list[slice]:
+        step = max(1, MAX_CELLS // self.examples)
+        return [slice(start, min(start + step, self.draws)) for start in range(0, self.draws, step)]
+
+
+MIN_BLOCKS, MAX_BLOCKS = 8, 12  # blocks
+MIN_SPANS = 2  # minimum length of a block, in overlaps
+
+
+def block_sums(values: Values, overlap: int) -> Values:
+    """Return the sums, shape (B, …), of values (n, …) over consecutive blocks of nearly equal length.
+
+    Args:
+        values: Contribution of each window, in the order of time.
+        overlap: Number of windows that begin within one horizon: the horizon times the number of series.
+    """
+    count = max(1, min(MAX_BLOCKS, len(values) // (MIN_SPANS * overlap)))
+    return np.stack([block.sum(0) for block in np.array_split(values, count)])
+
+
+def window_metric(
+    values: Values, overlap: int, score: Score, interval: Callable[[float, Values], Metric] = positive
+) -> Metric:
+    """Return a score of the sums over windows, with an interval by blocks.
+
+    Args:
+        values: Contribution of each window, shape (n, k), in the order of time.
+        overlap: Number of windows that begin within one horizon.
+        score: Sums (R, k) to scores (R,).
+        interval: Interval of the score from the contributions of the blocks.
+    """
+    blocks = block_sums(values, overlap)
+    if len(blocks) < MIN_BLOCKS:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            value = float(score(blocks.sum(0)[None])[0])
+        return (
+            Metric(value, value, value)
+            if np.isnan(value)
+            else without_interval(value, too_few_windows(len(values), overlap))
+        )
+    return jackknife(blocks, score, interval, least=MIN_BLOCKS)
+
+
+def too_few_windows(count: int, overlap: int) -> str:
+    """Return the note that says that `count` windows are too few for an interval."""
+    return f"{count:,} windows; {MIN_BLOCKS * MIN_SPANS * overlap:,} are needed because neighbors overlap"

@@ -42,7 +42,7 @@ class Classification:
 
     NOUN = "classes"
     name = "classification"
-    watch = "accuracy"
+    default_monitor = "accuracy"
     monitors: tuple[str, ...] = ("accuracy", "balanced_accuracy", "macro_f1", "loss")
     TOP = 5  # k of top-k accuracy, computed for more than k classes
     LOSSES: tuple[str, ...] = ("cross_entropy", "perceptron", "map", "half_squared_error", "mse")
@@ -66,7 +66,7 @@ class Classification:
             return self._cross_entropy(outputs, target, reduction="sum")
         return _some_at_a_time(self._to_learn, outputs, target).sum()
 
-    def count(self, target: Tensor) -> float:
+    def loss_denominator(self, target: Tensor) -> float:
         """Return the number of examples in the batch, or the sum of their class weights."""
         if self.class_weights is None:
             return len(target)
@@ -97,7 +97,7 @@ class Classification:
             return torch.stack([1 - p, p], dim=1)  # (N, 2)
         return outputs.double().softmax(1)
 
-    def quick(self, outputs: Tensor, target: Tensor) -> dict[str, float]:
+    def fast_metrics(self, outputs: Tensor, target: Tensor) -> dict[str, float]:
         """Return the accuracy."""
         return {"accuracy": (self.decide(outputs) == target).double().mean().item()}
 
@@ -148,7 +148,7 @@ class Classification:
             for k, row in zip(decided, scores)
         ]
 
-    def mistakes(self, outputs: Tensor, target: Tensor) -> list[dict[str, Any]]:
+    def example_results(self, outputs: Tensor, target: Tensor) -> list[dict[str, Any]]:
         """Return the actual and the predicted class of each example."""
         decided = self.decide(outputs)
         probabilities = self.probabilities(outputs)

@@ -30,11 +30,11 @@ class Contrastive(Classification):
     NOUN = "views"
     name = "contrastive learning"
     headline = "knn_accuracy"
-    watch = "loss"
+    default_monitor = "loss"
     monitors = ("loss",)
     LOSSES: tuple[str, ...] = ("nt_xent",)
     OPTIONS: tuple[str, ...] = ("loss",)
-    of_features = True  # `keep` takes features, the input of the head
+    of_features = True  # `summarize_outputs` takes features, the input of the head
 
     def __init__(self, target: Unlabelled, loss: str = "nt_xent") -> None:
         super().__init__(Classes(target.names, "class"), "cross_entropy")
@@ -50,7 +50,7 @@ class Contrastive(Classification):
         """Store the training images, among which neighbors are searched: features (n, D) and classes (n,)."""
         self._known = F.normalize(features.float(), dim=1), target
 
-    def keep(self, features: Tensor, target: Tensor) -> Tensor:
+    def summarize_outputs(self, features: Tensor, target: Tensor) -> Tensor:
         """Return log fractions of w, (N, K), for a batch's features (N, D); the features until training images are
         stored.
         """

@@ -47,7 +47,7 @@ class Detection:
 
     NOUN = "boxes"
     name = "object detection"
-    watch = "map"
+    default_monitor = "map"
     monitors: tuple[str, ...] = ("map", "map_50", "loss")
     LOSSES = ("fcos",)
     OPTIONS = ("shape",)
@@ -69,7 +69,7 @@ class Detection:
         losses, positives = self.parts(outputs, target)
         return losses.sum() / positives.sum().clamp(min=1) * len(target)
 
-    def count(self, target: Tensor) -> float:
+    def loss_denominator(self, target: Tensor) -> float:
         """Return the number of images in the batch."""
         return float(len(target))
 
@@ -100,7 +100,7 @@ class Detection:
         summed = [zeros.index_add(0, image, losses) for losses in (of_boxes, of_centre)]
         return torch.stack([focal(logits, wanted).sum((1, 2)), *summed], 1), there.sum(1)
 
-    def keep(self, outputs: Tensor, target: Tensor) -> Tensor:
+    def summarize_outputs(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Return what evaluation stores, (N, 100, 8) float32: boxes with class and score, loss and locations with an
         object.
 
@@ -108,7 +108,7 @@ class Detection:
         are those of the image, NaN without targets (N, 0).
         """
         kept = outputs.new_full((len(outputs), KEPT, 8), torch.nan, dtype=torch.float32)
-        for row, found in zip(kept, self.found(outputs)):
+        for row, found in zip(kept, self.detect(outputs)):
             row[: len(found), :6] = found
         if target.ndim == 3:
             losses, positives = self.parts(outputs, target)
@@ -116,7 +116,7 @@ class Detection:
             kept[:, :, POSITIVES] = positives.float()[:, None]
         return kept
 
-    def found(self, outputs: Tensor) -> list[Tensor]:
+    def detect(self, outputs: Tensor) -> list[Tensor]:
         """Return the boxes of each image, (m, 6) with class and score, highest score first, after suppression.
 
         The score √(σ(class) · σ(centerness)) is above LEAST_SCORE.
@@ -134,7 +134,7 @@ class Detection:
             results.append(torch.cat([boxes[at][kept], *columns], 1))  # (m, 6)
         return results
 
-    def quick(self, kept: Tensor, target: Tensor) -> dict[str, float]:
+    def fast_metrics(self, kept: Tensor, target: Tensor) -> dict[str, float]:
         """Return mAP@[.5:.95], mAP@.5 and the loss."""
         every, half, _ = precision.means(precision.table(self._matched(kept, target)))
         return {"map": float(every), "map_50": float(half), "loss": self._loss(kept, np.arange(len(kept)))}
@@ -161,22 +161,25 @@ class Detection:
         """Return the score without any detection."""
         return {"name": "no detections", "value": 0.0}
 
-    def answers(self, outputs: Tensor) -> list[Tensor]:
-        """Return the predicted boxes of each image, as `said` does."""
-        return [self.said(rows) for rows in self.keep(outputs, outputs.new_empty(len(outputs), 0)).cpu()]
+    def predicted_targets(self, outputs: Tensor) -> list[Tensor]:
+        """Return the predicted boxes of each image, as `confident_boxes` does."""
+        return [
+            self.confident_boxes(rows)
+            for rows in self.summarize_outputs(outputs, outputs.new_empty(len(outputs), 0)).cpu()
+        ]
 
     def predictions(self, kept: Tensor) -> list[dict[str, Any]]:
-        """Return the contents of each image as text, such as "2 × cat, dog". `said` returns the boxes."""
-        return [{self.target.column: self._words(self.said(rows)[:, CLASS])} for rows in kept]
+        """Return the contents of each image as text, such as "2 × cat, dog". `confident_boxes` returns the boxes."""
+        return [{self.target.column: self._words(self.confident_boxes(rows)[:, CLASS])} for rows in kept]
 
-    def rows(self, kept: Tensor, split: Split, preprocessing: BoxPreprocessing) -> list[dict[str, Any]]:
+    def prediction_rows(self, kept: Tensor, split: Split, preprocessing: BoxPreprocessing) -> list[dict[str, Any]]:
         """Return one row per box, in pixels of the original images, highest score first in each image.
 
         A warning lists images without a detection.
         """
         rows, without = [], []
         for i, own in enumerate(kept):
-            said, image = self.said(own), split.image(i)
+            said, image = self.confident_boxes(own), split.image(i)
             assert image is not None, "a split of images has them"
             corners = preprocessing.original(said[:, :4], (image.height, image.width)).tolist()
             for (x1, y1, x2, y2), kind, score in zip(corners, said[:, CLASS].long().tolist(), said[:, SCORE].tolist()):
@@ -189,21 +192,21 @@ class Detection:
             warnings.warn(f"No objects were detected in {images}: {some}.", stacklevel=3)
         return rows
 
-    def said(self, rows: Tensor) -> Tensor:
+    def confident_boxes(self, rows: Tensor) -> Tensor:
         """Return the predicted boxes of an image from its rows (100, 8): (m, 6), highest score first.
 
         The columns are x1, y1, x2, y2 in the network's pixels, class and score. Scores are at least SHOWN_SCORE.
         """
         return rows[rows[:, SCORE] >= SHOWN_SCORE, : SCORE + 1]
 
-    def mistakes(self, kept: Tensor, target: Tensor) -> list[dict[str, Any]]:
+    def example_results(self, kept: Tensor, target: Tensor) -> list[dict[str, Any]]:
         """Return one row per image: its actual and predicted classes, the lowest score, the loss, and `boxes`.
 
         `boxes` has the boxes in the network's pixels, with their kind: right, wrong or missed.
         """
         rows = []
         for own, there in zip(kept, target):
-            said, actual = self.said(own), _actual(there)
+            said, actual = self.confident_boxes(own), _actual(there)
             boxes = self._match_for_display(said, actual)
             wrong = any(box["kind"] != "right" for box in boxes)
             rows.append(

@@ -30,10 +30,10 @@ class FewShot:
     def __init__(self, target: Episodes, loss: str = "episodes") -> None:
         self.target = target
         self.loss_name = loss
-        self.watch = "accuracy" if target.ways else "mse"
-        self.monitors: tuple[str, ...] = (self.watch, "loss")
+        self.default_monitor = "accuracy" if target.ways else "mse"
+        self.monitors: tuple[str, ...] = (self.default_monitor, "loss")
 
-    def asked(self, model: nn.Module, x: Tensor, target: Tensor, first_order: bool = False) -> Tensor:
+    def run_model(self, model: nn.Module, x: Tensor, target: Tensor, first_order: bool = False) -> Tensor:
         """Return the model's outputs (E, Q, K) for the queries of E episodes, after adaptation to their support sets.
 
         x (E · n, …) has the examples of one episode after another, with the support set first. target (E, n) has their
@@ -41,9 +41,11 @@ class FewShot:
         """
         episodes = x.reshape(len(target), self.target.size, *x.shape[1:])  # (E, n, …)
         support, queries = episodes[:, : self.target.support], episodes[:, self.target.support :]
-        return self.told(model, support, target[:, : self.target.support], queries, first_order)
+        return self.adapt_and_predict(model, support, target[:, : self.target.support], queries, first_order)
 
-    def told(self, model: nn.Module, support: Tensor, y: Tensor, queries: Tensor, first_order: bool = False) -> Tensor:
+    def adapt_and_predict(
+        self, model: nn.Module, support: Tensor, y: Tensor, queries: Tensor, first_order: bool = False
+    ) -> Tensor:
         """Return the outputs (E, Q, K) for queries (E, Q, …), given a support set (E, M, …) with classes or values y
         (E, M).
 
@@ -62,16 +64,16 @@ class FewShot:
         """Return the mean loss of outputs (M, K) on one episode's support set, ()."""
         return F.cross_entropy(outputs, target) if self.target.ways else F.mse_loss(outputs[:, 0], target)
 
-    def keep(self, outputs: Tensor, target: Tensor) -> Tensor:
+    def summarize_outputs(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Return what evaluation stores: the outputs for the queries."""
         del target
         return outputs
 
-    def keep_target(self, target: Tensor) -> Tensor:
+    def summarize_target(self, target: Tensor) -> Tensor:
         """Return the targets that evaluation stores of (E, n): those of the queries, (E, Q)."""
         return target[:, self.target.support :]
 
-    def count(self, target: Tensor) -> float:
+    def loss_denominator(self, target: Tensor) -> float:
         """Return the number of queries in a batch."""
         return len(target) * (self.target.size - self.target.support)
 
@@ -92,7 +94,7 @@ class FewShot:
         """Return the accuracy of each episode's queries, (E,) float64."""
         return (outputs.argmax(2) == target).double().mean(1)
 
-    def quick(self, outputs: Tensor, target: Tensor) -> dict[str, float]:
+    def fast_metrics(self, outputs: Tensor, target: Tensor) -> dict[str, float]:
         """Return accuracy or mean squared error, and the loss."""
         loss = self.losses(outputs, target).double().mean().item()
         if not self.target.ways:
@@ -124,7 +126,7 @@ class FewShot:
         answers = outputs.argmax(2) if self.target.ways else outputs[..., 0]
         return [{f"query {i}": said for i, said in enumerate(row)} for row in answers.tolist()]
 
-    def mistakes(self, outputs: Tensor, target: Tensor) -> list[dict[str, Any]]:
+    def example_results(self, outputs: Tensor, target: Tensor) -> list[dict[str, Any]]:
         """Return one row per episode: its number of correct queries, or its error."""
         losses, queries = self.losses(outputs, target).tolist(), outputs.shape[1]
         if not self.target.ways:

@@ -27,8 +27,7 @@ from torch import Tensor
 
 from ..core.spec import Horizon
 from ..data.series.transforms import WindowSplit
-from ..statistics.blocks import window_metric
-from ..statistics.intervals import Metric, symmetric
+from ..statistics.intervals import Metric, symmetric, window_metric
 
 MOST_WINDOWS = 20_000  # largest number of windows for fitting the linear model; more are subsampled evenly
 MOST_INPUTS = 1_000  # largest number of its inputs; longer histories are truncated to the last steps
@@ -145,7 +144,7 @@ class Forecasting:
 
     NOUN = "forecasts"
     name = "forecasting"
-    watch = "rmse"
+    default_monitor = "rmse"
     monitors: tuple[str, ...] = ("rmse", "mae", "loss")
     LOSSES = ("mse", "mae")
     OPTIONS = ("loss",)
@@ -165,7 +164,7 @@ class Forecasting:
         """
         return self._errors(outputs, target).sum() / target.shape[1]
 
-    def count(self, target: Tensor) -> float:
+    def loss_denominator(self, target: Tensor) -> float:
         """Return the number of examples in the batch; a partly measured example counts by its measured fraction."""
         measured = (~target.isnan()).sum().item()
         return measured / target.shape[1]
@@ -179,7 +178,7 @@ class Forecasting:
         steps = standardised.double().view(-1, self.target.steps, len(self.target.columns))
         return steps * steps.new_tensor(self.target.scale) + steps.new_tensor(self.target.mean)
 
-    def quick(self, outputs: Tensor, target: Tensor) -> dict[str, float]:
+    def fast_metrics(self, outputs: Tensor, target: Tensor) -> dict[str, float]:
         """Return the root mean squared error."""
         return {"rmse": (outputs.double() - target.double()).square().nanmean().sqrt().item() * self.unit}
 
@@ -199,7 +198,7 @@ class Forecasting:
     def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
         """Return the RMSE of the training mean."""
         said = train_target.double().nanmean() if train_target.numel() else torch.tensor(0.0)
-        return {"name": "mean baseline", "value": self.quick(said.expand_as(target), target)["rmse"]}
+        return {"name": "mean baseline", "value": self.fast_metrics(said.expand_as(target), target)["rmse"]}
 
     def beside(self, outputs: Tensor, train: WindowSplit, split: WindowSplit) -> dict[str, Any]:
         """Compare the model with simple forecasts of the same split; return parts of the document evaluation.json.
@@ -216,14 +215,14 @@ class Forecasting:
             difference = self._difference(outputs, rival.outputs, target)
             shown = {key: m.to_json() for key, m in {**metrics, "difference": difference}.items() if key != "loss"}
             baselines.append({"key": rival.key, "name": rival.name, **shown})
-        best = min(rivals, key=lambda rival: self.quick(rival.outputs, target)["rmse"])
+        best = min(rivals, key=lambda rival: self.fast_metrics(rival.outputs, target)["rmse"])
         said = [("model", "model", outputs), *((r.key, r.name, r.outputs) for r in rivals)]
         steps = [{"key": key, "name": name, "rmse": self._rmse_per_step(o, target)} for key, name, o in said]
         examples = self._windows(outputs, best.outputs, split)
         by_series = {"series": self._per_series(said, split)} if split.several else {}
         return {
             "baselines": baselines,
-            "baseline": {"name": best.name, "value": self.quick(best.outputs, target)["rmse"]},
+            "baseline": {"name": best.name, "value": self.fast_metrics(best.outputs, target)["rmse"]},
             "forecast": {**self._about(), "steps": steps, "best": best.name, "examples": examples, **by_series},
         }
 
@@ -233,7 +232,7 @@ class Forecasting:
         columns = self.in_units(outputs).transpose(1, 2).flatten(1)  # (N, H, C) to (N, C·H)
         return [dict(zip(names, row)) for row in columns.tolist()]
 
-    def mistakes(self, outputs: Tensor, target: Tensor) -> list[dict[str, Any]]:
+    def example_results(self, outputs: Tensor, target: Tensor) -> list[dict[str, Any]]:
         """Return actual and predicted values of each window: mean and range of each column over the horizon."""
         rows = zip(
             self._describe_windows(outputs), self._describe_windows(target), self.losses(outputs, target).tolist()

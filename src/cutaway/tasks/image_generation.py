@@ -32,7 +32,7 @@ class Denoising:
 
     NOUN = "noise in images"
     name = "image generation"
-    watch = "loss"
+    default_monitor = "loss"
     monitors: tuple[str, ...] = ("loss",)
     loss_name = "mse"
     LOSSES = ("mse",)
@@ -45,15 +45,15 @@ class Denoising:
         """Return the loss summed over the batch, ()."""
         return F.mse_loss(outputs, target, reduction="sum") / self.target.size
 
-    def count(self, target: Tensor) -> float:
+    def loss_denominator(self, target: Tensor) -> float:
         """Return the number of images in the batch."""
         return len(target)
 
-    def keep(self, outputs: Tensor, target: Tensor) -> Tensor:
+    def summarize_outputs(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Return what evaluation stores: the loss of each image, (N, 1), at its sampled timestep."""
         return (outputs - target).square().flatten(1).mean(1, keepdim=True)
 
-    def keep_target(self, target: Tensor) -> Tensor:
+    def summarize_target(self, target: Tensor) -> Tensor:
         """Return the stored targets: nothing, (N, 0), because the noise is as large as the images."""
         return target.flatten(1)[:, :0]
 
@@ -62,7 +62,7 @@ class Denoising:
         del target
         return kept[:, 0]
 
-    def quick(self, kept: Tensor, target: Tensor) -> dict[str, float]:
+    def fast_metrics(self, kept: Tensor, target: Tensor) -> dict[str, float]:
         """Return the loss."""
         del target
         return {"loss": kept.double().mean().item()}
@@ -86,7 +86,7 @@ class Denoising:
         """Return the loss of each image."""
         return [{"loss": loss} for loss in kept[:, 0].tolist()]
 
-    def mistakes(self, kept: Tensor, target: Tensor) -> list[dict[str, Any]]:
+    def example_results(self, kept: Tensor, target: Tensor) -> list[dict[str, Any]]:
         """Return rows that are never wrong: the error depends on the noise level, and little on the image."""
         del target
         return [_row("image", "predicted noise", loss, wrong=False) for loss in kept[:, 0].tolist()]
@@ -97,7 +97,7 @@ class LikelihoodBound:
 
     NOUN = "images"
     name = "image generation"
-    watch = "loss"
+    default_monitor = "loss"
     monitors: tuple[str, ...] = ("loss", "bits_per_dimension")
     loss_name = "negative_elbo"
     LOSSES = ("negative_elbo",)
@@ -111,7 +111,7 @@ class LikelihoodBound:
         del target
         return outputs.sum()
 
-    def count(self, target: Tensor) -> float:
+    def loss_denominator(self, target: Tensor) -> float:
         """Return the number of images in the batch."""
         return len(target)
 
@@ -120,7 +120,7 @@ class LikelihoodBound:
         del target
         return outputs.sum(1)
 
-    def quick(self, outputs: Tensor, target: Tensor) -> dict[str, float]:
+    def fast_metrics(self, outputs: Tensor, target: Tensor) -> dict[str, float]:
         """Return the loss and bits per dimension."""
         loss = self.losses(outputs, target).double().mean().item()
         return {"loss": loss, "bits_per_dimension": loss / self._nats}
@@ -154,7 +154,7 @@ class LikelihoodBound:
             for loss, terms in rows
         ]
 
-    def mistakes(self, outputs: Tensor, target: Tensor) -> list[dict[str, Any]]:
+    def example_results(self, outputs: Tensor, target: Tensor) -> list[dict[str, Any]]:
         """Return the loss of each image."""
         losses = self.losses(outputs, target).tolist()
         return [_row("image", f"{loss / self._nats:.2f} bits per dimension", loss, wrong=True) for loss in losses]

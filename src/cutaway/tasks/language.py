@@ -39,7 +39,7 @@ class TokenLoss:
             label_smoothing=self.label_smoothing,
         )
 
-    def count(self, target: Tensor) -> float:
+    def loss_denominator(self, target: Tensor) -> float:
         """Return the number of tokens that are not IGNORED."""
         return int((target != IGNORED).sum())
 
@@ -49,7 +49,7 @@ class Language(TokenLoss):
 
     NOUN = "the next token"
     name = "language modelling"
-    watch = "loss"
+    default_monitor = "loss"
     monitors: tuple[str, ...] = ("loss", "perplexity", "bits_per_token", "accuracy")
     loss_name = "cross_entropy"
     LOSSES = ("cross_entropy",)
@@ -59,7 +59,7 @@ class Language(TokenLoss):
         self.target = target
         self.label_smoothing = label_smoothing
 
-    def keep(self, outputs: Tensor, target: Tensor) -> Tensor:
+    def summarize_outputs(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Return what evaluation stores, (N, T, 2) float32: loss in nats without smoothing, and 1 for correct tokens.
 
         Padding is NaN.
@@ -69,7 +69,7 @@ class Language(TokenLoss):
         kept = torch.stack([loss.view_as(target).float(), right.float()], dim=2)  # (N, T, 2)
         return kept.masked_fill((target == IGNORED)[..., None], torch.nan)
 
-    def quick(self, kept: Tensor, target: Tensor) -> dict[str, float]:
+    def fast_metrics(self, kept: Tensor, target: Tensor) -> dict[str, float]:
         """Return the loss in nats per token, and the perplexity."""
         del target
         loss = kept[..., 0].double().nanmean().item()
@@ -100,9 +100,9 @@ class Language(TokenLoss):
 
         Add-one smoothing makes tokens that do not occur in training unlikely instead of impossible.
         """
-        return self.baseline_of(_real(train_target).bincount(minlength=self.target.vocab_size), target)
+        return self.baseline_from_counts(_real(train_target).bincount(minlength=self.target.vocab_size), target)
 
-    def baseline_of(self, counts: Tensor, target: Tensor) -> dict[str, Any]:
+    def baseline_from_counts(self, counts: Tensor, target: Tensor) -> dict[str, Any]:
         """Return the same baseline from the count of each token as a target in training, (V,), or fewer if the last
         are 0.
         """
@@ -117,7 +117,7 @@ class Language(TokenLoss):
         losses, _, counts = _sums(kept)
         return [{"loss": loss, "perplexity": _exp(loss)} for loss in (losses / counts).tolist()]
 
-    def mistakes(self, kept: Tensor, target: Tensor) -> list[dict[str, Any]]:
+    def example_results(self, kept: Tensor, target: Tensor) -> list[dict[str, Any]]:
         """Return the loss of each text; confidence is the geometric mean of its token probabilities."""
         del target
         losses, rights, counts = _sums(kept)
@@ -160,7 +160,7 @@ class MaskedLanguage(Language):
     def __init__(self, target: Masked, label_smoothing: float = 0.0) -> None:
         super().__init__(target, label_smoothing)
 
-    def baseline_of(self, counts: Tensor, target: Tensor) -> dict[str, Any]:
+    def baseline_from_counts(self, counts: Tensor, target: Tensor) -> dict[str, Any]:
         """Return the loss of the unigram frequencies of the training tokens, (V,)."""
-        found = super().baseline_of(counts, target)
+        found = super().baseline_from_counts(counts, target)
         return {**found, "name": "unigram baseline"}

@@ -31,7 +31,9 @@ class LinkPrediction(Classification):
 
     NOUN = "links"
     name = "link prediction"
-    watch = "loss"  # selects the best weights: small graphs have few validation links, whose ranking is soon perfect
+    default_monitor = (
+        "loss"  # selects the best weights: small graphs have few validation links, whose ranking is soon perfect
+    )
     headline = "auc"
     monitors = ("loss", "auc", "average_precision", "mrr")
     LOSSES = ("cross_entropy",)
@@ -41,7 +43,7 @@ class LinkPrediction(Classification):
     def __init__(self, target: Links, loss: str = "cross_entropy") -> None:
         super().__init__(target, loss)  # type: ignore[arg-type]
 
-    def quick(self, outputs: Tensor, target: Tensor) -> dict[str, float]:
+    def fast_metrics(self, outputs: Tensor, target: Tensor) -> dict[str, float]:
         """Return AUC and average precision."""
         score, linked = _plain(outputs, target)
         return {"auc": auc(score, linked), "average_precision": average_precision(score, linked)}

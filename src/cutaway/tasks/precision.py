@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..statistics.classes import too_few_examples
-from ..statistics.intervals import MOST_UNITS, Metric, fraction, group_units, interval_without_each, without_interval
+from ..statistics.intervals import MAX_UNITS, Metric, fraction, group_units, interval_without_each, without_interval
 
 Array = npt.NDArray[np.float64]
 
@@ -134,7 +134,7 @@ def intervals(found: list[MatchedBoxes], names: Sequence[str]) -> dict[str, Metr
     without = np.full((0, 3), np.nan)
     if not reason and occur.any():
         numbers = sum(of_class.right.size for of_class in found) + count
-        group = group_units(count, int(max(FEWEST, min(MOST_UNITS, WORK // numbers))))
+        group = group_units(count, int(max(FEWEST, min(MAX_UNITS, WORK // numbers))))
         without = np.stack([means(table(found, (group != g).astype(float))) for g in range(int(group.max()) + 1)])
     metrics = {}
     for k, name in enumerate(("map", "map_50", "map_75")):

@@ -33,7 +33,7 @@ class ProblemSolving(TokenLoss):
 
     NOUN = "the solution of a problem"
     name = "problem solving"
-    watch = "loss"
+    default_monitor = "loss"
     headline = "solved"
     monitors: tuple[str, ...] = ("loss", "token_accuracy")
     loss_name = "cross_entropy"
@@ -47,7 +47,7 @@ class ProblemSolving(TokenLoss):
         self.target, self.label_smoothing = target, label_smoothing
         self.words = words or (lambda ids: " ".join(map(str, ids)))
 
-    def keep(
+    def summarize_outputs(
         self,
         outputs: Tensor,
         target: Tensor,
@@ -67,7 +67,7 @@ class ProblemSolving(TokenLoss):
         kept += [spent, *torch.tensor(said, dtype=torch.float64).to(nll.device).unbind(1)]
         return torch.cat([torch.stack([column.double() for column in kept], 1), written.double()], 1)
 
-    def quick(self, kept: Tensor, target: Tensor) -> dict[str, float]:
+    def fast_metrics(self, kept: Tensor, target: Tensor) -> dict[str, float]:
         """Return the loss in nats per token, and the token accuracy."""
         del target
         nll, tokens, right = kept[:, :SPENT].double().sum(0).tolist()
@@ -116,7 +116,7 @@ class ProblemSolving(TokenLoss):
             for row, text in zip(kept, self._texts(kept))
         ]
 
-    def mistakes(self, kept: Tensor, target: Tensor) -> list[dict[str, Any]]:
+    def example_results(self, kept: Tensor, target: Tensor) -> list[dict[str, Any]]:
         """Return the generated solution and the given one; the loss is per token of the given one."""
         texts = self._texts(kept) if kept.shape[1] > SPENT else [""] * len(kept)
         actual = [self.words(row[row != IGNORED].tolist()) for row in target]

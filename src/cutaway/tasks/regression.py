@@ -18,7 +18,7 @@ class Regression:
 
     NOUN = "numbers"
     name = "regression"
-    watch = "rmse"
+    default_monitor = "rmse"
     monitors: tuple[str, ...] = ("rmse", "mae", "r2", "loss")
     LOSSES = ("mse", "half_squared_error")
     OPTIONS = ("loss",)
@@ -34,7 +34,7 @@ class Regression:
         total = F.mse_loss(outputs[:, 0], target, reduction="sum")
         return total if self.loss_name == "mse" else total / 2
 
-    def count(self, target: Tensor) -> float:
+    def loss_denominator(self, target: Tensor) -> float:
         """Return the number of examples in the batch."""
         return len(target)
 
@@ -50,7 +50,7 @@ class Regression:
         """Convert values on the standardized scale, (N,), to the target's units, float64."""
         return standardised.double() * self.target.scale + self.target.mean
 
-    def quick(self, outputs: Tensor, target: Tensor) -> dict[str, float]:
+    def fast_metrics(self, outputs: Tensor, target: Tensor) -> dict[str, float]:
         """Return the root mean squared error, in the target's units."""
         return {"rmse": (outputs[:, 0].double() - target.double()).square().mean().sqrt().item() * self.target.scale}
 
@@ -96,7 +96,7 @@ class Regression:
         """Return the value of each example, in the target's units."""
         return [{self.target.column: v} for v in self.values(outputs).tolist()]
 
-    def mistakes(self, outputs: Tensor, target: Tensor) -> list[dict[str, Any]]:
+    def example_results(self, outputs: Tensor, target: Tensor) -> list[dict[str, Any]]:
         """Return the actual and the predicted value of each example, in the target's units."""
         actual = self.in_units(target).tolist()
         rows = zip(self.values(outputs).tolist(), actual, self.losses(outputs, target).tolist())

@@ -32,7 +32,7 @@ class Segmentation:
 
     NOUN = "masks"
     name = "semantic segmentation"
-    watch = "mean_iou"
+    default_monitor = "mean_iou"
     monitors: tuple[str, ...] = ("mean_iou", "pixel_accuracy", "loss")
     LOSSES = ("cross_entropy", "dice")
     OPTIONS = ("loss",)
@@ -48,14 +48,14 @@ class Segmentation:
         The Dice loss is defined for the whole batch and is multiplied by its number of labeled pixels.
         """
         if self.loss_name == "dice":
-            return dice(outputs, target.long(), self.target.ignored) * self.count(target)
+            return dice(outputs, target.long(), self.target.ignored) * self.loss_denominator(target)
         return F.cross_entropy(outputs, target.long(), ignore_index=self.target.ignored, reduction="sum")
 
-    def count(self, target: Tensor) -> float:
+    def loss_denominator(self, target: Tensor) -> float:
         """Return the number of labeled pixels in the batch."""
         return (target != self.target.ignored).sum().item()
 
-    def keep(self, outputs: Tensor, target: Tensor) -> Tensor:
+    def summarize_outputs(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Return what evaluation stores of each image, (N, 2 + K + K²) float32.
 
         The columns are the mean probability of the prediction, the mean loss of labeled pixels, the predicted pixels of
@@ -80,7 +80,7 @@ class Segmentation:
                 kept[i, SAID + classes :] = torch.bincount(pairs, minlength=classes**2).to(kept)
         return kept
 
-    def keep_target(self, target: Tensor) -> Tensor:
+    def summarize_target(self, target: Tensor) -> Tensor:
         """Return the stored targets: the pixels of each class in each image, (N, K) int64; empty targets (N, 0)
         unchanged.
         """
@@ -88,7 +88,7 @@ class Segmentation:
             return target
         return torch.stack([torch.bincount(mask[mask != self.target.ignored], minlength=self.size) for mask in target])
 
-    def quick(self, kept: Tensor, target: Tensor) -> dict[str, float]:
+    def fast_metrics(self, kept: Tensor, target: Tensor) -> dict[str, float]:
         """Return mean intersection over union, pixel accuracy and loss."""
         counts = self._counts(kept)
         return {
@@ -143,7 +143,7 @@ class Segmentation:
         value = (pixels[0] / pixels.sum() / occur.sum()).item()
         return {"name": f"constant baseline ({self.target.names[0]!r})", "value": value}
 
-    def answers(self, outputs: Tensor) -> list[Tensor]:
+    def predicted_targets(self, outputs: Tensor) -> list[Tensor]:
         """Return the predicted mask of each image, (H, W) uint8."""
         return list(outputs.argmax(1).to(torch.uint8).cpu())
 
@@ -156,7 +156,7 @@ class Segmentation:
             rows.append({**fractions, "mean probability": of_image[SURE].item()})
         return rows
 
-    def mistakes(self, kept: Tensor, target: Tensor) -> list[dict[str, Any]]:
+    def example_results(self, kept: Tensor, target: Tensor) -> list[dict[str, Any]]:
         """Return classes, wrong pixels, mean probability and mean loss of each image.
 
         An image with any wrong pixel counts as wrong.

@@ -59,9 +59,9 @@ class SequenceToSequence(TokenLoss):
 
     NOUN = "sequences"
     name = "sequence-to-sequence"
-    watch = "loss"
+    default_monitor = "loss"
     monitors: tuple[str, ...] = ("loss", "perplexity")
-    decodes = True  # `keep` also takes the model's decoded answers
+    decodes = True  # `summarize_outputs` also takes the model's decoded answers
     loss_name = "cross_entropy"
     LOSSES = ("cross_entropy",)
     OPTIONS = ("label_smoothing", "words")
@@ -74,7 +74,7 @@ class SequenceToSequence(TokenLoss):
         self.label_smoothing = label_smoothing
         self.words = words or (lambda ids: " ".join(map(str, ids)))
 
-    def keep(
+    def summarize_outputs(
         self,
         outputs: Tensor,
         target: Tensor,
@@ -106,7 +106,7 @@ class SequenceToSequence(TokenLoss):
         exact = torch.promote_types(nll.dtype, torch.float32)  # half precision cannot represent ids
         return torch.cat([column.to(exact) for column in kept], 1)
 
-    def quick(self, kept: Tensor, target: Tensor) -> dict[str, float]:
+    def fast_metrics(self, kept: Tensor, target: Tensor) -> dict[str, float]:
         """Return loss and perplexity over all tokens."""
         del target
         loss = (kept[:, NLL].double().sum() / kept[:, TOKENS].double().sum()).item()
@@ -146,7 +146,7 @@ class SequenceToSequence(TokenLoss):
         """Return the decoded answer of each example."""
         return [{self.target.column: self.words(ids)} for ids in self._decoded(kept)]
 
-    def mistakes(self, kept: Tensor, target: Tensor) -> list[dict[str, Any]]:
+    def example_results(self, kept: Tensor, target: Tensor) -> list[dict[str, Any]]:
         """Return the reference and the decoded answer of each example; the loss is per token of the reference."""
         lengths = kept[:, TOKENS].long().tolist()
         tokens = target[target != IGNORED]  # works for (N, S) and for flat tokens in the order of the examples
@@ -267,12 +267,12 @@ class Captioning(SequenceToSequence):
         chances = kept[:, LOG_P].double().exp().tolist()
         return [{**row, "probability": p} for row, p in zip(super().predictions(kept), chances)]
 
-    def mistakes(self, kept: Tensor, target: Tensor) -> list[dict[str, Any]]:
+    def example_results(self, kept: Tensor, target: Tensor) -> list[dict[str, Any]]:
         """Return the reference and the decoded caption of each image; the matching reference, or else the first."""
         chances = kept[:, LOG_P].double().exp().tolist()
         return [
             {**row, "actual": row["actual"] if row["wrong"] else row["predicted"], "confidence": p}
-            for row, p in zip(super().mistakes(kept, target), chances)
+            for row, p in zip(super().example_results(kept, target), chances)
         ]
 
 

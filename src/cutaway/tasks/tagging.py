@@ -35,7 +35,7 @@ class Tagging:
 
     NOUN = "tags"
     name = "tagging"
-    watch = "accuracy"
+    default_monitor = "accuracy"
     loss_name = "cross_entropy"
     LOSSES = ("cross_entropy",)
     OPTIONS = ()
@@ -57,16 +57,16 @@ class Tagging:
             reduction="sum",
         )
 
-    def count(self, target: Tensor) -> float:
+    def loss_denominator(self, target: Tensor) -> float:
         """Return the number of tokens in the batch."""
         return (target != IGNORED).sum().item()
 
     def losses(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Return the loss of each example, (N,): the mean over its tokens, without smoothing."""
-        kept = self.keep(outputs, target)
+        kept = self.summarize_outputs(outputs, target)
         return kept[:, :, LOSS].nanmean(1)
 
-    def keep(self, outputs: Tensor, target: Tensor) -> Tensor:
+    def summarize_outputs(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Return what evaluation stores, (N, T, 3) float32: predicted tag, loss and probability; NaN at padding.
 
         Without targets (N, 0) every position counts as a token, and its loss is NaN.
@@ -80,7 +80,7 @@ class Tagging:
         kept = torch.stack([decided.float(), loss, sure.exp()], dim=2)  # (N, T, 3)
         return kept.masked_fill(~real[:, :, None], torch.nan)
 
-    def quick(self, kept: Tensor, target: Tensor) -> dict[str, float]:
+    def fast_metrics(self, kept: Tensor, target: Tensor) -> dict[str, float]:
         """Return token accuracy, loss and, where there are spans, their F1."""
         real = target != IGNORED
         metrics = {
@@ -131,7 +131,7 @@ class Tagging:
             rows.append({self.target.column: " ".join(tags), "least probability": sure.min().item() if tags else None})
         return rows
 
-    def mistakes(self, kept: Tensor, target: Tensor) -> list[dict[str, Any]]:
+    def example_results(self, kept: Tensor, target: Tensor) -> list[dict[str, Any]]:
         """Return the number of tokens, the wrong tags, the lowest probability and the mean loss of each example."""
         rows = []
         names = self.target.names

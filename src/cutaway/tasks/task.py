@@ -101,29 +101,34 @@ class Task(Protocol):
     A task's class has a `NOUN` for its target, the `LOSSES` that it supports, the default first, and the `OPTIONS` of
     `task_for` that it takes in addition to its target.
 
-    A task of sequences also has `keep(outputs, target)`, which returns what evaluation stores in place of large
-    outputs. Its metrics, details, predictions and mistakes then receive the stored values, (n, …), padded with NaN, and
-    `quick` returns the loss as well. `keep_target(target)` does the same for large targets. A `headline` names
-    the metric of record where it differs from `watch`. A task with more or fewer than one row per example has
-    `rows(kept, split, preprocessing)`, which `predict` writes in place of `predictions`. A task whose predictions can
-    be drawn over an image has `answers(outputs)`, one for each image, for the preprocessing to draw. A task whose
-    predictions are not simply the model's outputs for a batch has `asked(model, x, target)`, which returns them.
+    Optional members:
+
+    - `summarize_outputs(outputs, target)` returns what evaluation stores in place of large outputs. The task's metrics,
+      details, predictions and example results then receive the stored values, (n, …), padded with NaN, and
+      `fast_metrics` returns the loss as well. `summarize_target(target)` does the same for large targets.
+    - `headline` names the metric of record where it differs from `default_monitor`.
+    - `prediction_rows(kept, split, preprocessing)` returns the rows that `predict` writes in place of `predictions`,
+      for tasks with more or fewer than one row per example.
+    - `predicted_targets(outputs)` returns the prediction for each image in the form of a target, for the preprocessing
+      to draw over the image.
+    - `run_model(model, x, target)` returns the predictions for a batch where they are not simply the model's outputs.
+    - `loss_is_sum` is True if the gradient of the summed loss is not divided by `loss_denominator`.
     """
 
     name: str
-    watch: str  # the default validation metric for selecting the best weights
-    monitors: tuple[str, ...]  # the metrics that can select them, from `quick` or `metrics`
+    default_monitor: str  # the default validation metric for selecting the best weights
+    monitors: tuple[str, ...]  # the metrics that can select them, from `fast_metrics` or `metrics`
     loss_name: str
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """Return the loss summed over the batch, (); divide by `count` for the mean."""
+        """Return the loss summed over the batch, (); divide by `loss_denominator` for the mean."""
         ...
 
-    def count(self, target: Tensor) -> float:
+    def loss_denominator(self, target: Tensor) -> float:
         """Return the denominator of the summed loss: the number of examples, or the sum of their weights."""
         ...
 
-    def quick(self, outputs: Tensor, target: Tensor) -> dict[str, float]:
+    def fast_metrics(self, outputs: Tensor, target: Tensor) -> dict[str, float]:
         """Return the metrics to monitor during training."""
         ...
 
@@ -136,14 +141,14 @@ class Task(Protocol):
         ...
 
     def baseline(self, train_target: Tensor, target: Tensor) -> dict[str, Any]:
-        """Return the score of a trivial baseline: {"name", "value"}, on the scale of `watch`."""
+        """Return the score of a trivial baseline: {"name", "value"}, on the scale of `default_monitor`."""
         ...
 
     def predictions(self, outputs: Tensor) -> list[dict[str, Any]]:
         """Return one row per example, with names and units, for `predict` to write."""
         ...
 
-    def mistakes(self, outputs: Tensor, target: Tensor) -> list[dict[str, Any]]:
+    def example_results(self, outputs: Tensor, target: Tensor) -> list[dict[str, Any]]:
         """Return one row per example: actual and predicted as text, confidence, loss and whether it is wrong."""
         ...
 
@@ -170,7 +175,7 @@ def headline_metric(task: Task) -> str:
     Returns:
         The metric's name.
     """
-    return str(getattr(task, "headline", task.watch))
+    return str(getattr(task, "headline", task.default_monitor))
 
 
 def task_for(

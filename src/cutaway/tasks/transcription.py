@@ -38,9 +38,9 @@ class SpeechRecognition:
 
     NOUN = "transcripts"
     name = "speech recognition"
-    watch = "word_error"
+    default_monitor = "word_error"
     monitors: tuple[str, ...] = ("word_error", "character_error", "loss")
-    transcribes = True  # `keep` also takes the predicted texts
+    transcribes = True  # `summarize_outputs` also takes the predicted texts
     loss_name = "ctc"
     LOSSES = ("ctc",)
     OPTIONS: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class SpeechRecognition:
         """Return −log p of all transcripts of the batch, ()."""
         return self.losses(outputs, target).sum()
 
-    def count(self, target: Tensor) -> float:
+    def loss_denominator(self, target: Tensor) -> float:
         """Return the number of characters of the batch's transcripts; for spelling, including their ends."""
         return int((target != IGNORED).sum())
 
@@ -61,7 +61,7 @@ class SpeechRecognition:
         log_probs = _precise(outputs).log_softmax(2)
         return ctc_loss(log_probs, target.clamp(min=1), (target != IGNORED).sum(1))
 
-    def keep(self, outputs: Tensor, target: Tensor, read: Tensor) -> Tensor:
+    def summarize_outputs(self, outputs: Tensor, target: Tensor, read: Tensor) -> Tensor:
         """Return what evaluation stores of each example, (N, 2 + L).
 
         The columns are −log p of its transcript, log p of the predicted text, and the ids of that text, `read` (N, L),
@@ -73,10 +73,10 @@ class SpeechRecognition:
         log_p = -self.losses(outputs, read.where(read > 0, IGNORED))
         return torch.cat([nll[:, None], log_p[:, None], read.to(outputs.dtype)], 1)
 
-    def quick(self, kept: Tensor, target: Tensor) -> dict[str, float]:
+    def fast_metrics(self, kept: Tensor, target: Tensor) -> dict[str, float]:
         """Return word error rate, character error rate and loss per character, over all examples."""
         words, characters = self._errors(kept, target)
-        loss = (kept[:, NLL].double().sum() / self.count(target)).item()
+        loss = (kept[:, NLL].double().sum() / self.loss_denominator(target)).item()
         return {"word_error": _rate(words), "character_error": _rate(characters), "loss": loss}
 
     def metrics(self, kept: Tensor, target: Tensor) -> dict[str, Metric]:
@@ -117,7 +117,7 @@ class SpeechRecognition:
             for text, p in zip(self._read(kept), kept[:, LOG_P].exp().tolist())
         ]
 
-    def mistakes(self, kept: Tensor, target: Tensor) -> list[dict[str, Any]]:
+    def example_results(self, kept: Tensor, target: Tensor) -> list[dict[str, Any]]:
         """Return each transcript, the predicted text with its probability, and the loss per character."""
         lengths = (target != IGNORED).sum(1).clamp(min=1)
         rows = zip(self._transcripts(target), self._read(kept), kept[:, LOG_P].exp().tolist(), kept[:, NLL] / lengths)
@@ -162,7 +162,7 @@ class Spelling(SpeechRecognition):
         """Return −log p of each transcript and its end, (N,), in at least 32 bits."""
         return self._of_each(outputs, target).sum(1)
 
-    def keep(self, outputs: Tensor, target: Tensor, read: Tensor, log_p: Tensor | None = None) -> Tensor:
+    def summarize_outputs(self, outputs: Tensor, target: Tensor, read: Tensor, log_p: Tensor | None = None) -> Tensor:
         """Return what evaluation stores, as for CTC; `log_p` (N,) is that of the decoded text including its end."""
         unknown = _precise(torch.full_like(outputs[:, 0, 0], torch.nan))
         nll = self.losses(outputs, target) if target.numel() else unknown

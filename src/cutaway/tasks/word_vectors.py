@@ -33,12 +33,12 @@ class WordVectors:
 
     NOUN = "word vectors"
     name = "word vectors"
-    watch = "loss"
+    default_monitor = "loss"
     monitors: tuple[str, ...] = ("loss",)
     loss_name = "log_likelihood"
     LOSSES = ("log_likelihood",)
     OPTIONS = ()
-    sums = True  # the gradient is not divided by `count`
+    loss_is_sum = True  # the gradient is not divided by `loss_denominator`
 
     def __init__(self, target: Context) -> None:
         self.target = target
@@ -48,16 +48,16 @@ class WordVectors:
         del target
         return -outputs.sum()
 
-    def count(self, target: Tensor) -> float:
+    def loss_denominator(self, target: Tensor) -> float:
         """Return the number of words with a context."""
         return (target > 0).sum().item()
 
-    def keep(self, outputs: Tensor, target: Tensor) -> Tensor:
+    def summarize_outputs(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Return what evaluation stores, (N, 1, 2): loss and number of words with a context per passage."""
         counts = (target > 0).sum(1)
         return torch.stack([-outputs.sum(1), counts.to(outputs.dtype)], 1)[:, None].float()
 
-    def quick(self, kept: Tensor, target: Tensor) -> dict[str, float]:
+    def fast_metrics(self, kept: Tensor, target: Tensor) -> dict[str, float]:
         """Return the loss in nats per word."""
         del target
         losses, counts = _columns(kept)
@@ -88,7 +88,7 @@ class WordVectors:
         losses, counts = _columns(kept)
         return [{"loss": loss / n if n else None} for loss, n in zip(losses.tolist(), counts.tolist())]
 
-    def mistakes(self, kept: Tensor, target: Tensor) -> list[dict[str, Any]]:
+    def example_results(self, kept: Tensor, target: Tensor) -> list[dict[str, Any]]:
         """Return one row per passage, with its loss in nats per word."""
         del target
         losses, counts = _columns(kept)

@@ -1,4 +1,4 @@
-"""Assignment of examples to training batches, and weights of classes.
+"""Assignment of examples to training batches, the schedule of tasks, and weights of classes.
 
 The batches of an epoch depend on the seed and the epoch alone, and not on the number of processes that share them.
 """
@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from ..data.dataset_base import DataSet, Split
+from ..data.dataset_base import DataSet, Split, Tasks
 from ..data.samplers import Batches, BatchPlan, bucket_batches, padding_fraction
 from ..data.task_sequence import subset
 from .config import TrainSettings
@@ -39,6 +39,49 @@ def epoch_batches(split: Split, settings: TrainSettings, epoch: int, among: Tens
         # Batch norm needs more than one example, so a single last example joins the previous batch.
         batches[-2:] = [torch.cat(batches[-2:])]
     return batches
+
+
+class TaskSchedule:
+    """Epochs and batches of the tasks of a training split, which are learned one after another.
+
+    `epochs` counts the epochs of each task. Each task has its own learning-rate schedule, so that the last one is
+    learned at the same rate as the first. Data without tasks is a sequence of one task, and so are tasks that are
+    learned together.
+    """
+
+    def __init__(self, tasks: Tasks | None, train: Split, epochs: int, at_once: bool = False) -> None:
+        """Initialize the schedule with `epochs` for each task. With `at_once` all tasks are learned together."""
+        self.tasks, self.epochs_per_task = tasks, epochs
+        one_by_one = tasks is not None and not at_once
+        self.count = tasks.count if tasks is not None and one_by_one else 1
+        self.task_ids = tasks.task_ids(train) if tasks is not None and one_by_one else None  # of the examples, (n,)
+
+    @property
+    def epochs(self) -> int:
+        """Return the number of epochs of all tasks."""
+        return self.epochs_per_task * self.count
+
+    def task(self, epoch: int) -> int:
+        """Return the task of an epoch."""
+        return min(epoch // self.epochs_per_task, self.count - 1)
+
+    def starts_task(self, epoch: int) -> bool:
+        """Return whether a task starts with that epoch."""
+        return epoch % self.epochs_per_task == 0 and epoch < self.epochs
+
+    def ends_task(self, epoch: int) -> bool:
+        """Return whether a task ends with that epoch and another one follows."""
+        return epoch + 1 < self.epochs and (epoch + 1) % self.epochs_per_task == 0
+
+    def batches(self, train: Split, settings: TrainSettings, epoch: int) -> Batches:
+        """Return the example indices of each batch of an epoch, all of its task."""
+        if self.task_ids is None:
+            return epoch_batches(train, settings, epoch)
+        return epoch_batches(train, settings, epoch, (self.task_ids == self.task(epoch)).nonzero()[:, 0])
+
+    def learned_tasks(self, split: Split, epoch: int) -> Split:
+        """Return the part of a split whose tasks have been learned by that epoch, including the current task."""
+        return self.tasks.up_to(split, self.task(epoch)) if self.tasks is not None and self.count > 1 else split
 
 
 def largest_batch(split: Split, settings: TrainSettings) -> Tensor:

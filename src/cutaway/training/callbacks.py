@@ -60,7 +60,7 @@ from ..core.errors import FileError, SettingError, TrainingError
 from ..core.files import error_reason, is_unmoved, write_csv
 from ..core.metric_names import column_name, metric
 from ..distributed.tensor_parallel import gather_tensors, load, shard_like
-from .checkpoint import TrainingState, save_weights
+from .checkpoint import TrainingState, save_weights, task_weights_path
 
 if TYPE_CHECKING:
     import rich.progress
@@ -413,7 +413,7 @@ class BestWeights(Callback):
         """Save the weights if they are the best so far. With a sequence of tasks the last ones are saved."""
         trainer = self.trainer
         scores = trainer.scores
-        if scores and trainer.sequence.count == 1 and not self._is_better(scores, state):
+        if scores and trainer.task_schedule.count == 1 and not self._is_better(scores, state):
             return
         state.best_epoch = state.epoch
         state.best_score, state.best_loss = scores.get(trainer.monitor), scores.get("loss")
@@ -447,8 +447,9 @@ class TaskWeights(Callback):
     def on_epoch_end(self, state: TrainingState) -> None:
         """Save the weights if a task ends, and another one follows."""
         trainer, epoch = self.trainer, state.epoch - 1
-        if trainer.sequence.ends(epoch) and trainer.place.writes:
-            trainer.sequence.keep(trainer.checkpoints, epoch, trainer.weights())
+        if trainer.task_schedule.ends_task(epoch) and trainer.place.writes:
+            path = task_weights_path(trainer.checkpoints, trainer.task_schedule.task(epoch))
+            save_weights(path, trainer.weights())
 
 
 # --- the end of training ------------------------------------------------------------------------------------------
@@ -770,7 +771,7 @@ class Progress(Callback):
 
     def on_epoch_start(self, state: TrainingState) -> None:
         """Start the display of an epoch."""
-        self.epoch(state.epoch, self.trainer.sequence.epochs, len(self.trainer.plan), state.batch)
+        self.epoch(state.epoch, self.trainer.task_schedule.epochs, len(self.trainer.plan), state.batch)
 
     def on_step_end(self, state: TrainingState) -> None:
         """Report a finished step."""

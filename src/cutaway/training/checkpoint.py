@@ -49,7 +49,7 @@ class TrainingState:
     best_zeros: int = 0  # pruned weights at that epoch; more are better
     resumed: int = 0  # number of times the run was resumed
     stopped: str = ""  # reason for the end of training; empty before
-    run: str = ""  # id of the run (documents.py); earlier versions left it empty
+    run: str = ""  # id of the run (`runs.train.run_id`); earlier versions left it empty
     callbacks: dict[str, Any] = field(default_factory=dict)  # their states at the last checkpoint (callbacks.py)
     history: list[dict[str, Any]] = field(default_factory=list)  # rows of metrics.csv (callbacks.py)
 
@@ -270,3 +270,8 @@ def _load_optimizer(optimizer: Optimizer, tensors: dict[str, Tensor]) -> None:
                 remembered[name] = value = shard_like(value, weight)
             if isinstance(value, Tensor) and value.shape == weight.shape and value.stride() != weight.stride():
                 remembered[name] = torch.empty_like(weight, dtype=value.dtype).copy_(value)
+
+
+def task_weights_path(checkpoints: Path, task: int) -> Path:
+    """Return the file with the weights at the end of a task, for evaluation on the test split."""
+    return checkpoints / f"task-{task + 1}.safetensors"

@@ -11,16 +11,14 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from ..data.dataset_base import Batch, Split
-from .callbacks import Progress
-from .memory_check import activation_bytes
+from .memory import activation_bytes
 from .setup import TrainingSetup
-from .trainer import Trainer
+from .trainer import Trainer, silent_trainer
 
 HERE = __name__.partition(".")[0]  # this package, whose objects are searched for tensors
 WARM_UP, MOST_STEPS, MOST_SECONDS = 2, 20, 3.0
@@ -92,21 +90,6 @@ def estimate_cost(ready: TrainingSetup) -> Estimate:
         or activation_bytes(ready)[0],
         outputs=outputs,
         data=_tensor_bytes(list(ready.data.splits.values())),
-    )
-
-
-def silent_trainer(ready: TrainingSetup) -> Trainer:
-    """Return a trainer for step-by-step use, which shows no progress and writes no files unless an epoch ends."""
-    return Trainer(
-        ready.model,
-        ready.data,
-        ready.task,
-        ready.settings,
-        ready.place,
-        Path("unused"),
-        Progress(shown=False),
-        teacher=ready.teacher,
-        deferred=ready.deferred,
     )
 
 

@@ -25,7 +25,7 @@ from ..core.config import shorten
 from ..core.errors import SettingError
 from ..core.memory_budget import free_memory as free_on_machine
 from ..data.dataset_base import Batch, Split, TensorSplit
-from ..distributed import environment, group
+from ..distributed import group, launch
 from .config import TrainSettings
 
 # On a CPU, kernels with more weights than this are applied to small maps, where training with channels-last is
@@ -199,7 +199,7 @@ def select_device(
     )
     if channels_last is None:
         channels_last = not is_adapted(model) and any(isinstance(m, nn.Conv2d) for m in model.modules())
-    if found.type == "cuda" and environment.is_launched():
+    if found.type == "cuda" and launch.is_launched():
         found = _own_gpu(found)
     rank, processes = group.rank_and_size()
     own = (rank // tensor, processes // tensor, tensor, rank % tensor)
@@ -211,7 +211,7 @@ def _own_gpu(asked: torch.device) -> torch.device:
 
     Raises SettingError if there are more processes than GPUs, or all of them are assigned to one GPU.
     """
-    here, there = environment.local_world_size(), torch.cuda.device_count()
+    here, there = launch.local_world_size(), torch.cuda.device_count()
     if asked.index is not None and here > 1:
         raise SettingError(
             f"device={asked} is one GPU, and each of the {here} processes on this machine takes one of its own: leave "
@@ -222,7 +222,7 @@ def _own_gpu(asked: torch.device) -> torch.device:
             f"{here} processes on this machine would each take a GPU, and it has {there}: start no more than that, or "
             "take device=cpu."
         )
-    return asked if asked.index is not None else torch.device("cuda", environment.local_rank())
+    return asked if asked.index is not None else torch.device("cuda", launch.local_rank())
 
 
 def for_sharded_weights(settings: TrainSettings, place: DeviceContext) -> DeviceContext:
@@ -251,7 +251,7 @@ def free_memory(device: torch.device) -> int | None:
 
 def num_sharing_processes(device: torch.device) -> int:
     """Return the number of processes that share the device's memory: on a CPU, those of its machine."""
-    return environment.local_world_size() if device.type == "cpu" else 1
+    return launch.local_world_size() if device.type == "cpu" else 1
 
 
 def _fastest() -> str:
@@ -266,7 +266,7 @@ def _validate_device(device: str) -> str:
             warnings.simplefilter("ignore")
             torch.empty(0, device=device)
             known = torch.device(device).type != "meta"  # tensors without data
-    except (RuntimeError, AssertionError, NotImplementedError):
+    except (RuntimeError, AssertionError, NotImplementedError, TypeError):  # TypeError: no text, in a damaged run.json
         known = False
     if not known:
         raise SettingError(

@@ -42,7 +42,7 @@ from ..core.spec import current_kind
 from ..models.base import as_base_model
 from ..models.registry import Preset, find, presets
 from ..nn.resizing import Shapes
-from .parameter_groups import HEAD, LAYERS, auxiliary_head, output_layers
+from .optim import HEAD, LAYERS, auxiliary_head, output_layers
 
 # Config fields that follow from the shapes of tensors.
 DATA_FIELDS = ("in_channels", "in_features", "num_classes", "target_vocab_size", "image_size", "auxiliary")

@@ -1,10 +1,26 @@
-"""Setup of a model for a data set, ready for training or evaluation, as used by `train`, `check` and `quantize`."""
+"""Setup of a training: settings are resolved, data opened, and model, task and device made ready.
+
+    settings of the user ─┐
+    card of the model ────┼─ resolve_config ─ open the data ─ build the model ─ finalize_config ─ task, device
+    pretrained weights ───┘
+
+`train`, `check`, `quantize` and `cutaway plan` share it. `resolve_config` does the part that precedes opening the data.
+`finalize_config` completes the settings once data, model and weights are known, and returns those that a run records.
+
+Invalid or ineffective settings are rejected by name and never ignored. Settings that do not apply to a kind of data are
+rejected when the data is opened (`data.modalities`); this module checks what depends on both data and model. Only
+settings that the user typed are checked for an effect: a model's card may contain settings for several optimizers, and
+a resumed run keeps its original settings.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import inspect
+import math
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,30 +28,51 @@ from torch import nn
 
 from ..checkpoints.custom import CustomPreset, preset_for
 from ..checkpoints.deferred_init import DeferredInit, NeedsMaterialization
+from ..checkpoints.hub import fetch, is_hub
 from ..checkpoints.word_vectors import Vectors, load_into_embedding
-from ..core.config import shorten
-from ..core.errors import SettingError
-from ..core.memory_budget import build_on_meta
-from ..core.spec import ImageSizes, Value
-from ..data.dataset_base import DataSet
-from ..data.open_data import open_data, open_validated
+from ..core.config import as_text, build, field_names, pick, shorten, split_model_settings, unknown_setting
+from ..core.errors import DataError, ModelError, SettingError, join
+from ..core.memory_budget import build_on_meta, reject_too_large
+from ..core.spec import Boxes, Context, Episodes, GeneratedImage, Horizon, ImageSizes, ImageSpec, Transcript, Value
+from ..data.dataset_base import DataSet, Split
+from ..data.modalities import KINDS
+from ..data.open_data import infer_kind, open_data, open_validated, reading_hint
 from ..data.settings import DataSettings
-from ..models.base import as_base_model
+from ..data.text.tokenizer_files import AUTO, OF_ITS_OWN
+from ..data.text.tokenizers import KINDS as TOKENIZERS
+from ..models.base import SupportsState, as_base_model
 from ..models.registry import Preset
 from ..nn.resizing import resize
-from ..tasks.task import Task, target_types, task_for
+from ..tasks.task import LEARNED_BY, Task, target_types, task_for
 from .batches import class_weights, padding_notes
+from .chunked_head import build_chunked_head
+from .compression import prune_channels, reject_for_pruning, reject_for_qat
 from .config import TrainSettings
-from .config_checks import reject_for_data, reject_for_task, reject_too_large_to_train, reject_without_effect
-from .config_resolution import ResolvedConfig, finalize_config, resolve_config, resolve_model_settings
-from .device import DeviceContext, for_sharded_weights, select_device
+from .device import (
+    DeviceContext,
+    find_device,
+    for_sharded_weights,
+    free_memory,
+    num_sharing_processes,
+    reject_without_compiler,
+    select_device,
+)
+from .evaluation import is_stateful
 from .objectives.choice import OBJECTIVES, add_training_modules
 from .objectives.distillation import Teacher
+from .objectives.supervised import Attack
+from .optim import NORMS, layer_depths, match_frozen, output_layers, training_bytes
 from .output_check import check_outputs, drop_too_long_transcripts
-from .pretrained_weights import LoadedWeights, attach_origin, load_pretrained, pruned_shapes, settings_note
-from .processes import may_start_sharded, reject_for_processes, reject_parallel
-from .pruning import prune_channels
-from .recompute import reject_for_recompute
+from .parallel import max_shards, may_start_sharded, reject_for_processes, reject_for_recompute, reject_parallel
+from .pretrained_weights import (
+    LoadedWeights,
+    WeightsSource,
+    attach_origin,
+    find_weights,
+    load_pretrained,
+    pruned_shapes,
+    settings_note,
+)
 
 
 @dataclass
@@ -191,3 +228,521 @@ def _take_vectors(model: nn.Module, data: DataSet, path: str, seed: int) -> str:
         if isinstance(second, nn.Embedding):  # a second channel, which stays frozen
             second.load_state_dict(embedding.state_dict())
     return said
+
+
+SHORT_STEPS, SHORT_BATCH = 400, 16  # for a series with few windows: least steps, largest batch
+# Card settings for classification, which do not apply to training on views, since these have no labels.
+SUPERVISED = ("flip", "crop", "color_jitter", "cutout", "mixup", "label_smoothing", "class_weights", "loss", "tta")
+# Fractions of links, as in T. N. Kipf, M. Welling, 2016 <https://arxiv.org/abs/1611.07308>.
+LINKS_HELD_OUT: dict[str, Any] = {"val": 0.05, "test": 0.1}
+LAYER_DECAY = 0.8  # with pretrained weights, as in K. Clark et al., ELECTRA, 2020 <https://arxiv.org/abs/2003.10555>
+
+
+# --- resolution of settings ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ResolvedConfig:
+    """Settings of a training that are known before the data is opened."""
+
+    training: TrainSettings
+    data: DataSettings
+    model: dict[str, Any]  # model settings
+    typed: dict[str, Any]  # model settings that the user typed
+    joint_vocab: bool | None  # as typed, before the model's requirement
+    sizes: ImageSizes  # image sizes that the model accepts
+    begun: WeightsSource | None  # pretrained weights, if there are any
+    length_typed: bool  # whether the user set the length of training or the batch size
+
+    @property
+    def tokenizer(self) -> str:
+        """Return the kind of tokenizer, or its absolute path."""
+        named = self.data.tokenizer
+        return named if named in (AUTO, *TOKENIZERS) else str(Path(named).expanduser().resolve())
+
+
+def resolve_config(found: Preset, source: Any, given: Mapping[str, Any], resumed: bool) -> ResolvedConfig:
+    """Resolve the settings before the data is opened: those `given` override those of the card.
+
+    Model settings are given as `model.KEY`. The number of threads is set here, since preprocessing depends on it.
+    Raises CutawayError for errors that the user can fix.
+    """
+    if source is None:
+        raise DataError("Data is missing: give a path, the name of a data set, or data in Python: train(MODEL, DATA).")
+    training, data = _split_groups(found, given)
+    if training.threads:
+        torch.set_num_threads(training.threads)
+    if training.compile:
+        reject_without_compiler(find_device(training.device))
+    kind = infer_kind(source, data, found.takes)
+    weights, vectors = training.weights, training.vectors
+    if weights and isinstance(found, CustomPreset):
+        raise SettingError(
+            f"weights={shorten(weights)} is for models that are named: {found.name} is a module of one's own, and"
+            " begins with the weights that it has. Put yours into it before, and leave weights out."
+        )
+    if weights and is_hub(weights) and not resumed:
+        weights = fetch(weights).pinned  # pinned to a commit, which the run records
+    begun = find_weights(weights, found) if weights and not resumed else None
+    like_weights = _tokenizer_of_weights(begun, given) if "tokenizer" in KINDS[kind].settings else {}
+    wishes = _required_by_model(found, kind, data)
+    found.reject_kind(kind, lambda: reading_hint(source, kind, found.takes, found.targets))
+    typed = found.parse(split_model_settings(given)[0])
+    model = {**(begun.settings(found) if begun else {}), **typed}
+    if kind == "image" and data.image_size and "image_size" in found.setting_names:
+        model.setdefault("image_size", data.image_size)
+    return ResolvedConfig(
+        replace(training, weights=weights, vectors=absolute_path(vectors), teacher=absolute_path(training.teacher)),
+        replace(data, **like_weights, **wishes),
+        model,
+        typed,
+        data.joint_vocab,
+        found.image_sizes(found.configure(settings=model)),
+        begun,
+        any(key in given for key in ("epochs", "max_steps", "batch_size")),
+    )
+
+
+def absolute_path(path: str | None) -> str | None:
+    """Return the path as an absolute path, or None."""
+    return None if path is None else str(Path(path).expanduser().resolve())
+
+
+def _split_groups(found: Preset, given: Mapping[str, Any]) -> tuple[TrainSettings, DataSettings]:
+    """Return the settings of training and of data: those given override those of the card.
+
+    Raises UnknownName or SettingError.
+    """
+    own = {**found.card.settings, **(found.card.fine_tuning if given.get("weights") else {})}
+    if "batch_size" in given and "batch_tokens" not in given:
+        own.pop("batch_tokens", None)  # from the card; the user's batch_size replaces it
+    if given.get("tasks"):
+        own.pop("patience", None)
+    if given.get("objective") in LEARNED_BY:
+        own = {key: value for key, value in own.items() if key not in SUPERVISED}
+    flat = {**own, **split_model_settings(given)[1]}
+    known = field_names(DataSettings, TrainSettings)
+    for key in flat:
+        if key not in known:
+            raise unknown_setting(key, [*known, *(f"model.{k}" for k in found.setting_names)])
+    training = build(TrainSettings, pick(flat, TrainSettings))
+    data = build(DataSettings, pick(flat, DataSettings))
+    if data.links:
+        data = replace(data, **{k: v for k, v in LINKS_HELD_OUT.items() if k not in flat})
+    return training, data
+
+
+def _tokenizer_of_weights(begun: WeightsSource | None, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tokenizer settings of the weights, unless the user gave another tokenizer.
+
+    The card's settings for fitting a tokenizer are then reset to their defaults.
+    """
+    if begun is None or begun.tokenizer is None or given.get("tokenizer", AUTO) != AUTO:
+        return {}
+    usual = {f.name: f.default for f in fields(DataSettings) if f.name in OF_ITS_OWN and f.name not in given}
+    return {"tokenizer": str(begun.tokenizer.resolve()), **usual}
+
+
+def _required_by_model(found: Preset, kind: str, data: DataSettings) -> dict[str, Any]:
+    """Return the data settings that the model requires and the user left open.
+
+    These are a state carried from step to step, special tokens around texts, one vocabulary for both sides of a pair,
+    and edge attributes. Raises SettingError for stateful=true if the model has no state, and for edge_attr=true if it
+    does not take edge attributes.
+    """
+    network, own = found.network, KINDS[kind].settings
+    advances = issubclass(network, SupportsState)
+    if "stateful" in own and data.stateful and not advances:
+        raise SettingError(f"stateful=true carries a state from step to step, and {found.name} has none: leave it out.")
+    if "edge_attr" in own and data.edge_attr and not network.edge_attr:
+        raise SettingError(f"edge_attr=true describes edges, and {found.name} takes nodes alone: leave it out.")
+    wants = {"stateful": advances, "special_tokens": network.special_tokens, "joint_vocab": network.joint_vocab}
+    wants["edge_attr"] = network.edge_attr
+    return {key: True for key, wanted in wants.items() if wanted and key in own and getattr(data, key) is None}
+
+
+def resolve_model_settings(asked: ResolvedConfig, data: DataSet) -> dict[str, Any]:
+    """Return the model settings, with the vocabulary size of the weights if it exceeds that of their tokenizer.
+
+    Raises SettingError if the tokenizer does not match the weights in size.
+    """
+    begun, tokenizer = asked.begun, asked.tokenizer
+    ids, rows = getattr(data.spec, "vocab_size", None), begun and getattr(begun.config, "vocab_size", None)
+    if begun is None or not ids or not rows or "vocab_size" in asked.typed or ids == rows:
+        return asked.model
+    if begun.tokenizer is not None and tokenizer == str(begun.tokenizer.resolve()) and ids < rows:
+        return {**asked.model, "vocab_size": rows}
+    which = f"the tokenizer in {tokenizer}"
+    if tokenizer in (AUTO, *TOKENIZERS):
+        which = f"the tokenizer that was fitted on {data.name}"
+    way = "leave tokenizer out" if begun.tokenizer else "give theirs as tokenizer=FILE"
+    raise SettingError(
+        f"weights={asked.training.weights} has vectors of {rows:,} tokens ({begun.file}), and {which} has {ids:,}: "
+        f"they do not belong together. The model would take one word for another; {way}."
+    )
+
+
+def finalize_config(
+    asked: ResolvedConfig, data: DataSet, network: nn.Module, taken: LoadedWeights | None
+) -> tuple[TrainSettings, DataSettings]:
+    """Return the final settings that a run records.
+
+    Values that depend on the `taken` weights are filled in, paths are made absolute, and the metric to monitor gets the
+    task's name for it (val_loss, as in metrics.csv, becomes loss). Raises SettingError if nothing is left to train.
+    """
+    settings, weights = _extend_short_training(asked, data), asked.training.weights
+    alone, decay = settings.freeze_epochs, settings.layer_decay
+    if alone is None:
+        episodes = isinstance(data.spec.target, Episodes)  # there is no head for fixed classes
+        alone = 1 if taken and taken.new and settings.epochs > 1 and not episodes else 0
+    if alone and not weights:
+        raise SettingError(
+            f"freeze_epochs={alone} keeps the backbone as it begins, and without weights it begins at random: "
+            "give weights=FILE, or leave it out."
+        )
+    if alone > settings.epochs:
+        raise SettingError(
+            f"freeze_epochs={alone} are of the epochs={settings.epochs} of the whole training: give more of those."
+        )
+    if not any(p.requires_grad for p in network.parameters()):
+        raise ModelError(f"{type(network).__name__} has no parameter that learns: none has requires_grad.")
+    still = match_frozen(network, settings.freeze)
+    learning = {name for name, p in network.named_parameters() if p.requires_grad} - still
+    if not learning or (
+        alone and not any(name.startswith(f"{head}.") for head in output_layers(network) for name in learning)
+    ):
+        what = "the head" if learning else "the model"
+        raise SettingError(
+            f"freeze={shorten(as_text(settings.freeze))} leaves nothing of {what} to learn: freeze less."
+        )
+    training = replace(
+        settings,
+        weights=weights if weights is not None and is_hub(weights) else absolute_path(weights),
+        freeze_epochs=alone,
+        layer_decay=decay if decay is not None else LAYER_DECAY if weights else 1.0,
+        monitor=settings.monitor and settings.monitor.removeprefix("val_"),
+    )
+    joint = getattr(data.spec, "joint_vocab", asked.data.joint_vocab)  # the data overrides the model's requirement
+    return training, replace(asked.data, tokenizer=asked.tokenizer, joint_vocab=joint)
+
+
+def _extend_short_training(asked: ResolvedConfig, data: DataSet) -> TrainSettings:
+    """Return settings that train a forecast for at least 400 steps, unless the user set the length or the batch size.
+
+    For a series with few windows, a number of epochs that suits a long series would be only a few steps.
+    """
+    settings, windows = asked.training, len(data.splits["train"])
+    batch = min(settings.batch_size or windows, windows)
+    if asked.length_typed or not isinstance(data.spec.target, Horizon):
+        return settings
+    if settings.epochs * math.ceil(windows / batch) >= SHORT_STEPS:
+        return settings
+    batch = min(batch, SHORT_BATCH)
+    epochs = math.ceil(SHORT_STEPS / math.ceil(windows / batch))
+    data.notes.append(
+        f"The training split has few windows, {windows:,}: unless epochs, max_steps or batch_size is given, training "
+        f"has {SHORT_STEPS:,} steps at least, here epochs={epochs} with batch_size={batch}."
+    )
+    return replace(settings, batch_size=batch, epochs=max(epochs, settings.epochs))
+
+
+FOR_OPTIMIZERS = {
+    "momentum": ("momentum", "nesterov", "muon"),
+    "betas": ("adam", "adamw", "muon"),
+    "eps": ("adagrad", "rmsprop", "adadelta", "adam", "adamw", "muon"),
+    "alpha": ("rmsprop",),
+}
+FOR_OBJECTIVES: dict[str, tuple[str, ...]] = {
+    "ewc_lambda": ("ewc",),
+    "fisher_samples": ("ewc",),
+    "buffer": ("rehearsal",),
+    "group_size": ("star", "grpo"),
+    "kl_weight": ("grpo",),
+    **dict.fromkeys(("ways", "shots", "queries"), ("maml", "prototypes")),
+    **dict.fromkeys(("mask_ratio", "decoder_dim", "norm_pix_loss"), ("mae",)),
+    **dict.fromkeys(("inner_lr", "inner_steps", "first_order"), ("maml",)),
+}
+TEMPERATURE_OBJECTIVES = ("simclr", "star", "grpo")  # objectives with a temperature
+FOR_SCHEDULES = {
+    "warmup": ("warmup-cosine", "noam", "wsd"),
+    "gamma": ("step",),
+    "milestones": ("step",),
+    "decay": ("wsd",),
+}
+
+
+# --- checks of settings ----------------------------------------------------------------------------------------------
+
+# Settings that would end the sequence early, or keep other weights than the last.
+NOT_WITH_TASKS = ("max_steps", "minutes", "patience", "average_epochs", "ema", "freeze_epochs", "monitor", "lora")
+
+
+def reject_incompatible(settings: TrainSettings, split: Split) -> None:
+    """Raise SettingError for settings that exclude one another or do not apply to this training split."""
+    if settings.average_epochs and settings.ema:
+        raise SettingError(
+            f"average_epochs={settings.average_epochs} and ema={settings.ema:g} are two averages of the weights, and "
+            "one is kept: give one of them."
+        )
+    if settings.batch_tokens and "tokens" not in inspect.signature(getattr(split, "plan", lambda: None)).parameters:
+        raise SettingError(
+            f"batch_tokens={settings.batch_tokens} is for texts of different lengths, and this data has batches of "
+            "so many examples: give batch_size instead."
+        )
+
+
+def reject_for_data(settings: TrainSettings, data: DataSet, joint_vocab: bool | None) -> None:
+    """Raise SettingError for a setting that does not apply to this data.
+
+    `joint_vocab` is the value that the user typed.
+    """
+    spec = data.spec
+    _reject_for_objective(settings, data)
+    reject_for_pruning(settings, tasks=data.tasks is not None)
+    reject_for_qat(settings)
+    if settings.sampling == "balanced" and not spec.target.classes:
+        raise SettingError(
+            f"sampling=balanced is for classes, and {spec.target.column} is "
+            f"{'none' if isinstance(spec.target, Boxes) else 'a number'}: take sampling=shuffle."
+        )
+    if settings.sampling == "balanced" and settings.class_weights == "balanced":
+        raise SettingError(
+            "sampling=balanced and class_weights=balanced would each even out the classes, and both together favour "
+            "the rare ones: give one of them."
+        )
+    if settings.sampling == "balanced" and hasattr(data.splits["train"], "plan"):
+        raise SettingError(
+            f"sampling=balanced draws examples one by one, and batches of {spec.kind} data are made in another way: "
+            "class_weights=balanced weighs them instead."
+        )
+    if settings.tta and isinstance(spec.target, Boxes):
+        raise SettingError(
+            "tta=true takes the mean of the answers for an image and for its mirror image, and boxes stand elsewhere "
+            "in that: leave it out."
+        )
+    if settings.tta and not isinstance(spec, ImageSpec):
+        raise SettingError(f"tta mirrors images, and this is {spec.kind} data: leave it out.")
+    if settings.tta and isinstance(spec.target, GeneratedImage):
+        raise SettingError(
+            "tta averages the answers to an image and to its mirror image, and images to draw have none."
+        )
+    if settings.tta and spec.target.written:
+        raise SettingError("tta averages the answers to an image and to its mirror image, and captions have no mean.")
+    usual = TrainSettings()
+    for key in ("num_beams", "length_penalty"):
+        value = getattr(settings, key)
+        if value != getattr(usual, key) and not spec.target.written:
+            raise SettingError(
+                f"{key}={shorten(as_text(value))} is for pairs of sequences and captions, and this is {spec.kind} data:"
+                " leave it out."
+            )
+    if settings.length_penalty != usual.length_penalty and type(spec.target) is Transcript:
+        raise SettingError(
+            f"length_penalty={settings.length_penalty:g} is for what is written token after token, and this model says "
+            "a character or none at every frame: leave it out."
+        )
+    if joint_vocab and not getattr(spec, "joint_vocab", True):
+        raise SettingError(
+            "Invalid joint_vocab=true: the two sides of this data are tokenized differently and share no tokenizer. "
+            "Add tokenizer=bpe, which tokenizes both alike, or leave out joint_vocab."
+        )
+
+
+def _reject_for_objective(settings: TrainSettings, data: DataSet) -> None:
+    """Raise SettingError for data or settings that the objective does not support."""
+    objective = OBJECTIVES[settings.objective]
+    objective.reject(settings, data)
+    _reject_for_tasks(settings, data)
+    if settings.snapshots and (objective.adds or settings.lora):
+        raise SettingError(
+            f"snapshots={settings.snapshots} keeps copies of a model as it will be, and objective=simclr, "
+            "objective=mae and lora add to it until training ends: leave snapshots out."
+        )
+
+
+def _reject_for_tasks(settings: TrainSettings, data: DataSet) -> None:
+    """Raise SettingError for settings that are incompatible with a sequence of tasks."""
+    usual = TrainSettings()
+    if data.tasks is None:
+        return
+    for key in NOT_WITH_TASKS:
+        value = getattr(settings, key)
+        if value and value != getattr(usual, key):
+            raise SettingError(
+                f"{key}={shorten(as_text(value))} cannot be with tasks: each task has its epochs, and what is kept are "
+                "the weights after the last one. Leave it out."
+            )
+
+
+def reject_for_task(
+    settings: TrainSettings, data_settings: DataSettings, data: DataSet, preset: Preset, model: nn.Module, task: Task
+) -> None:
+    """Raise SettingError for a setting that this model does not support for this task.
+
+    `settings` are those the user typed.
+    """
+    if settings.attack and (settings.teacher or settings.objective != "supervised" or data_settings.mixup):
+        other = "teacher" if settings.teacher else "mixup" if data_settings.mixup else "objective"
+        raise SettingError(f"attack={settings.attack} and {other} are not learned by together: give one of them.")
+    if settings.attack:
+        Attack(model, task, data.preprocessing, settings.attack, settings.attack_eps, settings.attack_steps)
+    _reject_loss_for_tasks(settings, data, task)
+    if settings.compile and is_stateful(model, data.splits["train"]):
+        raise SettingError(
+            f"compile=true compiles what answers for one batch by itself, and {preset.name} carries its state from "
+            "batch to batch: leave compile out, or add stateful=false."
+        )
+    if settings.monitor is not None:
+        asked = f"monitor={settings.monitor}"
+        if "val" not in data.splits:
+            raise SettingError(f"{asked} looks at the validation split, and val=0 leaves none: leave one of them out.")
+        if settings.monitor.removeprefix("val_") not in task.monitors:
+            raise SettingError(
+                f"Invalid {asked} for {task.name}: must be one of {', '.join(task.monitors)} (on the validation split)."
+            )
+    if data_settings.mixup and task.loss_name in ("perceptron", "map"):
+        raise SettingError(
+            f"mixup blends classes, and {preset.name} learns by loss={task.loss_name}, which takes one class an "
+            "example: leave mixup out, or take loss=cross_entropy."
+        )
+    if settings.loss_chunk and build_chunked_head(model, task) is None:
+        raise SettingError(
+            f"loss_chunk={settings.loss_chunk} is for attention models that give each token as many outputs as there "
+            f"are words, and {preset.name} on this data does not: leave it out."
+        )
+
+
+def _reject_loss_for_tasks(settings: TrainSettings, data: DataSet, task: Task) -> None:
+    """Raise SettingError for a loss that is incompatible with a sequence of tasks."""
+    if data.tasks is not None and task.loss_name == "perceptron":
+        raise SettingError(
+            "loss=perceptron ends training at the first epoch without a mistake, and tasks come one after another: "
+            "take loss=cross_entropy."
+        )
+    if settings.objective == "ewc" and task.loss_name not in ("cross_entropy", "map"):
+        raise SettingError(
+            f"objective=ewc asks how likely each class is, which loss={task.loss_name} does not tell: take "
+            "loss=cross_entropy."
+        )
+
+
+def reject_too_large_to_train(found: Preset, config: Any, settings: TrainSettings) -> None:
+    """Raise ModelError if a model of that config does not fit into device memory for training.
+
+    The memory includes gradients and optimizer state, divided by the number of shards if processes may shard the model.
+    """
+    device, parts = find_device(settings.device), max_shards(settings)
+    free, shared = free_memory(device), num_sharing_processes(device)
+    what = f" to learn with optimizer={settings.optimizer} (weights, gradients, what the optimizer remembers)"
+    more = "more processes hold smaller ones"
+    if parts == 1:
+        more = "several devices hold it in parts with parallel=fsdp"
+    reject_too_large(
+        found,
+        config,
+        taken=lambda size: training_bytes(size, settings) // parts,
+        free=None if free is None else free // shared,
+        fraction=settings.memory_fraction,
+        what=what if parts == 1 else f"{what}, in each of {parts} parts",
+        way_out=f"; {more}; memory_fraction=0 goes on all the same",
+    )
+
+
+def reject_without_effect(
+    typed: Mapping[str, Any], settings: TrainSettings, data_settings: DataSettings, data: DataSet, model: nn.Module
+) -> None:
+    """Raise SettingError for the first of the `typed` settings that is not the default and would have no effect."""
+    usual: dict[str, Any] = {**vars(TrainSettings()), **vars(DataSettings())}
+    values: dict[str, Any] = {**vars(settings), **vars(data_settings)}
+    asked = {key for key in typed if key in usual and values[key] != usual[key]}
+    for key, why in _without_effect(asked, settings, data_settings, data, model):
+        raise SettingError(f"{key}={shorten(as_text(values[key]))} would change nothing: {why}.")
+
+
+def _without_effect(
+    asked: set[str], settings: TrainSettings, data_settings: DataSettings, data: DataSet, model: nn.Module
+) -> Iterator[tuple[str, str]]:
+    """Yield each of the settings in `asked` that has no effect, with the reason and a fix."""
+    target, train = data.spec.target, data.splits["train"]
+    chosen = (
+        ("optimizer", FOR_OPTIMIZERS, settings.optimizer),
+        ("schedule", FOR_SCHEDULES, settings.schedule),
+        ("objective", FOR_OBJECTIVES, settings.objective),
+    )
+    for what, wanting, this in chosen:
+        for key, fit in wanting.items():
+            if key in asked and this not in fit:
+                those = join(fit, "or")
+                yield key, f"it is for {what}={those}, and this is {this}. Give one, or leave it out"
+    if "class_weights" in asked and not target.classes:
+        yield "class_weights", f"it weighs classes, and {target.column} is none. Leave it out"
+    if {"batch_size", "batch_tokens"} <= asked:
+        yield "batch_size", f"batch_tokens={settings.batch_tokens} stands instead of it. Give one of them"
+    if "patience" in asked and "val" not in data.splits:
+        yield "patience", "no validation split tells when training gets no better. Give val, or leave it out"
+    if (
+        "channels_last" in asked
+        and settings.channels_last
+        and not any(isinstance(m, nn.Conv2d) for m in model.modules())
+    ):
+        yield "channels_last", "this model has no convolutions of images. Leave it out"
+    if "layer_decay" in asked and not any(layer_depths(model).values()):
+        yield "layer_decay", "this model has no layers before its head. Leave it out"
+    if "freeze" in asked:
+        yield from _frozen_in_vain(settings, model)
+    if "folds" in asked and data_settings.fold is None:
+        yield "folds", "it is for cross-validation, which fold=1 asks for. Give fold too, or leave it out"
+    if target.order:
+        for key in sorted({"fold", "split_seed"} & asked):
+            yield key, f"this data is split by its {target.order}, not at random. Leave it out"
+    if not isinstance(target, Context) and data.spec.kind == "text":
+        for key in sorted({"window", "subsample"} & asked):
+            yield (
+                key,
+                f"it is for word vectors (word2vec), and what is learned here is the {target.column}. Leave it out",
+            )
+    if "accumulate" in asked and hasattr(train, "x") and settings.batch_size in (0, len(train)):
+        yield "accumulate", "the whole graph is one step of an epoch. Leave it out"
+    if "eval_batch_size" in asked and hasattr(train, "x") and not data_settings.num_neighbors:
+        yield "eval_batch_size", "a whole graph is evaluated at once. Leave it out"
+    if settings.attack is None:
+        for key in sorted({"attack_eps", "attack_steps"} & asked):
+            yield key, "it is for adversarial training, which attack=pgd asks for. Give that too, or leave it out"
+    if not settings.sparsity:
+        for key in sorted({"prune_scope", "prune_until"} & asked):
+            yield key, "it is for magnitude pruning, which sparsity=0.8 asks for. Give that too, or leave it out"
+    if settings.qat == "none" and "qat_group" in asked:
+        yield "qat_group", "it is for quantization-aware training, which qat=weight-only asks for. Give that too"
+    if settings.lora is None:
+        for key in sorted({"lora_alpha", "lora_layers"} & asked):
+            yield key, "it is for low-rank adaptation, which lora=8 asks for. Give that too, or leave it out"
+    if "teacher_weight" in asked and settings.teacher is None:
+        yield "teacher_weight", "it is for distillation, which teacher=RUN asks for. Give that too, or leave it out"
+    if "temperature" in asked and settings.teacher is None and settings.objective not in TEMPERATURE_OBJECTIVES:
+        yield (
+            "temperature",
+            (
+                f"it is for distillation (teacher=RUN) and objective={join(TEMPERATURE_OBJECTIVES, 'or')}. Give one of"
+                " them too, or leave it out"
+            ),
+        )
+    if "length_penalty" in asked and settings.num_beams == 1:
+        yield (
+            "length_penalty",
+            "it is for beam search, and num_beams=1 keeps one beginning alone. Give more beams, or leave it out",
+        )
+    if (loss := settings.loss or as_base_model(model).loss) and target.classes:
+        for key in sorted({"label_smoothing", "class_weights"} & asked if loss != "cross_entropy" else ()):
+            yield key, f"it is for loss=cross_entropy, and this is {loss}. Give that, or leave it out"
+
+
+def _frozen_in_vain(settings: TrainSettings, model: nn.Module) -> Iterator[tuple[str, str]]:
+    """Yield patterns of `freeze` that match only modules without own weights, such as a head tied to the embedding."""
+    weights = {name for name, _ in model.named_parameters()}
+    norms = {name for name, module in model.named_modules() if isinstance(module, NORMS)}
+    for pattern in settings.freeze:
+        if not match_frozen(model, (pattern,)) & (weights | norms):
+            yield (
+                "freeze",
+                f"{shorten(pattern)!r} has no weights of its own here, or shares those of another layer. Freeze that",
+            )

@@ -16,7 +16,7 @@ from ..core import spec as specs
 from ..core.config import build, pick
 from ..core.errors import DataError, FileError, SettingError
 from ..core.files import as_path
-from ..core.spec import ANY_SIZE, Boxes, Classes, ImageSizes, Mask, Tags, Transcript
+from ..core.spec import ANY_SIZE, Boxes, Classes, ImageSizes, Mask, Spelled, Tags, Transcript
 from ..data.dataset_base import IN_MEMORY, DataSet, Preprocessing
 from ..data.in_memory.source import InMemorySource, to_source
 from ..data.modalities import read_preprocessing
@@ -28,10 +28,9 @@ from ..models.registry import Preset
 from ..tasks.task import Task, target_types, task_for
 from .device import DeviceContext, available_device, select_device
 from .output_check import drop_too_long_transcripts
-from .run_folder import reject_no_run
-from .schemas import data_source, read_run
+from .run_folder import data_source, read_run, reject_no_run
 
-NAMED_CLASSES = (Classes, Tags, Mask, Boxes)  # targets with one model output for each name
+NAMED_CLASSES = (Classes, Tags, Mask, Boxes, Transcript)  # targets with one model output for each name or character
 
 
 class TrainedRun:
@@ -85,7 +84,8 @@ class TrainedRun:
     def _reject_other_sizes(self, model: nn.Module) -> None:
         """Raise FileError if the preprocessing has other classes than the model, or tokens that the model lacks."""
         config, target, said = getattr(model, "config", None), self.spec.target, ""
-        classes, ids = getattr(config, "num_classes", None), getattr(config, "vocab_size", None)
+        heads = "target_vocab_size" if isinstance(target, Spelled) else "num_classes"
+        classes, ids = getattr(config, heads, None), getattr(config, "vocab_size", None)
         if isinstance(target, NAMED_CLASSES) and classes is not None and classes != target.outputs:
             said = f"has {target.outputs:,} classes, and the model in the folder {classes:,}"
         if ids is not None and (wanted := getattr(self.spec, "vocab_size", ids)) > ids:

@@ -58,17 +58,16 @@ from .callbacks import (
     snapshot_updates,
 )
 from .checkpoint import TrainingState, checkpoint_tensors, latest_checkpoint, load_checkpoint, random_state
+from .compression import Pruning, build_pruning
 from .config import TrainSettings
-from .config_checks import reject_incompatible
 from .device import DeviceContext, merge_states
 from .evaluation import EVALUATION_BATCH_SIZE, evaluate_split, evaluation_batch_size
 from .objectives.choice import build_objective
 from .objectives.distillation import Teacher
-from .optim import build_optimizers, lr_factor
+from .optim import backbone_names, build_optimizers, lr_factor, match_frozen, set_trainable
 from .output_check import find_nonfinite
 from .parallel import select_strategy
-from .parameter_groups import backbone_names, match_frozen, set_trainable
-from .pruning import Pruning, build_pruning
+from .setup import TrainingSetup, reject_incompatible
 
 LOOK_EVERY = 50  # steps between reading losses, if reading them synchronizes the device
 FIRST_IMAGES = 5000  # images for data-dependent initialization
@@ -97,7 +96,7 @@ class Trainer:
         self.train = place.keep_on_device(data.splits["train"])
         self.val = place.keep_on_device(data.splits["val"]) if "val" in data.splits else None
         self.augment: Augment | None = data.augment
-        self.monitor = settings.monitor or task.watch  # validation metric that selects the best weights
+        self.monitor = settings.monitor or task.default_monitor  # validation metric that selects the best weights
         self.higher_is_better = self.monitor in HIGHER_IS_BETTER
         self.state = TrainingState()
         self.plan: Batches = []  # example indices of each batch of the epoch, for all processes
@@ -106,7 +105,7 @@ class Trainer:
         self._setup_model(model, deferred)
         self.objective = build_objective(self.model, data, task, settings, self.train, place, teacher)
         self.strategy.learn(self.objective.loss)
-        self.sequence = self.objective.sequence
+        self.task_schedule = self.objective.task_schedule
         self.updates = epochs_for_steps(self.train, settings)[1] if settings.max_steps else math.inf  # last update
         self._setup_callbacks(progress, callbacks, loggers)
         self._losses: list[Tensor] = []  # of the steps since they were last read, still on the device
@@ -126,7 +125,7 @@ class Trainer:
 
     def _setup_callbacks(self, progress: Progress, own: Sequence[Callback], loggers: Sequence[Callback]) -> None:
         """Set the callbacks of these settings, the user's `own`, and `loggers`, which get every row at once."""
-        settings, tasks = self.settings, self.sequence.count > 1
+        settings, tasks = self.settings, self.task_schedule.count > 1
         self.average = MovingAverage(self.model, settings.ema) if settings.ema else None
         self.pruning: Pruning | None = None  # set once the weights are loaded
         self.mean: AverageRecord | None = None  # record of the averaged weights, at the end
@@ -262,7 +261,7 @@ class Trainer:
     def next_epoch(self) -> None:
         """End the epoch and start the next."""
         state = self.state
-        if self.sequence.ends(state.epoch):
+        if self.task_schedule.ends_task(state.epoch):
             self.objective.end_task(self.train, self.place, state.epoch)
         state.epoch += 1
         state.batch, state.loss_sum, state.counted = 0, 0.0, 0.0
@@ -289,10 +288,10 @@ class Trainer:
         place, task, carries = self.place, self.task, self.objective.is_stateful
         sizes = [len(index) for _, index in zip(batches, self.plan[self.state.batch :])] if place.processes > 1 else []
         weights = [place.weight(size, carries) for size in sizes] or [1.0] * len(batches)
-        (counted,) = place.total(sum(w * task.count(batch.target) for w, batch in zip(weights, batches)))
+        (counted,) = place.total(sum(w * task.loss_denominator(batch.target) for w, batch in zip(weights, batches)))
         self.state.counted += counted
         # Word vectors use sums. If a batch has no targets, the sum is 0.
-        return weights, 1.0 if getattr(task, "sums", False) or not counted else counted
+        return weights, 1.0 if getattr(task, "loss_is_sum", False) or not counted else counted
 
     def _next_inputs(self, batch: Batch) -> tuple[tuple[Tensor, ...], Tensor, Tensor | None]:
         """Return the inputs of the next batch, augmented and on the device, its target, and its examples' indices."""
@@ -338,7 +337,7 @@ class Trainer:
     def finished(self) -> bool:
         """Return whether no further step follows."""
         state = self.state
-        return bool(state.stopped) or state.update >= self.updates or state.epoch >= self.sequence.epochs
+        return bool(state.stopped) or state.update >= self.updates or state.epoch >= self.task_schedule.epochs
 
     @property
     def out_of_time(self) -> bool:
@@ -358,7 +357,7 @@ class Trainer:
         task is one phase.
         """
         state, alone = self.state, self.settings.freeze_epochs or 0
-        if state.batch == 0 and (state.epoch == alone or self.sequence.begins(state.epoch)):
+        if state.batch == 0 and (state.epoch == alone or self.task_schedule.starts_task(state.epoch)):
             state.phase_update, state.phase_seconds = state.update, state.seconds
         heads_only = state.epoch < alone
         set_trainable(
@@ -367,7 +366,7 @@ class Trainer:
         self.strategy.learn(self.objective.loss)
         if not heads_only and self.updates < math.inf:
             return int(self.updates) - state.phase_update
-        return an_epoch * (alone if heads_only else self.sequence.each - alone)
+        return an_epoch * (alone if heads_only else self.task_schedule.epochs_per_task - alone)
 
     def phase_progress(self, steps: int) -> float:
         """Return the progress of the phase in [0, 1], by updates or by the time budget, whichever is further."""
@@ -379,9 +378,11 @@ class Trainer:
 
     def total_updates(self) -> tuple[int, int]:
         """Return the number of updates of the whole training, if nothing ends it early, and that of the first epoch."""
-        firsts = range(0, self.sequence.epochs, self.sequence.each)
+        firsts = range(0, self.task_schedule.epochs, self.task_schedule.epochs_per_task)
         by_task = [math.ceil(len(self.batches_of(epoch)) / self.settings.accumulate) for epoch in firsts]
-        return (int(self.updates) if self.settings.max_steps else self.sequence.each * sum(by_task)), by_task[0]
+        return (
+            int(self.updates) if self.settings.max_steps else self.task_schedule.epochs_per_task * sum(by_task)
+        ), by_task[0]
 
     def _read_clock(self) -> None:
         """Set the time of training within `fit`, and whether a signal asked to stop, the same in all processes."""
@@ -407,7 +408,7 @@ class Trainer:
             with self.average.applied() if self.average else nullcontext():
                 return self.objective.scores(split, self.place)
         self.strategy.share_statistics()
-        split = self.sequence.seen(split, self.state.epoch)
+        split = self.task_schedule.learned_tasks(split, self.state.epoch)
         size = evaluation_batch_size(
             settings.eval_batch_size, self.spec, max(EVALUATION_BATCH_SIZE, settings.batch_size)
         )
@@ -417,9 +418,9 @@ class Trainer:
                 self.model, split, self.place, size, self.task, flip=settings.tta, tokens=tokens
             )
         target = target.to(outputs.dtype) if target.is_floating_point() else target
-        metrics = self.task.quick(outputs, target)
+        metrics = self.task.fast_metrics(outputs, target)
         if "loss" not in metrics:
-            metrics = {"loss": self.task.loss(outputs, target).item() / self.task.count(target), **metrics}
+            metrics = {"loss": self.task.loss(outputs, target).item() / self.task.loss_denominator(target), **metrics}
         if self.monitor not in metrics:
             metrics[self.monitor] = self.task.metrics(outputs, target)[self.monitor].value
         return metrics
@@ -493,3 +494,18 @@ class Trainer:
 def _batch_groups(batches: Iterator[Batch], size: int) -> Iterator[list[Batch]]:
     while group := list(itertools.islice(batches, size)):
         yield group
+
+
+def silent_trainer(ready: TrainingSetup) -> Trainer:
+    """Return a trainer for step-by-step use, which shows no progress and writes no files unless an epoch ends."""
+    return Trainer(
+        ready.model,
+        ready.data,
+        ready.task,
+        ready.settings,
+        ready.place,
+        Path("unused"),
+        Progress(shown=False),
+        teacher=ready.teacher,
+        deferred=ready.deferred,
+    )

@@ -274,7 +274,7 @@ def _accuracy(subject: Subject) -> str:
     """Return the accuracy on the opened examples, with all of their own features, in words."""
     if subject.task is None or subject.target is None or subject.run is None:
         return ""
-    metrics = subject.task.quick(subject.outputs(), subject.target)
+    metrics = subject.task.fast_metrics(subject.outputs(), subject.target)
     if "accuracy" not in metrics:
         return ""
     return f"Accuracy on the {plural(subject.count, 'example')} shown: {percent(metrics['accuracy'])}."

@@ -147,7 +147,7 @@ def _rows(subject: Subject) -> list[list[Any]]:
 
 def predictions(subject: Subject) -> list[str]:
     """Return the model's prediction of each example, in words; empty strings if it predicts every token."""
-    if subject.task is None or hasattr(subject.task, "keep"):
+    if subject.task is None or hasattr(subject.task, "summarize_outputs"):
         return [""] * subject.count
     outputs = subject.outputs()
     outputs = outputs[list(subject.rows)] if _selects_nodes(subject, outputs) else outputs

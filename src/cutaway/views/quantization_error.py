@@ -178,7 +178,7 @@ def _measure_costs(subject: Subject, model: nn.Module, batches: Batches, expecte
         _add(pair, outputs.double() - right.double(), right.double())
         if subject.task is not None and target is not None:
             loss += float(subject.task.loss(outputs, target))
-            counted += float(subject.task.count(target))
+            counted += float(subject.task.loss_denominator(target))
     return Costs(relative_error(pair), loss / counted if counted else None)
 
 

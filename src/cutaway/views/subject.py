@@ -169,7 +169,7 @@ class Subject:
         """
         outputs = as_output_tuple(self.model(*self.inputs))[0]
         if self.task is not None and self.target is not None:
-            return self.task.loss(outputs, self.target) / self.task.count(self.target)
+            return self.task.loss(outputs, self.target) / self.task.loss_denominator(self.target)
         outputs = outputs.movedim(1, -1) if outputs.ndim == 4 else outputs  # (N, H, W, K)
         flat = outputs.flatten(0, -2) if outputs.ndim > 1 else outputs[:, None]
         generator = torch.Generator().manual_seed(0)

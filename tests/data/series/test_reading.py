@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cutaway.core.errors import DataError, SettingError, UnknownName
-from cutaway.data.series.column_roles import choose_columns
+from cutaway.data.series.column_roles import ROW, ColumnRoles, choose_columns
 from cutaway.data.series.series_files import Series, read_series
 from cutaway.data.settings import DataSettings
 from cutaway.data.tables.table_files import Table, read_table
@@ -225,3 +225,11 @@ def test_rows_of_the_future_hold_only_what_is_known(tmp_path: Path) -> None:
         read(tmp_path, ahead)
     with pytest.raises(DataError, match="line 27, column holiday: the value is missing"):
         read(tmp_path, [*ahead[:-1], "2024-03-26,,,"], known_future=("holiday",))
+
+
+@pytest.mark.parametrize("words", ["", "yes", "a/b/c", 3])
+def test_words_of_a_saved_yes_no_column_are_two(words: Any) -> None:
+    document = {"time": None, "written": ROW, "forecast": ["y"], "past": ["open"], "words": {"open": words}}
+    with pytest.raises(ValueError, match=r"^the words of a yes/no column are none$"):
+        ColumnRoles.from_json(document)
+    assert ColumnRoles.from_json({**document, "words": {"open": "yes/no"}}).words == {"open": "yes/no"}

@@ -257,6 +257,7 @@ def test_a_line_that_never_ends_can_be_cut_by_characters_alone(tmp_path: Path, m
         (("about", "counts", "train"), [1, 2], "about.counts does not have one count for each token"),
         (("about", "tokenizer", "kind"), ["bpe"], "about.tokenizer.kind is ['bpe'], and must be one of"),
         (("about", "tokenizer", "tokens", 3), "long", "about.tokenizer cannot be used: a character 'long'"),
+        (("about", "tokenizer", "tokens", 2), "", "about.tokenizer cannot be used: a character ''"),
         (("splits", "train", 0, "count"), 10**12, "is 1,000,000,000,000, which is not what"),
         (("settings", "val"), "much", "Invalid val=much: must be a number"),
     ],

@@ -11,9 +11,9 @@ import pytest
 import cutaway
 from cutaway.core.errors import SettingError
 from cutaway.experiments.plan import planner
+from cutaway.training import memory
 from cutaway.training.device import DeviceContext
-from cutaway.training.memory import strategies
-from cutaway.training.memory.strategies import memory_per_process, resolve_parallel
+from cutaway.training.memory import memory_per_process, resolve_parallel
 from cutaway.training.setup import TrainingSetup, setup_training
 
 GIVEN: dict[str, Any] = {
@@ -47,17 +47,17 @@ def test_auto_is_what_plan_says_fits(given: dict[str, Any], monkeypatch: pytest.
     for more, expected in ((1.001, "ddp"), (0.999, "fsdp")):
         # Half of what is free and of the weights, which are there, is for two processes.
         free = int(4 * planned * more - weights)
-        monkeypatch.setattr(strategies, "free_memory", lambda device, free=free: free)
+        monkeypatch.setattr(memory, "free_memory", lambda device, free=free: free)
         again = ready(**given)
         resolve_parallel(again)
         assert again.settings.parallel == expected
         fits = cutaway.plan("gpt2", "text.txt", processes=2, **GIVEN, **given)["ddp"].fits
         assert fits == (expected == "ddp")
-        assert planner.available_bytes is strategies.available_bytes
+        assert planner.available_bytes is memory.available_bytes
 
 
 def test_what_is_asked_for_stays_and_what_cannot_be_in_parts_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(strategies, "free_memory", lambda device: 1000)
+    monkeypatch.setattr(memory, "free_memory", lambda device: 1000)
     asked = ready()
     asked.settings = replace(asked.settings, parallel="ddp")
     resolve_parallel(asked)

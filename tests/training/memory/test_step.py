@@ -9,8 +9,8 @@ import torch
 from benchmarks.formulas import flops_per_token
 from benchmarks.plan import allocated, counted, given_by, tracked
 
-from cutaway.training.memory.fake_step import simulate_step, to_fake
 from cutaway.training.setup import TrainingSetup, setup_training
+from cutaway.training.simulated_step import simulate_step, to_fake
 
 SMALL = "gpt2 text.txt model.layers=2 model.dim=64 model.heads=2 length=64"
 

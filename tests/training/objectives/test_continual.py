@@ -65,10 +65,10 @@ def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 @pytest.mark.parametrize("tasks", ["classes:5", "permuted:3"])
 def test_an_epoch_is_of_one_task_and_each_task_has_its_schedule(tmp_path: Path, tasks: str) -> None:
     trainer = trainer_of(tmp_path, "supervised", tasks=tasks, schedule="linear")
-    of = trainer.sequence.of
+    of = trainer.task_schedule.task_ids
     assert of is not None
     count = int(of.max()) + 1
-    assert trainer.sequence.epochs == 2 * count == total_epochs(trainer.settings, trainer.objective.data)
+    assert trainer.task_schedule.epochs == 2 * count == total_epochs(trainer.settings, trainer.objective.data)
     for epoch in range(2 * count):
         rows = torch.cat(trainer.batches_of(epoch))
         assert sorted(rows.tolist()) == (of == epoch // 2).nonzero()[:, 0].tolist()
@@ -157,7 +157,7 @@ def test_the_fisher_information_asks_for_nothing_random_of_the_training(tmp_path
 
 def test_rehearsal_stores_so_many_of_each_class_and_draws_them_alike(tmp_path: Path) -> None:
     trainer = trainer_of(tmp_path, "rehearsal", tasks="classes:2")
-    rehearsal, train, of = trainer.objective, trainer.train, trainer.sequence.of
+    rehearsal, train, of = trainer.objective, trainer.train, trainer.task_schedule.task_ids
     assert isinstance(rehearsal, Rehearsal)
     assert of is not None
     assert train.target is not None
@@ -167,7 +167,7 @@ def test_rehearsal_stores_so_many_of_each_class_and_draws_them_alike(tmp_path: P
     assert set(rehearsal.stored(train, 2).tolist()) < set(stored.tolist())  # what is stored stays
     assert (
         torch.cat(trainer.batches_of(1)).tolist()
-        == torch.cat(trainer.sequence.batches(train, trainer.settings, 1)).tolist()
+        == torch.cat(trainer.task_schedule.batches(train, trainer.settings, 1)).tolist()
     )
     for epoch in (6, 7):
         drawn = torch.cat(trainer.batches_of(epoch))
@@ -182,7 +182,7 @@ def test_rehearsal_stores_so_many_of_each_class_and_draws_them_alike(tmp_path: P
 def test_a_buffer_of_everything_learns_every_example_of_all_tasks(tmp_path: Path) -> None:
     """Nothing but the tasks before is stored, and all of it: with tasks of one size each is drawn exactly once."""
     ready = trainer_of(tmp_path, "joint", tasks="permuted:2", max_samples=200)
-    assert total_epochs(ready.settings, ready.objective.data) == ready.sequence.epochs == 2  # not 4
+    assert total_epochs(ready.settings, ready.objective.data) == ready.task_schedule.epochs == 2  # not 4
     assert isinstance(ready.train, PermutedSplit)
     most = int(ready.train.base.target.bincount().max())  # type: ignore[union-attr]
     trainer = trainer_of(tmp_path, "rehearsal", tasks="permuted:2", max_samples=200, buffer=most)

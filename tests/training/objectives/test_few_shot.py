@@ -22,7 +22,7 @@ from cutaway.models.registry import preset
 from cutaway.runs.run import Run
 from cutaway.tasks.few_shot import FewShot
 from cutaway.training.cost_estimate import estimate_cost
-from cutaway.training.parameter_groups import auxiliary_head, output_layers
+from cutaway.training.optim import auxiliary_head, output_layers
 from cutaway.training.setup import setup_training
 
 from ..conftest import stopping
@@ -127,8 +127,8 @@ def test_metrics_are_means_over_episodes() -> None:
     assert found["loss"].value == pytest.approx(each.mean().item())
     whole = torch.cat([torch.zeros(50, 3, dtype=torch.int64), target], 1)
     assert task.loss(outputs, whole).item() == pytest.approx(each.sum().item())
-    assert task.count(whole) == len(each)
-    assert torch.equal(task.keep_target(whole), target)
+    assert task.loss_denominator(whole) == len(each)
+    assert torch.equal(task.summarize_target(whole), target)
 
 
 @pytest.mark.parametrize("rate", [None, 0.5])
@@ -138,9 +138,9 @@ def test_what_the_queries_are_is_not_looked_at(rate: float | None) -> None:
     task = FewShot(Episodes(2, 1, 3, inner_lr=rate))
     x, y = torch.randn(3 * 8, 1, 12, 12), torch.tensor([0, 1, 0, 0, 0, 1, 1, 1]).repeat(3, 1)
     with torch.no_grad():
-        found = task.asked(model.eval(), x, y)
+        found = task.run_model(model.eval(), x, y)
         y[:, 2:] = 1 - y[:, 2:]
-        assert torch.equal(task.asked(model, x, y), found)
+        assert torch.equal(task.run_model(model, x, y), found)
     assert found.shape == (3, 6, 2)
 
 
@@ -307,7 +307,7 @@ def test_attention_and_auxiliary_heads_are_learned_through(name: str) -> None:
     side = found.image_sizes(found.config).choose(None, (32, 32))[0]
     model = found.build(found.configure(ImageSpec(1, side, side, told))).train()
     task, target = FewShot(told), torch.tensor([[0, 1, 0, 1]])
-    task.loss(task.asked(model, torch.randn(4, 1, side, side), target), target).backward()  # type: ignore[no-untyped-call]
+    task.loss(task.run_model(model, torch.randn(4, 1, side, side), target), target).backward()  # type: ignore[no-untyped-call]
     head = model.get_submodule(next(name for name in output_layers(model) if not auxiliary_head(name)))
     slopes = [p.grad for p in head.parameters()]
     assert slopes

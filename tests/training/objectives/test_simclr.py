@@ -118,16 +118,16 @@ def test_neighbours_vote_as_scikit_learns_do() -> None:
     known, asked = torch.randn(60, 5, generator=generator), torch.randn(40, 5, generator=generator)
     labels = torch.randint(0, 3, (60,), generator=generator)
     task = Contrastive(Views(("a", "b", "c")))
-    assert task.keep(asked, labels[:40]) is asked
+    assert task.summarize_outputs(asked, labels[:40]) is asked
     task.remember(known, labels)
-    outputs = task.keep(asked, labels[:40])
+    outputs = task.summarize_outputs(asked, labels[:40])
     library = KNeighborsClassifier(20, metric="cosine", weights=lambda distance: np.exp(-distance / TEMPERATURE))
     library.fit(known, labels)
     assert outputs.argmax(1).tolist() == library.predict(asked).tolist()
     expected = library.predict_proba(asked)
     assert np.allclose(outputs.exp(), expected.clip(1e-6), rtol=1e-4, atol=1e-5)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert torch.equal(task.keep(asked, labels[:40]), outputs)
+        assert torch.equal(task.summarize_outputs(asked, labels[:40]), outputs)
 
 
 def test_it_is_evaluated_and_predicts_by_neighbours(run: Run) -> None:

@@ -20,7 +20,7 @@ from ...core.config import RENAMED
 from ...core.errors import CutawayError, SettingError, UnknownName, closest_names, memory_message, printable, shorten
 from ...core.files import address_limit
 from ...core.version import __version__
-from ...distributed.environment import is_launched, rank
+from ...distributed.launch import is_launched, rank
 from .settings_help import HelpAction
 
 

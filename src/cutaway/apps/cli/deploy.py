@@ -11,7 +11,7 @@ from ...core.errors import SettingError
 from .arguments import parse_words
 
 if TYPE_CHECKING:
-    from ...deploy.finetuning import ModelMeasurement
+    from ...deploy.compression import ModelMeasurement
     from ...runs.run import Run
 
 
@@ -34,7 +34,7 @@ def measure_runs(runs: Sequence[Run]) -> list[ModelMeasurement]:
     """Measure score, size and time of runs. Returns an empty list, with a note, if their data is missing or has no
     labels."""
     from ...core.errors import DataError
-    from ...deploy.finetuning import compare_runs
+    from ...deploy.compression import compare_runs
     from .output import note
 
     try:
@@ -161,7 +161,7 @@ def add_prune_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_prune(args: argparse.Namespace) -> int:
     """Prune a run, then compare both models."""
-    from ...deploy.prune import prune
+    from ...deploy.compression import prune
     from ...reports.run_report import write_layers_and_report
     from ...runs.run import Run
     from .output import emit_json, note

@@ -205,7 +205,7 @@ def _reject_repeated_settings(words: list[str]) -> None:
 
 def search_summary(found: Search) -> dict[str, Any]:
     """Return the result of a search as one JSON document."""
-    from ...training.schemas import read_evaluation
+    from ...training.run_folder import read_evaluation
 
     best = found.folder / "best"
     evaluation = read_evaluation(best) if (best / "evaluation.json").is_file() else None

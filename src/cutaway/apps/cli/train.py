@@ -58,7 +58,7 @@ def run_train(args: argparse.Namespace) -> int:
     """Train a model, then print its results and its folder."""
     from ...api import train
     from ...core.errors import FileError
-    from ...distributed.environment import rank
+    from ...distributed.launch import rank
     from ...training.run_folder import RunExists
     from .output import console, emit_json, note, open_page
 
@@ -87,7 +87,7 @@ def run_train(args: argparse.Namespace) -> int:
 
 def summary(run: Run) -> dict[str, Any]:
     """Return the result of a run as one JSON document."""
-    from ...training.schemas import read_evaluation
+    from ...training.run_folder import read_evaluation
 
     evaluation = read_evaluation(run.folder)
     assert evaluation is not None, "finished training is evaluated"

@@ -32,7 +32,7 @@ from ...data.datasets.builtin import TOYS, toy_parameters
 from ...data.open_data import open_data
 from ...models.registry import presets
 from ...reports.run_report import write_layers_and_report
-from ...runs import documents, train
+from ...runs import train
 from ...runs.run import Run
 from ...training.checkpoint import save_weights
 from ...training.config import TrainSettings
@@ -389,7 +389,7 @@ def save(live: LiveTrainer, opening: Opening, shared: str) -> Path:
         with atomic_run(None, name) as folder, torch.random.fork_rng([]):
             ready = _copy_uploaded_data(ready, folder, opening)
             again = reproduction_code(live, opening, ready.data.source, shared)
-            about = documents.run_document(ready, {})
+            about = train.run_document(ready, {})
             about |= {
                 "settings": {**asdict(ready.data_settings), **asdict(ready.settings)},
                 "command": again["command"],
@@ -400,7 +400,7 @@ def save(live: LiveTrainer, opening: Opening, shared: str) -> Path:
             state.best_epoch = max(1, state.epoch)
             state.best_score, state.best_loss = scores.get(trainer.monitor), scores.get("loss")
             state.stopped = f"saved in the studio at step {live.step:,}"
-            state.run = documents.run_id(about)
+            state.run = train.run_id(about)
             trainer.checkpoints = folder / "checkpoints"
             trainer.checkpoint_now()
             save_weights(folder / "checkpoints" / "best.safetensors", trainer.weights())

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from ...core.errors import DataError, SettingError, UnknownName
 from ...data.datasets.registry import NAMED, where
-from ...training.schemas import read_run
+from ...training.run_folder import read_run
 from .choices import SUFFIXES, Uploads, strip_folders
 from .ipc import Message
 from .setup import FIRST, FURTHEST, Opening, parse_log, parse_number, state_settings

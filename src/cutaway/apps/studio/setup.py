@@ -35,8 +35,8 @@ from ...data.settings import DataSettings
 from ...models.registry import Preset, preset
 from ...runs.run import Run
 from ...training.config import TrainSettings
-from ...training.memory_check import measure_activations
-from ...training.schemas import data_source
+from ...training.memory import measure_activations
+from ...training.run_folder import data_source
 from ...training.setup import TrainingSetup, setup_training
 from ...training.trainer import Trainer
 

@@ -24,9 +24,8 @@ from ...core.errors import SettingError, TrainingError, UnknownName
 from ...training.callbacks import Progress
 from ...training.checkpoint import TrainingState, latest_checkpoint
 from ...training.config import TrainSettings
-from ...training.config_checks import reject_incompatible
 from ...training.optim import build_optimizers
-from ...training.setup import TrainingSetup
+from ...training.setup import TrainingSetup, reject_incompatible
 from ...training.trainer import Trainer
 from .ipc import Layout
 from .setup import Built, Change, reject_large_steps, with_data, with_settings
@@ -291,7 +290,7 @@ class LiveTrainer:
             self._validate_now()
         self.trainer.next_epoch()
         self._seen, self._running = (0.0, 0.0), None
-        if self.settings.schedule != "constant" and self.state.epoch >= self.trainer.sequence.epochs:
+        if self.settings.schedule != "constant" and self.state.epoch >= self.trainer.task_schedule.epochs:
             self._continue_at_constant_lr()
 
     def _continue_at_constant_lr(self) -> None:
@@ -299,7 +298,7 @@ class LiveTrainer:
         self.ended = True
         self.trainer.settings = dataclasses.replace(self.settings, schedule="constant")
         self.notes.append(
-            f"The schedule of {self.trainer.sequence.epochs} epochs is finished. "
+            f"The schedule of {self.trainer.task_schedule.epochs} epochs is finished. "
             f"Play continues at the constant rate lr={as_text(self.settings.lr)}."
         )
 
@@ -450,7 +449,7 @@ class LiveTrainer:
             if row.get("val_loss") is not None:
                 self.curves.measured(row["step"], row["val_loss"])
         trainer.state.history = []  # the curves hold it, in bounded memory
-        finished = self.state.epoch >= trainer.sequence.epochs
+        finished = self.state.epoch >= trainer.task_schedule.epochs
         if self.settings.schedule != "constant" and finished:
             self._continue_at_constant_lr()
             self.ended = False

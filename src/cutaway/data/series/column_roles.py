@@ -31,6 +31,7 @@ from ..tables.column_types import (
     decode,
     explain_unreadable,
     infer_type,
+    is_yes_no,
     to_moments,
     unreadable_mask,
 )
@@ -76,8 +77,10 @@ class ColumnRoles:
         found = from_document(cls, data)
         if not found.forecast or not set(found.calendar) <= set(PARTS):
             raise ValueError("it has no column to forecast, or an unknown calendar feature")
-        if found.written not in (*FORMATS, NUMBER, ROW) or not all(isinstance(w, str) for w in found.words.values()):
+        if found.written not in (*FORMATS, NUMBER, ROW):
             raise ValueError(f"times are written as {shorten(found.written)}, which is not known here")
+        if not all(isinstance(words, str) and is_yes_no(words) for words in found.words.values()):
+            raise ValueError("the words of a yes/no column are none")
         return found
 
 

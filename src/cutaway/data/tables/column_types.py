@@ -517,7 +517,16 @@ def encoder_from_json(data: Mapping[str, Any]) -> Encoder:
         raise ValueError(f"the column {shorten(found.name)} has a curve or cycles that are none")
     if not found.scale > 0:
         raise ValueError(f"the column {shorten(found.name)} has a scale of {found.scale:g}")
+    if (found.kind == "yes/no" and not is_yes_no(found.written)) or (
+        found.kind == "date" and found.written not in WRITTEN_DATES
+    ):
+        raise ValueError(f"the column {shorten(found.name)} has cells written as {shorten(found.written)!r}")
     return found
+
+
+def is_yes_no(written: str) -> bool:
+    """Return whether these are the two words of a yes/no column, as yes/no."""
+    return written.count("/") == 1
 
 
 def _fit_category(name: str, cells: pl.Series) -> Category:

@@ -264,8 +264,8 @@ class Characters(DefaultSpecialIds):
     def __init__(self, tokens: list[str], lower: bool = False) -> None:
         """Initialize with `tokens` by id: padding, unknown, then one character each."""
         _check(tokens)
-        if long := next((token for token in tokens[2:] if len(token) != 1), None):
-            raise ValueError(f"a character {shorten(long)!r}")
+        if (wrong := next((token for token in tokens[2:] if len(token) != 1), None)) is not None:
+            raise ValueError(f"a character {shorten(wrong)!r}")
         self.tokens, self.lower = tokens, lower
         self._ids = np.full(CODE_POINTS, UNKNOWN, np.int32)
         self._ids[[ord(token) for token in tokens[2:]]] = np.arange(2, len(tokens))

@@ -57,7 +57,7 @@ from ...tasks.forecasting import fit_linear, seasonal_naive
 from ...tasks.regression import Regression
 from ...tasks.task import HIGHER_IS_BETTER, Task
 from ...training.evaluation import sequential_batches
-from ...training.schemas import read_evaluation, write_evaluation
+from ...training.run_folder import read_evaluation, write_evaluation
 from ...views.run.outcome import headline
 
 LONGEST = 5  # maximum context in tokens

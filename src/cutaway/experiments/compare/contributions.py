@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...core.errors import SettingError
-from ...statistics.blocks import FEWEST, MOST, block_sums
+from ...statistics.intervals import MAX_BLOCKS, MIN_BLOCKS, block_sums
 from ...tasks.classification import Classification
 from ...tasks.forecasting import Forecasting
 from ...tasks.language import Language
@@ -52,11 +52,14 @@ def metric_for_task(task: Task) -> ComparisonMetric:
             error = error.reshape(len(error), -1)
             squares, count = np.nansum(error**2, axis=1), (~np.isnan(error)).sum(1)
             sums = block_sums(np.stack([squares, count], 1), task.overlap)
-            if len(sums) < FEWEST:
+            if len(sums) < MIN_BLOCKS:
                 sums = sums.sum(0, keepdims=True)
             return np.asarray(sums[:, 0] * len(sums) / sums[:, 1].sum())
 
-        note = f"Windows overlap: {FEWEST} to {MOST} blocks of neighbors count as examples, as in `cutaway evaluate`."
+        note = (
+            f"Windows overlap: {MIN_BLOCKS} to {MAX_BLOCKS} blocks of neighbors count as examples, as in "
+            "`cutaway evaluate`."
+        )
         return ComparisonMetric("rmse", False, np.sqrt, of_blocks, note, task.overlap)
     if type(task) is Language:
         return ComparisonMetric(

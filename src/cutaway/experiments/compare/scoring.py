@@ -15,8 +15,8 @@ from ...core.errors import CutawayError, SettingError
 from ...data.dataset_base import Split
 from ...data.task_sequence import subset
 from ...runs.run import Run
-from ...statistics.blocks import too_few_windows
 from ...statistics.comparison import differences, measure
+from ...statistics.intervals import too_few_windows
 from ...training.cost_estimate import time_calls
 from .baselines import baselines_for, load_sklearn
 from .candidates import Candidate

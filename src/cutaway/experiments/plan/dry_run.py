@@ -14,13 +14,11 @@ from ...core.errors import SettingError
 from ...distributed.dry_run import DryRun, dry_run
 from ...training.batches import largest_batch
 from ...training.config import TrainSettings
-from ...training.memory.tracker import run_operation
 from ...training.objectives.choice import build_objective
-from ...training.optim import build_optimizers
-from ...training.parameter_groups import find_blocks
-from ...training.processes import DISTRIBUTED_OBJECTIVES
-from ...training.recompute import checkpointed
+from ...training.optim import build_optimizers, find_blocks
+from ...training.parallel import DISTRIBUTED_OBJECTIVES, checkpointed
 from ...training.setup import TrainingSetup
+from ...training.simulated_step import run_operation
 
 
 def dry_runs(

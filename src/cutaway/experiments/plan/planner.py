@@ -24,23 +24,22 @@ from ...nn.transformer import is_block
 from ...runs.train import set_epochs_from_steps
 from ...training.batches import batch_examples, epoch_batches, largest_batch
 from ...training.config import TrainSettings
-from ...training.config_checks import reject_incompatible
 from ...training.cost_estimate import Estimate, estimate_cost
-from ...training.memory.fake_step import NeedsRealValues, StepProfile, is_traceable, simulate_step
-from ...training.memory.strategies import (
+from ...training.memory import (
     ProcessMemory,
     WeightLayout,
     available_bytes,
     bytes_sent,
     num_shards,
     process_memory,
+    reject_step_beyond_memory,
     weight_layout,
 )
-from ...training.memory_check import reject_step_beyond_memory
 from ...training.objectives.choice import total_epochs
-from ...training.parameter_groups import find_blocks
-from ...training.processes import reject_small_batches, requires_whole_weights
-from ...training.setup import TrainingSetup, setup_training
+from ...training.optim import find_blocks
+from ...training.parallel import reject_small_batches, requires_whole_weights
+from ...training.setup import TrainingSetup, reject_incompatible, setup_training
+from ...training.simulated_step import NeedsRealValues, StepProfile, is_traceable, simulate_step
 from .dry_run import dry_runs
 from .result import GIB, SHARED, Gpu, Plan, PlanSettings, Strategy, find_gpu, reject_plan
 

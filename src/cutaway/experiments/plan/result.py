@@ -17,7 +17,7 @@ from ...training.config import TrainSettings
 
 if TYPE_CHECKING:
     from ...distributed.dry_run import DryRun
-    from ...training.memory.strategies import ProcessMemory
+    from ...training.memory import ProcessMemory
 
 
 @dataclass(frozen=True)

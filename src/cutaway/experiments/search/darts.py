@@ -166,7 +166,7 @@ def mean_loss(net: Supernet, ready: TrainingSetup, batch: Batch, weights: Mappin
     """Return the mean loss of a batch, shape (). `weights` replaces those of the network, by name."""
     with ready.place.autocast():
         outputs = torch.func.functional_call(net, dict(weights or {}), batch.inputs)
-    loss: Tensor = ready.task.loss(outputs, batch.target) / ready.task.count(batch.target)
+    loss: Tensor = ready.task.loss(outputs, batch.target) / ready.task.loss_denominator(batch.target)
     return loss
 
 

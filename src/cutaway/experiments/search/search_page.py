@@ -15,7 +15,7 @@ from ...draw.description import Drawing, Page, View, table
 from ...draw.html_page import render_page
 from ...draw.number_format import capitalize_name, count, duration, format_value, plural, timestamp_text
 from ...models import cellnet
-from ...training.schemas import read_evaluation
+from ...training.run_folder import read_evaluation
 from ...views.run.outcome import figure, metrics_rows
 from .space import Choice, Range
 from .spec import OWN

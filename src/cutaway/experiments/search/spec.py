@@ -15,7 +15,7 @@ from ...core.schema import name_document_in_errors
 from ...data.dataset_base import IN_MEMORY
 from ...data.in_memory.source import InMemorySource
 from ...models.registry import Preset, preset
-from ...runs.documents import absolute_source
+from ...runs.train import absolute_source
 from . import darts
 from .config import SearchSettings, reject_idle
 from .space import Space, parse_space, sort_settings

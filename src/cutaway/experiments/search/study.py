@@ -148,7 +148,7 @@ def _open_document(folder: Path, plan: Plan, ready: TrainingSetup) -> dict[str, 
 
     Raises SettingError for another search or other data.
     """
-    metric = ready.settings.monitor or ready.task.watch
+    metric = ready.settings.monitor or ready.task.default_monitor
     best = "maximize" if metric in HIGHER_IS_BETTER else "minimize"
     document = {
         **plan.document(),

@@ -30,9 +30,8 @@ from ...runs.train import set_epochs_from_steps
 from ...training.callbacks import Callback, Progress
 from ...training.checkpoint import TrainingState
 from ...training.config import TrainSettings
-from ...training.config_checks import FOR_OPTIMIZERS, FOR_SCHEDULES, reject_incompatible
-from ...training.memory_check import reject_step_beyond_memory
-from ...training.setup import TrainingSetup, setup_training
+from ...training.memory import reject_step_beyond_memory
+from ...training.setup import FOR_OPTIMIZERS, FOR_SCHEDULES, TrainingSetup, reject_incompatible, setup_training
 from ...training.trainer import Trainer
 
 FINISHED, PRUNED, REJECTED, DIVERGED = "finished", "pruned", "rejected", "diverged"

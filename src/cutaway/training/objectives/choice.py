@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from torch import nn
 
-from ...core.errors import SettingError
 from ...core.spec import Spec
 from ...data.dataset_base import DataSet, Split
 from ...nn.lora import merge
 from ...tasks.task import Task
 from ..config import TrainSettings
 from ..device import DeviceContext
-from ..parameter_groups import add_lora
-from ..task_schedule import reject_for_tasks
+from ..optim import add_lora
 from .continual import EWC, Joint, Rehearsal
 from .distillation import Distillation, Teacher
 from .few_shot import MAML, Prototypes
@@ -34,18 +32,6 @@ OBJECTIVES: dict[str, type[Supervised]] = {
     "star": ExpertIteration,
     "grpo": GRPO,
 }
-
-
-def reject_for_objective(settings: TrainSettings, data: DataSet) -> None:
-    """Raise SettingError for data or settings that the objective does not support."""
-    objective = OBJECTIVES[settings.objective]
-    objective.reject(settings, data)
-    reject_for_tasks(settings, data)
-    if settings.snapshots and (objective.adds or settings.lora):
-        raise SettingError(
-            f"snapshots={settings.snapshots} keeps copies of a model as it will be, and objective=simclr, "
-            "objective=mae and lora add to it until training ends: leave snapshots out."
-        )
 
 
 def total_epochs(settings: TrainSettings, data: DataSet) -> int:

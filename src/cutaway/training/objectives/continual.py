@@ -86,7 +86,7 @@ class Rehearsal(Supervised):
 
     def batches(self, train: Split, settings: TrainSettings, epoch: int) -> Batches:
         """Return the batches of the epoch's task, each followed by the same number of stored examples."""
-        new, stored = super().batches(train, settings, epoch), self.stored(train, self.sequence.task(epoch))
+        new, stored = super().batches(train, settings, epoch), self.stored(train, self.task_schedule.task(epoch))
         if not len(stored):
             return new
         count, random = sum(map(len, new)), Generator().manual_seed(mix_seeds(settings.seed, epoch, 1, 0))
@@ -96,11 +96,11 @@ class Rehearsal(Supervised):
 
     def stored(self, train: Split, task: int) -> Tensor:
         """Return the indices of the examples that are stored when that task starts."""
-        assert self.sequence.of is not None
+        assert self.task_schedule.task_ids is not None
         assert train.target is not None
         found = [torch.empty(0, dtype=torch.int64)]
         for earlier in range(task):
-            rows = (self.sequence.of == earlier).nonzero()[:, 0]
+            rows = (self.task_schedule.task_ids == earlier).nonzero()[:, 0]
             random = Generator().manual_seed(mix_seeds(self.settings.seed, earlier))
             rows = rows[torch.randperm(len(rows), generator=random)]
             target = train.target[rows].cpu()
@@ -129,7 +129,7 @@ class EWC(Supervised):
         """Return the losses of a batch."""
         loss, total, outputs = super().loss(inputs, target, index, random)
         if self.fisher:
-            total = total + self.task.count(target) * self.penalty()  # so that the mean loss has it once
+            total = total + self.task.loss_denominator(target) * self.penalty()  # so that the mean loss has it once
         return BatchLoss(loss, total, outputs)
 
     def penalty(self) -> Tensor:
@@ -140,10 +140,10 @@ class EWC(Supervised):
 
     def end_task(self, train: Split, place: DeviceContext, epoch: int) -> None:
         """Add the task that ends with that epoch to the penalty."""
-        assert self.sequence.of is not None, "tasks end where there are some"
-        task = self.sequence.task(epoch)
+        assert self.task_schedule.task_ids is not None, "tasks end where there are some"
+        task = self.task_schedule.task(epoch)
         random = Generator().manual_seed(mix_seeds(self.settings.seed, task))
-        rows = (self.sequence.of == task).nonzero()[:, 0]
+        rows = (self.task_schedule.task_ids == task).nonzero()[:, 0]
         rows = rows[torch.randperm(len(rows), generator=random)[: self.samples]]
         learned = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
         examples = (place.batch(batch)[0] for batch in train.batches(torch.split(rows, 1)))

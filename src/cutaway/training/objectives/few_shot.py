@@ -18,7 +18,7 @@ from ...core.spec import Episodes
 from ...data.dataset_base import DataSet, Split
 from ...tasks.task import Task
 from ..config import TrainSettings
-from ..parameter_groups import backbone_names
+from ..optim import backbone_names
 from .supervised import BatchLoss, Supervised
 
 
@@ -60,7 +60,7 @@ class Prototypes(Supervised):
     def loss(self, inputs: tuple[Tensor, ...], target: Tensor, index: Tensor | None, random: Generator) -> BatchLoss:
         """Return the losses of a batch of episodes."""
         asked: Any = self.task
-        outputs: Tensor = asked.asked(self.model, inputs[0], target, self.settings.first_order)
+        outputs: Tensor = asked.run_model(self.model, inputs[0], target, self.settings.first_order)
         loss = self.task.loss(outputs, target)
         return BatchLoss(loss, loss, outputs)
 

@@ -37,7 +37,7 @@ from ...models.vit import EPS, Block, Config
 from ...nn.position import grid_sinusoids
 from ...tasks.task import Task
 from ..config import TrainSettings
-from ..parameter_groups import HEAD
+from ..optim import HEAD
 from .simclr import Pretraining
 from .supervised import BatchLoss
 

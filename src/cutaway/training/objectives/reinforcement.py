@@ -123,7 +123,7 @@ class SelfTraining(Supervised):
 
     def failed(self, tries: Attempts, target: Tensor) -> Tensor:
         """Return the fraction of wrong attempts, scaled to a sum like the loss of `target`, ()."""
-        return (1 - (tries.reward * tries.times).sum() / tries.times.sum()) * self.task.count(target)
+        return (1 - (tries.reward * tries.times).sum() / tries.times.sum()) * self.task.loss_denominator(target)
 
     def _scores(self, split: Split, place: DeviceContext) -> dict[str, float]:
         """Return the fraction of problems that a greedy chain does not solve."""
@@ -146,7 +146,7 @@ class ExpertIteration(SelfTraining):
             return BatchLoss(failed, 0.0 * self.forward(*inputs).sum())
         outputs = self.forward(tries.ids[right], tries.mask[right])  # (R, T, V)
         loss = F.cross_entropy(outputs.flatten(0, 1), tries.target[right].flatten(), ignore_index=IGNORED)
-        return BatchLoss(failed, loss * self.task.count(target))
+        return BatchLoss(failed, loss * self.task.loss_denominator(target))
 
 
 class GRPO(SelfTraining):
@@ -172,7 +172,7 @@ class GRPO(SelfTraining):
             gain = gain - self.beta * (apart.exp() - apart - 1)
         each = (gain * real).sum(1) / real.sum(1)  # (M,)
         loss = -(each * tries.times).sum() / tries.times.sum()
-        return BatchLoss(self.failed(tries, target), loss * self.task.count(target))
+        return BatchLoss(self.failed(tries, target), loss * self.task.loss_denominator(target))
 
     def state(self) -> dict[str, Tensor]:
         """Return p_ref, for the checkpoint."""

@@ -29,7 +29,7 @@ from ...nn.losses import nt_xent
 from ...tasks.task import Task
 from ..config import TrainSettings
 from ..device import DeviceContext
-from ..parameter_groups import PROJECTION, auxiliary_head, output_layers
+from ..optim import PROJECTION, auxiliary_head, output_layers
 from .supervised import BatchLoss, Supervised
 
 

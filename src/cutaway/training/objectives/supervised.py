@@ -11,23 +11,27 @@ attacks, 2017. <https://arxiv.org/abs/1706.06083>
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Generator, Tensor, nn
 
-from ...core.spec import Spec
-from ...data.dataset_base import DataSet, Split
+from ...core.errors import SettingError, UnknownName
+from ...core.spec import Classes, Spec
+from ...data.augment import per_channel
+from ...data.dataset_base import Batch, DataSet, Preprocessing, Split
+from ...data.images.transforms import ImagePreprocessing
 from ...data.samplers import Batches
 from ...models.base import as_base_model, as_output_tuple
+from ...nn.adversarial import Bounds, fgsm, pgd
+from ...nn.eval_mode import eval_mode
 from ...tasks.task import Task
-from ..attacks import Attack
+from ..batches import TaskSchedule
 from ..chunked_head import build_chunked_head
 from ..config import TrainSettings
 from ..device import DeviceContext
 from ..evaluation import is_stateful, trim_state
-from ..task_schedule import TaskSequence
 
 
 class BatchLoss(NamedTuple):
@@ -70,7 +74,7 @@ class Supervised:
     def __init__(self, model: nn.Module, task: Task, settings: TrainSettings, train: Split, data: DataSet) -> None:
         self.model, self.task, self.settings, self.data = model, task, settings, data
         self.network = as_base_model(model)
-        self.sequence = TaskSequence(data.tasks, train, settings.epochs, self.at_once)
+        self.task_schedule = TaskSchedule(data.tasks, train, settings.epochs, self.at_once)
         self.forward: Callable[..., Tensor] = torch.compile(model) if settings.compile else model
         self.words = build_chunked_head(model, task, settings.loss_chunk, compiled=settings.compile)
         self.scores: Callable[[Split, DeviceContext], dict[str, float]] | None = None  # own validation of a split
@@ -92,7 +96,7 @@ class Supervised:
 
     def batches(self, train: Split, settings: TrainSettings, epoch: int) -> Batches:
         """Return the example indices of each batch of an epoch, the same on every call."""
-        return self.sequence.batches(train, settings, epoch)
+        return self.task_schedule.batches(train, settings, epoch)
 
     def end_task(self, train: Split, place: DeviceContext, epoch: int) -> None:
         """Finish the task that ends with that epoch, if there are several."""
@@ -131,3 +135,76 @@ class AdversarialTraining(Supervised):
         """Return the losses of an attacked batch."""
         x, *rest = inputs
         return super().loss((self.attack(x, target, random), *rest), target, index, random)
+
+
+METHODS = ("fgsm", "pgd")
+
+
+class Attack:
+    """Adversarial attack on normalized images (N, C, H, W), which changes a pixel by at most `eps` of its range.
+
+    A pixel ranges from 0 to 1 before normalization.
+    """
+
+    def __init__(
+        self, model: nn.Module, task: Task, preprocessing: Preprocessing, method: str, eps: float, steps: int
+    ) -> None:
+        """Initialize the attack. Raises SettingError unless the data is images with classes and `eps` is positive."""
+        if not isinstance(preprocessing, ImagePreprocessing) or not isinstance(preprocessing.spec.target, Classes):
+            kind = preprocessing.spec.kind
+            raise SettingError(
+                f"attack={method} changes the pixels of images so that their class is told wrongly, and this is {kind} "
+                f"data that asks for {preprocessing.spec.target.column}: leave it out."
+            )
+        if not eps > 0:
+            raise SettingError(f"eps={eps:g} changes nothing: a pixel goes from 0 to 1, and 8/255 is 0.031.")
+        self.model, self.task, self.method, self.steps = model, task, method, steps
+        self.eps, self.mean, self.std = eps, preprocessing.mean, preprocessing.std
+
+    def __call__(self, x: Tensor, target: Tensor, generator: Generator) -> Tensor:
+        """Return the attacked images. The gradient is that of the model in eval mode."""
+        mean, std = per_channel(self.mean, x), per_channel(self.std, x)
+        bounds = Bounds(self.eps / std, -mean / std, (1 - mean) / std)
+
+        def loss(images: Tensor) -> Tensor:
+            return self.task.loss(as_output_tuple(self.model(images))[0], target)
+
+        with eval_mode(self.model):
+            if self.method == "fgsm":
+                return fgsm(loss, x, bounds)
+            return pgd(loss, x, bounds, self.steps, generator)
+
+
+class AttackedSplit(Split):
+    """A split whose images are attacked when they are read. The random start is the same on every pass."""
+
+    def __init__(
+        self,
+        split: Split,
+        model: nn.Module,
+        task: Task,
+        preprocessing: Preprocessing,
+        place: DeviceContext,
+        method: str,
+        eps: float,
+        steps: int,
+    ) -> None:
+        """Initialize the split. Raises UnknownName for an unknown method, and SettingError as `Attack` does."""
+        if method not in METHODS:
+            raise UnknownName("attack", method, METHODS)
+        self.split, self.place, self.target = split, place, split.target
+        self.attack = Attack(model, task, preprocessing, method, eps, steps)
+
+    def __len__(self) -> int:
+        return len(self.split)
+
+    def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:
+        """Yield the attacked batches."""
+        generator = Generator(self.place.device).manual_seed(0)
+        for batch in self.split.batches(order, seed):
+            (x, *rest), target = self.place.batch(batch)
+            yield Batch((self.attack(x, target, generator), *rest), target)
+
+    def name(self, i: int) -> str:
+        """Return the name of example i."""
+        return self.split.name(i)

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...core.errors import FileError, shorten, shorten_repr
 from ...core.files import read_bytes
-from ...training.schemas import read_evaluation, read_layers, read_run
+from ...training.run_folder import read_evaluation, read_layers, read_run
 
 INSIDE = "inspect.html"
 Cell = float | str | None

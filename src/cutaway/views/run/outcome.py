@@ -11,8 +11,8 @@ from ...core.metric_names import metric
 from ...data.splits import split_hash
 from ...draw.description import Drawing, View, table
 from ...draw.number_format import capitalize_name, format_value, number, percent, plural
+from ...runs.evaluation import IMAGE_SIDE, PANELS
 from ...tasks.task import HIGHER_IS_BETTER
-from ...training.evaluation_examples import IMAGE_SIDE, PANELS
 
 NOUNS = {
     "image": "image",

@@ -1,10 +1,8 @@
-"""Fine-tuning and comparison of a compressed model, for pruning and quantization.
+"""Pruning and fine-tuning of a run, and the comparison of a compressed model with the original.
 
-The model of a run is trained further on the same data and split.
-
-The compressed model is compared with the original by score and inference time.
-
-Times are medians over rounds in which the models take turns, so that a slowdown of the machine affects all of them.
+Pruning and quantization-aware training train the model of a run further on the same data and split. The compressed
+model is compared with the original by score, size and inference time. Times are medians over rounds in which the
+models take turns, so that a slowdown of the machine affects all of them.
 """
 
 from __future__ import annotations
@@ -23,8 +21,8 @@ from ..runs.run import Run
 from ..runs.train import train_model
 from ..statistics.intervals import Metric
 from ..tasks.task import headline_metric
+from ..training.compression import measure_sparsity
 from ..training.cost_estimate import time_calls
-from ..training.pruning import measure_sparsity
 
 LR_FACTOR = 0.3  # fraction of the run's learning rate: enough to recover the loss without forgetting
 # Settings of the run that further training does not inherit.
@@ -63,7 +61,7 @@ def finetune(
     return train_model(about["model"], run.source, given, out=out, judged=judged)
 
 
-def reject_in_python(run: Run, what: str, as_in: str) -> None:
+def reject_python_objects(run: Run, what: str, as_in: str) -> None:
     """Raise SettingError if the model or the data of a run was given in Python.
 
     `what` names the operation, and `as_in` the line of Python that performs it.
@@ -74,7 +72,42 @@ def reject_in_python(run: Run, what: str, as_in: str) -> None:
             raise SettingError(f"The {part} of {run.folder} was passed in Python: {what} in Python, e.g. {as_in}.")
 
 
-SIZES = (1, 32)  # batch sizes that are timed
+PRUNE_SETTINGS = ("sparsity", "prune_channels")
+
+
+def prune(run: Run, out: str | Path, settings: Mapping[str, Any]) -> Run:
+    """Prune a run's model while it is trained further, and write a run to `out`.
+
+    The epochs are half of the run's, with 0.3 times its learning rate, unless they are given.
+
+    Args:
+        run: Run to prune.
+        out: Folder of the new run.
+        settings: Settings of training: `sparsity` or `prune_pattern`, `prune_channels` or both, and any that differ
+            from
+            the run's.
+
+    Returns:
+        The new run.
+
+    Raises:
+        SettingError: If nothing is to be pruned, `weights` is given, or the model or data were given in Python.
+    """
+    if (
+        not any(float(settings.get(key, 0)) for key in PRUNE_SETTINGS)
+        and settings.get("prune_pattern", "none") == "none"
+    ):
+        raise SettingError(
+            "Missing amount of pruning: sparsity=0.8 sets 80 % of the weights to 0, prune_pattern=2:4 two of every "
+            "four, and prune_channels=0.5 removes half of the channels, which makes the network smaller and faster."
+        )
+    if "weights" in settings:
+        raise SettingError(f"Invalid weights: the weights of {run.folder} are pruned. Leave it out.")
+    reject_python_objects(run, "prune it", "train(model, data, sparsity=0.8)")
+    return finetune(run, out, {"epochs": max(1, round(run.about["epochs_done"] / 2))}, settings)
+
+
+TIMED_BATCH_SIZES = (1, 32)  # batch sizes that are timed
 
 
 @dataclass(frozen=True)
@@ -100,7 +133,7 @@ def compare_runs(runs: Sequence[Run]) -> list[ModelMeasurement]:
     split = data.splits.get("test") or data.splits.get("val") or data.splits["train"]
     models = [run.place.model(run.model, learns=False) for run in runs]
     times: list[dict[int, float]] = [{} for _ in runs]
-    for size in SIZES:
+    for size in TIMED_BATCH_SIZES:
         (batch,) = split.batches([torch.arange(min(size, len(split)))])
         inputs, _ = runs[0].place.batch(batch)
         with torch.inference_mode():

@@ -1,4 +1,4 @@
-"""Content of evaluation.json other than metrics: examples, samples, translations, images, feature importance.
+"""Evaluation of a run: the content of evaluation.json, with metrics, examples, samples, images, and importance.
 
 Everything is computed once, at the end of training. From large splits an evenly spaced subset is taken, which is the
 same every time.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,13 +25,17 @@ from ..inference import image_generation
 from ..inference.text import TextStreamer, as_text, context_length, stream
 from ..nn.eval_mode import eval_mode
 from ..statistics.intervals import mean
-from ..tasks.classification import CELLS, Classification
+from ..tasks.classification import CELLS, Classification, linearly_separable
+from ..tasks.contrastive import Contrastive
 from ..tasks.importance import permutation_importance_report
 from ..tasks.regression import Regression
 from ..tasks.roc_curves import scores
-from .device import DeviceContext
-from .evaluation import SplitOutputs, evaluate_split, evaluation_batch_size
-from .setup import TrainingSetup
+from ..tasks.task import headline_metric
+from ..training.callbacks import CONVERGED
+from ..training.checkpoint import TrainingState
+from ..training.device import DeviceContext
+from ..training.evaluation import SplitOutputs, evaluate_split, evaluate_tasks, evaluation_batch_size
+from ..training.setup import TrainingSetup
 
 MISTAKES, RIGHT, PAIRS = 24, 12, 12
 IMAGE_SIDE = 96  # pixels of an image in the report
@@ -44,6 +49,75 @@ BOUNDED, TIMES = 64, 32  # images for the bound of diffusion, and terms for each
 AT_A_TIME = 4096  # examples that are formatted or evaluated at once
 
 Fractions = Callable[[Tensor, tuple[int, int]], Tensor]  # maps boxes (m, 4) and (height, width) to fractions (m, 4)
+MAX_SEPARABILITY_NUMBERS = 100_000  # numbers in the training split; a linear programme on more takes minutes
+
+
+def evaluation_document(ready: TrainingSetup, name: str, folder: Path) -> dict[str, Any]:
+    """Return the content of evaluation.json for one split: metrics, details, the worst mistakes and other examples."""
+    split, task = ready.data.splits[name], ready.task
+    assert split.target is not None
+    size = evaluation_batch_size(ready.settings.eval_batch_size, ready.data.spec)
+    if isinstance(task, Contrastive):
+        task.remember(*evaluate_split(ready.model, ready.data.splits["train"], ready.place, size, task))
+    outputs, target = evaluate_split(
+        ready.model,
+        split,
+        ready.place,
+        size,
+        task,
+        flip=ready.settings.tta,
+        decodes=True,
+        num_beams=ready.settings.num_beams,
+        length_penalty=ready.settings.length_penalty,
+        tokens=ready.settings.batch_tokens,
+    )
+    train = ready.data.splits["train"]
+    assert train.target is not None
+    counts = getattr(train, "target_counts", None)  # for tokens read from shards, which are never held in memory
+    baseline = task.baseline(train.target, target) if counts is None else task.baseline_from_counts(counts, target)  # type: ignore[attr-defined]
+    fractions = getattr(ready.data.preprocessing, "fractions", None)
+    found = SplitOutputs(outputs, target)
+    more, tasks = evaluate_tasks(ready.data.tasks, ready.model, task, split, ready.place, folder, found)
+    return {
+        "split": name,
+        "count": len(split),
+        "watch": headline_metric(task),
+        "metrics": {k: m.to_json() for k, m in {**task.metrics(outputs, target), **more}.items()},
+        **task.details(outputs, target),
+        **tasks,
+        "baseline": baseline,
+        **(task.beside(outputs, train, split) if hasattr(task, "beside") else {}),
+        **task_details(ready, split, outputs, target),
+        **select_examples(split, task, outputs, target, mask_panels(ready, split), fractions),
+    }
+
+
+def perceptron_summary(ready: TrainingSetup, state: TrainingState) -> str | None:
+    """Return the result of a perceptron's training: whether it converged, or ever can. None for other losses."""
+    if ready.task.loss_name != "perceptron":
+        return None
+    if state.stopped == CONVERGED:
+        return (
+            f"The perceptron converged after {state.mistakes} mistakes: epoch {state.epoch} passed without one, "
+            "so the hyperplane it found separates the training examples."
+        )
+    split = ready.data.splits["train"]
+    indices = torch.arange(len(split))
+    batch = next(iter(split.batches([indices])))
+    x, target = batch.inputs[0].flatten(1).double().numpy(), batch.target.numpy()
+    classes = range(len(ready.data.spec.target.classes))
+    one_from_rest = [target == k for k in (classes if len(classes) > 2 else [1])]
+    if x.size > MAX_SEPARABILITY_NUMBERS:
+        return "The perceptron did not converge: its last epoch still made mistakes."
+    if all(linearly_separable(x, y) for y in one_from_rest):
+        return (
+            "The perceptron did not converge yet, though the classes can be separated by a hyperplane: "
+            "it will converge after finitely many mistakes. Give it more epochs."
+        )
+    return (
+        "The perceptron did not converge and never will: no hyperplane separates the classes "
+        "(shown by a linear programme that has no solution). A network with a hidden layer can: try mlp."
+    )
 
 
 def select_examples(
@@ -66,7 +140,7 @@ def select_examples(
     at_a_time = max(1, min(AT_A_TIME, CELLS // max(1, outputs[:1].numel())))
     for start in range(0, len(target), at_a_time):
         some = slice(start, start + at_a_time)
-        rows = list(enumerate(task.mistakes(outputs[some], target[some]), start))
+        rows = list(enumerate(task.example_results(outputs[some], target[some]), start))
         wrong = [(row["loss"], i) for i, row in rows if row["wrong"]]
         right += [i for i, row in rows if not row["wrong"]]
         worst = sorted([*worst, *wrong], key=lambda found: -found[0])[:MISTAKES]
@@ -123,7 +197,7 @@ def evenly_spaced(choice: Sequence[int], most: int) -> list[int]:
 def _format_mistake(split: Split, task: Any, i: int, outputs: Tensor, target: Tensor) -> dict[str, Any]:
     """Return the actual and predicted value of example i in its units, with its training loss."""
     own = torch.tensor([i])
-    said = task.mistakes(inverse_transform(split, outputs, own), inverse_transform(split, target, own))[0]
+    said = task.example_results(inverse_transform(split, outputs, own), inverse_transform(split, target, own))[0]
     return {**said, "loss": task.losses(outputs, target).item()} if hasattr(split, "several") else said
 
 
@@ -137,7 +211,7 @@ def mask_panels(ready: TrainingSetup, split: Split) -> Callable[[int], Image.Ima
         batch = next(iter(split.batches([torch.tensor([i])])))
         with eval_mode(ready.model), torch.no_grad():
             outputs = ready.model(*ready.place.batch(batch)[0])  # (1, K, H, W)
-        (said,) = ready.task.answers(outputs)  # type: ignore[attr-defined]  # tasks of such examples have it
+        (said,) = ready.task.predicted_targets(outputs)  # type: ignore[attr-defined]  # tasks of such examples have it
         shown: Image.Image = side_by_side(batch.inputs[0][0], batch.target[0], said)
         return shown
 
@@ -194,7 +268,7 @@ def _importance(ready: TrainingSetup, preprocessing: TablePreprocessing, split: 
     try:
         found = permutation_importance_report(
             predict,
-            lambda outputs, target: sign * task.quick(outputs, target)[metric],
+            lambda outputs, target: sign * task.fast_metrics(outputs, target)[metric],
             split.inputs,
             split.target,
             [(encoder.name, len(encoder.features)) for encoder in preprocessing.encoders],
