@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from cutaway.experiments.compare.cost import release_memory
+from cutaway.experiments.cost import release_memory
 from cutaway.models.registry import create_model
 from cutaway.nn.lora import adapt, adaptable
 from cutaway.training.config import TrainSettings

@@ -30,7 +30,7 @@ from cutaway.data.open_data import open_data
 from cutaway.data.samplers import bucket_batches
 from cutaway.data.settings import DataSettings
 from cutaway.data.text.tokenizer_files import open_tokenizer
-from cutaway.experiments.compare.cost import release_memory
+from cutaway.experiments.cost import release_memory
 from cutaway.inference.text import generate
 from cutaway.inspect.layers import layer_table
 from cutaway.models.registry import create_model

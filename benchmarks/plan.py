@@ -33,8 +33,8 @@ from cutaway.core.memory_budget import format_bytes
 from cutaway.data.dataset_base import Batch
 from cutaway.distributed import checkpoint
 from cutaway.distributed.group import process_group, rank
-from cutaway.experiments.plan.planner import plan
-from cutaway.experiments.plan.result import GPUS
+from cutaway.experiments.planner import plan
+from cutaway.experiments.settings import GPUS
 from cutaway.training.batches import largest_batch
 from cutaway.training.setup import TrainingSetup, setup_training
 from cutaway.training.simulated_step import simulate_step

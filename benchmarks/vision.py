@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from cutaway.checkpoints.torchvision import torchvision_key, torchvision_names
 from cutaway.core.config import as_text
 from cutaway.data.dataset_base import Batch
-from cutaway.experiments.compare.cost import release_memory
+from cutaway.experiments.cost import release_memory
 from cutaway.inspect.layers import layer_table
 from cutaway.models.base import as_output_tuple
 from cutaway.models.registry import create_model

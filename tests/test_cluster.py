@@ -20,7 +20,7 @@ from torch.distributed.run import get_args_parser
 from cutaway.core.config import field_names
 from cutaway.data.settings import DataSettings
 from cutaway.data.streaming.manifest import ShardSettings
-from cutaway.experiments.plan.result import PlanSettings
+from cutaway.experiments.settings import PlanSettings
 from cutaway.training.config import TrainSettings
 
 DOCS = Path(__file__).parents[1] / "docs"

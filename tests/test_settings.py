@@ -88,7 +88,7 @@ def test_what_is_typed_becomes_its_type(key: str, typed: object, value: object) 
         ("whole", None, "must not be empty. Give an integer"),
     ],
 )
-def test_what_cannot_be_is_rejected_by_name(key: str, typed: object, said: str) -> None:
+def test_invalid_fields_are_rejected_by_name(key: str, typed: object, said: str) -> None:
     with pytest.raises(SettingError, match=said) as caught:
         build(Some, {key: typed})
     assert str(caught.value).startswith(f"Invalid {key}")

@@ -18,9 +18,7 @@ from cutaway.core.config import field_names
 from cutaway.data.settings import DataSettings
 from cutaway.data.streaming.manifest import ShardSettings
 from cutaway.deploy.quantize_config import QuantizeSettings
-from cutaway.experiments.compare.result import CompareSettings
-from cutaway.experiments.plan.result import PlanSettings
-from cutaway.experiments.search.config import SearchSettings
+from cutaway.experiments.settings import CompareSettings, PlanSettings, SearchSettings
 from cutaway.models.registry import presets
 from cutaway.training.config import TrainSettings
 

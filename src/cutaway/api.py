@@ -32,7 +32,7 @@ from .distributed.launch import rank
 from .draw.description import Page, View
 from .draw.html_page import render_iframe, render_page
 from .experiments.compare.baselines import check_baselines
-from .experiments.search.config import require_optuna
+from .experiments.settings import require_optuna
 from .nn.eval_mode import eval_mode
 from .reports.run_report import write_layers_and_report
 from .runs.run import Run
@@ -45,8 +45,7 @@ from .views.summary import describe as describe
 
 if TYPE_CHECKING:
     from .experiments.compare.result import Comparison
-    from .experiments.plan.planner import CheckResult
-    from .experiments.plan.result import Plan
+    from .experiments.planner import CheckResult, Plan
     from .experiments.search.result import Search
 
 PAGE_MARK = " · Cutaway</title>"  # identifies a page that Cutaway wrote
@@ -270,7 +269,7 @@ def check(model: str | nn.Module, data: Any, *, val: Any = None, test: Any = Non
         DataError: If the data cannot be used. `problems` lists every bad row or file.
         CutawayError: For other errors that the user can fix.
     """
-    from .experiments.plan.planner import check as run_check
+    from .experiments.planner import check as run_check
 
     source, fractions = to_source(data, val, test)
     return run_check(model, source, {**settings, **fractions})
@@ -381,7 +380,7 @@ def plan(model: str | nn.Module, data: Any, *, val: Any = None, test: Any = None
     Raises:
         CutawayError: For errors that the user can fix.
     """
-    from .experiments.plan.planner import plan as make_plan
+    from .experiments.planner import plan as make_plan
 
     source, fractions = to_source(data, val, test)
     return make_plan(model, source, {**settings, **fractions})

@@ -119,7 +119,7 @@ def test_rows_without_text_can_be_left_out(cli: Cli) -> None:
         (("word2vec-skipgram", "book.txt", "min_count=1000"), ["book.txt cannot be learned from", "smaller min_count"]),
     ],
 )
-def test_words_that_do_not_go_together(cli: Cli, words: tuple[str, ...], said: list[str]) -> None:
+def test_incompatible_arguments(cli: Cli, words: tuple[str, ...], said: list[str]) -> None:
     Path("r.tsv").write_text(REVIEWS)
     Path("book.txt").write_text(BOOK)
     Path("t.conll").write_text(TAGGED)

@@ -66,7 +66,7 @@ def test_from_files_to_a_report_and_to_boxes(cli: Cli, run: Path, folder: Path) 
     assert all(0 <= row["x1"] <= row["x2"] <= 48 for row in rows)
 
 
-def test_what_is_not_found_is_said(cli: Cli, run: Path, folder: Path) -> None:
+def test_missed_objects_are_reported(cli: Cli, run: Path, folder: Path) -> None:
     answer = cli("predict", str(run), str(folder / "test" / "0000.png"), "--out", "boxes.csv")
     assert answer.status == 0, answer.err
     with Path("boxes.csv").open() as file:

@@ -57,7 +57,7 @@ def test_the_key_map_is_printed_where_names_differ(cli: Cli, tmp_path: Path) -> 
     assert sorted([theirs, ours] for ours, theirs in pairs) == sorted(again)
 
 
-def test_what_an_old_file_lacks_is_said(cli: Cli, folder: Path, tmp_path: Path) -> None:
+def test_fields_missing_in_an_old_file_are_reported(cli: Cli, folder: Path, tmp_path: Path) -> None:
     state = load_model(folder / "model")[0].state_dict()
     torch.save({k: v for k, v in state.items() if "num_batches" not in k}, tmp_path / "old.pth")
     answer = cli("convert", tmp_path / "old.pth", tmp_path / "new", "--to", "cutaway", "--model", "resnet18")

@@ -55,9 +55,7 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(
 
 
 @pytest.mark.parametrize("eta", [0.0, 1.0])
-def test_an_image_is_the_same_whatever_is_drawn_beside_it(
-    run: Run, eta: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_image_does_not_depend_on_its_batch(run: Run, eta: float, monkeypatch: pytest.MonkeyPatch) -> None:
     together = run.drawn(5, steps=4, eta=eta)[0].int()
     alone = run.drawn(1, run.spec.target.names[3], steps=4, eta=eta, seed=3)[0].int()
     assert (together[3] - alone[0]).abs().max() <= 1  # a level, where another order of sums rounds otherwise
@@ -76,7 +74,7 @@ def test_an_image_is_the_same_whatever_is_drawn_beside_it(
     assert sizes == [2, 2, 1]
 
 
-def test_pictures_are_written_and_what_cannot_be_is_said(run: Run, cli: CLI, tmp_path: Path) -> None:
+def test_images_are_written_and_invalid_options_are_rejected(run: Run, cli: CLI, tmp_path: Path) -> None:
     folder = str(run.folder)
     told = cli("generate", folder, "--class", "3", "--count", "12", "--steps", "2", "--out", "threes.png", "--json")
     assert told.status == 0, told.said

@@ -25,7 +25,7 @@ def every(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_they_are_written_by_name_and_said_to_be_made_up_or_not(cli: Cli) -> None:
+def test_examples_are_written_by_name_and_marked_as_synthetic_or_real(cli: Cli) -> None:
     answer = cli("examples", "wine", "graph/", "visits.csv")
     assert answer.status == 0, answer.err
     assert sorted(path.name for path in Path().iterdir()) == ["graph", "visits.csv", "wine.csv"]
@@ -79,7 +79,7 @@ def test_what_to_try_fits_the_data(cli: Cli, every: Path, name: str) -> None:
     assert answer.status == 0, answer.err
 
 
-def test_molecules_are_what_they_are_said_to_weigh(every: Path) -> None:
+def test_molecules_have_the_listed_weights(every: Path) -> None:
     chem = pytest.importorskip("rdkit.Chem")
     descriptors = pytest.importorskip("rdkit.Chem.Descriptors")
     with (every / "molecules.csv").open(encoding="utf-8", newline="") as file:

@@ -49,7 +49,7 @@ def views_of(page: Path) -> list[str]:
 # --- the command ----------------------------------------------------------------------------------------------------
 
 
-def test_a_run_opens_with_all_views_that_suit_and_is_written_anew(cli: Cli, run: Path) -> None:
+def test_a_run_opens_with_all_applicable_views_and_is_overwritten(cli: Cli, run: Path) -> None:
     answer = cli("inspect", run)
     assert (answer.status, answer.err) == (0, "")
     page, *lines = answer.out.splitlines()

@@ -20,7 +20,7 @@ import cutaway
 from cutaway.apps.cli import main
 from cutaway.core.errors import FileError
 from cutaway.core.files import is_temp_file
-from cutaway.training.run_folder import create_group_folder
+from cutaway.experiments.experiment import create_experiment_folder
 
 from ..training.test_kills import PROCESSES
 
@@ -179,7 +179,7 @@ def test_a_comparison_that_was_killed_is_resumed_to_the_same_scores(tmp_path: Pa
 def test_what_a_kill_before_the_first_file_leaves_is_no_other_work(tmp_path: Path, command: str) -> None:
     out = tmp_path / "out"
     (out / f".{command}.json.123.part").mkdir(parents=True)
-    assert create_group_folder(out, command, "mlp-iris", f"{command}.json", ()) == out
+    assert create_experiment_folder(out, command, "mlp-iris", f"{command}.json", ()) == out
     (out / "thesis.tex").write_text("years")
     with pytest.raises(FileError, match="nothing in it is overwritten"):
-        create_group_folder(out, command, "mlp-iris", f"{command}.json", ())
+        create_experiment_folder(out, command, "mlp-iris", f"{command}.json", ())

@@ -130,7 +130,7 @@ def state(place: Path) -> list[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("what", AT)
-def test_what_stands_in_the_way_is_kept_and_the_way_out_exists(cli: Cli, run: Path, what: str) -> None:
+def test_existing_outputs_are_kept_and_the_suggested_option_exists(cli: Cli, run: Path, what: str) -> None:
     """`cli` checks the options that each message names."""
     del run
     for command, words in WRITES.items():
@@ -165,7 +165,7 @@ def test_options_typed_as_settings(cli: Cli, run: Path, command: str, option: st
         assert f"{option}=x is an option, not a setting" in answer.said
 
 
-def test_a_quantization_that_was_killed_begins_anew(cli: Cli, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_quantization_starts_again(cli: Cli, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     del run
 
     def killed(ready: object, folder: Path) -> None:

@@ -97,7 +97,7 @@ class PanicException(BaseException):
     (ImportError("libopenblas.so: failed to map segment from shared object"), ""),
     (OSError(12, "Cannot allocate memory"), ""),
 ])  # fmt: skip
-def test_where_memory_runs_out_one_sentence_says_so(
+def test_running_out_of_memory_gives_one_sentence(
     error: BaseException, needed: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from cutaway.apps.cli import runs
@@ -112,7 +112,7 @@ def test_where_memory_runs_out_one_sentence_says_so(
     assert "Traceback" not in said
 
 
-def test_a_limit_below_what_the_libraries_take_is_said_at_once(
+def test_a_memory_limit_below_the_libraries_is_rejected(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limits = {resource.RLIMIT_AS: 3 * 2**29, resource.RLIMIT_DATA: resource.RLIM_INFINITY}
@@ -153,7 +153,7 @@ def test_a_name_with_brackets_is_no_markup(capsys: pytest.CaptureFixture[str], t
     assert str(run) in said
 
 
-def test_what_is_long_is_said_by_its_ends() -> None:
+def test_long_values_are_shortened_in_the_middle() -> None:
     assert shorten("x" * 60) == "x" * 60
     assert shorten("a" * 5000 + "b" * 5000) == "a" * 40 + "…" + "b" * 19
     assert shorten(10**5000) == "a number of thousands of digits"
@@ -191,9 +191,7 @@ def test_no_message_repeats_a_long_setting_whole(words: list[str], capsys: pytes
     assert max(map(len, said.split())) < 120
 
 
-def test_a_table_narrower_than_its_words_goes_on_below(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_narrow_table_continues_below(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "40")
     rows = [["a", "words that have no room beside the others"], ["東京", "few"]]
@@ -206,7 +204,7 @@ def test_a_table_narrower_than_its_words_goes_on_below(
     ]
 
 
-def test_of_a_narrow_table_only_what_has_no_room_stands_below(
+def test_a_narrow_table_moves_only_wide_columns_below(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
@@ -217,7 +215,7 @@ def test_of_a_narrow_table_only_what_has_no_room_stands_below(
     assert lines[1:] == ["conv1    Conv2d           9408", "avgpool", "    AdaptiveAvgPool2dIndeed"]
 
 
-def test_a_sentence_goes_on_below_its_beginning_and_breaks_no_word(
+def test_a_sentence_wraps_with_indentation_between_words(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
@@ -291,7 +289,7 @@ def test_what_is_no_file_of_settings_is_not_waited_for(path: str, capsys: pytest
     assert "not a regular file" in capsys.readouterr().err
 
 
-def test_who_waits_long_hears_that_it_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_is_printed_during_long_work(capsys: pytest.CaptureFixture[str]) -> None:
     with output.note_if_slow("Still at work.", seconds=0.0):
         time.sleep(0.05)
     with output.note_if_slow("Never said.", seconds=60.0):

@@ -35,7 +35,7 @@ Cli = Callable[..., Answer]
         ("trian", "Similar: train."),
     ],
 )
-def test_a_mistake_is_answered_by_what_to_type(cli: Cli, typed: str, said: str) -> None:
+def test_a_typing_error_gets_a_suggestion(cli: Cli, typed: str, said: str) -> None:
     answer = cli(*typed.split())
     assert (answer.status, answer.out) == (2, "")
     assert said in answer.said

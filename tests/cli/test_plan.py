@@ -120,7 +120,7 @@ def test_this_machine_is_measured(cli: Cli) -> None:
     assert fsdp.memory.weights < cutaway.plan("mlp", "iris").strategies[0].memory.weights
 
 
-def test_a_model_larger_than_this_machine_is_planned_and_what_would_fit_is_said(cli: Cli, text: None) -> None:
+def test_a_model_larger_than_this_machine_is_planned_with_a_strategy_that_fits(cli: Cli, text: None) -> None:
     huge = "plan gpt2 help.txt model.layers=2 model.dim=65536 model.heads=64 length=32"
     answer = cli(*huge.split())
     assert answer.status == 0, answer.err
@@ -205,7 +205,7 @@ def test_what_needs_whole_weights_is_not_planned_in_parts(cli: Cli, text: None) 
         ("resnet18 iris", "resnet18"),
     ],
 )
-def test_what_cannot_be_is_a_paragraph(cli: Cli, typed: str, said: str) -> None:
+def test_invalid_settings_give_one_paragraph(cli: Cli, typed: str, said: str) -> None:
     answer = cli("plan", *typed.split())
     assert (answer.status, answer.out) == (2, "")
     assert said in answer.said

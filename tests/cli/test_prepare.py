@@ -87,7 +87,7 @@ def test_check_compares_checksums(cli: Cli, shards: str) -> None:
         (("poem.txt", "new", "val=0.6", "test=0.5"), "leave nothing to train on"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_one_paragraph(cli: Cli, shards: str, words: tuple[str, ...], said: str) -> None:
+def test_invalid_arguments_give_one_paragraph(cli: Cli, shards: str, words: tuple[str, ...], said: str) -> None:
     answer = cli("prepare", *words)
     assert answer.status == 2
     assert said in answer.said
@@ -95,7 +95,7 @@ def test_what_cannot_be_is_one_paragraph(cli: Cli, shards: str, words: tuple[str
 
 
 @pytest.mark.slow
-def test_it_goes_on_after_a_kill_and_after_ctrl_c(cli: Cli, tmp_path: Path) -> None:
+def test_it_resumes_after_a_kill_and_after_ctrl_c(cli: Cli, tmp_path: Path) -> None:
     Path("poem.txt").write_text(TEXT * 600)  # more than is done before a signal comes, on a busy machine too
     words = ["prepare", "poem.txt", "shards", "shard_size=1", "tokenizer=bpe", "vocab_size=300", "workers=2"]
     out = tmp_path / "shards"

@@ -59,7 +59,7 @@ def test_from_python(run: cutaway.Run, tmp_path: Path, settings: dict[str, Any],
         ([], "Missing run or new folder"),
     ],
 )
-def test_what_cannot_be_pruned_is_said(
+def test_models_that_cannot_be_pruned_are_rejected(
     run: cutaway.Run, tmp_path: Path, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     typed = [str(tmp_path / "x") if word == "OUT" else word for word in words]

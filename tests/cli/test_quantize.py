@@ -161,7 +161,7 @@ def test_a_module_of_ones_own(tmp_path: Path) -> None:
         ("resnet", [], "Missing run or new folder"),
     ],
 )
-def test_what_cannot_be_quantized_is_said(
+def test_models_that_cannot_be_quantized_are_rejected(
     of: str, words: list[str], said: str, request: pytest.FixtureRequest, tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
@@ -199,6 +199,6 @@ def test_integers_are_not_learned_from_nor_converted(
 
     folder, before = str(small.folder), small.evaluate()["loss"].value
     assert "begin with the run that it was made of" in said("train", "resnet20", "digits", f"weights={folder}")
-    assert "learn no more" in said("train", "--resume", folder)
+    assert "is quantized and cannot be trained further" in said("train", "--resume", folder)
     assert "have no form elsewhere" in said("convert", folder, str(tmp_path / "x.pth"), "--to", "torchvision")
     assert cutaway.load(folder).evaluate()["loss"].value == before

@@ -73,7 +73,7 @@ def test_bad_input_is_a_paragraph(
 
 def test_every_setting_of_a_search_is_in_its_help(capsys: pytest.CaptureFixture[str]) -> None:
     from cutaway.core.config import field_names
-    from cutaway.experiments.search.config import SearchSettings
+    from cutaway.experiments.settings import SearchSettings
 
     assert main(["search", "--help"]) == 0
     said = capsys.readouterr().out

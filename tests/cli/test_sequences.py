@@ -240,7 +240,7 @@ FIRST = {kind.said: name for name, (kind, _) in reversed(CASES.items())}  # one 
 
 
 @pytest.mark.parametrize("said", FIRST)
-def test_check_says_what_the_data_is_and_writes_nothing(own: Cli, said: str) -> None:
+def test_check_describes_the_data_and_writes_nothing(own: Cli, said: str) -> None:
     kind, settings = CASES[FIRST[said]]
     words = ("check", FIRST[said].split()[0], *kind.data, *settings)
     before = set(Path().rglob("*"))
@@ -258,7 +258,7 @@ def test_check_says_what_the_data_is_and_writes_nothing(own: Cli, said: str) -> 
 
 
 @pytest.mark.parametrize("said", FIRST)
-def test_a_run_is_taken_up_again(own: Cli, said: str) -> None:
+def test_a_run_is_resumed(own: Cli, said: str) -> None:
     kind, settings = CASES[FIRST[said]]
     model = FIRST[said].split()[0]
     assert own("train", model, *kind.data, *settings, *SMALL).status == 0

@@ -91,14 +91,14 @@ def test_json_holds_the_published_counts(cli: Cli) -> None:
         (("num_classes=3",), "Missing model"),
     ],
 )
-def test_what_cannot_be_is_rejected_in_words(cli: Cli, words: tuple[str, ...], said: str) -> None:
+def test_invalid_arguments_are_rejected_with_a_message(cli: Cli, words: tuple[str, ...], said: str) -> None:
     answer = cli("show", *words)
     assert (answer.status, answer.out) == (2, "")
     assert said in answer.said
     assert "Traceback" not in answer.err
 
 
-def test_what_the_paper_prints_stands_beside_what_its_definition_counts_to(cli: Cli) -> None:
+def test_published_and_computed_counts_are_shown(cli: Cli) -> None:
     for name, counted, printed in (
         ("transformer-base", "63 082 496", "65 M"),
         ("transformer-big", "214 245 376", "213 M"),

@@ -172,7 +172,7 @@ def test_evaluating_other_data_uses_the_runs_own_preprocessing(cli: Cli) -> None
     assert "'c'" in answer.said
 
 
-def test_why_metrics_have_no_interval_is_said_once(cli: Cli) -> None:
+def test_the_reason_for_a_missing_interval_is_printed_once(cli: Cli) -> None:
     rows = "".join(f"{2 + i % 5},{i % 7}\n" for i in range(140))
     Path("t.csv").write_text("load,other\n" + rows)
     typed = ("forecast=load", "ignore=other", "horizon=4", "lookback=6", "epochs=1")
@@ -232,7 +232,7 @@ def test_python_says_the_same_as_the_command_line(cli: Cli, iris: Path) -> None:
         cutaway.train("mpl", "iris")
 
 
-def test_a_run_that_stopped_early_goes_on_when_it_may(cli: Cli) -> None:
+def test_a_run_that_stopped_early_can_be_resumed(cli: Cli) -> None:
     words = ("epochs=1000", "patience=2", "lr=0", "tensorboard=false", "--out", "r")
     assert cli("train", "mlp", "iris", *words).status == 0
     before = json.loads(Path("r/run.json").read_text())
@@ -309,7 +309,7 @@ def test_ctrl_c_writes_a_checkpoint_and_leaves_with_130(cli: Cli, tmp_path: Path
     assert (tmp_path / "r/report.html").exists()
 
 
-def test_words_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arguments_are_classified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a=b").mkdir()
     assert parse_words(["mlp", "a=b", "lr=1", "lr=2"], names=2) == (["mlp", "a=b"], {"lr": "2"})

@@ -185,7 +185,7 @@ def test_a_preset_is_not_asked_what_it_should_be(
     assert failed >= found_by
 
 
-def test_what_cannot_be_checked_is_said(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_claims_with_a_missing_library_are_skipped(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     from cutaway.verify import huggingface
 
     def missing() -> object:

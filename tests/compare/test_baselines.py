@@ -22,10 +22,10 @@ from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
 from cutaway.experiments.compare.baselines import (
     ALPHA,
-    MOST_ROWS,
+    MAX_FIT_ROWS,
     Baseline,
     baselines_for,
-    most_rows,
+    max_rows,
     propagate_labels,
     sample_training_rows,
 )
@@ -171,14 +171,14 @@ def test_a_few_rows_are_enough() -> None:
 
 
 def test_of_many_rows_a_seeded_choice_is_learned_from() -> None:
-    assert most_rows(10) == MOST_ROWS
-    assert most_rows(10_000) * 10_000 == 20_000_000
-    some = sample_training_rows(50_000, MOST_ROWS, 0)
+    assert max_rows(10) == MAX_FIT_ROWS
+    assert max_rows(10_000) * 10_000 == 20_000_000
+    some = sample_training_rows(50_000, MAX_FIT_ROWS, 0)
     assert some is not None
-    assert len(some) == len(set(some.tolist())) == MOST_ROWS
+    assert len(some) == len(set(some.tolist())) == MAX_FIT_ROWS
     assert (np.diff(some) > 0).all()
-    assert some.tolist() != sample_training_rows(50_000, MOST_ROWS, 1).tolist()  # type: ignore[union-attr]
-    assert sample_training_rows(MOST_ROWS, MOST_ROWS, 0) is None
+    assert some.tolist() != sample_training_rows(50_000, MAX_FIT_ROWS, 1).tolist()  # type: ignore[union-attr]
+    assert sample_training_rows(MAX_FIT_ROWS, MAX_FIT_ROWS, 0) is None
 
 
 def test_a_large_table_says_how_many_rows_were_learned_from(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cutaway.experiments.compare import cost
-from cutaway.experiments.compare.cost import EnergyMeter, counters
+from cutaway.experiments import cost
+from cutaway.experiments.cost import EnergyMeter, read_counters
 
 RANGE = 262_143_328_850  # microjoules: what a common processor has
 
@@ -56,7 +56,7 @@ def use(powercap: Path, **joules: float) -> None:
 
 
 def test_packages_and_memory_are_counted_once(powercap: Path) -> None:
-    assert list(counters(powercap)) == ["intel-rapl:0", "intel-rapl:0:2", "intel-rapl:1"]
+    assert list(read_counters(powercap)) == ["intel-rapl:0", "intel-rapl:0:2", "intel-rapl:1"]
     with EnergyMeter(powercap) as meter:
         use(powercap, z0=20.0, z0_0=15.0, z0_1=1.0, z0_2=3.0, z1=0.25, z2=30.0)
     assert meter.joules == pytest.approx(23.25)
@@ -91,7 +91,7 @@ def test_what_may_not_be_read_is_not_told(powercap: Path, monkeypatch: pytest.Mo
             return read(path)
 
         monkeypatch.setattr(Path, "read_text", denied)
-    assert counters(powercap) == {}
+    assert read_counters(powercap) == {}
     with EnergyMeter(powercap) as meter:
         use(powercap, z0=20.0)
     assert meter.joules is None
@@ -102,7 +102,7 @@ def test_a_machine_without_counters_tells_nothing(powercap: Path, tmp_path: Path
         pass
     assert meter.joules is None
     (powercap / "intel-rapl:0" / "energy_uj").write_text("none\n")
-    assert counters(powercap) == {}
+    assert read_counters(powercap) == {}
 
 
 def test_a_zone_that_goes_away_takes_the_sum_with_it(powercap: Path) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import cutaway
 from cutaway.checkpoints.factory import to_builder
 from cutaway.core.errors import ModelError, SettingError, UnknownName
-from cutaway.experiments.compare.comparison_page import command
+from cutaway.experiments.compare.comparison_page import repeat_command
 from cutaway.experiments.compare.result import Comparison
 from cutaway.training.trainer import Trainer
 
@@ -67,7 +67,7 @@ def test_modules_of_ones_own_are_compared_as_named_ones_are(found: Comparison) -
     assert rows["Net"]["macs"] == 4 * 8 + 8 * 3
     own = [cutaway.load(folder, model=Net) for folder in rows["Net"]["runs"]]
     assert rows["Net"]["scores"] == pytest.approx([run.evaluate()["accuracy"].value for run in own])
-    assert command(found).startswith(
+    assert repeat_command(found).startswith(
         'cutaway.compare(["softmax", ("Net", Net), ("wider", wide), ("wrong", wrong)], "iris"'
     )
 

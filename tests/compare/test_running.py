@@ -20,12 +20,11 @@ from cutaway.core.errors import FileError, ModelError, SettingError, UnknownName
 from cutaway.core.files import read_json, write_json
 from cutaway.core.schema import validate_document
 from cutaway.core.spec import Horizon
-from cutaway.experiments.compare.candidates import select_candidates
-from cutaway.experiments.compare.comparison_page import describe
-from cutaway.experiments.compare.contributions import metric_for_task
-from cutaway.experiments.compare.result import PRINTED, Comparison, read_about
+from cutaway.experiments.compare.candidates import metric_for_task, select_candidates
+from cutaway.experiments.compare.comparison_page import build_report
+from cutaway.experiments.compare.result import PRINTED_SCHEMA, Comparison, read_comparison
 from cutaway.experiments.compare.runner import train_all
-from cutaway.experiments.compare.worker import Job, is_finished
+from cutaway.experiments.compare.workers import Job, is_finished
 from cutaway.models.registry import preset
 from cutaway.statistics.intervals import too_few_windows
 from cutaway.tasks.forecasting import Forecasting
@@ -91,7 +90,7 @@ def test_the_page_says_it_and_asks_for_nothing(found: Comparison) -> None:
 
 
 def test_nothing_on_the_page_is_off_its_scale(found: Comparison) -> None:
-    drawings = [one for view in describe(found)["views"] for one in view["drawings"] if one["kind"] == "rows"]
+    drawings = [one for view in build_report(found)["views"] for one in view["drawings"] if one["kind"] == "rows"]
     assert len(drawings) == 2  # scores and differences
     for drawing in drawings:
         low, high = drawing["columns"][0]["domain"]
@@ -105,7 +104,7 @@ def test_joules_are_told_or_why_they_are_not(found: Comparison) -> None:
         models = [{**row, "joules": joules} for row in found.results[0]["models"]]
         other = Comparison(found.folder)
         other.about = {**about, "results": [{**found.results[0], "models": models, **result}]}
-        (view,) = (view for view in describe(other)["views"] if view["id"] == "costs")
+        (view,) = (view for view in build_report(other)["views"] if view["id"] == "costs")
         options = view["drawings"][0]["options"]
         return view["drawings"][-1]["sentences"][0], [option["name"] for option in options]
 
@@ -143,7 +142,7 @@ def test_two_at_a_time_killed_and_resumed_one_at_a_time_is_the_same(found: Compa
     assert before
     resumed = cutaway.compare(resume=folder, jobs=1)  # the workers end when their parent has
     assert {path: (path / "run.json").stat().st_mtime_ns for path in ended} == before
-    assert read_about(folder)["status"] == "finished"
+    assert read_comparison(folder)["status"] == "finished"
     for row in resumed.results[0]["models"]:
         assert row["scores"] == next(one["scores"] for one in found.results[0]["models"] if one["name"] == row["name"])
         for path in row["runs"]:
@@ -167,7 +166,7 @@ def test_each_model_is_tried_before_on_the_validation_split(tmp_path: Path) -> N
     search = read_json(compared.folder / "data" / "softmax" / "search" / "search.json")
     assert search["trials"] == 2
     assert search["tested"] == []
-    rows = [row for view in describe(compared)["views"] if view["id"] == "method" for row in view["table"]["rows"]]
+    rows = [row for view in build_report(compared)["views"] if view["id"] == "method" for row in view["table"]["rows"]]
     assert ["softmax, by its trials", f"lr={chosen['lr']:g}, weight_decay={chosen['weight_decay']:g}"] in rows
     with pytest.raises(SettingError, match="was passed in Python: pass it again"):
         cutaway.compare(resume=compared.folder)
@@ -260,7 +259,7 @@ def test_what_is_typed_is_what_is_printed(found: Comparison, capsys: pytest.Capt
 
     assert main(["compare", "--resume", str(found.folder), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    validate_document(document, PRINTED, found.folder, "")
+    validate_document(document, PRINTED_SCHEMA, found.folder, "")
     assert document["results"][0]["models"][0]["name"] == found.best["name"]
     assert main(["compare", "--resume", str(found.folder)]) == 0
     assert "95 % interval" in capsys.readouterr().out
@@ -274,12 +273,22 @@ def test_forecasts_are_compared_by_the_blocks_of_their_evaluation(series: tuple[
     outputs = torch.randn(200, 1, generator=torch.Generator().manual_seed(2), dtype=torch.float64).cumsum(0)
     target = torch.zeros_like(outputs)
     target[3] = torch.nan
-    blocks = compared.of(outputs, target)
+    blocks = compared.per_example(outputs, target)
     assert len(blocks) == 12
     assert np.sqrt(blocks.mean()) == pytest.approx(task.metrics(outputs, target)["rmse"].value)
     found = task.metrics(outputs[:few], target[:few])["rmse"]
-    assert compared.of(outputs[:few], target[:few]).shape == (1,)
+    assert compared.per_example(outputs[:few], target[:few]).shape == (1,)
     assert found.note == f"no interval: {too_few_windows(few, compared.overlap)}"
     more = outputs[: few + 1]
-    assert len(compared.of(more, target[: few + 1])) == 8
+    assert len(compared.per_example(more, target[: few + 1])) == 8
     assert not task.metrics(more, target[: few + 1])["rmse"].note
+
+
+def test_a_comparison_without_trials_needs_no_optuna(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['optuna'] = None; import cutaway; "
+        f"cutaway.compare('softmax', 'iris', out={str(tmp_path / 'a')!r}, epochs=1, seeds=1, jobs=1)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "a" / "report.html").is_file()

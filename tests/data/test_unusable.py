@@ -17,7 +17,7 @@ from cutaway.core.errors import DataError, SettingError
 from cutaway.data.dataset_base import DataSet
 from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
-from cutaway.experiments.plan.planner import check
+from cutaway.experiments.planner import check
 
 RNG = np.random.default_rng(0)
 DAMAGED = "no image"  # what stands in a file that is none

@@ -213,7 +213,7 @@ def test_pt2_is_written_and_never_read(run: cutaway.Run, tmp_path: Path) -> None
         cutaway.load(path)
 
 
-def test_what_cannot_be_is_one_paragraph(
+def test_invalid_arguments_give_one_paragraph(
     run: cutaway.Run, exported: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for out, said in (

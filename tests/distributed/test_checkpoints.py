@@ -415,5 +415,5 @@ def test_of_two_kinds_of_checkpoints_the_newer_one_counts(whole: tuple[Path, Ord
     (last / "index.json").unlink()
     (folder / "last.safetensors").unlink()
     assert latest_checkpoint(folder) is None
-    with pytest.raises(FileError, match="has no checkpoint to go on from"):
+    with pytest.raises(FileError, match="has no checkpoint to resume from"):
         load_checkpoint(folder, create_model("lenet5-modern"), [], None)

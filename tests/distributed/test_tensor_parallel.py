@@ -39,5 +39,5 @@ def test_what_cannot_be_shared_is_refused_by_name(name: str, settings: dict[str,
 
 
 def test_processes_that_are_no_multiple_are_refused() -> None:
-    with pytest.raises(SettingError, match="tensor_parallel=2 takes so many processes for each model, and processes=1"):
+    with pytest.raises(SettingError, match="Invalid processes=1: must be a multiple of tensor_parallel=2"):
         setup_training("vit-tiny/16", "digits", {"model.patch_size": 4, "tensor_parallel": 2})

@@ -3,8 +3,8 @@ import test from "node:test";
 
 import { all, texts } from "./page.js";
 import { boundary } from "../../src/cutaway/draw/boundary.js";
-import { valueAt, zeroLine } from "../../src/cutaway/draw/level.js";
-import { along, wireTargets } from "../../src/cutaway/draw/wires.js";
+import { valueAt, zeroLine } from "../../src/cutaway/draw/byte_maps.js";
+import { pointOnCurve, edgeTargets } from "../../src/cutaway/draw/edges.js";
 
 const coded = (values) => btoa(String.fromCharCode(...values));
 /** A map of size × size that rises from left to right, from −1 to 1. */
@@ -68,8 +68,8 @@ test("every weight and bias can be asked for by its own name and place", () => {
 
 test("a neuron that is pointed at takes the large map, one that is clicked keeps it", () => {
   const large = (state) => all(boundary(spec(), 1000, state).svg, "text").map((t) => t.children.join(""));
-  assert.ok(large({}).includes("the model's answer"));
-  assert.ok(!large({ neuron: "1.1" }).includes("the model's answer"));
+  assert.ok(large({}).includes("the model's output"));
+  assert.ok(!large({ neuron: "1.1" }).includes("the model's output"));
   assert.ok(large({ pinned: "1.1", neuron: null }).includes("b"));
   const [one] = boundary(spec(), 1000).targets.filter((target) => target.key === "1.1");
   assert.deepEqual([one.hover, one.set], [{ neuron: "1.1" }, { pinned: "1.1" }]);
@@ -88,10 +88,10 @@ test("the pointer is told what the model says where it is, in the person's units
 
 test("the nearest curve is found by the pointer, and each by the keyboard at a place of its own", () => {
   const wires = [0, 1, 2].flatMap((j) => [0, 1].map((i) => ({ from: [0, 40 * i], to: [100, 50 * j], weight: 1, key: `${j} ${i}`, tip: [`${j} ${i}`] })));
-  const [whole, ...single] = wireTargets(wires, 2);
+  const [whole, ...single] = edgeTargets(wires, 2);
   assert.equal(new Set(single.map(({ box }) => box.join())).size, wires.length);
   for (const one of wires) {
-    const [x, y] = along(one, 0.5);
+    const [x, y] = pointOnCurve(one, 0.5);
     assert.equal(whole.at(x, y).key, one.key);
   }
 });

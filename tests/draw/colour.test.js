@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
 
-import { amount, category, dash, ofFraction, over, signed } from "../../src/cutaway/draw/colour.js";
+import { amountColour, categoryColour, dashPattern, fractionColour, textColour, signedColour } from "../../src/cutaway/draw/colour.js";
 
 // How the three dichromacies see linear RGB: G. Machado, M. Oliveira, L. Fernandes, A physiologically-based model for
 // simulation of color vision deficiency, 2009, severity 1.
@@ -59,13 +59,13 @@ for (const [page, colours] of Object.entries({ light, dark })) {
     });
 
     test(`${eyes} eyes tell too little from too much on a ${page} page`, () => {
-      for (const t of [0.6, 1]) assert.ok(distance(signed(-t)[page], signed(t)[page], matrix) > TOLD_APART);
-      assert.ok(distance(signed(0)[page], signed(1)[page], matrix) > TOLD_APART);
+      for (const t of [0.6, 1]) assert.ok(distance(signedColour(-t)[page], signedColour(t)[page], matrix) > TOLD_APART);
+      assert.ok(distance(signedColour(0)[page], signedColour(1)[page], matrix) > TOLD_APART);
     });
   }
 
   test(`all eyes tell seven categories apart on a ${page} page, and their lines from its ground`, () => {
-    const seven = [...Array(7).keys()].map((i) => category(i)[page]);
+    const seven = [...Array(7).keys()].map((i) => categoryColour(i)[page]);
     for (let i = 0; i < 7; i++) {
       assert.ok(contrast(seven[i], colours.paper) >= 3, seven[i]);
       for (let j = 0; j < i; j++) {
@@ -76,14 +76,14 @@ for (const [page, colours] of Object.entries({ light, dark })) {
 
   test(`words on any shade can be read on a ${page} page`, () => {
     for (let i = -20; i <= 20; i++) {
-      for (const pair of [signed(i / 20), amount(Math.abs(i) / 20)]) {
-        assert.ok(contrast(over(pair)[page], pair[page]) >= 4.5, pair[page]);
+      for (const pair of [signedColour(i / 20), amountColour(Math.abs(i) / 20)]) {
+        assert.ok(contrast(textColour(pair)[page], pair[page]) >= 4.5, pair[page]);
       }
     }
   });
 
   test(`amounts grow away from the ground of a ${page} page`, () => {
-    const steps = [...Array(21).keys()].map((i) => contrast(amount(i / 20)[page], colours.paper));
+    const steps = [...Array(21).keys()].map((i) => contrast(amountColour(i / 20)[page], colours.paper));
     for (let i = 1; i < steps.length; i++) assert.ok(steps[i] > steps[i - 1]);
   });
 
@@ -95,11 +95,11 @@ for (const [page, colours] of Object.entries({ light, dark })) {
 }
 
 test("one per cent can be told from nothing, and what is out of range is brought into it", () => {
-  assert.ok(distance(ofFraction(0).light, ofFraction(0.01).light, EYES.usual) > 0.015);
-  assert.deepEqual(signed(7), signed(1));
-  assert.deepEqual(amount(-1), amount(0));
+  assert.ok(distance(fractionColour(0).light, fractionColour(0.01).light, EYES.usual) > 0.015);
+  assert.deepEqual(signedColour(7), signedColour(1));
+  assert.deepEqual(amountColour(-1), amountColour(0));
 });
 
 test("no two of twenty-eight lines have the same colour and the same dashes", () => {
-  assert.equal(new Set([...Array(28).keys()].map((i) => `${category(i).light} ${dash(i)}`)).size, 28);
+  assert.equal(new Set([...Array(28).keys()].map((i) => `${categoryColour(i).light} ${dashPattern(i)}`)).size, 28);
 });

@@ -65,7 +65,7 @@ test("a matrix has a target for every cell, in rows of its size, within its widt
       assert.equal(columns, n);
       const [x, , side] = targets[n - 1].box;
       assert.ok(x + side <= width + 1e-9);
-      assert.deepEqual(targets[0].tip, ["class 0, rightly found", "3 of 3, 100\u202f%"]);
+      assert.deepEqual(targets[0].tip, ["class 0, correct", "3 of 3, 100\u202f%"]);
     }
   }
 });

@@ -62,7 +62,7 @@ test("pointing at a node leaves what comes to it, and says so", () => {
   assert.equal(wires(drawn).filter((line) => line.attributes.class === "link").length, 0);
   const widths = into.map((line) => Number(line.attributes["stroke-width"])).sort((a, b) => a - b);
   assert.deepEqual(widths, [1.63, 2.75, 5], "as wide as what comes, of a most of 5");
-  assert.ok(texts(drawn.svg, "text").includes("To node 2 comes from node 1 (1), node 3 (0.5), itself (0.25)"));
+  assert.ok(texts(drawn.svg, "text").includes("node 2 receives messages from node 1 (1), node 3 (0.5), itself (0.25)"));
   assert.equal(all(drawn.svg, "path").filter((mark) => mark.attributes.class === "spot faint").length, 3);
 });
 
@@ -70,7 +70,7 @@ test("nothing chosen: every link is as wide as the mean of both ways", () => {
   const drawn = graph(spec(6), 900);
   const widths = new Set(wires(drawn).map((line) => line.attributes["stroke-width"]));
   assert.deepEqual([...widths].sort(), ["1.63", "3.88"]);
-  assert.ok(texts(drawn.svg, "text").includes("Point at a node to see what comes to it."));
+  assert.ok(texts(drawn.svg, "text").includes("Hover over a node to see the messages it receives."));
 });
 
 test("layers and colours can be chosen; a single one needs no list", () => {
@@ -85,7 +85,7 @@ test("layers and colours can be chosen; a single one needs no list", () => {
 test("a legend names each group and those without one", () => {
   const drawn = graph(spec(5), 900);
   const tips = drawn.targets.filter((target) => target.hover && "group" in target.hover).map(({ tip }) => tip);
-  assert.deepEqual(tips, [["one", "2 shown"], ["two", "2 shown"], ["not known", "1 shown"]]);
+  assert.deepEqual(tips, [["one", "2 shown"], ["two", "2 shown"], ["unknown", "1 shown"]]);
   const faded = graph(spec(5), 900, { group: 1 });
   assert.equal(all(faded.svg, "path").filter((mark) => mark.attributes.class === "spot faint").length, 3);
 });

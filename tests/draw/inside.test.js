@@ -5,14 +5,14 @@ import test from "node:test";
 import { inflateSync } from "node:zlib";
 
 import { all, texts } from "./page.js";
-import { paletteOf, place, rangeOf } from "../../src/cutaway/draw/colour.js";
-import { equation, made } from "../../src/cutaway/draw/equation.js";
-import { step } from "../../src/cutaway/draw/explore.js";
+import { buildPalette, scalePosition, colourRange } from "../../src/cutaway/draw/colour.js";
+import { equation, relatedCells } from "../../src/cutaway/draw/equation.js";
+import { nextTarget } from "../../src/cutaway/draw/explore.js";
 import { lines } from "../../src/cutaway/draw/lines.js";
 import { matrix } from "../../src/cutaway/draw/matrix.js";
-import { overlay, wrapped } from "../../src/cutaway/draw/overlay.js";
+import { overlay, wrapLabel } from "../../src/cutaway/draw/overlay.js";
 import { png, sizeOf } from "../../src/cutaway/draw/png.js";
-import { map, raster } from "../../src/cutaway/draw/raster.js";
+import { heatmap, rasterImage } from "../../src/cutaway/draw/raster.js";
 import { tiles } from "../../src/cutaway/draw/tiles.js";
 
 const WIDTHS = [368, 640, 1200, 2400];
@@ -65,32 +65,32 @@ test("the size of what is no PNG is not known", () => {
 });
 
 test("signed maps have 0 in the middle whatever they hold, amounts begin at 0", () => {
-  assert.deepEqual(rangeOf([[[-1, 3]]], "signed"), { scale: "signed", low: -3, high: 3 });
-  assert.deepEqual(rangeOf([[[1, 3]], [[7, null]]], "amount"), { scale: "amount", low: 0, high: 7 });
+  assert.deepEqual(colourRange([[[-1, 3]]], "signed"), { scale: "signed", low: -3, high: 3 });
+  assert.deepEqual(colourRange([[[1, 3]], [[7, null]]], "amount"), { scale: "amount", low: 0, high: 7 });
   for (const values of [[[0, 0]], [[null]], [[]], []]) {
-    const range = rangeOf([values], "signed");
-    assert.equal(place(0, range), 0.5);
+    const range = colourRange([values], "signed");
+    assert.equal(scalePosition(0, range), 0.5);
     assert.ok(range.high > range.low);
   }
-  assert.equal(place(9, rangeOf([[[1, 3]]], "amount")), 1);
+  assert.equal(scalePosition(9, colourRange([[[1, 3]]], "amount")), 1);
 });
 
 test("the colours of an image are those of the scale, and clear where there is no value", () => {
   const range = { scale: "signed", low: -2, high: 2 };
-  const image = raster([[-2, 0, 2, null, NaN]], range, { x: 0, y: 0, width: 50, height: 10 });
+  const image = rasterImage([[-2, 0, 2, null, NaN]], range, { x: 0, y: 0, width: 50, height: 10 });
   const { PLTE, tRNS, IDAT } = chunks(image.attributes.href);
   const pixels = [...inflateSync(IDAT).subarray(1)];
-  const palette = paletteOf("signed", "light", 255);
+  const palette = buildPalette("signed", "light", 255);
   const colour = (i) => [...PLTE.subarray(3 * i, 3 * i + 3)];
   [0, 127, 254].forEach((level, k) => assert.deepEqual(colour(pixels[k]), palette[level].slice(0, 3)));
   assert.deepEqual(pixels.slice(3).map((i) => tRNS[i]), [0, 0]);
   assert.equal(image.attributes.class, "picture");
-  assert.equal(all(map([[1, null]], range, { x: 0, y: 0, width: 9, height: 9 }), "path").length, 1);
-  assert.equal(all(map([[1, 2]], range, { x: 0, y: 0, width: 9, height: 9 }), "path").length, 0);
+  assert.equal(all(heatmap([[1, null]], range, { x: 0, y: 0, width: 9, height: 9 }), "path").length, 1);
+  assert.equal(all(heatmap([[1, 2]], range, { x: 0, y: 0, width: 9, height: 9 }), "path").length, 0);
 });
 
 test("an image that lets what is under it through is clear at 0 and full at its ends", () => {
-  const opacity = paletteOf("signed", "dark", 255, true).map((colour) => colour[3]);
+  const opacity = buildPalette("signed", "dark", 255, true).map((colour) => colour[3]);
   assert.deepEqual([opacity[0], opacity[127], opacity[254]], [255, 0, 255]);
 });
 
@@ -207,13 +207,13 @@ const product = [
 ];
 
 test("a number of a product marks the row and the column that make it", () => {
-  assert.deepEqual(made(product, { part: 4, row: 1, column: 0 }), [{ part: 4, row: 1, column: 0 }, { part: 0, row: 1 }, { part: 2, column: 0 }]);
-  assert.deepEqual(made(product, { part: 0, row: 2, column: 1 }).slice(1), [{ part: 2, row: 1 }, { part: 4, row: 2 }]);
-  assert.deepEqual(made(product, { part: 2, row: 0, column: 1 }).slice(1), [{ part: 0, column: 0 }, { part: 4, column: 1 }]);
-  assert.deepEqual(made(product, { part: 6, row: 0, column: 1 }).slice(1), [{ part: 4, row: 0 }]);
-  assert.deepEqual(made(product, {}), []);
+  assert.deepEqual(relatedCells(product, { part: 4, row: 1, column: 0 }), [{ part: 4, row: 1, column: 0 }, { part: 0, row: 1 }, { part: 2, column: 0 }]);
+  assert.deepEqual(relatedCells(product, { part: 0, row: 2, column: 1 }).slice(1), [{ part: 2, row: 1 }, { part: 4, row: 2 }]);
+  assert.deepEqual(relatedCells(product, { part: 2, row: 0, column: 1 }).slice(1), [{ part: 0, column: 0 }, { part: 4, column: 1 }]);
+  assert.deepEqual(relatedCells(product, { part: 6, row: 0, column: 1 }).slice(1), [{ part: 4, row: 0 }]);
+  assert.deepEqual(relatedCells(product, {}), []);
   const wrong = [product[0], "·", product[0], "=", product[4]]; // sizes that do not agree
-  assert.ok(made(wrong, { part: 4, row: 1, column: 0 }).every((mark) => mark.row !== undefined));
+  assert.ok(relatedCells(wrong, { part: 4, row: 1, column: 0 }).every((mark) => mark.row !== undefined));
 });
 
 test("an equation says the sum that makes a number, and goes on in a new line where it has no room", () => {
@@ -255,8 +255,8 @@ test("a warning stands on its image, in lines that fit", () => {
     assert.equal(all(drawn.svg, "image").filter((i) => Number(i.attributes.opacity) === 0.5).length, 2);
     assert.ok(x + wide <= width);
   }
-  assert.deepEqual(wrapped("a bb ccc", 12 * 0.6 * 4, 9), ["a bb", "ccc"]);
-  assert.equal(wrapped("a bb ccc dddd", 12 * 0.6 * 4, 2).length, 2);
+  assert.deepEqual(wrapLabel("a bb ccc", 12 * 0.6 * 4, 9), ["a bb", "ccc"]);
+  assert.equal(wrapLabel("a bb ccc dddd", 12 * 0.6 * 4, 2).length, 2);
 });
 
 test("an overlay without images has no slider, and no image from elsewhere", () => {
@@ -295,7 +295,7 @@ test("series with different x are told of where they have a value, and a log axi
 test("arrows lead to the nearest target in their direction where targets form no grid", () => {
   const targets = [[0, 0], [50, 0], [100, 0], [0, 50], [0, 100], [50, 103]].map(([x, y]) => ({ box: [x, y, 40, 40], tip: [] }));
   const drawn = { targets, columns: 0 };
-  const path = (from, ...keys) => keys.reduce((at, key) => step(drawn, at, key), from);
+  const path = (from, ...keys) => keys.reduce((at, key) => nextTarget(drawn, at, key), from);
   assert.equal(path(0, "ArrowRight"), 1);
   assert.equal(path(0, "ArrowDown"), 3);
   assert.equal(path(0, "ArrowDown", "ArrowDown", "ArrowRight"), 5);

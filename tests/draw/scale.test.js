@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { apart, around, linear, logarithmic, ticks } from "../../src/cutaway/draw/scale.js";
+import { spreadOut, niceDomain, linear, logarithmic, ticks } from "../../src/cutaway/draw/scale.js";
 
 test("ticks are round, within, and about as many as wanted", () => {
   assert.deepEqual(ticks(0, 1), [0, 0.2, 0.4, 0.6, 0.8, 1]);
@@ -19,7 +19,7 @@ test("a range too narrow for round values has one tick and a domain that can be 
   const beside = 123456789012345680 + 64;
   assert.deepEqual(ticks(123456789012345680, beside), [123456789012345680]);
   assert.deepEqual(ticks(0.1, 0.1 + 2 ** -55), [0.1]);
-  const [low, high] = around([123456789012345680, beside]);
+  const [low, high] = niceDomain([123456789012345680, beside]);
   assert.ok(low < 123456789012345680 && beside < high);
 });
 
@@ -40,18 +40,18 @@ test("a logarithmic scale gives equal ratios equal lengths", () => {
 
 test("a domain holds its values, is never empty and stays below what cannot be", () => {
   for (const values of [[0.589, 0.967], [-5, 17], [3, 3], [0, 0], [1e-9, 2e-9]]) {
-    const [low, high] = around(values);
+    const [low, high] = niceDomain(values);
     assert.ok(low <= Math.min(...values) && high >= Math.max(...values) && low < high, `${values}: ${low} ${high}`);
   }
-  assert.equal(around([0.91, 0.999], { most: 1 })[1], 1);
-  assert.deepEqual(around([]), [0, 1]);
-  const [low, high] = around([0.001, 5], { log: true });
+  assert.equal(niceDomain([0.91, 0.999], { most: 1 })[1], 1);
+  assert.deepEqual(niceDomain([]), [0, 1]);
+  const [low, high] = niceDomain([0.001, 5], { log: true });
   assert.ok(low > 0 && low < 0.001 && high > 5);
 });
 
 test("labels that would overlap are moved apart, in order and within bounds", () => {
-  const moved = apart([10, 11, 95], [16, 16, 16], 0, 100);
+  const moved = spreadOut([10, 11, 95], [16, 16, 16], 0, 100);
   assert.ok(moved[1] - moved[0] >= 16 && moved[2] - moved[1] >= 16);
   assert.ok(moved[0] >= 8 && moved[2] <= 92);
-  assert.deepEqual(apart([20, 60], [16, 16], 0, 100), [20, 60]);
+  assert.deepEqual(spreadOut([20, 60], [16, 16], 0, 100), [20, 60]);
 });

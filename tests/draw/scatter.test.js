@@ -5,8 +5,8 @@ import "./page.js";
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { fitted, scatter } from "../../src/cutaway/draw/scatter.js";
-import { sign } from "../../src/cutaway/draw/sign.js";
+import { fitToFrame, scatter } from "../../src/cutaway/draw/scatter.js";
+import { marker } from "../../src/cutaway/draw/marker.js";
 import { all, texts } from "./page.js";
 
 const WIDTHS = [320, 400, 880, 2000];
@@ -53,7 +53,7 @@ test("every point has a target within the drawing, from left to right", () => {
 test("one unit across is as long as one up, whatever the frame", () => {
   const at = [[0, 0], [1, 0], [0, 1], [5, 2]];
   for (const frame of [{ x: 0, y: 0, width: 900, height: 200 }, { x: 10, y: 30, width: 300, height: 800 }]) {
-    const [origin, across, up] = fitted(at, frame);
+    const [origin, across, up] = fitToFrame(at, frame);
     assert.ok(Math.abs(across[0] - origin[0] - (origin[1] - up[1])) < 1e-9);
     assert.ok(across[0] > origin[0] && up[1] < origin[1], "up is up");
   }
@@ -61,7 +61,7 @@ test("one unit across is as long as one up, whatever the frame", () => {
 
 test("points that are all in one place stand in the middle", () => {
   const frame = { x: 0, y: 0, width: 100, height: 60 };
-  assert.deepEqual(fitted([[3, 3], [3, 3]], frame), [[50, 30], [50, 30]]);
+  assert.deepEqual(fitToFrame([[3, 3], [3, 3]], frame), [[50, 30], [50, 30]]);
 });
 
 test("names do not lie over each other", () => {
@@ -112,7 +112,7 @@ test("places and measures are chosen from lists, where there is a choice", () =>
 });
 
 test("fifty-six groups can be told apart, the first seven by colour alone and by shape alone", () => {
-  const signs = Array.from({ length: 56 }, (_, g) => sign(g, 5));
+  const signs = Array.from({ length: 56 }, (_, g) => marker(g, 5));
   assert.equal(new Set(signs.map(({ colour, path }) => `${colour.light} ${path}`)).size, 56);
   assert.equal(new Set(signs.slice(0, 7).map(({ colour }) => colour.dark)).size, 7);
   assert.equal(new Set(signs.slice(0, 7).map(({ path }) => path)).size, 7);

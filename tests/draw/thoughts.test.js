@@ -115,7 +115,7 @@ test("values beyond 1 are drawn as parts of the largest, and stay the numbers th
   assert.deepEqual(parts, [1, 0.25, 0.025]);
   for (const text of ["20.00", "5.00", "0.50"]) assert.ok(texts(drawn.svg, "text").includes(text), text);
   const { tip } = drawn.targets.find(({ key }) => key === "step 1");
-  assert.ok(tip.includes("value 5: the model's own opinion; a full bar is 20"), tip.join());
+  assert.ok(tip.includes("value 5, evaluated by the model; a full bar is 20"), tip.join());
 });
 
 test("everything is within its width, with no number missing, and names stay words", () => {
@@ -155,15 +155,15 @@ const written = {
 
 test("tokens as they were written have what was looked at before each, and what else was likely", () => {
   const drawn = tokens(written, 700);
-  assert.ok(texts(drawn.svg, "text").some((words) => words.startsWith("Before + was written: looked at 1 50")));
+  assert.ok(texts(drawn.svg, "text").some((words) => words.startsWith("Attention when + was generated: 1 50")));
   assert.deepEqual(drawn.controls[0].options.map(({ name }) => name), ["mean", "head 0"]);
   const head = tokens(written, 700, { map: 1, token: 1 });
-  assert.ok(texts(head.svg, "text").some((words) => words.startsWith("Before 3 was written: looked at 2 100")));
-  assert.ok(texts(head.svg, "text").includes("What could have stood there instead of 3"));
+  assert.ok(texts(head.svg, "text").some((words) => words.startsWith("Attention when 3 was generated: 2 100")));
+  assert.ok(texts(head.svg, "text").includes("Most likely tokens at the position of 3"));
   const bars = all(head.svg, "rect").filter((rect) => rect.attributes.class?.startsWith("bar"));
   assert.deepEqual(bars.map((rect) => rect.attributes.class), ["bar", "bar split-test"]);
   assert.ok(Math.abs(bars[0].attributes.width / bars[1].attributes.width - 3.5) < 1e-9);
-  assert.equal(drawn.targets[2].tip[1], "written after +");
+  assert.equal(drawn.targets[2].tip[1], "generated after +");
   assert.equal(drawn.targets[3].tip[1].slice(0, 14), "probability 90");
   for (const width of WIDTHS) for (const rect of all(tokens(written, width).svg, "rect")) {
     assert.ok(Number(rect.attributes.x) + Number(rect.attributes.width) <= width);
@@ -172,7 +172,7 @@ test("tokens as they were written have what was looked at before each, and what 
 
 test("without attention the probabilities are shown alone", () => {
   const drawn = tokens({ ...written, maps: [] }, 700, { token: 1 });
-  assert.ok(texts(drawn.svg, "text").includes("What could have stood there instead of 3"));
+  assert.ok(texts(drawn.svg, "text").includes("Most likely tokens at the position of 3"));
   assert.deepEqual(drawn.controls, []);
   assert.deepEqual(drawn.targets[4].set, { token: 1 });
 });

@@ -5,7 +5,7 @@ import "./page.js";
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { seen, tokens } from "../../src/cutaway/draw/tokens.js";
+import { visibleToken, tokens } from "../../src/cutaway/draw/tokens.js";
 import { all, texts } from "./page.js";
 
 const WIDTHS = [320, 400, 880, 2000];
@@ -90,7 +90,7 @@ test("a state beyond the tokens, no tokens, and rows of nothing do no harm", () 
 });
 
 test("blanks and breaks are seen", () => {
-  assert.deepEqual(["a", " the", "\n", " ", "", "a\nb", "\t "].map(seen), ["a", " the", "⏎", "␣", "∅", "a⏎b", "⇥␣"]);
+  assert.deepEqual(["a", " the", "\n", " ", "", "a\nb", "\t "].map(visibleToken), ["a", " the", "⏎", "␣", "∅", "a⏎b", "⇥␣"]);
 });
 
 test("what is written in the data stays words", () => {

@@ -48,9 +48,9 @@ test("a click opens a line and another shuts it, and the rest stays", () => {
   const drawn = tree(spec({ open: [] }), 900, state);
   assert.deepEqual(drawn.targets[2].set, { open: ["blocks", "blocks.0"] });
   assert.deepEqual(drawn.targets[1].set, { open: [] });
-  assert.match(drawn.targets[1].tip.at(-1), /shuts/);
-  assert.match(shut.targets[1].tip.at(-1), /opens/);
-  assert.match(shut.targets[0].tip.at(-1), /shows how/);
+  assert.match(drawn.targets[1].tip.at(-1), /collapse/);
+  assert.match(shut.targets[1].tip.at(-1), /expand/);
+  assert.match(shut.targets[0].tip.at(-1), /calculation/);
 });
 
 test("a layer that is open says its arithmetic, wrapped into its width", () => {

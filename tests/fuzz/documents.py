@@ -218,12 +218,12 @@ def read_search(folder: Path) -> None:
     """Read a search, write its page, and plan to go on with it."""
     from cutaway.experiments.search.result import Search
     from cutaway.experiments.search.search_page import write_search_report
-    from cutaway.experiments.search.spec import resumed_plan
+    from cutaway.experiments.search.storage import resume_spec
 
     found = Search(folder)
     _ = found.trials, found.best, found.front, found.importances()
     write_search_report(found)
-    resumed_plan(folder, None, None, {"trials": 2}, None, None)
+    resume_spec(folder, None, None, {"trials": 2}, None, None)
 
 
 STUDY = "study.db"
@@ -279,14 +279,14 @@ def compared(home: Path) -> Path:
 
 def read_comparison(folder: Path) -> None:
     """Read a comparison and write its page."""
-    from cutaway.experiments.compare.comparison_page import describe_page
+    from cutaway.experiments.compare.comparison_page import render_report
     from cutaway.experiments.compare.result import Comparison
 
     found = Comparison(folder)
     _ = found.results, found.best, found.ranks
     if found.results and found.best:
         found.equals(found.results[0])
-    describe_page(found)
+    render_report(found)
 
 
 def scenes(home: Path) -> Path:

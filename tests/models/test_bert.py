@@ -144,7 +144,7 @@ def test_a_text_alone_and_in_a_padded_batch_gives_the_same(
 @pytest.mark.parametrize("name", ["bert-base-uncased", "albert-base-v2"])
 @settings(max_examples=20, deadline=None)
 @given(texts=texts, data=st.data())
-def test_segments_are_zeros_unless_said(name: str, texts: list[list[int]], data: st.DataObject) -> None:
+def test_segments_default_to_zeros(name: str, texts: list[list[int]], data: st.DataObject) -> None:
     model = small(name)
     tokens, mask = padded(texts)
     zeros = torch.zeros_like(tokens)
@@ -211,7 +211,7 @@ def test_roberta_begins_at_the_third_row_of_positions() -> None:
     assert model.positions.weight.grad.abs().sum(1).nonzero()[:, 0].tolist() == [2, 3, 4, 5, 6]
 
 
-def test_dropout_stands_where_it_is_said_to() -> None:
+def test_dropout_is_applied_at_configured_positions() -> None:
     assert isinstance(small("roberta-base", head="classes").head, bert.ClassHead)
     found = {name: small(name, head="classes").head for name in KINDS}
     ps = {name: (head.before.p, head.dropout.p) for name, head in found.items()}  # type: ignore[union-attr]

@@ -82,7 +82,7 @@ def test_each_block_is_its_formula(form: str) -> None:
 
 @pytest.mark.parametrize("form", CROSSING)
 @torch.no_grad()
-def test_a_block_with_cross_attention_goes_on_from_its_caches_and_heeds_the_mask(form: str) -> None:
+def test_block_with_cross_attention_continues_from_caches_with_a_mask(form: str) -> None:
     b, z, source = block(form), normal(2, 5, 8), normal(2, 3, 8, seed=2)
     whole = through(b, z, causal=True, source=source)
     own, crossing = LayerCache(), LayerCache()
@@ -173,7 +173,7 @@ def test_pytorchs_encoder_layer_is_the_transformers_block(order: str) -> None:
     torch.testing.assert_close(through(b, z), theirs(z), rtol=1e-12, atol=1e-12)
 
 
-def test_dropout_stands_where_it_is_said() -> None:
+def test_dropout_is_applied_at_documented_positions() -> None:
     """Of what is added, within the MLP, of the attention weights: one at a time."""
     z, none = normal(2, 5, 8), {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
     for field in none:

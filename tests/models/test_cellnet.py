@@ -87,7 +87,7 @@ def test_it_fits_itself_to_data() -> None:
         (LARGEST + "|", "must be a cell"),
     ],
 )
-def test_what_is_no_cell_is_rejected(arch: str, said: str) -> None:
+def test_invalid_cells_are_rejected(arch: str, said: str) -> None:
     with pytest.raises(ModelError, match=said):
         Config(arch=arch)
 

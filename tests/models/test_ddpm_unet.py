@@ -125,6 +125,6 @@ def test_sizes_that_cannot_be_halved_are_rejected() -> None:
         ({"timesteps": 1}, "Invalid timesteps=1"),
     ],
 )
-def test_what_cannot_be_is_said_by_name(changes: dict[str, object], words: str) -> None:
+def test_invalid_settings_are_rejected_by_name(changes: dict[str, object], words: str) -> None:
     with pytest.raises(ModelError, match=words):
         network(**changes)

@@ -116,7 +116,7 @@ def test_a_config_fits_a_data_set() -> None:
         ({"norm": "layer"}, "Invalid norm='layer'"),
     ],
 )
-def test_what_cannot_be_is_said_by_name(changes: dict[str, object], words: str) -> None:
+def test_invalid_settings_are_rejected_by_name(changes: dict[str, object], words: str) -> None:
     with pytest.raises(ModelError, match=words):
         detector(**changes)
 

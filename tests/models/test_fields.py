@@ -43,7 +43,7 @@ class Config(ValidatedConfig):
         ("norm", "group", "Invalid norm='group': must be none, batch, layer."),
     ],
 )
-def test_what_cannot_be_is_rejected_by_name(field: str, value: Any, said: str) -> None:
+def test_invalid_fields_are_rejected_by_name(field: str, value: Any, said: str) -> None:
     with pytest.raises(ModelError) as error:
         Config(**{field: value})
     assert str(error.value) == said

@@ -28,7 +28,7 @@ def test_known_variables_move_the_forecast_from_their_step_on(name: str) -> None
 
 @EACH
 @pytest.mark.parametrize("changes", [{}, {"known_future": 1}, {"recursive": True, "known_future": 1}], ids=str)
-def test_a_forecast_goes_on_from_the_last_value_unless_told_otherwise(name: str, changes: dict[str, Any]) -> None:
+def test_forecasts_start_from_the_last_value_by_default(name: str, changes: dict[str, Any]) -> None:
     model = model_of(name, in_features=3, horizon=4, num_classes=8, **changes)
     x, future = torch.randn(2, 6, 3, dtype=torch.float64), torch.randn(2, 4, 1, dtype=torch.float64)
     with torch.no_grad():

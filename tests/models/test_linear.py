@@ -88,7 +88,7 @@ def test_softmax_on_mnist1d_counts_as_published() -> None:
     assert model(torch.randn(2, 40, 1)).shape == (2, 10)
 
 
-def test_each_output_is_what_z_stands_for() -> None:
+def test_predict_returns_values_or_probabilities() -> None:
     x = torch.randn(3, 10)
     linear = create_model("linear")
     assert torch.equal(linear.predict(x), linear(x))

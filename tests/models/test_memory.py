@@ -133,8 +133,8 @@ def test_the_command_line_rejects_it_by_name(command: str, capsys: pytest.Captur
     assert main([command, "mlp", "xor", "model.hidden_dims=99999999999", *out]) == 2
     said = " ".join(capsys.readouterr().err.split())
     assert "hidden_dims=99999999999 needs" in said
-    assert "optimizer=adamw (weights, gradients, what the optimizer remembers)" in said
-    assert "memory_fraction=0 goes on all the same" in said
+    assert "optimizer=adamw (weights, gradients, optimizer state)" in said
+    assert "memory_fraction=0 trains anyway" in said
     assert not list(tmp_path.iterdir())
 
 
@@ -177,7 +177,7 @@ def test_the_first_version_of_control_groups_counts_in_a_container_too(tmp_path:
     assert free_memory(*system(tmp_path, MACHINE | files)) == GIB
 
 
-def test_this_machine_says_something() -> None:
+def test_free_memory_of_this_machine_is_reported() -> None:
     free = free_memory()
     assert free is None or free > 0
 

@@ -59,7 +59,7 @@ def test_the_end_of_a_block_is_linear_and_what_enters_is_added() -> None:
     assert InvertedResidual(8, 16, 1, 1).expand is None
 
 
-def test_each_channel_is_seen_by_itself() -> None:
+def test_depthwise_convolution_keeps_channels_separate() -> None:
     block = InvertedResidual(4, 4, 6, 1)
     assert block.depthwise.conv.weight.shape == (24, 1, 3, 3)
     assert block.depthwise.conv.groups == 24

@@ -34,7 +34,7 @@ def test_a_step_by_hand() -> None:
     torch.testing.assert_close(step(h, edges, matrices), step.gru(messages, h))
 
 
-def test_set2set_asks_each_graph_by_itself() -> None:
+def test_set2set_pools_each_graph_separately() -> None:
     torch.manual_seed(0)
     read = mpnn.Set2Set(3, steps=2).double()
     h, batch = torch.randn(7, 3, dtype=torch.float64), torch.tensor([1, 0, 1, 1, 0, 2, 1])

@@ -126,7 +126,7 @@ def test_positions_count_by_their_distance_alone(shift: int, order: str, seed: i
     assert torch.equal(found[0], model.hidden(ids))
 
 
-def test_where_a_token_stands_matters() -> None:
+def test_position_of_a_token_changes_the_output() -> None:
     model, ids = small(), tokens(1, 6)
     swapped = ids.clone()
     swapped[:, [0, 3]] = ids[:, [3, 0]]

@@ -132,7 +132,7 @@ def test_series_of_another_shape_are_rejected(shape: tuple[int, ...]) -> None:
         ({"num_classes": 20}, "Invalid num_classes=20"),
     ],
 )
-def test_what_cannot_be_is_said_by_name(changes: dict[str, int], words: str) -> None:
+def test_invalid_settings_are_rejected_by_name(changes: dict[str, int], words: str) -> None:
     with pytest.raises(ModelError, match=words):
         forecaster(**changes)
 

@@ -233,7 +233,7 @@ def test_tied_is_one_matrix(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("changes", [{"pooling": "last"}, {"pooling": "every", "bidirectional": True}])
-def test_what_cannot_go_on_from_a_state_says_so(changes: dict[str, Any]) -> None:
+def test_models_without_a_carried_state_are_rejected(changes: dict[str, Any]) -> None:
     with pytest.raises(ModelError, match="a unidirectional network with an output at each step can continue"):
         model_of("gru", vocab_size=11, **changes).advance(sentences(2, 3)[0])
 

@@ -195,7 +195,7 @@ def test_a_model_in_double_precision_stays_so(tmp_path: Path) -> None:
     assert all(torch.equal(a, b) for a, b in zip(loaded.parameters(), model.parameters()))
 
 
-def test_a_folder_that_is_no_model_says_so(tmp_path: Path) -> None:
+def test_a_folder_without_a_model_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(FileError, match=r"is not a model's folder.*RUN/model"):
         load_model(tmp_path)
 
@@ -246,7 +246,7 @@ def test_a_model_of_the_time_of_other_names_is_read(name: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["t5-small", "bart-base", "word2vec-skipgram"])
-def test_a_field_that_said_no_more_than_another_is_dropped(name: str, tmp_path: Path) -> None:
+def test_redundant_fields_are_dropped(name: str, tmp_path: Path) -> None:
     model, found = small(name)[0], preset(name)
     save_model(model, tmp_path, found)
     size = model.config.vocab_size  # type: ignore[union-attr]

@@ -68,7 +68,7 @@ def test_a_sentence_alone_and_in_a_padded_batch_gives_the_same(name: str, senten
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_stands_in_padding_does_not_matter(name: str) -> None:
+def test_padding_tokens_do_not_change_the_output(name: str) -> None:
     tokens, mask = padded([[3, 4, 5], [7, 8, 9, 10, 11, 12]])
     model, other = small(name), tokens.where(mask, 17)
     real = mask if name == "collobert-window" else slice(None)

@@ -77,7 +77,7 @@ def test_the_places_that_it_looks_at_are_those_of_the_map() -> None:
     torch.testing.assert_close(weights @ look.v[0], look.output, rtol=1e-10, atol=1e-12)
 
 
-def test_the_same_patch_elsewhere_is_told_apart() -> None:
+def test_position_of_a_patch_changes_the_output() -> None:
     """Without positions a map of equal places would be equal everywhere."""
     places = small().places(torch.zeros(1, 1, 16, 16, dtype=torch.float64))[0].view(8, 8, -1)  # (H', W', D)
     middle = places[3:5, 3:5].flatten(0, 1)

@@ -160,7 +160,7 @@ def test_what_is_known_in_advance_is_asked_for_and_only_then() -> None:
         ({"pooling": "max"}, "Invalid pooling='max'"),
     ],
 )
-def test_what_cannot_be_is_said_by_name(changes: dict[str, Any], words: str) -> None:
+def test_invalid_settings_are_rejected_by_name(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(ModelError, match=words):
         built(**changes)
 

@@ -117,7 +117,7 @@ def test_a_config_fits_a_data_set() -> None:
         ({"levels": 1}, "Invalid levels=1"),
     ],
 )
-def test_what_cannot_be_is_said_by_name(changes: dict[str, int], words: str) -> None:
+def test_invalid_settings_are_rejected_by_name(changes: dict[str, int], words: str) -> None:
     with pytest.raises(ModelError, match=words):
         VAE(dataclasses.replace(SMALL, **changes))  # type: ignore[arg-type]  # sizes
 

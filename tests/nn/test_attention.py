@@ -388,6 +388,6 @@ def test_heads_that_do_not_divide_are_rejected(heads: int) -> None:
     ],
     ids=str,
 )
-def test_what_cannot_be_is_rejected_by_name(changes: dict[str, Any], field: str) -> None:
+def test_invalid_fields_are_rejected_by_name(changes: dict[str, Any], field: str) -> None:
     with pytest.raises(ModelError, match=f"^Invalid {field}="):
         MultiHeadAttention(12, 3, **changes)

@@ -179,7 +179,7 @@ def test_what_is_made_in_inference_can_be_learned_with() -> None:
         (torch.tensor([[-1], [0]]), "node -1"),
     ],
 )
-def test_edges_that_cannot_be_are_rejected(edges: Tensor, said: str) -> None:
+def test_invalid_edges_are_rejected(edges: Tensor, said: str) -> None:
     with pytest.raises(ModelError, match=said):
         build_adjacency(edges, 5, loops=True)
 

@@ -189,6 +189,6 @@ def test_scale_and_shift_are_lost_but_rms_keeps_a_shift(scale: float, shift: flo
         (lambda: local_response_norm(torch.ones(2, 3), 0), "size=0"),
     ],
 )
-def test_what_cannot_be_is_rejected_by_name(call: Callable[[], object], words: str) -> None:
+def test_invalid_fields_are_rejected_by_name(call: Callable[[], object], words: str) -> None:
     with pytest.raises(ModelError, match=words):
         call()

@@ -52,7 +52,7 @@ def test_a_weight_is_at_most_half_a_step_off_and_zero_stays_zero(seed: int, rows
 
 @few
 @given(seeds, st.integers(1, 5), st.integers(1, 70), st.integers(2, 33))
-def test_groups_of_four_bits_likewise(seed: int, rows: int, columns: int, group: int) -> None:
+def test_groups_of_four_bits_round_trip(seed: int, rows: int, columns: int, group: int) -> None:
     w = weights(seed, rows, columns)
     packed, scale = quantize_groups(w, group)
     assert packed.dtype == torch.uint8
@@ -100,7 +100,7 @@ def test_a_linear_layer_is_its_equation_in_float64(bias: bool) -> None:
 
 @few
 @given(seeds, st.integers(1, 12))
-def test_an_example_does_not_depend_on_those_beside_it(seed: int, rows: int) -> None:
+def test_an_example_does_not_depend_on_its_batch(seed: int, rows: int) -> None:
     _, made = linear()
     x = torch.randn(rows, 70, generator=torch.Generator().manual_seed(seed))
     x[-1] *= 1000

@@ -8,7 +8,7 @@ from benchmarks.formulas import activation_bytes, flops_per_token, utilization, 
 from benchmarks.plan import PUBLISHED
 from torch import nn
 
-from cutaway.experiments.plan.result import GPUS
+from cutaway.experiments.settings import GPUS
 from cutaway.training.memory import bytes_sent, process_memory, weight_layout
 from cutaway.training.simulated_step import KINDS, BlockMemory, StepProfile
 

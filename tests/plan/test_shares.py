@@ -11,7 +11,7 @@ from torch import nn
 
 from cutaway.core.config import build
 from cutaway.core.errors import SettingError
-from cutaway.experiments.plan.dry_run import dry_runs
+from cutaway.experiments.planner import dry_runs
 from cutaway.training.config import TrainSettings
 from cutaway.training.setup import TrainingSetup, setup_training
 

@@ -107,13 +107,13 @@ def test_the_keyboard_reaches_every_drawing_and_moves_within_it(browser: Any, re
     page.tab.locator("figure.heat .stage").focus()
     tip = page.tab.locator(".tip")
     for key, said in (
-        ("Home", "cat, rightly found"),
-        ("ArrowRight", "cat taken for dog"),
-        ("ArrowDown", "dog, rightly found"),
-        ("ArrowLeft", "dog taken for cat"),
-        ("ArrowUp", "cat, rightly found"),
-        ("ArrowUp", "cat, rightly found"),
-        ("End", "owl, rightly found"),
+        ("Home", "cat, correct"),
+        ("ArrowRight", "cat predicted as dog"),
+        ("ArrowDown", "dog, correct"),
+        ("ArrowLeft", "dog predicted as cat"),
+        ("ArrowUp", "cat, correct"),
+        ("ArrowUp", "cat, correct"),
+        ("End", "owl, correct"),
     ):
         page.tab.keyboard.press(key)
         assert tip.locator("strong").inner_text() == said

@@ -178,7 +178,7 @@ def test_a_map_that_fails_its_check_says_so_on_the_picture_and_lets_it_through(b
     opened = Opened(browser, path)
     ribbon = " ".join(opened.tab.locator("#overlay svg .ribbon text").all_text_contents())
     assert ribbon.startswith("fails its check: the parts sum to 3.1")
-    slider = opened.tab.get_by_label("Strength of the map")
+    slider = opened.tab.get_by_label("Opacity of the map")
     slider.focus()
     opened.tab.keyboard.press("Home")
     opened.until("document.querySelector('#overlay image[opacity]').getAttribute('opacity') === '0'")

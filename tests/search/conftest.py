@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from cutaway.experiments.search.progress import SearchProgress
-from cutaway.experiments.search.result import Search
+from cutaway.experiments.search.result import Search, SearchProgress
 from cutaway.experiments.search.study import search
 
 SPACE = {"lr": "1e-3..1e-1:log", "model.hidden_dims": "4..16", "optimizer": "adam,sgd"}

@@ -10,18 +10,17 @@ import torch
 from torch import Tensor
 
 from cutaway.core.errors import SettingError
-from cutaway.experiments.search.config import SearchSettings
 from cutaway.experiments.search.darts import (
     MixedOperation,
     Supernet,
     alpha_gradient,
     batches,
-    find_cell,
     mean_loss,
-    reject_space,
+    search_cell,
     split_halves,
 )
-from cutaway.experiments.search.space import parse_space
+from cutaway.experiments.search.space import parse_space, reject_other_than_cells
+from cutaway.experiments.settings import SearchSettings
 from cutaway.inspect.layers import layer_table
 from cutaway.models import cellnet
 from cutaway.models.registry import preset
@@ -161,8 +160,8 @@ def test_halves_share_no_example() -> None:
 def test_a_cell_is_found_and_the_same_seed_finds_it_again(ready: TrainingSetup, order: int) -> None:
     settings = SearchSettings(sampler="darts", darts_epochs=2, darts_lr=0.05, darts_order=order)
     seen: list[tuple[int, int]] = []
-    found = find_cell(ready, settings, 5, lambda done, of: seen.append((done, of)))
-    again = find_cell(setup_training("cellnet-small", "digits", GIVEN), settings, 5)
+    found = search_cell(ready, settings, 5, lambda done, of: seen.append((done, of)))
+    again = search_cell(setup_training("cellnet-small", "digits", GIVEN), settings, 5)
     assert found == again
     assert seen == [(1, 2), (2, 2)]
     torch.testing.assert_close(torch.tensor(found.weights).sum(1), torch.ones(6))
@@ -171,13 +170,13 @@ def test_a_cell_is_found_and_the_same_seed_finds_it_again(ready: TrainingSetup, 
     macs = layer_table(Supernet(ready.model.config), torch.zeros(1, 1, 8, 8)).multiply_adds  # type: ignore[arg-type]
     assert macs is not None
     assert found.work == 2 * 20 * macs * (2 if order == 1 else 3)
-    other = find_cell(setup_training("cellnet-small", "digits", GIVEN), settings, 6)
+    other = search_cell(setup_training("cellnet-small", "digits", GIVEN), settings, 6)
     assert other.weights != found.weights
 
 
 def test_only_cells_are_learned_by_gradient() -> None:
     found = preset("cellnet-small")
-    reject_space(parse_space(found, {"model.arch": "cells"}, {}))
+    reject_other_than_cells(parse_space(found, {"model.arch": "cells"}, {}))
     for typed in ({"lr": "0.1..1"}, {"model.arch": "cells", "lr": "0.1..1"}):
         with pytest.raises(SettingError, match="Invalid space for sampler=darts"):
-            reject_space(parse_space(found, typed, {}))
+            reject_other_than_cells(parse_space(found, typed, {}))

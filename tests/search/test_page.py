@@ -10,15 +10,14 @@ from typing import Any
 import pytest
 
 from cutaway.draw.description import View
-from cutaway.experiments.search.progress import SearchProgress
-from cutaway.experiments.search.result import Search
-from cutaway.experiments.search.search_page import describe
+from cutaway.experiments.search.result import Search, SearchProgress
+from cutaway.experiments.search.search_page import build_report
 from cutaway.experiments.search.study import search
 from cutaway.models.cellnet import LARGEST
 
 
 def views(found: Search) -> dict[str, View]:
-    return {view["id"]: view for view in describe(found)["views"]}
+    return {view["id"]: view for view in build_report(found)["views"]}
 
 
 def test_the_page_says_what_the_rows_say(small: Callable[..., Search]) -> None:

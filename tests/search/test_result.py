@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cutaway.experiments.search.result import Search, best_row, pareto_front
+from cutaway.experiments.experiment import pareto_front
+from cutaway.experiments.search.result import Search, best_row
 
 ROWS = st.lists(st.tuples(st.integers(0, 6), st.integers(1, 6)), max_size=12)
 
@@ -27,7 +28,7 @@ def test_the_front_is_what_no_other_beats(pairs: list[tuple[int, int]], higher: 
         return bool(better >= 0 and cheaper >= 0 and (better > 0 or cheaper > 0))
 
     expected = {(r["accuracy"], r["macs"]) for r in rows if not any(beats(other, r) for other in rows)}
-    found = pareto_front(rows, "accuracy", higher)
+    found = pareto_front(rows, "macs", "accuracy", higher)
     assert {(r["accuracy"], r["macs"]) for r in found} == expected
     assert len(found) == len(expected), "of equal ones the first"
     assert [r["macs"] for r in found] == sorted(r["macs"] for r in found)
@@ -42,7 +43,7 @@ def test_the_best_is_on_the_front(pairs: list[tuple[int, int]], higher: bool) ->
         return
     assert best is not None
     assert best["accuracy"] == (max if higher else min)(row["accuracy"] for row in rows)
-    assert pareto_front(rows, "accuracy", higher)[-1] == best
+    assert pareto_front(rows, "macs", "accuracy", higher)[-1] == best
 
 
 def test_the_front_of_two_objectives_is_optunas(small: Callable[..., Search]) -> None:

@@ -11,9 +11,9 @@ import optuna
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from cutaway.experiments.search.config import SearchSettings
 from cutaway.experiments.search.samplers import RegularizedEvolution, distributions, draw_value, pruner_for, sampler_for
 from cutaway.experiments.search.space import parse_space
+from cutaway.experiments.settings import SearchSettings
 from cutaway.models.registry import preset
 
 SPACE = {

@@ -93,7 +93,7 @@ def test_a_cell_is_drawn_edge_by_edge() -> None:
     operations = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3", "none")
     drawn = dict(zip(map(edge_name, EDGES), operations))
     assert set(space.parts()) == set(drawn)
-    assert parse_cell(space.given(drawn)["model.arch"]) == operations
+    assert parse_cell(space.to_settings(drawn)["model.arch"]) == operations
     assert space.size() == 15_625
 
 

@@ -18,12 +18,11 @@ import pytest
 
 import cutaway
 from cutaway.core.errors import CutawayError, FileError, SettingError
+from cutaway.experiments import experiment
+from cutaway.experiments.experiment import ExperimentInterrupted
 from cutaway.experiments.search import study as study_module
-from cutaway.experiments.search import trial as trial_module
-from cutaway.experiments.search.progress import SearchProgress
-from cutaway.experiments.search.result import Search
-from cutaway.experiments.search.study import SearchInterrupted, search
-from cutaway.experiments.search.trial import drop_unused_settings
+from cutaway.experiments.search.result import Search, SearchProgress
+from cutaway.experiments.search.study import drop_unused_settings, search
 from cutaway.models.registry import preset
 
 from .conftest import FIXED, SPACE, Stop, Stopping, alike
@@ -81,7 +80,7 @@ def test_a_search_is_stopped_within_a_trial(small: Small, four: Path, tmp_path: 
             if count == 5:  # in the third trial
                 raise KeyboardInterrupt
 
-    with pytest.raises(SearchInterrupted) as stop:
+    with pytest.raises(ExperimentInterrupted) as stop:
         small("stopped", Pressed(shown=False))
     assert stop.value.args == (tmp_path / "stopped",)
     assert stop.value.command == "search"
@@ -177,14 +176,14 @@ def test_the_winner_is_a_run_and_the_test_split_was_opened_for_it_alone(
         def __len__(self) -> int:
             return 1
 
-    opened = trial_module.open_validated
+    opened = experiment.open_validated
 
     def without_test(*asked: Any) -> Any:
         data = opened(*asked)
         data.splits["test"] = Closed()  # type: ignore[assignment]
         return data
 
-    monkeypatch.setattr(trial_module, "open_validated", without_test)
+    monkeypatch.setattr(experiment, "open_validated", without_test)
     found = small()
     best = found.best
     assert best is not None
@@ -236,7 +235,7 @@ def test_what_is_beyond_a_limit_is_rejected_untrained(small: Small) -> None:
 
 
 def test_where_nothing_fits_it_is_said_what_the_smallest_has(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(study_module, "GIVE_UP", 8)
+    monkeypatch.setattr(study_module, "MAX_REJECTED_DRAWS", 8)
     with pytest.raises(
         SettingError, match=r"None of 8 samples can be trained: .* MACs are more than max_macs=5. The sma"
     ):

@@ -184,14 +184,14 @@ def test_a_length_above_the_bound_is_rejected_before_anything_is_read(length: by
 
 def test_bodies_that_are_read_together_have_a_bound(served: Client) -> None:
     routes = served("table", max_body=1).routes  # type: ignore[attr-defined]
-    with routes.count_body() as came, routes.count_body() as other:
+    with routes.request_memory() as came, routes.request_memory() as other:
         came(8 * 2**20 - 1)
         other(1)
         with pytest.raises(HTTPException, match="Too many large requests") as error:
             other(1)
         assert error.value.status_code == 503
     assert routes.bytes == 0
-    with routes.count_body() as came:
+    with routes.request_memory() as came:
         came(8 * 2**20)
 
 

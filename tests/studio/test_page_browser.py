@@ -150,7 +150,7 @@ def test_training_advances_while_it_is_watched(browser: Any, address: str) -> No
     seen = page.tab.evaluate(STEP)
     page.until(f"{STEP} > {seen}")
     assert page.tab.evaluate(PICTURE) != before
-    page.until("/steps? a second/.test(document.querySelector('.fast').textContent)")
+    page.until("/steps? per second/.test(document.querySelector('.fast').textContent)")
     page.press("Pause")
     page.until("document.querySelector('.fast').textContent === 'Paused'")
     resting = page.tab.evaluate(STEP)
@@ -188,9 +188,9 @@ def test_the_state_returns_from_its_url(browser: Any, address: str) -> None:
     page.tab.wait_for_timeout(500)
     link, figures = page.tab.url, page.text(".measures")
     page.press("Share")
-    assert page.tab.get_by_label("The link").input_value() == link
+    assert page.tab.get_by_label("Link", exact=True).input_value() == link
     page.tab.get_by_role("checkbox", name="Learning rate").check()
-    assert "hide=lr" in page.tab.get_by_label("The link").input_value()
+    assert "hide=lr" in page.tab.get_by_label("Link", exact=True).input_value()
     page.tab.keyboard.press("Escape")
     page.close()
 
@@ -288,10 +288,10 @@ def test_a_weight_is_set_by_hand_in_the_drawing_and_by_its_name(browser: Any, ad
     assert not dialog.is_visible()
     assert page.tab.evaluate("document.activeElement.matches('[data-view=boundary] .stage')")
 
-    page.tab.get_by_text("Set a weight by hand").click()
+    page.tab.get_by_text("Edit a weight").click()
     page.tab.get_by_label("Weight or bias").select_option("hidden.0.linear.bias")
     page.tab.get_by_label("unit, 0 to 2").fill("1")
-    page.press("Change it")
+    page.press("Edit")
     dialog.wait_for()
     assert page.text("#weight-title") == "hidden.0.linear.bias [1]"
     assert page.tab.get_by_label("Value", exact=True).input_value() != ""
@@ -319,7 +319,7 @@ def test_what_is_rejected_is_said_beside_the_control_that_asked(browser: Any, ad
     page.close()
 
 
-def test_a_lost_connection_is_said_in_words_and_can_be_mended(browser: Any, address: str) -> None:
+def test_a_lost_connection_is_reported_and_can_be_restored(browser: Any, address: str) -> None:
     first = Page(browser, address, MOONS)  # whatever was open before may have nothing drawn
     first.until_drawn()
     first.close()
@@ -348,7 +348,7 @@ def test_a_file_of_ones_own_is_asked_what_to_predict(browser: Any, address: str,
     page.until("/data=b-own-i.csv&target=more/.test(location.hash)")
     page.until("/Splits: training/.test(document.querySelector('#data').textContent)")
     assert page.state()["model"] == "mlp"
-    assert "<b>own<i>.csv is read." in page.text("#data .drop .hint")
+    assert "<b>own<i>.csv was read." in page.text("#data .drop .hint")
     page.press("Step")
     page.until(f"{STEP} === 1")
     page.tab.get_by_label("Your own file").set_input_files(
@@ -512,7 +512,7 @@ FLAWS = """() => {
 }"""
 
 
-def test_a_digit_is_drawn_and_said_anew_as_the_model_learns(browser: Any, address: str) -> None:
+def test_prediction_of_a_drawn_digit_is_updated_during_training(browser: Any, address: str) -> None:
     page = Page(browser, address, DIGITS)
     canvas = page.tab.locator(".drawing canvas")
     canvas.wait_for()
@@ -556,14 +556,14 @@ def test_the_answer_to_an_earlier_request_keeps_a_later_error(browser: Any, addr
     page.close()
 
 
-def test_a_language_model_says_what_comes_next_while_it_learns(browser: Any, address: str) -> None:
+def test_a_language_model_continues_a_prompt_during_training(browser: Any, address: str) -> None:
     page = Page(browser, address, MOONS)
     page.until_drawn()
     assert not page.tab.locator(".try").is_visible(), "of points in the plane nothing can be typed"
     book = {"name": "song.txt", "mimeType": "text/plain", "buffer": b"row, row, row your boat, gently down. " * 60}
     page.tab.get_by_label("Your own file").set_input_files(book)
     page.until("document.querySelectorAll('.tried blockquote').length === 3")
-    page.tab.get_by_label("The beginning of a text").fill("row, r")
+    page.tab.get_by_label("Type a prompt to continue").fill("row, r")
     page.until("document.querySelector('.tried .prompt')?.textContent === 'row, r'")
     samples = page.text(".tried blockquote")
     page.tab.get_by_label("Temperature").fill("0")
@@ -578,11 +578,11 @@ def test_a_language_model_says_what_comes_next_while_it_learns(browser: Any, add
     page.close()
 
 
-def test_what_was_trained_is_saved_as_a_run_with_the_command_for_it(browser: Any, address: str) -> None:
+def test_a_trained_model_is_saved_as_a_run_with_its_command(browser: Any, address: str) -> None:
     page = Page(browser, address, MOONS)
     page.until_drawn()
     page.press("Save")
-    page.until("document.querySelector('[aria-label=\"The command\"]').value.includes('cutaway train mlp moons')")
+    page.until("document.querySelector('[aria-label=\"Command\"]').value.includes('cutaway train mlp moons')")
     page.press("Save as a run")
     page.until("document.querySelector('.keep .failed').textContent.includes('The model is not trained yet')")
     page.press("Done")
@@ -593,7 +593,7 @@ def test_what_was_trained_is_saved_as_a_run_with_the_command_for_it(browser: Any
     page.until("document.querySelector('.saved strong') !== null")
     folder = page.text(".saved strong")
     assert re.fullmatch(r"runs/mlp-moons-\d+", folder)
-    assert " max_steps=" in page.tab.get_by_label("The command", exact=True).input_value()
+    assert " max_steps=" in page.tab.get_by_label("Command", exact=True).input_value()
     assert page.tab.evaluate(FLAWS) == []
     page.complaints = [line for line in page.complaints if "422" not in line]
     page.close()
@@ -605,7 +605,7 @@ def test_the_tour_is_offered_once_and_walked_by_key(browser: Any, address: str) 
     page.close()
     page = Page(browser, address)
     page.until(DRAWN)
-    page.press("Take the tour: one minute")
+    page.press("Take the tour (1 minute)")
     for step in range(1, 7):
         assert page.state()["tour"] == str(step)
         assert page.tab.locator(".toured").count() == 1

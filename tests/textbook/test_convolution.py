@@ -408,7 +408,7 @@ def test_the_transform_rounds_relative_to_the_largest() -> None:
         (lambda: correlation_matrix(torch.ones(3, 1, 3), 5, groups=2), "groups=2"),
     ],
 )
-def test_what_cannot_be_is_rejected_by_name(call: Callable[[], object], words: str) -> None:
+def test_invalid_arguments_are_rejected(call: Callable[[], object], words: str) -> None:
     with pytest.raises(ModelError, match=words):
         call()
 

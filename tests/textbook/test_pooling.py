@@ -188,7 +188,7 @@ def test_dynamic_k_is_the_formula_and_ends_with_k_top(layers: int, length: int, 
         (lambda: dynamic_k(1, 3, 18, 0), "k_top=0"),
     ],
 )
-def test_what_cannot_be_is_rejected_by_name(call: Callable[[], object], words: str) -> None:
+def test_invalid_arguments_are_rejected(call: Callable[[], object], words: str) -> None:
     with pytest.raises(ModelError, match=words):
         call()
 

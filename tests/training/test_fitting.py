@@ -66,7 +66,7 @@ def test_what_is_beyond_the_memory_is_rejected_before_a_step(monkeypatch: pytest
     (said,) = reject_step_beyond_memory(ready)
     assert "for the backward pass of a batch of 50" in said
     monkeypatch.setattr(memory, "free_memory", lambda device: kept)
-    with pytest.raises(SettingError, match=r"at most 90% are taken\. Take a smaller batch_size"):
+    with pytest.raises(SettingError, match=r"at most 90% may be used\. Use a smaller batch_size"):
         reject_step_beyond_memory(ready)
     few = setup_training("lenet5-modern", "digits", {"max_samples": 60, "batch_size": 50})
     monkeypatch.setattr(memory, "free_memory", lambda device: kept / 100)  # less than the few that are tried take

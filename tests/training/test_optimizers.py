@@ -93,7 +93,7 @@ def test_the_constants_are_those_that_are_given() -> None:
             v = 0.5 * v + 0.5 * g**2
             p0 = p0 - 0.05 * g / (v.sqrt() + 1e-8)
         assert torch.allclose(p, p0, rtol=1e-10, atol=1e-12)
-    with pytest.raises(SettingError, match=r"betas=0\.9 cannot be: two decay rates"):
+    with pytest.raises(SettingError, match=r"Invalid betas=0\.9: must be two decay rates"):
         steps("adam", betas=(0.9,))
 
 

@@ -180,9 +180,9 @@ class Gives(nn.Module):
         (lambda x: x, r"gives \(2, 4\) float32 for x \(2, 4\) float32.*species, needs \(2, 3\): .* 3 classes"),
         (lambda x: x[:, :1], r"gives \(2, 1\).*needs \(2, 3\)"),
         (lambda x: x[:1, :3], r"gives \(1, 3\).*needs \(2, 3\)"),
-        (lambda x: (x, x), "gives a tuple.*return the logits alone"),
-        (lambda x: {"logits": x}, "gives a dict"),
-        (lambda x: x[:, :3].long(), "int64, and what is learned from is logits"),
+        (lambda x: (x, x), "returns a tuple.*return only the logits"),
+        (lambda x: {"logits": x}, "returns a dict"),
+        (lambda x: x[:, :3].long(), "int64, but training needs floating-point logits"),
         (lambda x: x @ x, r"cannot take what this table data holds, x \(2, 4\) float32; its forward takes \(x\).*mat1"),
     ],
 )
@@ -212,7 +212,7 @@ def test_too_few_embeddings_are_told_beside_how_many_tokens_there_are(tmp_path: 
 def test_settings_that_are_for_named_models_are_refused(tmp_path: Path) -> None:
     for given, said in (
         ({"model.width": 4}, "model.width cannot be set"),
-        ({"weights": "x.pt"}, "weights=x.pt is for models that are named"),
+        ({"weights": "x.pt"}, "weights=x.pt is for named models"),
         ({"processes": 2}, "torchrun --nproc-per-node=2"),
     ):
         with pytest.raises(SettingError, match=said):

@@ -40,8 +40,8 @@ def test_the_model_fits_the_data() -> None:
         (2, {"batch_size": 1}, "processes=2 shares each batch among 2, and it has 1 example: some would"),
         (4, {"batch_size": 3}, "it has 3 examples: .* Give batch_size=4 or more, or fewer processes.$"),
         (2, {"batch_size": 1, "accumulate": 4}, "accumulate=4 does not help: its batches are shared one by one"),
-        (200, {"batch_size": 0}, "The training split has no more: give fewer processes"),
-        (200, {"batch_size": 300}, "The training split has no more: give fewer processes"),
+        (200, {"batch_size": 0}, "The training split has only these: give fewer processes"),
+        (200, {"batch_size": 300}, "The training split has only these: give fewer processes"),
         (4, {"batch_size": 4}, None),
         (7, {"batch_size": 7}, None),  # the last batch of an epoch has three
     ],

@@ -107,7 +107,7 @@ def test_without_classes_nothing_is_guided() -> None:
         ({"seed": "-1"}, "Invalid seed=-1"),
     ],
 )
-def test_what_cannot_be_is_said_by_name(options: dict[str, str], words: str) -> None:
+def test_invalid_settings_are_rejected_by_name(options: dict[str, str], words: str) -> None:
     with pytest.raises(CutawayError, match=words):
         denoising.view(opened(**options))
 

@@ -106,7 +106,7 @@ def test_no_more_tiles_than_can_be_looked_at() -> None:
     assert "64 of 256 filters" in json.dumps(found)
 
 
-def test_what_cannot_be_is_rejected_by_name() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     with pytest.raises(UnknownName, match="layer with filters 'conv9'"):
         view(opened("alexnet", layer="conv9"))
     with pytest.raises(SettingError, match="Invalid range=loud: must be one of unit, layer, global"):

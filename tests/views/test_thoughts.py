@@ -259,7 +259,7 @@ def test_where_room_is_short_the_answer_and_what_was_kept_come_first(
         ({"breadth": "many"}, SettingError, "breadth"),
     ],
 )
-def test_what_cannot_be_is_said_by_name(
+def test_invalid_settings_are_rejected_by_name(
     subject: Subject, options: dict[str, str], error: type[Exception], words: str
 ) -> None:
     with pytest.raises(error, match=words):

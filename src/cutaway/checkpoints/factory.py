@@ -99,7 +99,7 @@ def to_builder(given: Any) -> ModuleBuilder:
     if isinstance(make, nn.Module):
         kind = type(make).__name__
         raise ModelError(
-            f"This {kind} is an instance, and a model that is trained several times is built anew each time: give its "
+            f"This {kind} is an instance, but repeated training needs a new model each time: give its "
             f'class, or a name and a function that builds it, as in ("mine", lambda: {kind}(…)).'
         )
     if not callable(make):

@@ -143,7 +143,7 @@ class Vectors:
         return [{"input": word, "nearest": ", ".join(f"{w} {likeness:.2f}" for w, likeness in n)} for word, n in said]
 
     def analogy(self, a: str, b: str, c: str, count: int = 1) -> list[tuple[str, float]]:
-        """Return the words most similar to b − a + c of unit vectors: what is to c as b is to a.
+        """Return the words most similar to b − a + c of unit vectors: the word that relates to c as b to a.
 
         After T. Mikolov, W. Yih, G. Zweig, Linguistic regularities in continuous space word representations, 2013.
 

@@ -371,6 +371,7 @@ def graph_inputs(preprocessing: Preprocessing) -> GraphInputs:
 
 
 def _table_inputs(given: TablePreprocessing) -> GraphInputs:
+    """Return the inputs of columns of a table: numbers, and codes of categories."""
     numeric = [e for e in given.encoders if isinstance(e, Numeric)]
     categories = [e for e in given.encoders if isinstance(e, Category)]
 
@@ -388,6 +389,7 @@ def _table_inputs(given: TablePreprocessing) -> GraphInputs:
 
 
 def _image_inputs(spec: ImageSpec, given: Preprocessing) -> GraphInputs:
+    """Return the inputs of images: pixels, or numbers that are standardized already."""
     images = given.images if isinstance(given, CaptionPreprocessing) else given
     target = spec.target
 
@@ -445,6 +447,7 @@ def _pair_inputs(spec: PairSpec) -> GraphInputs:
 
 
 def _series_inputs(spec: SeriesSpec, given: SeriesPreprocessing | ForecastPreprocessing) -> GraphInputs:
+    """Return the inputs of windows of series in their original units."""
     several = list(given.scales.values()) if isinstance(given, ForecastPreprocessing) else []
 
     def draw(rows: int, part: float, generator: torch.Generator) -> tuple[Tensor, ...]:
@@ -464,6 +467,7 @@ def _series_inputs(spec: SeriesSpec, given: SeriesPreprocessing | ForecastPrepro
 
 
 def _audio_inputs(spec: AudioSpec, given: AudioPreprocessing) -> GraphInputs:
+    """Return the inputs of samples of recordings with their mask."""
     most = min(spec.frames, MAX_TEST_LENGTH) * hop_length(given.rate) + window_length(given.rate)
     spelled = isinstance(spec.target, Spelled)
 
@@ -480,6 +484,7 @@ def _audio_inputs(spec: AudioSpec, given: AudioPreprocessing) -> GraphInputs:
 
 
 def _graph_data_inputs(spec: GraphSpec) -> GraphInputs:
+    """Return the inputs of nodes and edges of graphs."""
     described = bool(spec.edge_features)
 
     def draw(rows: int, part: float, generator: torch.Generator) -> tuple[Tensor, ...]:

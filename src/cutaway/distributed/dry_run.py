@@ -54,7 +54,7 @@ class Collective:
 
 
 @dataclass(frozen=True)
-class ProcessMemory:
+class ShardMemory:
     """Memory of one process, in bytes."""
 
     weights: int
@@ -82,7 +82,7 @@ class ShardedWeight:
     copies: int  # optimizer tensors of the same shape
     beside: int  # bytes of all other optimizer state
 
-    def held(self, index: int) -> tuple[int, ...]:
+    def local_shape(self, index: int) -> tuple[int, ...]:
         """Return the shape of the part of the process with that index among those that share the rows."""
         shape = [*self.shape]
         if self.cut:
@@ -95,7 +95,7 @@ class ShardedWeight:
 
     def bytes(self, index: int) -> int:
         """Return the bytes of that part."""
-        return math.prod(self.held(index)) * self.itemsize
+        return math.prod(self.local_shape(index)) * self.itemsize
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class DryRun:
     """Result of a dry run."""
 
     parameters: int  # of the whole model
-    shares: tuple[ProcessMemory, ...]  # of each process, in the order of their ranks
+    shares: tuple[ShardMemory, ...]  # of each process, in the order of their ranks
     largest: tuple[str, int]  # name and bytes of the largest part of a weight
     collectives: tuple[Collective, ...]
     weights: tuple[ShardedWeight, ...]  # in the order of the model
@@ -180,14 +180,18 @@ def dry_run(
                 for optimizer in learning:
                     optimizer.step()
         kept = {p: values for optimizer in learning for p, values in optimizer.state.items()}
-        parts = [_place(name, p, kept.get(p, {}).values()) for name, p in model.named_parameters() if p.requires_grad]
+        parts = [
+            _describe_weight(name, p, kept.get(p, {}).values())
+            for name, p in model.named_parameters()
+            if p.requires_grad
+        ]
         sharing = dict(zip(mesh.mesh_dim_names or (), mesh.shape)).get("shard", 1)
         own = sum(local_part(p).nbytes for p in model.parameters() if p.requires_grad)
-    shares = [_share(parts, index) for index in range(sharing)]
+    shares = [_shard_memory(parts, index) for index in range(sharing)]
     of_each = tuple(shares[r // tensor_parallel % sharing] for r in range(processes))
     assert of_each[rank].weights == own, "the plan of this process matches its shards"
     largest = max(parts, key=lambda p: p.bytes(0))
-    return DryRun(count, of_each, (largest.name, largest.bytes(0)), sent.found(), tuple(parts))
+    return DryRun(count, of_each, (largest.name, largest.bytes(0)), sent.collectives(), tuple(parts))
 
 
 @contextmanager
@@ -200,7 +204,7 @@ def _fake_group(rank: int, processes: int) -> Iterator[None]:
         dist.destroy_process_group()
 
 
-def _place(name: str, parameter: Any, kept: Iterable[Any]) -> ShardedWeight:
+def _describe_weight(name: str, parameter: Any, kept: Iterable[Any]) -> ShardedWeight:
     """Return the placement of a weight. `kept` are the values that the optimizer stores for it."""
     mesh, placements = parameter.device_mesh, parameter.placements
     found = {
@@ -216,10 +220,10 @@ def _place(name: str, parameter: Any, kept: Iterable[Any]) -> ShardedWeight:
     )  # fmt: skip
 
 
-def _share(parts: Sequence[ShardedWeight], index: int) -> ProcessMemory:
+def _shard_memory(parts: Sequence[ShardedWeight], index: int) -> ShardMemory:
     """Return the memory of the process with that index among those that share rows."""
     weights = sum(p.bytes(index) for p in parts)
-    return ProcessMemory(weights, weights, sum(p.copies * p.bytes(index) + p.beside for p in parts))
+    return ShardMemory(weights, weights, sum(p.copies * p.bytes(index) + p.beside for p in parts))
 
 
 class _Traffic(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -254,7 +258,7 @@ class _Traffic(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._sizes[kind, count].append(max(sizes))
         return self._carry_out(func, args, kwargs)
 
-    def found(self) -> tuple[Collective, ...]:
+    def collectives(self) -> tuple[Collective, ...]:
         """Return the collectives, those with the most bytes first."""
         found = [Collective(*key, len(sizes), sum(sizes), max(sizes)) for key, sizes in self._sizes.items()]
         return tuple(sorted(found, key=lambda one: -one.bytes))

@@ -1,20 +1,20 @@
-// A plane of two features: the model's answer on it, and each neuron's own map of it, wired as the network is.
+// Decision boundary on a plane of two features: the model's output, and the map of each neuron, connected as a network.
 
 import { heading } from "./axes.js";
-import { amount, signed } from "./colour.js";
-import { canvas, shorten, svg, textWidth, tint } from "./dom.js";
-import { number, percent, tick } from "./format.js";
-import { key as keyTo, KEY_HIGH } from "./key.js";
-import { classImage, decoded, levelImage, MOST, valueAt, zeroLine } from "./level.js";
+import { amountColour, signedColour } from "./colour.js";
+import { canvas, shorten, svg, textWidth, setColour, wrapText } from "./dom.js";
+import { number, percent, formatTick } from "./format.js";
+import { colourBar, COLOUR_BAR_HEIGHT } from "./colour_bar.js";
+import { classImage, decodeBytes, levelImage, MAX_BYTE, valueAt, zeroLine } from "./byte_maps.js";
 import { linear } from "./scale.js";
-import { sign } from "./sign.js";
-import { wire, wireTargets } from "./wires.js";
+import { marker } from "./marker.js";
+import { drawEdge, edgeTargets } from "./edges.js";
 
 /**
- * `said` is base64 of the class of each cell. `sums` is the map whose zeros are the neuron's line, where that is not the
- * map itself. `weights` has a row for each neuron, a column for each of those before it that `sources` counts. `act` of
- * weights and biases is what the studio sets.
- * @typedef {import("./level.js").Level} Level
+ * `said`: base64 of the predicted class of each cell. `sums`: map whose zero contour is the neuron's line, if it is not
+ * the map itself. `weights`: a row per neuron, a column per neuron of the previous layer, whose indices are in `sources`.
+ * The `act` of weights and biases opens the studio's weight editor.
+ * @typedef {import("./byte_maps.js").Level} Level
  * @typedef {Level & { name: string, input?: number, bias?: number | null, sums?: Level }} Neuron
  * @typedef {{ title: string, of: number, neurons: Neuron[], name?: string, sources?: number[],
  *   weights?: (number | null)[][] }} Column
@@ -29,10 +29,10 @@ import { wire, wireTargets } from "./wires.js";
  */
 
 const TOP = 44;
-const THUMB = 46; // pixels of a neuron's map, where there is room
-const STEPS = 7; // places along each axis where the keyboard can ask
-const BINS = 12; // of values, for dots
-const CLEAR = 0.64; // of the large map, so that dots stand out
+const THUMB = 46; // maximum pixels of a neuron's map
+const STEPS = 7; // keyboard targets along each axis
+const BINS = 12; // bins of values, for colours of dots
+const MAP_OPACITY = 0.64; // of the large map, so that dots are visible
 
 /**
  * @param {Boundary} spec @param {number} width @param {State} [state]
@@ -40,7 +40,7 @@ const CLEAR = 0.64; // of the large map, so that dots stand out
  */
 export function boundary(spec, width, state = {}) {
   const wide = width >= 500;
-  const labels = 12 + Math.max(...linear(bounds(spec, 1), [0, 1]).ticks.map((t) => textWidth(tick(t, "number"), 12)));
+  const labels = 12 + Math.max(...linear(bounds(spec, 1), [0, 1]).ticks.map((t) => textWidth(formatTick(t, "number"), 12)));
   const room = wide ? Math.min(width * (width < 720 ? 0.5 : 0.42), 460 + labels) : Math.min(width, 440 + labels);
   const net = network(spec, wide ? width - room - 24 : width, state);
   const side = Math.round(room - labels - 4);
@@ -50,9 +50,9 @@ export function boundary(spec, width, state = {}) {
     width: side,
     height: side,
   };
-  const plane = large(spec, place, state);
+  const plane = drawPlane(spec, place, state);
   const bottom = Math.max(TOP + net.height, plane.bottom) + 6;
-  const note = sentences(spec.note, width);
+  const note = wrapText(spec.note, width).map((line) => shorten(line, width, 12));
   return {
     svg: canvas(
       width,
@@ -75,7 +75,7 @@ function bounds({ axes }, k) {
 // --- the network ---
 
 /**
- * The neurons' maps in columns, and the weights between them.
+ * Draw the neurons' maps in columns, and the weights between them.
  * @param {Boundary} spec @param {number} width @param {State} state
  */
 function network(spec, width, state) {
@@ -98,8 +98,8 @@ function network(spec, width, state) {
   };
   const shown = state.neuron ?? state.pinned;
   const most = Math.max(0, ...columns.flatMap((column) => (column.weights ?? []).flat().map((w) => Math.abs(w ?? 0))));
-  const wires = columns.map((column, c) => (c === 0 ? [] : wiresTo(spec, c, place)));
-  const look = (/** @type {import("./wires.js").Wire} */ { key }) => {
+  const wires = columns.map((column, c) => (c === 0 ? [] : edgesTo(spec, c, place)));
+  const look = (/** @type {import("./edges.js").Wire} */ { key }) => {
     if (state.edge) return key === state.edge ? "strong" : "";
     const [to, from] = key.split(" ");
     return !shown ? "" : to === shown || from === shown ? "strong" : "faint";
@@ -107,7 +107,7 @@ function network(spec, width, state) {
   const curves = wires
     .flat()
     .sort((a, b) => Math.abs(a.weight) - Math.abs(b.weight))
-    .map((one) => wire(one, most, look(one)));
+    .map((one) => drawEdge(one, most, look(one)));
   const titles = columns.flatMap(({ title, of, neurons }, c) => {
     const middle = { x: left(c) + thumb / 2, "text-anchor": "middle" };
     const some = of > neurons.length ? `${neurons.length} of ${of}` : "";
@@ -119,7 +119,7 @@ function network(spec, width, state) {
   /** @type {Target[]} */
   const targets = [];
   const maps = columns.flatMap((column, c) => {
-    targets.push(...wireTargets(wires[c], columns[c - 1]?.neurons.length ?? 1));
+    targets.push(...edgeTargets(wires[c], columns[c - 1]?.neurons.length ?? 1));
     return column.neurons.flatMap((neuron, i) => {
       const [at, key] = [place(c, i), `${c}.${i}`];
       const line = zeroLine(neuron.sums ?? neuron, small, at);
@@ -128,9 +128,9 @@ function network(spec, width, state) {
         box: [at.x, at.y, thumb, thumb],
         tip: [
           neuron.name,
-          ...valuesOf(neuron),
+          ...valueRange(neuron),
           ...(bias === null ? [] : [`bias ${number(bias)}`]),
-          shown === key && !state.neuron ? "" : "Click to keep its map in view.",
+          shown === key && !state.neuron ? "" : "Click to pin its map.",
         ].filter(Boolean),
         key,
         hover: { neuron: key },
@@ -143,9 +143,9 @@ function network(spec, width, state) {
         svg("rect", { class: key === shown ? "frame chosen" : "frame", ...at, rx: 2 }),
         bias === null
           ? null
-          : tint(
+          : setColour(
               svg("rect", { class: "bias", x: at.x - 3, y: at.y + thumb - 5, width: 8, height: 8, rx: 2 }),
-              signed(Math.sign(bias) * (0.3 + 0.7 * Math.min(1, Math.abs(bias) / (most || 1)))),
+              signedColour(Math.sign(bias) * (0.3 + 0.7 * Math.min(1, Math.abs(bias) / (most || 1)))),
             ),
         named(c)
           ? svg(
@@ -161,11 +161,11 @@ function network(spec, width, state) {
 }
 
 /**
- * The curves that lead to the neurons of a column.
+ * Return the edges that lead to the neurons of a column.
  * @param {Boundary} spec @param {number} c @param {(c: number, i: number) => Place} place
- * @returns {import("./wires.js").Wire[]}
+ * @returns {import("./edges.js").Wire[]}
  */
-function wiresTo({ columns }, c, place) {
+function edgesTo({ columns }, c, place) {
   const { neurons, weights = [], sources = [], name } = columns[c];
   return weights.flatMap((row, j) =>
     row.map((weight, i) => {
@@ -184,21 +184,21 @@ function wiresTo({ columns }, c, place) {
 }
 
 /** @param {Level} level */
-function valuesOf(level) {
-  const bytes = decoded(level.bytes);
-  const [low, high] = [bytes.reduce((a, b) => Math.min(a, b), MOST), bytes.reduce((a, b) => Math.max(a, b), 0)];
+function valueRange(level) {
+  const bytes = decodeBytes(level.bytes);
+  const [low, high] = [bytes.reduce((a, b) => Math.min(a, b), MAX_BYTE), bytes.reduce((a, b) => Math.max(a, b), 0)];
   const value = (/** @type {number} */ byte) =>
-    number(Number((level.low + (byte / MOST) * (level.high - level.low)).toPrecision(2)));
-  return [low === high ? `${value(low)} all over the plane` : `from ${value(low)} to ${value(high)}`];
+    number(Number((level.low + (byte / MAX_BYTE) * (level.high - level.low)).toPrecision(2)));
+  return [low === high ? `${value(low)} everywhere` : `from ${value(low)} to ${value(high)}`];
 }
 
 // --- the large map ---
 
 /**
- * The answer, or the map of the neuron that is looked at, with axes, examples and the key to the colours.
+ * Draw the model's output, or the map of the selected neuron, with axes, examples and legend.
  * @param {Boundary} spec @param {Place} place @param {State} state
  */
-function large(spec, place, state) {
+function drawPlane(spec, place, state) {
   const { answer, columns, axes } = spec;
   const [c, i] = (state.neuron ?? state.pinned ?? "").split(".").map(Number);
   const neuron = columns[c]?.neurons[i];
@@ -208,21 +208,21 @@ function large(spec, place, state) {
   const scale = neuron || answer.kind === "probability" || answer.kind === "score" ? "signed" : "amount";
   const classes = !neuron && answer.kind === "classes";
   const image = classes
-    ? classImage(answer.said ?? "", answer, size, place, coloursOf(answer), CLEAR)
-    : levelImage(map, size, place, scale, CLEAR);
+    ? classImage(answer.said ?? "", answer, size, place, classColours(answer), MAP_OPACITY)
+    : levelImage(map, size, place, scale, MAP_OPACITY);
   const line = scale === "signed" ? zeroLine((neuron ?? answer).sums ?? map, size, place) : "";
-  const title = neuron ? neuron.name : answer.kind === "value" ? String(answer.name) : "the model's answer";
+  const title = neuron ? neuron.name : answer.kind === "value" ? String(answer.name) : "the model's output";
   const bottom = place.y + place.height;
   const ticks = [
     ...x.ticks.map((v) =>
-      svg("text", { class: "tick", x: x(v), y: bottom + 17, "text-anchor": anchor(x(v), place) }, tick(v, "number")),
+      svg("text", { class: "tick", x: x(v), y: bottom + 17, "text-anchor": anchor(x(v), place) }, formatTick(v, "number")),
     ),
     ...y.ticks.map((v) =>
-      svg("text", { class: "tick", x: place.x - 7, y: y(v) + 4, "text-anchor": "end" }, tick(v, "number")),
+      svg("text", { class: "tick", x: place.x - 7, y: y(v) + 4, "text-anchor": "end" }, formatTick(v, "number")),
     ),
   ];
   const half = place.width / 2 - 8;
-  const legend = keys(spec, neuron, place, bottom + 46);
+  const key = legend(spec, neuron, place, bottom + 46);
   return {
     marks: [
       svg(
@@ -238,13 +238,13 @@ function large(spec, place, state) {
       ),
       image,
       line ? svg("path", { class: "level", d: line }) : null,
-      ...dots(spec, x, y, place),
+      ...exampleMarks(spec, x, y, place),
       svg("rect", { class: "frame", ...place }),
       ...ticks,
-      ...legend.marks,
+      ...key.marks,
     ],
-    targets: asked(spec, place, neuron),
-    bottom: legend.bottom,
+    targets: planeTargets(spec, place, neuron),
+    bottom: key.bottom,
   };
 }
 
@@ -254,20 +254,20 @@ function anchor(at, { x, width }) {
 }
 
 /** @param {Answer} answer */
-function coloursOf({ names = [] }) {
-  if (names.length === 2) return [signed(-1), signed(1)];
-  return names.slice(0, 8).map((_, k) => sign(k, 1).colour);
+function classColours({ names = [] }) {
+  if (names.length === 2) return [signedColour(-1), signedColour(1)];
+  return names.slice(0, 8).map((_, k) => marker(k, 1).colour);
 }
 
 /**
- * The examples: those of training as dots, of the test split as rings. One path for each colour, so that many are cheap.
+ * Draw the examples: training examples as dots, test examples as rings. One path per colour, for speed.
  * @param {Boundary} spec @param {import("./scale.js").Scale} x @param {import("./scale.js").Scale} y
  * @param {Place} place
  */
-function dots({ points, answer }, x, y, place) {
+function exampleMarks({ points, answer }, x, y, place) {
   const count = points.reduce((sum, { at }) => sum + at.length, 0);
   const r = count > 150 ? 2.6 : count > 20 ? 3.4 : 6;
-  const colours = coloursOf(answer);
+  const colours = classColours(answer);
   const { low, high } = answer;
   return points.flatMap(({ split, at, is }) => {
     const ring = split === "test";
@@ -289,8 +289,8 @@ function dots({ points, answer }, x, y, place) {
     return [...paths].map(([bin, d]) => {
       const path = svg("path", { class: ring ? "ringed" : "dotted", d });
       if (bin < 0) return path;
-      const colour = answer.kind === "value" ? amount(bin / (BINS - 1)) : colours[bin];
-      return tint(path, colour, ring ? "stroke" : "fill");
+      const colour = answer.kind === "value" ? amountColour(bin / (BINS - 1)) : colours[bin];
+      return setColour(path, colour, ring ? "stroke" : "fill");
     });
   });
 }
@@ -301,21 +301,21 @@ function binOf(value, low, high) {
 }
 
 /**
- * What the colours and the dots mean.
+ * Draw the legend of the colours and examples.
  * @param {Boundary} spec @param {Neuron | undefined} neuron @param {Place} place @param {number} y
  */
-function keys(spec, neuron, place, y) {
+function legend(spec, neuron, place, y) {
   const { answer, points } = spec;
   const marks = [];
   let below = y;
   if (!neuron && answer.kind === "classes") {
     let x = place.x;
-    const colours = coloursOf(answer);
+    const colours = classColours(answer);
     (answer.names ?? []).forEach((name, k) => {
       const word = shorten(name, place.width - 20, 12);
       const wide = 18 + textWidth(word, 12) + 14;
       if (x > place.x && x + wide > place.x + place.width + 14) [x, below] = [place.x, below + 18];
-      marks.push(tint(svg("rect", { x, y: below, width: 12, height: 10, rx: 1 }), colours[k % colours.length]));
+      marks.push(setColour(svg("rect", { x, y: below, width: 12, height: 10, rx: 1 }), colours[k % colours.length]));
       marks.push(svg("text", { class: "tick", x: x + 18, y: below + 9 }, word));
       x += wide;
     });
@@ -330,8 +330,8 @@ function keys(spec, neuron, place, y) {
     const ends = (answer.names ?? []).map((name) => shorten(name, place.width / 2 - 24, 12));
     const names =
       neuron || answer.kind === "value" ? undefined : [ends[0], answer.kind === "probability" ? "50\u202f%" : "0", ends[1]];
-    marks.push(keyTo(place.x, below, place.width, range, "number", names, CLEAR));
-    below += KEY_HIGH + 4;
+    marks.push(colourBar(place.x, below, place.width, range, "number", names, MAP_OPACITY));
+    below += COLOUR_BAR_HEIGHT + 4;
   }
   let x = place.x;
   for (const { split, at } of points) {
@@ -348,11 +348,11 @@ function keys(spec, neuron, place, y) {
 }
 
 /**
- * What the model says at a place: anywhere for the pointer, on a coarse grid for the keyboard.
+ * Return the hover targets of the plane: any point for the pointer, a coarse grid for the keyboard.
  * @param {Boundary} spec @param {Place} place @param {Neuron | undefined} neuron
  * @returns {Target[]}
  */
-function asked(spec, place, neuron) {
+function planeTargets(spec, place, neuron) {
   const { axes, small, size, answer } = spec;
   const [xs, ys] = [bounds(spec, 0), bounds(spec, 1)];
   const tip = (/** @type {number} */ u, /** @type {number} */ v) => {
@@ -387,7 +387,7 @@ function asked(spec, place, neuron) {
 }
 
 /**
- * The answer in a cell, in words.
+ * Return a text of the output in a cell.
  * @param {Answer} answer @param {number} size @param {number} row @param {number} column
  */
 function answerAt(answer, size, row, column) {
@@ -395,27 +395,12 @@ function answerAt(answer, size, row, column) {
   const { kind, names = [], name } = answer;
   if (kind === "value") return `${name} ${number(Number(value.toPrecision(3)))}`;
   if (kind === "classes") {
-    const said = names[decoded(answer.said ?? "")[row * size + column]] ?? "";
+    const className = names[decodeBytes(answer.said ?? "")[row * size + column]] ?? "";
     return answer.sure === "probability"
-      ? `${said}, ${percent(Number(value.toFixed(3)))}`
-      : `${said}, ahead by ${number(Number(value.toPrecision(2)))}`;
+      ? `${className}, ${percent(Number(value.toFixed(3)))}`
+      : `${className}, margin ${number(Number(value.toPrecision(2)))}`;
   }
   const side = names[value > 0 ? 1 : 0];
   if (kind === "probability") return `${side}, ${percent(Number(((1 + Math.abs(value)) / 2).toFixed(3)))}`;
   return `${side}, score ${number(Number(value.toPrecision(2)))}`;
-}
-
-/**
- * A text in lines that fit.
- * @param {string} text @param {number} width
- */
-function sentences(text, width) {
-  /** @type {string[]} */
-  const lines = [];
-  for (const word of text.split(" ").filter(Boolean)) {
-    const longer = lines.length ? `${lines[lines.length - 1]} ${word}` : word;
-    if (lines.length && textWidth(longer, 12) <= width) lines[lines.length - 1] = longer;
-    else lines.push(shorten(word, width, 12));
-  }
-  return lines;
 }

@@ -1,4 +1,4 @@
-// One of several groups of drawings, chosen from a list or along a slider that can play by itself.
+// One of several groups of drawings, selected from a list or with a slider that can play automatically.
 
 import { select, slider } from "./controls.js";
 import { html } from "./dom.js";
@@ -7,19 +7,19 @@ import { html } from "./dom.js";
  * @typedef {import("./view.js").Drawing} Drawing
  * @typedef {{ name: string, drawings: Drawing[] }} Option
  * @typedef {{ kind: string, title: string, label: string, slider?: boolean, start?: number, options: Option[] }} Choice
- * @typedef {(place: HTMLElement) => (drawings: Drawing[]) => void} Fill makes a place that shows drawings
+ * @typedef {(place: HTMLElement) => (drawings: Drawing[]) => void} Fill returns a function that shows drawings in a container
  */
 
-const WHOLE = 6000; // milliseconds that a slider takes from end to end, where its steps can still be followed
-const SOON = 150; // milliseconds until what was chosen from elsewhere is drawn and comes into sight
+const FULL_DURATION = 6000; // milliseconds to play a slider from end to end
+const REDRAW_DELAY = 150; // milliseconds until an option selected elsewhere is drawn and scrolled into view
 const [FASTEST, SLOWEST] = [120, 900]; // milliseconds for a step
 
 /**
- * The choice with the drawings of what is chosen; the others are not in the document.
+ * Draw the selected option; drawings of other options are not in the document.
  * @param {Choice} spec @param {Fill} fill
  */
 export function choice(spec, fill) {
-  const id = `choice-${++last}`;
+  const id = `choice-${++lastId}`;
   const place = html("div", { class: "figures" });
   const show = fill(place);
   const controls = html("div", { class: "controls" });
@@ -30,8 +30,8 @@ export function choice(spec, fill) {
     controls,
     place,
   );
-  let chosen = bounded(spec.start ?? 0, spec.options.length);
-  let built = ""; // what the controls were made for
+  let chosen = clampIndex(spec.start ?? 0, spec.options.length);
+  let built = ""; // description the controls were built for
   /** @type {(control: any) => void} */
   let update = () => {};
   /** @type {(on: boolean) => void} */
@@ -69,9 +69,9 @@ export function choice(spec, fill) {
     };
     const made = slider({ label, value: chosen, low: 0, high, step: 1, written: "" }, stopAndChoose);
     const widest = Math.max(...options.map(({ name }) => [...name].length));
-    made.said.style.setProperty("min-width", `${Math.min(widest, 24)}ch`); // so that nothing moves with the words
+    made.output.style.setProperty("min-width", `${Math.min(widest, 24)}ch`); // so that the layout does not change with the text
     update = made.update;
-    const player = playing(() => chosen, () => spec.options.length, choose, element);
+    const player = createPlayer(() => chosen, () => spec.options.length, choose, element);
     play = player.play;
     controls.replaceChildren(player.button, made.element);
   }
@@ -82,17 +82,17 @@ export function choice(spec, fill) {
     if (wanted < 0) return;
     play(false);
     choose(wanted);
-    setTimeout(() => element.scrollIntoView({ block: "nearest" }), SOON);
+    setTimeout(() => element.scrollIntoView({ block: "nearest" }), REDRAW_DELAY);
   });
   draw();
   return {
     element,
-    /** Show another description of the same choice: what was chosen by name stays chosen. @param {Choice} next */
+    /** Update the description; the selected option is kept by name. @param {Choice} next */
     update(next) {
       const name = spec.options[chosen]?.name;
       const atEnd = chosen === spec.options.length - 1 && next.slider;
       const same = next.options.findIndex((option) => option.name === name);
-      const kept = same >= 0 ? same : bounded(chosen, next.options.length);
+      const kept = same >= 0 ? same : clampIndex(chosen, next.options.length);
       chosen = atEnd && next.options.length > spec.options.length && same < 0 ? next.options.length - 1 : kept;
       spec = next;
       draw();
@@ -100,25 +100,25 @@ export function choice(spec, fill) {
   };
 }
 
-let last = 0; // for ids
+let lastId = 0; // for ids
 
 /**
  * @param {number} i @param {number} count
  */
-function bounded(i, count) {
+function clampIndex(i, count) {
   return Math.max(0, Math.min(Math.round(i), count - 1));
 }
 
 /**
- * A button that goes from step to step, and stops at the end. It only ever starts when it is pressed.
+ * Button that plays through all steps and stops at the end. It never starts automatically.
  * @param {() => number} at @param {() => number} count @param {(i: number) => void} choose
- * @param {HTMLElement} inside it stops when this has left the page
+ * @param {HTMLElement} inside stops when this element is removed
  */
-function playing(at, count, choose, inside) {
+function createPlayer(at, count, choose, inside) {
   const button = html("button", { type: "button", class: "play" }, "Play");
   /** @type {ReturnType<typeof setTimeout> | null} */
   let timer = null;
-  const pause = () => Math.max(FASTEST, Math.min(WHOLE / count(), SLOWEST));
+  const pause = () => Math.max(FASTEST, Math.min(FULL_DURATION / count(), SLOWEST));
   /** @param {boolean} on */
   function play(on) {
     if (timer !== null) clearTimeout(timer);

@@ -1,9 +1,9 @@
-// One scale for one meaning: a single hue for amounts, two hues that meet in grey for what has a sign.
-// The parts of the data (train, val, test) have their colours in style.css. All hold up for colour-blind eyes.
+// Colour scales: sequential with a single hue for amounts, diverging with two hues for signed values.
+// The colours of splits (train, val, test) are in style.css. All are safe for colour-blind readers.
 
 /**
- * @typedef {{ light: string, dark: string }} Pair the colour on a light page and on a dark one
- * @typedef {{ scale: "signed" | "amount", low: number, high: number }} Range what the ends of a scale stand for
+ * @typedef {{ light: string, dark: string }} Pair colours for light and for dark mode
+ * @typedef {{ scale: "signed" | "amount", low: number, high: number }} Range values at the ends of a scale
  */
 
 const AMOUNT = {
@@ -15,7 +15,7 @@ const SIGNED = {
   dark: ["#62d184", "#529d66", "#6f767e", "#ab82c4", "#dba4ec"],
 };
 
-// For things that have no order. Found by search: seven colours as far apart as can be for usual and for dichromatic eyes.
+// Categorical colours: seven colours with maximal distances for normal and dichromatic vision, found by search.
 const CATEGORIES = {
   light: ["#1d0caa", "#c38824", "#db2478", "#416729", "#8f8cd0", "#621f38", "#8613ac"],
   dark: ["#6dc8eb", "#ae5528", "#e69399", "#5cad13", "#8843db", "#127d9d", "#a5eb7c"],
@@ -23,53 +23,53 @@ const CATEGORIES = {
 const DASHES = [null, "7 3", "2 3", "9 3 2 3"];
 
 /**
- * The colour of the i-th of some things without an order. They repeat after seven: give names, and `dash` for lines.
+ * Return the i-th categorical colour. Colours repeat after seven: also add labels, and `dashPattern` for lines.
  * @param {number} i @returns {Pair}
  */
-export function category(i) {
+export function categoryColour(i) {
   const k = i % CATEGORIES.light.length;
   return { light: CATEGORIES.light[k], dark: CATEGORIES.dark[k] };
 }
 
 /**
- * The dashes of the i-th line, so that lines can be told apart without colour too.
+ * Return the dash pattern of the i-th line, so that lines differ without colour.
  * @param {number} i
  */
-export function dash(i) {
+export function dashPattern(i) {
   return DASHES[i % DASHES.length];
 }
 
 /**
- * The colour of an amount between nothing (0) and all (1).
+ * Return the sequential colour of an amount between 0 and 1.
  * @param {number} t @returns {Pair}
  */
-export function amount(t) {
-  return { light: along(AMOUNT.light, t), dark: along(AMOUNT.dark, t) };
+export function amountColour(t) {
+  return { light: interpolate(AMOUNT.light, t), dark: interpolate(AMOUNT.dark, t) };
 }
 
 /**
- * The colour of a fraction, 0 to 1: by its square root, so that 1 % can be told from nothing.
+ * Return the colour of a fraction between 0 and 1, by its square root so that 1 % is visible.
  * @param {number} fraction
  */
-export function ofFraction(fraction) {
-  return amount(Math.sqrt(fraction));
+export function fractionColour(fraction) {
+  return amountColour(Math.sqrt(fraction));
 }
 
 /**
- * The colour of a signed value between −1 and 1: green below, grey at 0, purple above.
+ * Return the diverging colour of a value between −1 and 1: green below, grey at 0, purple above.
  * @param {number} t @returns {Pair}
  */
-export function signed(t) {
+export function signedColour(t) {
   const position = (Math.max(-1, Math.min(1, t)) + 1) / 2;
-  return { light: along(SIGNED.light, position), dark: along(SIGNED.dark, position) };
+  return { light: interpolate(SIGNED.light, position), dark: interpolate(SIGNED.dark, position) };
 }
 
 /**
- * The range of some maps: for a signed scale the same to both sides of 0; for amounts from 0, or the least if below it.
+ * Return the range of several maps: symmetric for a signed scale; from min(0, minimum) for amounts.
  * @param {(number | null)[][][]} maps @param {"signed" | "amount"} scale
  * @returns {Range}
  */
-export function rangeOf(maps, scale) {
+export function colourRange(maps, scale) {
   let [low, high] = [0, 0];
   for (const rows of maps) {
     for (const row of rows) {
@@ -85,36 +85,36 @@ export function rangeOf(maps, scale) {
 }
 
 /**
- * Where on its scale a value stands, from 0 (the lowest colour) to 1.
+ * Return the position of a value on its scale, from 0 (the lowest colour) to 1.
  * @param {number} value @param {Range} range
  */
-export function place(value, { scale, low, high }) {
+export function scalePosition(value, { scale, low, high }) {
   const most = Math.max(Math.abs(low), Math.abs(high)) || 1;
   const t = scale === "signed" ? (value / most + 1) / 2 : (value - low) / (high - low || 1);
   return Math.max(0, Math.min(1, t));
 }
 
 /**
- * The colour of a value on a scale.
+ * Return the colour of a value on a scale.
  * @param {number} value @param {Range} range
  */
-export function ofValue(value, range) {
-  const t = place(value, range);
-  return range.scale === "signed" ? signed(2 * t - 1) : amount(t);
+export function valueColour(value, range) {
+  const t = scalePosition(value, range);
+  return range.scale === "signed" ? signedColour(2 * t - 1) : amountColour(t);
 }
 
 /**
- * So many colours of a scale from its lowest to its highest, as [red, green, blue, opacity], each 0 to 255.
- * With `fade` a colour is the clearer the nearer it is to 0.
+ * Return `levels` colours of a scale from lowest to highest, as [red, green, blue, opacity], each 0 to 255.
+ * With `fade`, colours near 0 are transparent.
  * @param {"signed" | "amount"} scale @param {"light" | "dark"} ground @param {number} levels @param {boolean} fade
  */
-export function paletteOf(scale, ground, levels, fade = false) {
+export function buildPalette(scale, ground, levels, fade = false) {
   const name = [scale, ground, levels, fade].join(" ");
   let found = palettes.get(name);
   if (!found) {
     found = [...Array(levels).keys()].map((i) => {
       const t = i / (levels - 1);
-      const colour = channels((scale === "signed" ? signed(2 * t - 1) : amount(t))[ground]);
+      const colour = channels((scale === "signed" ? signedColour(2 * t - 1) : amountColour(t))[ground]);
       const strength = scale === "signed" ? Math.abs(2 * t - 1) : t;
       return [...colour, fade ? Math.round(255 * Math.min(1, 1.6 * strength)) : 255];
     });
@@ -127,10 +127,10 @@ export function paletteOf(scale, ground, levels, fade = false) {
 const palettes = new Map();
 
 /**
- * The colour of words on a colour: black or white, whichever can be read better. At least 4.5:1.
+ * Return the text colour on a background: black or white, whichever has more contrast (at least 4.5:1).
  * @param {Pair} ground @returns {Pair}
  */
-export function over({ light, dark }) {
+export function textColour({ light, dark }) {
   const words = (/** @type {string} */ hex) => (luminance(hex) > 0.179 ? "#000000" : "#ffffff");
   return { light: words(light), dark: words(dark) };
 }
@@ -142,10 +142,10 @@ function luminance(hex) {
 }
 
 /**
- * The colour at position t in [0, 1] along evenly spaced ones.
+ * Interpolate between evenly spaced colours at t in [0, 1].
  * @param {string[]} anchors @param {number} t
  */
-function along(anchors, t) {
+function interpolate(anchors, t) {
   const position = Math.max(0, Math.min(1, t)) * (anchors.length - 1);
   const i = Math.min(Math.floor(position), anchors.length - 2);
   const [from, to] = [channels(anchors[i]), channels(anchors[i + 1])];

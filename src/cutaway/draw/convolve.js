@@ -1,14 +1,14 @@
-// A window that slides: the numbers under it, the weights, their products, and the cell that they sum to.
+// A sliding window (convolution or pooling): the input in the window, the weights, their products, and the output.
 
 import { heading } from "./axes.js";
-import { ofValue, over, rangeOf } from "./colour.js";
-import { canvas, shorten, svg, textWidth, tint } from "./dom.js";
+import { valueColour, textColour, colourRange } from "./colour.js";
+import { canvas, shorten, svg, textWidth, setColour } from "./dom.js";
 import { number } from "./format.js";
 import { hatching } from "./raster.js";
 
 /**
- * The input shown begins at `begin` (row, column) of the real one, which is `size` large: what lies outside is padding.
- * The output shown begins at `first`. A channel without an input is the sum of several. `columns` are names over the
+ * The part of the input that is shown begins at `begin` (row, column) of the full input of shape `size`; cells outside are
+ * padding. The output begins at `first`. A channel without `input` is the sum of several. `columns`: labels of the
  * input's columns.
  * @typedef {(number | null)[][]} Grid
  * @typedef {{ name: string, input?: Grid, weights?: Grid, sums: Grid }} Channel
@@ -21,10 +21,10 @@ import { hatching } from "./raster.js";
  * @typedef {(i: number, j: number) => "" | "dim" | "padding" | "picked"} Look
  */
 
-const [TOP, GAP, TITLE] = [66, 44, 40]; // pixels: of the first board, between boards, and for the name of one
+const [TOP, GAP, TITLE] = [66, 44, 40]; // pixels: top of the first board, between boards, title of a board
 const MOST = 44; // pixels of a cell
-const WRITTEN = 25; // pixels of a cell from which on its number is written in it
-const FLAT = 34; // pixels of a cell's height where there is but one row
+const WRITTEN = 25; // minimum pixels of a cell with its number
+const FLAT = 34; // pixels, height of the cells of a single row
 
 /**
  * @param {Convolve} spec @param {number} width @param {State} [state]
@@ -34,12 +34,12 @@ export function convolve(spec, width, state = {}) {
   const { output, channels, what } = spec;
   const chosen = channels[state.channel ?? 0]?.input ? (state.channel ?? 0) : 0;
   const { input = [[]], weights } = channels[chosen];
-  const has = (/** @type {number[] | null | undefined} */ at) =>
+  const isInside = (/** @type {number[] | null | undefined} */ at) =>
     Boolean(at && at[0] < output.length && at[1] < output[0].length);
-  const [row, column] = [state.cell, state.kept, [0, 0]].find(has) ?? [0, 0];
-  const window = windowOf(spec, row, column);
-  const under = window.rows.map((i) => window.columns.map((j) => input[i]?.[j] ?? null)); // the numbers in the window
-  const products = weights?.map((line, a) => line.map((w, b) => times(w, under[a][b])));
+  const [row, column] = [state.cell, state.kept, [0, 0]].find(isInside) ?? [0, 0];
+  const window = coveredCells(spec, row, column);
+  const windowValues = window.rows.map((i) => window.columns.map((j) => input[i]?.[j] ?? null)); // values in the window
+  const products = weights?.map((line, a) => line.map((w, b) => multiply(w, windowValues[a][b])));
   const boards = layout(spec, width, [
     { name: channels.length > 1 ? `input, ${channels[chosen].name}` : "input", grid: input },
     ...(weights && products
@@ -48,16 +48,16 @@ export function convolve(spec, width, state = {}) {
           { name: "weights × input", grid: products },
         ]
       : []),
-    { name: `output, ${place(spec, row, column)}`, grid: output },
+    { name: `output, ${cellName(spec, row, column)}`, grid: output },
   ]);
   const [from, to] = [boards[0], boards[boards.length - 1]];
-  const most = under.flat().reduce((a, b) => Math.max(a ?? -Infinity, b ?? -Infinity), -Infinity);
-  const isUnder = (/** @type {number} */ i, /** @type {number} */ j) =>
+  const most = windowValues.flat().reduce((a, b) => Math.max(a ?? -Infinity, b ?? -Infinity), -Infinity);
+  const isCovered = (/** @type {number} */ i, /** @type {number} */ j) =>
     window.rows.includes(i) && window.columns.includes(j);
   /** @type {Look} */
-  const lookIn = (i, j) => {
-    if (outside(spec, i, j)) return "padding";
-    if (!isUnder(i, j)) return "dim";
+  const inputLook = (i, j) => {
+    if (isPadding(spec, i, j)) return "padding";
+    if (!isCovered(i, j)) return "dim";
     return what === "max" && input[i][j] === most ? "picked" : "";
   };
   const all = {
@@ -65,12 +65,12 @@ export function convolve(spec, width, state = {}) {
     weights: channels.flatMap((one) => (one.weights ? [one.weights] : [])),
   };
   const ranges = [all.input, ...(products ? [all.weights, [products]] : []), [output]].map((grids) =>
-    rangeOf(grids, "signed"),
+    colourRange(grids, "signed"),
   );
   /** @type {Look[]} */
-  const looks = [lookIn, () => "", () => "", (i, j) => (i === row && j === column ? "" : "dim")];
+  const looks = [inputLook, () => "", () => "", (i, j) => (i === row && j === column ? "" : "dim")];
   const marks = boards.flatMap((board, k) =>
-    drawn(
+    drawBoard(
       board,
       ranges[k],
       k === boards.length - 1 ? looks[3] : looks[k],
@@ -89,7 +89,7 @@ export function convolve(spec, width, state = {}) {
   const cells = output.flatMap((line, i) =>
     line.map((value, j) => ({
       box: [to.x + j * to.wide, to.y + i * to.high, to.wide, to.high],
-      tip: [value === null ? "not finite" : number(value), `output, ${place(spec, i, j)}`, outOf(spec)],
+      tip: [value === null ? "not finite" : number(value), `output, ${cellName(spec, i, j)}`, windowText(spec)],
       hover: { cell: [i, j] },
       set: { kept: [i, j] },
       key: `${i} ${j}`,
@@ -132,15 +132,15 @@ export function convolve(spec, width, state = {}) {
 }
 
 /** @param {number | null} a @param {number | null} b */
-function times(a, b) {
+function multiply(a, b) {
   return a === null || b === null ? null : Number((a * b).toPrecision(4));
 }
 
 /**
- * The rows and columns of the input shown that the window of an output covers.
+ * Return the rows and columns of the input in the window of an output.
  * @param {Convolve} spec @param {number} row @param {number} column
  */
-function windowOf({ kernel, stride, dilation }, row, column) {
+function coveredCells({ kernel, stride, dilation }, row, column) {
   const [rows, columns] = [row, column].map((at, k) => {
     return [...Array(kernel[k]).keys()].map((a) => at * stride[k] + a * dilation[k]);
   });
@@ -148,33 +148,33 @@ function windowOf({ kernel, stride, dilation }, row, column) {
 }
 
 /** @param {Convolve} spec @param {number} i @param {number} j of the input shown */
-function outside({ begin, size }, i, j) {
+function isPadding({ begin, size }, i, j) {
   const [y, x] = [begin[0] + i, begin[1] + j];
   return y < 0 || x < 0 || y >= size[0] || x >= size[1];
 }
 
 /** @param {Convolve} spec @param {number} i @param {number} j of the output shown */
-function place({ output, first }, i, j) {
+function cellName({ output, first }, i, j) {
   return output.length === 1 && first[0] === 0
     ? `step ${first[1] + j + 1}`
     : `row ${first[0] + i + 1}, column ${first[1] + j + 1}`;
 }
 
 /** @param {Convolve} spec */
-function outOf({ what, kernel }) {
+function windowText({ what, kernel }) {
   const window = kernel[0] === 1 ? `${kernel[1]}` : `${kernel[0]}×${kernel[1]}`;
   return {
-    sum: `products of a window of ${window}, and the bias`,
-    max: `the largest of a window of ${window}`,
-    mean: `the mean of a window of ${window}`,
+    sum: `sum of the products in a ${window} window, plus the bias`,
+    max: `maximum of a ${window} window`,
+    mean: `mean of a ${window} window`,
   }[what];
 }
 
 // --- boards ---
 
 /**
- * Where the boards stand: in a row where cells have room for their numbers, else one under another, the weights beside
- * the products; of signals always one under another.
+ * Lay out the boards: in a row if numbers fit in their cells, otherwise stacked, with weights and products side by side;
+ * boards of signals are always stacked.
  * @param {Convolve} spec @param {number} width @param {{ name: string, grid: Grid }[]} boards
  * @returns {Board[]}
  */
@@ -193,7 +193,7 @@ function layout({ columns = [] }, width, boards) {
     const each = Math.min(MOST, across);
     let x = 0;
     return boards.map((board, k) => {
-      const second = weighted && k === 2; // the products stand under the weights
+      const second = weighted && k === 2; // products are below the weights
       const placed = {
         ...board,
         x: second ? x - stacked[1] * each - GAP : x,
@@ -223,10 +223,10 @@ function layout({ columns = [] }, width, boards) {
 }
 
 /**
- * The cells of a board with its name above them.
- * @param {Board} board @param {import("./colour.js").Range} range @param {Look} look @param {number} raised the name
+ * Draw the cells of a board below its name.
+ * @param {Board} board @param {import("./colour.js").Range} range @param {Look} look @param {number} raised pixels to raise the name
  */
-function drawn({ name, x, y, wide, high, grid }, range, look, raised) {
+function drawBoard({ name, x, y, wide, high, grid }, range, look, raised) {
   const room = Math.max(grid[0].length * wide, 110);
   const shown = wide >= WRITTEN;
   const gap = wide > 8 ? 1 : 0;
@@ -238,11 +238,11 @@ function drawn({ name, x, y, wide, high, grid }, range, look, raised) {
         const how = look(i, j);
         if (how === "padding") return /** @type {SVGElement[]} */ ([hatching(at)]);
         if (value === null) return [svg("rect", { class: "mat", ...at })];
-        const colour = ofValue(value, range);
-        const cell = tint(svg("rect", { ...at, class: how === "dim" ? "cell-of dim" : "cell-of" }), colour);
+        const colour = valueColour(value, range);
+        const cell = setColour(svg("rect", { ...at, class: how === "dim" ? "cell-of dim" : "cell-of" }), colour);
         const size = wide < 32 ? 9 : 11;
         const text = [
-          brief(value),
+          twoDigits(value),
           number(Number(value.toFixed(2))).replace("0.", "."),
           number(Number(value.toFixed(1))),
         ].find((one) => textWidth(one, size) <= wide - 2);
@@ -258,21 +258,21 @@ function drawn({ name, x, y, wide, high, grid }, range, look, raised) {
           },
           text,
         );
-        return [cell, how === "dim" ? words : tint(words, over(colour))];
+        return [cell, how === "dim" ? words : setColour(words, textColour(colour))];
       }),
     ),
   ];
 }
 
-/** @param {number} value in two digits */
-function brief(value) {
+/** Format with two significant digits. @param {number} value */
+function twoDigits(value) {
   return number(Number(value.toPrecision(2))).replace("0.", ".");
 }
 
 // --- the sum ---
 
 /**
- * How the cell comes about: a line for each term. A click on a channel shows it.
+ * Draw the computation of a cell: a line per term. A click on a channel shows it.
  * @param {Convolve} spec @param {number} chosen @param {number} row @param {number} column @param {number} top
  * @param {number} width
  */
@@ -285,7 +285,7 @@ function terms(spec, chosen, row, column, top, width) {
         ? channels.length > 1 || name !== "products"
           ? `products of ${name}`
           : "sum of the products"
-        : { max: "the largest", mean: "the mean" }[what];
+        : { max: "maximum", mean: "mean" }[what];
     return {
       label,
       value: written(sums[row][column]),
@@ -294,7 +294,7 @@ function terms(spec, chosen, row, column, top, width) {
     };
   });
   const total = {
-    label: `output, ${place(spec, row, column)}`,
+    label: `output, ${cellName(spec, row, column)}`,
     value: written(output[row][column]),
     k: -1,
     strong: true,

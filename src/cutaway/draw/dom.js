@@ -1,4 +1,4 @@
-// Elements. Text from a description only ever becomes a text node, so no name can turn into markup.
+// HTML and SVG elements. Texts only become text nodes, so that no text can turn into markup.
 
 /** @typedef {Record<string, string | number | null | undefined>} Attributes */
 /** @typedef {Node | string | null} Child */
@@ -6,27 +6,27 @@
 const SVG = "http://www.w3.org/2000/svg";
 
 /**
- * An HTML element: `html("p", { class: "says" }, "words")`. Attributes that are null are left out.
+ * Create an HTML element: `html("p", { class: "says" }, "text")`. Attributes that are null are omitted.
  * @template {keyof HTMLElementTagNameMap} Tag
  * @param {Tag} tag @param {Attributes} [attributes] @param {...Child} children
  * @returns {HTMLElementTagNameMap[Tag]}
  */
 export function html(tag, attributes = {}, ...children) {
-  return fill(document.createElement(tag), attributes, children);
+  return populate(document.createElement(tag), attributes, children);
 }
 
 /**
- * An SVG element, made like an HTML one.
+ * Create an SVG element, with the same arguments as `html`.
  * @template {keyof SVGElementTagNameMap} Tag
  * @param {Tag} tag @param {Attributes} [attributes] @param {...Child} children
  * @returns {SVGElementTagNameMap[Tag]}
  */
 export function svg(tag, attributes = {}, ...children) {
-  return fill(document.createElementNS(SVG, tag), attributes, children);
+  return populate(document.createElementNS(SVG, tag), attributes, children);
 }
 
 /**
- * The root of a drawing, so many pixels wide and high.
+ * Create the SVG root of a drawing, with a size in pixels.
  * @param {number} width @param {number} height @param {...Child} children
  */
 export function canvas(width, height, ...children) {
@@ -38,7 +38,7 @@ export function canvas(width, height, ...children) {
  * @param {E} element @param {Attributes} attributes @param {Child[]} children
  * @returns {E}
  */
-function fill(element, attributes, children) {
+function populate(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value !== null && value !== undefined) element.setAttribute(name, String(value));
   }
@@ -47,13 +47,13 @@ function fill(element, attributes, children) {
 }
 
 /**
- * Colour an element with one colour on light pages and another on dark ones; style.css chooses.
+ * Set the colour of an element for light and for dark mode; style.css selects one.
  * @template {SVGElement} E
  * @param {E} element @param {import("./colour.js").Pair} pair
- * @param {"fill" | "stroke"} [what] the area, or the line
+ * @param {"fill" | "stroke"} [what] fill or stroke
  * @returns {E}
  */
-export function tint(element, { light, dark }, what = "fill") {
+export function setColour(element, { light, dark }, what = "fill") {
   element.style.setProperty("--light", light);
   element.style.setProperty("--dark", dark);
   element.classList.add(what === "fill" ? "tint" : "tint-line");
@@ -64,11 +64,11 @@ export function tint(element, { light, dark }, what = "fill") {
 let ruler = null;
 let family = "";
 /** @type {Map<string, number>} */
-const widths = new Map(); // measured before: drawings ask for the same words again and again
-const MEASURED = 20000; // that are remembered
+const widths = new Map(); // cache: drawings measure the same texts repeatedly
+const MAX_CACHED_WIDTHS = 20000;
 
 /**
- * The width in pixels of a line of text in the page's font.
+ * Return the width in pixels of a line of text in the page's font.
  * @param {string} text @param {number} [size] @param {number} [weight]
  */
 export function textWidth(text, size = 13, weight = 400) {
@@ -80,35 +80,49 @@ export function textWidth(text, size = 13, weight = 400) {
   if (width === undefined) {
     ruler.font = `${weight} ${size}px ${family}`;
     width = ruler.measureText(text).width;
-    if (widths.size > MEASURED) widths.clear();
+    if (widths.size > MAX_CACHED_WIDTHS) widths.clear();
     widths.set(name, width);
   }
   return width;
 }
 
 /**
- * The text, or as much of its beginning as has room, with an ellipsis.
- * @param {string} text @param {number} room in pixels @param {number} [size] @param {number} [weight]
+ * Truncate a text to a width, with an ellipsis.
+ * @param {string} text @param {number} maxWidth in pixels @param {number} [size] @param {number} [weight]
  */
-export function shorten(text, room, size = 13, weight = 400) {
-  if (textWidth(text, size, weight) <= room) return text;
-  let kept = [...text];
-  while (kept.length > 1 && textWidth(`${kept.join("")}…`, size, weight) > room) kept = kept.slice(0, -1);
-  return `${kept.join("")}…`;
+export function shorten(text, maxWidth, size = 13, weight = 400) {
+  if (textWidth(text, size, weight) <= maxWidth) return text;
+  let letters = [...text];
+  while (letters.length > 1 && textWidth(`${letters.join("")}…`, size, weight) > maxWidth) letters = letters.slice(0, -1);
+  return `${letters.join("")}…`;
 }
 
 /**
- * Words in at most so many lines; the last ends in an ellipsis where there is no room.
- * @param {string} text @param {number} width @param {number} most @param {number} [size] @param {number} [weight]
+ * Wrap a text into at most `maxLines` lines; the last one is truncated with an ellipsis if necessary.
+ * @param {string} text @param {number} width @param {number} maxLines @param {number} [size] @param {number} [weight]
  */
-export function lined(text, width, most, size = 12, weight = 400) {
+export function wrapLines(text, width, maxLines, size = 12, weight = 400) {
   const words = text.split(" ");
   const lines = [];
-  while (words.length > 0 && lines.length < most) {
+  while (words.length > 0 && lines.length < maxLines) {
     let line = String(words.shift());
     while (words.length > 0 && textWidth(`${line} ${words[0]}`, size, weight) <= width) line += ` ${words.shift()}`;
     lines.push(line);
   }
   if (words.length > 0) lines.push(`${lines.pop()} ${words.join(" ")}`);
   return lines.map((line) => shorten(line, width, size, weight));
+}
+
+/**
+ * Wrap a text into lines that fit.
+ * @param {string} text @param {number} room @param {number} [size]
+ */
+export function wrapText(text, room, size = 12) {
+  const lines = [""];
+  for (const word of text.split(" ")) {
+    const longer = `${lines[lines.length - 1]} ${word}`.trim();
+    if (textWidth(longer, size) <= room) lines[lines.length - 1] = longer;
+    else lines.push(word);
+  }
+  return lines.filter((line) => line !== "");
 }

@@ -1,15 +1,15 @@
-// A mark for each of many things by two numbers, on axes of their own; some of them joined by steps.
+// Scatter plot with linear, logarithmic or categorical axes, and optional steps such as a Pareto front.
 
 import { heading, xAxis, yAxis } from "./axes.js";
-import { canvas, shorten, svg, textWidth, tint } from "./dom.js";
-import { tick, written } from "./format.js";
-import { around, linear, logarithmic, ticks } from "./scale.js";
-import { sign } from "./sign.js";
+import { canvas, shorten, svg, textWidth, setColour } from "./dom.js";
+import { formatTick, formatValue } from "./format.js";
+import { niceDomain, linear, logarithmic, ticks } from "./scale.js";
+import { marker } from "./marker.js";
 
 /**
- * `categories` are names that x is the number of. `steps` are places joined by steps, from left to right, the
- * last level reaching to the right edge, and `steps_name` is what they are; `chosen` is the number of the dot with a ring and a name.
- * Any dot has its own `name` beside it where there is room.
+ * `categories`: names indexed by x. `steps`: points joined by steps from left to right, the last level extended to the
+ * right edge; `steps_name`: their label. `chosen`: index of the dot with a ring and a name. The `name` of any dot is
+ * shown next to it if there is room.
  * @typedef {{ x: number, y: number, group: number, tip: string[], name?: string }} Dot
  * @typedef {{ title: string, x: string, x_format: string, y: string, format: string, log_x: boolean, dots: Dot[],
  *   groups: string[], categories?: string[], steps?: [number, number][], steps_name?: string, chosen?: number | null, name?: string }} Dots
@@ -17,7 +17,7 @@ import { sign } from "./sign.js";
  */
 
 const BELOW = 46; // pixels for the x axis
-const LINE = 18; // of the key
+const LINE = 18; // pixels of a line of the legend
 const R = 4.5;
 
 /**
@@ -29,12 +29,12 @@ export function dots(spec, width) {
   const chart = Math.round(Math.max(230, Math.min(width * 0.6, 380)));
   const bottom = chart - BELOW;
   const most = spec.format === "fraction" ? 1 : Infinity;
-  const y = linear(around(all.map((dot) => dot.y), { most }), [bottom - 8, 58]);
-  const left = 14 + Math.max(...y.ticks.map((value) => textWidth(tick(value, spec.format), 12)));
+  const y = linear(niceDomain(all.map((dot) => dot.y), { most }), [bottom - 8, 58]);
+  const left = 14 + Math.max(...y.ticks.map((value) => textWidth(formatTick(value, spec.format), 12)));
   const right = width - 14;
-  const x = across(spec, left + 10, right - 6);
-  const joined = spec.steps ?? [];
-  const steps = joined.map(([at, value], i) => `${i ? `H${x(at).toFixed(1)}V` : `M${x(at).toFixed(1)} `}${y(value).toFixed(1)}`);
+  const x = xScale(spec, left + 10, right - 6);
+  const stepPoints = spec.steps ?? [];
+  const steps = stepPoints.map(([at, value], i) => `${i ? `H${x(at).toFixed(1)}V` : `M${x(at).toFixed(1)} `}${y(value).toFixed(1)}`);
   const chosen = typeof spec.chosen === "number" ? all[spec.chosen] : undefined;
   const key = legend(spec, width, chart);
   const drawing = canvas(
@@ -43,14 +43,14 @@ export function dots(spec, width) {
     heading(spec.title),
     svg("text", { class: "tick", x: 0, y: 38 }, `↑ ${spec.y}`),
     yAxis(y, left, right, spec.format),
-    categories ? named(x, categories, bottom, spec.x) : xAxis(x, bottom, `${spec.x}${spec.log_x ? ", log scale" : ""} →`, spec.x_format),
-    joined.length ? svg("path", { class: "curve", d: `${steps.join("")}H${right}` }) : null,
+    categories ? categoryAxis(x, categories, bottom, spec.x) : xAxis(x, bottom, `${spec.x}${spec.log_x ? ", log scale" : ""} →`, spec.x_format),
+    stepPoints.length ? svg("path", { class: "curve", d: `${steps.join("")}H${right}` }) : null,
     ...all.map((dot) => {
-      const { colour, path } = sign(dot.group, R);
-      return tint(svg("path", { class: "spot", d: path, transform: `translate(${x(dot.x)} ${y(dot.y)})` }), colour);
+      const { colour, path } = marker(dot.group, R);
+      return setColour(svg("path", { class: "spot", d: path, transform: `translate(${x(dot.x)} ${y(dot.y)})` }), colour);
     }),
     ...(chosen ? ring(x(chosen.x), y(chosen.y), spec.name ?? "", right, bottom) : []),
-    ...names(all, joined.map(([at, value]) => [x(at), y(value)]), x, y, [left, right], bottom),
+    ...names(all, stepPoints.map(([at, value]) => [x(at), y(value)]), x, y, [left, right], bottom),
     ...key.parts,
   );
   const order = [...all].sort((a, b) => a.x - b.x || a.y - b.y);
@@ -58,8 +58,8 @@ export function dots(spec, width) {
     box: [x(dot.x) - 6, y(dot.y) - 6, 12, 12],
     tip: [
       ...dot.tip,
-      `${spec.x} ${categories ? categories[dot.x] : written(dot.x, spec.x_format)}`,
-      `${spec.y} ${written(dot.y, spec.format)}`,
+      `${spec.x} ${categories ? categories[dot.x] : formatValue(dot.x, spec.x_format)}`,
+      `${spec.y} ${formatValue(dot.y, spec.format)}`,
     ],
   }));
   return { svg: drawing, targets, columns: 0 };
@@ -69,22 +69,22 @@ export function dots(spec, width) {
  * @param {Dots} spec @param {number} from @param {number} to
  * @returns {Scale}
  */
-function across({ dots: all, categories, log_x: log }, from, to) {
+function xScale({ dots: all, categories, log_x: log }, from, to) {
   if (categories) return linear([-0.5, categories.length - 0.5], [from, to]);
   const values = all.map((dot) => dot.x);
   if (log && values.every((value) => value > 0)) {
-    const scale = logarithmic(around(values, { log: true }), [from, to]);
+    const scale = logarithmic(niceDomain(values, { log: true }), [from, to]);
     if (scale.ticks.length < 3) scale.ticks = ticks(scale.domain[0], scale.domain[1], Math.max(2, (to - from) / 110));
     return scale;
   }
-  return linear(around(values), [from, to], Math.max(2, (to - from) / 110));
+  return linear(niceDomain(values), [from, to], Math.max(2, (to - from) / 110));
 }
 
 /**
- * Names below, where x is the number of one.
+ * Return a horizontal axis with names of categories.
  * @param {Scale} x @param {string[]} categories @param {number} bottom @param {string} name
  */
-function named(x, categories, bottom, name) {
+function categoryAxis(x, categories, bottom, name) {
   const room = Math.abs(x(1) - x(0)) - 6;
   const [from, to] = x.domain.map(x);
   return svg(
@@ -99,7 +99,7 @@ function named(x, categories, bottom, name) {
 }
 
 /**
- * A ring around a dot, with its name where there is room.
+ * Draw a ring around a dot, with its name on the side that has room.
  * @param {number} x @param {number} y @param {string} name @param {number} right @param {number} bottom
  */
 function ring(x, y, name, right, bottom) {
@@ -109,14 +109,14 @@ function ring(x, y, name, right, bottom) {
 }
 
 /**
- * The names of dots, each above, below, to the right or to the left, where it covers no dot, no step and no other name.
+ * Place the names of dots above, below, right or left, where they cover no dot, step or other name.
  * @param {Dot[]} all @param {number[][]} steps in pixels @param {Scale} x @param {Scale} y @param {number[]} sides @param {number} bottom
  */
 function names(all, steps, x, y, [left, right], bottom) {
-  const taken = all.map((dot) => [x(dot.x) - 8, y(dot.y) - 8, x(dot.x) + 8, y(dot.y) + 8]);
+  const occupied = all.map((dot) => [x(dot.x) - 8, y(dot.y) - 8, x(dot.x) + 8, y(dot.y) + 8]);
   steps.forEach(([from, level], i) => {
     const [to, next] = steps[i + 1] ?? [right, level];
-    taken.push([from, level - 2, to, level + 2], [to - 2, Math.min(level, next), to + 2, Math.max(level, next)]);
+    occupied.push([from, level - 2, to, level + 2], [to - 2, Math.min(level, next), to + 2, Math.max(level, next)]);
   });
   return all.flatMap((dot) => {
     if (!dot.name) return [];
@@ -124,33 +124,33 @@ function names(all, steps, x, y, [left, right], bottom) {
     const from = Math.max(left, Math.min(cx - wide / 2, right - wide));
     const starts = [[from, cy - 12], [from, cy + 21], [cx + 12, cy + 4], [cx - 12 - wide, cy + 4]];
     const free = starts.find(([at, base]) => {
-      const covers = taken.some(([a, b, c, d]) => at < c && at + wide > a && base - 10 < d && base + 3 > b);
+      const covers = occupied.some(([a, b, c, d]) => at < c && at + wide > a && base - 10 < d && base + 3 > b);
       return at >= left && at + wide <= right && base + 3 < bottom && !covers;
     });
     if (!free) return [];
-    taken.push([free[0], free[1] - 10, free[0] + wide, free[1] + 3]);
+    occupied.push([free[0], free[1] - 10, free[0] + wide, free[1] + 3]);
     return [svg("text", { class: "tick", x: free[0], y: free[1] }, dot.name)];
   });
 }
 
 /**
- * What the marks mean, where there are several kinds, and the steps.
+ * Return the legend of the markers, if there are several groups, and of the steps.
  * @param {Dots} spec @param {number} width @param {number} top
  */
 function legend({ groups, dots: all, steps, steps_name }, width, top) {
-  const there = groups.flatMap((name, group) => (all.some((dot) => dot.group === group) ? [{ name, group }] : []));
+  const present = groups.flatMap((name, group) => (all.some((dot) => dot.group === group) ? [{ name, group }] : []));
   /** @type {Element[]} */
   const parts = [];
   let [x, y] = [0, top + 14];
-  const entries = [...(there.length > 1 ? there : []), ...(steps?.length ? [{ name: steps_name ?? "", group: -1 }] : [])];
+  const entries = [...(present.length > 1 ? present : []), ...(steps?.length ? [{ name: steps_name ?? "", group: -1 }] : [])];
   for (const { name, group } of entries) {
     const wide = 24 + textWidth(name, 12) + 18;
     if (x > 0 && x + wide > width) [x, y] = [0, y + LINE];
     if (group < 0) {
       parts.push(svg("path", { class: "curve", d: `M${x} ${y}h8v-5h8` }));
     } else {
-      const { colour, path } = sign(group, R);
-      parts.push(tint(svg("path", { class: "spot", d: path, transform: `translate(${x + 7} ${y - 4})` }), colour));
+      const { colour, path } = marker(group, R);
+      parts.push(setColour(svg("path", { class: "spot", d: path, transform: `translate(${x + 7} ${y - 4})` }), colour));
     }
     parts.push(svg("text", { class: "tick", x: x + 22, y }, name));
     x += wide;

@@ -1,42 +1,42 @@
-// Arithmetic with matrices, written out: small maps with signs between them. Pointing at a number marks those that it
-// is made of: in A · B = C the row of A and the column of B.
+// Matrix equations: heatmaps with operators between them. Hovering a number highlights its operands: in A · B = C the
+// row of A and the column of B.
 
 import { heading } from "./axes.js";
-import { ofValue, over, rangeOf } from "./colour.js";
-import { canvas, shorten, svg, textWidth, tint } from "./dom.js";
+import { valueColour, textColour, colourRange } from "./colour.js";
+import { canvas, shorten, svg, textWidth, setColour } from "./dom.js";
 import { number } from "./format.js";
-import { hatching, map } from "./raster.js";
+import { hatching, heatmap } from "./raster.js";
 
 /**
  * @typedef {{ name: string, values: (number | null)[][], rows?: string[], columns?: string[],
- *   scale: "signed" | "amount", low?: number, high?: number, note?: string }} Part `low` and `high`: the ends of its
- *   scale, where these are not those of its values
- * @typedef {{ title: string, parts: (Part | string)[] }} Equation strings are signs: "·", "=", "+", "softmax"
- * @typedef {{ part?: number, row?: number, column?: number }} State the number that is pointed at
+ *   scale: "signed" | "amount", low?: number, high?: number, note?: string }} Part `low` and `high`: ends of its
+ *   colour scale, if they differ from those of its values
+ * @typedef {{ title: string, parts: (Part | string)[] }} Equation strings are operators: "·", "=", "+", "softmax"
+ * @typedef {{ part?: number, row?: number, column?: number }} State the hovered number
  * @typedef {{ part: Part, index: number, x: number, y: number, wide: number, high: number, left: number, top: number,
- *   width: number, height: number, texts: string[][] | null }} Box a part with its place and the size of its cells
+ *   width: number, height: number, texts: string[][] | null }} Box a part with its position and the size of its cells
  */
 
-const HIGH = 20; // pixels of a cell that shows its number
-const HEAD = 40; // for the name and the note above
+const HIGH = 20; // pixels of a cell with its number
+const HEAD = 40; // pixels for the name and the note
 const GAP = 10;
-const SIDE = 260; // the most of a part whose numbers have no room
-const CELLS = 400; // numbers that are drawn one by one
-const TERMS = 6; // of a sum that are written out
+const SIDE = 260; // maximum pixels of a part without numbers
+const CELLS = 400; // up to this number, cells are drawn separately
+const TERMS = 6; // written terms of a sum
 
 /**
  * @param {Equation} spec @param {number} width @param {State} [state]
  * @returns {import("./explore.js").Drawn}
  */
 export function equation(spec, width, state = {}) {
-  const { boxes, signs, height } = placed(spec.parts, width);
-  const marks = made(spec.parts, state);
+  const { boxes, signs, height } = layout(spec.parts, width);
+  const marks = relatedCells(spec.parts, state);
   const drawing = canvas(
     width,
     height,
     heading(spec.title),
     ...signs.flatMap(({ x, y, text }) => sign(x, y, text)),
-    ...boxes.flatMap((box) => drawn(box, state)),
+    ...boxes.flatMap((box) => drawPart(box, state)),
     ...boxes.flatMap((box) => marks.filter((mark) => mark.part === box.index).map((mark) => outline(box, mark))),
   );
   const targets = boxes.flatMap((box) => {
@@ -45,7 +45,7 @@ export function equation(spec, width, state = {}) {
       row.map((value, j) => ({
         box: [box.x + box.left + j * box.wide, box.y + box.top + i * box.high, box.wide, box.high],
         get tip() {
-          return said(spec.parts, box, i, j, value);
+          return tooltip(spec.parts, box, i, j, value);
         },
         hover: { part: box.index, row: i, column: j },
         key: `${box.index},${i},${j}`,
@@ -56,27 +56,27 @@ export function equation(spec, width, state = {}) {
 }
 
 /**
- * Parts and signs one after the other, in lines as wide as there is room; a sign goes with the part after it.
+ * Lay out parts and operators in lines; an operator stays with the part after it.
  * @param {(Part | string)[]} parts @param {number} width
  */
-function placed(parts, width) {
+function layout(parts, width) {
   /** @type {{ boxes: Box[], signs: { x: number, text: string }[], width: number }[]} */
   const lines = [];
-  let waiting = "";
+  let pendingSign = "";
   parts.forEach((part, index) => {
     if (typeof part === "string") {
-      waiting = waiting ? `${waiting} ${part}` : part;
+      pendingSign = pendingSign ? `${pendingSign} ${part}` : part;
       return;
     }
-    const sign = waiting ? signWidth(waiting) : 0;
-    const box = sized(part, index, width - sign);
+    const sign = pendingSign ? signWidth(pendingSign) : 0;
+    const box = measurePart(part, index, width - sign);
     let line = lines.at(-1);
     if (!line || line.width + sign + box.width > width) lines.push((line = { boxes: [], signs: [], width: 0 }));
-    if (waiting) line.signs.push({ x: line.width, text: waiting });
+    if (pendingSign) line.signs.push({ x: line.width, text: pendingSign });
     box.x = line.width + sign;
     line.boxes.push(box);
     line.width = box.x + box.width + GAP;
-    waiting = "";
+    pendingSign = "";
   });
   /** @type {{ x: number, y: number, text: string }[]} */
   const signs = [];
@@ -91,14 +91,14 @@ function placed(parts, width) {
   return { boxes: lines.flatMap((line) => line.boxes), signs, height: y };
 }
 
-/** @param {string} sign with room around it */
+/** Return the width of an operator, with margins. @param {string} sign */
 function signWidth(sign) {
   return (sign.length > 2 ? textWidth(sign, 13) + 8 : Math.max(14, textWidth(sign, 22))) + GAP;
 }
 
 /**
- * A sign of arithmetic; a function by its name stands over an arrow.
- * @param {number} x @param {number} y its middle @param {string} text
+ * Draw an operator; the name of a function is drawn above an arrow.
+ * @param {number} x @param {number} y vertical centre @param {string} text
  */
 function sign(x, y, text) {
   if (text === "·") return [svg("circle", { class: "dot", cx: x + 7, cy: y, r: 2.5 })];
@@ -111,11 +111,11 @@ function sign(x, y, text) {
 }
 
 /**
- * A part with the size of its cells: with numbers where they fit, else smaller without.
- * @param {Part} part @param {number} index @param {number} width that there is
+ * Compute the size of a part and its cells: with numbers if they fit, otherwise smaller.
+ * @param {Part} part @param {number} index @param {number} width available
  * @returns {Box}
  */
-function sized(part, index, width) {
+function measurePart(part, index, width) {
   const { values, rows, columns } = part;
   const [n, m] = [values.length, values[0]?.length ?? 0];
   const longest = (/** @type {string[]} */ names) => Math.max(0, ...names.map((name) => textWidth(name, 11)));
@@ -123,7 +123,7 @@ function sized(part, index, width) {
   let [texts, needed, fits] = [/** @type {string[][]} */ ([]), 0, false];
   for (const fewer of [0, 1]) {
     if (fits || n * m > CELLS) break;
-    texts = inDigits(values, fewer);
+    texts = formatCells(values, fewer);
     needed = Math.max(26, longest(texts.flat()) + 8);
     fits = left + m * needed <= width;
   }
@@ -152,13 +152,13 @@ function sized(part, index, width) {
 }
 
 /**
- * A part: its name and note, the names of rows and columns, its cells.
+ * Draw a part: its name and note, the labels of rows and columns, its cells.
  * @param {Box} box @param {State} state
  */
-function drawn(box, state) {
+function drawPart(box, state) {
   const { part, x, y, wide, high, left, top, texts } = box;
   const { values, rows, columns } = part;
-  const own = rangeOf([values], part.scale);
+  const own = colourRange([values], part.scale);
   const range = { ...own, low: part.low ?? own.low, high: part.high ?? own.high };
   const [n, m] = [values.length, values[0]?.length ?? 0];
   const [ox, oy] = [x + left, y + top];
@@ -185,27 +185,27 @@ function drawn(box, state) {
       parts.push(svg("text", { class: style, ...where }, shorten(name, across ? wide : 60, 11)));
     });
   }
-  if (n * m > CELLS) return [...parts, map(values, range, { x: ox, y: oy, width: m * wide, height: n * high })];
+  if (n * m > CELLS) return [...parts, heatmap(values, range, { x: ox, y: oy, width: m * wide, height: n * high })];
   const gap = Math.min(wide, high) > 6 ? 1 : 0;
   values.forEach((row, i) =>
     row.forEach((value, j) => {
       const shape = { x: ox + j * wide, y: oy + i * high, width: wide - gap, height: high - gap };
       if (typeof value !== "number") return parts.push(svg("rect", { class: "mat", ...shape }), hatching(shape));
-      const colour = ofValue(value, range);
-      parts.push(tint(svg("rect", shape), colour));
+      const colour = valueColour(value, range);
+      parts.push(setColour(svg("rect", shape), colour));
       if (!texts) return;
       const where = { x: shape.x + shape.width / 2, y: shape.y + high / 2 + 4, "text-anchor": "middle" };
-      parts.push(tint(svg("text", { class: "digits", ...where }, texts[i][j]), over(colour)));
+      parts.push(setColour(svg("text", { class: "digits", ...where }, texts[i][j]), textColour(colour)));
     }),
   );
   return parts;
 }
 
 /**
- * Numbers with as many decimals as the largest of them needs, three digits in all, or so many fewer.
+ * Format numbers with the same number of decimals, three significant digits for the largest, or `fewer` less.
  * @param {(number | null)[][]} values @param {number} fewer
  */
-function inDigits(values, fewer) {
+function formatCells(values, fewer) {
   const known = values.flat().filter((value) => typeof value === "number");
   const most = known.reduce((a, b) => Math.max(a, Math.abs(Number(b))), 0);
   const whole = most === 0 || known.every(Number.isInteger);
@@ -220,14 +220,14 @@ function inDigits(values, fewer) {
 }
 
 /**
- * What the pointed number is made of and what it goes into: rows, columns and cells of the parts beside it.
+ * Return the operands of the hovered number and the results it contributes to, as rows, columns and cells.
  * @param {(Part | string)[]} parts @param {State} state
  * @returns {{ part: number, row?: number, column?: number }[]}
  */
-export function made(parts, { part, row, column }) {
+export function relatedCells(parts, { part, row, column }) {
   if (part === undefined || row === undefined || column === undefined) return [];
   const whole = { part, row, column };
-  const product = productOf(parts, part);
+  const product = findProduct(parts, part);
   if (product) {
     const [a, b, c] = product;
     if (part === c) return [whole, { part: a, row }, { part: b, column }];
@@ -235,17 +235,17 @@ export function made(parts, { part, row, column }) {
     return [whole, { part: a, column: row }, { part: c, column }];
   }
   const before = parts[part - 2];
-  if (parts[part - 1] === "softmax" && alike(before, parts[part])) return [whole, { part: part - 2, row }];
-  const same = parts.flatMap((other, k) => (k !== part && alike(other, parts[part]) ? [{ part: k, row, column }] : []));
+  if (parts[part - 1] === "softmax" && sameShape(before, parts[part])) return [whole, { part: part - 2, row }];
+  const same = parts.flatMap((other, k) => (k !== part && sameShape(other, parts[part]) ? [{ part: k, row, column }] : []));
   return [whole, ...same];
 }
 
 /**
- * The numbers of A, B and C in "A · B = C" where the part is one of them and their sizes agree.
+ * Return the indices of A, B and C in "A · B = C" if the part is one of them and the shapes match.
  * @param {(Part | string)[]} parts @param {number} part
  * @returns {number[] | null}
  */
-function productOf(parts, part) {
+function findProduct(parts, part) {
   for (const start of [part - 4, part - 2, part]) {
     const [a, times, b, equals, c] = parts.slice(Math.max(0, start), Math.max(0, start) + 5);
     if (start < 0 || times !== "·" || equals !== "=") continue;
@@ -257,20 +257,20 @@ function productOf(parts, part) {
   return null;
 }
 
-/** @param {Part | string | undefined} a @param {Part | string | undefined} b whether they are of one size */
-function alike(a, b) {
+/** @param {Part | string | undefined} a @param {Part | string | undefined} b @returns true if the shapes are equal */
+function sameShape(a, b) {
   if (typeof a !== "object" || typeof b !== "object") return false;
   return a.values.length === b.values.length && a.values[0]?.length === b.values[0]?.length;
 }
 
 /**
- * What to say of a number: where it stands, and the sum that makes it.
+ * Return the tooltip of a number: its position, and the sum it is computed by.
  * @param {(Part | string)[]} parts @param {Box} box @param {number} i @param {number} j @param {number | null} value
  */
-function said(parts, { part, index }, i, j, value) {
+function tooltip(parts, { part, index }, i, j, value) {
   const where = `${part.name}: ${part.rows?.[i] ?? `row ${i + 1}`}, ${part.columns?.[j] ?? `column ${j + 1}`}`;
   const lines = [typeof value === "number" ? number(value) : "no value", where];
-  const product = productOf(parts, index);
+  const product = findProduct(parts, index);
   if (product?.[2] !== index) return lines;
   const [a, b] = product.map((k) => /** @type {Part} */ (parts[k]).values);
   const short = (/** @type {number | null} */ x) => {
@@ -283,7 +283,7 @@ function said(parts, { part, index }, i, j, value) {
 }
 
 /**
- * A line around a cell, a row or a column of a part.
+ * Draw an outline around a cell, a row or a column of a part.
  * @param {Box} box @param {{ row?: number, column?: number }} mark
  */
 function outline({ part, x, y, left, top, wide, high }, { row, column }) {

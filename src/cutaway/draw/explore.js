@@ -1,47 +1,47 @@
-// Looking closer: the same words on hovering, on touch and by the keyboard.
-// A drawing is one stop of the tab key; arrows move within it, Enter does what a click does, Escape closes the words.
+// Tooltips and targets of a drawing, for mouse, touch and keyboard.
+// A drawing is one tab stop; arrow keys move between targets, Enter clicks, Escape closes the tooltip.
 
 import { html, svg } from "./dom.js";
 
 /**
- * @typedef {Record<string, any>} State what a drawing remembers between one look and the next
+ * @typedef {Record<string, any>} State state of a drawing
  * @typedef {{ box: number[], tip: string[], hover?: State, set?: State, key?: string, act?: object,
  *   at?: (x: number, y: number) => Partial<Target> | null }} Target
- *   `box`: x, y, width, height; `tip`: what to say; `hover`: state while it is pointed at; `set`: state after a click;
- *   `key`: its name for drawings that point at the same thing; `act`: what a click asks of the page around;
- *   `at`: what stands at a place within it, for the pointer
+ *   `box`: x, y, width, height; `tip`: lines of the tooltip; `hover`: state while hovered; `set`: state after a click;
+ *   `key`: name shared with drawings of the same things; `act`: detail of the event that a click sends to the page;
+ *   `at`: finer target at a point within it, for the pointer
  * @typedef {{ svg: SVGSVGElement, targets: Target[], columns: number,
  *   controls?: import("./controls.js").Control[] }} Drawn
- *   `columns`: targets in a row of a grid; 0 where they form none and arrows go to the nearest in their direction
+ *   `columns`: targets in a row of a grid; 0 if they form no grid and arrows go to the nearest target in their direction
  * @typedef {{ hover: (state: State | null) => void, set: (state: State) => void }} Follow
  */
 
-const REACH = 12; // pixels from a target within which a click is meant for it
+const REACH = 12; // pixels within which a click hits a target
 
 /** @type {HTMLElement | null} */
-let tip = null; // one for the page
+let tip = null; // shared by the page
 /** @type {HTMLElement | null} */
-let owner = null; // the stage whose words it shows
+let owner = null; // the stage whose tooltip is shown
 
 /**
- * Makes the targets of whatever is drawn in `stage` findable.
- * @param {HTMLElement} stage @param {Follow} follow is told what the drawing should know
- * @returns {{ drawn: (drawn: Drawn) => void, point: (key: string | null) => void }} `drawn`: to be told of each new
- *   drawing; `point`: shows the target with a key, as if it were pointed at, without words
+ * Add tooltips and keyboard navigation to a stage.
+ * @param {HTMLElement} stage @param {Follow} follow callbacks for changes of state
+ * @returns {{ setDrawing: (drawn: Drawn) => void, point: (key: string | null) => void }} `setDrawing`: call with each
+ *   new drawing; `point`: highlight the target with a key, without a tooltip
  */
 export function explore(stage, follow) {
   /** @type {Drawn | null} */
   let drawn = null;
   let current = 0;
   /** @type {number[] | null} */
-  let pointer = null; // where the pointer is, in the drawing's own pixels
+  let pointer = null; // position of the pointer, in pixels of the drawing
   /** @type {"no" | "words" | "ring"} */
   let shown = "no";
   /** @type {string | null} */
-  let told = null; // the key last told to the page
+  let lastKey = null; // the key last sent to the page
   const ring = svg("rect", { class: "ring", rx: 2 });
 
-  /** @returns {Target | null} what is pointed at */
+  /** @returns {Target | null} the current target */
   function target() {
     const found = drawn?.targets[current] ?? null;
     const closer = pointer && found?.at ? found.at(pointer[0], pointer[1]) : null;
@@ -58,8 +58,8 @@ export function explore(stage, follow) {
     drawn.svg.append(ring);
     if (how === "words") {
       owner = stage;
-      say(words, ring.getBoundingClientRect());
-      tell(key ?? null);
+      showTooltip(words, ring.getBoundingClientRect());
+      emitHover(key ?? null);
     }
     stage.classList.toggle("clickable", Boolean(found.set ?? found.act));
     follow.hover(hover ?? null);
@@ -67,7 +67,7 @@ export function explore(stage, follow) {
 
   function hide() {
     if (shown === "no") return;
-    if (shown === "words") tell(null);
+    if (shown === "words") emitHover(null);
     shown = "no";
     pointer = null;
     ring.remove();
@@ -76,9 +76,9 @@ export function explore(stage, follow) {
   }
 
   /** @param {string | null} key */
-  function tell(key) {
-    if (key === told) return;
-    told = key;
+  function emitHover(key) {
+    if (key === lastKey) return;
+    lastKey = key;
     stage.dispatchEvent(new CustomEvent("hovering", { bubbles: true, detail: { key } }));
   }
 
@@ -92,7 +92,7 @@ export function explore(stage, follow) {
     show();
   }
 
-  function use() {
+  function activate() {
     const found = target();
     if (found?.act) stage.dispatchEvent(new CustomEvent("act", { bubbles: true, detail: found.act }));
     if (found?.set) follow.set(found.set);
@@ -105,7 +105,7 @@ export function explore(stage, follow) {
   stage.addEventListener("click", (event) => {
     point(event);
     const found = target();
-    if (pointer && found && away(found, pointer[0], pointer[1]) <= REACH) use();
+    if (pointer && found && distanceTo(found, pointer[0], pointer[1]) <= REACH) activate();
   });
   stage.addEventListener("focus", () => stage.matches(":focus-visible") && show());
   stage.addEventListener("blur", hide);
@@ -113,10 +113,10 @@ export function explore(stage, follow) {
     if (event.key === "Escape") return hide();
     if (drawn === null || drawn.targets.length === 0) return;
     if (event.key === "Enter" || event.key === " ") {
-      if (shown === "words" && use()) event.preventDefault();
+      if (shown === "words" && activate()) event.preventDefault();
       return;
     }
-    const next = step(drawn, current, event.key);
+    const next = nextTarget(drawn, current, event.key);
     if (next === null) return;
     event.preventDefault();
     pointer = null;
@@ -125,7 +125,7 @@ export function explore(stage, follow) {
     ring.scrollIntoView({ block: "nearest", inline: "nearest" });
   });
   return {
-    drawn(next) {
+    setDrawing(next) {
       const key = drawn?.targets[current]?.key;
       const same = key === undefined ? -1 : next.targets.findIndex((one) => one.key === key);
       drawn = next;
@@ -135,7 +135,7 @@ export function explore(stage, follow) {
       else hide();
     },
     point(key) {
-      if (shown === "words") return; // it is being looked at by itself
+      if (shown === "words") return; // the user hovers this drawing
       const found = key === null ? -1 : (drawn?.targets.findIndex((one) => one.key === key) ?? -1);
       if (found < 0) return hide();
       current = found;
@@ -145,66 +145,66 @@ export function explore(stage, follow) {
 }
 
 /**
- * The target that a key leads to; null where the key is not one that moves.
+ * Return the target that a key leads to, or null for other keys.
  * @param {Drawn} drawn @param {number} from @param {string} key
  */
-export function step({ targets, columns }, from, key) {
+export function nextTarget({ targets, columns }, from, key) {
   const last = targets.length - 1;
   if (key === "Home") return 0;
   if (key === "End") return last;
-  const ways = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] };
-  const way = ways[/** @type {keyof typeof ways} */ (key)];
-  if (way === undefined) return null;
-  if (columns > 0) return Math.max(0, Math.min(last, from + way[0] + columns * way[1]));
+  const directions = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] };
+  const direction = directions[/** @type {keyof typeof directions} */ (key)];
+  if (direction === undefined) return null;
+  if (columns > 0) return Math.max(0, Math.min(last, from + direction[0] + columns * direction[1]));
   const centre = (/** @type {Target} */ { box: [x, y, width, height] }) => [x + width / 2, y + height / 2];
   const [x, y] = centre(targets[from]);
   let [best, least] = [from, Infinity];
   targets.forEach((target, i) => {
     const [dx, dy] = [centre(target)[0] - x, centre(target)[1] - y];
-    const along = dx * way[0] + dy * way[1];
-    const aside = Math.abs(dx * way[1]) + Math.abs(dy * way[0]);
+    const along = dx * direction[0] + dy * direction[1];
+    const across = Math.abs(dx * direction[1]) + Math.abs(dy * direction[0]);
     if (along <= 0.5 || i === from) return;
-    const far = along + 3 * aside;
+    const far = along + 3 * across;
     if (far < least) [best, least] = [i, far];
   });
-  if (best === from) return Math.max(0, Math.min(last, from + way[0])); // the end of a line goes on in the next
+  if (best === from) return Math.max(0, Math.min(last, from + direction[0])); // at the end of a line, go to the next one
   return best;
 }
 
 /**
- * How far a place is from a target's box.
+ * Return the distance between a point and a target's box.
  * @param {Target} target @param {number} x @param {number} y
  */
-function away({ box: [left, top, width, height] }, x, y) {
+function distanceTo({ box: [left, top, width, height] }, x, y) {
   return Math.hypot(Math.max(left - x, 0, x - left - width), Math.max(top - y, 0, y - top - height));
 }
 
 /**
- * The number of the target whose box is nearest to a place.
+ * Return the index of the target nearest to a point.
  * @param {Target[]} targets @param {number} x @param {number} y
  */
 export function nearest(targets, x, y) {
   let best = 0;
   let least = Infinity;
   targets.forEach((target, i) => {
-    const distance = away(target, x, y);
+    const distance = distanceTo(target, x, y);
     if (distance < least) [best, least] = [i, distance];
   });
   return best;
 }
 
 /**
- * Show the words above the place, or below where there is no room, within the window.
+ * Show the tooltip above a target, or below if there is no room, inside the window.
  * @param {string[]} words @param {DOMRect} place
  */
-function say([title, ...rest], place) {
+function showTooltip([title, ...rest], place) {
   if (tip === null) {
     tip = html("div", { class: "tip", role: "status" });
     document.body.append(tip);
   }
   const text = [title, ...rest].join("\n");
-  if (tip.dataset.said !== text) {
-    tip.dataset.said = text;
+  if (tip.dataset.text !== text) {
+    tip.dataset.text = text;
     tip.replaceChildren(html("strong", {}, title), ...rest.map((line) => html("span", {}, line)));
   }
   tip.hidden = false;

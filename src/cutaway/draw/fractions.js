@@ -1,9 +1,9 @@
-// One bar cut into named parts.
+// A bar divided into named parts.
 
 import { heading } from "./axes.js";
 import { canvas, svg, textWidth } from "./dom.js";
 import { count, percent } from "./format.js";
-import { apart } from "./scale.js";
+import { spreadOut } from "./scale.js";
 
 /** @typedef {{ title: string, parts: { name: string, value: number }[] }} Fractions */
 
@@ -20,7 +20,7 @@ export function fractions({ title, parts }, width) {
     return box;
   });
   const sizes = boxes.map((b) => Math.max(textWidth(b.name, 13, 600), textWidth(count(b.value))));
-  const centres = apart(boxes.map((b, i) => b.x + sizes[i] / 2), sizes, 0, width, 12);
+  const centres = spreadOut(boxes.map((b, i) => b.x + sizes[i] / 2), sizes, 0, width, 12);
   const drawing = canvas(
     width,
     92,

@@ -1,17 +1,18 @@
-// Nodes and the links between them; links are as wide as what travels along them.
+// Graph of nodes and links; the width of a link is the size of its weight.
 
 import { heading } from "./axes.js";
-import { amount } from "./colour.js";
-import { canvas, lined, shorten, svg, textWidth, tint } from "./dom.js";
-import { number } from "./format.js";
-import { sign } from "./sign.js";
-import { seen } from "./tokens.js";
+import { amountColour } from "./colour.js";
+import { clampIndex, selectControl } from "./controls.js";
+import { canvas, wrapLines, shorten, svg, textWidth, setColour } from "./dom.js";
+import { twoDigits } from "./format.js";
+import { marker } from "./marker.js";
+import { visibleToken } from "./tokens.js";
 
 /**
- * `at`: a place in units of its own, which is stretched to fill the frame: places mean nothing. `links` are pairs of nodes. Every one of `weights` has the
- * weight of each link to either end: `[into the first node, into the second]`, null where nothing goes that way.
- * Every one of `colours` puts the nodes in `groups`: `of` has the number of each node's group, null for none; with
- * `ordered` the groups are steps of one scale. `node` is the one in the middle of interest.
+ * `at`: coordinates in any unit, stretched to fill the frame; positions have no meaning. `links`: pairs of nodes.
+ * `weights`: weights of each link in both directions: `[into the first node, into the second]`, null if there is no
+ * message. `colours`: groupings of the nodes; `of` has the index of each node's group in `groups`, or null; with
+ * `ordered`, groups are steps of one scale. `node`: the node of interest.
  * @typedef {{ label: string, tip?: string[], at: [number, number], key?: string }} Node
  * @typedef {{ name: string, values: [number | null, number | null][] }} Weights
  * @typedef {{ name: string, groups: string[], of: (number | null)[], ordered?: boolean }} Colours
@@ -24,7 +25,7 @@ const INSIDE = 16; // pixels between the frame and the outermost nodes
 const WIDEST = 5; // pixels of the link with the largest weight
 const THINNEST = 0.5;
 const LINE = 16;
-const SAID = 6; // neighbours that are named
+const MAX_NAMED = 6; // neighbours in a sentence
 
 /**
  * @param {Graph} spec @param {number} width @param {State} [state]
@@ -32,45 +33,45 @@ const SAID = 6; // neighbours that are named
  */
 export function graph(spec, width, state = {}) {
   const { nodes, links } = spec;
-  const weights = spec.weights[within(state.weights, spec.weights.length)];
-  const colours = spec.colours[within(state.colours, spec.colours.length)];
+  const weights = spec.weights[clampIndex(state.weights, spec.weights.length)];
+  const colours = spec.colours[clampIndex(state.colours, spec.colours.length)];
   const chosen = state.node !== undefined && state.node < nodes.length ? state.node : -1;
-  const sent = incoming(spec, weights);
-  const friends = chosen < 0 ? new Set() : new Set([chosen, ...sent[chosen].map(({ from }) => from)]);
+  const messages = incoming(spec, weights);
+  const related = chosen < 0 ? new Set() : new Set([chosen, ...messages[chosen].map(({ from }) => from)]);
 
   const lines = width < 620 ? 2 : 1;
   const top = 30 + lines * LINE;
   const frame = { x: 0, y: top, width, height: Math.round(Math.min(width * 0.8, 560)) };
-  const places = stretched(nodes.map((node) => node.at), frame);
+  const places = stretchToFrame(nodes.map((node) => node.at), frame);
   const r = Math.max(3, Math.min(7, Math.sqrt((frame.width * frame.height) / ((nodes.length || 1) * 90))));
-  const most = strongest(weights);
-  const into = new Map(chosen < 0 ? [] : sent[chosen].map(({ link, value }) => [link, value]));
+  const most = largestWeight(weights);
+  const into = new Map(chosen < 0 ? [] : messages[chosen].map(({ link, value }) => [link, value]));
 
   const marks = nodes.map((_, i) => {
-    const apart = (state.group !== undefined && colours?.of[i] !== state.group) || (chosen >= 0 && !friends.has(i));
-    const { colour, path } = marked(colours, i, i === chosen || i === spec.node ? r + 2 : r);
+    const faded = (state.group !== undefined && colours?.of[i] !== state.group) || (chosen >= 0 && !related.has(i));
+    const { colour, path } = nodeMarker(colours, i, i === chosen || i === spec.node ? r + 2 : r);
     const [x, y] = places[i];
-    const shape = svg("path", { class: apart ? "spot faint" : "spot", d: path, transform: `translate(${x} ${y})` });
-    return { i, element: tint(shape, colour) };
+    const shape = svg("path", { class: faded ? "spot faint" : "spot", d: path, transform: `translate(${x} ${y})` });
+    return { i, element: setColour(shape, colour) };
   });
   const wires = links.map(([a, b], k) => {
     const active = into.has(k);
-    const value = active ? (into.get(k) ?? 0) : between(weights, k);
+    const value = active ? (into.get(k) ?? 0) : meanWeight(weights, k);
     const [[x1, y1], [x2, y2]] = [places[a], places[b]];
     const style = chosen < 0 ? "link" : active ? "link into" : "link faint";
     const wide = (THINNEST + (Math.abs(value) / most) * (WIDEST - THINNEST)).toFixed(2);
     return { active, element: svg("line", { class: style, x1, y1, x2, y2, "stroke-width": wide }) };
   });
-  const ring = spec.node === null || spec.node === undefined ? null : around(places[spec.node], r + 6);
-  const named = chosen >= 0 ? [...friends] : spec.labels ? [...nodes.keys()] : ring ? [Number(spec.node)] : [];
+  const ring = spec.node === null || spec.node === undefined ? null : drawRing(places[spec.node], r + 6);
+  const named = chosen >= 0 ? [...related] : spec.labels ? [...nodes.keys()] : ring ? [Number(spec.node)] : [];
   const under = frame.y + frame.height;
   const key = legend(colours, width, under + 20);
-  const said = lined(sentence(spec, weights, chosen, sent), width, lines);
+  const sentenceLines = wrapLines(sentence(spec, weights, chosen, messages), width, lines);
   const drawing = canvas(
     width,
     key.bottom + (spec.note ? LINE + 4 : 0),
     heading(spec.title),
-    ...said.map((line, n) => svg("text", { class: "tick", x: 0, y: 38 + n * LINE }, line)),
+    ...sentenceLines.map((line, n) => svg("text", { class: "tick", x: 0, y: 38 + n * LINE }, line)),
     ...wires.filter(({ active }) => !active).map(({ element }) => element),
     ...wires.filter(({ active }) => active).map(({ element }) => element),
     ring,
@@ -82,24 +83,24 @@ export function graph(spec, width, state = {}) {
   const order = [...nodes.keys()].sort((a, b) => places[a][0] - places[b][0]);
   const targets = order.map((i) => ({
     box: [places[i][0] - r - 1, places[i][1] - r - 1, 2 * r + 2, 2 * r + 2],
-    tip: tip(spec, colours, sent[i], i),
+    tip: tip(spec, colours, messages[i], i),
     hover: { node: i },
     set: { node: i },
     ...(nodes[i].key === undefined ? {} : { key: nodes[i].key }),
   }));
   const controls = [
-    ...choice("weights", "messages", spec.weights, within(state.weights, spec.weights.length)),
-    ...choice("colours", "colour", spec.colours, within(state.colours, spec.colours.length)),
+    ...selectControl("weights", "messages", spec.weights, clampIndex(state.weights, spec.weights.length)),
+    ...selectControl("colours", "colour", spec.colours, clampIndex(state.colours, spec.colours.length)),
   ];
   return { svg: drawing, targets: [...targets, ...key.targets], columns: 0, controls };
 }
 
 /**
- * The places in the frame, across and up each by itself.
+ * Map coordinates into the frame, each axis with its own scale.
  * @param {[number, number][]} at @param {{ x: number, y: number, width: number, height: number }} frame
  * @returns {[number, number][]}
  */
-function stretched(at, frame) {
+function stretchToFrame(at, frame) {
   const along = (/** @type {0 | 1} */ axis, /** @type {number} */ start, /** @type {number} */ length) => {
     const values = at.map((place) => place[axis]);
     const low = values.reduce((a, b) => Math.min(a, b), Infinity);
@@ -111,14 +112,9 @@ function stretched(at, frame) {
   return at.map((_, i) => [x[i], y[i]]);
 }
 
-/** @param {number | undefined} wanted @param {number} count */
-function within(wanted, count) {
-  return Math.max(0, Math.min(wanted ?? 0, count - 1));
-}
-
 /**
- * What comes to each node: from whom, along which link, with what weight; the strongest first. Without weights every
- * neighbour comes with none.
+ * Return the messages that each node receives: source, link and weight, largest first. Without weights, all neighbours
+ * with weight 0.
  * @param {Graph} spec @param {Weights | undefined} weights
  * @returns {{ from: number, link: number, value: number }[][]}
  */
@@ -134,97 +130,92 @@ export function incoming({ nodes, links }, weights) {
   return found;
 }
 
-/** The mean of what goes either way. @param {Weights | undefined} weights @param {number} link */
-function between(weights, link) {
+/** Return the mean absolute weight of both directions. @param {Weights | undefined} weights @param {number} link */
+function meanWeight(weights, link) {
   if (!weights) return 0;
   const both = weights.values[link].filter((value) => value !== null);
   return both.reduce((sum, value) => sum + Math.abs(Number(value)), 0) / (both.length || 1);
 }
 
 /** @param {Weights | undefined} weights */
-function strongest(weights) {
+function largestWeight(weights) {
   let most = 0;
   for (const pair of weights?.values ?? []) for (const value of pair) most = Math.max(most, Math.abs(value ?? 0));
   return most || 1;
 }
 
 /**
- * The colour and the shape of a node.
+ * Return the colour and shape of a node.
  * @param {Colours | undefined} colours @param {number} i @param {number} r
  */
-function marked(colours, i, r) {
+function nodeMarker(colours, i, r) {
   const group = colours?.of[i] ?? null;
   if (colours?.ordered) {
-    if (group === null) return { colour: amount(0.08), path: sign(1, r).path };
-    return { colour: amount(1 - (0.85 * group) / Math.max(1, colours.groups.length - 1)), path: sign(0, r).path };
+    if (group === null) return { colour: amountColour(0.08), path: marker(1, r).path };
+    return { colour: amountColour(1 - (0.85 * group) / Math.max(1, colours.groups.length - 1)), path: marker(0, r).path };
   }
-  if (group !== null) return sign(group, r);
-  return { colour: amount(colours ? 0.25 : 0.6), path: sign(0, r).path };
+  if (group !== null) return marker(group, r);
+  return { colour: amountColour(colours ? 0.25 : 0.6), path: marker(0, r).path };
 }
 
 /** @param {[number, number]} place @param {number} r */
-function around([cx, cy], r) {
+function drawRing([cx, cy], r) {
   return svg("circle", { class: "around", cx, cy, r });
 }
 
 /**
- * In words: what comes to the chosen node.
+ * Return a sentence about the messages that the selected node receives.
  * @param {Graph} spec @param {Weights | undefined} weights @param {number} chosen
- * @param {ReturnType<typeof incoming>} sent
+ * @param {ReturnType<typeof incoming>} messages
  */
-function sentence({ nodes }, weights, chosen, sent) {
-  if (chosen < 0) return "Point at a node to see what comes to it.";
-  const name = seen(nodes[chosen].label);
-  const all = sent[chosen];
-  if (all.length === 0) return `Nothing shown here comes to ${name}.`;
-  const parts = all.slice(0, SAID).map(({ from, value }) => {
-    const who = from === chosen ? "itself" : seen(nodes[from].label);
-    return weights ? `${who} (${rough(value)})` : who;
+function sentence({ nodes }, weights, chosen, messages) {
+  if (chosen < 0) return "Hover over a node to see the messages it receives.";
+  const name = visibleToken(nodes[chosen].label);
+  const all = messages[chosen];
+  if (all.length === 0) return `${name} receives no message from the nodes shown.`;
+  const parts = all.slice(0, MAX_NAMED).map(({ from, value }) => {
+    const who = from === chosen ? "itself" : visibleToken(nodes[from].label);
+    return weights ? `${who} (${twoDigits(value)})` : who;
   });
-  const more = all.length > SAID ? ` and ${all.length - SAID} more` : "";
-  return `To ${name} comes from ${parts.join(", ")}${more}`;
+  const more = all.length > MAX_NAMED ? ` and ${all.length - MAX_NAMED} more` : "";
+  return `${name} receives messages from ${parts.join(", ")}${more}`;
 }
 
-/** @param {Graph} spec @param {Colours | undefined} colours @param {ReturnType<typeof incoming>[number]} sent @param {number} i */
-function tip({ nodes }, colours, sent, i) {
+/** @param {Graph} spec @param {Colours | undefined} colours @param {ReturnType<typeof incoming>[number]} messages @param {number} i */
+function tip({ nodes }, colours, messages, i) {
   const { label, tip: more = [] } = nodes[i];
   const group = colours?.of[i];
-  const others = sent.filter(({ from }) => from !== i).length;
+  const others = messages.filter(({ from }) => from !== i).length;
   return [
-    seen(label),
+    visibleToken(label),
     ...(group === null || group === undefined ? [] : [`${colours?.name}: ${colours?.groups[group]}`]),
     ...more,
     `${others} neighbour${others === 1 ? "" : "s"} shown`,
   ];
 }
 
-/** @param {number} value to two digits */
-function rough(value) {
-  return number(Number(value.toPrecision(2)));
-}
-
 /**
- * Names beside their nodes, none over another.
+ * Place labels next to their nodes, without overlap.
  * @param {Graph} spec @param {number[]} wanted @param {[number, number][]} places
  * @param {{ x: number, width: number }} frame @param {number} r
  */
 function labels({ nodes }, wanted, places, frame, r) {
   /** @type {number[][]} */
-  const taken = [];
+  const occupied = [];
   return wanted.flatMap((i) => {
     const [px, py] = places[i];
-    const text = shorten(seen(nodes[i].label), 130, 12);
+    const text = shorten(visibleToken(nodes[i].label), 130, 12);
     const wide = textWidth(text, 12);
     const x = px + r + 4 + wide <= frame.x + frame.width ? px + r + 4 : px - r - 4 - wide;
     const box = [x, py - 7, x + wide, py + 7];
-    if (taken.some(([a, b, c, d]) => box[0] <= c && a <= box[2] && box[1] <= d && b <= box[3])) return [];
-    taken.push(box);
+    if (occupied.some(([a, b, c, d]) => box[0] <= c && a <= box[2] && box[1] <= d && b <= box[3])) return [];
+    occupied.push(box);
     return [svg("text", { class: "name", x, y: py + 4 }, text)];
   });
 }
 
 /**
- * The groups with their signs, in rows; pointing at one lets the others fade.
+ * Draw the legend of groups; hovering one fades the others.
  * @param {Colours | undefined} colours @param {number} width @param {number} y
  */
 function legend(colours, width, y) {
@@ -234,14 +225,14 @@ function legend(colours, width, y) {
   const targets = [];
   if (!colours || colours.groups.length === 0) return { elements, targets, bottom: y };
   let [x, row] = [0, y];
-  const none = colours.of.includes(null) ? [{ group: colours.ordered ? "out of reach" : "not known", g: null }] : [];
+  const none = colours.of.includes(null) ? [{ group: colours.ordered ? "unreachable" : "unknown", g: null }] : [];
   [...colours.groups.map((group, g) => ({ group, g })), ...none].forEach(({ group, g }) => {
-    const name = shorten(seen(group), Math.min(180, width - 24), 12);
+    const name = shorten(visibleToken(group), Math.min(180, width - 24), 12);
     const wide = textWidth(name, 12) + 34;
     if (x > 0 && x + wide - 16 > width) [x, row] = [0, row + 22];
-    const { colour, path } = marked({ ...colours, of: [g] }, 0, 5);
+    const { colour, path } = nodeMarker({ ...colours, of: [g] }, 0, 5);
     elements.push(
-      tint(svg("path", { class: "spot", d: path, transform: `translate(${x + 6} ${row})` }), colour),
+      setColour(svg("path", { class: "spot", d: path, transform: `translate(${x + 6} ${row})` }), colour),
       svg("text", { class: "tick", x: x + 17, y: row + 4 }, name),
     );
     const count = colours.of.filter((of) => of === g).length;
@@ -249,12 +240,4 @@ function legend(colours, width, y) {
     x += wide;
   });
   return { elements, targets, bottom: row + 20 };
-}
-
-/**
- * A list to choose from; none where there is no choice.
- * @param {string} key @param {string} label @param {{ name: string }[]} named @param {number} value
- */
-function choice(key, label, named, value) {
-  return named.length < 2 ? [] : [{ key, label, value, options: named.map(({ name }, i) => ({ value: i, name })) }];
 }

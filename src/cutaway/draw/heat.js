@@ -1,13 +1,13 @@
-// A square matrix of counts: rows are what was, columns what was said, the shade is the fraction of the row.
+// Confusion matrix: rows are actual classes, columns predicted classes; the shade is the fraction of the row.
 
 import { heading } from "./axes.js";
-import { ofFraction } from "./colour.js";
-import { canvas, shorten, svg, textWidth, tint } from "./dom.js";
-import { count, percent, tick } from "./format.js";
+import { fractionColour } from "./colour.js";
+import { canvas, shorten, svg, textWidth, setColour } from "./dom.js";
+import { count, percent, formatTick } from "./format.js";
 
 /** @typedef {{ title: string, names: string[], counts: number[][] }} Heat */
 
-const STEPS = [0, 0.01, 0.05, 0.1, 0.25, 0.5, 1]; // fractions that the key names
+const STEPS = [0, 0.01, 0.05, 0.1, 0.25, 0.5, 1]; // fractions in the legend
 
 /**
  * @param {Heat} spec @param {number} width
@@ -16,13 +16,13 @@ const STEPS = [0, 0.01, 0.05, 0.1, 0.25, 0.5, 1]; // fractions that the key name
 export function heat({ title, names, counts }, width) {
   const n = names.length;
   const longest = Math.max(...names.map((name) => textWidth(name, 12)));
-  const room = Math.min(longest, width * 0.28, 140); // for a name
-  const left = Math.max(textWidth("actual ↓", 12, 600), room) + 12;
+  const labelWidth = Math.min(longest, width * 0.28, 140); // pixels of a class name
+  const left = Math.max(textWidth("actual ↓", 12, 600), labelWidth) + 12;
   const size = Math.min((width - left) / n, Math.max(48, 240 / n), 760 / n);
-  const labelled = size >= 11; // smaller cells are named by the tip alone
-  const upright = longest > size - 4; // column names that are wider than a cell stand on end
-  const top = 50 + (labelled ? (upright ? room : 14) : 0);
-  const short = names.map((name) => shorten(name, room, 12));
+  const labelled = size >= 11; // smaller cells are only labelled by their tooltip
+  const upright = longest > size - 4; // column names wider than a cell are rotated
+  const top = 50 + (labelled ? (upright ? labelWidth : 14) : 0);
+  const short = names.map((name) => shorten(name, labelWidth, 12));
   const key = top + n * size + 26;
 
   const cells = [];
@@ -30,17 +30,17 @@ export function heat({ title, names, counts }, width) {
   for (let i = 0; i < n; i++) {
     const sum = counts[i].reduce((a, b) => a + b, 0);
     for (let j = 0; j < n; j++) {
-      const [x, y, part] = [left + j * size, top + i * size, sum ? counts[i][j] / sum : 0];
+      const [x, y, fraction] = [left + j * size, top + i * size, sum ? counts[i][j] / sum : 0];
       const gap = size > 8 ? 1 : 0;
       const shade = { x, y, width: size - gap, height: size - gap, rx: size > 16 ? 2 : 0 };
-      cells.push(tint(svg("rect", shade), ofFraction(part)));
+      cells.push(setColour(svg("rect", shade), fractionColour(fraction)));
       if (counts[i][j] && size >= textWidth(count(counts[i][j]), 12) + 6) {
         const place = { x: x + size / 2 - gap / 2, y: y + size / 2 + 4, "text-anchor": "middle" };
-        cells.push(svg("text", { class: part > 0.36 ? "cell on-strong" : "cell", ...place }, count(counts[i][j])));
+        cells.push(svg("text", { class: fraction > 0.36 ? "cell on-strong" : "cell", ...place }, count(counts[i][j])));
       }
-      const of = `${count(counts[i][j])} of ${count(sum)}${sum ? `, ${percent(part)}` : ""}`;
-      const verdict = i === j ? `${names[i]}, rightly found` : `${names[i]} taken for ${names[j]}`;
-      targets.push({ box: [x, y, size - gap, size - gap], tip: [verdict, of] });
+      const of = `${count(counts[i][j])} of ${count(sum)}${sum ? `, ${percent(fraction)}` : ""}`;
+      const outcome = i === j ? `${names[i]}, correct` : `${names[i]} predicted as ${names[j]}`;
+      targets.push({ box: [x, y, size - gap, size - gap], tip: [outcome, of] });
     }
   }
   const labels = !labelled ? [] : short.flatMap((name, i) => {
@@ -61,21 +61,21 @@ export function heat({ title, names, counts }, width) {
     svg("text", { class: "tick strong", x: left - 8, y: top - 6, "text-anchor": "end" }, "actual ↓"),
     ...labels,
     ...cells,
-    ...shades(left, key, Math.min(36, (width - left) / STEPS.length)),
+    ...legend(left, key, Math.min(36, (width - left) / STEPS.length)),
   );
   return { svg: drawing, targets, columns: n };
 }
 
 /**
- * The key to the shades.
+ * Return the legend of the shades.
  * @param {number} left @param {number} top @param {number} size
  */
-function shades(left, top, size) {
+function legend(left, top, size) {
   return STEPS.flatMap((step, i) => {
     const x = left + i * size;
     return [
-      tint(svg("rect", { x, y: top, width: size, height: 8 }), ofFraction(step)),
-      svg("text", { class: "tick", x: x + size / 2, y: top + 24, "text-anchor": "middle" }, tick(step, "fraction")),
+      setColour(svg("rect", { x, y: top, width: size, height: 8 }), fractionColour(step)),
+      svg("text", { class: "tick", x: x + size / 2, y: top + 24, "text-anchor": "middle" }, formatTick(step, "fraction")),
     ];
   });
 }

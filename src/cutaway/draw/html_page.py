@@ -144,13 +144,15 @@ def _kinds(drawings: list[Drawing]) -> Iterator[str]:
 
 @functools.cache
 def _minify(text: str) -> str:
-    """Return a module without comments and indentation, a third smaller.
+    """Return a module without comments and indentation, and with fewer line breaks: a third smaller.
 
-    Comments have lines of their own or follow the end of a statement.
+    Comments have lines of their own or follow the end of a statement. A line break after a semicolon, a comma or an
+    opening bracket has no meaning; in a URL it takes three characters.
     """
     text = re.sub(r"^\s*/\*\*.*?\*/\n", "", text, flags=re.MULTILINE | re.DOTALL)
     lines = (re.sub(r"(?<=[;,{]) // .*", "", line.strip()) for line in text.splitlines())
-    return "\n".join(line for line in lines if line and not line.startswith("//"))
+    kept = (line for line in lines if line and not line.startswith("//"))
+    return "".join(line if line[-1] in ",;([{" and " // " not in line else f"{line}\n" for line in kept)
 
 
 @functools.cache

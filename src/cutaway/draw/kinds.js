@@ -1,6 +1,6 @@
-// The kinds of drawing, one line each. Each is a pure function of its description, a width and a state, and gives what
-// to show and to explore. A page brings only those that it shows. Prose and choice are not among them: they are made of
-// elements of the page (view.js).
+// All kinds of drawing. Each is a pure function of its description, a width and a state, which returns an SVG element and
+// its hover targets. A page contains only the kinds that it uses. Prose and choice consist of HTML elements and are
+// handled in view.js.
 
 export { boundary } from "./boundary.js";
 export { columns } from "./columns.js";

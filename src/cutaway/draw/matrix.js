@@ -1,11 +1,11 @@
-// One map with a name for every row and column. Pointing at a value marks the row and the column that it stands in.
+// Heatmap with labelled rows and columns. Hovering a value highlights its row and column.
 
 import { heading } from "./axes.js";
-import { ofValue, over, rangeOf } from "./colour.js";
-import { canvas, shorten, svg, textWidth, tint } from "./dom.js";
-import { tick, written } from "./format.js";
-import { KEY_HIGH, key } from "./key.js";
-import { hatching, map } from "./raster.js";
+import { valueColour, textColour, colourRange } from "./colour.js";
+import { canvas, shorten, svg, textWidth, setColour } from "./dom.js";
+import { formatTick, formatValue } from "./format.js";
+import { COLOUR_BAR_HEIGHT, colourBar } from "./colour_bar.js";
+import { hatching, heatmap } from "./raster.js";
 
 /**
  * @typedef {{ title: string, rows: string[], columns: string[], values: (number | null)[][],
@@ -13,9 +13,9 @@ import { hatching, map } from "./raster.js";
  *   column_name: string, note?: string }} Matrix
  */
 
-const CELLS = 900; // those that are drawn one by one, with room between; more are one image
-const MOST = 4096; // those that the keyboard goes through one by one; of more it goes through rows
-const LINE = 14; // pixels that a name needs
+const CELLS = 900; // up to this number, cells are drawn separately; more become one image
+const MOST = 4096; // up to this number, the keyboard moves by cells; otherwise by rows
+const LINE = 14; // pixels of a label
 
 /**
  * @param {Matrix} spec @param {number} width @param {{ row?: number, column?: number }} [state]
@@ -24,7 +24,7 @@ const LINE = 14; // pixels that a name needs
 export function matrix(spec, width, state = {}) {
   const { rows, columns, values, title } = spec;
   const format = spec.format ?? "number";
-  const own = rangeOf([values], spec.scale);
+  const own = colourRange([values], spec.scale);
   const range = { ...own, low: spec.low ?? own.low, high: spec.high ?? own.high };
   const [n, m] = [rows.length, columns.length];
 
@@ -32,18 +32,18 @@ export function matrix(spec, width, state = {}) {
   const most = Math.min(width * 0.3, 160);
   const room = Math.max(Math.min(longest(rows), most), Math.min(textWidth(`${spec.row_name} ↓`, 12, 600), most));
   const left = room + 12;
-  const texts = n * m <= CELLS ? values.map((row) => row.map((value) => brief(value, format))) : [];
+  const texts = n * m <= CELLS ? values.map((row) => row.map((value) => shortNumber(value, format))) : [];
   const needed = longest(texts.flat()) + 8;
   const wide = Math.min((width - left) / m, Math.max(needed, 400 / m, 22), 72);
   const high = Math.min(Math.max(wide, m > n ? 22 : 0), Math.max(20, 640 / n), wide > 40 ? 32 : wide * 1.4);
-  const upright = longest(columns) > wide - 6; // names wider than a column stand on end
+  const upright = longest(columns) > wide - 6; // names wider than a column are rotated
   const above = Math.min(longest(columns), most);
   const top = 50 + (upright ? above : 14);
-  const [namedRows, namedColumns] = [every(LINE / high), every(upright ? LINE / wide : 1)];
+  const [namedRows, namedColumns] = [labelStep(LINE / high), labelStep(upright ? LINE / wide : 1)];
 
   const place = { x: left, y: top, width: m * wide, height: n * high };
   const single = n * m <= CELLS && wide > 5;
-  const body = single ? cells(spec, range, place, texts, needed - 6 <= wide && high >= 15) : [map(values, range, place)];
+  const body = single ? cells(spec, range, place, texts, needed - 6 <= wide && high >= 15) : [heatmap(values, range, place)];
   const at = state.row !== undefined || state.column !== undefined;
   const strong = (/** @type {boolean} */ on) => (on ? "tick strong" : "tick");
   const names = [
@@ -61,23 +61,23 @@ export function matrix(spec, width, state = {}) {
       return svg("text", { class: strong(j === state.column), ...where }, shorten(name, upright ? above : wide - 2, 12));
     }),
   ];
-  const marks = at ? marked(place, wide, high, state) : [];
+  const marks = at ? highlight(place, wide, high, state) : [];
   const end = top + n * high + 18;
   const drawing = canvas(
     width,
-    end + KEY_HIGH + (spec.note ? 20 : 0),
+    end + COLOUR_BAR_HEIGHT + (spec.note ? 20 : 0),
     heading(title),
     svg("text", { class: "tick strong", x: left, y: 38 }, `${spec.column_name} →`),
     svg("text", { class: "tick strong", x: 0, y: upright ? top - 8 : 38 }, shorten(`${spec.row_name} ↓`, room, 12, 600)),
     ...body,
     ...names,
     ...marks,
-    key(left, end, Math.max(80, Math.min(220, width - left)), range, format),
+    colourBar(left, end, Math.max(80, Math.min(220, width - left)), range, format),
   );
   const cell = (/** @type {number} */ i, /** @type {number} */ j) => ({
     box: [left + j * wide, top + i * high, wide, high],
     get tip() {
-      return [exact(values[i]?.[j], format), `${spec.row_name}: ${rows[i]}`, `${spec.column_name}: ${columns[j]}`];
+      return [formatCell(values[i]?.[j], format), `${spec.row_name}: ${rows[i]}`, `${spec.column_name}: ${columns[j]}`];
     },
     hover: { row: i, column: j },
     key: `${i},${j}`,
@@ -89,7 +89,7 @@ export function matrix(spec, width, state = {}) {
   const targets = rows.map((name, i) => ({
     box: [left, top + i * high, m * wide, high],
     get tip() {
-      return [`${spec.row_name}: ${name}`, ...strongest(spec, i, format)];
+      return [`${spec.row_name}: ${name}`, ...topValues(spec, i, format)];
     },
     hover: { row: i },
     key: `${i}`,
@@ -102,7 +102,7 @@ export function matrix(spec, width, state = {}) {
 }
 
 /**
- * The cells one by one, with their values where these fit.
+ * Draw the cells separately, with their values if they fit.
  * @param {Matrix} spec @param {import("./colour.js").Range} range @param {import("./raster.js").Place} place
  * @param {string[][]} texts @param {boolean} fit
  */
@@ -113,29 +113,29 @@ function cells({ values, rows, columns }, range, place, texts, fit) {
     row.flatMap((value, j) => {
       const shape = { x: place.x + j * wide, y: place.y + i * high, width: wide - gap, height: high - gap };
       if (typeof value !== "number") return [svg("rect", { class: "mat", ...shape }), hatching(shape)];
-      const colour = ofValue(value, range);
-      const cell = tint(svg("rect", shape), colour);
+      const colour = valueColour(value, range);
+      const cell = setColour(svg("rect", shape), colour);
       if (!fit) return [cell];
       const where = { x: shape.x + shape.width / 2, y: shape.y + shape.height / 2 + 4, "text-anchor": "middle" };
-      return [cell, tint(svg("text", { class: "cell", ...where }, texts[i][j]), over(colour))];
+      return [cell, setColour(svg("text", { class: "cell", ...where }, texts[i][j]), textColour(colour))];
     }),
   );
 }
 
 /**
- * Names of how many rows, or columns, share the room of one: of these only the first is written.
+ * Return the step between labelled rows or columns, so that labels do not overlap.
  * @param {number} crowd
  */
-function every(crowd) {
+function labelStep(crowd) {
   return [1, 2, 5, 10, 20, 50, 100, 200, 500].find((step) => step >= crowd) ?? 1000;
 }
 
 /**
- * Lines around the row and the column that are pointed at.
+ * Draw outlines around the hovered row and column.
  * @param {import("./raster.js").Place} place @param {number} wide @param {number} high
  * @param {{ row?: number, column?: number }} state
  */
-function marked(place, wide, high, { row, column }) {
+function highlight(place, wide, high, { row, column }) {
   return [
     row === undefined
       ? null
@@ -147,23 +147,23 @@ function marked(place, wide, high, { row, column }) {
 }
 
 /**
- * The strongest of a row, for those who go through rows.
+ * Return the largest values of a row, for keyboard navigation by rows.
  * @param {Matrix} spec @param {number} i @param {string} format
  */
-function strongest({ values, columns }, i, format) {
+function topValues({ values, columns }, i, format) {
   const known = values[i].map((value, j) => ({ value, j })).filter(({ value }) => typeof value === "number");
   known.sort((a, b) => Math.abs(Number(b.value)) - Math.abs(Number(a.value)));
-  return known.slice(0, 3).map(({ value, j }) => `${columns[j]}: ${exact(value, format)}`);
+  return known.slice(0, 3).map(({ value, j }) => `${columns[j]}: ${formatCell(value, format)}`);
 }
 
 /** @param {number | null | undefined} value @param {string} format */
-function exact(value, format) {
-  return typeof value === "number" ? written(value, format) : "no value";
+function formatCell(value, format) {
+  return typeof value === "number" ? formatValue(value, format) : "no value";
 }
 
-/** @param {number | null} value @param {string} format as short as it can be read */
-function brief(value, format) {
+/** @param {number | null} value @param {string} format @returns a short text for a cell */
+function shortNumber(value, format) {
   if (typeof value !== "number") return "";
   if (format === "fraction") return value !== 0 && value < 0.005 ? "<1" : String(Math.round(100 * value));
-  return tick(Number(value.toPrecision(2)), format);
+  return formatTick(Number(value.toPrecision(2)), format);
 }

@@ -1,14 +1,14 @@
-// A small network by its numbers: in every neuron z, a and δ; of the one that is chosen, how they come about.
+// A small network with its numbers: z, a and δ of every neuron, and the calculation of a selected neuron.
 
 import { heading } from "./axes.js";
 import { canvas, shorten, svg, textWidth } from "./dom.js";
 import { number } from "./format.js";
-import { wire, wireTargets } from "./wires.js";
+import { drawEdge, edgeTargets } from "./edges.js";
 
 /**
- * Of the layers but the first, `weights` and `gradients` have a row for each neuron shown, a column for each of those
- * before it. `rest` is what neurons add that are not shown, `back_rest` likewise going back; `slope` is ∂a/∂z, null where
- * neurons are normalized together; `how` says where the δ of an output comes from.
+ * `weights` and `gradients` of all but the first layer: a row per neuron shown, a column per neuron of the previous layer.
+ * `rest`: contribution of neurons that are not shown; `back_rest`: the same in the backward pass; `slope`: ∂a/∂z, null if
+ * neurons are normalized together; `how`: formula of the δ of an output.
  * @typedef {{ name: string, a: number | null, z?: number | null, normalized?: number | null, delta?: number | null,
  *   index?: number, bias?: number | null, rest?: number | null, back?: number | null, back_rest?: number | null,
  *   slope?: number | null, how?: string }} Neuron
@@ -21,8 +21,8 @@ import { wire, wireTargets } from "./wires.js";
  */
 
 const TOP = 44;
-const [LEAST, MOST] = [72, 108]; // pixels of a card's width
-const [LINE, GAP] = [16, 12]; // of a line in a card, and between cards
+const [LEAST, MOST] = [72, 108]; // pixels, width of a card
+const [LINE, GAP] = [16, 12]; // pixels: a line in a card, between cards
 
 /**
  * @param {Neurons} spec @param {number} width @param {State} [state]
@@ -33,7 +33,7 @@ export function neurons(spec, width, state = {}) {
   const last = layers.length - 1;
   const pitch = Math.max(LEAST + 16, width / layers.length);
   const card = Math.min(MOST, Math.max(LEAST, pitch - 34));
-  const wide = Math.max(width, layers.length * pitch); // of a deep network: the stage scrolls
+  const wide = Math.max(width, layers.length * pitch); // the stage of a deep network scrolls
   const lines = (/** @type {Layer} */ layer) =>
     layer.weights ? (layer.neurons[0]?.normalized === undefined ? 4 : 5) : 2;
   const high = (/** @type {Layer} */ layer) => lines(layer) * LINE + 10;
@@ -49,10 +49,10 @@ export function neurons(spec, width, state = {}) {
       height: high(layers[l]),
     };
   };
-  const chosen = known(layers, state.neuron) ?? known(layers, state.chosen) ?? strongest(layers);
+  const chosen = validKey(layers, state.neuron) ?? validKey(layers, state.chosen) ?? largestDelta(layers);
   const most = Math.max(0, ...layers.flatMap(({ weights = [] }) => weights.flat().map((w) => Math.abs(w ?? 0))));
-  const wires = layers.map((layer, l) => (l === 0 ? [] : wiresTo(layers, l, box)));
-  const look = (/** @type {import("./wires.js").Wire} */ { key }) => {
+  const wires = layers.map((layer, l) => (l === 0 ? [] : edgesTo(layers, l, box)));
+  const look = (/** @type {import("./edges.js").Wire} */ { key }) => {
     if (state.edge) return key === state.edge ? "strong" : "faint";
     const [to, from] = key.split(" ");
     return to === chosen ? "strong" : from === chosen ? "" : "faint";
@@ -60,7 +60,7 @@ export function neurons(spec, width, state = {}) {
   /** @type {Target[]} */
   const targets = [];
   const cards = layers.flatMap((layer, l) => {
-    targets.push(...wireTargets(wires[l], layers[l - 1]?.neurons.length ?? 1));
+    targets.push(...edgeTargets(wires[l], layers[l - 1]?.neurons.length ?? 1));
     return layer.neurons.flatMap((neuron, i) => {
       const [at, key] = [box(l, i), `${l}.${i}`];
       const bias = neuron.bias ?? null;
@@ -70,12 +70,12 @@ export function neurons(spec, width, state = {}) {
           : { act: { do: "weight", name: `${layer.name}.bias`, index: [neuron.index ?? i], value: bias } };
       targets.push({
         box: [at.x, at.y, at.width, at.height],
-        tip: tipOf(layer, neuron),
+        tip: tooltip(layer, neuron),
         key,
         set: { chosen: key },
         ...act,
       });
-      return cardOf(neuron, at, key === chosen);
+      return drawCard(neuron, at, key === chosen);
     });
   });
   const titles = layers.flatMap(({ title, of, neurons: shown, activation }, l) => {
@@ -88,13 +88,13 @@ export function neurons(spec, width, state = {}) {
     ];
   });
   const bottom = TOP + 26 + tall + 20;
-  const sums = unfolded(layers, chosen, bottom, width);
+  const sums = neuronSums(layers, chosen, bottom, width);
   return {
     svg: canvas(
       wide,
       sums.bottom + 8,
       heading(shorten(spec.title, width, 15)),
-      ...wires.flat().map((one) => wire(one, most, look(one))),
+      ...wires.flat().map((one) => drawEdge(one, most, look(one))),
       ...titles,
       ...cards,
       ...sums.marks,
@@ -104,41 +104,41 @@ export function neurons(spec, width, state = {}) {
   };
 }
 
-/** @param {Layer[]} layers @param {string | null | undefined} key of a neuron with a sum */
-function known(layers, key) {
+/** @param {Layer[]} layers @param {string | null | undefined} key of a neuron @returns the key if it has a sum */
+function validKey(layers, key) {
   const [l, i] = (key ?? "").split(".").map(Number);
   return l > 0 && layers[l]?.neurons[i] ? `${l}.${i}` : null;
 }
 
 /**
- * The neuron that is unfolded at first: the one with the largest δ in the layer before the output, if there is one.
+ * Return the neuron selected at first: the one with the largest δ in the last hidden layer.
  * @param {Layer[]} layers
  */
-function strongest(layers) {
+function largestDelta(layers) {
   const l = Math.max(1, layers.length - 2);
   const sizes = layers[l].neurons.map(({ delta }) => Math.abs(delta ?? 0));
   return `${l}.${sizes.indexOf(Math.max(...sizes))}`;
 }
 
 /** @param {number | null | undefined} value */
-function written(value) {
+function formatNumber(value) {
   return value === null || value === undefined ? "none" : number(value);
 }
 
 /**
- * A value in three digits, as a card is small, or in as many as have room: a number that is cut short is another number.
+ * Format a value with up to three digits that fit in a card; digits are never truncated.
  * @param {number | null | undefined} value @param {number} room in pixels
  */
-function brief(value, room) {
+function cardNumber(value, room) {
   if (typeof value !== "number") return "none";
-  return fitting(value, room, 3);
+  return fitNumber(value, room, 3);
 }
 
 /**
- * A number in at most so many digits, fewer where it has no room.
+ * Format a number with at most `digits` digits, fewer if there is no room.
  * @param {number} value @param {number} room in pixels @param {number} digits
  */
-function fitting(value, room, digits) {
+function fitNumber(value, room, digits) {
   for (let d = digits; d > 1; d--) {
     const text = number(Number(value.toPrecision(d)));
     if (textWidth(text, 12) <= room) return text;
@@ -147,10 +147,10 @@ function fitting(value, room, digits) {
 }
 
 /**
- * A neuron's name, or, where that has no room, its number alone.
+ * Return the name of a neuron, or only its number if there is no room.
  * @param {string} name @param {number} room
  */
-function short(name, room) {
+function shortName(name, room) {
   const bare = /^(?:neuron|output) (\d+)$/.exec(name);
   return bare && textWidth(name, 12, 600) > room ? bare[1] : shorten(name, room, 12, 600);
 }
@@ -159,9 +159,9 @@ function short(name, room) {
 
 /**
  * @param {Layer[]} layers @param {number} l @param {(l: number, i: number) => Box} box
- * @returns {import("./wires.js").Wire[]}
+ * @returns {import("./edges.js").Wire[]}
  */
-function wiresTo(layers, l, box) {
+function edgesTo(layers, l, box) {
   const { weights = [], gradients = [], sources = [], name, neurons: to } = layers[l];
   return weights.flatMap((row, j) =>
     row.map((w, i) => {
@@ -172,8 +172,8 @@ function wiresTo(layers, l, box) {
         weight: w ?? 0,
         key: `${l}.${j} ${l - 1}.${i}`,
         tip: [
-          `w ${written(w)}`,
-          `∂L/∂w ${written(gradients[j]?.[i])}`,
+          `w ${formatNumber(w)}`,
+          `∂L/∂w ${formatNumber(gradients[j]?.[i])}`,
           `${layers[l - 1].neurons[i].name} → ${to[j].name}`,
         ],
         act: { do: "weight", name: `${name}.weight`, index: [to[j].index ?? j, sources[i] ?? i], value: w ?? 0 },
@@ -183,10 +183,10 @@ function wiresTo(layers, l, box) {
 }
 
 /**
- * A neuron with its numbers.
+ * Draw the card of a neuron.
  * @param {Neuron} neuron @param {Box} at @param {boolean} chosen
  */
-function cardOf(neuron, at, chosen) {
+function drawCard(neuron, at, chosen) {
   const { name, z, normalized, a, delta } = neuron;
   const rows = /** @type {[string, number | null | undefined][]} */ (
     delta === undefined
@@ -195,52 +195,52 @@ function cardOf(neuron, at, chosen) {
   );
   return [
     svg("rect", { class: chosen ? "card chosen" : "card", ...at, rx: 3 }),
-    svg("text", { class: "tick strong", x: at.x + 6, y: at.y + 16 }, short(name, at.width - 12)),
+    svg("text", { class: "tick strong", x: at.x + 6, y: at.y + 16 }, shortName(name, at.width - 12)),
     ...rows.flatMap(([symbol, value], k) => {
       const y = at.y + 16 + (k + 1) * LINE;
       return [
         svg("text", { class: "tick", x: at.x + 6, y }, symbol),
-        svg("text", { class: "cell", x: at.x + at.width - 6, y, "text-anchor": "end" }, brief(value, at.width - 26)),
+        svg("text", { class: "cell", x: at.x + at.width - 6, y, "text-anchor": "end" }, cardNumber(value, at.width - 26)),
       ];
     }),
   ];
 }
 
 /** @param {Layer} layer @param {Neuron} neuron */
-function tipOf({ title, weights, activation }, { name, z, normalized, a, delta, bias }) {
-  if (!weights) return [name, `x ${written(a)}`];
+function tooltip({ title, weights, activation }, { name, z, normalized, a, delta, bias }) {
+  if (!weights) return [name, `x ${formatNumber(a)}`];
   const g = activation === "identity" ? "" : ` = ${activation}(${normalized === undefined ? "z" : "u"})`;
   return [
     `${title}, ${name}`,
-    `z ${written(z)}`,
-    ...(normalized === undefined ? [] : [`u, normalized ${written(normalized)}`]),
-    `a${g} ${written(a)}`,
-    `δ = ∂L/∂z ${written(delta)}`,
-    ...(bias === null ? [] : [`bias ${written(bias)}`]),
+    `z ${formatNumber(z)}`,
+    ...(normalized === undefined ? [] : [`u, normalized ${formatNumber(normalized)}`]),
+    `a${g} ${formatNumber(a)}`,
+    `δ = ∂L/∂z ${formatNumber(delta)}`,
+    ...(bias === null ? [] : [`bias ${formatNumber(bias)}`]),
   ];
 }
 
 // --- the sums ---
 
 /**
- * The arithmetic of one neuron: what it adds up, and where its δ comes from. Side by side where there is room.
+ * Draw the forward and backward sums of a neuron, side by side if there is room.
  * @param {Layer[]} layers @param {string} key @param {number} top @param {number} width
  */
-function unfolded(layers, key, top, width) {
+function neuronSums(layers, key, top, width) {
   const [l, j] = key.split(".").map(Number);
   const layer = layers[l];
   const title = `${layer.title}, ${layer.neurons[j].name}`;
-  const ways = [forward(layers, l, j), backward(layers, l, j)];
-  const beside = width >= 700;
-  const room = beside ? (width - 40) / 2 : width;
+  const tables = [forward(layers, l, j), backward(layers, l, j)];
+  const sideBySide = width >= 700;
+  const room = sideBySide ? (width - 40) / 2 : width;
   /** @type {SVGElement[]} */
   const marks = [svg("text", { class: "name strong", x: 0, y: top + 14 }, shorten(title, width))];
   let [x, y, bottom] = [0, top + 24, top];
-  for (const way of ways) {
-    const drawn = sheet(way, x, y, Math.min(room, 480));
+  for (const table of tables) {
+    const drawn = drawTable(table, x, y, Math.min(room, 480));
     marks.push(...drawn.marks);
     bottom = Math.max(bottom, drawn.bottom);
-    if (beside) x += room + 40;
+    if (sideBySide) x += room + 40;
     else y = drawn.bottom + 10;
   }
   return { marks, bottom };
@@ -260,25 +260,25 @@ function forward(layers, l, j) {
   const { z, a, bias, delta, rest, normalized } = own[j];
   const first = l === 1;
   const product = (/** @type {number | null | undefined} */ p, /** @type {number | null | undefined} */ q) =>
-    written(typeof p === "number" && typeof q === "number" ? Number((p * q).toPrecision(4)) : null);
+    formatNumber(typeof p === "number" && typeof q === "number" ? Number((p * q).toPrecision(4)) : null);
   const lines = layers[l - 1].neurons.map((source, i) => ({
     cells: [
       source.name,
-      written(weights[j][i]),
-      written(source.a),
+      formatNumber(weights[j][i]),
+      formatNumber(source.a),
       product(weights[j][i], source.a),
-      written(gradients[j][i]),
+      formatNumber(gradients[j][i]),
     ],
   }));
-  if (rest !== null && rest !== undefined) lines.push({ cells: [`${hidden} more`, "", "", written(rest), ""] });
+  if (rest !== null && rest !== undefined) lines.push({ cells: [`${hidden} more`, "", "", formatNumber(rest), ""] });
   if (bias !== null && bias !== undefined)
-    lines.push({ cells: ["bias", written(bias), "1", written(bias), written(delta)] });
+    lines.push({ cells: ["bias", formatNumber(bias), "1", formatNumber(bias), formatNumber(delta)] });
   /** @type {Line[]} */
-  const end = [{ cells: ["z, the sum", "", "", written(z), ""], strong: true, ruled: true }];
-  if (normalized !== undefined) end.push({ cells: ["u, normalized", "", "", written(normalized), ""] });
+  const end = [{ cells: ["z, the sum", "", "", formatNumber(z), ""], strong: true, ruled: true }];
+  if (normalized !== undefined) end.push({ cells: ["u, normalized", "", "", formatNumber(normalized), ""] });
   const argument = normalized === undefined ? "z" : "u";
   if (activation !== "identity")
-    end.push({ cells: [`a = ${activation}(${argument})`, "", "", written(a), ""], strong: true });
+    end.push({ cells: [`a = ${activation}(${argument})`, "", "", formatNumber(a), ""], strong: true });
   return {
     title: "Forward, and the weights' gradients",
     heads: ["from", "w", first ? "x" : "a", first ? "w · x" : "w · a", first ? "∂L/∂w = δ · x" : "∂L/∂w = δ · a"],
@@ -287,7 +287,7 @@ function forward(layers, l, j) {
 }
 
 /**
- * δ = g′(z) Σ w δ, or what the loss says of an output.
+ * δ = g′(z) Σ w δ, or the gradient of the loss for an output.
  * @param {Layer[]} layers @param {number} l @param {number} j @returns {Sheet}
  */
 function backward(layers, l, j) {
@@ -297,7 +297,7 @@ function backward(layers, l, j) {
     return {
       title: "Backward, from the loss",
       heads: ["δ of the output", "", "", ""],
-      lines: [{ cells: [how ?? "∂L/∂z", "", "", written(delta)], strong: true }],
+      lines: [{ cells: [how ?? "∂L/∂z", "", "", formatNumber(delta)], strong: true }],
     };
   }
   const lines = next.neurons.map((target, k) => {
@@ -305,32 +305,32 @@ function backward(layers, l, j) {
     return {
       cells: [
         target.name,
-        written(w),
-        written(target.delta),
-        written(w === null ? null : Number((w * (target.delta ?? 0)).toPrecision(4))),
+        formatNumber(w),
+        formatNumber(target.delta),
+        formatNumber(w === null ? null : Number((w * (target.delta ?? 0)).toPrecision(4))),
       ],
     };
   });
   if (rest !== null && rest !== undefined)
-    lines.push({ cells: [`${next.of - next.neurons.length} more`, "", "", written(rest)] });
+    lines.push({ cells: [`${next.of - next.neurons.length} more`, "", "", formatNumber(rest)] });
   const through = slope === null ? "through the normalization" : "times the slope ∂a/∂z";
   return {
     title: "Backward, from the layer after",
     heads: ["to", "w", "δ", "w · δ"],
     lines: [
       ...lines,
-      { cells: ["∂L/∂a, the sum", "", "", written(back)], strong: true, ruled: true },
-      { cells: [through, "", "", slope === null ? "" : written(slope)] },
-      { cells: ["δ = ∂L/∂z", "", "", written(delta)], strong: true, ruled: true },
+      { cells: ["∂L/∂a, the sum", "", "", formatNumber(back)], strong: true, ruled: true },
+      { cells: [through, "", "", slope === null ? "" : formatNumber(slope)] },
+      { cells: ["δ = ∂L/∂z", "", "", formatNumber(delta)], strong: true, ruled: true },
     ],
   };
 }
 
 /**
- * A small table.
+ * Draw a table.
  * @param {Sheet} sheet @param {number} x @param {number} y @param {number} width
  */
-function sheet({ title, heads, lines }, x, y, width) {
+function drawTable({ title, heads, lines }, x, y, width) {
   const count = heads.length - 1;
   const needs = (/** @type {string[]} */ named) =>
     named.slice(1).map((head, k) => {
@@ -339,7 +339,7 @@ function sheet({ title, heads, lines }, x, y, width) {
   const sum = (/** @type {number[]} */ widths) => widths.reduce((a, b) => a + b, 0);
   const named = Math.max(...lines.map(({ cells }) => (cells[1] ? textWidth(cells[0], 12) : 0))) + 8;
   if (width - sum(needs(heads)) < named) heads = heads.map((head) => head.split(" = ")[0]);
-  const each = needs(heads); // every number has its room: cut short it would be another number
+  const each = needs(heads); // numbers are never truncated
   const spare = Math.max(0, width - sum(each) - 150);
   const columns = each.map((own) => own + Math.min(14, spare / count));
   const name = width - sum(columns);
@@ -370,7 +370,7 @@ function sheet({ title, heads, lines }, x, y, width) {
             y: at,
             "text-anchor": k === 0 ? "start" : "end",
           },
-          k === 0 ? short(cell, room) : cell,
+          k === 0 ? shortName(cell, room) : cell,
         ),
       );
     });

@@ -1,4 +1,4 @@
-// A page of views, from its description.
+// A page of views, rendered from its description.
 
 import { html } from "./dom.js";
 import { drawView } from "./view.js";
@@ -6,7 +6,7 @@ import { drawView } from "./view.js";
 /** @typedef {{ title: string, views: import("./view.js").View[], colophon: string }} Page */
 
 /**
- * Draw the page into `root`; the first view is its head.
+ * Draw a page into `root`; the first view is its header.
  * @param {HTMLElement} root @param {Page} page
  */
 export function drawPage(root, { views: [head, ...views], colophon }) {

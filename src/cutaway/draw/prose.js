@@ -1,4 +1,4 @@
-// What is said in words: sentences, terms with their values, a command to copy, a table to show, which can be folded.
+// Text blocks: sentences, terms with values, a command with a copy button, a table that can be collapsed.
 
 import { html } from "./dom.js";
 import { drawTable } from "./table.js";
@@ -7,14 +7,14 @@ import { drawTable } from "./table.js";
  * @typedef {string | { words: string, link: string }} Value
  * @typedef {{ title?: string, sentences?: string[], facts?: [string, Value][], command?: string, verbatim?: boolean,
  *   table?: import("./table.js").Table, folded?: string }} Prose
- *   `verbatim`: line ends of values are kept; `folded`: what stands in the table's place until it is asked for
+ *   `verbatim`: keep line breaks of values; `folded`: summary of the collapsed table
  */
 
 /** @param {Prose} spec */
 export function prose({ title, sentences, facts, command, verbatim, table, folded }) {
-  const terms = (facts ?? []).flatMap(([term, value]) => [html("dt", {}, term), html("dd", {}, said(value))]);
+  const terms = (facts ?? []).flatMap(([term, value]) => [html("dt", {}, term), html("dd", {}, renderValue(value))]);
   const scroll = { class: "scroll", tabindex: 0, role: "group", "aria-label": title ?? folded ?? "Table" };
-  const shown = table ? html("div", scroll, drawTable(table, title ?? folded ?? "")) : null;
+  const tableElement = table ? html("div", scroll, drawTable(table, title ?? folded ?? "")) : null;
   return html(
     "div",
     { class: "prose" },
@@ -22,25 +22,25 @@ export function prose({ title, sentences, facts, command, verbatim, table, folde
     ...(sentences ?? []).map((sentence) => html("p", {}, sentence)),
     facts ? html("dl", verbatim ? { class: "verbatim" } : {}, ...terms) : null,
     command ? commandLine(command) : null,
-    shown && folded ? html("details", { class: "numbers" }, html("summary", {}, folded), shown) : shown,
+    tableElement && folded ? html("details", { class: "numbers" }, html("summary", {}, folded), tableElement) : tableElement,
   );
 }
 
-const BESIDE = /^[\w-]+\.html$/; // a page in the same folder
+const SAME_FOLDER_PAGE = /^[\w-]+\.html$/; // a page in the same folder
 
 /**
- * A value in words; a link only where it leads to a web page, or to a page beside this one.
+ * Render a value; links are only made to https:// pages and to pages in the same folder.
  * @param {Value} value
  */
-function said(value) {
+function renderValue(value) {
   if (typeof value === "string") return value;
-  if (BESIDE.test(value.link)) return html("a", { href: value.link }, value.words);
+  if (SAME_FOLDER_PAGE.test(value.link)) return html("a", { href: value.link }, value.words);
   if (!value.link.startsWith("https://")) return `${value.words} ${value.link}`;
   return html("a", { href: value.link, rel: "noreferrer" }, value.words);
 }
 
 /**
- * A command with a button that copies it, or selects it where the browser does not let a page copy.
+ * Return a command with a copy button; where the clipboard is not available, the button selects the command.
  * @param {string} command
  */
 function commandLine(command) {

@@ -1,7 +1,7 @@
-// Maps of numbers as images: one pixel for each number, enlarged without smoothing.
-// Where there is no number the image is clear, and shows the hatching that `map` puts under it.
+// Heatmaps as images: one pixel per value, enlarged without smoothing.
+// Missing values are transparent and show the hatching below.
 
-import { paletteOf, place as placeOf } from "./colour.js";
+import { buildPalette, scalePosition } from "./colour.js";
 import { svg } from "./dom.js";
 import { png } from "./png.js";
 
@@ -11,20 +11,20 @@ import { png } from "./png.js";
  * @typedef {{ x: number, y: number, width: number, height: number }} Place
  */
 
-const LEVELS = 255; // shades; the last number of the palette is for no value
+const LEVELS = 255; // shades; the last index of the palette is for missing values
 /** @type {WeakMap<Values, Map<string, string>>} */
-const made = new WeakMap(); // images of maps that have not changed: hovering draws them again and again
+const imageCache = new WeakMap(); // hovering redraws the same maps
 
 /**
- * A map as an SVG image. `fade` lets what lies under it show through where values are small.
+ * Return values as an SVG image. With `fade`, small values are transparent.
  * @param {Values} values @param {Range} range @param {Place} place @param {{ fade?: boolean, opacity?: number }} [look]
  */
-export function raster(values, range, { x, y, width, height }, { fade = false, opacity } = {}) {
+export function rasterImage(values, range, { x, y, width, height }, { fade = false, opacity } = {}) {
   const columns = values[0]?.length ?? 0;
   const larger = width >= columns && height >= values.length;
   return svg("image", {
     class: larger ? "picture" : "fine",
-    href: imageOf(values, range, fade),
+    href: imageUrl(values, range, fade),
     x,
     y,
     width: Math.max(0, width),
@@ -35,16 +35,16 @@ export function raster(values, range, { x, y, width, height }, { fade = false, o
 }
 
 /**
- * A map on its ground: hatched where it has no values.
+ * Return a heatmap, with hatching in place of missing values.
  * @param {Values} values @param {Range} range @param {Place} place
  */
-export function map(values, range, place) {
+export function heatmap(values, range, place) {
   const gaps = values.some((row) => row.some((value) => !Number.isFinite(value)));
-  return svg("g", {}, gaps ? hatching(place) : null, raster(values, range, place));
+  return svg("g", {}, gaps ? hatching(place) : null, rasterImage(values, range, place));
 }
 
 /**
- * Slanted lines over a place: nothing is known here.
+ * Return hatching for an area without values.
  * @param {Place} place
  */
 export function hatching({ x, y, width, height }) {
@@ -57,32 +57,32 @@ export function hatching({ x, y, width, height }) {
   return svg("path", { class: "hatch", d: path });
 }
 
-/** Whether drawings are on a dark ground now. Paper is always light. */
-export function dark() {
+/** Return true in dark mode. Print is always light. */
+export function isDark() {
   return globalThis.matchMedia?.("screen and (prefers-color-scheme: dark)").matches ?? false;
 }
 
 /**
- * The map as a data: URL.
+ * Return the heatmap as a data: URL.
  * @param {Values} values @param {Range} range @param {boolean} fade
  */
-function imageOf(values, range, fade) {
-  const ground = dark() ? "dark" : "light";
-  const name = [ground, range.scale, range.low, range.high, fade].join(" ");
-  let known = made.get(values);
-  if (!known) made.set(values, (known = new Map()));
+function imageUrl(values, range, fade) {
+  const theme = isDark() ? "dark" : "light";
+  const name = [theme, range.scale, range.low, range.high, fade].join(" ");
+  let known = imageCache.get(values);
+  if (!known) imageCache.set(values, (known = new Map()));
   let url = known.get(name);
   if (!url) {
     if (known.size > 8) known.clear();
-    known.set(name, (url = draw(values, range, ground, fade)));
+    known.set(name, (url = draw(values, range, theme, fade)));
   }
   return url;
 }
 
 /**
- * @param {Values} values @param {Range} range @param {"light" | "dark"} ground @param {boolean} fade
+ * @param {Values} values @param {Range} range @param {"light" | "dark"} theme @param {boolean} fade
  */
-function draw(values, range, ground, fade) {
+function draw(values, range, theme, fade) {
   const [height, width] = [values.length, values[0]?.length ?? 0];
   if (height === 0 || width === 0) return png(1, 1, new Uint8Array([0]), [[0, 0, 0, 0]]);
   const pixels = new Uint8Array(height * width);
@@ -90,8 +90,8 @@ function draw(values, range, ground, fade) {
     for (let j = 0; j < width; j++) {
       const value = row[j];
       const known = typeof value === "number" && Number.isFinite(value);
-      pixels[i * width + j] = known ? Math.round(placeOf(value, range) * (LEVELS - 1)) : LEVELS;
+      pixels[i * width + j] = known ? Math.round(scalePosition(value, range) * (LEVELS - 1)) : LEVELS;
     }
   });
-  return png(width, height, pixels, [...paletteOf(range.scale, ground, LEVELS, fade), [0, 0, 0, 0]]);
+  return png(width, height, pixels, [...buildPalette(range.scale, theme, LEVELS, fade), [0, 0, 0, 0]]);
 }

@@ -1,35 +1,35 @@
-// The place of one drawing: it follows the width, remembers the drawing's state, and draws anew when either changes.
-// A drawing is a pure function of its description, a width and a state, so that is all there is to do.
+// Container of one drawing: keeps its state, and redraws when the state or the width changes.
+// A drawing is a pure function of its description, a width and a state.
 
 import { controlPanel } from "./controls.js";
 import { html, textWidth } from "./dom.js";
 import { explore } from "./explore.js";
 import { exportButtons } from "./export.js";
-import { dark } from "./raster.js";
+import { isDark } from "./raster.js";
 
 /**
  * @typedef {import("./explore.js").State} State
  * @typedef {(spec: any, width: number, state: State) => import("./explore.js").Drawn} Draw
  * @typedef {HTMLElement & { point: (key: string | null) => void, redraw: () => void, state: State }} Stage
- *   `point`: show the target with this key; `redraw`: draw now, whatever has changed
+ *   `point`: highlight the target with this key; `redraw`: draw immediately
  */
 
 /**
- * A drawing that follows the width of its place, with its controls and buttons.
- * @param {Draw} draw @param {{ kind: string, title: string }} spec @param {string} summary id of the words for it
+ * Create the container of a drawing, with its controls and export buttons.
+ * @param {Draw} draw @param {{ kind: string, title: string }} spec @param {string} summary ID of the element that describes it
  */
-export function stageOf(draw, spec, summary) {
+export function createStage(draw, spec, summary) {
   /** @type {State} */
   const state = {};
   /** @type {State | null} */
   let hover = null;
   /** @type {SVGSVGElement | null} */
   let current = null;
-  let shown = ""; // what the current drawing was made for: width, ground and state
-  let stale = false; // the description has changed since
-  let due = false; // a drawing is ordered for the next frame
-  let coming = false; // a drawing waits for its images
-  let turn = 0; // the number of the newest drawing
+  let drawnFor = ""; // width, theme and state of the current drawing
+  let stale = false; // the description has changed
+  let scheduled = false; // a redraw is scheduled for the next frame
+  let loading = false; // a drawing waits until its images are decoded
+  let turn = 0; // number of the latest drawing
   const element = html("div", {
     class: "stage",
     tabindex: 0,
@@ -42,77 +42,77 @@ export function stageOf(draw, spec, summary) {
     hover(next) {
       if (JSON.stringify(next) === JSON.stringify(hover)) return;
       hover = next;
-      soon();
+      scheduleRedraw();
     },
     set(next) {
       Object.assign(state, next);
-      soon();
+      scheduleRedraw();
     },
   });
   const caption = html("figcaption");
   caption.hidden = true;
   const panel = controlPanel((key, value) => {
     state[key] = value;
-    soon();
+    scheduleRedraw();
   });
 
-  function soon() {
-    if (due) return;
-    due = true;
+  function scheduleRedraw() {
+    if (scheduled) return;
+    scheduled = true;
     requestAnimationFrame(() => {
-      due = false;
+      scheduled = false;
       redraw();
     });
   }
 
   function redraw(now = false) {
     const width = Math.floor(element.clientWidth);
-    if (width === 0 || (coming && !now)) return;
+    if (width === 0 || (loading && !now)) return;
     const all = { ...state, ...hover };
-    const wanted = JSON.stringify([width, dark(), all]);
-    if (wanted === shown && !stale && !now) return;
-    shown = wanted;
+    const wanted = JSON.stringify([width, isDark(), all]);
+    if (wanted === drawnFor && !stale && !now) return;
+    drawnFor = wanted;
     stale = false;
     const drawn = draw(spec, width, all);
-    const { kept, fresh } = images(current, drawn.svg);
+    const { kept: reused, fresh: added } = images(current, drawn.svg);
     panel.show(drawn.controls ?? []);
     const name = drawn.svg.querySelector(".heading")?.textContent ?? "";
     if (caption.textContent !== name) caption.replaceChildren(name);
-    caption.hidden = name === "" || (panel.place.hidden && textWidth(name, 14, 600) <= width); // which breaks lines
-    const mine = ++turn;
-    if (fresh.length === 0 || current === null || now) return put(drawn, kept);
-    // New images are read before the old ones go, or the drawing would blink.
-    coming = true;
-    Promise.allSettled(fresh.map(readable)).then(() => {
-      coming = false;
-      if (mine === turn) put(drawn, kept);
-      redraw(); // for what has changed meanwhile
+    caption.hidden = name === "" || (panel.place.hidden && textWidth(name, 14, 600) <= width); // a caption can wrap
+    const ownTurn = ++turn;
+    if (added.length === 0 || current === null || now) return show(drawn, reused);
+    // Decode new images before old ones are removed, to avoid flickering.
+    loading = true;
+    Promise.allSettled(added.map(decodeImage)).then(() => {
+      loading = false;
+      if (ownTurn === turn) show(drawn, reused);
+      redraw(); // in case something changed meanwhile
     });
   }
 
-  /** @param {import("./explore.js").Drawn} drawn @param {[SVGImageElement, SVGImageElement][]} kept */
-  function put(drawn, kept) {
-    for (const [old, next] of kept) takeOver(old, next);
+  /** @param {import("./explore.js").Drawn} drawn @param {[SVGImageElement, SVGImageElement][]} reused */
+  function show(drawn, reused) {
+    for (const [old, next] of reused) replaceImage(old, next);
     current = drawn.svg;
     element.replaceChildren(current);
-    exploring.drawn(drawn);
+    exploring.setDrawing(drawn);
   }
 
-  // In the next frame: a drawing changes the height of what is observed, which within the callback is an error.
-  new ResizeObserver(soon).observe(element);
-  watchScreen(element);
-  const seen = () => stale && soon();
-  const stage = Object.assign(element, { point: exploring.point, redraw: () => redraw(true), seen, state });
+  // In the next frame: resizing the observed element within the callback is an error.
+  new ResizeObserver(scheduleRedraw).observe(element);
+  observeVisibility(element);
+  const onVisible = () => stale && scheduleRedraw();
+  const stage = Object.assign(element, { point: exploring.point, redraw: () => redraw(true), seen: onVisible, state });
   const buttons = exportButtons(() => /** @type {SVGSVGElement} */ (current), spec.title);
   return {
     element: html("figure", { class: spec.kind }, caption, panel.place, stage, buttons),
-    /** Draw another description of the same kind; its state stays. @param {any} next */
+    /** Update the description; the state is kept. @param {any} next */
     update(next) {
       if (next === spec) return;
       spec = next;
       stale = true;
-      if (onScreen.get(element) === false) return; // when it comes into sight
-      soon();
+      if (onScreen.get(element) === false) return; // redrawn when it becomes visible
+      scheduleRedraw();
     },
   };
 }
@@ -123,14 +123,14 @@ const onScreen = new WeakMap();
 let observer = null;
 
 /**
- * Draw again what comes into sight, and all when the ground changes or the page goes to paper.
+ * Redraw elements that become visible, and all when the theme changes or the page is printed.
  * @param {HTMLElement} element
  */
-function watchScreen(element) {
+function observeVisibility(element) {
   if (observer === null) {
-    const everything = () => document.querySelectorAll(".stage").forEach((stage) => /** @type {Stage} */ (stage).redraw());
-    matchMedia("screen and (prefers-color-scheme: dark)").addEventListener("change", everything);
-    addEventListener("beforeprint", everything);
+    const redrawAll = () => document.querySelectorAll(".stage").forEach((stage) => /** @type {Stage} */ (stage).redraw());
+    matchMedia("screen and (prefers-color-scheme: dark)").addEventListener("change", redrawAll);
+    addEventListener("beforeprint", redrawAll);
     observer = new IntersectionObserver(
       (entries) => {
         for (const { target, isIntersecting } of entries) {
@@ -146,7 +146,7 @@ function watchScreen(element) {
 }
 
 /**
- * The images of a drawing: those that the last drawing has too, each beside the one it had, and those that are new.
+ * Match the images of a drawing with those of the previous one: return pairs of old and new, and added images.
  * @param {SVGSVGElement | null} from @param {SVGSVGElement} to
  */
 function images(from, to) {
@@ -157,21 +157,21 @@ function images(from, to) {
     known.set(name, [...(known.get(name) ?? []), image]);
   }
   /** @type {[SVGImageElement, SVGImageElement][]} */
-  const kept = [];
-  const fresh = [];
+  const reused = [];
+  const added = [];
   for (const image of to.querySelectorAll("image")) {
     const old = known.get(String(image.getAttribute("href")))?.pop();
-    if (old) kept.push([old, image]);
-    else fresh.push(image);
+    if (old) reused.push([old, image]);
+    else added.push(image);
   }
-  return { kept, fresh };
+  return { kept: reused, fresh: added };
 }
 
 /**
- * Put an image that is already there in the place of a new one that is the same: it need not be read again.
+ * Replace a new image by the equal old one, which is decoded already.
  * @param {SVGImageElement} old @param {SVGImageElement} next
  */
-function takeOver(old, next) {
+function replaceImage(old, next) {
   for (const { name } of [...old.attributes]) if (!next.hasAttribute(name)) old.removeAttribute(name);
   for (const { name, value } of next.attributes) {
     if (old.getAttribute(name) !== value) old.setAttribute(name, value);
@@ -180,7 +180,7 @@ function takeOver(old, next) {
 }
 
 /** @param {SVGImageElement} image */
-function readable(image) {
+function decodeImage(image) {
   const copy = new Image();
   copy.src = String(image.getAttribute("href"));
   return copy.decode();

@@ -1,7 +1,7 @@
-// The numbers of a view as a table.
+// The numbers of a view as an HTML table.
 
 import { html } from "./dom.js";
-import { written } from "./format.js";
+import { formatValue } from "./format.js";
 
 /**
  * @typedef {{ name: string, format: string }} Column
@@ -9,7 +9,7 @@ import { written } from "./format.js";
  */
 
 /**
- * @param {Table} table @param {string} caption for those who do not see where it stands
+ * @param {Table} table @param {string} caption for screen readers
  */
 export function drawTable({ columns, rows }, caption) {
   const align = columns.map(({ format }) => (format === "text" ? "words" : "number"));
@@ -22,7 +22,7 @@ export function drawTable({ columns, rows }, caption) {
       "tbody",
       {},
       ...rows.map((row) =>
-        html("tr", {}, ...columns.map((c, k) => html("td", { class: align[k] }, written(row[k], c.format)))),
+        html("tr", {}, ...columns.map((c, k) => html("td", { class: align[k] }, formatValue(row[k], c.format)))),
       ),
     ),
   );

@@ -1,10 +1,10 @@
-// One view: its title, its sentence, what there is to see in words, its drawings, its numbers.
+// A view: title, introduction, summary, drawings, and its numbers as a table.
 
 import { choice } from "./choice.js";
 import { html } from "./dom.js";
 import * as kinds from "./kinds.js";
 import { prose } from "./prose.js";
-import { stageOf } from "./stage.js";
+import { createStage } from "./stage.js";
 import { drawTable } from "./table.js";
 
 /**
@@ -16,26 +16,26 @@ import { drawTable } from "./table.js";
 /** @type {Record<string, import("./stage.js").Draw>} */
 const KINDS = kinds;
 
-/** @typedef {{ element: HTMLElement, update: (spec: any) => void }} Item a drawing in its place */
+/** @typedef {{ element: HTMLElement, update: (spec: any) => void }} Item a drawing with its element */
 
-const KEPT = 64; // drawings that a place remembers beside those it shows
+const CACHED = 64; // hidden drawings that a container keeps
 
 /** @type {WeakMap<Element, (view: View) => void>} */
 const updates = new WeakMap();
 
 /**
- * The view as a section of a page.
- * @param {View} view @param {"h1" | "h2"} [level]
+ * Draw a view as a section of a page.
+ * @param {View} view @param {"h1" | "h2" | "h3"} [level]
  */
 export function drawView(view, level = "h2") {
   const { id, title, says, summary, drawings, table } = view;
   const heading = html(level, { id: `${id}-title` }, title);
   const sentence = html("p", { class: "says" }, says);
-  const inWords = html("p", { class: "summary", id: `${id}-summary` }, summary);
-  const header = html("header", {}, heading, sentence, inWords, guidance(view));
+  const summaryElement = html("p", { class: "summary", id: `${id}-summary` }, summary);
+  const header = html("header", {}, heading, sentence, summaryElement, guidance(view));
   const figures = html("div", { class: "figures" });
   const words = html("div", { class: "words" });
-  const [showFigures, showWords] = [figures, words].map((place) => filled(place, `${id}-summary`));
+  const [showFigures, showWords] = [figures, words].map((place) => drawingList(place, `${id}-summary`));
   const details = numbers(table, title);
   const show = (/** @type {Drawing[]} */ all) => {
     showFigures(all.filter((spec) => spec.kind !== "prose"));
@@ -50,7 +50,7 @@ export function drawView(view, level = "h2") {
     for (const [element, text] of /** @type {[HTMLElement, string][]} */ ([
       [heading, next.title],
       [sentence, next.says],
-      [inWords, next.summary],
+      [summaryElement, next.summary],
     ])) {
       if (element.textContent !== text) element.replaceChildren(text);
     }
@@ -61,7 +61,7 @@ export function drawView(view, level = "h2") {
 }
 
 /**
- * Draw a view anew in its place: its drawings keep their states, the focus and the place on the page stay.
+ * Update a view in place: the states of drawings, the focus and the scroll position are kept.
  * @param {Element} section made by drawView @param {View} view of the same id
  */
 export function updateView(section, view) {
@@ -69,7 +69,7 @@ export function updateView(section, view) {
 }
 
 /**
- * Let a drawing open an option of a choice, by its label and the option's name, and know which one is open.
+ * Let drawings select an option of a choice, by its label and name, and tell them which option is selected.
  * @param {Element} section
  */
 function link(section) {
@@ -90,12 +90,12 @@ function link(section) {
 }
 
 /**
- * A place that shows drawings, and keeps those that it showed before, by kind and title, for when they come again.
- * @param {HTMLElement} place @param {string} summary id of the words that describe them
+ * Return a function that shows drawings in a container; earlier drawings are reused by kind and title.
+ * @param {HTMLElement} place @param {string} summary ID of the element that describes them
  */
-export function filled(place, summary) {
+export function drawingList(place, summary) {
   /** @type {Map<string, Item>} */
-  const made = new Map();
+  const cached = new Map();
   return (/** @type {Drawing[]} */ drawings) => {
     /** @type {Map<string, number>} */
     const count = new Map();
@@ -105,9 +105,9 @@ export function filled(place, summary) {
       const name = `${spec.kind} ${spec.title}`;
       count.set(name, (count.get(name) ?? 0) + 1);
       const key = `${name} ${count.get(name)}`;
-      let item = made.get(key);
+      let item = cached.get(key);
       if (item) item.update(spec);
-      else made.set(key, (item = drawDrawing(spec, summary)));
+      else cached.set(key, (item = drawDrawing(spec, summary)));
       shown.add(item);
     }
     const elements = [...shown].map((item) => item.element);
@@ -115,23 +115,23 @@ export function filled(place, summary) {
       if (place.children[i] !== element) place.insertBefore(element, place.children[i] ?? null);
     });
     while (place.children.length > elements.length) place.lastElementChild?.remove();
-    for (const [key, item] of made) if (made.size > KEPT + shown.size && !shown.has(item)) made.delete(key);
+    for (const [key, item] of cached) if (cached.size > CACHED + shown.size && !shown.has(item)) cached.delete(key);
   };
 }
 
 /**
- * A drawing of any kind in its place.
- * @param {Drawing} spec @param {string} summary id of the words that describe it
+ * Create a drawing of any kind.
+ * @param {Drawing} spec @param {string} summary ID of the element that describes it
  * @returns {Item}
  */
 function drawDrawing(spec, summary) {
-  if (spec.kind === "prose") return wordsOf(spec);
-  if (spec.kind === "choice") return choice(/** @type {any} */ (spec), (place) => filled(place, summary));
-  return stageOf(KINDS[spec.kind], spec, summary);
+  if (spec.kind === "prose") return drawProse(spec);
+  if (spec.kind === "choice") return choice(/** @type {any} */ (spec), (place) => drawingList(place, summary));
+  return createStage(KINDS[spec.kind], spec, summary);
 }
 
 /** @param {Drawing} spec @returns {Item} */
-function wordsOf(spec) {
+function drawProse(spec) {
   let shown = JSON.stringify(spec);
   const item = { element: prose(/** @type {any} */ (spec)), update };
   /** @param {Drawing} next */
@@ -146,7 +146,7 @@ function wordsOf(spec) {
 }
 
 /**
- * How to read the view and where it misleads, folded away; nothing where neither is said.
+ * Return the collapsed guidance of a view: how to read it and where it misleads. Null if it has none.
  * @param {View} view
  */
 function guidance({ read, misleads }) {
@@ -161,7 +161,7 @@ function guidance({ read, misleads }) {
 }
 
 /**
- * The numbers of the view, folded away. While they are, new ones wait until they are asked for.
+ * Return the collapsed table of numbers, which is only updated while it is open.
  * @param {import("./table.js").Table} table @param {string} title
  */
 function numbers(table, title) {

@@ -1,12 +1,12 @@
 """Gradient flow: the size of activations, gradients and updates of each layer.
 
-    activation   ‖y‖ / √n of what the layer gives, the root mean square of its numbers
-    gradient     the same of ∂L/∂y
-    weight       ‖w‖ of all weights and biases of the layer's own, and ‖∂L/∂w‖ beside it
-    update       ‖Δw‖ of one step: η ‖∂L/∂w‖ by gradient descent; Adam's first step moves every weight by about η
-    ratio        ‖Δw‖ / ‖w‖: about 10⁻³ is often taken for healthy (A. Karpathy, CS231n, "Babysitting the learning
+    activation   ‖y‖ / √n, the root mean square of the layer's output
+    gradient     the root mean square of ∂L/∂y
+    weight       ‖w‖ of the layer's own weights and biases, and ‖∂L/∂w‖
+    update       ‖Δw‖ of one step: η ‖∂L/∂w‖ for gradient descent; Adam's first step changes every weight by about η
+    ratio        ‖Δw‖ / ‖w‖: about 10⁻³ is often considered healthy (A. Karpathy, CS231n, "Babysitting the learning
                  process", <https://cs231n.github.io/neural-networks-3/>)
-    dead         share of units that are 0 after a ReLU for every example and at every place: nothing is learned there
+    dead         fraction of units that are 0 after a ReLU for every example and position, and so get no gradient
 
 Activations and gradients are per element, so that layers of different sizes are comparable. In a healthy network they
 have the same order of magnitude in all layers (X. Glorot, Y. Bengio, 2010,

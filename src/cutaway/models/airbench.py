@@ -196,7 +196,7 @@ CARD = Card(
     },
     divergences=(
         Divergence(
-            "what is frozen",
+            "frozen parameters",
             paper="the first kernel and the scales of the normalization are parameters without gradients, and counted",
             here="they are buffers, and are not counted",
         ),
@@ -213,9 +213,9 @@ CARD = Card(
         ),
         Divergence(
             "bias of the first layer",
-            paper="begins at zero; trained for the first three epochs only",
-            here="begins at zero; trained throughout",
-            common="begins at random (airbench94_muon.py)",
+            paper="initialized with zero; trained only in the first three epochs",
+            here="initialized with zero; trained throughout",
+            common="random initialization (airbench94_muon.py)",
         ),
         Divergence(
             "training",

@@ -53,28 +53,29 @@ CARD = Card(
     divergences=(
         Divergence(
             "pre-training",
-            paper="hidden runs of up to three words, and the order of two pieces of text, for BERT's whether one "
-            "follows",
-            here="hidden tokens alone; there is no sentence-order head",
+            paper="masked n-grams of up to three words, and sentence-order prediction instead of next-sentence "
+            "prediction",
+            here="masked tokens only; there is no sentence-order head",
             common="both heads (transformers' AlbertForPreTraining)",
         ),
         Divergence(
             "dropout",
-            paper="0.1; none in the second version that was released",
+            paper="0.1; none in the second released version",
             here="none, except 0.1 before the classes; with model.dropout not on the output of the MLP",
             common="as here (transformers)",
         ),
         Divergence(
-            "the pooled layer",
-            paper="learned with the sentence-order head",
-            here="part of the head for classes, taken from weights that have it",
+            "pooler",
+            paper="trained with the sentence-order head",
+            here="part of the class head; loaded from checkpoints that have it",
             common="part of the backbone (transformers' AlbertModel)",
         ),
         Divergence(
             "initialization",
-            paper="not said; the released code: normal, standard deviation 0.02, cut off at two of them",
+            paper="not specified; the released code: normal, standard deviation 0.02, truncated at two standard "
+            "deviations",
             here="as in the released code",
-            common="normal, standard deviation 0.02, not cut off (transformers)",
+            common="normal, standard deviation 0.02, not truncated (transformers)",
         ),
         Divergence(
             "optimizer",

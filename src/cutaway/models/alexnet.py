@@ -195,7 +195,8 @@ _TORCHVISION = (
 )
 _LAYER_SIZES = "computed from the layer sizes of Caffe's bvlc_alexnet, which are the paper's"
 
-# Section 5 of the original, for 1.2 million images: 90 passes, and three times a tenth of the rate; when is not said.
+# Section 5 of the original, for 1.2 million images: 90 epochs, learning rate divided by 10 three times (epochs
+# not specified).
 _AS_PUBLISHED = {
     "optimizer": "momentum",
     "lr": 0.01,
@@ -236,11 +237,11 @@ CARD = Card(
             "towers and widths",
             paper="2012: two towers, 96-256-384-384-256",
             here="alexnet-2012: the same; alexnet: one tower, 64-192-384-256-256, of Krizhevsky's 2014 paper",
-            common="torchvision and most since: one tower; Caffe: two",
+            common="torchvision and most others: one tower; Caffe: two",
         ),
         Divergence(
             "size of the image",
-            paper="224×224, from which 11×11 with stride 4 gives 54 pixels, not the 55 that all else follows from",
+            paper="224×224, for which 11×11 with stride 4 gives 54 pixels, not the 55 of the later layers",
             here="alexnet-2012: 227×227; alexnet: 224×224 with two pixels of padding",
             common="Caffe: 227×227; torchvision: 224×224 with padding",
         ),
@@ -270,8 +271,8 @@ CARD = Card(
         ),
         Divergence(
             "last feature maps",
-            paper="6×6 at the one size of image",
-            here="averaged over a grid of 6×6 cells for any image size",
+            paper="6×6 at the fixed image size",
+            here="average pooling to 6×6 for any image size",
             common="as here (torchvision)",
         ),
         Divergence(

@@ -260,33 +260,33 @@ CARD = Card(
     divergences=(
         Divergence(
             "positions",
-            paper="not said",
-            here="learned, 1 026 rows for 1 024 tokens in either stack: the first two are nobody's, and are kept so "
-            "that the common weights fit",
+            paper="not specified",
+            here="learned, 1 026 rows for 1 024 tokens in either stack: the first two are unused, for compatibility "
+            "with published weights",
             common="as here (transformers, fairseq, which counts from after the padding's id, 1)",
         ),
         Divergence(
             "normalization of the embedding",
-            paper="not said",
+            paper="not specified",
             here="one after embedding plus positions, in either stack",
             common="as here (transformers, fairseq)",
         ),
         Divergence(
             "constant of the output",
-            paper="not said",
-            here="c, a buffer of zeros that does not learn, as the common weights have it",
+            paper="not specified",
+            here="c, a buffer of zeros that is not trained, as in published weights",
             common="final_logits_bias, as here (transformers)",
         ),
         Divergence(
             "GELU",
             paper="GELU instead of ReLU",
-            here="the exact one",
-            common="the exact one (transformers, fairseq)",
+            here="exact",
+            common="exact (transformers, fairseq)",
         ),
         Divergence(
             "first token of the target",
-            paper="not said",
-            here="the end </s>, 2, in the common weights; `begin` in another vocabulary",
+            paper="not specified",
+            here="the end token </s>, 2, with published weights; `begin` with another vocabulary",
             common="</s> (transformers, fairseq)",
         ),
     ),

@@ -4,7 +4,7 @@ J. Devlin, M.-W. Chang, K. Lee, K. Toutanova, BERT: Pre-training of deep bidirec
 understanding, 2018 (NAACL 2019). <https://arxiv.org/abs/1810.04805>
 
     z⁰_t = LN(E[token_t] + S[segment_t] + P[t])
-    z ← LN(z + MHA(z)),   z ← LN(z + MLP(z))               no token is hidden from another
+    z ← LN(z + MHA(z)),   z ← LN(z + MLP(z))               bidirectional: every token attends to all tokens
     masked:    p(token_t | the others) = softmax(E LN(GELU(W z_t + b)) + c)
     classes:   p(class) = softmax(W_c tanh(W_p z_1 + b_p) + b_c)           z_1 is the first token, [CLS]
     tags:      p(tag_t) = softmax(W_g z_t + b_g)
@@ -62,7 +62,7 @@ class Config(ValidatedConfig):
     token_types: int = min_value(0, 2)  # number of segments; 0 for none
     first_position: int = min_value(0, 0)  # the row of the first token in the table of positions
     activation: str = choice("gelu", ACTIVATIONS)  # of the MLP and the masked head: gelu, gelu-tanh, relu, silu, tanh
-    pooler_activation: str = choice("tanh", POOLERS)  # of the pooled first token: tanh or relu
+    pooler_activation: str = choice("tanh", POOLERS)  # activation of the pooler: tanh or relu
     eps: float = 1e-12  # ε of the normalizations
     dropout: float = fraction(0.1)  # dropout rate of the embedding and of the output of attention and MLP; see drops_…
     attention_dropout: float | None = fraction(None)  # dropout rate of the attention weights; none for dropout
@@ -288,15 +288,17 @@ PRESETS = {
 }
 
 _COUNTED = (
-    "Google's repository names 110M and 340M, with the pooled layer and the next-sentence head; here with the masked "
-    "head alone, parameters as on transformers' BertForMaskedLM, multiply-adds from the sizes, output layer and all"
+    "Google's repository states 110M and 340M, with the pooler and the next-sentence head; here with only the masked "
+    "head: parameters as in transformers' BertForMaskedLM, multiply-adds from the sizes, including the output layer"
 )
 _SHAPE = (128,)
 
 
 def pre_training(**others: object) -> dict[str, object]:
-    """Return the paper's appendix A.2, for less data: its rate of 1e-4 and decay, a linear rise and fall; batches of 32
-    texts instead of 256, and gradients clipped at 1 as in its code. Small networks learn faster at 1e-3.
+    """Return the pre-training settings of appendix A.2, adapted to less data.
+
+    Learning rate 1e-4 and weight decay as in the paper, with linear warm-up and decay; batches of 32 texts instead of
+    256, and gradients clipped at 1 as in its code. Small networks learn faster at 1e-3.
     """
     return {
         "optimizer": "adamw",
@@ -312,9 +314,9 @@ def pre_training(**others: object) -> dict[str, object]:
 
 
 def fine_tuning(**others: object) -> dict[str, object]:
-    """Return the paper's appendix A.3: batches of 16 or 32, a rate of 5e-5, 3e-5 or 2e-5, 2 to 4 epochs.
+    """Return the fine-tuning settings of appendix A.3: batches of 16 or 32, learning rates 2e-5 to 5e-5, 2 to 4 epochs.
 
-    All layers learn at one rate from the first step on.
+    All layers have the same learning rate from the first step.
     """
     return {"lr": 3e-5, "epochs": 3, "freeze_epochs": 0, "layer_decay": 1.0, **others}
 
@@ -334,38 +336,39 @@ CARD = Card(
     divergences=(
         Divergence(
             "GELU",
-            paper="gelu; the released code takes the tanh form",
-            here="the exact one",
-            common="the exact one (transformers), for weights that were learned with the tanh form",
+            paper="GELU; the released code uses the tanh approximation",
+            here="exact",
+            common="exact (transformers), with weights that were trained with the tanh approximation",
         ),
         Divergence(
             "pre-training",
-            paper="hidden tokens, and whether one sentence follows the other",
-            here="hidden tokens alone; there is no next-sentence head",
-            common="both (transformers' BertForPreTraining); later work leaves the second out",
+            paper="masked tokens and next-sentence prediction",
+            here="masked tokens only; there is no next-sentence head",
+            common="both (transformers' BertForPreTraining); later work omits next-sentence prediction",
         ),
         Divergence(
-            "the pooled layer",
-            paper="learned with the next-sentence head",
-            here="part of the head for classes, taken from weights that have it",
-            common="part of the backbone (transformers' BertModel), whether it was learned or not",
+            "pooler",
+            paper="trained with the next-sentence head",
+            here="part of the class head; loaded from checkpoints that have it",
+            common="part of the backbone (transformers' BertModel), trained or not",
         ),
         Divergence(
             "initialization",
-            paper="not said; the released code: normal, standard deviation 0.02, cut off at two of them",
+            paper="not specified; the released code: normal, standard deviation 0.02, truncated at two standard "
+            "deviations",
             here="as in the released code",
-            common="normal, standard deviation 0.02, not cut off (transformers)",
+            common="normal, standard deviation 0.02, not truncated (transformers)",
         ),
         Divergence(
             "optimizer",
-            paper="Adam with decay apart from the gradient; in the released code without bias correction, ε 1e-6",
+            paper="Adam with decoupled weight decay; in the released code without bias correction, ε = 1e-6",
             here="AdamW as in PyTorch, with bias correction",
             common="as here",
         ),
         Divergence(
             "parameters",
             paper="110M and 340M",
-            here="109.5M and 335.2M with the masked head; 109.5M and 335.1M with the pooled layer instead",
+            here="109.5M and 335.2M with the masked head; 109.5M and 335.1M with the pooler instead",
         ),
     ),
     settings=dict.fromkeys(PRESETS, pre_training()),

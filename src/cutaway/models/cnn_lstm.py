@@ -165,18 +165,18 @@ CARD = Card(
     published={"cnn-lstm": Published(386_458, 185_074_944, (16, 3, 64, 64), "computed from the definition above")},
     divergences=(
         Divergence(
-            "what sees a frame",
+            "frame encoder",
             paper="CaffeNet up to its first or second dense layer, trained on ImageNet",
-            here="three convolutions with normalization, trained with the rest, for videos of few pixels; their last "
-            "map is read cell by cell: a mean over all of it would lose where things are, and which way they move",
+            here="three convolutions with normalization, trained with the rest, for small videos; the cells of the "
+            "last map are kept: a mean over them would lose positions and directions of motion",
         ),
         Divergence(
             "answer",
-            paper="one at each frame, all of them trained, their probabilities averaged",
-            here="one for each video, from the last state; with pooling=mean from the mean of all states, whose logits "
-            "are the mean of theirs",
+            paper="one per frame, all trained, with averaged probabilities",
+            here="one per video, from the last state; with pooling=mean from the mean of all states, whose logits are "
+            "the mean of the logits of all states",
         ),
-        Divergence("biases", paper="one a gate", here="two a gate, which add up, as PyTorch has it"),
+        Divergence("biases", paper="one per gate", here="two per gate, which are added, as in PyTorch"),
     ),
     settings={"cnn-lstm": {"optimizer": "adamw", "lr": 2e-3, "epochs": 8, "batch_size": 32}},
 )

@@ -128,12 +128,12 @@ CARD = Card(
     divergences=(
         Divergence(
             "features of a word",
-            paper="its lower-cased form, and its capitals",
-            here="its form alone, which may have capitals",
+            paper="its lower-case form and its capitalization",
+            here="only the word form, which may have capitals",
         ),
         Divergence(
             "sentences",
-            paper="features that say how far the verb and the word in question are",
+            paper="features for the distance to the verb and to the predicted word",
             here="none: one class for the whole sentence",
         ),
         Divergence(

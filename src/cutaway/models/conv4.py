@@ -14,7 +14,7 @@ Shapes, from an image (N, C, H, W); downsampling=max, conv4, and downsampling=st
     the mean over the map                          (N, 64); max reduces Omniglot's 28×28 pixels to one position
     linear                                         (N, classes)
 
-Prototypical networks compare images by h alone and have no linear layer. The strided form is that of the paper on
+Prototypical networks compare images only by h and have no linear layer. The strided form is that of the paper on
 meta-learning for Omniglot, with a quarter of the multiply-adds.
 """
 
@@ -103,18 +103,18 @@ CARD = Card(
     divergences=(
         Divergence(
             "features",
-            paper="64 numbers of 28×28 pixels, a mean where Finn et al. stride; all places of larger images",
+            paper="64 values for 28×28 pixels, a mean where Finn et al. use strides; all positions for larger images",
             here="the mean over positions, so that one set of weights serves images of any size",
         ),
         Divergence(
             "initialization",
-            paper="none said; Finn et al.: normal, cut at two standard deviations of 0.01 in the head",
-            here="uniform in ±1/√fan-in, biases too, as PyTorch has them",
+            paper="not specified; Finn et al.: normal, in the head truncated at two standard deviations of 0.01",
+            here="uniform in ±1/√fan-in, including biases (PyTorch's default)",
         ),
         Divergence(
             "statistics of batch normalization",
-            paper="Finn et al.: of the running batch, in evaluation too",
-            here="with objective=maml the same; else of the training batches, as usual",
+            paper="Finn et al.: of the current batch, also in evaluation",
+            here="the same with objective=maml; otherwise running averages",
         ),
     ),
     settings={

@@ -209,8 +209,8 @@ CARD = Card(
         Divergence(
             "sizes",
             paper="T, S, B, L and XL (section 3), for images of 224 and 384 pixels",
-            here="T, S and B; convnext-micro is ours: three stages for images of about 32 pixels, patches "
-            "of 2 in the stem",
+            here="T, S and B; convnext-micro is not published: three stages for images of about 32 pixels, patches of "
+            "2 in the stem",
             common="T to L (torchvision), T to XL (transformers)",
         ),
         Divergence(
@@ -221,7 +221,7 @@ CARD = Card(
         ),
         Divergence(
             "ε of layer normalization",
-            paper="not said; the authors' code: 1e-6",
+            paper="not specified; the authors' code: 1e-6",
             here="1e-6",
             common="1e-6 (torchvision); the last one 1e-12 (transformers)",
         ),
@@ -235,16 +235,19 @@ CARD = Card(
             "stochastic depth",
             paper="0.1, 0.4 and 0.5 for T, S and B (table 5); the authors' code: of each image, linear from 0",
             here="the same",
-            common="as here (torchvision); none unless asked for (transformers)",
+            common="as here (torchvision); none by default (transformers)",
         ),
         Divergence(
-            "GELU", paper="not said; the authors' code: exact", here="exact", common="exact (torchvision, transformers)"
+            "GELU",
+            paper="not specified; the authors' code: exact",
+            here="exact",
+            common="exact (torchvision, transformers)",
         ),
         Divergence(
             "initialization",
-            paper="truncated normal, 0.2 (table 5); the authors' code: of standard deviation 0.02, cut off at ±2",
+            paper="truncated normal, 0.2 (table 5); the authors' code: standard deviation 0.02, truncated at ±2",
             here="as the authors' code; biases zero",
-            common="as here (torchvision); not cut off (transformers)",
+            common="as here (torchvision); not truncated (transformers)",
         ),
         Divergence(
             "weight decay",

@@ -163,7 +163,7 @@ CARD = Card(
     link="https://doi.org/10.1145/1143844.1143891",
     family="rnn",
     equation="p(l | x) = Σ_{π: B(π) = l} Π_t softmax(z_t)(π_t), z_t = W (GRU→(h)_t, GRU←(h)_t) + b, h = conv(conv(x))",
-    oracle="built by hand of torch.nn: each recording alone, without padding",
+    oracle="an independent implementation in torch.nn, one recording at a time, without padding",
     published={"ctc-conv-gru": Published(475_932, 14_105_600, (100, 64), "computed from the definition above")},
     divergences=(
         Divergence(
@@ -181,7 +181,7 @@ CARD = Card(
             "padding",
             paper="none: one sequence at a time",
             here="the blank with probability 1, which leaves the probability of a text unchanged",
-            common="the lengths of the recordings are handed to the loss",
+            common="the lengths of the recordings are passed to the loss",
         ),
     ),
     settings={"ctc-conv-gru": {"optimizer": "adamw", "lr": 2e-3, "grad_clip": 1.0, "epochs": 20, "batch_size": 16}},

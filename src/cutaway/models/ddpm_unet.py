@@ -370,32 +370,32 @@ CARD = Card(
         Divergence(
             "guidance",
             paper="(1 + w) ε(x, c) − w ε(x)",
-            here="ε(x) + s (ε(x, c) − ε(x)), s = 1 + w: 1 is the class alone",
+            here="ε(x) + s (ε(x, c) − ε(x)), s = 1 + w: 1 is without guidance",
             common="as here (diffusers' guidance_scale)",
         ),
         Divergence(
             "initialization",
-            paper="not said",
-            here="PyTorch's own, but zeros for the last convolution, the second of each block, and what leaves "
-            "attention: at first no noise is predicted, and no block adds anything",
+            paper="not specified",
+            here="PyTorch's default, but zeros for the last convolution, the second of each block, and the output of "
+            "attention: at first no noise is predicted, and every residual branch is 0",
             common="PyTorch's own, without zeros (diffusers)",
         ),
         Divergence(
             "variance of a step backwards",
-            paper="β_t or β̃_t, which do about as well",
+            paper="β_t or β̃_t, with similar results",
             here="β̃_t",
             common="either (diffusers' fixed_small and fixed_large)",
         ),
         Divergence(
             "sampling",
             paper="1 000 steps, each with noise",
-            here="50 steps with noise, unless asked: --steps 1000 is the paper's, --eta 0 draws none (DDIM)",
+            here="50 steps with noise by default: --steps 1000 as in the paper, --eta 0 without noise (DDIM)",
             common="either",
         ),
         Divergence(
             "learning rate",
             paper="2e-4, 800 000 updates of 128 images, decay of the averaged weights 0.9999",
-            here="ddpm-unet: as there, for as many epochs as are asked for",
+            here="ddpm-unet: as in the paper, for the given number of epochs",
         ),
     ),
     settings={

@@ -50,9 +50,9 @@ class Config(ValidatedConfig):
     layers: tuple[int, ...] = positive((3, 4, 6, 3))  # residual blocks in each stage of the backbone
     block: str = choice("bottleneck", ("basic", "bottleneck"))  # basic: two 3×3 convolutions; bottleneck: 1×1, 3×3, 1×1
     width: int = positive(64)  # channels of the first stage; each further stage has twice as many
-    stem: str = choice("imagenet", ("imagenet", "cifar"))  # 7×7 stride 2, max-pool; cifar: 3×3 alone, for few pixels
+    stem: str = choice("imagenet", ("imagenet", "cifar"))  # 7×7 stride 2, max-pool; cifar: 3×3 only, for small images
     rates: tuple[int, ...] = positive((12, 24, 36))  # of the atrous convolutions, in pixels of the map
-    dim: int = positive(256)  # channels of each branch of the pyramid, and of what it gives
+    dim: int = positive(256)  # channels of each branch of the pyramid and of its output
     dropout: float = fraction(0.5)  # dropout rate after the pyramid; in the auxiliary head it is 0.1
     auxiliary: bool = True  # one more head in training, on the map of the last stage but one
     in_channels: int = positive(3)  # 1 for grey, 3 for RGB
@@ -196,15 +196,15 @@ CARD = Card(
     },
     divergences=(
         Divergence(
-            "size of the map",
-            paper="a 16th of the image's in training, with rates 6, 12, 18; an eighth in evaluation, rates doubled",
-            here="an eighth, with rates 12, 24, 36, always",
+            "size of the feature map",
+            paper="1/16 of the image in training, with rates 6, 12, 18; 1/8 in evaluation, with doubled rates",
+            here="always 1/8, with rates 12, 24, 36",
             common="as here (torchvision)",
         ),
         Divergence(
             "after the pyramid",
             paper="1×1 with 256 channels, then 1×1 to the classes",
-            here="1×1, dropout of a half, 3×3 with 256 channels, then 1×1 to the classes",
+            here="1×1, dropout of 0.5, 3×3 with 256 channels, then 1×1 to the classes",
             common="as here (torchvision)",
         ),
         Divergence(
@@ -216,7 +216,7 @@ CARD = Card(
         Divergence(
             "auxiliary head",
             paper="none",
-            here="FCN's, on the last stage but one, its loss half the head's",
+            here="that of FCN, on the second to last stage, with half the loss weight",
             common="as here (torchvision)",
         ),
     ),

@@ -62,7 +62,7 @@ class Config(ValidatedConfig):
     growth_rate: int = positive(32)  # k: channels that each layer adds
     bottleneck: bool = True  # a 1×1 convolution reduces the input of each 3×3 convolution to 4k channels
     compression: float = 0.5  # θ: fraction of the channels that a transition keeps; 1 for all
-    stem: str = choice("imagenet", ("imagenet", "cifar"))  # 7×7 stride 2, max-pool; cifar: 3×3 alone, for few pixels
+    stem: str = choice("imagenet", ("imagenet", "cifar"))  # 7×7 stride 2, max-pool; cifar: 3×3 only, for small images
     stem_channels: int = positive(64)  # channels into the first block: 2k with bottleneck and compression, 16 without
     dropout: float = fraction(0.0)  # dropout rate after every convolution but the first
     recompute: bool = False  # recompute concatenation and normalization in the backward pass: less memory, more time
@@ -325,7 +325,8 @@ CARD = Card(
     link="https://arxiv.org/abs/1608.06993",
     family="cnn",
     equation="x_l = H_l([x_0, x_1, …, x_{l−1}])",
-    oracle="torchvision's DenseNet; the CIFAR family: a plain one that sums over sources and joins nothing",
+    oracle="torchvision's DenseNet; the CIFAR family: an independent implementation that sums over sources instead of "
+    "concatenating",
     published={
         "densenet121": Published(7_978_856, 2_834_161_664, _IMAGENET_SHAPE, _TORCHVISION),
         "densenet161": Published(28_681_000, 7_727_907_072, _IMAGENET_SHAPE, _TORCHVISION),
@@ -337,8 +338,8 @@ CARD = Card(
     divergences=(
         Divergence(
             "dropout",
-            paper="0.2 after every convolution but the first, only where there is no augmentation",
-            here="at the same places; 0 unless set",
+            paper="0.2 after every convolution but the first, only without augmentation",
+            here="at the same positions; 0 by default",
             common="torchvision's: after the last convolution of each layer only",
         ),
         Divergence(
@@ -350,12 +351,12 @@ CARD = Card(
         Divergence(
             "initialization",
             paper="normal, variance 2/n (K. He and others, 2015)",
-            here="n counts inputs; the head has PyTorch's own weights and a bias of 0",
-            common="as here (torchvision); n counts outputs (the authors' release)",
+            here="n is the fan-in; the head has PyTorch's default weights and a bias of 0",
+            common="as here (torchvision); n is the fan-out (the authors' release)",
         ),
         Divergence(
             "running statistics with recomputation",
-            paper="none; in the authors' release, which puts the old statistics back, the batch counts once",
+            paper="none; in the authors' release, which restores the old statistics, the batch counts once",
             here="as in the authors' release",
             common="it counts twice (torchvision's memory_efficient)",
         ),

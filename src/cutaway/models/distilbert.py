@@ -49,25 +49,25 @@ CARD = Card(
     divergences=(
         Divergence(
             "learning",
-            paper="the cross-entropy with a teacher's answers at a temperature, that of hidden tokens, and the cosine "
-            "between both networks' last tokens; begun with every second one of the teacher's layers",
-            here="from hidden tokens alone; begun at random, or with weights that are given",
+            paper="distillation loss at a temperature, masked language modelling loss, and cosine distance to the "
+            "teacher's hidden states; initialized with every second layer of the teacher",
+            here="masked tokens only; initialized at random or with given weights",
         ),
         Divergence(
             "classes",
-            paper="not said",
-            here="a rectified layer, then dropout of 0.2, as in transformers",
+            paper="not specified",
+            here="a ReLU layer, then dropout of 0.2, as in transformers",
         ),
         Divergence(
             "dropout",
-            paper="not said",
+            paper="not specified",
             here="0.1 on the embedding, the attention weights and the output of the MLP, not on that of attention",
             common="as here (the authors' code in transformers)",
         ),
         Divergence(
             "initialization",
             paper="the teacher's layers",
-            here="as in bert.py: normal, standard deviation 0.02, cut off at two of them",
+            here="as in bert.py: normal, standard deviation 0.02, truncated at two standard deviations",
             common="normal, standard deviation 0.02 (transformers)",
         ),
     ),

@@ -45,7 +45,7 @@ class Config(ValidatedConfig):
     layers: tuple[int, ...] = positive((3, 4, 6, 3))  # residual blocks in each stage of the backbone
     block: str = choice("bottleneck", ("basic", "bottleneck"))  # basic: two 3×3 convolutions; bottleneck: 1×1, 3×3, 1×1
     width: int = positive(64)  # channels of the first stage; each further stage has twice as many
-    stem: str = choice("imagenet", ("imagenet", "cifar"))  # 7×7 stride 2, max-pool; cifar: 3×3 alone, for few pixels
+    stem: str = choice("imagenet", ("imagenet", "cifar"))  # 7×7 stride 2, max-pool; cifar: 3×3 only, for small images
     dropout: float = fraction(0.1)  # dropout rate before the last convolution of each head
     auxiliary: bool = True  # one more head in training, on the map of the last stage but one
     in_channels: int = positive(3)  # 1 for grey, 3 for RGB
@@ -167,25 +167,25 @@ CARD = Card(
         Divergence(
             "backbone",
             paper="AlexNet, VGG-16 and GoogLeNet, their fully connected layers made convolutions",
-            here="a residual network, dilated; with the names and shapes of torchvision's, whose weights it takes",
+            here="a dilated residual network with the names and shapes of torchvision, whose weights can be loaded",
             common="as here (torchvision)",
         ),
         Divergence(
             "skips",
-            paper="FCN-16s and FCN-8s add answers of earlier, finer maps",
-            here="none: dilation keeps the last map fine",
+            paper="FCN-16s and FCN-8s add predictions of earlier, finer maps",
+            here="none: dilation keeps the resolution of the last map",
             common="none (torchvision)",
         ),
         Divergence(
-            "drawn at the image's size",
-            paper="by a transposed convolution that begins as bilinear and is learned",
-            here="bilinear, corners not aligned, nothing to learn",
+            "upsampling",
+            paper="a transposed convolution, initialized as bilinear interpolation and trained",
+            here="bilinear interpolation, corners not aligned",
             common="as here (torchvision)",
         ),
         Divergence(
             "auxiliary head",
             paper="none",
-            here="on the last stage but one, its loss half the head's",
+            here="on the second to last stage, with half the loss weight",
             common="as here (torchvision)",
         ),
     ),

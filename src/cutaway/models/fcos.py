@@ -306,10 +306,10 @@ CARD = Card(
     divergences=(
         Divergence(
             "locations",
-            paper="the middle of a cell, ⌊s/2⌋ + x·s (section 3.1)",
-            here="as torchvision, whose weights it takes: the corner, x·s; in the small preset the middle, (x + ½)·s",
-            common="the corner (torchvision), the middle (the authors' code); torchvision's s is the image's side over "
-            "the map's, rounded down, which is another for sides that 128 does not divide",
+            paper="the centre of a cell, ⌊s/2⌋ + x·s (section 3.1)",
+            here="as in torchvision, for its weights: the corner, x·s; in the small preset the centre, (x + ½)·s",
+            common="the corner (torchvision), the centre (the authors' code); torchvision's s is the size of the "
+            "image divided by that of the map, rounded down, which differs for sizes that are not multiples of 128",
         ),
         Divergence(
             "distances",
@@ -325,34 +325,35 @@ CARD = Card(
             common="as here (torchvision, the authors' improved settings); the root in all of the authors' code",
         ),
         Divergence(
-            "which locations learn a box",
-            paper="all within it whose distances suit their level (section 3.2)",
-            here="of those the ones at most 1.5 strides from its middle, by the farther axis",
+            "assignment of locations to boxes",
+            paper="all inside the box whose distances are in the range of their level (section 3.2)",
+            here="of those, only locations within 1.5 strides of its centre on both axes",
             common="as here (torchvision, the authors' improved settings)",
         ),
         Divergence(
             "box loss",
             paper="IoU loss (equation 2)",
             here="1 − GIoU",
-            common="as here (torchvision); in the authors' improved settings 1 − GIoU too, weighed by the centerness",
+            common="as here (torchvision); in the authors' improved settings also 1 − GIoU, weighted by the centerness",
         ),
         Divergence(
             "normalization of the ResNet",
             paper="frozen, from ImageNet",
-            here="frozen in fcos-resnet50, which wants weights to begin with; learned in the small preset (norm=batch)",
-            common="frozen where it begins with weights, else learned (torchvision)",
+            here="frozen in fcos-resnet50, which is meant for pretrained weights; trained in the small preset "
+            "(norm=batch)",
+            common="frozen with pretrained weights, otherwise trained (torchvision)",
         ),
         Divergence(
             "sizes",
             paper="ResNet-50 and larger, images of 800 pixels",
-            here="ResNet-50; fcos-resnet18-small is ours: three narrow stages, strides 4, 8 and 16, for images of "
-            "about 64 pixels",
+            here="ResNet-50; fcos-resnet18-small is not published: three narrow stages, strides 4, 8 and 16, for "
+            "images of about 64 pixels",
             common="ResNet-50 (torchvision)",
         ),
         Divergence(
             "classes",
             paper="80 of COCO",
-            here="91 logits in fcos-resnet50, of which COCO uses 80, until data says otherwise",
+            here="91 logits in fcos-resnet50, of which COCO uses 80; otherwise the number of classes of the data",
             common="91 (torchvision)",
         ),
     ),

@@ -99,22 +99,22 @@ CARD = Card(
     },
     divergences=(
         Divergence(
-            "absent links",
-            paper="all of them, in a loss that weighs links more; drawing some is named as the other way",
-            here="as many as there are links, sampled anew in every epoch: the same weights in expectation",
-            common="the same in PyTorch Geometric, which draws them among both directions of a pair",
+            "negative pairs",
+            paper="all of them, with a larger weight of links in the loss; sampling is mentioned as an alternative",
+            here="one sampled non-edge per edge, resampled in every epoch: the same weights in expectation",
+            common="the same in PyTorch Geometric, which samples both directions of a pair",
         ),
         Divergence(
             "self-loops as targets",
             paper="the diagonal of A is 1 for messages; not stated for the loss",
-            here="a node and itself are no pair",
+            here="a node and itself are not a pair",
         ),
         Divergence(
             "weights that are kept",
             paper="those after 200 iterations",
             here="those of the epoch with the best validation AUC, of 200",
         ),
-        Divergence("variational part", paper="VGAE beside GAE", here="GAE"),
+        Divergence("variational part", paper="VGAE and GAE", here="GAE"),
         Divergence("decoder", paper="the dot product", here="the same; model.decoder=bilinear learns a matrix"),
     ),
     settings={

@@ -65,7 +65,7 @@ class Config(ValidatedConfig):
     hidden_dim: int = positive(8)  # dimension of a node in each head, between layers
     heads: int = positive(8)  # attention heads between layers, concatenated
     out_heads: int = positive(1)  # attention heads of the last layer, averaged; unused with graph_level
-    layers: int = positive(2)  # number of layers, and of hops that a node sees
+    layers: int = positive(2)  # number of layers, and of hops a node receives messages from
     num_classes: int = positive(7)  # size of the output: number of classes, or 1 for a number
     dropout: float = fraction(0.6)  # dropout rate of inputs, transformed features and attention weights
     negative_slope: float = min_value(0, 0.2)  # of LeakyReLU below 0
@@ -94,8 +94,8 @@ class GATConv(MessagePassing):
         self.heads, self.width, self.concat = heads, width, concat
         self.dropout, self.slope = config.dropout, config.negative_slope
         self.lin = NodeLinear(in_features, heads * width, bias=False, dropout=config.dropout)
-        self.att_src = nn.Parameter(torch.empty(1, heads, width))  # the half of a that meets W h_j
-        self.att_dst = nn.Parameter(torch.empty(1, heads, width))  # and the half that meets W h_i
+        self.att_src = nn.Parameter(torch.empty(1, heads, width))  # the half of a for W h_j
+        self.att_dst = nn.Parameter(torch.empty(1, heads, width))  # the half of a for W h_i
         self.bias = nn.Parameter(torch.zeros(heads * width if concat else width))
         self.reset_parameters()
 
@@ -200,26 +200,26 @@ CARD = Card(
             "bias within attention",
             paper="none",
             here="none",
-            common="two for each head in the authors' release, 18 parameters on Cora; none in PyTorch Geometric's",
+            common="two for each head in the authors' release, 18 parameters on Cora; none in PyTorch Geometric",
         ),
         Divergence(
             "dropout",
             paper="on the inputs of both layers and on the attention",
-            here="on W h where it is summed up as well, as in the authors' release",
-            common="not on W h in PyTorch Geometric's",
+            here="also on W h before the sum, as in the authors' release",
+            common="not on W h (PyTorch Geometric)",
         ),
         Divergence(
             "initialization",
-            paper="Glorot's",
-            here="Glorot's for each head separately",
-            common="for all heads together in PyTorch Geometric's",
+            paper="Glorot",
+            here="Glorot for each head separately",
+            common="Glorot for all heads together (PyTorch Geometric)",
         ),
         Divergence(
             "early stopping",
-            paper="both validation loss and accuracy, with a patience of 100 epochs",
-            here="the validation score that the task watches, with the same patience",
+            paper="validation loss and accuracy, with a patience of 100 epochs",
+            here="the monitored validation metric of the task, with the same patience",
         ),
-        Divergence("whole graphs", paper="none", here="nodes pooled by mean, max or sum, and a linear head"),
+        Divergence("graph-level outputs", paper="none", here="mean, max or sum pooling of nodes, and a linear head"),
     ),
     settings={
         "gat": {

@@ -1,4 +1,4 @@
-"""The graph convolutional network: each layer mixes the features of a node and its neighbours with fixed weights.
+"""The graph convolutional network: each layer averages the features of a node and its neighbours with fixed weights.
 
 After T. N. Kipf, M. Welling, Semi-supervised classification with graph convolutional networks, 2016 (ICLR 2017).
 <https://arxiv.org/abs/1609.02907>
@@ -39,8 +39,8 @@ class Config(ValidatedConfig):
     """Configuration of the network."""
 
     in_features: int = positive(1433)  # F, number of features of a node
-    hidden_dim: int = positive(16)  # dimension of a node between layers
-    layers: int = positive(2)  # number of layers, and of hops that a node sees
+    hidden_dim: int = positive(16)  # hidden dimension of a node
+    layers: int = positive(2)  # number of layers, and of hops a node receives messages from
     num_classes: int = positive(7)  # size of the output: number of classes, or 1 for a number
     dropout: float = fraction(0.5)  # dropout rate of each layer's input
     bias: bool = False  # bias of each layer, added after the sum
@@ -70,7 +70,7 @@ class GCNConv(MessagePassing):
         self.bias = nn.Parameter(torch.zeros(out_features)) if bias else None
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """Transform first, then sum over the edges, because fewer values travel."""
+        """Transform first, then sum over the edges, because messages are then smaller."""
         h: Tensor = self.lin(x)  # X W: (V, out)
         edges = build_adjacency(edge_index, x.shape[0], loops=True)  # Ã = A + I
         weights = edges.gcn_norm(sum_dtype(h))  # 1 / √(d_i d_j) of each edge, (E,)
@@ -82,7 +82,7 @@ class GCN(GraphModel):
     """Nodes (V, F) and edges (2, E) to logits: of nodes (n, classes), or of graphs (n, classes)."""
 
     targets = LINK_TARGETS
-    decayed = ("layers.0.lin.weight",)  # the paper's L2 is on the first layer alone
+    decayed = ("layers.0.lin.weight",)  # the paper's L2 is only on the first layer
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -144,27 +144,29 @@ CARD = Card(
             "bias",
             paper="none in equation 2",
             here="none; model.bias=true adds 23 parameters on Cora",
-            common="none in the authors' release; one in PyTorch Geometric's",
+            common="none in the authors' release; one in PyTorch Geometric",
         ),
         Divergence(
             "decay",
-            paper="L2 of 5e-4 on the first layer's weights alone",
+            paper="L2 of 5e-4, only on the weights of the first layer",
             here="the same",
-            common="on all weights in many copies",
+            common="on all weights in many implementations",
         ),
         Divergence(
             "dropout on sparse features",
             paper="on the entries that are not 0 (the authors' release)",
-            here="the same where few features are not 0, which is the same distribution as on all of them",
+            here="the same for sparse features; equal in distribution to dropout on all entries",
             common="on all entries",
         ),
         Divergence(
             "early stopping",
-            paper="200 epochs at most, ended where the validation loss is above its mean over 10 epochs",
-            here="200 epochs, and the weights of the best one on the validation split",
+            paper="at most 200 epochs, stopped when the validation loss exceeds its mean over 10 epochs",
+            here="200 epochs, with the weights of the best epoch on the validation split",
         ),
-        Divergence("directed edges", paper="none: Â is symmetric", here="Â is not, where edges lead in one direction"),
-        Divergence("whole graphs", paper="none", here="nodes pooled by mean, max or sum, and a linear head"),
+        Divergence(
+            "directed edges", paper="none: Â is symmetric", here="Â is not symmetric if edges have one direction"
+        ),
+        Divergence("graph-level outputs", paper="none", here="mean, max or sum pooling of nodes, and a linear head"),
     ),
     settings={
         "gcn": {

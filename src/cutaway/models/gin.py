@@ -141,9 +141,9 @@ CARD = Card(
     divergences=(
         Divergence(
             "number of layers",
-            paper="5, the input among them: 4 sum over neighbours",
-            here="`layers` counts those that sum, 4",
-            common="5 that sum in PyTorch Geometric's examples",
+            paper="5 including the input, so 4 aggregations",
+            here="`layers` counts aggregations: 4",
+            common="5 aggregations in PyTorch Geometric's examples",
         ),
         Divergence(
             "head on all layers",
@@ -154,7 +154,7 @@ CARD = Card(
         ),
         Divergence(
             "biases before batch normalization",
-            paper="not said",
+            paper="not specified",
             here="none: the normalization removes them",
             common="one for each value in the authors' release and in PyTorch Geometric's examples",
         ),
@@ -166,8 +166,8 @@ CARD = Card(
         ),
         Divergence(
             "epochs",
-            paper="those with the best accuracy on the held-out folds themselves, on average",
-            here="said beforehand",
+            paper="those with the best mean accuracy on the held-out folds themselves",
+            here="fixed in advance",
         ),
         Divergence("nodes as examples", paper="h^(K), without experiments", here="h^(K) and the same linear head"),
     ),

@@ -154,10 +154,10 @@ CARD = Card(
         Divergence(
             "features of atoms and bonds",
             paper="a learned vector for each kind of atom, of chirality and of bond, added up",
-            here="one linear layer on all features, which holds such a vector for each category",
+            here="one linear layer on all features, which has such a vector for each category",
         ),
         Divergence("width", paper="300 values", here="64", common="300"),
-        Divergence("loops", paper="one at each node, a kind of bond of its own", here="none; ε is there instead"),
+        Divergence("loops", paper="one at each node, with its own bond type", here="none; ε instead"),
         Divergence("dropout", paper="0.2 to 0.5, tuned", here="0; model.dropout sets it"),
     ),
     settings={

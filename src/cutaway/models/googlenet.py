@@ -50,7 +50,7 @@ class Config(ValidatedConfig):
     auxiliary: bool = True  # two more heads in training, on the maps of 4a and 4d
     auxiliary_pool: str = choice("equal", ("equal", "5x5"))  # their 4×4 cells: equal parts; 5x5: windows, as published
     dropout: float = fraction(0.2)  # dropout rate before the head; in the auxiliary heads it is 0.7
-    stem: str = choice("imagenet", ("imagenet", "small"))  # 7×7 stride 2, max-pool; small: 3×3 alone, for few pixels
+    stem: str = choice("imagenet", ("imagenet", "small"))  # 7×7 stride 2, max-pool; small: 3×3 only, for small images
     width: int = positive(64)  # channels of the first convolution, a multiple of 8; all others change with it
     in_channels: int = positive(3)  # 1 for grey, 3 for RGB
     num_classes: int = positive(1000)  # logits
@@ -280,7 +280,7 @@ CARD = Card(
     link="https://arxiv.org/abs/1409.4842",
     family="cnn",
     equation="y = [ f₁(x), f₃(g₃(x)), f₅(g₅(x)), f_p(max x) ]",
-    oracle="torchvision's GoogLeNet; googlenet-2014: a plain one, read off the paper's table 1",
+    oracle="torchvision's GoogLeNet; googlenet-2014: an independent implementation from the paper's table 1",
     published={
         "googlenet": Published(
             13_004_888,
@@ -300,13 +300,15 @@ CARD = Card(
         Divergence(
             "normalization",
             paper="local response, twice in the stem; biases in every convolution",
-            here="googlenet: by the batch after every convolution, ε = 10⁻³, no biases; googlenet-2014: as published",
-            common="by the batch (torchvision, whose weights come from a TensorFlow release); local response (Caffe)",
+            here="googlenet: batch normalization after every convolution, ε = 10⁻³, no biases; googlenet-2014: as "
+            "published",
+            common="batch normalization (torchvision, whose weights come from a TensorFlow release); local response "
+            "(Caffe)",
         ),
         Divergence(
             "window of the third branch",
             paper="5×5",
-            here="googlenet: 3×3, for the sake of torchvision's weights; googlenet-2014: 5×5",
+            here="googlenet: 3×3, for torchvision's weights; googlenet-2014: 5×5",
             common="3×3 (torchvision, after TensorFlow's: pytorch/vision issue 906); 5×5 (Caffe)",
         ),
         Divergence(
@@ -317,7 +319,7 @@ CARD = Card(
         ),
         Divergence(
             "order of the auxiliary outputs",
-            paper="none is given",
+            paper="not specified",
             here="logits, 4a's, 4d's",
             common="logits, 4d's, 4a's (torchvision; under each other's names until November 2024, pull request 8743)",
         ),
@@ -325,8 +327,8 @@ CARD = Card(
             "input",
             paper="the mean subtracted",
             here="as the data was prepared",
-            common="torchvision's weights want mean and standard deviation 0.5; its transform_input=True makes that of "
-            "images normalized with ImageNet's",
+            common="torchvision's weights expect mean and standard deviation 0.5; transform_input=True converts "
+            "images normalized with ImageNet's statistics",
         ),
         Divergence(
             "local response normalization",
@@ -336,10 +338,10 @@ CARD = Card(
         ),
         Divergence(
             "initialization",
-            paper="none is given",
-            here="googlenet: as torchvision; googlenet-2014, in whose 22 layers the signal would die of that: "
-            "convolutions K. He's, n counting inputs, biases 0; the rest PyTorch's own",
-            common="normal, standard deviation 0.01, cut at ±2 (torchvision); Xavier's, biases 0.2 (Caffe)",
+            paper="not specified",
+            here="googlenet: as torchvision; googlenet-2014: He initialization (fan-in) of convolutions, because the "
+            "signal would vanish in its 22 layers otherwise; biases 0; PyTorch's default elsewhere",
+            common="normal, standard deviation 0.01, truncated at ±2 (torchvision); Xavier, biases 0.2 (Caffe)",
         ),
         Divergence(
             "dropout before the head",

@@ -5,7 +5,7 @@ A. Radford, J. Wu, R. Child, D. Luan, D. Amodei, I. Sutskever, Language models a
 
     z⁰_t = E[token_t] + P[t]
     z ← z + MHA(LN(z)),   z ← z + MLP(LN(z))
-    MHA(x) = [head₁ ‖ … ‖ head_h] W_O,   head_i = softmax(q_i k_iᵀ / √d) v_i         causal: token t looks at tokens ≤ t
+    MHA(x) = [head₁ ‖ … ‖ head_h] W_O,   head_i = softmax(q_i k_iᵀ / √d) v_i       causal: token t attends to tokens ≤ t
     p(token_{t+1} | tokens ≤ t) = softmax(LN(z_t) Eᵀ)
 
 Shapes, from token ids (N, T):
@@ -87,13 +87,13 @@ class CausalSelfAttention(MultiHeadAttention):
 
     standard = True  # the same computation as MultiHeadAttention.forward, written out
 
-    def forward(  # type: ignore[override]  # there is no source, and positions are learned
+    def forward(  # type: ignore[override]  # no cross-attention, and learned positions
         self, x: Tensor, *, mask: Tensor | None = None, causal: bool = True, cache: LayerCache | None = None
     ) -> Tensor:
         """Map (N, T, dim) to (N, T, dim).
 
-        `mask` (N or 1, 1, T, S) is True where a token may look, in place of `causal`. With a `cache` the S keys and
-        values are those of the earlier tokens and of these T.
+        `mask` (N or 1, 1, T, S) is True where attention is allowed, and replaces `causal`. With a `cache`, the S keys
+        and values are those of the earlier tokens and of these T.
         """
         n, length, _ = x.shape
         q, k, v = self.qkv(x).chunk(3, dim=2)  # (N, T, heads · d) each
@@ -102,13 +102,13 @@ class CausalSelfAttention(MultiHeadAttention):
         v = v.view(n, length, self.heads, -1).transpose(1, 2)  # (N, heads, T, d)
         if cache is not None:
             k, v = cache.append(k, v)  # (N, heads, S, d)
-        causal = causal and length > 1  # a single token is the last one, and looks at all
+        causal = causal and length > 1  # a single token is the last one and attends to all
         if self.seen is not None:
             self.seen.append(AttentionRecord(q.detach(), k.detach(), mask, causal, self.scale))
         dropout = self.dropout if self.training else 0.0
-        # softmax(q kᵀ / √d) v, without the matrix of weights in memory
+        # softmax(q kᵀ / √d) v, without the attention matrix in memory
         y = F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale=self.scale)  # (N, heads, T, d)
-        joined: Tensor = self.out(y.transpose(1, 2).flatten(2))  # heads side by side, times W_O: (N, T, dim)
+        joined: Tensor = self.out(y.transpose(1, 2).flatten(2))  # concatenated heads times W_O: (N, T, dim)
         return joined
 
 
@@ -163,7 +163,7 @@ class GPT2(CausalLanguageModel):
                 f"gpt2 has learned positions for {context:,} tokens, and these are {length:,}: give fewer, or a larger "
                 "model.context_length in training."
             )
-        if mask is None and cache is None:  # every token looks at itself and those before it
+        if mask is None and cache is None:  # every token attends to itself and earlier tokens
             positions, visible = torch.arange(length, device=tokens.device), None  # (T,)
         else:  # padded, or continued
             positions, visible = position_ids_and_mask(tokens, mask, cache)  # (N, T), (N, 1, T, S)
@@ -197,8 +197,8 @@ def init_weights(model: nn.Module, layers: int) -> None:
         if name.endswith("bias"):
             nn.init.zeros_(parameter)
         elif parameter.ndim == 2:
-            added = name.endswith(("attention.out.weight", "mlp.fc2.weight"))
-            nn.init.normal_(parameter, std=STD / math.sqrt(2 * layers) if added else STD)
+            is_residual = name.endswith(("attention.out.weight", "mlp.fc2.weight"))
+            nn.init.normal_(parameter, std=STD / math.sqrt(2 * layers) if is_residual else STD)
 
 
 Model = GPT2
@@ -215,10 +215,11 @@ PRESETS = {
     "gpt2-xl": _size(1600, 48, 25),
 }
 
-_COUNTED = "OpenAI's model card names 124M, 355M, 774M and 1.5B; in full counted on transformers' network"
+_COUNTED = "OpenAI's model card names 124M, 355M, 774M and 1.5B; exact counts from transformers' implementation"
 _SHAPE = (1024,)
 
-# The schedule and decay of GPT-3's appendix B, which GPT-2's paper does not give; the rate is for small models.
+# Schedule and weight decay of GPT-3's appendix B, which the GPT-2 paper does not specify; the learning rate is for
+# small models.
 _FROM_SCRATCH = {
     "optimizer": "adamw",
     "lr": 1e-3,
@@ -229,7 +230,7 @@ _FROM_SCRATCH = {
     "batch_size": 12,
 }
 
-# The rate and epochs of GPT's fine-tuning (A. Radford et al., 2018, section 4.1), all layers alike.
+# Learning rate and epochs of GPT's fine-tuning (A. Radford et al., 2018, section 4.1), the same for all layers.
 _FROM_WEIGHTS = {"lr": 6.25e-5, "epochs": 3, "freeze_epochs": 0, "layer_decay": 1.0}
 
 CARD = Card(
@@ -250,25 +251,25 @@ CARD = Card(
         Divergence(
             "initialization of residual layers",
             paper="scaled by 1/√N, N the number of residual layers",
-            here="standard deviation 0.02 / √(2 · blocks), each block having two such layers: the sum over all blocks "
-            "keeps its variance",
+            here="standard deviation 0.02 / √(2 · blocks), with two such layers per block, so that the residual "
+            "stream keeps its variance",
             common="as here (transformers); the released code has no such scaling",
         ),
         Divergence(
-            "positions at first",
-            paper="not said; the released code: standard deviation 0.01",
+            "initialization of positions",
+            paper="not specified; the released code: standard deviation 0.01",
             here="0.01",
             common="0.02 (transformers, nanoGPT)",
         ),
         Divergence(
             "GELU",
-            paper="the tanh form, in the released code",
-            here="the tanh form",
-            common="the tanh form (transformers); the exact one (nanoGPT)",
+            paper="tanh approximation, in the released code",
+            here="tanh approximation",
+            common="tanh approximation (transformers); exact (nanoGPT)",
         ),
         Divergence(
             "parameters",
-            paper="117M and 345M in its first print, by a counting error",
+            paper="117M and 345M in the first version, due to a counting error",
             here="124M and 355M",
         ),
     ),

@@ -132,7 +132,7 @@ CARD = Card(
         Divergence(
             "higher-order networks",
             paper="networks on sets of two and three nodes (2-GNN, 3-GNN), and on nodes",
-            here="nodes alone (1-GNN)",
+            here="only nodes (1-GNN)",
         ),
         Divergence("bias", paper="none in equation 1", here="one for each value", common="one, as here"),
         Divergence(
@@ -140,7 +140,7 @@ CARD = Card(
             paper="nodes pooled, then a multi-layer perceptron",
             here="nodes pooled by mean, max or sum, dropout, and one linear layer",
         ),
-        Divergence("initialization", paper="not said", here="Glorot's", common="uniform in ±1/√fan-in"),
+        Divergence("initialization", paper="not specified", here="Glorot's", common="uniform in ±1/√fan-in"),
     ),
     settings={
         "graphconv": {

@@ -158,19 +158,19 @@ CARD = Card(
         ),
         Divergence("bias", paper="none in algorithm 1", here="one for each value", common="one, as here"),
         Divergence(
-            "length 1",
+            "normalization to length 1",
             paper="after σ, in every layer",
-            here="the same; not in the last layer where links are learned, whose dot products would lie in [0, 1]",
+            here="the same; not in the last layer of link prediction, whose dot products would be in [0, 1]",
             common="before σ, and only with normalize=True, in PyTorch Geometric",
         ),
         Divergence(
             "neighbours",
-            paper="25 and 10 of each node are drawn, with repetitions where there are fewer",
-            here="all; with num_neighbors=25,10 that many, without repetitions",
+            paper="25 and 10 are sampled per node, with repetition if there are fewer",
+            here="all; with num_neighbors=25,10 at most that many, without repetition",
         ),
-        Divergence("loss", paper="of random walks too, without classes", here="of classes, numbers or links"),
+        Divergence("loss", paper="also unsupervised, with random walks", here="for classes, numbers or links"),
         Divergence("whole graphs", paper="none", here="nodes pooled by mean, max or sum, and the linear head"),
-        Divergence("initialization", paper="not said", here="Glorot's", common="uniform in ±1/√fan-in"),
+        Divergence("initialization", paper="not specified", here="Glorot's", common="uniform in ±1/√fan-in"),
     ),
     settings={
         "graphsage": {

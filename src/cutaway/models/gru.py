@@ -134,7 +134,7 @@ CARD = Card(
     link="https://arxiv.org/abs/1406.1078",
     family="rnn",
     equation="h_t = (1 − z) ⊙ n + z ⊙ h_{t−1}; r, z = σ(W x_t + U h_{t−1} + b), n = tanh(W_n x_t + r ⊙ U_n h_{t−1})",
-    oracle="torch.nn.GRUCell, each sequence alone and step after step; the equations unrolled",
+    oracle="torch.nn.GRUCell, one sequence and one step at a time; the equations unrolled",
     published={
         "gru": Published(51_594, 1_982_720, (40, 1), "computed from the equations; the paper has no such network"),
         "gru-mnist1d": Published(
@@ -145,18 +145,18 @@ CARD = Card(
         Divergence(
             "reset gate",
             paper="before the product: U_n (r ⊙ h)",
-            here="after it: r ⊙ (U_n h + b'_n), so that one product serves all gates; with the same weights another "
-            'network than `gru_step(…, reset="before")`, the paper\'s',
+            here="after it: r ⊙ (U_n h + b'_n), so that all gates share one product; with the same weights this is a "
+            'different network than `gru_step(…, reset="before")`, the paper\'s',
             common="after it in PyTorch, cuDNN and Keras (reset_after)",
         ),
         Divergence(
             "biases",
             paper="none",
-            here="two a gate; n needs both, r and z one",
+            here="two per gate; n needs both, r and z one",
             common="two in PyTorch, cuDNN and Keras",
         ),
         Divergence(
-            "what keeps the state",
+            "gate that keeps the state",
             paper="z",
             here="z",
             common="z in PyTorch and Keras; 1 − z in J. Chung et al., 2014",

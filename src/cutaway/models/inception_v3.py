@@ -368,11 +368,11 @@ CARD = Card(
             common="as here (the authors' release, tensorflow/models; torchvision, name for name)",
         ),
         Divergence(
-            "means at the border",
-            paper="nothing is said",
-            here="the padding counts as zeros",
-            common="as here (torchvision); only the pixels that are there (TensorFlow, from where torchvision has its "
-            "weights; pytorch-fid)",
+            "average pooling at the border",
+            paper="not specified",
+            here="padding counts as zeros",
+            common="as here (torchvision); only real pixels (TensorFlow, the source of torchvision's weights; "
+            "pytorch-fid)",
         ),
         Divergence(
             "pool of the last module E",
@@ -385,25 +385,26 @@ CARD = Card(
             "auxiliary head on small maps",
             paper="images are of 299×299 pixels",
             here="windows of 5×5, 3 apart, from a map of 17×17 on; below it 5×5 equal parts",
-            common="windows alone: in training torchvision needs images of 299×299",
+            common="windows only: torchvision needs images of 299×299 in training",
         ),
         Divergence(
             "weight of the auxiliary loss",
-            paper="none is given",
+            paper="not specified",
             here=f"{InceptionV3.auxiliary_weight}",
             common="as here (the authors' release)",
         ),
         Divergence(
             "input",
-            paper="nothing is said",
+            paper="not specified",
             here="as the data was prepared",
-            common="torchvision's weights want mean and standard deviation 0.5; its transform_input=True makes that of "
-            "images normalized with ImageNet's",
+            common="torchvision's weights expect mean and standard deviation 0.5; transform_input=True converts "
+            "images normalized with ImageNet's statistics",
         ),
         Divergence(
             "initialization",
-            paper="none is given",
-            here="normal, standard deviation 0.1, cut at ±2; in the auxiliary head's last two layers 0.01 and 0.001",
+            paper="not specified",
+            here="normal, standard deviation 0.1, truncated at ±2; in the auxiliary head's last two layers 0.01 and "
+            "0.001",
             common="as here (torchvision)",
         ),
         Divergence(
@@ -416,7 +417,7 @@ CARD = Card(
         Divergence(
             "optimizer",
             paper="RMSProp, decay 0.9, ε = 1.0, rate 0.045 times 0.94 every second epoch, gradients clipped at 2",
-            here="momentum, with the same clipping; where gradients are small RMSProp with ε = 1 is little else",
+            here="momentum, with the same clipping; for small gradients RMSProp with ε = 1 is nearly the same",
             common="RMSProp with momentum 0.9 and ε = 1.0 (the authors' release)",
         ),
     ),

@@ -265,11 +265,11 @@ CARD = Card(
         Divergence(
             "codes of the classes",
             paper="printed as figure 3 only",
-            here="drawn after it; for other than ten classes random ±1 from a fixed seed",
+            here="redrawn from it; for other numbers of classes random ±1 from a fixed seed",
         ),
         Divergence(
             "constant j of the criterion",
-            paper="positive, no value given",
+            paper="positive, value not specified",
             here=f"{RUBBISH:g}, a squared distance, less than any between the codes of two digits",
         ),
         Divergence(

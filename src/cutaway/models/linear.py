@@ -122,7 +122,8 @@ CARD = Card(
         Divergence(
             "rows of softmax",
             paper="K − 1, the last class fixed at 0",
-            here="K, one more than needed: a vector added to each changes nothing; weight decay makes them sum to 0",
+            here="K, one more than necessary: adding a vector to each changes nothing; weight decay makes them sum to "
+            "0",
             common="K in scikit-learn too",
         ),
     ),

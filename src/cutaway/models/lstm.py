@@ -1,4 +1,4 @@
-"""Long short-term memory: a cell state that changes only through gates, so that gradients reach far back in time.
+"""Long short-term memory: a recurrent network whose cell state is controlled by gates, so that gradients do not vanish.
 
 S. Hochreiter, J. Schmidhuber, Long short-term memory, 1997. <https://doi.org/10.1162/neco.1997.9.8.1735>
 The forget gate is of F. A. Gers, J. Schmidhuber, F. Cummins, Learning to forget, 2000.
@@ -44,9 +44,12 @@ class Config(RecurrentConfig):
 
 
 def lstm_step(x: Tensor, state: State, weights: Weights) -> dict[str, Tensor]:
-    """Return one step, and all that it computes, each (N, hidden): x (N, inputs), the state h and c, and W, U, b and
-    b'.
+    """Compute one step and return all gates and states, each (N, hidden).
 
+    Args:
+        x: Input, shape (N, inputs).
+        state: h and c of the step before, shape (N, hidden) each.
+        weights: W, U, b and b'.
     """
     h, c = state
     W, U, b, b_state = weights
@@ -64,7 +67,7 @@ class LSTM(RecurrentModel):
     config: Config
 
     def build_layers(self, inputs: int, bidirectional: bool) -> layers.LSTM:
-        """Build the layers of cells, batch first, with open forget gates."""
+        """Build the recurrent layers, batch first, with the initial bias of the forget gates."""
         cells, hidden = layers.LSTM(**self.layer_settings(inputs, bidirectional)), self.config.hidden_dim
         with torch.no_grad():
             for name, bias in cells.named_parameters():
@@ -104,16 +107,16 @@ class LSTM(RecurrentModel):
         last = []
         for layer in range(self.config.layers):
             both = []
-            for way in range(self.directions):  # forwards, then backwards
-                weights = layer_weights(self.rnn, layer, way)
+            for direction in range(self.directions):  # forward, then backward
+                weights = layer_weights(self.rnn, layer, direction)
                 h = c = x.new_zeros(len(x), self.config.hidden_dim)
                 states = []
-                for x_t in x.flip(1).unbind(1) if way else x.unbind(1):  # (N, inputs)
+                for x_t in x.flip(1).unbind(1) if direction else x.unbind(1):  # (N, inputs)
                     step = lstm_step(x_t, (h, c), weights)
                     h, c = step["state"], step["cell"]
                     states.append(h)
                 last.append(h)
-                both.append(torch.stack(states[::-1] if way else states, dim=1))  # (N, T, hidden)
+                both.append(torch.stack(states[::-1] if direction else states, dim=1))  # (N, T, hidden)
             x = torch.cat(both, dim=2)  # (N, T, D · hidden), the inputs of the layer above
         outputs: Tensor = self.head(self.pool(x, torch.stack(last)))
         return outputs
@@ -129,8 +132,9 @@ CARD = Card(
     year=1997,
     link="https://doi.org/10.1162/neco.1997.9.8.1735",
     family="rnn",
-    equation="c_t = f ⊙ c_{t−1} + i ⊙ g, h_t = o ⊙ tanh(c_t); i, f, o = σ(W x_t + U h_{t−1} + b), g = tanh(likewise)",
-    oracle="torch.nn.LSTMCell, each sequence alone and step after step; the equations unrolled",
+    equation="c_t = f ⊙ c_{t−1} + i ⊙ g, h_t = o ⊙ tanh(c_t); i, f, o = σ(W x_t + U h_{t−1} + b), g = tanh(W x_t + U "
+    "h_{t−1} + b)",
+    oracle="torch.nn.LSTMCell, one sequence and one step at a time; the equations unrolled",
     published={
         "lstm": Published(68_362, 2_643_200, (40, 1), "computed from the equations; the papers have no such network")
     },
@@ -138,15 +142,15 @@ CARD = Card(
         Divergence(
             "forget gate",
             paper="none in 1997; added by Gers et al., 2000",
-            here="as in 2000; its bias begins at `forget_bias` = 1, so that a new network remembers: R. Jozefowicz, "
-            "W. Zaremba, I. Sutskever, 2015, find it best <https://proceedings.mlr.press/v37/jozefowicz15.html>",
-            common="PyTorch: bias drawn around 0; Keras: 1",
+            here="as in 2000; its bias is initialized with `forget_bias` = 1, recommended by R. Jozefowicz, W. "
+            "Zaremba, "
+            "I. Sutskever, 2015 <https://proceedings.mlr.press/v37/jozefowicz15.html>",
+            common="PyTorch: random bias around 0; Keras: 1",
         ),
         Divergence(
             "functions and gradient",
-            paper="logistic functions stretched to [−2, 2] and [−1, 1]; the gradient is cut where it leaves a cell "
-            "through a gate",
-            here="tanh; the gradient is whole (A. Graves, J. Schmidhuber, 2005)",
+            paper="logistic functions scaled to [−2, 2] and [−1, 1]; the gradient is truncated at the gates",
+            here="tanh; full gradient (A. Graves, J. Schmidhuber, 2005)",
             common="as here",
         ),
         Divergence(
@@ -156,7 +160,7 @@ CARD = Card(
             common="none",
         ),
         Divergence(
-            "biases", paper="one a gate", here="two a gate, which add up", common="two in PyTorch, one in Keras"
+            "biases", paper="one per gate", here="two per gate, which are added", common="two in PyTorch, one in Keras"
         ),
     ),
     settings={"lstm": {"optimizer": "adamw", "lr": 2e-3, "grad_clip": 1.0, "epochs": 30}},

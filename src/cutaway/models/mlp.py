@@ -66,14 +66,14 @@ class Config(ValidatedConfig):
 
     @classmethod
     def for_spec(cls, preset: Config, spec: Spec) -> Config:
-        """Return the preset with as many inputs and outputs as `spec` has."""
+        """Return the preset with the number of inputs and outputs of `spec`."""
         return dataclasses.replace(preset, in_features=math.prod(spec.shape), num_classes=spec.target.outputs)
 
 
 def hidden_layer(inputs: int, width: int, name: str, config: Config) -> nn.Sequential:
     """Return linear → norm → activation → dropout, (N, inputs) to (N, width)."""
     parts: OrderedDict[str, nn.Module] = OrderedDict()
-    # Batch normalization takes the mean off, and so any bias: its gradient is rounding alone, which Adam makes as large
+    # Batch normalization subtracts the mean, and so any bias: its gradient is only rounding, which Adam makes as large
     # as any other, so that the bias would wander and the running mean lag behind it.
     parts["linear"] = nn.Linear(inputs, width, bias=config.bias and config.norm != "batch")
     norm = NORMS[config.norm]
@@ -138,12 +138,14 @@ CARD = Card(
     oracle="torch.nn.Sequential, built by hand",
     published={},
     divergences=(
-        Divergence("activation", paper="sigmoid", here="ReLU unless model.activation says otherwise"),
-        Divergence("dropout", paper="none", here="0.1 unless model.dropout says otherwise"),
-        Divergence("biases", paper="of every unit", here="none before batch normalization, which takes it off"),
+        Divergence("activation", paper="sigmoid", here="ReLU by default (model.activation)"),
+        Divergence("dropout", paper="none", here="0.1 by default (model.dropout)"),
+        Divergence("biases", paper="for every unit", here="none before batch normalization, which removes it"),
         Divergence("loss", paper="½ squared error", here="cross-entropy for classes, squared error for numbers"),
         Divergence(
-            "initialization", paper="small and random", here="uniform in ±1/√fan-in, biases too, as PyTorch has them"
+            "initialization",
+            paper="small and random",
+            here="uniform in ±1/√fan-in, including biases (PyTorch's default)",
         ),
         Divergence("optimizer", paper="full-batch descent with momentum", here="the settings of the card"),
     ),

@@ -89,7 +89,7 @@ class InvertedResidual(nn.Module):
         self.residual = stride == 1 and in_channels == out_channels
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the input plus the output of the branch, or the branch alone if shapes change."""
+        """Return the input plus the output of the branch, or only the branch if shapes change."""
         y: Tensor = self.expand(x) if self.expand is not None else x  # (N, tC, H, W)
         y = self.depthwise(y)  # (N, tC, H/s, W/s)
         y = self.bn(self.project(y))  # (N, C', H/s, W/s), linear
@@ -158,18 +158,18 @@ CARD = Card(
     oracle="torchvision's MobileNetV2",
     published={"mobilenet-v2": Published(3_504_872, 300_774_272, (3, 224, 224), _TORCHVISION)},
     divergences=(
-        Divergence("dropout before the head", paper="not said", here="0.2", common="0.2 (torchvision)"),
+        Divergence("dropout before the head", paper="not specified", here="0.2", common="0.2 (torchvision)"),
         Divergence(
             "initialization",
-            paper="not said",
-            here="convolutions normal with variance 2/(9C') or 2/C', C' the channels that they give; the head of "
-            "standard deviation 0.01",
+            paper="not specified",
+            here="convolutions normal with variance 2/(9C') or 2/C', C' the output channels; the head with standard "
+            "deviation 0.01",
             common="as here (torchvision)",
         ),
         Divergence(
             "channels times α",
-            paper="not said how they are rounded; for α < 1 the last layer keeps its 1280",
-            here="the nearest multiple of 8 that is not below nine tenths; the last layer keeps its 1280",
+            paper="rounding not specified; for α < 1 the last layer keeps its 1280",
+            here="the nearest multiple of 8 that is at least 90 %; the last layer keeps its 1280",
             common="as here (torchvision)",
         ),
         Divergence(

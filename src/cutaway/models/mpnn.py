@@ -221,7 +221,7 @@ CARD = Card(
     },
     divergences=(
         Divergence(
-            "first state of a node",
+            "initial state of a node",
             paper="x_v, padded with zeros to d values",
             here="a linear layer and a ReLU",
             common="the same in PyTorch Geometric's and DeepGraphLibrary's examples",
@@ -233,7 +233,7 @@ CARD = Card(
             common="their mean, and W h_v added to it, in PyTorch Geometric's example",
         ),
         Divergence(
-            "what set2set reads",
+            "input of set2set",
             paper="a linear projection of [h_v^(T) ‖ x_v]",
             here="h_v^(T)",
             common="h_v^(T), three times, as here",

@@ -215,7 +215,7 @@ CARD = Card(
         Divergence(
             "size",
             paper="PaLM: 8, 62 and 540 billion parameters; GPT-J: 6 billion",
-            here="6.8 million, for a CPU; all of it can be set",
+            here="6.8 million, for a CPU; configurable",
         ),
         Divergence(
             "MLP",
@@ -225,33 +225,33 @@ CARD = Card(
         Divergence(
             "keys and values",
             paper="PaLM: one head for all heads of queries; GPT-J: as many heads as queries",
-            here="as many; kv_heads=1 makes it PaLM's",
+            here="the same number; kv_heads=1 as in PaLM",
         ),
         Divergence(
-            "numbers that are turned",
-            paper="PaLM: all of a head's; GPT-J: the first 64 of 256",
+            "rotated channels",
+            paper="PaLM: all channels of a head; GPT-J: the first 64 of 256",
             here="all",
         ),
         Divergence(
             "output layer",
-            paper="PaLM: the embedding, whose standard deviation is 1, and logits divided by √dim; GPT-J: its own, "
-            "with a bias",
-            here="the embedding, whose standard deviation is 0.02; tie_weights=false gives it a matrix of its own",
+            paper="PaLM: the embedding, whose standard deviation is 1, and logits divided by √dim; GPT-J: a separate "
+            "matrix, with a bias",
+            here="the embedding, whose standard deviation is 0.02; tie_weights=false uses a separate matrix",
         ),
         Divergence(
             "initialization",
-            paper="PaLM: standard deviation 1/√(numbers that come in)",
-            here="GPT-2's: standard deviation 0.02, for layers that add to the stream divided by √(2 · blocks)",
+            paper="PaLM: standard deviation 1/√fan-in",
+            here="GPT-2's: standard deviation 0.02, divided by √(2 · blocks) for layers that end a residual branch",
         ),
         Divergence(
             "biases",
-            paper="PaLM: none, in normalizations neither; GPT-J: in the MLP and the normalizations",
-            here="in the normalizations alone",
+            paper="PaLM: none, also not in normalizations; GPT-J: in the MLP and the normalizations",
+            here="only in the normalizations",
         ),
         Divergence(
             "residual strengths α₁, α₂, and the other orders",
-            paper="1; parallel alone",
-            here="1 and parallel in the preset; both can be set",
+            paper="1; only parallel",
+            here="1 and parallel in the preset; configurable",
         ),
     ),
     settings={

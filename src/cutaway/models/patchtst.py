@@ -269,7 +269,8 @@ CARD = Card(
         Divergence(
             "patches",
             paper="16 steps, 8 apart, of windows of 336 and 512 (appendix A.1.4)",
-            here="so from windows of 64 steps on; a quarter of shorter ones, half of that apart",
+            here="the same for windows of 64 steps or more; for shorter windows a quarter of the window, with half of "
+            "that as stride",
             common="a setting (transformers)",
         ),
         Divergence(
@@ -279,40 +280,41 @@ CARD = Card(
             common="as in the paper (transformers)",
         ),
         Divergence(
-            "where the normalization stands",
-            paper="not said; the authors' code: after each sum",
+            "position of the normalization",
+            paper="not specified; the authors' code: after each sum",
             here="after each sum; order=pre sets it before each sub-layer",
             common="before each sub-layer (transformers' default)",
         ),
         Divergence(
             "end of a window",
-            paper="the last value S times more, so that the last steps are in two patches",
-            here="as in the paper; steps after the last whole patch are left out. "
-            "padding_patch=none is the common form",
-            common="nothing is added; steps before the first whole patch are left out (transformers)",
+            paper="the last value is repeated S times, so that the last steps are in two patches",
+            here="as in the paper; steps after the last whole patch are dropped; padding_patch=none as in transformers",
+            common="no padding; steps before the first whole patch are dropped (transformers)",
         ),
         Divergence(
             "positions",
-            paper="learned; the authors' code begins within ±0.02",
+            paper="learned; the authors' code initializes them within ±0.02",
             here="as in the authors' code",
-            common="sinusoids that stay (transformers' default)",
+            common="fixed sinusoids (transformers' default)",
         ),
         Divergence(
             "dropout",
-            paper="not said; the authors' code: after positions, within the feed-forward layer, of its output, and "
+            paper="not specified; the authors' code: after positions, within the feed-forward layer, of its output, "
+            "and "
             "twice of attention's",
             here="after positions, of either sub-layer's output once, and within the feed-forward layer",
-            common="each a setting of its own, 0 by default (transformers)",
+            common="separate settings, 0 by default (transformers)",
         ),
         Divergence(
             "classes and numbers",
-            paper="forecasts and masked pre-training alone",
+            paper="only forecasts and masked pre-training",
             here="the mean of each variable's tokens, and a linear layer over all variables",
             common="as here (transformers)",
         ),
         Divergence(
             "learning rate",
-            paper="not said; the authors' script: 1e-4, from the fourth epoch on a tenth less in each, 100 epochs",
+            paper="not specified; the authors' script: 1e-4, from the fourth epoch on reduced by 10 % per epoch, 100 "
+            "epochs",
             here="the settings of the card: fewer and larger steps",
         ),
     ),

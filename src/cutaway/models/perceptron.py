@@ -50,7 +50,7 @@ class Config(ValidatedConfig):
 
 
 class Perceptron(BaseModel):
-    """(N, ...) examples to scores, (N, 1) for two classes or (N, classes). Weights begin at zero."""
+    """(N, ...) examples to scores, (N, 1) for two classes or (N, classes). Weights are initialized with zero."""
 
     takes = (TableSpec, ImageSpec, SeriesSpec)
     loss = "perceptron"
@@ -106,17 +106,17 @@ CARD = Card(
         Divergence(
             "inputs",
             paper="association units, each wired at random to points of a retina",
-            here="the numbers of the example themselves",
+            here="the features of the example",
         ),
         Divergence(
             "a score of exactly 0",
             paper="a neuron fires above its threshold",
-            here="the same, and in learning 0 is a mistake for either class, so that zero weights move",
+            here="the same; in training 0 is a mistake for either class, so that zero weights change",
             common="the same in scikit-learn",
         ),
         Divergence(
             "more than two classes",
-            paper="exclusive responses, each inhibiting what feeds the others",
+            paper="exclusive responses, each inhibiting the inputs of the others",
             here="one neuron for each class against the rest; the largest score is the answer",
             common="the same in scikit-learn",
         ),

@@ -242,19 +242,19 @@ CARD = Card(
         Divergence(
             "videos of several lengths",
             paper="clips of 8 or 16 frames",
-            here="a mask says which frames are real, and padding leaves no trace",
+            here="a mask marks real frames, and padding has no effect",
             common="clips of one length (torchvision)",
         ),
         Divergence(
             "initialization",
-            paper="not said",
+            paper="not specified",
             here="convolutions normal, variance 2 / outputs, as ResNet's; the last layer has PyTorch's own",
             common="last layer normal of standard deviation 0.01 (torchvision)",
         ),
         Divergence(
             "r3d-18-small",
             paper="none",
-            here="an eighth of the width and a first kernel of 3×3×3, for videos of few pixels on a CPU",
+            here="1/8 of the width and a first kernel of 3×3×3, for small videos on a CPU",
         ),
     ),
     settings={

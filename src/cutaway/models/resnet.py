@@ -52,7 +52,7 @@ class Config(ValidatedConfig):
     layers: tuple[int, ...] = positive((2, 2, 2, 2))  # residual blocks in each stage
     block: str = choice("basic", ("basic", "bottleneck"))  # basic: two 3×3 convolutions; bottleneck: 1×1, 3×3, 1×1
     width: int = positive(64)  # channels of the first stage; each further stage has twice as many
-    stem: str = choice("imagenet", ("imagenet", "cifar"))  # 7×7 stride 2, max-pool; cifar: 3×3 alone, for few pixels
+    stem: str = choice("imagenet", ("imagenet", "cifar"))  # 7×7 stride 2, max-pool; cifar: 3×3 only, for small images
     shortcut: str = choice("B", ("A", "B", "none"))  # A pads channels of zeros where the shape changes, B is a 1×1
     # convolution there; none leaves all of them out, which makes the paper's plain networks
     stride_on: str = choice("3x3", ("1x1", "3x3"))  # where a bottleneck strides: 3x3 as torchvision, 1x1 as published
@@ -95,7 +95,7 @@ class ZeroPadShortcut(nn.Module):
 
 
 class NoShortcut(nn.Module):
-    """The replacement of a shortcut in the plain networks that the paper compares with: y = ReLU(F(x))."""
+    """No shortcut, as in the plain networks that the paper compares with: y = ReLU(F(x))."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Return a scalar zero, to be added."""
@@ -116,7 +116,7 @@ def shortcut(kind: str, in_channels: int, out_channels: int, stride: int) -> nn.
 class BasicBlock(nn.Module):
     """Two 3×3 convolutions with a shortcut: (N, C, H, W) to (N, w, ⌈H/s⌉, ⌈W/s⌉)."""
 
-    expansion = 1  # channels that leave the block, in units of w
+    expansion = 1  # output channels, in units of w
 
     def __init__(self, in_channels: int, width: int, stride: int, config: Config, dilation: int = 1) -> None:
         super().__init__()
@@ -127,7 +127,7 @@ class BasicBlock(nn.Module):
         self.downsample = shortcut(config.shortcut, in_channels, width, stride)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return y = ReLU(F(x) + W_s x). No gradient needs the values that are overwritten in place."""
+        """Return y = ReLU(F(x) + W_s x). In-place operations overwrite only values not needed for the gradient."""
         y = F.relu(self.bn1(self.conv1(x)), inplace=True)
         y = self.bn2(self.conv2(y))
         y += self.downsample(x)
@@ -166,8 +166,8 @@ BLOCKS: dict[str, type[BasicBlock] | type[Bottleneck]] = {"basic": BasicBlock, "
 def add_stages(network: nn.Module, config: Config, dilated: int = 0) -> int:
     """Add the stem and the stages to `network`, `conv1` to `layer4`, and return the number of output channels.
 
-    Each of the last `dilated` stages keeps the size of its map: its stride is replaced by dilation of its windows and
-    those of all later stages, twice as wide with each such stage, from its second block on.
+    Each of the last `dilated` stages keeps the size of its feature map: its stride is replaced by dilation, which
+    doubles with each such stage and applies from its second block on.
     """
     if config.stem == "imagenet":
         network.conv1 = conv(config.in_channels, config.width, 7, stride=2)
@@ -194,7 +194,7 @@ def add_stages(network: nn.Module, config: Config, dilated: int = 0) -> int:
 
 
 def initialize(network: nn.Module) -> None:
-    """Draw the kernels: normal with variance 2/n, n the outputs that an input reaches."""
+    """Initialize the convolutions: normal with variance 2/n, with the fan-out n (He initialization)."""
     for module in network.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
@@ -222,10 +222,7 @@ class Backbone(nn.Module):
 
 
 class ResNet(BaseModel):
-    """A network that maps images of shape (N, C, H, W) to logits of shape (N, classes).
-
-    The names of its parts are torchvision's, key for key.
-    """
+    """ResNet: images (N, C, H, W) to logits (N, classes). Module names are those of torchvision."""
 
     takes = (ImageSpec,)
     conv1: nn.Conv2d
@@ -245,8 +242,9 @@ class ResNet(BaseModel):
         return [module for module in self.modules() if isinstance(module, BasicBlock | Bottleneck)]
 
     def reduced(self, fraction: float) -> ResNet:
-        """Return a new one of that fraction of each stage's blocks, narrow, for small RGB images of ten classes; of a
-        plain network too it has shortcuts.
+        """Return a new narrow network with that fraction of each stage's blocks, for small RGB images of ten classes.
+
+        It has shortcuts even if this network has none.
         """
         blocks = tuple(max(1, round(fraction * count)) for count in self.config.layers)
         kind = self.config.shortcut if self.config.shortcut != "none" else "A"
@@ -304,7 +302,7 @@ _V1 = "parameters as v1.5 (torchvision's weight metadata); multiply-adds compute
 _CIFAR = "computed from akamaster/pytorch_resnet_cifar10, whose depths and widths are the paper's table 6"
 _IMAGENET_SHAPE, _CIFAR_SHAPE = (3, 224, 224), (3, 32, 32)
 
-# The paper's rate of 0.1 is for batches of 256; the flip is the paper's too.
+# The paper uses a learning rate of 0.1 for batches of 256, and the flip.
 _ON_PHOTOGRAPHS = {
     "optimizer": "momentum",
     "lr": 0.025,
@@ -315,7 +313,7 @@ _ON_PHOTOGRAPHS = {
     "flip": True,
 }
 # Section 4.2: 64 000 steps on 45 000 images are 182 epochs, the rate is divided by 10 at 32 000 and 48 000 steps.
-# At 110 layers the paper begins with 400 steps at 0.01, and says that 0.1 from the start ends alike.
+# At 110 layers the paper starts with 400 steps at 0.01, and reports the same result with 0.1 from the start.
 _ON_CIFAR = {
     "optimizer": "momentum",
     "lr": 0.1,
@@ -337,7 +335,7 @@ CARD = Card(
     link="https://arxiv.org/abs/1512.03385",
     family="cnn",
     equation="y = F(x, {W_i}) + W_s x",
-    oracle="torchvision's ResNet, strides moved for v1; the CIFAR family: a plain one written in another way",
+    oracle="torchvision's ResNet, with strides moved for v1; the CIFAR family: an independent plain implementation",
     published={
         "resnet18": Published(11_689_512, 1_814_073_344, _IMAGENET_SHAPE, _TORCHVISION),
         "resnet34": Published(21_797_672, 3_663_761_408, _IMAGENET_SHAPE, _TORCHVISION),
@@ -357,20 +355,23 @@ CARD = Card(
         Divergence(
             "stride of the bottleneck",
             paper="on the first 1×1 convolution",
-            here="on the 3×3 (v1.5); as published in the presets -v1, which load its weights and cost less; basic "
-            "blocks, at 18 and 34 layers, have one form alone",
+            here="on the 3×3 (v1.5); as published in the presets -v1, which load the original weights and cost less; "
+            "basic "
+            "blocks, at 18 and 34 layers, have only one form",
             common="on the 3×3 in torchvision's and most others; on the 1×1 in the authors' release",
         ),
         Divergence(
             "shortcuts",
-            paper="A on CIFAR, A and B at 18 and 34 layers, B from 50; where A's zeros go is not said",
-            here="A on CIFAR, half of its zeros before the channels and half after, as is most copied; B on ImageNet",
+            paper="A on CIFAR, A and B at 18 and 34 layers, B from 50; the position of A's zero channels is not "
+            "specified",
+            here="A on CIFAR, half of its zeros before the channels and half after, as in most implementations; B on "
+            "ImageNet",
             common="B on ImageNet (torchvision); on CIFAR A with all zeros after, or B, 2 752 parameters more",
         ),
         Divergence(
             "initialization",
-            paper="normal, variance 2/n, n of its reference 13: inputs or outputs of a layer",
-            here="n counts outputs; the last layer has PyTorch's own",
+            paper="normal, variance 2/n, with n from its reference 13: fan-in or fan-out of a layer",
+            here="n is the fan-out; the last layer has PyTorch's default",
             common="as here (torchvision)",
         ),
         Divergence(

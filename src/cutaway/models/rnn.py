@@ -115,13 +115,13 @@ CARD = Card(
     link="https://doi.org/10.1207/s15516709cog1402_1",
     family="rnn",
     equation="h_t = tanh(W x_t + b + U h_{t−1} + b')",
-    oracle="torch.nn.RNNCell, each sequence alone and step after step; the equation unrolled",
+    oracle="torch.nn.RNNCell, one sequence and one step at a time; the equation unrolled",
     published={"rnn": Published(18_058, 661_760, (40, 1), "computed from the equation; the paper has no such network")},
     divergences=(
         Divergence(
             "units",
-            paper="logistic, the context begins at 0.5",
-            here="tanh, or relu for states that are to grow without bound; the state begins at 0",
+            paper="logistic, with an initial state of 0.5",
+            here="tanh, or relu; the initial state is 0",
             common="as here (PyTorch, Keras)",
         ),
         Divergence(
@@ -131,7 +131,7 @@ CARD = Card(
             common="as here",
         ),
         Divergence(
-            "biases", paper="one a unit", here="two a unit, which add up", common="two in PyTorch, one in Keras"
+            "biases", paper="one per unit", here="two per unit, which are added", common="two in PyTorch, one in Keras"
         ),
     ),
     settings={"rnn": {"optimizer": "adamw", "lr": 1e-3, "grad_clip": 1.0, "epochs": 30}},

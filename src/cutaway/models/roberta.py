@@ -43,33 +43,33 @@ CARD = Card(
     divergences=(
         Divergence(
             "positions",
-            paper="not said; the authors' library counts from 2 on: row 1 is that of padding, whose token id is 1, "
-            "and row 0 is nobody's",
+            paper="not specified; the authors' library counts from 2 on: row 1 is for padding, whose token id is 1, "
+            "and row 0 is unused",
             here="counted over the tokens that the mask marks as real",
             common="counted over tokens whose id is not that of padding, 1 (transformers): the same if the mask "
             "hides exactly these",
         ),
         Divergence(
             "segments",
-            paper="not said; none in the authors' library",
+            paper="not specified; none in the authors' library",
             here="one row, added to every token",
             common="as here (transformers)",
         ),
         Divergence(
-            "the pooled layer",
-            paper="not said; in the authors' library only for classes, learned with them",
+            "pooler",
+            paper="not specified; in the authors' library only for classification, and trained with it",
             here="the same",
-            common="also in transformers' RobertaModel, where nothing has learned it",
+            common="also in transformers' RobertaModel, where it is untrained",
         ),
         Divergence(
             "initialization",
-            paper="not said; the authors' library: normal, standard deviation 0.02",
-            here="as in bert.py: cut off at two standard deviations",
+            paper="not specified; the authors' library: normal, standard deviation 0.02",
+            here="as in bert.py: truncated at two standard deviations",
             common="normal, standard deviation 0.02 (transformers)",
         ),
         Divergence(
             "clipping in fine-tuning",
-            paper="not said; none in the authors' library",
+            paper="not specified; none in the authors' library",
             here="at 1, as BERT's",
         ),
     ),

@@ -226,7 +226,7 @@ CARD = Card(
             "the deep output",
             paper="a sum (equation 7); the authors' code takes tanh of it",
             here="the sum, with dropout before the last layer",
-            common="a linear layer of h_t alone",
+            common="a linear layer of only h_t",
         ),
         Divergence(
             "doubly stochastic attention",

@@ -162,21 +162,21 @@ CARD = Card(
             common="109×109 (torchvision)",
         ),
         Divergence(
-            "max pooling where windows do not fit",
-            paper="not said; Caffe rounds the size up",
+            "max pooling with incomplete windows",
+            paper="not specified; Caffe rounds the size up",
             here="the size is rounded up",
             common="as here (torchvision)",
         ),
         Divergence(
             "ReLU after the last convolution",
-            paper="not said",
-            here="yes: a class whose map is 0 everywhere no longer learns, as happens with few classes; "
-            "head_activation=identity leaves the ReLU out",
+            paper="not specified",
+            here="yes: a class whose map is 0 everywhere stops learning, which happens with few classes; "
+            "head_activation=identity omits the ReLU",
             common="yes (torchvision)",
         ),
         Divergence(
             "initialization",
-            paper="not said",
+            paper="not specified",
             here="uniform with variance 2/fan-in; the head normal with standard deviation 0.01; biases 0",
             common="as here (torchvision)",
         ),

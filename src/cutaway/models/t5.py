@@ -6,7 +6,7 @@ transfer learning with a unified text-to-text transformer, 2019 (JMLR 2020). <ht
     x_t = E[token_t]
     Attention(q, k, v) = softmax(q kᵀ + b[distance]) v               no 1/√d; b is one table for all blocks of a stack
     x ← x + MHA(RMS(x)),   x ← x + W₂ ReLU(W₁ RMS(x))
-    RMS(x) = g · x / √(mean(x²) + ε)                                 no mean taken off, no bias; nor has any layer one
+    RMS(x) = g · x / √(mean(x²) + ε)                                 no mean subtraction, no bias, as in all layers
     p(token_{s+1} | tokens ≤ s, source) = softmax(d^−½ RMS(y_s) Eᵀ)
 
 Shapes, from source ids (N, T) and the target so far (N, S), which begins with its `begin`, the padding 0:
@@ -63,7 +63,7 @@ class Config(ValidatedConfig):
     head_dim: int = positive(64)  # dimension of a head's queries, keys and values; heads · head_dim may differ from dim
     ffn_dim: int | None = positive(None)  # feed-forward dimension; none for 4 · dim
     num_buckets: int = min_value(4, 32)  # number of buckets of relative distances
-    max_distance: int = 128  # distance from which on all are in the last bucket
+    max_distance: int = 128  # distances from this on share the last bucket
     tie_weights: bool = True  # use the embedding as the output matrix W_U; else W_U is a separate matrix
     dropout: float = fraction(0.1)  # dropout rate of embedding, attention weights, hidden units and layer outputs
 
@@ -75,7 +75,7 @@ class Config(ValidatedConfig):
 
     @classmethod
     def for_spec(cls, preset: Config, spec: PairSpec) -> Config:
-        """Return the preset with the vocabulary of `spec`. Raises ModelError if its sides have one each."""
+        """Return the preset with the vocabulary of `spec`. Raises ModelError if source and target have two."""
         require_joint_vocab("t5", spec)
         return dataclasses.replace(preset, vocab_size=spec.vocab_size)
 
@@ -111,9 +111,9 @@ class Block(nn.Module):
     ) -> Tensor:
         """Map (N, T, dim) to (N, T, dim).
 
-        `bias` (N or 1, heads, T, keys), of distances, −∞ where a token may not look, and `cache` are for
-        self-attention; `source` (N, S, dim), its mask (N, 1, 1, S) and `cross_kv`, which keeps its keys and values, for
-        cross-attention.
+        `bias` (N or 1, heads, T, keys) is the relative position bias, −∞ where attention is not allowed; it and `cache`
+        are for self-attention. `source` (N, S, dim), its mask (N, 1, 1, S) and `cross_kv`, the cache of its keys and
+        values, are for cross-attention.
         """
         x = x + self.dropout(self.attention(self.norm1(x), mask=bias, cache=cache))  # (N, T, dim)
         if self.cross_attends:
@@ -143,34 +143,28 @@ class T5(EncoderDecoder):
 
     @torch.no_grad()
     def _initialize(self) -> None:
-        """Initialize each matrix so that its outputs have variance 1; the factor 1/√d of attention is part of the
-        queries.
-
-        """
+        """Initialize each matrix so that its outputs have variance 1, with attention's 1/√d folded into the queries."""
         c = self.config
         nn.init.normal_(self.embedding.weight)
         for bias in (self.encoder_bias, self.decoder_bias):
             nn.init.normal_(bias.table.weight, std=c.dim**-0.5)
-        looks: list[tuple[Any, tuple[Tensor, ...]]] = []
+        attentions: list[tuple[Any, tuple[Tensor, ...]]] = []
         rows = c.heads * c.head_dim
         for block in (*self.encoder, *self.decoder):
             parts: Any = block
-            looks.append((parts.attention, parts.attention.qkv.weight.split(rows)))
+            attentions.append((parts.attention, parts.attention.qkv.weight.split(rows)))
             nn.init.normal_(parts.mlp.fc1.weight, std=c.dim**-0.5)
             nn.init.normal_(parts.mlp.fc2.weight, std=(c.ffn_dim or 4 * c.dim) ** -0.5)
         for block in self.decoder:
-            look: Any = block.cross_attention
-            looks.append((look, (look.q.weight, *look.kv.weight.split(rows))))
-        for look, weights in looks:
+            cross: Any = block.cross_attention
+            attentions.append((cross, (cross.q.weight, *cross.kv.weight.split(rows))))
+        for attention, weights in attentions:
             for weight, inputs in zip(weights, (c.dim * c.head_dim, c.dim, c.dim)):
                 nn.init.normal_(weight, std=inputs**-0.5)
-            nn.init.normal_(look.out.weight, std=rows**-0.5)
+            nn.init.normal_(attention.out.weight, std=rows**-0.5)
 
     def encode(self, source: Tensor, mask: Tensor | None) -> Tensor:
-        """Return the encoder output (N, T, dim) of source ids (N, T); `mask` (N, 1, 1, T) is True where a token is
-        real.
-
-        """
+        """Return the encoder output (N, T, dim) of source ids (N, T); `mask` (N, 1, 1, T) is True at real tokens."""
         length = source.shape[1]
         x = self.dropout(self.embedding(source))  # (N, T, dim)
         bias = merge_masks(self.encoder_bias(length, length), mask)  # (N or 1, heads, T, T)
@@ -199,7 +193,7 @@ class T5(EncoderDecoder):
         return head_input * float(self.config.dim**-0.5) if self.config.tie_weights else head_input
 
     def features(self, source: Tensor, source_mask: Tensor | None, target_so_far: Tensor) -> Tensor:
-        """Return the input of the head at each place of the target, (N, S, dim)."""
+        """Return the input of the head at each position of the target, (N, S, dim)."""
         mask = attention_mask(
             normalize_padding_mask(source_mask, source.shape), causal=False, length=source.shape[1]
         )  # (N, 1, 1, T)
@@ -223,10 +217,10 @@ PRESETS = {
     "t5-base": Config(dim=768, layers=12, heads=12),
 }
 
-_COUNTED = "the paper names 60 M and 220 M; in full counted on transformers' network, for 32 tokens on either side"
+_COUNTED = "the paper states 60 M and 220 M; exact counts from transformers, for 32 source and 32 target tokens"
 _AT = (32,)
 
-# The paper pre-trains with AdaFactor and a rate of s^−½; these are for training from scratch on little data.
+# The paper pre-trains with AdaFactor and a learning rate of s^−½; these settings are for training on little data.
 _FROM_SCRATCH = {
     "optimizer": "adamw",
     "lr": 1e-3,
@@ -253,30 +247,30 @@ CARD = Card(
     divergences=(
         Divergence(
             "1/√d",
-            paper="not said; the released code has none",
-            here="none: it is not lost, as the matrix of the queries begins smaller by √head_dim",
+            paper="not specified; the released code has none",
+            here="none; the query matrix is initialized smaller by √head_dim instead",
             common="none (transformers)",
         ),
         Divergence(
-            "the bias of distances",
-            paper="shared by all blocks, each head its own",
+            "relative position bias",
+            paper="shared by all blocks, with a separate bias for each head",
             here="one table for each stack; cross-attention has none",
-            common="kept in the first block (transformers); old checkpoints hold one of the cross-attention, "
-            "which nothing reads",
+            common="stored in the first block (transformers); old checkpoints contain an unused one of the "
+            "cross-attention",
         ),
         Divergence(
             "normalization",
-            paper="a layer normalization that rescales alone, without a bias",
+            paper="layer normalization with only a scale: no mean subtraction, no bias",
             here="RMS, ε = 1e-6",
-            common="RMS, its mean square in float32 also of float64 inputs (transformers)",
+            common="RMS, with the mean square in float32 even for float64 inputs (transformers)",
         ),
         Divergence(
             "v1.1",
             paper="ReLU, and one matrix for embedding and output, scaled by d^−½",
-            here="as in the paper; tie_weights=false gives the output a matrix of its own, without scaling, which "
-            "begins at standard deviation d^−½",
-            common="also v1.1: gated GELU, which is not here; its output matrix begins at standard deviation 1, and is "
-            "not scaled (transformers)",
+            here="as in the paper; with tie_weights=false the output has a separate matrix, without scaling, "
+            "initialized with standard deviation d^−½",
+            common="also v1.1: gated GELU (not implemented here); its output matrix is initialized with standard "
+            "deviation 1 and not scaled (transformers)",
         ),
         Divergence(
             "optimizer",

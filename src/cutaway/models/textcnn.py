@@ -133,7 +133,8 @@ CARD = Card(
     divergences=(
         Divergence(
             "borders",
-            paper="not said; the author's code pads with four zeros before, and after to the longest of the data set: "
+            paper="not specified; the author's code pads with four zeros before, and after to the longest of the "
+            "data set: "
             "windows of zeros only take part in the maximum",
             here="windows with at least one word of the sentence, independent of the batch",
             common="sentences padded to the longest of the batch, so that the batch decides",
@@ -142,13 +143,15 @@ CARD = Card(
             "training", paper="at most 25 epochs, early stopping, Adadelta 0.95, batches of 50", here="the same"
         ),
         Divergence(
-            "dropout", paper="W scaled by the fraction kept, in testing", here="scaled up in training: it is equal"
+            "dropout",
+            paper="W scaled by the keep probability at test time",
+            here="scaled up in training, which is equivalent",
         ),
         Divergence(
-            "length of W_j",
-            paper="brought back to 3 where it is longer",
+            "norm of W_j",
+            paper="limited to 3",
             here="the same; the author's code does so for the weights of all layers but the embedding",
-            common="mostly left out",
+            common="mostly omitted",
         ),
     ),
     settings={

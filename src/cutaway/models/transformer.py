@@ -3,7 +3,7 @@
 A. Vaswani, N. Shazeer, N. Parmar, J. Uszkoreit, L. Jones, A. N. Gomez, Ł. Kaiser, I. Polosukhin, Attention is all you
 need, 2017. <https://arxiv.org/abs/1706.03762>
 
-    x_t = √d · E[token_t] + PE(t)                                    the factor is the embedding's alone
+    x_t = √d · E[token_t] + PE(t)                                    only the embedding is scaled
     encoder:  x ← LN(x + MHA(x, x));  x ← LN(x + W₂ ReLU(W₁ x))
     decoder:  y ← LN(y + MHA(y, y ≤)); y ← LN(y + MHA(y, x)); y ← LN(y + W₂ ReLU(W₁ y))
     p(token_{s+1} | tokens ≤ s, source) = softmax(y_s Eᵀ)
@@ -278,14 +278,14 @@ CARD = Card(
         Divergence(
             "parameters",
             paper="65 M and 213 M (Table 3), with 37 000 words",
-            here="63 082 496 and 214 245 376: the paper's own definition does not give its figures at that vocabulary",
+            here="63 082 496 and 214 245 376: the paper's definition does not give its numbers for that vocabulary",
         ),
         Divergence(
             "√d",
-            paper="of the embedding alone (section 3.4), before the positions are added (3.5)",
-            here="as in the paper; E begins at standard deviation 1/√d, which the paper does not say: √d · E has the "
-            "scale of the sinusoids, and the logits that of a softmax which can still learn",
-            common="(embedding + position) · √d; or E at standard deviation 1, which dwarfs the positions",
+            paper="only the embedding (section 3.4), before the positions are added (3.5)",
+            here="as in the paper; E is initialized with standard deviation 1/√d, which the paper does not specify: "
+            "√d · E has the scale of the sinusoids, and the softmax is not saturated",
+            common="(embedding + position) · √d; or E with standard deviation 1, much larger than the positions",
         ),
         Divergence(
             "sinusoids",
@@ -294,10 +294,10 @@ CARD = Card(
             common="all sines, then all cosines, with d/2 − 1 in the exponent's denominator (tensor2tensor)",
         ),
         Divergence(
-            "where the normalization stands",
-            paper="after each sum, and none after the last block, which ends in one",
-            here="as in the paper; order=pre sets it before each sub-layer, with one more after each stack: so are "
-            "deep networks trained without a long warm-up",
+            "position of the normalization",
+            paper="after each sum; no additional one after the last block",
+            here="as in the paper; order=pre sets it before each sub-layer, with one more after each stack, which "
+            "trains deep networks without a long warm-up",
             common="before each sub-layer (tensor2tensor's later default); after each sum and once more after "
             "either stack (torch.nn.Transformer)",
         ),
@@ -315,13 +315,14 @@ CARD = Card(
         Divergence(
             "decoding",
             paper="beam 4, α = 0.6, at most 50 tokens more than the source has",
-            here="as asked: num_beams=4 length_penalty=0.6 is the paper's; a limit of length from the training targets",
+            here="configurable: num_beams=4 length_penalty=0.6 as in the paper; the length limit comes from the "
+            "training targets",
         ),
         Divergence(
             "transformer-tiny",
             paper="no such size",
-            here="4 + 4 blocks, dim 128, ffn_dim 512, for spelling to sound; small translation takes "
-            "model.dim=256 model.layers=3 model.heads=8",
+            here="4 + 4 blocks, dim 128, ffn_dim 512, for grapheme-to-phoneme conversion; for small translation data "
+            "use model.dim=256 model.layers=3 model.heads=8",
         ),
     ),
     settings={

@@ -293,7 +293,7 @@ CARD = Card(
     family="transformer",
     equation="s = encoder(conv(conv(x)) + PE);  y ← y + MHA(LN(y));  y ← y + MHA(LN(y), s);  y ← y + MLP(LN(y));  "
     "p = softmax(LN(y) Eᵀ)",
-    oracle="transformers' WhisperForConditionalGeneration, each recording alone",
+    oracle="transformers' WhisperForConditionalGeneration, one recording at a time",
     published={
         "transformer-asr": Published(
             581_760, 60_977_664, (300, 80), "computed from the definition above, for 3 s and 8 tokens"
@@ -307,29 +307,30 @@ CARD = Card(
             "parameters",
             paper="39 M, 74 M and 244 M (Table 1)",
             here="sinusoids are computed and not counted",
-            common="576 000, 768 000 and 1 152 000 more: a table of sinusoids for 1 500 places, which nothing learns "
-            "(transformers)",
+            common="576 000, 768 000 and 1 152 000 more: a table of sinusoids for 1 500 positions, which is not "
+            "trained (transformers)",
         ),
         Divergence(
             "length of a recording",
-            paper="30 s, shorter ones filled up with silence, which the network hears",
-            here="any, and what pads a batch is masked; without a mask every frame counts, as there",
-            common="3 000 frames and no others (transformers)",
+            paper="30 s; shorter recordings are padded with silence, which is not masked",
+            here="any length, padding is masked; without a mask every frame counts, as in the paper",
+            common="exactly 3 000 frames (transformers)",
         ),
         Divergence(
-            "what is heard",
-            paper="80 bands at 16 000 samples a second, levels scaled to about −1 to 1",
-            here="the bands and the rate of the data, standardised band by band; published weights need the paper's",
+            "input",
+            paper="80 bands at 16 000 samples a second, with values scaled to about −1 to 1",
+            here="the bands and the sample rate of the data, standardized per band; published weights need those of "
+            "the paper",
         ),
         Divergence(
-            "what is said",
-            paper="byte-pair tokens after marks for language, task and times",
-            here="the characters of the training transcripts between two ends of one token",
+            "transcript",
+            paper="byte-pair tokens after special tokens for language, task and timestamps",
+            here="the characters of the training transcripts, with one token for begin and end",
         ),
         Divergence(
             "bias of keys",
-            paper="not said",
-            here="none: it adds the same to all scores of a query",
+            paper="not specified",
+            here="none: it would add the same constant to all scores of a query",
             common="none (transformers)",
         ),
         Divergence(

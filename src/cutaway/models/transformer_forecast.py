@@ -226,9 +226,9 @@ CARD = Card(
     divergences=(
         Divergence(
             "target and output",
-            paper="at each step the distribution of the next, a normal one; a forecast is read again step by step",
-            here="the values of the whole horizon at once, by squared error",
-            common="both: by step (transformers' TimeSeriesTransformer), at once (TimesFM, whole patches)",
+            paper="a normal distribution of the next step; forecasts are autoregressive",
+            here="the values of the whole horizon at once, with squared error",
+            common="autoregressive (transformers' TimeSeriesTransformer) or at once (TimesFM, by patches)",
         ),
         Divergence(
             "attention",
@@ -239,26 +239,26 @@ CARD = Card(
         Divergence(
             "positions and series",
             paper="learned positions, and a learned vector for each series",
-            here="learned positions, which begin as large as the values do, with variance 1: where they begin at 0.02, "
-            "the error on the 61 windows of airline was half as large again. No vector for a series",
-            common="sinusoids that stay (transformers)",
+            here="learned positions, initialized with variance 1, the scale of the values: with standard deviation "
+            "0.02 the error on the 61 windows of airline was 50 % larger. No vector for a series",
+            common="fixed sinusoids (transformers)",
         ),
         Divergence(
             "scale of a window",
             paper="not stated for values; DeepAR, on whose code it is based, divides by the mean",
-            here="mean 0 and standard deviation 1 of each window, given back to the forecast (instance_norm)",
+            here="mean 0 and standard deviation 1 of each window, reversed in the forecast (instance_norm)",
             common="mean of absolute values, or mean and standard deviation (transformers)",
         ),
         Divergence(
             "dropout",
-            paper="searched for each data set, 0.1 among others in the authors' code",
-            here="none: it changes the scale of the residual stream, from which a forecast is computed; on airline 0.1 "
-            "made the error a quarter larger",
+            paper="tuned for each data set, for example 0.1 in the authors' code",
+            here="none: it changes the scale of the residual stream, from which the forecast is computed; on airline, "
+            "0.1 increased the error by 25 %",
             common="0.1 (transformers)",
         ),
         Divergence(
             "sizes",
-            paper="searched for each data set: 3 to 10 layers, 8 heads and more",
+            paper="tuned for each data set: 3 to 10 layers, 8 or more heads",
             here="3 layers, 4 heads, dim 64",
             common="2 layers, 2 heads, dim 64 (transformers)",
         ),

@@ -3,8 +3,8 @@
 After O. Ronneberger, P. Fischer, T. Brox, U-Net: convolutional networks for biomedical image segmentation, 2015.
 <https://arxiv.org/abs/1505.04597>
 
-The class of an object needs a wide context, its location a narrow one. The first path halves the map and doubles the
-channels at each level. The second reverses this, and also takes the map of the same level from the first path:
+The contracting path halves the feature map and doubles the channels at each level, for context. The expanding path
+reverses this, and concatenates the feature map of the same level of the contracting path, for localization:
 
     x_l = f_l(max x_{l−1})          y_l = g_l([x_l, u_l y_{l+1}])          f, g: twice 3×3, ReLU; u: 2×2, stride 2
 
@@ -38,7 +38,7 @@ class Config(ValidatedConfig):
     """Configuration of the network."""
 
     width: int = positive(64)  # channels of the first level; each further level has twice as many
-    levels: int = positive(4)  # number of times that the map is halved
+    levels: int = positive(4)  # number of times the feature map is halved
     norm: str = choice("none", ("none", "batch"))  # after each 3×3 convolution: none as published, batch
     dropout: float = fraction(0.5)  # dropout rate after the two deepest levels
     in_channels: int = positive(1)  # 1 for grey, 3 for RGB
@@ -56,23 +56,23 @@ class Config(ValidatedConfig):
 
     @property
     def least_size(self) -> int:
-        """The smallest height and width: the bottom has 2 pixels, so that normalization has a spread to go by."""
+        """The smallest height and width: the deepest map has 2×2 pixels, so that batch normalization has a variance."""
         return 2 * self.size_step
 
 
-class Convolutions(nn.Module):
-    """Twice 3×3, normalization if there is any, ReLU: (N, C, H, W) to (N, C', H, W)."""
+class DoubleConv(nn.Module):
+    """Two 3×3 convolutions, each with optional normalization and ReLU: (N, C, H, W) to (N, C', H, W)."""
 
     def __init__(self, in_channels: int, out_channels: int, config: Config) -> None:
         super().__init__()
-        batch = config.norm == "batch"  # which has a bias of its own
+        batch = config.norm == "batch"  # which has a bias itself
         self.conv1 = nn.Conv2d(in_channels, out_channels, 3, padding=1, bias=not batch)
         self.norm1 = nn.BatchNorm2d(out_channels) if batch else nn.Identity()
         self.conv2 = nn.Conv2d(out_channels, out_channels, 3, padding=1, bias=not batch)
         self.norm2 = nn.BatchNorm2d(out_channels) if batch else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Apply f or g. No gradient needs the values that are overwritten in place."""
+        """Apply f or g. In-place operations overwrite only values not needed for the gradient."""
         x = F.relu(self.norm1(self.conv1(x)), inplace=True)
         return F.relu(self.norm2(self.conv2(x)), inplace=True)
 
@@ -88,11 +88,11 @@ class UNet(BaseModel):
         self.config = config
         widths = [config.width * 2**level for level in range(config.levels + 1)]
         inputs = [config.in_channels, *widths]
-        self.down = nn.ModuleList(Convolutions(c, width, config) for c, width in zip(inputs, widths))
+        self.down = nn.ModuleList(DoubleConv(c, width, config) for c, width in zip(inputs, widths))
         self.grow = nn.ModuleList(  # u, from the first level down
             nn.ConvTranspose2d(2 * width, width, 2, stride=2) for width in widths[:-1]
         )
-        self.up = nn.ModuleList(Convolutions(2 * width, width, config) for width in widths[:-1])
+        self.up = nn.ModuleList(DoubleConv(2 * width, width, config) for width in widths[:-1])
         self.dropout = nn.Dropout(config.dropout)
         self.head = nn.Conv2d(config.width, config.num_classes, 1)
         for module in self.modules():
@@ -149,7 +149,7 @@ CARD = Card(
     link="https://arxiv.org/abs/1505.04597",
     family="cnn",
     equation="y_l = g_l([x_l, u_l y_{l+1}])",
-    oracle="the paper's figure 1 read into plain PyTorch layers, convolutions padded",
+    oracle="the paper's figure 1 in plain PyTorch layers, with padded convolutions",
     published={
         "unet": Published(
             31_030_658, 192_384_335_872, (1, 512, 512), "computed from the paper's figure 1, convolutions padded"
@@ -163,31 +163,31 @@ CARD = Card(
             "padding",
             paper="none: 572×572 pixels become 388×388, large images are read in overlapping tiles, and the maps "
             "of the skip connections are cropped",
-            here="of one pixel at each 3×3 convolution: logits have the image's size, and nothing is cropped",
-            common="padded in most",
+            here="one pixel at each 3×3 convolution: logits have the size of the image, and nothing is cropped",
+            common="padded",
         ),
         Divergence(
             "normalization",
-            paper="none, batch normalization being of the same year",
-            here="none in unet; by the batch in unet-small",
-            common="by the batch in most",
+            paper="none; batch normalization was published in the same year",
+            here="none in unet; batch normalization in unet-small",
+            common="batch normalization",
         ),
         Divergence(
             "dropout",
-            paper="at the end of the contracting path; at what rate is not said",
-            here="unet: a half, after the two deepest levels; unet-small: none",
-            common="none in most",
+            paper="at the end of the contracting path; the rate is not specified",
+            here="unet: rate 0.5 after the two deepest levels; unet-small: none",
+            common="none",
         ),
         Divergence(
             "loss",
-            paper="cross-entropy, pixels weighed by the frequency of their class and their distance to borders",
-            here="cross-entropy of all pixels alike, or Dice (loss=dice)",
+            paper="cross-entropy, pixels weighted by class frequency and distance to borders",
+            here="cross-entropy with equal weights of pixels, or Dice (loss=dice)",
             common="cross-entropy, Dice or their sum",
         ),
         Divergence(
             "training",
             paper="SGD, momentum 0.99, one large tile a step, elastic deformations",
-            here="AdamW, with warm-up and cosine; flips and crops where they are asked for",
+            here="AdamW, with warm-up and cosine; optional flips and crops",
         ),
     ),
     settings={

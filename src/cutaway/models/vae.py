@@ -185,20 +185,20 @@ CARD = Card(
         Divergence(
             "layers",
             paper="one hidden layer of 500 units and tanh, fully connected",
-            here="two convolutions and a hidden layer of 256, ReLU; transposed on the way back",
+            here="two convolutions and a hidden layer of 256, ReLU; transposed convolutions in the decoder",
             common="either",
         ),
         Divergence(
             "p(x | z)",
-            paper="Bernoulli for MNIST, whose levels stand for probabilities; normal, with a separate variance "
+            paper="Bernoulli for MNIST, with grey levels as probabilities; normal, with a separate variance "
             "for each pixel, for faces",
             here="normal with one learned variance, integrated over each of the 256 levels",
             common="Bernoulli, or a squared error, which is a normal distribution whose variance is 1 or ½",
         ),
         Divergence(
-            "draws of z",
+            "samples of z",
             paper="one for each image and step (L = 1)",
-            here="one, in evaluation too, where it is the same each time",
+            here="one; in evaluation a fixed sample",
             common="one",
         ),
     ),

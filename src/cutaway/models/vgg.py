@@ -182,21 +182,21 @@ CARD = Card(
         ),
         Divergence(
             "batch normalization",
-            paper="none: it is of the year after (S. Ioffe, C. Szegedy, 2015)",
-            here="none; in the presets -bn after every convolution, before its ReLU",
-            common="both (torchvision); with it the biases, which then have no effect, as here",
+            paper="none: published later (S. Ioffe, C. Szegedy, 2015)",
+            here="none; in the presets -bn after every convolution, before the ReLU",
+            common="both (torchvision); biases are kept although they have no effect, as here",
         ),
         Divergence(
             "initialization",
-            paper="A from normal weights of variance 0.01; the deeper ones begin with layers of the trained A; "
-            "its note that Glorot's makes this needless",
-            here="normal: convolutions of variance 2/(9C), C the channels they give; full layers of variance 0.01²",
+            paper="A with normal weights of variance 0.01; the deeper ones with layers of the trained A; a note that "
+            "Glorot initialization makes this unnecessary",
+            here="normal: convolutions with variance 2/(9C), C the output channels; dense layers with variance 0.01²",
             common="as here (torchvision)",
         ),
         Divergence(
             "images of other sizes",
             paper="in testing fc6 to fc8 become convolutions, and the map of classes is averaged",
-            here="the last feature maps are averaged over a grid of 7×7 cells, before fc6: no change at 224×224",
+            here="average pooling of the last feature maps to 7×7 before fc6: no change at 224×224",
             common="as here (torchvision)",
         ),
         Divergence(

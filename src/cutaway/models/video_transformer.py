@@ -283,34 +283,34 @@ CARD = Card(
     divergences=(
         Divergence(
             "attention",
-            paper="five kinds: space alone, joint, divided, sparse and axial (its figure 2)",
-            here="divided, the one that it recommends",
-            common="space alone, joint and divided (the authors' code, transformers)",
+            paper="five kinds: space only, joint, divided, sparse and axial (its figure 2)",
+            here="divided, as recommended",
+            common="space only, joint and divided (the authors' code, transformers)",
         ),
         Divergence(
             "the linear layer after attention over time",
-            paper="not said; zero at first in the authors' code, so that a network with weights of images begins as a "
-            "ViT",
-            here="as every other layer, since the presets are trained from the beginning",
+            paper="not specified; initialized with zero in the authors' code, so that a network with image weights "
+            "starts as a ViT",
+            here="as every other layer, because the presets are trained from scratch",
             common="as here (transformers)",
         ),
         Divergence(
             "shorter videos",
-            paper="all have one length",
-            here="the first times; padding is not seen",
-            common="times interpolated to the number of frames (the authors' code)",
+            paper="all have the same length",
+            here="the first positions; padding is masked",
+            common="temporal positions interpolated to the number of frames (the authors' code)",
         ),
         Divergence(
             "frames of another size",
-            paper="positions interpolated; how is not said",
-            here="cubic, as those of our ViT",
+            paper="positions interpolated; the method is not specified",
+            here="bicubic, as in vit.py",
             common="nearest (the authors' code, transformers)",
         ),
         Divergence(
             "initialization",
             paper="a ViT's weights, learned on images",
-            here="as our ViT's, and times normal of standard deviation 0.2: with times from zero the small preset, "
-            "which begins without weights, told after 400 steps the axis that a digit moves along, and not which way",
+            here="as in vit.py; temporal positions normal with standard deviation 0.2: with zeros the small preset, "
+            "trained from scratch, predicted after 400 steps only the axis of motion of a digit, not its direction",
             common="normal of standard deviation 0.02, times zero (transformers; the authors' code, with patches as "
             "PyTorch's own)",
         ),

@@ -24,8 +24,8 @@ by row as T = HW/P² tokens (N, T, D), the class token before them (N, 1 + T, D)
 last normalization of the class token (N, D), logits (N, classes). Sides must be multiples of P, and need not be equal.
 
 Positions are learned, one for each patch of a square image of `image_size`; for images of another shape they are
-interpolated as a map (section 3.2), so that one set of weights serves every size. For images of few pixels take small
-patches: `model.patch_size=4` makes 64 tokens of 32×32 pixels.
+interpolated as a map (section 3.2), so that one set of weights serves every size. Small images need small
+patches: `model.patch_size=4` gives 64 tokens for 32×32 pixels.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ EPS = 1e-6  # ε of the normalizations: the default in the authors' library, not
 class Config(ValidatedConfig):
     """Configuration of the network."""
 
-    image_size: int = positive(224)  # pixels a side that positions are learned for; images of other sizes are accepted
-    patch_size: int = positive(16)  # pixels a side of a patch: 4 for images of about 32 pixels
+    image_size: int = positive(224)  # image size of the learned positions; other sizes are accepted
+    patch_size: int = positive(16)  # size of a patch in pixels: 4 for images of about 32 pixels
     dim: int = positive(768)  # model dimension D
     layers: int = positive(12)  # blocks: L
     heads: int = positive(12)  # attention heads, each with dim / heads channels
@@ -82,7 +82,7 @@ class Config(ValidatedConfig):
 
     @property
     def grid(self) -> int:
-        """Patches a side that positions are learned for; a part of a patch at the edge counts as one."""
+        """Patches along one side for which positions are learned, rounded up."""
         return math.ceil(self.image_size / self.patch_size)
 
     @property
@@ -118,10 +118,7 @@ def interpolate_positions(positions: Tensor, before: int, grid: tuple[int, int])
 
 
 def adapt_positions(tensors: Mapping[str, Tensor], name: str, before: int, grid: int) -> dict[str, Tensor]:
-    """Return the tensors of a file, those positions interpolated to a map of `grid` by `grid` where they are of a
-    square.
-
-    """
+    """Return the tensors of a checkpoint, with positions of a square map interpolated to `grid` by `grid`."""
     adapted = dict(tensors)
     found = adapted.get(name)
     if found is not None and found.ndim == 3:
@@ -137,13 +134,13 @@ def validate_patch_size(x: Tensor, patch: int, name: str) -> None:
     if height % patch or width % patch:
         whole = math.ceil(max(height, width) / patch) * patch
         raise ModelError(
-            f"{name} cuts images into patches of {patch}×{patch} pixels, and these are {height}×{width}: bring them "
-            f"to a multiple, as image_size={whole}, or take a patch that divides both sides, by model.patch_size."
+            f"{name} cuts images into patches of {patch}×{patch} pixels, and these are {height}×{width}: resize them, "
+            f"for example image_size={whole}, or give a model.patch_size that divides both sides."
         )
 
 
 class Block(nn.Module):
-    """Equations 2 and 3, with the MLP drawn as in the authors' code."""
+    """Equations 2 and 3, with the MLP initialized as in the authors' code."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -199,7 +196,7 @@ class ViT(BaseModel):
         z = z.flatten(2).transpose(1, 2)  # (N, T, D)
         if self.config.pooling == "token":
             z = torch.cat([self.class_token.expand(z.shape[0], -1, -1), z], dim=1)  # (N, 1 + T, D)
-        # Without a class token z would stay transposed in memory, and every normalization would copy it again.
+        # Without a class token z would stay transposed in memory, and every normalization would copy it.
         z = z.contiguous() + interpolate_positions(self.positions, self.config.tokens_before, grid)
         if kept is not None:
             first = torch.arange(self.config.tokens_before, device=z.device).expand(z.shape[0], -1)
@@ -259,15 +256,16 @@ PRESETS = {
 }
 
 _TORCHVISION = (
-    "torchvision's weight metadata, which has the multiply-adds to three decimals, the products of attention among "
-    "them; in full counted on its network"
+    "torchvision's weight metadata, with multiply-adds to three decimals, including those of attention; exact counts "
+    "from its implementation"
 )
 _DEIT = "computed from DeiT's width, depth and heads"
 _SHAPE = (3, 224, 224)
 
-# The paper's run on ImageNet alone (table 3): Adam, rate 3e-3 at batches of 4096, cosine after a warm-up, decay 0.3,
-# dropout 0.1, gradients clipped at 1, 300 epochs. The rate goes here with the square root of the batch, 3e-3 / 8; the
-# decay and the shifted, mirrored images are for small data sets, which a network without convolutions must be shown.
+# The paper's training on ImageNet only (table 3): Adam, learning rate 3e-3 for batches of 4096, warm-up and cosine,
+# weight decay 0.3, dropout 0.1, gradients clipped at 1, 300 epochs. Here the rate is scaled by the square root of the
+# batch size, 3e-3 / 8; weight decay, crops and flips are for small data sets, where a network without convolutions
+# needs them.
 _FROM_SCRATCH = {
     "optimizer": "adamw",
     "lr": 4e-4,
@@ -303,46 +301,47 @@ CARD = Card(
         Divergence(
             "sizes",
             paper="base, large and huge (its table 1)",
-            here="base and large; tiny and small are DeiT's, <https://arxiv.org/abs/2012.12877>, without its "
-            "distillation, in patches of 16",
+            here="base and large; tiny and small are those of DeiT, <https://arxiv.org/abs/2012.12877>, without its "
+            "distillation, with patches of 16",
         ),
         Divergence(
             "head",
-            paper="one hidden layer in pre-training, linear in fine-tuning (section 3.1); the mean of all patches for "
-            "the class token is tried in appendix D.3",
+            paper="one hidden layer in pre-training, linear in fine-tuning (section 3.1); the mean of all patches "
+            "instead of the class token is tested in appendix D.3",
             here="linear; pooling=mean takes the mean and has no class token, as in the authors' code",
             common="linear (torchvision, transformers, timm)",
         ),
         Divergence(
             "GELU",
-            paper="not said; the authors' code takes the tanh approximation",
+            paper="not specified; the authors' code uses the tanh approximation",
             here="exact",
             common="exact (torchvision, transformers, timm)",
         ),
         Divergence(
             "dropout",
-            paper="after every linear layer but those of queries, keys and values, and after positions; the authors' "
-            "code: of the attention weights too",
+            paper="after every linear layer except those of queries, keys and values, and after positions; the "
+            "authors' code: of the attention weights too",
             here="after positions, attention's output and both layers of the MLP; none in the presets",
             common="as here (torchvision); none within the MLP (transformers)",
         ),
         Divergence(
             "interpolation of positions",
-            paper="2-D, by place; the authors' code: linear, corners held fast",
-            here="cubic, by the areas of pixels",
-            common="as here (transformers), with a filter (timm), corners held fast (torchvision)",
+            paper="2-D; the authors' code: linear, corners aligned",
+            here="bicubic, corners not aligned",
+            common="as here (transformers), with a filter (timm), corners aligned (torchvision)",
         ),
         Divergence(
             "initialization",
-            paper="head zero in fine-tuning; the authors' code: head zero, queries, keys and values Xavier each",
-            here="queries, keys and values Xavier each; head normal of standard deviation 0.02, as DeiT's, so that "
-            "the first step reaches every weight",
-            common="torchvision: Xavier over the three as one matrix; head zero",
+            paper="head zero in fine-tuning; the authors' code: head zero, separate Xavier for queries, keys and "
+            "values",
+            here="separate Xavier for queries, keys and values; head normal with standard deviation 0.02, as DeiT, so "
+            "that the first step updates every weight",
+            common="torchvision: Xavier for all three as one matrix; head zero",
         ),
         Divergence(
             "weight decay of positions and the class token",
-            paper="not said",
-            here="as weights: they are tables",
+            paper="not specified",
+            here="the same as for weights, because they are tables",
             common="none in timm's and DeiT's recipes",
         ),
     ),

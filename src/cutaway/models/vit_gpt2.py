@@ -288,10 +288,10 @@ CARD = Card(
     },
     divergences=(
         Divergence(
-            "the two halves",
+            "encoder and decoder",
             paper="DeiT or BEiT, and RoBERTa or MiniLM as the decoder; it reads lines of text",
-            here="ViT and GPT-2, for captions; the decoder looks at all normalized tokens of ViT, class token too, "
-            "between GPT-2's attention and its MLP",
+            here="ViT and GPT-2, for captions; the decoder has cross-attention to all normalized tokens of ViT, "
+            "including the class token, between GPT-2's attention and MLP",
             common="as here (transformers)",
         ),
         Divergence(
@@ -302,8 +302,8 @@ CARD = Card(
         ),
         Divergence(
             "initialization",
-            paper="weights of the two halves, each learned before",
-            here="GPT-2's for all: standard deviation 0.02, branches of the decoder by 1/√(3 · blocks)",
+            paper="pretrained weights of encoder and decoder",
+            here="that of GPT-2: standard deviation 0.02, residual branches of the decoder scaled by 1/√(3 · blocks)",
         ),
         Divergence(
             "vit-gpt2-small",

@@ -16,8 +16,9 @@ away from it, and h_t the hidden vector,
 There is no hidden layer and no bias. For each word of a text the model returns the sum of these terms over its targets,
 which training maximizes.
 
-Shapes, from words (N, T): vectors (N, T, d), context and noise (N, P + K, d), scores (N, T, P + K), sums (N, T). With
-`reach`, (N, L, 2), only the L words in the middle are trained; the others are context only.
+Shapes, from words (N, T): vectors (N, T, d), P target and K noise words (N, P + K, d), scores (N, T, P + K), sums
+(N, T). With `reach`, (N, L, 2), only the L words in the middle are trained, and L replaces T in scores and sums; the
+other words are context only.
 
 Subsampling of frequent words, and the window's width b_t, belong to the data: `data/text/word2vec_dataset.py`.
 """
@@ -46,19 +47,17 @@ from .config import ValidatedConfig, choice, min_value, positive
 class Config(ValidatedConfig):
     """Configuration of the network."""
 
-    vocab_size: int = min_value(3, 10_000)  # size of the vocabulary, with the untrained padding (0) and unknown (1)
+    vocab_size: int = min_value(3, 10_000)  # size of the vocabulary, including padding (0) and unknown (1)
     dim: int = positive(100)  # dimension of a vector
-    architecture: str = choice("skipgram", ("skipgram", "cbow"))  # a word predicts its context; cbow: the reverse
-    output: str = choice("negative", ("negative", "softmax"))  # noise words; softmax: all words, if they are few
-    negative: int = positive(5)  # noise words for each word that is predicted, in expectation
-    window: int = positive(5)  # words on either side that a context reaches at most
-    whole_error: bool = True  # cbow: each context word takes the whole error, as in word2vec.c, not 1/n of it
+    architecture: str = choice("skipgram", ("skipgram", "cbow"))  # predict the context of a word; cbow: the word
+    output: str = choice("negative", ("negative", "softmax"))  # negative sampling, or softmax over the vocabulary
+    negative: int = positive(5)  # k, expected number of noise words per target
+    window: int = positive(5)  # maximum distance of a context word
+    whole_error: bool = True  # cbow: give each context word the whole gradient, as word2vec.c, instead of 1/n
 
     @classmethod
     def for_spec(cls, preset: Config, spec: TextSpec) -> Config:
-        """Return the preset with the vocabulary and the window of `spec`, whose target is Context: others are rejected
-        where the data is opened.
-        """
+        """Return the preset with the vocabulary and the window of `spec`, whose target is Context."""
         assert isinstance(spec.target, Context)
         return dataclasses.replace(preset, vocab_size=spec.target.vocab_size, window=spec.target.window)
 
@@ -89,22 +88,22 @@ def softmax_log_likelihood(h: Tensor, vectors: Tensor, target_ids: Tensor, is_ta
         is_target: 1 for the targets among them, else 0, shape (N, L, P).
     """
     scores = h @ vectors.T  # (N, L, V)
-    places = target_ids[:, None].expand_as(is_target)  # (N, L, P)
-    return (is_target * (scores.gather(2, places) - scores.logsumexp(2, keepdim=True))).sum(2)
+    index = target_ids[:, None].expand_as(is_target)  # (N, L, P)
+    return (is_target * (scores.gather(2, index) - scores.logsumexp(2, keepdim=True))).sum(2)
 
 
 def window_mean(vectors: Tensor, inside: Tensor) -> Tensor:
     """Return the mean of the vectors in each window, (N, L, d); 0 for a window without a word.
 
     Args:
-        vectors: v of the words, shape (N, X, d).
-        inside: 1 for words in the window, else 0, shape (N, L, X).
+        vectors: v of the words, shape (N, T, d).
+        inside: 1 for words in the window, else 0, shape (N, L, T).
     """
     return inside @ vectors / inside.sum(2, keepdim=True).clamp(min=1)
 
 
 class Word2Vec(BaseModel):
-    """Words (N, T) to how well the context of each goes with it, (N, L), in nats."""
+    """Words (N, T) to the log likelihood of each word and its context, (N, L), in nats."""
 
     takes = (TextSpec,)
     targets = (Context,)
@@ -159,32 +158,32 @@ class Word2Vec(BaseModel):
         return h
 
     def _window_mask(self, words: Tensor, mask: Tensor | None, reach: Tensor | None) -> Tensor:
-        """Return (N, L, X), 1 where a word is in the window of a word in the middle, and 0 elsewhere."""
+        """Return (N, L, T): 1 where a word is in the window of a word in the middle, else 0."""
         dtype = self.embedding.weight.dtype
         if reach is None:
-            window, places = self.config.window, torch.arange(words.shape[1], device=words.device)
-            apart = (places - places[:, None]).abs()
-            inside = ((apart <= window) & (apart > 0)).expand(words.shape[0], -1, -1)
+            window, positions = self.config.window, torch.arange(words.shape[1], device=words.device)
+            distance = (positions - positions[:, None]).abs()
+            inside = ((distance <= window) & (distance > 0)).expand(words.shape[0], -1, -1)
             real = normalize_padding_mask(mask, words.shape)
             if real is not None:
                 inside = inside & real[:, None] & real[:, :, None]
             return inside.to(dtype)
         before, after = self._window_masks(reach.shape[1], words.shape[1], words.device)
-        # Windows are looked up, by place and reach: to compare place by place would cost as much as the scores.
-        length, width, x = before.shape
-        place = torch.arange(0, length * width, width, device=words.device)  # (L,)
-        inside = before.view(-1, x).index_select(0, (place + reach[:, :, 0]).flatten())
-        inside += after.view(-1, x).index_select(0, (place + reach[:, :, 1]).flatten())
-        return inside.view(words.shape[0], length, x).to(dtype)
+        # Windows are looked up by position and reach: comparing positions would cost as much as the scores.
+        length, width, steps = before.shape  # L, b + 1, T
+        offset = torch.arange(0, length * width, width, device=words.device)  # (L,)
+        inside = before.view(-1, steps).index_select(0, (offset + reach[:, :, 0]).flatten())
+        inside += after.view(-1, steps).index_select(0, (offset + reach[:, :, 1]).flatten())
+        return inside.view(words.shape[0], length, steps).to(dtype)
 
-    def _window_masks(self, length: int, x: int, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Return the masks of positions before and after the i-th middle word, for each reach: (L, b + 1, X)."""
-        key = (length, x, device)
+    def _window_masks(self, length: int, steps: int, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Return the masks of positions before and after the i-th middle word, for each reach: (L, b + 1, T)."""
+        key = (length, steps, device)
         if key not in self._windows:
-            margin = (x - length) // 2
+            margin = (steps - length) // 2
             reach = torch.arange(max(margin, self.config.window) + 1, device=device)[:, None]
-            apart = torch.arange(x, device=device) - margin - torch.arange(length, device=device)[:, None, None]
-            before, after = (-reach <= apart) & (apart < 0), (apart > 0) & (apart <= reach)
+            distance = torch.arange(steps, device=device) - margin - torch.arange(length, device=device)[:, None, None]
+            before, after = (-reach <= distance) & (distance < 0), (distance > 0) & (distance <= reach)
             self._windows = {key: (before.float(), after.float())}
         return self._windows[key]
 
@@ -201,13 +200,13 @@ def _middle(words: Tensor, length: int) -> Tensor:
     return words.narrow(1, (words.shape[1] - length) // 2, length)
 
 
-# The same sums with gradients written by hand, which training uses.
+# The same sums with hand-written gradients, used in training.
 
 
 class NegativeSampling(Function):
     """`negative_sampling` with an explicit gradient: the sums and their gradient share one sigmoid.
 
-    The slope of the sum in a score s is σ(−s) for a target, and −σ(s) for noise.
+    The derivative with respect to a score s is σ(−s) for a target, and −σ(s) for noise.
     """
 
     @staticmethod
@@ -215,7 +214,7 @@ class NegativeSampling(Function):
         """Compute the sums.
 
         `h` has shape (N, L, d); `others` (N, P + K, d) are words, then noise; `is_target` (N, L, P) is 1 for target
-        words and 0 for others; `weight` (N, L) is that of each noise word.
+        words and 0 for others; `weight` (N, L) is the weight of each noise word.
         """
         words = is_target.shape[2]
         p = torch.bmm(h, others.transpose(1, 2))  # (N, L, P + K)
@@ -239,13 +238,11 @@ class NegativeSampling(Function):
 
 
 class WindowMean(Function):
-    """`window_mean` with an explicit gradient: each vector takes the whole gradient of the mean, or with `whole` False
-    1/n of it.
-    """
+    """`window_mean` with an explicit gradient: the whole gradient for each vector, or 1/n of it if `whole` is False."""
 
     @staticmethod
     def forward(ctx: Any, vectors: Tensor, inside: Tensor, whole: bool) -> Tensor:
-        """Compute the means; `vectors` is (N, X, d), `inside` (N, L, X) is 1 for vectors in the window, else 0."""
+        """Compute the means; `vectors` is (N, T, d), `inside` (N, L, T) is 1 for vectors in the window, else 0."""
         counts = inside.sum(2, keepdim=True).clamp_min_(1)
         ctx.whole = whole
         ctx.save_for_backward(inside, counts)
@@ -266,8 +263,8 @@ Model = Word2Vec
 PRESETS = {"word2vec-skipgram": Config(), "word2vec-cbow": Config(architecture="cbow")}
 
 _COUNTED = (
-    "computed: two vectors of 100 numbers for each of 10 000 words, a size that the data sets; multiply-adds for 32 "
-    "words, each with the softmax over all words"
+    "computed: two vectors of dimension 100 for each of 10 000 words (the data determines the vocabulary); "
+    "multiply-adds for 32 words, each with the softmax over all words"
 )
 # The defaults of word2vec.c, except for lower case. A batch has 512 or 1 536 words: larger batches overshoot.
 _LEARNED = {
@@ -296,33 +293,35 @@ CARD = Card(
     divergences=(
         Divergence(
             "noise",
-            paper="k words drawn for each pair",
-            here="K words drawn for each stretch, weighted so that a pair has k in expectation: all is products of "
-            "small matrices (after S. Ji and others, 2016, arXiv 1604.04661, who share them within a window)",
-            common="k for each pair, but none that is the word itself (word2vec.c, gensim)",
+            paper="k sampled words per pair",
+            here="K sampled words per window of text, weighted so that a pair has k in expectation: the computation "
+            "is a "
+            "product of small matrices (S. Ji et al., 2016, arXiv 1604.04661, share them within a window)",
+            common="k per pair, excluding the word itself (word2vec.c, gensim)",
         ),
         Divergence(
             "updates",
-            paper="not said",
-            here="the sum over the pairs of a batch: rates are the common ones, and a batch must stay small",
-            common="one for each pair, in threads that overwrite each other's",
+            paper="not specified",
+            here="one per batch, with the sum over its pairs: usual learning rates, but batches must be small",
+            common="one per pair, in threads without locks",
         ),
         Divergence(
             "roles in skip-gram",
-            paper="the word in the middle is given and predicts its context",
+            paper="the middle word predicts its context",
             here="as in the paper",
-            common="the context word is given and predicts the word in the middle: the same pairs, but for the window, "
-            "which is drawn for the word in the middle",
+            common="the context word predicts the middle word: the same pairs, except that the window is sampled for "
+            "the "
+            "middle word",
         ),
         Divergence(
-            "error of cbow",
-            paper="not said; the gradient of a mean gives each of the n context words 1/n of the error",
-            here="the whole error for each, without which vectors stay small and are worse; whole_error=false: 1/n",
-            common="the whole error",
+            "gradient of cbow",
+            paper="not specified; the gradient of a mean is 1/n for each of the n context words",
+            here="the whole gradient for each, which gives better vectors; whole_error=false: 1/n",
+            common="the whole gradient",
         ),
         Divergence(
             "initialization",
-            paper="not said",
+            paper="not specified",
             here="v uniform in ±1/(2d), v' zero",
             common="as here (word2vec.c)",
         ),
@@ -335,7 +334,7 @@ CARD = Card(
         Divergence(
             "output",
             paper="hierarchical softmax or negative sampling",
-            here="negative sampling or the whole softmax",
+            here="negative sampling or the full softmax",
             common="hierarchical softmax or negative sampling",
         ),
     ),

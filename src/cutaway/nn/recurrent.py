@@ -439,7 +439,7 @@ def pool_states(
         states: States at each step, shape (N, T, D · hidden), 0 beyond the lengths.
         last: State of each layer and direction after the last real step, shape (layers · D, N, hidden).
         lengths: Lengths, shape (N,); None if all steps are real.
-        pooling: last, mean or max over the real steps, flat (all steps side by side), or every (each step by itself).
+        pooling: last, mean or max over the real steps, flat (all steps concatenated), or every (one output per step).
         directions: D.
         steps: Number of steps that flat expects.
 

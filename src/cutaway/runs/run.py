@@ -66,8 +66,8 @@ class Run(TrainedRun):
     ) -> dict[str, Metric]:
         """Compute metrics with 95 % confidence intervals on the test split of the run or on other labelled data.
 
-        Other data is prepared with the preprocessing of the run. What is left out of it, and values that the training
-        split did not have, are reported as warnings.
+        Other data is prepared with the preprocessing of the run. Skipped examples, and values that are not in the
+        training split, are reported as warnings.
 
         Args:
             source: Labelled data of the same kind: a path, objects as `train` takes them, such as (X, y), or a named

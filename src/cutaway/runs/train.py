@@ -132,9 +132,9 @@ def train_model(
                 reject_small_batches(asked_of, asked_of.batch_size, several.processes, asked_of.tensor_parallel)
         if isinstance(model, nn.Module):
             raise SettingError(
-                f"processes={several.processes} starts processes that make the model by its name, and "
-                f"{type(model).__name__} is a module in this process alone: leave processes out, or start your script "
-                f"in so many, as in torchrun --nproc-per-node={several.processes} SCRIPT.py."
+                f"processes={several.processes} starts processes that build the model by its name, but "
+                f"{type(model).__name__} exists only in this process: leave processes out, or start your script "
+                f"with torchrun --nproc-per-node={several.processes} SCRIPT.py."
             )
         if callbacks:
             raise SettingError(
@@ -203,7 +203,7 @@ def _train_in_process(
         resolve_parallel(ready)
         notes += reject_beyond_memory(ready)
         if earlier:
-            earlier.reject_other(ready.data, "or train anew.")
+            earlier.reject_other(ready.data, "or start a new run.")
             _reject_other_epochs(ready.settings, ready.data, before)
             _reject_other_files(before, ready)
             notes += environment_changes(before, ready.place)
@@ -284,8 +284,8 @@ def _train_in_folder(
             if trainer.state.run not in ("", known):
                 raise FileError(
                     f"{latest_checkpoint(folder / 'checkpoints')} is the checkpoint of another run, of other data or"
-                    " with other settings. Resume with the run's own checkpoint, from a copy of its folder, or train"
-                    " anew."
+                    " with other settings. Resume with the run's own checkpoint, from a copy of its folder, or start a"
+                    " new run."
                 )
             reject_missing(callbacks, trainer.state.callbacks)
             if writes:  # the checkpoint has been loaded
@@ -478,7 +478,7 @@ def _reject_folder(folder: Path, out: str | Path | None, overwrite: bool) -> Non
             f"copy the run's folder to {out} and resume the copy."
         )
     if overwrite:
-        raise SettingError("--resume goes on with a run and --overwrite replaces one: give one of them.")
+        raise SettingError("--resume continues a run and --overwrite replaces one: give only one of them.")
 
 
 def _reject_other_epochs(settings: TrainSettings, data: DataSet, before: Mapping[str, Any]) -> None:
@@ -486,7 +486,7 @@ def _reject_other_epochs(settings: TrainSettings, data: DataSet, before: Mapping
     if data.tasks is not None and settings.epochs != before["settings"]["epochs"]:
         raise SettingError(
             f"epochs={settings.epochs} cannot change in a run of tasks, each of which has "
-            f"{before['settings']['epochs']}: leave it out, or train anew."
+            f"{before['settings']['epochs']}: leave it out, or start a new run."
         )
 
 
@@ -497,12 +497,12 @@ def _reject_other_files(about: Mapping[str, Any], ready: TrainingSetup) -> None:
     """
     if ready.taken and ready.taken.sha256 != about["weights"]["sha256"]:
         raise FileError(
-            f"{ready.taken.path} is not what it was when this run began, and the run has no checkpoint yet: "
-            "restore the file, or train anew."
+            f"{ready.taken.path} has changed since this run began, and the run has no checkpoint yet: "
+            "restore the file, or start a new run."
         )
     if ready.teacher and ready.teacher.sha256 != about["teacher"]["sha256"]:
         raise FileError(
-            f"The teacher {ready.teacher.run.folder} is not what it was when this run began: restore it, or train anew."
+            f"The teacher {ready.teacher.run.folder} has changed since this run began: restore it, or start a new run."
         )
 
 
@@ -515,8 +515,8 @@ def _resume_arguments(
     """
     if "quantized" in about:
         raise SettingError(
-            "This run is a quantized one, whose numbers are rounded and learn no more: go on with the run that it was "
-            f"made of, {about['quantized']['from']}, and quantize that again."
+            "This run is quantized and cannot be trained further: resume the original run "
+            f"{about['quantized']['from']}, and quantize it again."
         )
     own = model if isinstance(model, nn.Module) else None
     model = None if own is not None else model
@@ -526,7 +526,7 @@ def _resume_arguments(
             raise SettingError("This run's data was given in Python: give it again, as train(data=DATA, resume=RUN).")
         source, given_again = IN_MEMORY, source
     elif isinstance(source, InMemorySource):
-        raise SettingError(f"This run's data is {then}, which is opened by itself: leave data out.")
+        raise SettingError(f"This run's data is {then}, which is opened automatically: leave data out.")
     else:
         given_again = data_source(about["data"])
     for what, now, before in (("model", model, about["model"]), ("data", source, then)):
@@ -536,7 +536,7 @@ def _resume_arguments(
         if key not in MAY_CHANGE:
             raise SettingError(
                 f"{key} cannot change when a run is resumed; these can: {', '.join(MAY_CHANGE)}. "
-                "For another setting, train anew."
+                "For another setting, start a new run."
             )
     before = {**about["settings"], **{f"model.{k}": v for k, v in about["model_settings"].items()}}
     return own or about["model"], given_again, {**before, **given}

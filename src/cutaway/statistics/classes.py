@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 
 from .intervals import Z95, Metric, Values, effective, proportion, student, wilson, without_interval
 
-LEAST_OF_CLASS = 5  # minimum examples of each class for an interval of means over classes and AUC
-LEAST_FOUND = 20  # minimum examples of a class for an interval of its average precision
+MIN_PER_CLASS = 5  # minimum examples of each class for an interval of means over classes and AUC
+MIN_POSITIVES = 20  # minimum examples of a class for an interval of its average precision
 SMOOTHING = 0.25  # examples added to each class, half of them correct, to estimate the variance of macro F1
-TRUSTED = 20  # examples of the rarer class above which DeLong's variance outweighs Hanley and McNeil's
+MIN_FOR_DELONG = 20  # examples of the rarer class above which DeLong's variance outweighs Hanley and McNeil's
 GRID = np.linspace(0, 1, 4001)  # areas that are tested against the observed one
 
 
@@ -101,11 +101,9 @@ def macro_f1(
 
 def too_few_examples(counts: NDArray[Any], names: Sequence[str] | None, noun: str = "examples") -> str:
     """Return the note if a class has fewer than LEAST_OF_CLASS examples, otherwise an empty string."""
-    if not len(counts) or counts.min() >= LEAST_OF_CLASS:
+    if not len(counts) or counts.min() >= MIN_PER_CLASS:
         return ""
-    return f"fewer than {LEAST_OF_CLASS} {noun} of " + (
-        f"class {names[int(counts.argmin())]!r}" if names else "a class"
-    )
+    return f"fewer than {MIN_PER_CLASS} {noun} of " + (f"class {names[int(counts.argmin())]!r}" if names else "a class")
 
 
 def auc(score: Values, is_class: NDArray[np.bool_], name: str = "a class") -> Metric:
@@ -123,13 +121,13 @@ def auc(score: Values, is_class: NDArray[np.bool_], name: str = "a class") -> Me
     below = 1 - (ranks[~is_class] - rankdata(score[~is_class])) / of
     value = float(above.mean())
     rarer = min(of, others)
-    if rarer < LEAST_OF_CLASS:
+    if rarer < MIN_PER_CLASS:
         side = name if of < others else f"classes other than {name}"
-        return without_interval(value, f"fewer than {LEAST_OF_CLASS} examples of {side}")
+        return without_interval(value, f"fewer than {MIN_PER_CLASS} examples of {side}")
     spread = float(above.var(ddof=1)) / of + float(below.var(ddof=1)) / others  # DeLong's
     least = 1 / (of * others)  # one pair in the wrong order: neither variance is 0
     ratio = spread / float(_hanley_mcneil(np.clip(value, least, 1 - least), of, others))
-    weight = rarer / (rarer + TRUSTED)
+    weight = rarer / (rarer + MIN_FOR_DELONG)
     factor = weight * ratio + (1 - weight) * max(1.0, ratio)
     held = Z95 * np.sqrt(factor * _hanley_mcneil(GRID, of, others))
     inside = GRID[np.abs(value - GRID) <= held]
@@ -158,8 +156,8 @@ def average_precision(score: Values, is_class: NDArray[np.bool_], name: str = "a
     found, taken = right.cumsum(), wrong.cumsum()
     parts = right * found / (found + taken)
     value = float(parts.sum() / of)
-    if of < LEAST_FOUND:
-        return without_interval(value, f"fewer than {LEAST_FOUND} examples of {name}")
+    if of < MIN_POSITIVES:
+        return without_interval(value, f"fewer than {MIN_POSITIVES} examples of {name}")
     before = parts.cumsum() - parts
     all_but_one = np.maximum(found + taken - 1, 1)
     lost = right * (found - 1) / all_but_one  # if a positive example at this score or above is left out
@@ -179,8 +177,8 @@ def correlation(value: float, count: int) -> Metric:
     The interval is on R. A. Fisher's scale, with the variance of D. G. Bonett, T. A. Wright, Sample size requirements
     for estimating correlations, 2000.
     """
-    if math.isnan(value) or count < 2 * LEAST_OF_CLASS:
-        reason = "one side is constant" if math.isnan(value) else f"fewer than {2 * LEAST_OF_CLASS} pairs"
+    if math.isnan(value) or count < 2 * MIN_PER_CLASS:
+        reason = "one side is constant" if math.isnan(value) else f"fewer than {2 * MIN_PER_CLASS} pairs"
         return without_interval(value, reason)
     half = Z95 * math.sqrt((1 + value**2 / 2) / (count - 3))
     centre = math.atanh(min(max(value, -1 + 1e-12), 1 - 1e-12))

@@ -53,8 +53,8 @@ from .intervals import (
 
 Finish = Callable[[Values], Values]
 
-FEW = 10  # fewer examples than this have resamples without variance
-FAR = 1e5  # bound of the quantile search, in standard errors
+MIN_EXAMPLES = 10  # fewer examples than this have resamples without variance
+MAX_QUANTILE = 1e5  # bound of the quantile search, in standard errors
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def measure_rows(rows: Values, finish: Finish | None, resamples: Resamples) -> M
     if finish is None and _is_binary(rows):
         low, high = _fraction_interval(model, error)
     elif model.added.mean() > 0 and error.scale > 0:
-        if FEW <= resamples.examples <= MAX_RESAMPLED:
+        if MIN_EXAMPLES <= resamples.examples <= MAX_RESAMPLED:
             error = replace(error, of_examples=np.sort(studentised(model.added, resamples, logarithm=True)))
         relative = error.scale / float(model.added.mean())
         apart = [min(-error.quantile(p) * relative, MAX_LOG_RATIO) for p in ((1 + LEVEL) / 2, (1 - LEVEL) / 2)]
@@ -282,7 +282,7 @@ class _Error:
         from scipy.optimize import bisect
         from scipy.special import stdtr
 
-        return float(bisect(lambda x: self._cumulative(x, stdtr) - p, -FAR, FAR, xtol=1e-7))
+        return float(bisect(lambda x: self._cumulative(x, stdtr) - p, -MAX_QUANTILE, MAX_QUANTILE, xtol=1e-7))
 
     def around(self, value: float, level: float) -> tuple[float, float]:
         """Return the symmetric interval of a value."""

@@ -334,8 +334,8 @@ class Confusion:
         )
         some = int(((of > 0) | (said > 0)).sum())
         found = [share(right, below, self.noun) for below in (said, of, of + said - right)]
-        if some < classes.LEAST_OF_CLASS:
-            reason = f"fewer than {classes.LEAST_OF_CLASS} {self.noun}s with it"
+        if some < classes.MIN_PER_CLASS:
+            reason = f"fewer than {classes.MIN_PER_CLASS} {self.noun}s with it"
             found = [without_interval(one.value, reason) for one in found]
         return found[0], found[1], found[2].map(lambda j: 2 * j / (1 + j))
 

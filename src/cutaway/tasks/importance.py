@@ -43,23 +43,25 @@ def permutation_importance_report(
     ends = np.cumsum([width for _, width in columns])
     places = [slice(end - width, end) for end, (_, width) in zip(ends, columns)]
 
-    class Asked:
+    class ModelAdapter:
         """An adapter of the model for scikit-learn: its inputs are the row indices from which each column's cells are
         taken.
         """
 
-        def fit(self, *_: Any) -> Asked:
+        def fit(self, *_: Any) -> ModelAdapter:
             """Do nothing: the model is already trained."""
             return self
 
-    def scored(_: Asked, whose: NDArray[np.int64], __: Any) -> float:
+    def scored(_: ModelAdapter, whose: NDArray[np.int64], __: Any) -> float:
         shuffled = inputs.clone()
         for k, place in enumerate(places):
             shuffled[:, place] = inputs[torch.from_numpy(whose[:, k].copy()), place]
         return score(answer(shuffled), target)
 
     own = np.repeat(np.arange(len(rows))[:, None], len(columns), axis=1)  # (n, columns)
-    found = permutation_importance(Asked(), own, target.numpy(), scoring=scored, n_repeats=REPEATS, random_state=0)
+    found = permutation_importance(
+        ModelAdapter(), own, target.numpy(), scoring=scored, n_repeats=REPEATS, random_state=0
+    )
     lost = [
         {"name": name, "value": _clean(mean), "low": _clean(each.min()), "high": _clean(each.max())}
         for (name, _), mean, each in zip(columns, found.importances_mean, found.importances)

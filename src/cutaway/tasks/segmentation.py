@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..core.spec import Mask
 from ..nn.losses import dice
-from ..statistics.classes import LEAST_OF_CLASS, too_few_examples
+from ..statistics.classes import MIN_PER_CLASS, too_few_examples
 from ..statistics.intervals import Metric, fraction, jackknife, mean, share, without_interval
 
 SURE, LOSS, SAID = range(3)  # stored columns of an image: mean probability, mean loss, then pixel counts
@@ -124,7 +124,7 @@ class Segmentation:
             right, of, said = counts[:, k, k], counts[:, k].sum(1), counts[:, :, k].sum(1)  # (N,) each
             images = int((of > 0).sum())
             found = share(right, of + said - right, "image")
-            if 0 < images < LEAST_OF_CLASS:
+            if 0 < images < MIN_PER_CLASS:
                 found = without_interval(
                     found.value, too_few_examples(np.array([float(images)]), [name], noun="images")
                 )

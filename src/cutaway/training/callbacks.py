@@ -108,7 +108,7 @@ class Callback:
         """Run after the last epoch, before the model is evaluated. `state.stopped` is the reason for the end."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what a resumed run needs, which is saved with each checkpoint; by default nothing.
+        """Return the state to save with each checkpoint and restore when a run is resumed; empty by default.
 
         Returns:
             A dictionary of tensors, numbers, strings, None, and lists and dictionaries of them.

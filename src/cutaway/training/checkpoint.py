@@ -133,7 +133,7 @@ def _modified_ns(checkpoint: Path) -> int:
 
 
 class Loaded(NamedTuple):
-    """What a checkpoint holds beside the model and the optimizers."""
+    """The contents of a checkpoint except for the model and the optimizers."""
 
     state: TrainingState
     carried: tuple[Tensor, ...]  # state of a recurrent model
@@ -151,7 +151,7 @@ def load_checkpoint(
     """
     path = latest_checkpoint(folder)
     if path is None:
-        raise FileError(f"{folder} has no checkpoint to go on from: train anew.")
+        raise FileError(f"{folder} has no checkpoint to resume from: start a new run.")
     if path.is_dir() or any(map(is_sharded, model.parameters())):
         tensors, meta = _read_parts(path, model, optimizers, average, rank)
     else:
@@ -214,7 +214,7 @@ def _reject_other(path: Path, model: nn.Module, tensors: Mapping[str, Tensor]) -
     if problems := find_mismatches(model.state_dict(), _strip_prefix("model.", tensors)):
         raise FileError(
             f"{path} is the checkpoint of another model: {'; '.join(problems)}. Resume with the run's own checkpoint, "
-            "from a copy of its folder, or train anew."
+            "from a copy of its folder, or start a new run."
         )
 
 

@@ -69,8 +69,8 @@ PRUNED = (nn.Linear, nn.modules.conv._ConvNd, nn.RNNBase, nn.RNNCellBase, nn.Mul
 NOT_WITH_SPARSITY = {
     "ema": "an average of weights over time is not 0 where they are pruned",
     "average_epochs": "an average of weights over time is not 0 where they are pruned",
-    "lora": "LoRA learns beside the weights, which stay as they are",
-    "freeze_epochs": "what is pruned is decided once, over the whole training",
+    "lora": "LoRA does not change the weights",
+    "freeze_epochs": "pruning covers the whole training",
 }
 
 

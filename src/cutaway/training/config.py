@@ -22,13 +22,13 @@ class TrainSettings:
     TRAINING = Topic("objective, length, batches and seed")
     objective: str = setting(
         "supervised",
-        "what is learned from: supervised takes the data's targets; simclr is contrastive pre-training, which tells "
-        "two views of an image or series from those of others, without labels, for weights=RUN of another training; "
-        "mae is masked autoencoding, which tells patches of an image that a Vision Transformer is not shown, likewise; "
-        "maml and prototypes learn to tell new classes apart by a few examples, in episodes; of a sequence of tasks, "
-        "ewc holds weights that mattered to earlier ones, rehearsal learns stored examples of them again, and joint "
-        "learns all tasks at once; of problems, star (expert iteration) and grpo (policy gradients) learn from a "
-        "network's own solutions, which are verified",
+        "training objective. supervised: the targets of the data; simclr: contrastive pre-training without labels, "
+        "which matches two views of an image or series among the views of others, for weights=RUN of another training; "
+        "mae: masked autoencoder pre-training, which reconstructs hidden image patches with a Vision Transformer; "
+        "maml and prototypes: few-shot learning of new classes, in episodes; for a sequence of tasks, "
+        "ewc protects weights that were important to earlier tasks, rehearsal replays stored examples, and joint "
+        "trains on all tasks at once; for problems, star (expert iteration) and grpo (policy gradients) train on the "
+        "network's own verified solutions",
         choices=OBJECTIVES,
     )
     epochs: int = setting(
@@ -41,8 +41,8 @@ class TrainSettings:
     )
     max_steps: int | None = setting(
         None,
-        "optimizer steps to end after, with the schedule laid out over them; epochs are as many as that takes, unless "
-        "they are given too",
+        "optimizer steps to train, over which the schedule extends; the number of epochs follows, unless it is "
+        "given too",
         low=1,
     )
     minutes: float | None = setting(
@@ -71,7 +71,7 @@ class TrainSettings:
     )
     eps: float | None = setting(
         None,
-        "what is added to the denominator of adagrad, rmsprop, adadelta, adam and adamw; auto is PyTorch's: 1e-10 of "
+        "ε added to the denominator of adagrad, rmsprop, adadelta, adam and adamw; auto is PyTorch's: 1e-10 of "
         "adagrad, 1e-6 of adadelta, else 1e-8",
         low=0.0,
     )
@@ -133,7 +133,7 @@ class TrainSettings:
         high=0.99999,
     )
     average_epochs: int = setting(
-        0, "checkpoint averaging over the last so many epochs, whose mean is kept; 0 keeps the best epoch", low=0
+        0, "checkpoint averaging: number of last epochs whose mean is kept; 0 keeps the best epoch", low=0
     )
     num_beams: int = setting(
         1,
@@ -169,18 +169,18 @@ class TrainSettings:
     )
     lora: int | None = setting(
         None,
-        "LoRA, low-rank adaptation: rank of what linear layers learn beside their weights, which are frozen; the head "
-        "learns too, unless it predicts tokens",
+        "LoRA, low-rank adaptation: rank of the update of linear layers, whose weights are frozen; the head "
+        "is trained too, unless it predicts tokens",
         low=1,
     )
-    lora_alpha: float = setting(16.0, "LoRA: what is learned is scaled by lora_alpha / lora", low=0.0)
+    lora_alpha: float = setting(16.0, "LoRA: the update is scaled by lora_alpha / lora", low=0.0)
     lora_layers: tuple[str, ...] = setting(
         (), "LoRA: the linear layers, by name or pattern; auto: those of attention's queries, keys and values"
     )
 
     DISTILLATION = Topic("learning from a teacher's probabilities")
     teacher: str | None = setting(
-        None, "knowledge distillation: a run on the same data whose probabilities are learned from, beside the labels"
+        None, "knowledge distillation: a run on the same data whose probabilities are targets in addition to the labels"
     )
     temperature: float | None = setting(
         None,
@@ -200,8 +200,8 @@ class TrainSettings:
     )
 
     FEW_SHOT = Topic("new classes from a few examples: MAML, prototypes")
-    inner_lr: float = setting(0.4, "maml: learning rate of what is learned from the support of an episode", low=0.0)
-    inner_steps: int = setting(1, "maml: steps of gradient descent on the support of an episode", low=1)
+    inner_lr: float = setting(0.4, "maml: inner learning rate, for the support set of an episode", low=0.0)
+    inner_steps: int = setting(1, "maml: inner steps of gradient descent on the support set of an episode", low=1)
     first_order: bool = setting(
         False, "maml: take the gradient on the support for a constant, which saves its second derivatives"
     )
@@ -233,8 +233,8 @@ class TrainSettings:
     PRUNING = Topic("sparse weights, pruned channels")
     sparsity: float = setting(
         0.0,
-        "magnitude pruning: fraction of the weights of linear, convolutional and recurrent layers that become 0 while "
-        "the model learns, the smallest first; what is 0 in weights=PATH stays so",
+        "magnitude pruning: fraction of the weights of linear, convolutional and recurrent layers set to 0 during "
+        "training, the smallest first; weights that are 0 in weights=PATH stay 0",
         low=0.0,
         high=0.999,
     )
@@ -272,7 +272,7 @@ class TrainSettings:
         choices=("none", "static", "dynamic", "weight-only"),
     )
     qat_group: int = setting(
-        0, "quantization-aware training: weights of 4 bits, so many of which share a scale; 0 is 8 bits", low=0
+        0, "quantization-aware training: number of 4-bit weights that share a scale; 0 is 8 bits", low=0
     )
 
     HARDWARE = Topic("device, precision, compilation, memory")
@@ -291,14 +291,14 @@ class TrainSettings:
     threads: int | None = setting(None, "CPU threads", low=1, high=1024)
     memory_fraction: float = setting(
         0.9,
-        "train only where the estimate takes no more than this fraction of the memory that is free; 0 always trains",
+        "train only if the estimate is at most this fraction of the free memory; 0 disables the check",
         low=0.0,
         high=1.0,
     )
     recompute: str = setting(
         "none",
-        "activation checkpointing: what is computed again in the backward pass, instead of being kept. full: each "
-        "block, from what enters it; selective: of a block all but products with weights, convolutions and fused "
+        "activation checkpointing: recompute activations in the backward pass instead of storing them. full: each "
+        "block, from its input; selective: all of a block except matrix products with weights, convolutions and fused "
         "attention",
         choices=("none", "selective", "full"),
     )
@@ -313,8 +313,8 @@ class TrainSettings:
     )
     parallel: str = setting(
         "auto",
-        "strategy of several processes. ddp: each holds the whole model; fsdp: each a part of every weight, gradient "
-        "and what the optimizer keeps; hsdp: so within each machine; auto: ddp where that fits",
+        "strategy of several processes. ddp: each holds the whole model; fsdp: each holds a shard of every weight, "
+        "gradient and optimizer state; hsdp: shards within each machine; auto: ddp if it fits into memory",
         choices=("auto", "ddp", "fsdp", "hsdp"),
     )
     tensor_parallel: int = setting(

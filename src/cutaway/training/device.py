@@ -191,7 +191,7 @@ def select_device(
     lacks = found.type == "cpu" and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
     if precision == "bfloat16" and lacks and any(isinstance(m, nn.LSTM) for m in model.modules()):
         raise SettingError(
-            "precision=bfloat16 cannot be: this processor has no bfloat16, and PyTorch's LSTM needs it. Leave it out."
+            "Invalid precision=bfloat16: this processor has no bfloat16, which PyTorch's LSTM needs. Leave it out."
         )
     dtype = torch.float64 if precision == "float64" else torch.float32
     half = precision == "bfloat16" or (
@@ -219,8 +219,8 @@ def _own_gpu(asked: torch.device) -> torch.device:
         )
     if here > there:
         raise SettingError(
-            f"{here} processes on this machine would each take a GPU, and it has {there}: start no more than that, or "
-            "take device=cpu."
+            f"{here} processes on this machine would each take a GPU, and it has {there}: start at most that many, or "
+            "use device=cpu."
         )
     return asked if asked.index is not None else torch.device("cuda", launch.local_rank())
 

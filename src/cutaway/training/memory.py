@@ -68,9 +68,9 @@ def reject_step_beyond_memory(ready: TrainingSetup) -> list[str]:
     )
     if ahead > most:
         raise SettingError(
-            f"{said}, of which at most {settings.memory_fraction:.0%} are taken. Take a smaller batch_size "
+            f"{said}, of which at most {settings.memory_fraction:.0%} may be used. Use a smaller batch_size "
             "(accumulate makes up for it), shorter or smaller examples, or a smaller model; several devices share the "
-            "batch, and hold the model in parts (parallel=fsdp); memory_fraction=0 goes on all the same."
+            "batch, and hold the model in parts (parallel=fsdp); memory_fraction=0 trains anyway."
         )
     return [f"{said}."] if ahead > MIN_REPORTED_FRACTION * most else []
 
@@ -485,7 +485,7 @@ def _suggest_fix(ready: TrainingSetup, strategy: str, room: float) -> str:
     again = "recompute=full, " if ready.settings.recompute != "full" and find_blocks(ready.model) else ""
     return (
         f"{more} more devices, a smaller batch_size (accumulate makes up for it), {again}or a smaller model; "
-        "memory_fraction=0 goes on all the same."
+        "memory_fraction=0 trains anyway."
     )
 
 

@@ -85,7 +85,7 @@ def build_optimizers(model: nn.Module, settings: TrainSettings) -> list[Optimize
     Raises SettingError if there are not two betas, and for settings that sparse gradients of embeddings do not support.
     """
     if len(settings.betas) != 2:
-        raise SettingError(f"betas={as_text(settings.betas)} cannot be: two decay rates, as in betas=0.9,0.95.")
+        raise SettingError(f"Invalid betas={as_text(settings.betas)}: must be two decay rates, as in betas=0.9,0.95.")
     _reject_for_sparse(model, settings)
     decay = 1.0 if settings.layer_decay is None else settings.layer_decay
     patterns = as_base_model(model).decayed
@@ -428,7 +428,7 @@ def add_lora(model: nn.Module, spec: Spec, settings: TrainSettings) -> list[str]
         asked = (
             f"lora_layers={shorten(as_text(settings.lora_layers))}" if settings.lora_layers else "layers of attention"
         )
-        way = "give some of them as lora_layers" if linear else "leave lora out, and freeze what is to stay"
+        way = "give some of them as lora_layers" if linear else "leave lora out, or freeze layers instead"
         raise SettingError(f"lora={settings.lora} finds no {asked} in {type(model).__name__}; {has}: {way}.")
     adapt(model, names, settings.lora, settings.lora_alpha)
     if not isinstance(spec.target, TokenTarget):

@@ -89,8 +89,8 @@ def check_outputs(found: CustomPreset, data: DataSet, settings: TrainSettings) -
         ) from error
     if not isinstance(given, Tensor):
         raise ModelError(
-            f"{found.name} gives a {type(given).__name__}, and what is learned from is one tensor: let its forward "
-            f"return the {'logits' if data.spec.target.classes else 'values'} alone."
+            f"{found.name} returns a {type(given).__name__}, but training needs one tensor: let its forward "
+            f"return only the {'logits' if data.spec.target.classes else 'values'}."
         )
     needed, said = required_shape(data.spec, batch.target, inputs, as_base_model(module))
     single = isinstance(data.spec.target, Classes) and data.spec.target.outputs == 2 and given.shape[1:] == (1,)
@@ -100,7 +100,7 @@ def check_outputs(found: CustomPreset, data: DataSet, settings: TrainSettings) -
             f"needs {needed}: {said}."
         )
     if not given.is_floating_point():
-        raise ModelError(f"{found.name} gives {_shape(given)}, and what is learned from is logits or values.")
+        raise ModelError(f"{found.name} returns {_shape(given)}, but training needs floating-point logits or values.")
 
 
 def required_shape(
@@ -178,7 +178,7 @@ def drop_too_long_transcripts(model: nn.Module, data: DataSet, missing: str) -> 
             assert isinstance(split, SequenceSplit), "recordings are in memory"
             data.splits[name] = split.part(torch.tensor(left))
     if named and missing != "drop":
-        raise _length_error(model, named, "; or missing=drop leaves out what is named")
+        raise _length_error(model, named, "; or missing=drop skips these examples")
     if named:
         more = f"; and {len(named) - MAX_LISTED:,} more" if len(named) > MAX_LISTED else ""
         count = "one recording" if len(named) == 1 else f"{len(named):,} recordings"
@@ -213,7 +213,10 @@ def _length_error(model: nn.Module, named: list[Problem], way_out: str) -> DataE
     count = "One transcript does" if len(named) == 1 else f"{len(named):,} transcripts do"
     look, where = "Look whether it belongs to that recording", "the recording"
     if isinstance(model, SupportsDecoding):
-        fix, where = f"{look}; a larger model.context_length takes longer ones{way_out}.", "what the network can write"
+        fix, where = (
+            f"{look}; a larger model.context_length takes longer ones{way_out}.",
+            "the output length of the network",
+        )
     else:
         fix = (
             f"{look} (a character takes a frame, and one more where it is doubled); smaller model.strides leave more "

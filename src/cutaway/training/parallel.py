@@ -262,8 +262,8 @@ def reject_for_processes(settings: TrainSettings, data: DataSet, model: nn.Modul
     if (tensor := settings.tensor_parallel) > 1:
         if there % tensor:
             raise SettingError(
-                f"tensor_parallel={tensor} takes so many processes for each model, and processes={there} are no "
-                "multiple of that: give another number of either."
+                f"Invalid processes={there}: must be a multiple of tensor_parallel={tensor}, the number of "
+                "processes for each model."
             )
         from ..distributed.tensor_parallel import reject_for_tensor_parallel  # slow to import
 
@@ -290,7 +290,7 @@ def reject_small_batches(
     if settings.batch_tokens:
         raise SettingError(f"{said} Give a larger batch_tokens, or fewer {called}.")
     if not settings.batch_size or examples < settings.batch_size:
-        raise SettingError(f"{said} The training split has no more: give fewer {called}.")
+        raise SettingError(f"{said} The training split has only these: give fewer {called}.")
     said += f" Give batch_size={copies} or more, or fewer {called}."
     if settings.accumulate > 1:
         said += f" accumulate={settings.accumulate} does not help: its batches are shared one by one."
@@ -374,7 +374,7 @@ def add_resume_hint(lost: LostProcess, run: Path | None) -> LostProcess:
     if run is not None and latest_checkpoint(run / "checkpoints") is not None:
         way = f"Its checkpoint is kept, and any number of processes can go on: cutaway train --resume {run}"
     else:
-        way = "There is no checkpoint yet: train anew."
+        way = "There is no checkpoint yet: start a new run."
     lost.args = (f"{lost} {way}",)
     return lost
 
@@ -435,7 +435,7 @@ def reject_for_recompute(settings: TrainSettings, model: nn.Module, weighable: b
             "derivatives of derivatives: leave it out."
         )
     if settings.compile:
-        raise SettingError(f"{asked} and compile=true each decide what is kept: give one of them.")
+        raise SettingError(f"{asked} and compile=true both decide which activations are stored: give only one of them.")
 
 
 def _contexts(block: nn.Module, within: Callable[[], Context], selective: bool) -> tuple[Context, Context]:

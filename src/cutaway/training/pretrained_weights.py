@@ -207,9 +207,7 @@ def find_weights(path: str, preset: Preset) -> WeightsSource:
     if meta is None and find_family(preset.name) is not None:
         reject_pickle(file)
         Folder(file.parent)  # raises an error on what the folder lacks
-        raise FileError(
-            f"weights={path} is a file that nothing tells the network of: give the folder that it stands in."
-        )
+        raise FileError(f"weights={path} is a file without a description of its network: give its folder.")
     if meta is None:
         return WeightsSource(file)
     _reject_other(file, meta, preset)
@@ -341,7 +339,7 @@ def _read_metadata(file: Path) -> dict[str, Any] | None:
 def _reject_other(file: Path, meta: Mapping[str, Any], preset: Preset) -> None:
     """Raise FileError if a file of Cutaway holds no model, or one of another preset."""
     if "preset" not in meta:
-        raise FileError(f"{file} is a checkpoint of a run that goes on, not a model: give the run's folder.")
+        raise FileError(f"{file} is a training checkpoint of a run, not a model: give the run's folder.")
     if meta["preset"] != preset.name:
         raise FileError(
             f"{file} holds a {meta['preset']}, and this is a {preset.name}: give weights of a {preset.name}"

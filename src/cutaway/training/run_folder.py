@@ -37,10 +37,6 @@ except ImportError:  # this system has no such locks
 
 LOCK = ".lock"
 UNFINISHED = ".unfinished"  # marks a run that is not complete yet
-GROUP_NAMES = {
-    "search": "search",
-    "compare": "comparison",
-}  # commands that train several runs, and the names of their results
 HOLD_WEIGHTS = ("checkpoints", "model", "snapshots")
 SAFETENSORS_TEMP = re.compile(r"\.tmp\w{6}")  # temporary files of safetensors, written by earlier versions
 _locks: set[int] = set()  # descriptors of this process
@@ -66,7 +62,7 @@ def reject_no_run(folder: Path) -> None:
     if (folder / UNFINISHED).is_file() and not any(_is_same_file(handle, folder / LOCK) for handle in _locks):
         raise FileError(
             f"{folder} is not a complete run: the command that wrote it was stopped, or is still running. Run that "
-            "command again: it begins anew."
+            "command again: it starts from the beginning."
         )
     if (folder / RUN).is_file():
         reject_not_utf8(folder)
@@ -188,9 +184,7 @@ def create_run_folder(out: str | Path | None, name: str, overwrite: bool, inputs
         raise RunExists(f"{folder} exists already and nothing in it is overwritten. Give another folder{way}.")
     for given in inputs:
         if Path(given).resolve().is_relative_to(folder.resolve()):
-            raise FileError(
-                f"{given} is read here and stands in {folder}, which is not overwritten. Give another folder."
-            )
+            raise FileError(f"{given} is an input in {folder}, which is not overwritten. Give another folder.")
     return folder
 
 
@@ -229,56 +223,6 @@ def atomic_run(out: str | Path | None, name: str) -> Iterator[Path]:
         if fresh and not done:
             with contextlib.suppress(OSError):  # another process holds it
                 folder.rmdir()
-
-
-def create_group_folder(
-    out: str | Path | None, command: str, name: str, about: str, beside: Iterable[str] = ()
-) -> Path:
-    """Return the folder of a search or a comparison: `out`, or the next free runs/COMMAND-NAME-N.
-
-    It may hold the same one already, identified by its file `about`, or only the files in `beside`. Raises FileError if
-    it holds anything else.
-    """
-    if out is None:
-        for n in range(1, 1_000_000):
-            with contextlib.suppress(FileExistsError):
-                folder = Path("runs") / f"{command}-{name}-{n}"
-                folder.mkdir(parents=True)
-                return folder
-    folder = Path(out or "")
-    reject_not_utf8(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileError(
-            f"{folder} could not be made: {error.strerror}. Give a folder that can be written to."
-        ) from error
-    there = {entry.name for entry in folder.iterdir() if not is_temp_file(entry)}
-    # A kill before `about` was written leaves the lock.
-    if not (folder / about).is_file() and there - {LOCK, *beside}:
-        raise FileError(
-            f"{folder} exists already, is no {GROUP_NAMES[command]}, and nothing in it is overwritten. Give another"
-            " --out."
-        )
-    return folder
-
-
-def read_group_document(folder: str | Path, command: str, about: str, keys: Iterable[str]) -> dict[str, Any]:
-    """Return the content of the file `about` in such a folder, which has at least these keys.
-
-    Raises FileError if the file does not exist or is damaged.
-    """
-    path, what = Path(folder) / about, GROUP_NAMES[command]
-    if not path.is_file():
-        reject_address(folder)
-        raise FileError(
-            f"{folder} is no {what}: it has no {about}. `cutaway {command}` makes them, and takes such a folder with "
-            f"`cutaway {command} --resume`."
-        )
-    found = read_json(path)
-    if not isinstance(found, dict) or not set(keys) <= set(found):
-        raise FileError(f"{path} is not complete: it needs {', '.join(keys)}. Restore it from a copy.")
-    return found
 
 
 def _make_folder(folder: Path, exist_ok: bool) -> Path:
@@ -512,7 +456,7 @@ def read_evaluation(folder: Path) -> dict[str, Any] | None:
         lengths = {place: len(part[place]) for place in places if part.get(place) is not None}
         if len({*lengths.values()}) > 1 or (lengths and not any(lengths.values())):
             said = " and ".join(f"{name}.{place} has {count:,}" for place, count in lengths.items())
-            raise FileError(f"{path}: {said} entries, where each must have as many as the others. {fix}")
+            raise FileError(f"{path}: {said} entries: all must have the same number. {fix}")
     for name in ("classes", "masks"):
         part = found.get(name) or {}
         if any(len(row) != len(part["names"]) for row in part.get("confusion") or ()):

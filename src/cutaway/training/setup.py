@@ -278,8 +278,8 @@ def resolve_config(found: Preset, source: Any, given: Mapping[str, Any], resumed
     weights, vectors = training.weights, training.vectors
     if weights and isinstance(found, CustomPreset):
         raise SettingError(
-            f"weights={shorten(weights)} is for models that are named: {found.name} is a module of one's own, and"
-            " begins with the weights that it has. Put yours into it before, and leave weights out."
+            f"weights={shorten(weights)} is for named models: {found.name} is a custom module and"
+            " is trained from its current weights. Load yours into it, and leave weights out."
         )
     if weights and is_hub(weights) and not resumed:
         weights = fetch(weights).pinned  # pinned to a commit, which the run records
@@ -486,8 +486,8 @@ def reject_incompatible(settings: TrainSettings, split: Split) -> None:
         )
     if settings.batch_tokens and "tokens" not in inspect.signature(getattr(split, "plan", lambda: None)).parameters:
         raise SettingError(
-            f"batch_tokens={settings.batch_tokens} is for texts of different lengths, and this data has batches of "
-            "so many examples: give batch_size instead."
+            f"batch_tokens={settings.batch_tokens} is for texts of different lengths, but this data has batches of "
+            "a fixed number of examples: give batch_size instead."
         )
 
 
@@ -538,8 +538,8 @@ def reject_for_data(settings: TrainSettings, data: DataSet, joint_vocab: bool | 
             )
     if settings.length_penalty != usual.length_penalty and type(spec.target) is Transcript:
         raise SettingError(
-            f"length_penalty={settings.length_penalty:g} is for what is written token after token, and this model says "
-            "a character or none at every frame: leave it out."
+            f"length_penalty={settings.length_penalty:g} is for autoregressive decoding, but this model predicts "
+            "a character or a blank at every frame: leave it out."
         )
     if joint_vocab and not getattr(spec, "joint_vocab", True):
         raise SettingError(
@@ -569,8 +569,8 @@ def _reject_for_tasks(settings: TrainSettings, data: DataSet) -> None:
         value = getattr(settings, key)
         if value and value != getattr(usual, key):
             raise SettingError(
-                f"{key}={shorten(as_text(value))} cannot be with tasks: each task has its epochs, and what is kept are "
-                "the weights after the last one. Leave it out."
+                f"{key}={shorten(as_text(value))} cannot be used with tasks: each task has its own epochs, and "
+                "the weights after the last one are kept. Leave it out."
             )
 
 
@@ -589,7 +589,7 @@ def reject_for_task(
     _reject_loss_for_tasks(settings, data, task)
     if settings.compile and is_stateful(model, data.splits["train"]):
         raise SettingError(
-            f"compile=true compiles what answers for one batch by itself, and {preset.name} carries its state from "
+            f"compile=true needs independent batches, but {preset.name} carries its state from "
             "batch to batch: leave compile out, or add stateful=false."
         )
     if settings.monitor is not None:
@@ -633,7 +633,7 @@ def reject_too_large_to_train(found: Preset, config: Any, settings: TrainSetting
     """
     device, parts = find_device(settings.device), max_shards(settings)
     free, shared = free_memory(device), num_sharing_processes(device)
-    what = f" to learn with optimizer={settings.optimizer} (weights, gradients, what the optimizer remembers)"
+    what = f" to learn with optimizer={settings.optimizer} (weights, gradients, optimizer state)"
     more = "more processes hold smaller ones"
     if parts == 1:
         more = "several devices hold it in parts with parallel=fsdp"
@@ -644,7 +644,7 @@ def reject_too_large_to_train(found: Preset, config: Any, settings: TrainSetting
         free=None if free is None else free // shared,
         fraction=settings.memory_fraction,
         what=what if parts == 1 else f"{what}, in each of {parts} parts",
-        way_out=f"; {more}; memory_fraction=0 goes on all the same",
+        way_out=f"; {more}; memory_fraction=0 trains anyway",
     )
 
 
@@ -699,7 +699,7 @@ def _without_effect(
         for key in sorted({"window", "subsample"} & asked):
             yield (
                 key,
-                f"it is for word vectors (word2vec), and what is learned here is the {target.column}. Leave it out",
+                f"it is for word vectors (word2vec), but the target here is {target.column}. Leave it out",
             )
     if "accumulate" in asked and hasattr(train, "x") and settings.batch_size in (0, len(train)):
         yield "accumulate", "the whole graph is one step of an epoch. Leave it out"

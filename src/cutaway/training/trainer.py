@@ -481,7 +481,7 @@ class Trainer:
             said = f"after update {state.update}, in epoch {state.epoch + 1}: its gradient broke {where}"
         else:
             said = f"at update {state.update + 1}, in epoch {state.epoch + 1}: {what} is not finite"
-            said += f", and the first values that are not stand in {where}" if where else ""
+            said += f"; the first non-finite values are in {where}" if where else ""
         self.strategy.saved()
         last = latest_checkpoint(self.checkpoints)
         kept = f"The last good checkpoint is {last}." if last else "There is no checkpoint yet."

@@ -33,5 +33,5 @@ def paths(blocks: Any) -> Any:
 
 
 @wrong(6, "the first layer sees the input")
-def seen(channels: Any, growth: Any, layers: Any) -> Any:
+def input_channels(channels: Any, growth: Any, layers: Any) -> Any:
     return [channels + growth * (i + 1) for i in range(layers)]

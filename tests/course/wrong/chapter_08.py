@@ -26,7 +26,7 @@ def ppmi(C: Any) -> Any:
 
 
 @wrong(8, "That is the paper's")
-def kept(f: Any, t: Any) -> Any:
+def keep_probability(f: Any, t: Any) -> Any:
     return min(1.0, math.sqrt(t / f))
 
 

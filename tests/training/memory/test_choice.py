@@ -10,7 +10,7 @@ import pytest
 
 import cutaway
 from cutaway.core.errors import SettingError
-from cutaway.experiments.plan import planner
+from cutaway.experiments import planner
 from cutaway.training import memory
 from cutaway.training.device import DeviceContext
 from cutaway.training.memory import memory_per_process, resolve_parallel

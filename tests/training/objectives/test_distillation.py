@@ -99,7 +99,7 @@ def test_a_run_with_a_teacher_that_was_stopped_ends_as_one_that_was_not(tmp_path
     content = weights.read_bytes()
     try:
         cutaway.train("mlp", "moons", out=teacher, overwrite=True, **QUIET, seed=1)
-        with pytest.raises(FileError, match=r"teacher .* is not what it was when this run began"):
+        with pytest.raises(FileError, match=r"teacher .* has changed since this run began"):
             cutaway.train(resume=tmp_path / "run", epochs=4)
     finally:
         weights.write_bytes(content)
@@ -111,7 +111,7 @@ def test_a_run_with_a_teacher_that_was_stopped_ends_as_one_that_was_not(tmp_path
         ("mlp", "xor", {}, "was trained on moons|learned"),
         ("mlp", "moons", {"count": 90}, "was trained on moons, or on another split .* val, test, split_seed"),
         ("mlp", "moons", {"split_seed": 1}, "or on another split"),
-        ("perceptron", "moons", {}, "by loss=perceptron: leave it out"),
+        ("perceptron", "moons", {}, "with loss=perceptron: leave it out"),
         ("mlp", "moons", {"mixup": 0.2, "scale": "quantile"}, "leave mixup out"),
     ],
 )
@@ -124,7 +124,7 @@ def test_a_run_that_cannot_teach_is_rejected(teacher: str, model: str, data: str
 def test_what_is_no_class_has_no_teacher(teacher: str, tmp_path: Path) -> None:
     numbers = tmp_path / "numbers.csv"
     numbers.write_text("x,y\n" + "".join(f"{k % 9},{2.5 * (k % 9) + k / 100}\n" for k in range(40)))
-    with pytest.raises(SettingError, match="what is learned here is the y by loss=mse"):
+    with pytest.raises(SettingError, match="the target here is y with loss=mse"):
         setup_training("linear", numbers, {"target": "y", "teacher": teacher})
 
 

@@ -297,7 +297,7 @@ def test_it_goes_on_from_weights_of_another_training(
 
 @pytest.mark.parametrize("given", [{"freeze": ("convs*", "norms*")}, {"freeze_epochs": 1}])
 def test_prototypes_are_of_what_learns(runs: dict[str, Run], shapes: Path, tmp_path: Path, given: Any) -> None:
-    with pytest.raises(SettingError, match="objective=prototypes learns what the head sees"):
+    with pytest.raises(SettingError, match="objective=prototypes trains the backbone, but all of it is frozen"):
         trained(shapes, tmp_path / "run", "prototypes", weights=str(runs["prototypes"].folder), **given)
 
 

@@ -157,7 +157,7 @@ def test_images_without_classes(tmp_path: Path, capsys: pytest.CaptureFixture[st
         ("simplecnn", "digits", {"snapshots": 3}, SettingError, "snapshots=3 keeps copies"),
         ("simplecnn", "digits", {"class_weights": "balanced"}, SettingError, "class_weights"),
         ("simplecnn", "digits", {"sampling": "balanced"}, SettingError, "sampling=balanced"),
-        ("lenet5", "digits", {}, ModelError, "the outputs of LeNet5 come from something else"),
+        ("lenet5", "digits", {}, ModelError, "needs a model with a linear head, which LeNet5 does not have"),
         ("unet-small", "digits", {}, ModelError, "does not learn"),
     ],
 )

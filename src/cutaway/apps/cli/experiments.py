@@ -12,7 +12,8 @@ from .train import format_metric
 
 if TYPE_CHECKING:
     from ...experiments.compare.result import Comparison
-    from ...experiments.search.result import Row, Search
+    from ...experiments.experiment import Row
+    from ...experiments.search.result import Search
 
 COMPARE_EXAMPLES = """\
 examples:
@@ -49,7 +50,7 @@ def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
 
 def compare_settings() -> tuple[type, ...]:
     """Return the groups of settings that the command takes."""
-    from ...experiments.compare.result import CompareSettings
+    from ...experiments.settings import CompareSettings
 
     return CompareSettings, *training_settings()
 
@@ -168,7 +169,7 @@ def add_search_arguments(parser: argparse.ArgumentParser) -> None:
 
 def search_settings() -> tuple[type, ...]:
     """Return the groups of settings that the command takes."""
-    from ...experiments.search.config import SearchSettings
+    from ...experiments.settings import SearchSettings
 
     return SearchSettings, *training_settings()
 

@@ -12,8 +12,8 @@ from .arguments import add_positionals, parse_required_args
 from .settings_help import training_settings
 
 if TYPE_CHECKING:
-    from ...distributed.dry_run import DryRun, ProcessMemory, ShardedWeight
-    from ...experiments.plan.result import Plan, Strategy
+    from ...distributed.dry_run import DryRun, ShardedWeight, ShardMemory
+    from ...experiments.planner import Plan, Strategy
     from ...inspect.layers import LayerTable
     from ...training.setup import TrainingSetup
 
@@ -51,7 +51,7 @@ def run_check(args: argparse.Namespace) -> int:
 def _run_check(args: argparse.Namespace) -> int:
     """Check the data, and print or emit the findings and the cost."""
     from ...core.errors import DataError
-    from ...experiments.plan.planner import check
+    from ...experiments.planner import check
     from .output import emit_json, note
 
     model, data, given = parse_required_args("check", args.words)
@@ -208,7 +208,7 @@ def add_plan_arguments(parser: argparse.ArgumentParser) -> None:
 
 def plan_settings() -> tuple[type, ...]:
     """Return the groups of settings that the command takes."""
-    from ...experiments.plan.result import PlanSettings
+    from ...experiments.settings import PlanSettings
 
     return PlanSettings, *training_settings()
 
@@ -311,7 +311,7 @@ def print_dry_run(strategy: str, run: DryRun) -> None:
     for title in ("weight", "shape", "each holds"):
         table.add_column(title, overflow="fold")
     for name, weight in group_weights(run.weights):
-        table.add_row(name, format_shape(weight.shape), format_shape(weight.held(0)))
+        table.add_row(name, format_shape(weight.shape), format_shape(weight.local_shape(0)))
     out.print(table)
     out.print()
     table = Table(box=None, pad_edge=False, header_style="dim")
@@ -323,7 +323,7 @@ def print_dry_run(strategy: str, run: DryRun) -> None:
     out.print(table)
 
 
-def group_shares(shares: tuple[ProcessMemory, ...]) -> list[tuple[str, ProcessMemory]]:
+def group_shares(shares: tuple[ShardMemory, ...]) -> list[tuple[str, ShardMemory]]:
     """Group consecutive devices with equal shares, labelled by their ranks: `0–7`."""
     found, first = [], 0
     for share, group in groupby(shares):

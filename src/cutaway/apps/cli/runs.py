@@ -261,7 +261,7 @@ def run_report(args: argparse.Namespace) -> int:
 def _write_search_page(folder: str) -> Path:
     """Write the page of a search, with the trials so far. Raises FileError if no trial has ended."""
     from ...core.errors import FileError
-    from ...experiments.search.config import require_optuna
+    from ...experiments.settings import require_optuna
 
     require_optuna()
     from ...experiments.search.result import Search

@@ -110,11 +110,11 @@ def paths(answer: Answer) -> None:
 
 
 @exercise(
-    "seen(channels, growth, layers)",
+    "input_channels(channels, growth, layers)",
     "How many channels each layer of a dense block sees, a list: the block is given `channels`, and each layer adds "
     "`growth` to all that there are.",
 )
-def seen(answer: Answer) -> None:
+def input_channels(answer: Answer) -> None:
     """Check the input plus everything that earlier layers added."""
     for c, k, n in ((16, 12, 3), (64, 32, 6)):
         right = [c + k * i for i in range(n)]

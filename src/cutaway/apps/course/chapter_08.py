@@ -74,11 +74,11 @@ def ppmi(answer: Answer) -> None:
 
 
 @exercise(
-    "kept(f, t)",
+    "keep_probability(f, t)",
     "The probability with which word2vec's program keeps a word of frequency f at threshold t: (√(f/t) + 1) t/f, at "
     "most 1.",
 )
-def kept(answer: Answer) -> None:
+def keep_probability(answer: Answer) -> None:
     """Check the formula of the program, which differs from the paper's, and the upper bound of 1."""
     for f, t in ((0.01, 1e-3), (1e-4, 1e-3), (0.05, 1e-5)):
         right = min(1.0, (math.sqrt(f / t) + 1) * t / f)

@@ -267,7 +267,7 @@ class Routes:
             raise HTTPException(415, f"Unsupported media type: must be JSON ({JSON}) with {form!r}{files}.")
 
     @contextlib.contextmanager
-    def count_body(self) -> Iterator[Callable[[int], None]]:
+    def request_memory(self) -> Iterator[Callable[[int], None]]:
         """Account for the memory of a request's body until the request is finished.
 
         Yields a function to be called with the number of bytes that arrived. It raises HTTPException 503 if all bodies
@@ -313,7 +313,7 @@ class Endpoint:
         request, routes = Request(scope, receive), self.routes
         routes.reject_unready()
         self.reject_media(media_type(request))
-        with routes.count_body() as on_bytes:
+        with routes.request_memory() as on_bytes:
             body = await _read_in_time(request, routes.limits.body, on_bytes)
             with routes.admitted():
                 response = await _while_connected(request, self.handle(request, body))

@@ -214,7 +214,7 @@ def work(connection: Connection, folder: Path, bounds: Bounds, files: Path) -> N
 
 
 class MemoryLimit:
-    """A limit on the memory of this process: what it has, and FRACTION of what is free.
+    """A limit on the memory of this process: its current memory plus FRACTION of the free memory.
 
     Beyond it an allocation fails and the request is rejected. Otherwise the system would end a process, perhaps that of
     another program. Writable memory is limited (RLIMIT_DATA), and not addresses, because a GPU reserves many that it

@@ -1,9 +1,9 @@
-"""Streams of tokens in shards: consecutive little-endian integers, read on demand and never held.
+"""Streams of tokens in shards: consecutive little-endian integers, read on demand and never kept in memory.
 
 They are read by `pread`, not through a memory map. Pages read through a map count as memory of the process, up to the
 whole corpus (3.7 GB after 60 000 windows of a corpus of 6 GB, where `pread` takes none). A shard truncated while mapped
 kills the process (SIGBUS), and here raises an error with its name. A batch takes the same time, and the page cache
-keeps what is read often in both cases.
+keeps frequently read pages in both cases.
 
 During a training step the system prefetches the next batch (`prefetch_windows`). For a corpus that is not cached, a
 batch of 32 windows then takes 0.4 ms instead of 4.

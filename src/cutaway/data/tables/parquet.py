@@ -277,7 +277,7 @@ def _unlike(a: Path, first: dict[str, pl.DataType], b: Path, second: dict[str, p
     elif other := next((column for column in first if first[column] != second[column]), None):
         what = f"column {other!r} is {first[other]} in {a.name} and {second[other]} in {b.name}"
     else:
-        what = f"the columns of {b.name} stand in another order than those of {a.name}"
+        what = f"the columns of {b.name} are in a different order from those of {a.name}"
     return DataError(f"The Parquet files of {a.parent} are not of one table: {what}.", fix="Write them alike.")
 
 

@@ -60,9 +60,9 @@ from ...training.evaluation import sequential_batches
 from ...training.run_folder import read_evaluation, write_evaluation
 from ...views.run.outcome import headline
 
-LONGEST = 5  # maximum context in tokens
-MOST_TOKENS = 2_000_000  # maximum training tokens; more are subsampled evenly by window
-MIX = np.uint64(
+MAX_CONTEXT = 5  # maximum context in tokens
+MAX_FIT_TOKENS = 2_000_000  # maximum training tokens; more are subsampled evenly by window
+HASH_MULTIPLIER = np.uint64(
     0x9E3779B97F4A7C15
 )  # odd multiplier, so that no bits are lost; millions of contexts collide once in 10⁵ times
 
@@ -74,17 +74,21 @@ def ngram_baseline(target: NextToken, total: int, length: int) -> Baseline:
 
     Its outputs have the format that evaluation keeps of a language model's outputs.
     """
-    most = max(1, MOST_TOKENS // length)
+    most = max(1, MAX_FIT_TOKENS // length)
 
-    def learn(data: DataSet, seed: int) -> Answer:
+    def learn(data: DataSet, seed: int) -> Predictor:
         del seed
         train = data.splits["train"]
         windows = torch.linspace(0, total - 1, min(total, most)).round().long()
-        contexts, following = zip(*(_read(*batch) for batch in train.batches(list(torch.split(windows, READ_BATCH)))))
-        tables = [NgramTable.of(keys, np.concatenate(following)) for keys in map(np.concatenate, zip(*contexts))]
+        contexts, following = zip(
+            *(_context_keys(*batch) for batch in train.batches(list(torch.split(windows, READ_BATCH))))
+        )
+        tables = [
+            NgramTable.from_contexts(keys, np.concatenate(following)) for keys in map(np.concatenate, zip(*contexts))
+        ]
         return lambda split: _token_losses(split, tables, target.vocab_size)
 
-    said = f"Token frequencies after the last {LONGEST} tokens in training, with backoff to shorter contexts."
+    said = f"Token frequencies after the last {MAX_CONTEXT} tokens in training, with backoff to shorter contexts."
     return Baseline("n-grams", said + (f" Fitted on {most:,} of {total:,} windows." if total > most else ""), learn)
 
 
@@ -100,9 +104,9 @@ class NgramTable:
     together: NDArray[np.float64]  # occurrences of each pair
 
     @classmethod
-    def of(cls, keys: Keys, following: NDArray[np.int64]) -> NgramTable:
+    def from_contexts(cls, keys: Keys, following: NDArray[np.int64]) -> NgramTable:
         """Count contexts (n,) and their next tokens (n,)."""
-        pairs, first, together = np.unique(_extend(keys, following), return_index=True, return_counts=True)
+        pairs, first, together = np.unique(_extend_keys(keys, following), return_index=True, return_counts=True)
         contexts, of_pair, kinds = np.unique(keys[first], return_inverse=True, return_counts=True)
         times = together.astype(np.float64)
         count = np.bincount(of_pair, times, len(contexts)).astype(np.float64)
@@ -110,12 +114,12 @@ class NgramTable:
         last = np.append(np.flatnonzero(np.diff(of_pair[order])), len(order) - 1)
         return cls(contexts, count, kinds.astype(np.float64), following[first][order][last], pairs, times)
 
-    def refined(
+    def refine(
         self, p: NDArray[np.float64], likeliest: NDArray[np.int64], keys: Keys, following: NDArray[np.int64]
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Return the probability (n,) and the most likely token after adding contexts that are one token longer."""
         at, known = _lookup(self.contexts, keys)
-        pair, seen = _lookup(self.pairs, _extend(keys, following))
+        pair, seen = _lookup(self.pairs, _extend_keys(keys, following))
         count, kinds = self.count[at], self.kinds[at]
         better = (np.where(seen, self.together[pair], 0.0) + kinds * p) / (count + kinds)
         return np.where(known, better, p), np.where(known, self.likeliest[at], likeliest)
@@ -126,10 +130,10 @@ def _token_losses(split: Split, tables: list[NgramTable], vocab_size: int) -> Te
     plan = sequential_batches(split, READ_BATCH)
     found = []
     for batch in split.batches(plan):
-        keys, following = _read(*batch)
+        keys, following = _context_keys(*batch)
         p, likeliest = np.full(len(following), 1 / vocab_size), np.zeros(len(following), np.int64)
         for table, own in zip(tables, keys):
-            p, likeliest = table.refined(p, likeliest, own, following)
+            p, likeliest = table.refine(p, likeliest, own, following)
         kept = torch.full((*batch.target.shape, 2), torch.nan)
         values = np.stack([-np.log(p), likeliest == following], axis=1)
         kept[batch.target != IGNORED] = torch.from_numpy(values).float()
@@ -141,7 +145,7 @@ def _token_losses(split: Split, tables: list[NgramTable], vocab_size: int) -> Te
     return outputs
 
 
-def _read(inputs: tuple[Tensor, ...], target: Tensor) -> tuple[list[Keys], NDArray[np.int64]]:
+def _context_keys(inputs: tuple[Tensor, ...], target: Tensor) -> tuple[list[Keys], NDArray[np.int64]]:
     """Return the keys of the last 0, 1, … tokens and the next token, shape (n,).
 
     Only tokens of a batch that have a next token are included.
@@ -150,17 +154,17 @@ def _read(inputs: tuple[Tensor, ...], target: Tensor) -> tuple[list[Keys], NDArr
     tokens = inputs[0].numpy()
     key = np.zeros(tokens.shape, np.uint64)
     keys = [key[real]]
-    for back in range(LONGEST):
+    for back in range(MAX_CONTEXT):
         shifted = np.full(tokens.shape, -1)  # a special token pads the start of a window
         shifted[:, back:] = tokens[:, : tokens.shape[1] - back]
-        key = _extend(key, shifted)
+        key = _extend_keys(key, shifted)
         keys.append(key[real])
     return keys, target.numpy()[real]
 
 
-def _extend(keys: Keys, tokens: NDArray[np.int64]) -> Keys:
+def _extend_keys(keys: Keys, tokens: NDArray[np.int64]) -> Keys:
     """Return the keys of contexts that are extended by a token."""
-    mixed = (keys + (tokens + 2).astype(np.uint64)) * MIX
+    mixed = (keys + (tokens + 2).astype(np.uint64)) * HASH_MULTIPLIER
     found: Keys = mixed ^ (mixed >> np.uint64(29))
     return found
 
@@ -171,16 +175,16 @@ def _lookup(among: Keys, keys: Keys) -> tuple[NDArray[np.intp], NDArray[np.bool_
     return at, among[at] == keys
 
 
-MOST_CELLS = 20_000_000  # maximum training examples times inputs of a fit
-MOST_ROWS = 20_000  # maximum training examples of a fit
+MAX_FIT_CELLS = 20_000_000  # maximum training examples times inputs of a fit
+MAX_FIT_ROWS = 20_000  # maximum training examples of a fit
 PENALTY = 10  # inputs at scikit-learn's default penalty; the penalty grows in proportion to the inputs
-STOPS = 10_000  # training examples above which boosting holds out some for early stopping
+EARLY_STOPPING_ROWS = 10_000  # training examples above which boosting holds out some for early stopping
 TREES = 100  # of a forest; rounds of boosting
 TREES_OF_CLASSES = 300  # of boosting with several classes, which has one for each class and round
-NEAREST = 5
+NUM_NEIGHBORS = 5
 MIN_PROBABILITY = 1e-6  # minimum probability of a class, so that no loss is infinite
 
-Answer = Callable[[Split], Tensor]
+Predictor = Callable[[Split], Tensor]
 Finish = Callable[[Tensor], Tensor]  # from ln p or values to the outputs that the task's loss takes
 
 
@@ -188,7 +192,7 @@ Finish = Callable[[Tensor], Tensor]  # from ln p or values to the outputs that t
 class FittedBaseline:
     """Fitted baseline."""
 
-    answer: Answer
+    answer: Predictor
 
     def outputs(self, split: Split) -> Tensor:
         """Return the outputs for every example of a split of the same data, in the format of a network's outputs."""
@@ -202,7 +206,7 @@ class Baseline:
 
     name: str  # gradient boosting, nearest neighbors
     explanation: str  # description of the model and its inputs, one or two sentences
-    learn: Callable[[DataSet, int], Answer]
+    learn: Callable[[DataSet, int], Predictor]
     chance: bool = False  # whether the model depends on the seed
 
     def fit(self, data: DataSet, seed: int = 0) -> FittedBaseline:
@@ -295,18 +299,21 @@ def nearest_neighbors(wanted: FitContext) -> Any:
     from sklearn.preprocessing import StandardScaler
 
     kind = KNeighborsClassifier if wanted.classes else KNeighborsRegressor
-    return make_pipeline(StandardScaler(), kind(min(NEAREST, wanted.rows)))
+    return make_pipeline(StandardScaler(), kind(min(NUM_NEIGHBORS, wanted.rows)))
 
 
 BOOSTING = Recipe(
     "gradient boosting",
     f"At most {TREES} rounds of boosted trees.",
     boosting,
-    chance_from=STOPS + 1,
+    chance_from=EARLY_STOPPING_ROWS + 1,
 )
 FOREST = Recipe("random forest", f"{TREES} trees on bootstrap samples of the training split.", forest, TREES, 0)
 NEIGHBORS = Recipe(
-    "nearest neighbors", f"Prediction from the {NEAREST} nearest training examples.", nearest_neighbors, NEAREST
+    "nearest neighbors",
+    f"Prediction from the {NUM_NEIGHBORS} nearest training examples.",
+    nearest_neighbors,
+    NUM_NEIGHBORS,
 )
 
 
@@ -323,7 +330,7 @@ def constant_baseline(target: Classes | Value, finish: Finish) -> Baseline:
     else:
         name, said = "the most frequent class", "The class frequencies of the training split for every example."
 
-    def learn(data: DataSet, seed: int) -> Answer:
+    def learn(data: DataSet, seed: int) -> Predictor:
         del seed
         learned = training_targets(data)
         if isinstance(target, Value):
@@ -339,9 +346,9 @@ def constant_baseline(target: Classes | Value, finish: Finish) -> Baseline:
 def row_baseline(recipe: Recipe, data: DataSet, target: Classes | Value, finish: Finish) -> Baseline:
     """Return a scikit-learn baseline on examples as feature rows."""
     total = len(data.splits["train"])
-    most = most_rows(feature_rows(data.splits["train"], data.spec, np.arange(1)).shape[1])
+    most = max_rows(feature_rows(data.splits["train"], data.spec, np.arange(1)).shape[1])
 
-    def learn(data: DataSet, seed: int) -> Answer:
+    def learn(data: DataSet, seed: int) -> Predictor:
         spec, train = data.spec, data.splits["train"]
         some = sample_training_rows(total, most, seed)
         labels = training_targets(data)
@@ -355,9 +362,9 @@ def row_baseline(recipe: Recipe, data: DataSet, target: Classes | Value, finish:
     return Baseline(recipe.name, recipe.explanation + said, learn, chance)
 
 
-def most_rows(width: int) -> int:
+def max_rows(width: int) -> int:
     """Return the maximum number of training examples with that many inputs."""
-    return max(1_000, min(MOST_ROWS, MOST_CELLS // width))
+    return max(1_000, min(MAX_FIT_ROWS, MAX_FIT_CELLS // width))
 
 
 def sample_training_rows(total: int, most: int, seed: int) -> NDArray[np.int64] | None:
@@ -406,9 +413,9 @@ def training_targets(data: DataSet) -> NDArray[Any]:
 
 
 READ_BATCH = 256  # batch size of reading
-SIDE = 32  # maximum side of images in pixels; larger ones are averaged
+IMAGE_SIDE = 32  # maximum side of images in pixels; larger ones are averaged
 VIDEO_SIDE = 16  # maximum side of the mean frame of a video
-MOST_STEPS = 128  # maximum steps of series; longer ones are averaged
+MAX_STEPS = 128  # maximum steps of series; longer ones are averaged
 
 Rows = NDArray[np.float32]
 
@@ -426,13 +433,13 @@ def feature_rows(split: Split, spec: Spec, index: NDArray[np.int64] | None = Non
     return found
 
 
-def pixels(x: Tensor, *beside: Tensor) -> Tensor:
+def pixel_features(x: Tensor, *beside: Tensor) -> Tensor:
     """Flatten the pixels of images (N, C, H, W), averaged to at most 32×32, to (N, C·h·w)."""
     del beside
-    return _downsample(x, SIDE).flatten(1)
+    return _downsample(x, IMAGE_SIDE).flatten(1)
 
 
-def mean_frame(x: Tensor, mask: Tensor) -> Tensor:
+def frame_features(x: Tensor, mask: Tensor) -> Tensor:
     """Return the mean and standard deviation over the frames of videos (N, T, C, H, W), at most 16×16 each."""
     real = mask[:, :, None, None, None].float()
     count = real.sum(1)
@@ -441,7 +448,7 @@ def mean_frame(x: Tensor, mask: Tensor) -> Tensor:
     return torch.cat([_downsample(part, VIDEO_SIDE).flatten(1) for part in (mean, spread)], dim=1)
 
 
-def spectrum(x: Tensor, mask: Tensor) -> Tensor:
+def spectrum_features(x: Tensor, mask: Tensor) -> Tensor:
     """Return mean and standard deviation of each band of recordings (N, T, F) over real frames, shape (N, 2F)."""
     real = mask[..., None].float()
     count = real.sum(1)
@@ -449,15 +456,15 @@ def spectrum(x: Tensor, mask: Tensor) -> Tensor:
     return torch.cat([mean, ((x - mean[:, None]).square() * real).sum(1).div(count).sqrt()], dim=1)
 
 
-def steps(x: Tensor, *beside: Tensor) -> Tensor:
+def step_features(x: Tensor, *beside: Tensor) -> Tensor:
     """Flatten the steps of series (N, T, F), averaged to at most 128, to (N, t·F)."""
     del beside
-    if x.shape[1] > MOST_STEPS:
-        x = F.adaptive_avg_pool1d(x.mT, MOST_STEPS).mT
+    if x.shape[1] > MAX_STEPS:
+        x = F.adaptive_avg_pool1d(x.mT, MAX_STEPS).mT
     return x.flatten(1)
 
 
-def bag_of_nodes(x: Tensor, edges: Tensor, rows: Tensor, batch: Tensor, *edge_attr: Tensor) -> Tensor:
+def node_sums(x: Tensor, edges: Tensor, rows: Tensor, batch: Tensor, *edge_attr: Tensor) -> Tensor:
     """Return graph features, shape (N, 2F + 2 + D), of batched graphs with nodes x (V, F).
 
     They are the sum and the mean of node features, the numbers of nodes and edges, and the sum of edge features, if
@@ -481,11 +488,11 @@ def _downsample(x: Tensor, side: int) -> Tensor:
 
 FEATURE_EXTRACTORS: dict[type[Spec], Callable[..., Tensor]] = {
     TableSpec: lambda x: x,
-    ImageSpec: pixels,
-    VideoSpec: mean_frame,
-    AudioSpec: spectrum,
-    SeriesSpec: steps,
-    GraphSpec: bag_of_nodes,
+    ImageSpec: pixel_features,
+    VideoSpec: frame_features,
+    AudioSpec: spectrum_features,
+    SeriesSpec: step_features,
+    GraphSpec: node_sums,
 }
 
 
@@ -499,7 +506,7 @@ def label_propagation_baseline(target: Classes, finish: Finish) -> Baseline:
     D. Zhou et al., Learning with local and global consistency, 2004.
     """
 
-    def learn(data: DataSet, seed: int) -> Answer:
+    def learn(data: DataSet, seed: int) -> Predictor:
         del seed
         train = _nodes(data.splits["train"])
         labels = np.zeros((len(train.x), len(target.names)))
@@ -518,7 +525,7 @@ def label_propagation_baseline(target: Classes, finish: Finish) -> Baseline:
 def node_feature_baseline(target: Classes | Value, finish: Finish, recipe: Recipe) -> Baseline:
     """Return a scikit-learn baseline on node features, without edges."""
 
-    def learn(data: DataSet, seed: int) -> Answer:
+    def learn(data: DataSet, seed: int) -> Predictor:
         train = _nodes(data.splits["train"])
         model = fit_recipe(recipe, _features(train), training_targets(data), target, seed)
         return lambda split: finish(predict_outputs(model, _features(split), target, recipe.votes))
@@ -561,7 +568,7 @@ def tfidf_baseline(target: Classes | Value, finish: Finish) -> Baseline:
     S. Wang, C. D. Manning, Baselines and bigrams, 2012, find such models hard to beat.
     """
 
-    def learn(data: DataSet, seed: int) -> Answer:
+    def learn(data: DataSet, seed: int) -> Predictor:
         del seed
         model = tfidf(isinstance(target, Value))
         model.fit(token_strings(data.splits["train"]), training_targets(data))
@@ -600,7 +607,7 @@ def _identity(tokens: Any) -> Any:
     return tokens
 
 
-PROBABILITIES = ("mse", "half_squared_error")  # classification losses that compare outputs with one-hot rows
+PROBABILITY_LOSSES = ("mse", "half_squared_error")  # classification losses that compare outputs with one-hot rows
 
 
 def baselines_for(data: DataSet, task: Task) -> list[Baseline]:
@@ -622,7 +629,11 @@ def baselines_for(data: DataSet, task: Task) -> list[Baseline]:
         return [ngram_baseline(target, len(data.splits["train"]), spec.longest)]
     if not isinstance(target, Classes | Value):
         return []
-    finish = _probable if getattr(task, "loss_name", "") in PROBABILITIES and isinstance(target, Classes) else _as_is
+    finish = (
+        _exponentiate
+        if getattr(task, "loss_name", "") in PROBABILITY_LOSSES and isinstance(target, Classes)
+        else _unchanged
+    )
     return [constant_baseline(target, finish), *_learned_baselines(data, target, finish)]
 
 
@@ -663,10 +674,10 @@ def _forecasts(target: Horizon) -> list[Baseline]:
     """Return the forecasts of `tasks.forecasting`."""
     columns = len(target.columns)
 
-    def repeated(season: int) -> Callable[[DataSet, int], Answer]:
+    def repeated(season: int) -> Callable[[DataSet, int], Predictor]:
         return lambda data, seed: lambda split: seasonal_naive(_windows(split), columns, season)
 
-    def learn_linear(data: DataSet, seed: int) -> Answer:
+    def learn_linear(data: DataSet, seed: int) -> Predictor:
         fitted = fit_linear(_windows(data.splits["train"]))
         last = repeated(1)(data, seed)
         return last if fitted is None else lambda split: fitted(_windows(split))
@@ -684,11 +695,11 @@ def _windows(split: Split) -> WindowSplit:
     return split
 
 
-def _as_is(outputs: Tensor) -> Tensor:
+def _unchanged(outputs: Tensor) -> Tensor:
     return outputs
 
 
-def _probable(outputs: Tensor) -> Tensor:
+def _exponentiate(outputs: Tensor) -> Tensor:
     return outputs.exp()
 
 
@@ -696,7 +707,7 @@ FRACTION = 0.1  # of the training time, the limit for all baselines together
 MIN_SECONDS = 0.25  # seconds that must remain to start another baseline
 FIRST, GROWTH = 32, 4  # training examples of the first timed fit, and the factor between fits
 MARGIN = 1.3  # factor by which a fit may exceed the expected time
-UNCUT = 2_000  # maximum training examples of data that cannot be subsampled for timing
+MAX_UNSAMPLED_ROWS = 2_000  # maximum training examples of data that cannot be subsampled for timing
 
 
 def check_baselines(run: Run) -> None:
@@ -718,12 +729,12 @@ def check_baselines(run: Run) -> None:
     load_sklearn()  # imported once, and not counted as fitting time
     end = time.perf_counter() + seconds
     split = data.splits.get(evaluation["split"])
-    found = _scores(run.task, data, split, headline(evaluation), end) if split is not None else None
+    found = _score_within(run.task, data, split, headline(evaluation), end) if split is not None else None
     if found:
         write_evaluation(run.folder, {**evaluation, "simple": found})
 
 
-def _scores(task: Task, data: DataSet, split: Split, key: str, end: float) -> dict[str, Any] | None:
+def _score_within(task: Task, data: DataSet, split: Split, key: str, end: float) -> dict[str, Any] | None:
     """Return the scores of the baselines by the metric `key`, best first, and the names of those without time.
 
     Return None if none was fitted. The constant baseline is left out, because the run reports it already.
@@ -751,7 +762,7 @@ def _score_by(baseline: Baseline, task: Task, data: DataSet, split: Split, key: 
     """
     total = len(data.splits["train"])
     timed: list[tuple[int, float]] = []  # (examples, seconds)
-    for count in _sizes(data, total):
+    for count in _fit_sizes(data, total):
         if time.perf_counter() + _expected_seconds(timed, count) > end:
             return None
         began = time.perf_counter()
@@ -784,13 +795,13 @@ def _expected_seconds(timed: Sequence[tuple[int, float]], count: int) -> float:
     return MARGIN * (last + max(0.0, (last - before) / (most - fewer)) * (count - most))
 
 
-def _sizes(data: DataSet, total: int) -> Sequence[int]:
+def _fit_sizes(data: DataSet, total: int) -> Sequence[int]:
     """Return the numbers of training examples to fit on, in order. The last is all of them."""
     train = data.splits["train"]
     if hasattr(train, "plan") and not isinstance(
         train, SequenceSplit
     ):  # examples that belong together cannot be subsampled
-        return [total] if total <= UNCUT else []
+        return [total] if total <= MAX_UNSAMPLED_ROWS else []
     sizes = [FIRST]
     while sizes[-1] * GROWTH < total:
         sizes.append(sizes[-1] * GROWTH)

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.config import as_text, shell_command
 from ...core.metric_names import metric
-from ...core.version import __version__
 from ...draw import charts
 from ...draw.description import Drawing, Page, View, table
 from ...draw.html_page import render_page
-from ...draw.number_format import capitalize_name, count, duration, format_value, plural, timestamp_text
+from ...draw.number_format import capitalize_name, count, duration, format_value, plural
+from ..experiment import Row, build_page, pareto_front, scatter_chart
 
 if TYPE_CHECKING:
     from .result import Comparison
 
-Row = dict[str, Any]
 GROUPS = ["networks", "simple models"]
 COST_AXES = (  # x axes of the cost chart: button, key of the row, axis label, number format
     ("training", "seconds", "seconds of training", "number"),
@@ -27,26 +26,26 @@ COST_AXES = (  # x axes of the cost chart: button, key of the row, axis label, n
 )
 
 
-def describe_page(found: Comparison) -> str:
+def render_report(found: Comparison) -> str:
     """Return the report as one HTML file."""
-    return render_page(describe(found))
+    return render_page(build_report(found))
 
 
-def describe(found: Comparison) -> Page:
+def build_report(found: Comparison) -> Page:
     """Return the whole report."""
     several = len(found.results) > 1
-    views = [head(found)]
+    views = [result_view(found)]
     if found.ranks:
-        views.append(ranks(found))
+        views.append(ranks_view(found))
     for number, result in enumerate(found.results):
         end, of = (f"-{number + 1}", f" on {result['data_name']}") if several else ("", "")
-        views += [scores(found, result, end, of), pairs(found, result, end, of), costs(found, result, end, of)]
-    views.append(method(found))
-    colophon = (
-        f"Cutaway {__version__} · {timestamp_text(found.about['started'])} · This page is self-contained and loads"
-        " nothing from the network."
-    )
-    return Page(title=views[0]["title"], views=views, colophon=colophon)
+        views += [
+            scores_view(found, result, end, of),
+            pairs_view(found, result, end, of),
+            costs_view(found, result, end, of),
+        ]
+    views.append(method_view(found))
+    return build_page(found.about, views)
 
 
 def verdict(found: Comparison, result: dict[str, Any]) -> str:
@@ -57,7 +56,7 @@ def verdict(found: Comparison, result: dict[str, Any]) -> str:
     rows = result["models"]
     best, name = rows[0], metric(result["metric"])[0]
     equals = found.equals(result)[1:]
-    told = f"{_display_name(best)} has the best {name}, {_value(result, best)}"
+    told = f"{_display_name(best)} has the best {name}, {_score_text(result, best)}"
     if equals:
         others = "the others" if len(equals) == len(rows) - 1 and len(equals) > 1 else _join(equals)
         told += f"; not significantly different from {others}"
@@ -82,7 +81,7 @@ def rank_verdict(found: Comparison) -> str:
     return f"{wins}{told} {ranks}, {best.value:.2f} on average ({best.low:.2f} to {best.high:.2f})."
 
 
-def head(found: Comparison) -> View:
+def result_view(found: Comparison) -> View:
     """Return the view with the setup and the result."""
     about = found.about
     on = _join([result["data_name"] for result in found.results])
@@ -91,11 +90,11 @@ def head(found: Comparison) -> View:
         summaries = [f"{result['data_name']}: {text}" for result, text in zip(found.results, summaries)]
     if found.ranks:
         summaries.insert(0, rank_verdict(found))
-    drawings: list[Drawing] = [{"kind": "prose", "sentences": summaries[1:], "command": command(found)}]
+    drawings: list[Drawing] = [{"kind": "prose", "sentences": summaries[1:], "command": repeat_command(found)}]
     left_out = [(one, result) for result in found.results for one in result["excluded"]]
     if left_out:
         several = len(found.results) > 1
-        sentences = [_left_out(one, f"On {result['data_name']}, " if several else "") for one, result in left_out]
+        sentences = [_exclusion_text(one, f"On {result['data_name']}, " if several else "") for one, result in left_out]
         drawings.append({"kind": "prose", "title": "Left out", "sentences": sentences})
     seeds = about["compare"]["seeds"]
     budgets = _join(list(dict.fromkeys(result["budget"] for result in found.results)))
@@ -109,20 +108,20 @@ def head(found: Comparison) -> View:
     )
 
 
-def scores(found: Comparison, result: dict[str, Any], end: str, of: str) -> View:
+def scores_view(found: Comparison, result: dict[str, Any], end: str, of: str) -> View:
     """Return the view of all scores with their intervals, best first."""
     name, format = metric(result["metric"])
     rows = result["models"]
     equals = set(found.equals(result))
     drawing = charts.rows(
         capitalize_name(name),
-        [_dots(f"{result['split']} {name}, 95 % interval", format, rows)],
+        [_interval_column(f"{result['split']} {name}, 95 % interval", format, rows)],
         [
             {
                 "label": row["name"],
                 "note": "simple" if row["simple"] else "",
                 "cells": [{key: row[key] for key in ("value", "low", "high")}],
-                "tip": [row["name"], _value(result, row), *([row["explanation"]] if row["explanation"] else [])],
+                "tip": [row["name"], _score_text(result, row), *([row["explanation"]] if row["explanation"] else [])],
             }
             for row in rows
         ],
@@ -159,7 +158,7 @@ def scores(found: Comparison, result: dict[str, Any], end: str, of: str) -> View
     )
 
 
-def pairs(found: Comparison, result: dict[str, Any], end: str, of: str) -> View:
+def pairs_view(found: Comparison, result: dict[str, Any], end: str, of: str) -> View:
     """Return the view of every pair: difference, probability that the first is better, and significance."""
     name, format = metric(result["metric"])
     rows = result["models"]
@@ -169,7 +168,7 @@ def pairs(found: Comparison, result: dict[str, Any], end: str, of: str) -> View:
     drawings: list[Drawing] = [
         charts.rows(
             f"{best} minus the others",
-            [_dots(f"difference in {name}, 95 % interval", format, against, 0.0)],
+            [_interval_column(f"difference in {name}, 95 % interval", format, against, 0.0)],
             [
                 {
                     "label": pair["b"],
@@ -182,7 +181,7 @@ def pairs(found: Comparison, result: dict[str, Any], end: str, of: str) -> View:
         )
     ]
     if len(names) > 2:
-        values = [[_better(found, result, a, b) for b in names] for a in names]
+        values = [[_probability_better(found, result, a, b) for b in names] for a in names]
         drawings.append(
             charts.matrix(
                 "Probability that the model of the row is better than that of the column",
@@ -194,7 +193,7 @@ def pairs(found: Comparison, result: dict[str, Any], end: str, of: str) -> View:
             )
         )
     heads = {"pair": "text", "difference": format, "low": format, "high": format, "probability": "fraction"}
-    heads |= {"p, corrected": "number", "told apart": "text"}
+    heads |= {"p, corrected": "number", "significance": "text"}
     every = [
         pair for number, a in enumerate(names) for b in names[number + 1 :] if (pair := found.difference(a, b, result))
     ]
@@ -227,7 +226,7 @@ def pairs(found: Comparison, result: dict[str, Any], end: str, of: str) -> View:
     )
 
 
-def costs(found: Comparison, result: dict[str, Any], end: str, of: str) -> View:
+def costs_view(found: Comparison, result: dict[str, Any], end: str, of: str) -> View:
     """Return the view of the costs of each model, with the Pareto front of score and cost."""
     name, format = metric(result["metric"])
     rows = [row for row in result["models"] if row["value"] == row["value"]]
@@ -235,14 +234,14 @@ def costs(found: Comparison, result: dict[str, Any], end: str, of: str) -> View:
     for label, key, axis, kind in COST_AXES:
         there = [row for row in rows if row.get(key)]
         if len(there) > 1:
-            options.append({"name": label, "drawings": [_pareto(result, there, key, axis, kind)]})
+            options.append({"name": label, "drawings": [_pareto_chart(result, there, key, axis, kind)]})
     heads = {"model": "text", name: format, "seconds": "number", "ms per example": "number", "parameters": "count"}
     heads |= {"MACs": "count", "MiB to train": "number"}
     columns = ["name", "value", "seconds", "milliseconds", "parameters", "macs", "memory"]
     if any(row["joules"] is not None for row in rows):
         heads["joules"] = "number"
         columns.append("joules")
-    body = [[_cost(row, key) for key in columns] for row in rows]
+    body = [[_cost_cell(row, key) for key in columns] for row in rows]
     equals = found.equals(result)
     fastest = min((row for row in rows if row["name"] in equals), key=lambda row: row["seconds"])
     drawings: list[Drawing] = [charts.choice(f"{capitalize_name(name)} over cost", "cost", options)] if options else []
@@ -254,9 +253,9 @@ def costs(found: Comparison, result: dict[str, Any], end: str, of: str) -> View:
             "them; milliseconds are medians with the models alternating, on this machine."
         ),
         summary=(
-            f"{_display_name(fastest)} has the best {name} and trains in {_time(fastest['seconds'])}."
+            f"{_display_name(fastest)} has the best {name} and trains in {_time_text(fastest['seconds'])}."
             if fastest is rows[0]
-            else f"Of the possibly best models, {fastest['name']} trains fastest, in {_time(fastest['seconds'])}."
+            else f"Of the possibly best models, {fastest['name']} trains fastest, in {_time_text(fastest['seconds'])}."
         ),
         table=table(heads, body),
         drawings=[*drawings, {"kind": "prose", "sentences": [_energy_note(result)], "table": table(heads, body)}],
@@ -277,12 +276,12 @@ def _energy_note(result: dict[str, Any]) -> str:
     return "Joules are those of the processors and their memory during training, including all other load."
 
 
-def ranks(found: Comparison) -> View:
+def ranks_view(found: Comparison) -> View:
     """Return the view of mean ranks over data sets."""
     rows = sorted(found.ranks.items(), key=lambda one: one[1].value)
     drawing = charts.rows(
         "Mean rank, 1 is best",
-        [_dots("rank, 95 % interval", "number", [vars(rank) for _, rank in rows])],
+        [_interval_column("rank, 95 % interval", "number", [vars(rank) for _, rank in rows])],
         [
             {
                 "label": name,
@@ -305,7 +304,7 @@ def ranks(found: Comparison) -> View:
     )
 
 
-def method(found: Comparison) -> View:
+def method_view(found: Comparison) -> View:
     """Return the view of the method, with the command that repeats the comparison."""
     about = found.about
     rows = [["seeds", f"0 to {about['compare']['seeds'] - 1}"]]
@@ -333,11 +332,13 @@ def method(found: Comparison) -> View:
         summary="Weights are those of the best validation epoch; the test split is evaluated once per training, at "
         "its end.",
         table=table({"what": "text", "how": "text"}, rows),
-        drawings=[{"kind": "prose", "table": table({"what": "text", "how": "text"}, rows), "command": command(found)}],
+        drawings=[
+            {"kind": "prose", "table": table({"what": "text", "how": "text"}, rows), "command": repeat_command(found)}
+        ],
     )
 
 
-def command(found: Comparison) -> str:
+def repeat_command(found: Comparison) -> str:
     """Return the command or Python call of the comparison."""
     about = found.about
     how = {key: value for key, value in about["compare"].items() if key in ("seeds", "trials", "macs") and value}
@@ -359,7 +360,7 @@ def difference_text(pair: Row, format: str) -> str:
     )
 
 
-def _dots(name: str, format: str, cells: Sequence[Row], *more: float) -> dict[str, Any]:
+def _interval_column(name: str, format: str, cells: Sequence[Row], *more: float) -> dict[str, Any]:
     """Return a column of dots with intervals, on a scale that covers all of them and the values of `more`."""
     ends = [end for cell in cells for end in (cell["value"], cell["low"], cell["high"]) if end is not None]
     ends += more
@@ -368,51 +369,44 @@ def _dots(name: str, format: str, cells: Sequence[Row], *more: float) -> dict[st
     return {"name": name, "format": format, "mark": "dot", "split": "test", "domain": domain}
 
 
-def _left_out(one: Row, where: str) -> str:
+def _exclusion_text(one: Row, where: str) -> str:
     """Return a sentence on why a model is left out. Most reasons name the model already."""
     named = "" if one["why"].startswith(one["model"]) else f"{one['model']}: "
     sentence = f"{where}{named}{one['why']}"
     return sentence if sentence.endswith(".") else f"{sentence}."
 
 
-def _cost(row: Row, key: str) -> Any:
+def _cost_cell(row: Row, key: str) -> Any:
     """Return a cell of the table of costs. Memory is in MiB."""
     return row[key] / 2**20 if key == "memory" and row[key] is not None else row[key]
 
 
-def _better(found: Comparison, result: dict[str, Any], a: str, b: str) -> float | None:
+def _probability_better(found: Comparison, result: dict[str, Any], a: str, b: str) -> float | None:
     pair = found.difference(a, b, result)
     return pair["probability"] if pair else None
 
 
-def _pareto(result: dict[str, Any], rows: list[Row], key: str, axis: str, kind: str) -> Drawing:
+def _pareto_chart(result: dict[str, Any], rows: list[Row], key: str, axis: str, kind: str) -> Drawing:
     """Return the chart of scores over a cost, with the Pareto front."""
     name, format = metric(result["metric"])
-    sign = -1 if result["higher_is_better"] else 1
-    front: list[Row] = []
-    for row in sorted(rows, key=lambda row: (row[key], sign * row["value"])):
-        if not front or sign * row["value"] < sign * front[-1]["value"]:
-            front.append(row)
-    return {
-        "kind": "dots",
-        "title": "",
-        "x": axis,
-        "x_format": kind,
-        "log_x": True,
-        "y": name,
-        "format": format,
-        "groups": GROUPS,
-        "dots": [
-            {"x": _cost(r, key), "y": r["value"], "group": int(r["simple"]), "tip": [r["name"]], "name": r["name"]}
-            for r in rows
-        ],
-        "steps": [[_cost(row, key), row["value"]] for row in front],
-        "steps_name": "Pareto front",
-        "chosen": rows.index(front[-1]),
-    }
+    front = pareto_front(rows, key, "value", result["higher_is_better"])
+    points = [
+        {"x": _cost_cell(r, key), "y": r["value"], "group": int(r["simple"]), "tip": [r["name"]], "name": r["name"]}
+        for r in rows
+    ]
+    return scatter_chart(
+        "",
+        (axis, kind, True),
+        (name, format),
+        GROUPS,
+        points,
+        steps=[[_cost_cell(row, key), row["value"]] for row in front],
+        steps_name="Pareto front",
+        chosen=rows.index(front[-1]),
+    )
 
 
-def _time(seconds: float) -> str:
+def _time_text(seconds: float) -> str:
     return f"{1000 * seconds:.2g} ms" if seconds < 0.1 else duration(seconds)
 
 
@@ -421,7 +415,7 @@ def _display_name(row: Row) -> str:
     return capitalize_name(row["name"]) if row["simple"] else str(row["name"])
 
 
-def _value(result: dict[str, Any], row: Row) -> str:
+def _score_text(result: dict[str, Any], row: Row) -> str:
     format = metric(result["metric"])[1]
     if row["low"] is None:
         return format_value(row["value"], format)

@@ -1,35 +1,25 @@
-"""Comparison of models: its settings, progress, folder and result.
+"""Comparison of models: its folder, document, progress and result.
 
-Settings of training and data are given in addition and apply to all models. The folder holds
-
-    compare.json             the settings and results
-    DATA/MODEL/seed-0/       a run
-    DATA/MODEL/search/       earlier trials, with trials=N
-    report.html              the report
+compare.json             the settings and results
+DATA/MODEL/seed-0/       a run
+DATA/MODEL/search/       earlier trials, with trials=N
+report.html              the report
 """
 
 from __future__ import annotations
 
 import functools
-import html
-import sys
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...core.config import setting
-from ...core.errors import printable
 from ...core.schema import NUMBER, validate_document, write_document
-from ...draw.html_page import render_iframe
 from ...statistics.comparison import ranks
 from ...statistics.intervals import Metric
-from ...training.run_folder import create_group_folder, read_group_document
-
-Row = dict[str, Any]
+from ..experiment import Experiment, ExperimentProgress, Row, read_experiment
 
 
-class Comparison:
+class Comparison(Experiment):
     """Result of a comparison.
 
     `results[0]["models"]` are rows, best first, with value, low, high, the score of each seed, seconds and parameters.
@@ -37,16 +27,7 @@ class Comparison:
     """
 
     def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
-        self.about: dict[str, Any] = read_about(folder)
-
-    def __repr__(self) -> str:
-        return f"Comparison({str(self.folder)!r})"
-
-    @property
-    def report(self) -> Path:
-        """Return the path of the report."""
-        return self.folder / REPORT
+        super().__init__(folder, read_comparison(folder))
 
     @property
     def results(self) -> list[dict[str, Any]]:
@@ -92,18 +73,12 @@ class Comparison:
         kept = {data: {name: v for name, v in of.items() if name in everywhere} for data, of in scores.items()}
         return ranks(kept, higher_is_better=True)
 
-    def _repr_html_(self) -> str:
-        """Return the report in a frame, or the repr if there is no report yet."""
-        if not self.report.is_file():
-            return html.escape(repr(self))
-        return render_iframe(repr(self), self.report.read_text(encoding="utf-8"))
 
-
-class CompareProgress:
+class CompareProgress(ExperimentProgress):
     """Progress of one comparison on standard error."""
 
     def __init__(self, shown: bool = True) -> None:
-        self.shown = shown
+        super().__init__(shown)
         self._turn = threading.Lock()
         self._done = self._of = 0
 
@@ -113,52 +88,22 @@ class CompareProgress:
         if done:
             self.note(f"{done} of {of} trainings are already done.")
 
-    def note(self, sentence: str) -> None:
-        """Print a note."""
-        self._line(f"note: {sentence}")
-
     def trained(self, said: str) -> None:
         """Report that a training has ended."""
         with self._turn:
             self._done += 1
             self._line(f"{self._done:>4}/{self._of}  {said}")
 
-    def _line(self, said: str) -> None:
-        if self.shown:
-            print(printable(said), file=sys.stderr, flush=True)
 
-
-@dataclass(frozen=True)
-class CompareSettings:
-    """Settings of a comparison."""
-
-    seeds: int = setting(
-        3, "trainings of each model, with seeds 0, 1, 2, …; 1 does not measure the variance between trainings", low=1
-    )
-    trials: int = setting(
-        0,
-        "hyperparameter trials for each model before the comparison (lr, weight decay, dropout), on the validation "
-        "split",
-        low=0,
-    )
-    macs: float | None = setting(
-        None, "budget: multiply-adds of all forward passes of a training, converted to a number of steps", low=1.0
-    )
-    jobs: int | None = setting(
-        None, "parallel trainings; auto: 2 if memory and processors allow it. Scores do not depend on it", low=1
-    )
-    baselines: bool = setting(True, "include baseline models of scikit-learn")
-
-
-ABOUT, REPORT = "compare.json", "report.html"
+DOCUMENT = "compare.json"
 
 FIGURE = NUMBER | None  # null means infinite or unknown
-INTERVAL = {"value": NUMBER, "low": FIGURE, "high": FIGURE}
-MODEL = {
+INTERVAL_SCHEMA = {"value": NUMBER, "low": FIGURE, "high": FIGURE}
+MODEL_SCHEMA = {
     "name": str,
     "simple": bool,
     "explanation": str,
-    **INTERVAL,
+    **INTERVAL_SCHEMA,
     "scores": [NUMBER, ...],  # of each seed
     "seconds": NUMBER,  # of a training
     "parameters": int | None,
@@ -169,10 +114,11 @@ MODEL = {
     "epochs?": [int],
     "runs?": [str],
 }
-DIFFERENCE = {
-    "a": str, "b": str, **INTERVAL, "probability": NUMBER, "p_value": NUMBER, "p_corrected": NUMBER, "told_apart": bool,
+DIFFERENCE_SCHEMA = {
+    "a": str, "b": str, **INTERVAL_SCHEMA, "probability": NUMBER, "p_value": NUMBER, "p_corrected": NUMBER,
+    "told_apart": bool,
 }  # fmt: skip
-RESULT = {
+RESULT_SCHEMA = {
     "data": str,
     "data_name": str,
     "task": str,
@@ -184,8 +130,8 @@ RESULT = {
     "fingerprint": str,
     "split_hash": str,
     "budget": str,
-    "models": [MODEL, ...],  # best first
-    "differences": [DIFFERENCE],
+    "models": [MODEL_SCHEMA, ...],  # best first
+    "differences": [DIFFERENCE_SCHEMA],
     "excluded": [{"model": str, "why": str}],
     "notes": [str],
     "own_settings": dict,  # of the data, by a model's card
@@ -194,7 +140,7 @@ RESULT = {
     "jobs": int,
     "done": bool,
 }
-COMPARISON = {
+DOCUMENT_SCHEMA = {
     "models": [str, ...],
     "own?": {...: str},  # models that are built in Python, and the functions that build them
     "data": [str, ...],
@@ -206,24 +152,19 @@ COMPARISON = {
     "cutaway": str,
     "torch": str,
     "started": str,
-    "results": [RESULT],
+    "results": [RESULT_SCHEMA],
 }
 # Output of `cutaway compare --json`. Several data sets also have ranks.
-PRINTED = {**COMPARISON, "comparison": str, "report": str, "ranks?": {...: INTERVAL}}
+PRINTED_SCHEMA = {**DOCUMENT_SCHEMA, "comparison": str, "report": str, "ranks?": {...: INTERVAL_SCHEMA}}
 
 
-def comparison_folder(out: str | Path | None, name: str) -> Path:
-    """Return the folder of a comparison, as defined by `create_group_folder`."""
-    return create_group_folder(out, "compare", name, ABOUT)
-
-
-def read_about(folder: str | Path) -> dict[str, Any]:
+def read_comparison(folder: str | Path) -> dict[str, Any]:
     """Read compare.json of a folder. Raises FileError if it is missing or invalid."""
-    about = read_group_document(folder, "compare", ABOUT, ("models", "data"))
-    validate_document(about, COMPARISON, Path(folder) / ABOUT, "Restore it from a backup, or compare again.")
+    about = read_experiment(folder, "compare", DOCUMENT, ("models", "data"))
+    validate_document(about, DOCUMENT_SCHEMA, Path(folder) / DOCUMENT, "Restore it from a backup, or compare again.")
     return about
 
 
-def write_about(folder: Path, about: dict[str, Any]) -> None:
+def write_comparison(folder: Path, about: dict[str, Any]) -> None:
     """Write compare.json atomically."""
-    write_document(folder / ABOUT, about, COMPARISON)
+    write_document(folder / DOCUMENT, about, DOCUMENT_SCHEMA)

@@ -1,12 +1,8 @@
-"""Runner of a comparison: it selects candidates, trains them (several at a time if possible) and compares the
-results."""
+"""Runner of a comparison: it selects candidates, trains them (several at a time if possible) and compares them."""
 
 from __future__ import annotations
 
-import contextlib
-import queue
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,99 +16,32 @@ from ...core.errors import CutawayError, SettingError, shorten
 from ...core.files import write_text
 from ...core.metric_names import metric
 from ...core.version import __version__
-from ...data.parallel import num_cpus
 from ...data.settings import DataSettings
 from ...draw.number_format import format_value
 from ...models.registry import Preset, preset
 from ...runs.run import Run
 from ...training.config import TrainSettings
-from ...training.device import free_memory
 from ...training.run_folder import lock_run
-from ..search.spec import located
-from . import worker
-from .candidates import Candidate, select_candidates, tune_settings, with_budget
-from .comparison_page import describe_page
-from .result import REPORT, CompareProgress, CompareSettings, Comparison, comparison_folder, read_about, write_about
+from ..experiment import (
+    REPORT,
+    ExperimentInterrupted,
+    absolute_location,
+    create_experiment_folder,
+    fixed_threads,
+    reject_other_out,
+)
+from ..settings import CompareSettings
+from .candidates import Candidate, apply_budget, select_candidates, tune_settings
+from .comparison_page import render_report
+from .result import DOCUMENT, CompareProgress, Comparison, read_comparison, write_comparison
 from .scoring import score_models
-from .worker import Job, Worker, is_finished
+from .workers import Job, is_finished, num_parallel_trainings, threads_per_training, train_all
 
-PROCESS_OVERHEAD = 1 << 30  # bytes of a process without its model: PyTorch and the data
-JOBS = 2  # maximum trainings at a time by default
-
-
-def threads_each(asked: int | None) -> int:
-    """Return the processor threads of a training.
-
-    The number does not depend on parallel trainings, because sums, and so scores, depend on it.
-    """
-    return asked or max(1, num_cpus() // JOBS)
-
-
-def num_parallel_trainings(asked: int | None, threads: int, largest: int) -> int:
-    """Return the number of trainings at a time. `largest` is the memory in bytes to train the largest model."""
-    if asked:
-        return asked
-    free = free_memory(torch.device("cpu"))
-    room = JOBS if free is None else free // (largest + PROCESS_OVERHEAD)
-    return max(1, min(JOBS, num_cpus() // threads, room)) if not torch.cuda.is_available() else 1
-
-
-def train_all(jobs: Sequence[Job], together: int, trained: Callable[[Job, str], None]) -> dict[Job, str]:
-    """Train every job, `together` at a time, and return the errors of failed jobs.
-
-    `trained` is called after each job. With `together=1` jobs are trained in this process. Raises KeyboardInterrupt if
-    the user stops it; active jobs write their checkpoints first.
-    """
-    failed: dict[Job, str] = {}
-    if together == 1:
-        for job in jobs:
-            if said := worker.train(job):
-                failed[job] = said
-            trained(job, said)
-        return failed
-    idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
-    workers = [Worker() for _ in range(min(together, len(jobs)))]
-    for one in workers:
-        idle.put(one)
-    stopped = False
-
-    def train(job: Job) -> None:
-        one = idle.get()
-        if not one.works and not stopped:
-            one = Worker()
-            workers.append(one)
-        said = "" if stopped else one.train(job)
-        idle.put(one)
-        if not stopped:
-            if said:
-                failed[job] = said
-            trained(job, said)
-
-    with ThreadPoolExecutor(max(1, len(workers))) as pool:
-        futures = [pool.submit(train, job) for job in jobs]
-        try:
-            for future in futures:
-                future.result()
-        except KeyboardInterrupt:
-            stopped = True
-            for one in workers:
-                one.stop()
-            raise
-        finally:
-            stopped = True
-    for one in workers:
-        one.end()
-    return failed
-
-
-NOT_GIVEN = {"seed": "seeds=5 trains each model with seeds 0 to 4", "processes": "jobs=2 trains two at a time"}
-MAY_CHANGE = ("seeds", "jobs")
-
-
-class CompareInterrupted(KeyboardInterrupt):
-    """The user or the system stopped the comparison. Every training that had ended is kept."""
-
-    command = "compare"  # that resumes it
+UNSUPPORTED_SETTINGS = {
+    "seed": "seeds=5 trains each model with seeds 0 to 4",
+    "processes": "jobs=2 trains two at a time",
+}
+CHANGEABLE_SETTINGS = ("seeds", "jobs")
 
 
 def compare(
@@ -140,20 +69,21 @@ def compare(
         The comparison.
 
     Raises:
-        CompareInterrupted: If the user stops it.
+        ExperimentInterrupted: If the user stops it.
         CutawayError: For errors that the user can fix.
     """
     progress = progress or CompareProgress()
     asked = _parse_models(models)
     if resume is not None:
         folder = Path(resume)
-        about = _resume_document(read_about(folder), asked, sources, given, folder, out)
+        about = _resume_document(read_comparison(folder), asked, sources, given, folder, out)
     else:
         about = _new_document(asked, sources, given)
-        folder = comparison_folder(out, "-".join([*(_as_path(m) for m in about["models"][:3]), _name(sources[0])]))
-        if (folder / "compare.json").is_file():
-            about = _existing_document(read_about(folder), about, folder)
-    objects = {_name(source): source for source in sources if not isinstance(source, str | Path)}
+        name = "-".join([*(_as_path(m) for m in about["models"][:3]), _data_name(sources[0])])
+        folder = create_experiment_folder(out, "compare", name, DOCUMENT)
+        if (folder / DOCUMENT).is_file():
+            about = _existing_document(read_comparison(folder), about, folder)
+    objects = {_data_name(source): source for source in sources if not isinstance(source, str | Path)}
     if missing := [name for name in about["in_memory"] if name not in objects]:
         raise SettingError(
             f"The {missing[0]} of {folder} was passed in Python: pass it again, e.g. "
@@ -162,23 +92,23 @@ def compare(
     made = {one.name: one for one in asked if isinstance(one, ModuleBuilder)}
     presets = [made[name] if name in made else preset(name) for name in about["models"]]
     with lock_run(folder):
-        before = read_about(folder) if (folder / "compare.json").is_file() else None
+        before = read_comparison(folder) if (folder / DOCUMENT).is_file() else None
         begun = about["results"]
-        write_about(folder, about)
+        write_comparison(folder, about)
         try:
             for source in about["data"]:
                 if not any(result["data"] == source and result["done"] for result in about["results"]):
-                    _compare_on(folder, about, presets, objects.get(source, source), source, progress)
+                    _compare_on_data(folder, about, presets, objects.get(source, source), source, progress)
         except KeyboardInterrupt:
-            raise CompareInterrupted(folder) from None
+            raise ExperimentInterrupted(folder, "compare") from None
         except CutawayError:
             if before is not None and about["results"] is begun:  # settings of a failed start are not kept
-                write_about(folder, before)
+                write_comparison(folder, before)
             raise
-        about = read_about(folder)
-        write_about(folder, {**about, "status": "finished"})
+        about = read_comparison(folder)
+        write_comparison(folder, {**about, "status": "finished"})
     found = Comparison(folder)
-    write_text(folder / REPORT, describe_page(found))
+    write_text(folder / REPORT, render_report(found))
     return found
 
 
@@ -202,7 +132,7 @@ def _new_document(models: Sequence[Preset], sources: Sequence[Any], given: Mappi
     """Return compare.json of a new comparison."""
     if not models or not sources:
         raise SettingError("Missing models or data: cutaway compare MODEL,MODEL DATA. `cutaway list` shows the models.")
-    for key, why in NOT_GIVEN.items():
+    for key, why in UNSUPPORTED_SETTINGS.items():
         if key in given:
             raise SettingError(f"Invalid {key}={shorten(as_text(given[key]))}: not a setting of a comparison; {why}.")
     how = pick(given, CompareSettings)
@@ -223,11 +153,14 @@ def _new_document(models: Sequence[Preset], sources: Sequence[Any], given: Mappi
     return {
         "models": [one.name for one in models],
         **({"own": own} if (own := {one.name: one.path for one in models if isinstance(one, ModuleBuilder)}) else {}),
-        "data": [located(source) if isinstance(source, str) else _name(source) for source in map(_to_str, sources)],
-        "in_memory": [_name(source) for source in sources if not isinstance(source, str | Path)],
+        "data": [
+            absolute_location(source) if isinstance(source, str) else _data_name(source)
+            for source in map(_to_str, sources)
+        ],
+        "in_memory": [_data_name(source) for source in sources if not isinstance(source, str | Path)],
         "given": {key: exact_text(value) for key, value in rest.items()},
         "compare": asdict(settings),
-        "threads": threads_each(int(rest["threads"]) if rest.get("threads") else None),
+        "threads": threads_per_training(int(rest["threads"]) if rest.get("threads") else None),
         "status": "running",
         "cutaway": __version__,
         "torch": torch.__version__,
@@ -240,7 +173,7 @@ def _to_str(source: Any) -> Any:
     return str(source) if isinstance(source, Path) else source
 
 
-def _name(source: Any) -> str:
+def _data_name(source: Any) -> str:
     """Return the name of data in a folder name."""
     return Path(source).stem if isinstance(source, str | Path) else "data"
 
@@ -254,8 +187,7 @@ def _resume_document(
     out: str | Path | None,
 ) -> dict[str, Any]:
     """Return compare.json of a comparison that is continued. Raises SettingError for settings that cannot change."""
-    if out is not None and Path(out).resolve() != folder.resolve():
-        raise SettingError(f"--resume continues in {folder}: leave --out out.")
+    reject_other_out(folder, out)
     own, made = about.get("own", {}), {one.name for one in models if isinstance(one, ModuleBuilder)}
     if missing := [name for name in own if name not in made]:
         raise SettingError(
@@ -266,10 +198,10 @@ def _resume_document(
     if others or any(isinstance(source, str) for source in sources):
         raise SettingError("--resume uses the models and data of the comparison: leave both out.")
     for key, value in given.items():
-        if key not in MAY_CHANGE:
+        if key not in CHANGEABLE_SETTINGS:
             raise SettingError(
                 f"Invalid {key}={shorten(as_text(value))}: cannot change when a comparison is resumed. Settings that "
-                f"can: {', '.join(MAY_CHANGE)}."
+                f"can: {', '.join(CHANGEABLE_SETTINGS)}."
             )
     settings = asdict(build(CompareSettings, {**about["compare"], **given}))
     more = settings["seeds"] != about["compare"]["seeds"]
@@ -292,7 +224,7 @@ def _existing_document(there: dict[str, Any], here: dict[str, Any], folder: Path
 # --- one data set -----------------------------------------------------------------------------------------------------
 
 
-def _compare_on(
+def _compare_on_data(
     folder: Path,
     about: dict[str, Any],
     models: Sequence[Preset],
@@ -303,11 +235,11 @@ def _compare_on(
     """Compare the models on one data set and write the result to compare.json."""
     settings = CompareSettings(**about["compare"])
     given = {**about["given"], "threads": about["threads"], "tensorboard": False}
-    with _threads(about["threads"]):
+    with fixed_threads(about["threads"]):
         found, excluded = select_candidates(models, source, given, settings.macs)
-        _, budget = with_budget(given, settings.macs, len(found[0].data.splits["train"]))
+        _, budget = apply_budget(given, settings.macs, len(found[0].data.splits["train"]))
         for one in found:
-            one.given, _ = with_budget(one.given, settings.macs, len(one.data.splits["train"]))
+            one.given, _ = apply_budget(one.given, settings.macs, len(one.data.splits["train"]))
         for other in excluded:
             progress.note(f"{other.model} is skipped: {other.why}")
         own = folder / _folder_name(name, about["data"])
@@ -339,7 +271,7 @@ def _compare_on(
             for seed in range(settings.seeds)
             for one in found
         }
-        failed = _train(list(runs.values()), together, found, progress)
+        failed = _train_unfinished(list(runs.values()), together, found, progress)
         out = {job.model: why for job, why in failed.items()}
         left = [one for one in found if one.model not in out]
         of_model = {
@@ -356,8 +288,8 @@ def _compare_on(
         + result["excluded"],
         "jobs": together,
     }
-    before = [other for other in read_about(folder)["results"] if other["data"] != name]
-    write_about(folder, {**about, "results": [*before, result]})
+    before = [other for other in read_comparison(folder)["results"] if other["data"] != name]
+    write_comparison(folder, {**about, "results": [*before, result]})
     about["results"] = [*before, result]
 
 
@@ -375,7 +307,9 @@ def _reject_other_data(own: Path, fingerprint: str, name: str) -> None:
             )
 
 
-def _train(jobs: list[Job], together: int, found: list[Candidate], progress: CompareProgress) -> dict[Job, str]:
+def _train_unfinished(
+    jobs: list[Job], together: int, found: list[Candidate], progress: CompareProgress
+) -> dict[Job, str]:
     """Train the jobs that are not finished yet, and return the errors of failed trainings."""
     waiting = [job for job in jobs if not is_finished(job.folder)]
     progress.begin(len(jobs), len(jobs) - len(waiting))
@@ -395,21 +329,10 @@ def _train(jobs: list[Job], together: int, found: list[Candidate], progress: Com
 
 def _folder_name(name: str, all_names: Sequence[str]) -> str:
     """Return the folder of the runs on a data set: its name, with a number if two have the same."""
-    stem = _name(name)
-    twins = [other for other in all_names if _name(other) == stem]
+    stem = _data_name(name)
+    twins = [other for other in all_names if _data_name(other) == stem]
     return stem if len(twins) == 1 else f"{stem}-{twins.index(name) + 1}"
 
 
 def _as_path(model: str) -> str:
     return model.replace("/", "-")
-
-
-@contextlib.contextmanager
-def _threads(count: int) -> Iterator[None]:
-    """Set the number of processor threads within this context, so that measurements match the training."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

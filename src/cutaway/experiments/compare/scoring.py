@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
@@ -15,15 +15,15 @@ from ...core.errors import CutawayError, SettingError
 from ...data.dataset_base import Split
 from ...data.task_sequence import subset
 from ...runs.run import Run
-from ...statistics.comparison import differences, measure
-from ...statistics.intervals import too_few_windows
+from ...statistics.comparison import Finish, differences, measure
+from ...statistics.intervals import Values, too_few_windows
 from ...training.cost_estimate import time_calls
+from ..cost import measure_cost, read_counters
+from ..settings import CompareSettings
 from .baselines import baselines_for, load_sklearn
 from .candidates import Candidate
-from .contributions import Values
-from .cost import counters, measure_cost
-from .result import CompareProgress, CompareSettings
-from .worker import COST, read_cost
+from .result import CompareProgress
+from .workers import COST_FILE, read_cost
 
 DIVERGED = "its outputs are not finite: the training diverged; a smaller lr may help"
 
@@ -33,16 +33,9 @@ class ModelScore:
     """Scores and costs of one model."""
 
     name: str
-    contributions: Values  # (seeds, examples)
-    seconds: float  # of a training
-    parameters: int | None
-    macs: int | None
-    answers: Callable[[], object] | None  # predicts one example, for timing
-    simple: bool = False
-    explanation: str = ""
-    joules: float | None = None
-    memory: int | None = None  # bytes
-    more: dict[str, Any] = field(default_factory=dict)
+    per_example: Values  # contributions to the metric, (seeds, examples)
+    predict_one: Callable[[], object] | None  # for timing
+    row: dict[str, Any]  # description and costs in compare.json
 
 
 def score_models(
@@ -58,37 +51,30 @@ def score_models(
     first = models[0]
     name = "test" if "test" in first.data.splits else "val"
     split, compared = first.data.splits[name], first.compared
-    all_judged = [_network(one, runs[one.model], name) for one in models]
+    scored = [_score_network(one, runs[one.model], name) for one in models]
     if settings.baselines:
-        all_judged += _baselines(first, split, settings.seeds, progress)
+        scored += _score_baselines(first, split, settings.seeds, progress)
     finish, higher = compared.finish, compared.higher_is_better
-    measured = {one.name: measure(one.contributions, finish) for one in all_judged}
+    measured = {one.name: measure(one.per_example, finish) for one in scored}
     excluded = [name for name, interval in measured.items() if not math.isfinite(interval.value)]
-    all_judged = [one for one in all_judged if one.name not in excluded]
-    if not all_judged:
+    scored = [one for one in scored if one.name not in excluded]
+    if not scored:
         raise SettingError(f"No model can be compared: {DIVERGED}.")
-    contributions = {one.name: one.contributions for one in all_judged}
-    pairs = differences(contributions, higher, finish)
-    timed = [one for one in all_judged if one.answers is not None]
-    latency = dict(zip((one.name for one in timed), time_calls([one.answers for one in timed if one.answers])))
+    per_example = {one.name: one.per_example for one in scored}
+    pairs = differences(per_example, higher, finish)
+    timed = [one for one in scored if one.predict_one is not None]
+    latency = dict(zip((one.name for one in timed), time_calls([one.predict_one for one in timed if one.predict_one])))
     rows = [
         {
             "name": one.name,
-            "simple": one.simple,
-            "explanation": one.explanation,
+            **one.row,
             **measured[one.name].to_json(),
-            "scores": [_score(row, finish) for row in one.contributions],
-            "seconds": one.seconds,
-            "parameters": one.parameters,
-            "macs": one.macs,
+            "scores": [_mean_score(row, finish) for row in one.per_example],
             "milliseconds": latency.get(one.name),
-            "joules": one.joules,
-            "memory": one.memory,
-            **one.more,
         }
-        for one in all_judged
+        for one in scored
     ]
-    several = all_judged[0].contributions.shape[1] > 1
+    several = scored[0].per_example.shape[1] > 1
     notes = [compared.note] if compared.note and several else []
     if name == "val":
         notes.append(
@@ -102,7 +88,7 @@ def score_models(
             else "There is one test example"
         )
         notes.append(f"{few}: there are no intervals and no significance tests.")
-    if max(len(one.contributions) for one in all_judged) == 1:
+    if max(len(one.per_example) for one in scored) == 1:
         notes.append("One training per model does not measure the variance between trainings: set seeds=5.")
     own = {one.model: one.own for one in models if one.own}
     return {
@@ -120,7 +106,7 @@ def score_models(
         "excluded": [{"model": name, "why": DIVERGED} for name in excluded],
         "notes": notes,
         "own_settings": own,
-        "tells_joules": bool(counters()),
+        "tells_joules": bool(read_counters()),
     }
 
 
@@ -129,36 +115,36 @@ def _finite_or_none(values: dict[str, Any]) -> dict[str, Any]:
     return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}
 
 
-def _score(row: Values, finish: Callable[[Values], Values] | None) -> float:
+def _mean_score(row: Values, finish: Finish | None) -> float:
     mean = row.mean()
     return float(finish(mean) if finish else mean)
 
 
-def _network(one: Candidate, runs: Sequence[Run], name: str) -> ModelScore:
+def _score_network(one: Candidate, runs: Sequence[Run], name: str) -> ModelScore:
     """Return the scores and costs of a network from its runs."""
-    split, answered = one.data.splits[name], []
-    for run in runs:
-        results = run.results(split)
-        answered.append(one.compared.of(*results))
-    costs = [read_cost(run.folder / COST) for run in runs if (run.folder / COST).is_file()]
+    split = one.data.splits[name]
+    per_example = [one.compared.per_example(*run.results(split)) for run in runs]
+    costs = [read_cost(run.folder / COST_FILE) for run in runs if (run.folder / COST_FILE).is_file()]
     model = runs[0].place.model(runs[0].model, learns=False)
     (batch,) = split.batches([torch.arange(1)])
     inputs, _ = runs[0].place.batch(batch)
 
     @torch.inference_mode()
-    def answers() -> object:
+    def predict_one() -> object:
         return model(*inputs)
 
     return ModelScore(
         one.model,
-        np.stack(answered),
-        float(np.mean([run.about["seconds"] for run in runs])),
-        one.parameters,
-        one.macs,
-        answers,
-        joules=_mean([cost["joules"] for cost in costs]),
-        memory=max((cost["memory"] for cost in costs if cost["memory"] is not None), default=None),
-        more={
+        np.stack(per_example),
+        predict_one,
+        {
+            "simple": False,
+            "explanation": "",
+            "seconds": float(np.mean([run.about["seconds"] for run in runs])),
+            "parameters": one.parameters,
+            "macs": one.macs,
+            "joules": _mean([cost["joules"] for cost in costs]),
+            "memory": max((cost["memory"] for cost in costs if cost["memory"] is not None), default=None),
             "epochs": [run.about["epochs_done"] for run in runs],
             "runs": [str(run.folder) for run in runs],
         },
@@ -171,7 +157,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _baselines(first: Candidate, split: Split, seeds: int, progress: CompareProgress) -> list[ModelScore]:
+def _score_baselines(first: Candidate, split: Split, seeds: int, progress: CompareProgress) -> list[ModelScore]:
     """Fit the baselines, with as many seeds as the networks if they have randomness and once otherwise."""
     data, found = first.data, []
     load_sklearn()  # imported first, so that it is not counted
@@ -184,21 +170,23 @@ def _baselines(first: Candidate, split: Split, seeds: int, progress: CompareProg
             progress.note(f"{baseline.name} could not be fitted: {error}")
             continue
         assert split.target is not None, "the evaluated split has targets"
-        answered = [first.compared.of(one.outputs(split), split.target) for one in fitted]
+        per_example = [first.compared.per_example(one.outputs(split), split.target) for one in fitted]
         example = None if data.spec.kind in ("graph", "series") else subset(split, torch.arange(1))
-        answers = partial(fitted[0].outputs, example) if example is not None else None
+        predict_one = partial(fitted[0].outputs, example) if example is not None else None
         found.append(
             ModelScore(
                 baseline.name,
-                np.stack(answered),
-                cost.seconds / len(fitted),
-                None,
-                None,
-                answers,
-                simple=True,
-                explanation=baseline.explanation,
-                joules=None if cost.joules is None else cost.joules / len(fitted),
-                memory=cost.memory,
+                np.stack(per_example),
+                predict_one,
+                {
+                    "simple": True,
+                    "explanation": baseline.explanation,
+                    "seconds": cost.seconds / len(fitted),
+                    "parameters": None,
+                    "macs": None,
+                    "joules": None if cost.joules is None else cost.joules / len(fitted),
+                    "memory": cost.memory,
+                },
             )
         )
     return found

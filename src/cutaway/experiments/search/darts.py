@@ -23,14 +23,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...core.errors import SettingError
 from ...data.dataset_base import Batch
 from ...models import cellnet
 from ...training.batches import mix_seeds
 from ...training.setup import TrainingSetup
-from .config import SearchSettings
-from .space import Space, edge_name
-from .trial import costs
+from ..cost import count_cost
+from ..settings import SearchSettings
+from .space import edge_name
 
 # Optimizer of the weights w, as in section 3.1.1 of the paper.
 LR, LEAST_LR, MOMENTUM, DECAY, CLIP = 0.025, 0.001, 0.9, 3e-4, 5.0
@@ -90,13 +89,7 @@ class DartsResult:
     work: float  # multiply-adds of its forward passes
 
 
-def reject_space(space: Space) -> None:
-    """Raise SettingError for a space that is not exactly that of the cells."""
-    if not space.cells or space.settings:
-        raise SettingError("Invalid space for sampler=darts: must be model.arch=cells only, for cellnet.")
-
-
-def find_cell(
+def search_cell(
     ready: TrainingSetup, settings: SearchSettings, seed: int, tick: Callable[[int, int], None] = lambda done, of: None
 ) -> DartsResult:
     """Train the supernet of the prepared model on its training split and return the cell.
@@ -137,7 +130,7 @@ def find_cell(
 
 def supernet_macs(net: Supernet, ready: TrainingSetup) -> int:
     """Return the multiply-adds of the supernet for one example."""
-    macs = costs(ready, net)["macs"]
+    macs = count_cost(net, ready.data.spec).macs
     assert macs is not None, "only convolutions and the head multiply"
     return macs
 

@@ -1,44 +1,56 @@
-"""Result of a search: trials, the best trial, the Pareto front and the winner's run."""
+"""Result and progress of a search: trials, the best trial, the Pareto front and the winner's run."""
 
 from __future__ import annotations
 
 import functools
-import html
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
 import optuna
 from torch import nn
 
 from ...checkpoints.factory import ModuleBuilder
-from ...core.errors import FileError
+from ...core.errors import FileError, printable, shorten
+from ...core.metric_names import metric
 from ...core.schema import name_document_in_errors
 from ...data.in_memory.source import InMemorySource
-from ...draw.html_page import render_iframe
+from ...draw.number_format import count, number, percent
 from ...runs.run import Run
 from ...tasks.task import HIGHER_IS_BETTER
+from ..experiment import Experiment, ExperimentProgress, Row, pareto_front
 from .samplers import distributions, pruner_for
 from .space import Space, parse_space
-from .spec import model_from_document
-from .storage import ABOUT, BEST, CELL, OUTCOME, REPORT, open_study, read_about, read_trials
-from .trial import FINISHED
+from .storage import (
+    BEST,
+    CELL,
+    DIVERGED,
+    DOCUMENT,
+    FINISHED,
+    OUTCOME,
+    PRUNED,
+    REJECTED,
+    model_from_document,
+    open_study,
+    read_search,
+    read_trials,
+)
 
-Row = dict[str, Any]
+if TYPE_CHECKING:
+    import rich.progress
 
 
-class Search:
+class Search(Experiment):
     """Opened folder of a search. Nothing is read before it is needed, and nothing is trained."""
 
     def __init__(
         self, folder: str | Path, given: InMemorySource | None = None, made: ModuleBuilder | None = None
     ) -> None:
         """Open a folder. `given` is data that was given in Python, and `made` the maker of custom modules."""
-        self.folder, self._given, self._made = Path(folder), given, made
-        self.about = read_about(self.folder)
-
-    def __repr__(self) -> str:
-        return f"Search({str(self.folder)!r})"
+        super().__init__(folder, read_search(folder))
+        self._given, self._made = given, made
 
     @property
     def metric(self) -> str:
@@ -50,11 +62,6 @@ class Search:
         """Return whether a higher metric is better."""
         return self.metric in HIGHER_IS_BETTER
 
-    @property
-    def report(self) -> Path:
-        """Return the path of the report."""
-        return self.folder / REPORT
-
     @functools.cached_property
     def study(self) -> optuna.Study:
         """Return the Optuna study."""
@@ -63,7 +70,7 @@ class Search:
     @functools.cached_property
     def space(self) -> Space:
         """Return the search space."""
-        with name_document_in_errors(self.folder / ABOUT):
+        with name_document_in_errors(self.folder / DOCUMENT):
             return parse_space(model_from_document(self.about), self.about["space"], {})
 
     @functools.cached_property
@@ -88,7 +95,7 @@ class Search:
     @property
     def front(self) -> list[Row]:
         """Return the Pareto front of metric and MACs among finished trials, cheapest first."""
-        return pareto_front(self.finished, self.metric, self.higher_is_better)
+        return pareto_front(self.finished, "macs", self.metric, self.higher_is_better)
 
     @property
     def run(self) -> Run:
@@ -102,7 +109,7 @@ class Search:
         """Build a custom module with the settings of the winner, to load its weights. None for a named model."""
         if self._made is None:
             return None
-        row = next(row for row in self.trials if row["trial"] == read_about(self.folder)["tested"][-1])
+        row = next(row for row in self.trials if row["trial"] == read_search(self.folder)["tested"][-1])
         settings = {**self.about["fixed"], **{key: row[key] for key in self.space.texts()}}
         return self._made.new(settings)[0]
 
@@ -124,12 +131,6 @@ class Search:
         )
         return {name: float(value) for name, value in found.items()}
 
-    def _repr_html_(self) -> str:
-        """Return the report in a frame, or the repr if there is no report yet."""
-        if not self.report.is_file():
-            return html.escape(repr(self))
-        return render_iframe(repr(self), self.report.read_text(encoding="utf-8"))
-
 
 def trial_rows(study: optuna.Study, space: Space, metric: str) -> list[Row]:
     """Return a row for each trial of a study that ended and was not killed."""
@@ -141,7 +142,7 @@ def trial_rows(study: optuna.Study, space: Space, metric: str) -> list[Row]:
         row = {
             "trial": trial.number,
             "state": outcome["state"],
-            **space.given(trial.params),
+            **space.to_settings(trial.params),
             metric: values[0] if values else last,
             **{key: outcome[key] for key in ("epochs", "seconds", "macs", "parameters", "work", "why")},
         }
@@ -156,15 +157,110 @@ def best_row(rows: Sequence[Mapping[str, Any]], metric: str, higher: bool) -> Ro
     return dict(ranked[0]) if ranked else None
 
 
-def pareto_front(rows: Sequence[Mapping[str, Any]], metric: str, higher: bool) -> list[Row]:
-    """Return the Pareto front of metric and MACs, cheapest first.
+STYLES = {FINISHED: "", PRUNED: "dim", REJECTED: "dim", DIVERGED: "red"}
 
-    Of rows that are equal in both the first is kept. Rows with unknown MACs are left out.
-    """
-    sign = -1 if higher else 1
-    known = [row for row in rows if row["macs"] is not None]
-    front: list[Row] = []
-    for row in sorted(known, key=lambda row: (row["macs"], sign * row[metric], row["trial"])):
-        if not front or sign * row[metric] < sign * front[-1][metric]:
-            front.append(dict(row))
-    return front
+
+class SearchProgress(ExperimentProgress):
+    """Progress of one process of a search on standard error. Used as a context manager."""
+
+    def __init__(self, shown: bool = True) -> None:
+        super().__init__(shown)
+        self._bar: rich.progress.Progress | None = None
+        self._printed = 0  # rows that were printed
+
+    def __enter__(self) -> SearchProgress:
+        """Show a progress bar if standard error is a terminal."""
+        if self.shown and sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+            from rich.progress import Progress as Bar
+
+            self._bar = Bar(
+                MofNCompleteColumn(),
+                BarColumn(bar_width=18),
+                TextColumn("{task.description}", markup=False),
+                TimeElapsedColumn(),
+                console=Console(stderr=True),
+            )
+            self._bar.start()
+            self._task = self._bar.add_task("", total=1)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar:
+            self._bar.stop()
+
+    def begin(self, trials: int, metric_name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Start a search with `trials` trials. `rows` have ended already."""
+        self._trials, self._metric, self._printed = trials, metric_name, len(rows)
+        self._rows: Sequence[Mapping[str, Any]] = rows
+        if rows:
+            self.note(f"{count(sum(row['state'] != REJECTED for row in rows))} of {trials} trials are already done.")
+        self._update("")
+
+    def trial(self, number: int) -> None:
+        """Report that a trial begins."""
+        self._update(f"trial {number}")
+
+    def supernet(self, done: int, of: int) -> None:
+        """Report a finished epoch of the supernet."""
+        self._update(f"supernet, epoch {done}/{of}")
+
+    def epoch(self, number: int, epoch: int, score: float) -> None:
+        """Report a finished epoch of a trial."""
+        self._update(f"trial {number}, epoch {epoch}: {format_score(self._metric, score)}")
+
+    def trial_done(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Report that a trial ended. `rows` are all ended trials, including those of other processes."""
+        new, self._rows = rows[self._printed :], rows
+        self._printed = len(rows)
+        for row in new:
+            self._line(self.format_row(row), STYLES[row["state"]])
+        self._update("")
+
+    def format_row(self, row: Mapping[str, Any]) -> str:
+        """Return a trial as one line."""
+        if row["state"] == REJECTED:
+            return f"{row['trial']:>5}  rejected: {shorten(row['why'], 64)}"
+        score = format_score(self._metric, row[self._metric]) if row[self._metric] is not None else ""
+        if row["state"] != FINISHED:
+            score = f"{row['state']} {score}".strip()
+        told = ("trial", "state", self._metric, "epochs", "seconds", "macs", "parameters", "work", "why", "cell")
+        drawn = " ".join(f"{key.removeprefix('model.')}={format_drawn(row[key])}" for key in row if key not in told)
+        why = f" ({shorten(row['why'], 60)})" if row["state"] == DIVERGED else ""
+        best = " *" if row["trial"] == self._best_number() else ""
+        return f"{row['trial']:>5}  {score + best:<10}  {drawn}{why}"
+
+    def _best_number(self) -> int | None:
+        finished = [row for row in self._rows if row["state"] == FINISHED]
+        best = best_row(finished, self._metric, self._metric in HIGHER_IS_BETTER)
+        return best["trial"] if best else None
+
+    def _update(self, doing: str) -> None:
+        if not self._bar:
+            return
+        done = sum(row["state"] != REJECTED for row in self._rows)
+        number = self._best_number()
+        best = next((row[self._metric] for row in self._rows if row["trial"] == number), None)
+        said = f"best {metric(self._metric)[0]} {format_score(self._metric, best)}  " if best is not None else ""
+        self._bar.update(self._task, completed=done, total=self._trials, description=said + doing)
+
+    def _line(self, text: str, style: str = "") -> None:
+        if self._bar:
+            self._bar.console.print(printable(text), style=style or None, markup=False, highlight=False)
+        else:
+            super()._line(text)
+
+
+def format_score(name: str, value: float) -> str:
+    """Format a score."""
+    return percent(value) if metric(name)[1] == "fraction" else number(value)
+
+
+def format_drawn(value: Any) -> str:
+    """Format a drawn value in few characters."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return shorten(value, 40)

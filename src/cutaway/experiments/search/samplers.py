@@ -25,7 +25,7 @@ from optuna.distributions import (
 )
 from optuna.trial import FrozenTrial, TrialState
 
-from .config import SearchSettings
+from ..settings import SearchSettings
 from .space import Choice, Searched, Space
 
 

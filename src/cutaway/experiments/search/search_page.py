@@ -8,22 +8,20 @@ from typing import TYPE_CHECKING, Any
 from ...core.config import shell_command
 from ...core.files import write_text
 from ...core.metric_names import metric
-from ...core.version import __version__
 from ...data.dataset_base import IN_MEMORY
 from ...draw import charts
 from ...draw.description import Drawing, Page, View, table
 from ...draw.html_page import render_page
-from ...draw.number_format import capitalize_name, count, duration, format_value, plural, timestamp_text
+from ...draw.number_format import capitalize_name, count, duration, format_value, plural
 from ...models import cellnet
 from ...training.run_folder import read_evaluation
 from ...views.run.outcome import figure, metrics_rows
+from ..experiment import Row, build_page, scatter_chart
 from .space import Choice, Range
-from .spec import OWN
-from .storage import BEST, CELL
-from .trial import DIVERGED, FINISHED, PRUNED, REJECTED
+from .storage import BEST, CELL, CUSTOM_MODEL, DIVERGED, FINISHED, PRUNED, REJECTED
 
 if TYPE_CHECKING:
-    from .result import Row, Search
+    from .result import Search
 
 MIN_TRIALS = 3  # minimum finished trials for comparisons
 STATES = (FINISHED, PRUNED, DIVERGED, REJECTED)
@@ -37,24 +35,20 @@ STATE_TEXTS = {
 
 def write_search_report(found: Search) -> None:
     """Write report.html to the folder of a search."""
-    write_text(found.report, render_page(describe(found)))
+    write_text(found.report, render_page(build_report(found)))
 
 
-def describe(found: Search) -> Page:
+def build_report(found: Search) -> Page:
     """Return the whole report of a search that has trials."""
-    views = [head(found)]
+    views = [result_view(found)]
     if len(found.finished) >= MIN_TRIALS:
-        views += [front(found), best_so_far(found), importance(found)]
-    views += [cells(row) for row in found.finished[-1:] if CELL in row]
-    views.append(trials(found))
-    about = found.about
-    colophon = f"Cutaway {__version__} · Optuna {about['optuna']} · {timestamp_text(about['started'])} · This page is "
-    return Page(
-        title=views[0]["title"], views=views, colophon=f"{colophon}self-contained and loads nothing from the network."
-    )
+        views += [pareto_view(found), history_view(found), importance_view(found)]
+    views += [cell_weights_view(row) for row in found.finished[-1:] if CELL in row]
+    views.append(trials_view(found))
+    return build_page(found.about, views, f"Optuna {found.about['optuna']}")
 
 
-def head(found: Search) -> View:
+def result_view(found: Search) -> View:
     """Return the view of the winner and the search."""
     about, best, name = found.about, found.best, metric(found.metric)[0]
     states = [row["state"] for row in found.trials]
@@ -70,10 +64,10 @@ def head(found: Search) -> View:
     rows: list[list[str]] = []
     if best:
         summary = (
-            f"Trial {best['trial']} is the best: validation {name} {format_score(found, best)}. The best of many"
+            f"Trial {best['trial']} is the best: validation {name} {_score_text(found, best)}. The best of many"
             " trials is optimistic; the test split gives an unbiased estimate."
         )
-        rows = [[key, format_drawn(best[key])] for key in about["space"]]
+        rows = [[key, _setting_text(best[key])] for key in about["space"]]
         rows += [["MACs per example", _count(best["macs"])], ["parameters", _count(best["parameters"])]]
     path = found.folder / BEST
     evaluation = read_evaluation(path) if (path / "evaluation.json").is_file() else None
@@ -99,7 +93,7 @@ def head(found: Search) -> View:
                 "machine."
             )
         drawings.append({"kind": "prose", "sentences": sentences, "command": run["command"]})
-    drawings.append({"kind": "prose", "title": "The search", "command": command(found)})
+    drawings.append({"kind": "prose", "title": "The search", "command": repeat_command(found)})
     return View(
         id="result",
         title=f"{about['model']} on {about['data_name']}, searched",
@@ -110,7 +104,7 @@ def head(found: Search) -> View:
     )
 
 
-def front(found: Search) -> View:
+def pareto_view(found: Search) -> View:
     """Return the view of the metric over the cost: finished trials and the Pareto front."""
     name, format = metric(found.metric)
     known = [row for row in found.finished if row["macs"] is not None]
@@ -121,13 +115,13 @@ def front(found: Search) -> View:
     if len(ends) > 1:
         cheap = ends[0]
         worth = (
-            f" From the cheapest to the best trial on the front, {name} goes from {format_score(found, cheap)} with "
-            f"{_count(cheap['macs'])} MACs to {format_score(found, ends[-1])} with {_count(ends[-1]['macs'])}."
+            f" From the cheapest to the best trial on the front, {name} goes from {_score_text(found, cheap)} with "
+            f"{_count(cheap['macs'])} MACs to {_score_text(found, ends[-1])} with {_count(ends[-1]['macs'])}."
         )
 
     def drawing(rows: Sequence[Row]) -> Drawing:
         there = {row["trial"] for row in rows}
-        return dots(
+        return trial_chart(
             f"{capitalize_name(name)} and multiply-adds",
             ("MACs per example", "count", True),
             (f"validation {name}", format),
@@ -144,7 +138,7 @@ def front(found: Search) -> View:
         "",
         "trials",
         [{"name": said, "drawings": [drawing(rows)]} for said, rows in options],
-        start=int(not spread(found)),
+        start=int(not has_outliers(found)),
     )
     heads = {"trial": "count", f"validation {name}": format, "MACs": "count", "parameters": "count"}
     return View(
@@ -161,7 +155,7 @@ def front(found: Search) -> View:
     )
 
 
-def best_so_far(found: Search) -> View:
+def history_view(found: Search) -> View:
     """Return the view of the best metric after each trial."""
     name, format = metric(found.metric)
     rows = [row for row in found.trials if row["state"] != REJECTED]
@@ -173,7 +167,7 @@ def best_so_far(found: Search) -> View:
         ):
             steps.append([n, value])
     scores = [(n, row[found.metric], row) for n, row in enumerate(rows, 1) if row[found.metric] is not None]
-    drawing = dots(
+    drawing = trial_chart(
         f"Validation {name} by trial",
         ("trials", "count", False),
         (f"validation {name}", format),
@@ -198,7 +192,7 @@ def best_so_far(found: Search) -> View:
     )
 
 
-def importance(found: Search) -> View:
+def importance_view(found: Search) -> View:
     """Return the view of the importance of each setting, and the metric over each."""
     name = metric(found.metric)[0]
     fractions = found.importances()
@@ -215,7 +209,7 @@ def importance(found: Search) -> View:
             )
         )
     order = list(fractions) or list(found.space.parts())
-    options = [{"name": key, "drawings": [_slice(found, key)]} for key in order]
+    options = [{"name": key, "drawings": [_setting_chart(found, key)]} for key in order]
     drawings.append(charts.choice(f"{capitalize_name(name)} by setting", "setting", options))
     first = next(iter(fractions), None)
     return View(
@@ -239,7 +233,7 @@ def importance(found: Search) -> View:
     )
 
 
-def _slice(found: Search, key: str) -> Drawing:
+def _setting_chart(found: Search, key: str) -> Drawing:
     """Return the chart of the metric over one part of the space."""
     name, format = metric(found.metric)
     one = found.space.parts()[key]
@@ -249,14 +243,14 @@ def _slice(found: Search, key: str) -> Drawing:
         places: list[tuple[float, float, Row]]
         places = [(one.options.index(drawn[row["trial"]]), row[found.metric], row) for row in rows]
         categories = [option.removeprefix("nor_") for option in one.options]
-        return dots(key, (key, "text", False), (f"validation {name}", format), places, categories=categories)
+        return trial_chart(key, (key, "text", False), (f"validation {name}", format), places, categories=categories)
     assert isinstance(one, Range), "a part is a range or a choice"
     places = [(one.value(drawn[row["trial"]]), row[found.metric], row) for row in rows]
     form = "count" if one.whole else "number"
-    return dots(key, (key, form, one.log), (f"validation {name}", format), places)
+    return trial_chart(key, (key, form, one.log), (f"validation {name}", format), places)
 
 
-def cells(row: Row) -> View:
+def cell_weights_view(row: Row) -> View:
     """Return the view of the operation weights that DARTS found."""
     weights = row[CELL]
     operations = list(cellnet.OPERATIONS)
@@ -282,7 +276,7 @@ def cells(row: Row) -> View:
     )
 
 
-def trials(found: Search) -> View:
+def trials_view(found: Search) -> View:
     """Return the view of every trial."""
     name, format = metric(found.metric)
     keys = list(found.about["space"])
@@ -302,7 +296,7 @@ def trials(found: Search) -> View:
     rows = [
         [
             *(row["trial"], row["state"], row[found.metric]),
-            *(format_drawn(row[key]) for key in keys),
+            *(_setting_text(row[key]) for key in keys),
             *(row["epochs"], row["macs"], row["parameters"], row["seconds"]),
             row["why"] if row["state"] in (DIVERGED, REJECTED) else "",
         ]
@@ -322,7 +316,7 @@ def trials(found: Search) -> View:
     )
 
 
-def dots(
+def trial_chart(
     title: str,
     x: tuple[str, str, bool],
     y: tuple[str, str],
@@ -333,47 +327,37 @@ def dots(
 
     `x` is the name, the format and whether the axis is logarithmic, and `y` the name and the format.
     """
-    return {
-        "kind": "dots",
-        "title": title,
-        "x": x[0],
-        "x_format": x[1],
-        "log_x": x[2],
-        "y": y[0],
-        "format": y[1],
-        "groups": list(STATES),
-        "dots": [
-            {"x": at, "y": value, "group": STATES.index(row["state"]), "tip": [f"trial {row['trial']}, {row['state']}"]}
-            for at, value, row in places
-        ],
-        **more,
-    }
+    points = [
+        {"x": at, "y": value, "group": STATES.index(row["state"]), "tip": [f"trial {row['trial']}, {row['state']}"]}
+        for at, value, row in places
+    ]
+    return scatter_chart(title, x, y, STATES, points, **more)
 
 
-def spread(found: Search) -> bool:
+def has_outliers(found: Search) -> bool:
     """Return whether one chart of all finished trials would hide the differences within the better half."""
     values = sorted((row[found.metric] for row in found.finished), reverse=found.higher_is_better)
     half = values[: (len(values) + 1) // 2]
     return bool(abs(values[-1] - values[0]) > 3 * abs(half[-1] - half[0]))
 
 
-def command(found: Search) -> str:
+def repeat_command(found: Search) -> str:
     """Return the command or Python call of the search."""
     about = found.about
     given = {**about["fixed"], **about["space"], **about["typed"], "trials": about["trials"]}
-    if about["data"] == IN_MEMORY or OWN in about:
-        model = about["model"] if OWN in about else repr(about["model"])
+    if about["data"] == IN_MEMORY or CUSTOM_MODEL in about:
+        model = about["model"] if CUSTOM_MODEL in about else repr(about["model"])
         data = "data" if about["data"] == IN_MEMORY else repr(about["data"])
         return f"cutaway.search({model}, {data}, out={str(found.folder)!r}, **{given!r})"
     return shell_command("search", about["model"], about["data"], given, "--out", str(found.folder))
 
 
-def format_score(found: Search, row: Row) -> str:
+def _score_text(found: Search, row: Row) -> str:
     """Format the metric of a row."""
     return format_value(row[found.metric], metric(found.metric)[1])
 
 
-def format_drawn(value: Any) -> str:
+def _setting_text(value: Any) -> str:
     """Format a drawn value."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 

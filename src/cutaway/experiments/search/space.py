@@ -25,14 +25,14 @@ from ...data.settings import DataSettings
 from ...models import cellnet
 from ...models.registry import Preset
 from ...training.config import TrainSettings
-from .config import SearchSettings
+from ..settings import SearchSettings
 
 NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 RANGE = re.compile(rf"({NUMBER})\.\.({NUMBER})(:log)?")
 CELLS = "cells"
-DIGITS = 4  # significant digits of a drawn number
-COMPARED_BY = ("monitor", "objective", "val", "test", "fold", "folds", "split_seed", "target")  # never searched
-FEW = 1000  # maximum values of an integer range in a grid
+SIGNIFICANT_DIGITS = 4  # significant digits of a drawn number
+NOT_SEARCHABLE = ("monitor", "objective", "val", "test", "fold", "folds", "split_seed", "target")  # never searched
+MAX_GRID_VALUES = 1000  # maximum values of an integer range in a grid
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,11 @@ class Range:
         """Convert a drawn number to the value of the setting."""
         if self.whole:
             return int(drawn)
-        return min(max(float(f"{drawn:.{DIGITS}g}"), self.low), self.high)
+        return min(max(float(f"{drawn:.{SIGNIFICANT_DIGITS}g}"), self.low), self.high)
 
     def values(self) -> list[float] | None:
         """Return all values if there are few enough for a grid, otherwise None."""
-        few = self.whole and self.high - self.low < FEW
+        few = self.whole and self.high - self.low < MAX_GRID_VALUES
         return list(range(int(self.low), int(self.high) + 1)) if few else None
 
 
@@ -99,7 +99,7 @@ class Space:
         edges = {edge_name(edge): operations for edge in cellnet.EDGES} if self.cells else {}
         return {**self.settings, **edges}
 
-    def given(self, drawn: Mapping[str, Any]) -> dict[str, Any]:
+    def to_settings(self, drawn: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings from the drawn value of each part."""
         found: dict[str, Any] = {key: one.value(drawn[key]) for key, one in self.settings.items()}
         if self.cells:
@@ -157,19 +157,19 @@ def parse_space(found: Preset, typed: Mapping[str, Any], fixed: Mapping[str, Any
                 f"{key} is both searched ({key}={_repr(raw)}) and fixed ({key}={_repr(fixed[key])}): leave one of them "
                 "out."
             )
-        if key in COMPARED_BY:
+        if key in NOT_SEARCHABLE:
             raise SettingError(
                 f"Invalid {key}={_repr(raw)}: cannot be searched, because all trials must share {key} to be "
                 "comparable. Set one value."
             )
-        if _is_cells(key, raw):
+        if _searches_cells(key, raw):
             if found.module is not cellnet:
                 raise SettingError(f"Invalid {key}={CELLS}: only for cellnet and cellnet-small, not for {found.name}.")
             cells = key
             continue
         one = _parse_searched(key, raw, kind)
         for value in (one.low, one.high) if isinstance(one, Range) else one.options:
-            _check(found, key, value)
+            _validate_value(found, key, value)
         settings[key] = one
     if not settings and not cells:
         raise SettingError(
@@ -177,6 +177,12 @@ def parse_space(found: Preset, typed: Mapping[str, Any], fixed: Mapping[str, Any
             "training use cutaway train."
         )
     return Space(settings, cells)
+
+
+def reject_other_than_cells(space: Space) -> None:
+    """Raise SettingError for a space that is not exactly that of the cells."""
+    if not space.cells or space.settings:
+        raise SettingError("Invalid space for sampler=darts: must be model.arch=cells only, for cellnet.")
 
 
 def setting_type(found: Preset, key: str) -> Any:
@@ -202,7 +208,7 @@ def is_searched(key: str, raw: Any, kind: Any) -> bool:
     if not isinstance(raw, str):
         return False
     number, of_lists = _is_number(kind), _is_list(kind)
-    if _is_cells(key, raw) or ("|" in raw and not _is_cell(key)):
+    if _searches_cells(key, raw) or ("|" in raw and not _is_cell_setting(key)):
         return True
     if number and ".." in raw:
         return True
@@ -231,6 +237,7 @@ def _parse_searched(key: str, raw: Any, kind: Any) -> Searched:
 
 
 def _range(key: str, raw: str, whole: bool) -> Range:
+    """Parse a range. Raises SettingError if its ends are not two finite numbers in ascending order."""
     found = RANGE.fullmatch(raw.strip())
     if found is None:
         raise SettingError(f"Invalid {key}={shorten(raw)}: must be low..high or low..high:log, e.g. lr=1e-4..1e-1:log.")
@@ -249,7 +256,7 @@ def _range(key: str, raw: str, whole: bool) -> Range:
     return Range(low, high, bool(found[3]), whole)
 
 
-def _check(found: Preset, key: str, raw: Any) -> None:
+def _validate_value(found: Preset, key: str, raw: Any) -> None:
     """Raise the error of the setting if the value is invalid."""
     if not key.startswith("model."):
         build(TrainSettings if key in field_names(TrainSettings) else DataSettings, {key: raw})
@@ -265,15 +272,15 @@ def _repr(raw: Any) -> str:
     return shorten(raw if isinstance(raw, str) else as_text(tuple(raw) if isinstance(raw, list) else raw))
 
 
-def _is_cells(key: str, raw: Any) -> bool:
-    return _is_cell(key) and raw == CELLS
+def _searches_cells(key: str, raw: Any) -> bool:
+    return _is_cell_setting(key) and raw == CELLS
 
 
-def _is_cell(key: str) -> bool:
+def _is_cell_setting(key: str) -> bool:
     return key == "model.arch"
 
 
-def _kinds(kind: Any) -> set[Any]:
+def _value_types(kind: Any) -> set[Any]:
     """Return the types that a value may have, without None; for a list those of its members."""
     parts = typing.get_args(kind) if _is_optional(kind) else (kind,)
     inner = {typing.get_args(part)[0] if typing.get_origin(part) is tuple else part for part in parts}
@@ -289,11 +296,11 @@ def _is_list(kind: Any) -> bool:
 
 
 def _is_type(kind: Any, wanted: type) -> bool:
-    return _kinds(kind) == {wanted}
+    return _value_types(kind) == {wanted}
 
 
 def _is_number(kind: Any) -> bool:
-    return _kinds(kind) <= {int, float}
+    return _value_types(kind) <= {int, float}
 
 
 def _has_choices(key: str) -> bool:

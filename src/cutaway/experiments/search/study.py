@@ -1,61 +1,72 @@
-"""Search loop: draw and train trials until there are enough, then train and test the winner once."""
+"""Search: draw and train trials until there are enough, then train and test the winner once.
+
+A trial draws settings, prepares model and data, counts costs and trains, without the test split. Only its outcome is
+kept: the winner is trained again as a run. On one machine the same settings and seed give the same weights.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import math
 import random
-from collections.abc import Mapping
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import optuna
-import torch
 from optuna.trial import FrozenTrial, TrialState
 
 from ...checkpoints.factory import ModuleBuilder, build_custom_module, new_model
 from ...core.config import as_text
-from ...core.errors import ModelError, SettingError, shorten
+from ...core.errors import ModelError, SettingError, TrainingError, shorten
 from ...core.files import write_json
 from ...core.version import __version__
 from ...data.in_memory.source import InMemorySource
+from ...models.registry import Preset
 from ...reports.run_report import write_layers_and_report
-from ...runs.train import train_model
+from ...runs.train import set_epochs_from_steps, train_model
 from ...tasks.task import HIGHER_IS_BETTER
 from ...training.batches import mix_seeds
-from ...training.callbacks import Progress
-from ...training.checkpoint import latest_checkpoint
+from ...training.callbacks import Callback, Progress
+from ...training.checkpoint import TrainingState, latest_checkpoint
+from ...training.config import TrainSettings
+from ...training.memory import reject_step_beyond_memory
 from ...training.run_folder import RunInUse, lock_run
-from ...training.setup import TrainingSetup
+from ...training.setup import FOR_OPTIMIZERS, FOR_SCHEDULES, TrainingSetup, reject_incompatible, setup_training
+from ...training.trainer import Trainer
+from ..cost import count_cost
+from ..experiment import DataCache, ExperimentInterrupted, fixed_threads
 from . import darts
-from .progress import SearchProgress
-from .result import Search, best_row, trial_rows
+from .result import Search, SearchProgress, best_row, trial_rows
 from .samplers import FixedValuesSampler, distributions, draw_value, pruner_for, sampler_for
 from .search_page import write_search_report
-from .spec import Plan, new_plan, resumed_plan
 from .storage import (
-    ABOUT,
     BEST,
     CELL,
+    DIVERGED,
+    DOCUMENT,
     DRAW,
+    FINISHED,
     OUTCOME,
+    PRUNED,
+    REJECTED,
+    SearchSpec,
     draw_lock,
     fail_killed_trials,
     new_search_folder,
+    new_spec,
     open_study,
-    read_about,
+    read_search,
+    resume_spec,
     trial_folder,
 )
-from .trial import DIVERGED, FINISHED, PRUNED, REJECTED, DataCache, Limits, Outcome, Trials, drop_unused_settings
 
-GIVE_UP = 50  # consecutive draws that are rejected without training
-PROBES = 20  # draws of which one must fit the data before the search begins
-
-
-class SearchInterrupted(KeyboardInterrupt):
-    """The user or the system stopped the search. Every trial that had ended is kept."""
-
-    command = "search"  # that resumes it
+MAX_REJECTED_DRAWS = 50  # consecutive draws that are rejected without training
+PROBE_DRAWS = 20  # draws of which one must fit the data before the search begins
 
 
 def search(
@@ -66,7 +77,7 @@ def search(
     out: str | Path | None = None,
     resume: str | Path | None = None,
     progress: SearchProgress | None = None,
-    crowned: bool = True,
+    train_winner: bool = True,
 ) -> Search:
     """Search settings that are ranges or choices, or are given in `space`, and write a folder.
 
@@ -81,69 +92,63 @@ def search(
         out: Folder of the search.
         resume: Folder of a search to continue.
         progress: Progress output.
-        crowned: Whether the winner is trained as a run and tested. Otherwise the test split is not used.
+        train_winner: Whether the winner is trained as a run and tested. Otherwise the test split is not used.
 
     Returns:
         The search.
 
     Raises:
-        SearchInterrupted: If the user stops it.
+        ExperimentInterrupted: If the user stops it.
         CutawayError: For errors that the user can fix.
     """
     progress = progress or SearchProgress()
     if resume is not None:
-        plan, folder = resumed_plan(Path(resume), model, source, given, space, out), Path(resume)
+        spec, folder = resume_spec(Path(resume), model, source, given, space, out), Path(resume)
     else:
-        plan, folder = new_plan(model, source, given, space), None
+        spec, folder = new_spec(model, source, given, space), None
     with contextlib.ExitStack() as held:
-        held.callback(torch.set_num_threads, torch.get_num_threads())
-        torch.set_num_threads(torch.get_num_threads())  # set explicitly, as in `train`
-        trials = Trials(
-            plan.found,
-            plan.source,
-            plan.fixed,
-            Limits(plan.settings.max_macs, plan.settings.max_parameters),
-            DataCache(),
-        )
-        ready = _probe(plan, trials)
-        name = f"{plan.found.file_name}-{ready.data.name}"
+        held.enter_context(fixed_threads())
+        trials = TrialRunner(spec)
+        ready = _prepare_random_draw(trials)
+        name = f"{spec.model.file_name}-{ready.data.name}"
         folder = folder if folder is not None else new_search_folder(out, name)
-        about = _open_document(folder, plan, ready)
-        pruner = pruner_for("none" if plan.settings.sampler == "nsga2" else plan.settings.pruner, ready.settings.epochs)
+        about = _open_document(folder, spec, ready)
+        pruner = pruner_for("none" if spec.settings.sampler == "nsga2" else spec.settings.pruner, ready.settings.epochs)
         study = open_study(folder, about["directions"], pruner)
-        at_work = _TrialLoop(folder, plan, trials, study, about, progress)
+        loop = _TrialLoop(folder, trials, study, about, progress)
         with progress:
             try:
-                at_work.until_done()
+                loop.until_done()
             except KeyboardInterrupt:
-                _write_page(folder)
-                raise SearchInterrupted(folder) from None
-        if at_work.others:
+                _write_report(folder)
+                raise ExperimentInterrupted(folder, "search") from None
+        if loop.others:
             progress.note("Another process runs the last trials of this search and will train the best one.")
-        elif crowned:
-            _train_winner(folder, plan, study, about, progress)
-        _write_page(folder)
-    made = plan.found if isinstance(plan.found, ModuleBuilder) else None
-    return Search(folder, plan.source if isinstance(plan.source, InMemorySource) else None, made)
+        elif train_winner:
+            _train_winner(folder, spec, study, about, progress)
+        _write_report(folder)
+    made = spec.model if isinstance(spec.model, ModuleBuilder) else None
+    return Search(folder, spec.source if isinstance(spec.source, InMemorySource) else None, made)
 
 
 # --- before the first trial -------------------------------------------------------------------------------------------
 
 
-def _probe(plan: Plan, trials: Trials) -> TrainingSetup:
+def _prepare_random_draw(trials: TrialRunner) -> TrainingSetup:
     """Prepare model and data of a random draw, so that errors are raised before the search begins."""
-    source, error = random.Random(plan.seed), None
-    for _ in range(PROBES):
-        parts = {name: draw_value(one, source) for name, one in distributions(plan.space).items()}
+    spec, error = trials.spec, None
+    source = random.Random(spec.seed)
+    for _ in range(PROBE_DRAWS):
+        parts = {name: draw_value(one, source) for name, one in distributions(spec.space).items()}
         try:
-            return trials.ready(plan.space.given(parts))
+            return trials.prepare(spec.space.to_settings(parts))
         except (SettingError, ModelError) as refused:
             error = refused
     assert error is not None, "there are draws"
     raise error
 
 
-def _open_document(folder: Path, plan: Plan, ready: TrainingSetup) -> dict[str, Any]:
+def _open_document(folder: Path, spec: SearchSpec, ready: TrainingSetup) -> dict[str, Any]:
     """Write search.json, or read it if the folder has the same search.
 
     Raises SettingError for another search or other data.
@@ -151,11 +156,11 @@ def _open_document(folder: Path, plan: Plan, ready: TrainingSetup) -> dict[str, 
     metric = ready.settings.monitor or ready.task.default_monitor
     best = "maximize" if metric in HIGHER_IS_BETTER else "minimize"
     document = {
-        **plan.document(),
-        "typed": {key: as_text(value) for key, value in plan.how.items()},
-        "trials": plan.settings.trials,
+        **spec.document(),
+        "typed": {key: as_text(value) for key, value in spec.search_settings.items()},
+        "trials": spec.settings.trials,
         "metric": metric,
-        "directions": [best, "minimize"] if plan.settings.sampler == "nsga2" else [best],
+        "directions": [best, "minimize"] if spec.settings.sampler == "nsga2" else [best],
         "task": ready.task.name,
         "data_name": ready.data.name,
         "splits": {name: len(split) for name, split in ready.data.splits.items()},
@@ -167,17 +172,17 @@ def _open_document(folder: Path, plan: Plan, ready: TrainingSetup) -> dict[str, 
         "tested": [],  # trials whose settings were tested
     }
     with draw_lock(folder):
-        if (folder / ABOUT).is_file():
-            about = read_about(folder)
-            for key in (*plan.document(), "fingerprint", "split_hash"):
+        if (folder / DOCUMENT).is_file():
+            about = read_search(folder)
+            for key in (*spec.document(), "fingerprint", "split_hash"):
                 then = about.get(key)
                 if then != document[key]:
                     raise SettingError(
                         f"{folder} holds a search with another {key}: {_diff_text(then, document[key])}. Choose "
                         "another --out, use the same settings, or --resume it."
                     )
-            document = about | {"trials": plan.settings.trials}
-        write_json(folder / ABOUT, document)
+            document = about | {"trials": spec.settings.trials}
+        write_json(folder / DOCUMENT, document)
     return document
 
 
@@ -198,20 +203,19 @@ class _TrialLoop:
     def __init__(
         self,
         folder: Path,
-        plan: Plan,
-        trials: Trials,
+        trials: TrialRunner,
         study: optuna.Study,
         about: Mapping[str, Any],
         progress: SearchProgress,
     ) -> None:
-        self.folder, self.plan, self.trials, self.study = folder, plan, trials, study
+        self.folder, self.spec, self.trials, self.study = folder, trials.spec, trials, study
         self.metric, self.progress = str(about["metric"]), progress
         self.others = 0  # trials of other processes when none is left to start
 
     def until_done(self) -> None:
         """Run trials until there are enough. Raises SettingError if none can be trained."""
-        space = self.plan.space
-        self.progress.begin(self.plan.settings.trials, self.metric, trial_rows(self.study, space, self.metric))
+        space = self.spec.space
+        self.progress.begin(self.spec.settings.trials, self.metric, trial_rows(self.study, space, self.metric))
         while True:
             with contextlib.ExitStack() as held:
                 trial = self._next(held)
@@ -222,7 +226,7 @@ class _TrialLoop:
 
     def _next(self, held: contextlib.ExitStack) -> optuna.Trial | None:
         """Draw and lock the next trial. None if there are enough trials or all combinations are used."""
-        settings, space = self.plan.settings, self.plan.space
+        settings, space = self.spec.settings, self.spec.space
         with draw_lock(self.folder):
             running = fail_killed_trials(self.study, self.folder)
             there = [t for t in self.study.get_trials(deepcopy=False) if t.state != TrialState.FAIL]
@@ -235,7 +239,7 @@ class _TrialLoop:
                 return None
             taken = {t.user_attrs.get(DRAW) for t in there}
             draw = next(n for n in range(len(taken) + 1) if n not in taken)
-            seed = mix_seeds(self.plan.seed, draw)
+            seed = mix_seeds(self.spec.seed, draw)
             if settings.sampler == "darts":
                 trial = self.study.ask()
             else:
@@ -243,36 +247,38 @@ class _TrialLoop:
                 trial = self.study.ask(fixed_distributions=distributions(space))
             own = trial_folder(self.folder, trial.number)
             own.mkdir(parents=True, exist_ok=True)
-            held.callback(_clear, own)
+            held.callback(_remove_empty_folder, own)
             held.enter_context(lock_run(own))
             trial.set_user_attr(DRAW, draw)
         return trial
 
     def _should_give_up(self, ended: list[FrozenTrial], trained: list[FrozenTrial]) -> bool:
         """Return whether too many consecutive draws were rejected. Raises SettingError if no trial was ever trained."""
-        last = ended[-GIVE_UP:]
+        last = ended[-MAX_REJECTED_DRAWS:]
         states = [t.user_attrs[OUTCOME]["state"] for t in last]
-        if len(last) < GIVE_UP or any(state != REJECTED for state in states):
+        if len(last) < MAX_REJECTED_DRAWS or any(state != REJECTED for state in states):
             return False
         why = last[-1].user_attrs[OUTCOME]["why"]
         if trained:
-            self.progress.note(f"The search stops: the last {GIVE_UP} samples were rejected before training ({why}).")
+            self.progress.note(
+                f"The search stops: the last {MAX_REJECTED_DRAWS} samples were rejected before training ({why})."
+            )
             return True
         parameters = [t.user_attrs[OUTCOME]["parameters"] for t in last if t.user_attrs[OUTCOME]["parameters"]]
         macs = [t.user_attrs[OUTCOME]["macs"] for t in last if t.user_attrs[OUTCOME]["macs"]]
         least = [f"{min(values):,} {what}" for values, what in ((macs, "MACs"), (parameters, "parameters")) if values]
         said = f" The smallest had {' and '.join(least)}." if least else ""
         raise SettingError(
-            f"None of {GIVE_UP} samples can be trained: {why.rstrip('.')}.{said} Widen the space or limits."
+            f"None of {MAX_REJECTED_DRAWS} samples can be trained: {why.rstrip('.')}.{said} Widen the space or limits."
         )
 
     def _run(self, trial: optuna.Trial) -> None:
         """Train one trial and store its outcome."""
-        if self.plan.settings.sampler == "darts":
+        if self.spec.settings.sampler == "darts":
             work, seconds = self._propose(trial)
         else:
             work, seconds = 0.0, 0.0
-        given = self.plan.space.given(trial.params)
+        given = self.spec.space.to_settings(trial.params)
         two = len(self.study.directions) > 1
 
         def judge(epoch: int, score: float) -> bool:
@@ -282,7 +288,7 @@ class _TrialLoop:
             self.progress.epoch(trial.number, epoch, score)
             return not trial.should_prune()
 
-        self.progress.trial(trial.number, given)
+        self.progress.trial(trial.number)
         outcome = self.trials.run(given, trial_folder(self.folder, trial.number), judge)
         outcome.work += work
         outcome.seconds = round(outcome.seconds + seconds, 3)
@@ -292,11 +298,11 @@ class _TrialLoop:
     def _propose(self, trial: optuna.Trial) -> tuple[float, float]:
         """Find the cell of a trial with DARTS and return its multiply-adds and seconds."""
         began = datetime.now(UTC)
-        ready = self.trials.ready({})
-        seed = mix_seeds(self.plan.seed, trial.user_attrs[DRAW])
-        found = darts.find_cell(ready, self.plan.settings, seed, self.progress.supernet)
+        ready = self.trials.prepare({})
+        seed = mix_seeds(self.spec.seed, trial.user_attrs[DRAW])
+        found = darts.search_cell(ready, self.spec.settings, seed, self.progress.supernet)
         self.study.sampler = FixedValuesSampler(found.parts)
-        for name, one in distributions(self.plan.space).items():
+        for name, one in distributions(self.spec.space).items():
             trial._suggest(name, one)
         trial.set_user_attr(CELL, darts.weight_rows(found.weights))
         return found.work, (datetime.now(UTC) - began).total_seconds()
@@ -313,7 +319,7 @@ class _TrialLoop:
             self.study.tell(trial, state=TrialState.PRUNED)
 
 
-def _clear(folder: Path) -> None:
+def _remove_empty_folder(folder: Path) -> None:
     """Remove the empty folder of a trial that ended."""
     with contextlib.suppress(OSError):
         folder.rmdir()
@@ -323,37 +329,37 @@ def _clear(folder: Path) -> None:
 
 
 def _train_winner(
-    folder: Path, plan: Plan, study: optuna.Study, about: dict[str, Any], progress: SearchProgress
+    folder: Path, spec: SearchSpec, study: optuna.Study, about: dict[str, Any], progress: SearchProgress
 ) -> None:
     """Train the settings of the best trial as a run in best/ and test it, unless that is done already."""
     metric = str(about["metric"])
-    finished = [row for row in trial_rows(study, plan.space, metric) if row["state"] == FINISHED]
+    finished = [row for row in trial_rows(study, spec.space, metric) if row["state"] == FINISHED]
     best = best_row(finished, metric, metric in HIGHER_IS_BETTER)
     if best is None:
         raise SettingError("No trial finished: each was pruned or diverged. Widen the space, or set pruner=none.")
     try:
         with lock_run(folder):
-            tested: list[int] = read_about(folder)["tested"]
+            tested: list[int] = read_search(folder)["tested"]
             run = folder / BEST
             done = (run / "evaluation.json").is_file()
             if tested and tested[-1] == best["trial"] and done:
                 return
             progress.note(f"Trial {best['trial']} is the best: it is trained again as a run and tested.")
-            given = {key: best[key] for key in plan.space.texts()}
-            given = {**plan.fixed, **drop_unused_settings(given, plan.fixed, plan.found)}
-            went_on = tested and tested[-1] == best["trial"] and latest_checkpoint(run / "checkpoints") is not None
-            if not went_on:
+            given = {key: best[key] for key in spec.space.texts()}
+            given = {**spec.fixed, **drop_unused_settings(given, spec.fixed, spec.model)}
+            resumed = tested and tested[-1] == best["trial"] and latest_checkpoint(run / "checkpoints") is not None
+            if not resumed:
                 with draw_lock(folder):
-                    write_json(folder / ABOUT, read_about(folder) | {"tested": [*tested, best["trial"]]})
-            if went_on:
-                again = plan.source if isinstance(plan.source, InMemorySource) else None
-                own = build_custom_module(plan.found, given)
+                    write_json(folder / DOCUMENT, read_search(folder) | {"tested": [*tested, best["trial"]]})
+            if resumed:
+                again = spec.source if isinstance(spec.source, InMemorySource) else None
+                own = build_custom_module(spec.model, given)
                 winner = train_model(own, again, {}, resume=run, progress=Progress(shown=progress.shown))
             else:
-                model, given = new_model(plan.found, given)
+                model, given = new_model(spec.model, given)
                 winner = train_model(
                     model,
-                    plan.source,
+                    spec.source,
                     given,
                     out=run,
                     overwrite=(run / "run.json").is_file(),
@@ -363,11 +369,148 @@ def _train_winner(
     except RunInUse:
         progress.note("Another process trains the best trial.")
     except KeyboardInterrupt:
-        raise SearchInterrupted(folder) from None
+        raise ExperimentInterrupted(folder, "search") from None
 
 
-def _write_page(folder: Path) -> None:
+def _write_report(folder: Path) -> None:
     """Write the report if there are trials."""
     found = Search(folder)
     if found.trials:
         write_search_report(found)
+
+
+# --- one trial --------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Outcome:
+    """Outcome of a trial."""
+
+    state: str  # finished, pruned, rejected or diverged
+    value: float | None = None  # metric on the validation split in the best epoch
+    epochs: int = 0
+    seconds: float = 0.0  # of training
+    macs: int | None = None  # multiply-adds of an example; None if unknown
+    parameters: int | None = None
+    work: float = 0.0  # multiply-adds of all forward passes of training
+    why: str = ""  # why it was rejected or ended
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON values, without the value, which Optuna stores."""
+        return {key: value for key, value in dataclasses.asdict(self).items() if key != "value"}
+
+
+class _Pruned(Exception):
+    """The trial is pruned."""
+
+
+class _PruneCallback(Callback):
+    """Callback that ends a trial whose scores are not good enough."""
+
+    def __init__(self, judge: Callable[[int, float], bool]) -> None:
+        self.judge = judge
+
+    def on_epoch_end(self, state: TrainingState) -> None:
+        """Raise _Pruned if the trial is not worth going on with."""
+        score = self.trainer.scores.get(self.trainer.monitor)
+        if score is not None and not self.judge(state.epoch, score) and state.epoch < self.trainer.settings.epochs:
+            raise _Pruned
+
+
+@dataclass
+class TrialRunner:
+    """Preparation and training of the trials of a search."""
+
+    spec: SearchSpec
+    opened: DataCache = field(default_factory=DataCache)
+
+    def prepare(self, given: Mapping[str, Any]) -> TrainingSetup:
+        """Prepare model and data with these settings. Raises SettingError if there is no validation split."""
+        preset, fixed = self.spec.model, self.spec.fixed
+        model, settings = new_model(preset, {**fixed, **drop_unused_settings(given, fixed, preset)})
+        ready = setup_training(model, self.spec.source, settings, opened=self.opened)
+        if "val" not in ready.data.splits:
+            raise SettingError("Invalid val=0: a search needs a validation split. Set e.g. val=0.2, or leave it out.")
+        reject_incompatible(ready.settings, ready.data.splits["train"])
+        set_epochs_from_steps(ready, settings)
+        return ready
+
+    def run(self, given: Mapping[str, Any], folder: Path, judge: Callable[[int, float], bool]) -> Outcome:
+        """Train with the settings `given` and the fixed ones.
+
+        `judge` is called with each epoch and its score, and returns whether to continue. Files in `folder` are removed
+        at the end.
+        """
+        try:
+            ready = self.prepare(given)
+            outcome = self.check_limits(ready)
+            if outcome.why:
+                return outcome
+            reject_step_beyond_memory(ready)
+        except (SettingError, ModelError) as error:
+            return Outcome(REJECTED, why=str(error))
+        checkpoints = folder / "checkpoints"
+        try:
+            return _train(ready, checkpoints, judge, outcome)
+        finally:
+            shutil.rmtree(checkpoints, ignore_errors=True)
+
+    def check_limits(self, ready: TrainingSetup) -> Outcome:
+        """Return parameters and multiply-adds of an example, as in the report.
+
+        `why` names the limit that is exceeded.
+        """
+        macs, parameters = count_cost(ready.model, ready.data.spec)
+        counted = Outcome(FINISHED, macs=macs, parameters=parameters)
+        for what, name, value in (("MACs", "max_macs", macs), ("parameters", "max_parameters", parameters)):
+            most = getattr(self.spec.settings, name)
+            if most is not None and value is None:
+                raise SettingError(
+                    f"Invalid {name}: the multiply-adds of {self.spec.model.name} are not fully known. Leave it out."
+                )
+            if most is not None and value is not None and value > most:
+                return dataclasses.replace(
+                    counted, state=REJECTED, why=f"{value:,} {what} are more than {name}={most:,}"
+                )
+        return counted
+
+
+def _train(ready: TrainingSetup, checkpoints: Path, judge: Callable[[int, float], bool], counted: Outcome) -> Outcome:
+    """Train a prepared model and return its outcome, with the costs that were counted before."""
+    trainer = Trainer(
+        ready.model, ready.data, ready.task, ready.settings, ready.place, checkpoints, Progress(shown=False),
+        callbacks=[_PruneCallback(judge)], teacher=ready.teacher,
+    )  # fmt: skip
+    state, why = FINISHED, ""
+    try:
+        trainer.begin()
+        trainer.fit()
+        why = trainer.state.stopped
+    except _Pruned:
+        state = PRUNED
+    except TrainingError as error:
+        state, why = DIVERGED, str(error)
+    reached = trainer.mean.score if trainer.mean else trainer.state.best_score
+    if state == FINISHED and (reached is None or not math.isfinite(reached)):
+        state, why = DIVERGED, f"its validation {trainer.monitor} is not finite"
+    an_epoch = max(1, len(trainer.batches_of(0)))
+    seen = len(ready.data.splits["train"]) * (trainer.state.epoch + trainer.state.batch / an_epoch)
+    return dataclasses.replace(
+        counted,
+        state=state,
+        why=why,
+        value=reached if reached is not None and math.isfinite(reached) else None,
+        epochs=trainer.state.epoch,
+        seconds=round(trainer.state.seconds, 3),
+        work=seen * (counted.macs or 0),
+    )
+
+
+def drop_unused_settings(given: Mapping[str, Any], fixed: Mapping[str, Any], found: Preset) -> dict[str, Any]:
+    """Return the drawn settings that the optimizer and schedule use, without momentum for adam, for example."""
+    usual, card = TrainSettings(), found.card.settings
+    dropped: set[str] = set()
+    for what, wanting in (("optimizer", FOR_OPTIMIZERS), ("schedule", FOR_SCHEDULES)):
+        this = as_text({**card, **fixed, **given}.get(what, getattr(usual, what)))
+        dropped |= {key for key, fit in wanting.items() if this not in fit}
+    return {key: value for key, value in given.items() if key not in dropped}

@@ -47,7 +47,7 @@ class Teacher:
         said = f"teacher={settings.teacher}"
         if not isinstance(data.spec.target, Classes) or task.loss_name != "cross_entropy":
             raise SettingError(
-                f"{said} tells how likely each class is, and what is learned here is the {data.spec.target.column} by "
+                f"{said} predicts probabilities of classes, but the target here is {data.spec.target.column} with "
                 f"loss={task.loss_name}: leave it out."
             )
         self.run = TrainedRun(settings.teacher)
@@ -63,14 +63,14 @@ class Teacher:
         theirs = about["data"]
         if (theirs["fingerprint"], theirs["split_hash"]) != (data.fingerprint, data.split_hash):
             raise SettingError(
-                f"{said} was trained on {theirs['source']}, or on another split of it, and may have seen what is to be "
-                f"tested here: train it on {data.source} with the same val, test, split_seed and max_samples."
+                f"{said} was trained on {theirs['source']}, or on another split of it, and may have been trained on "
+                f"test examples: train it on {data.source} with the same val, test, split_seed and max_samples."
             )
         self.like_ours = self.run.preprocessing.to_json() == data.preprocessing.to_json()
         if mixed and not self.like_ours:
             raise SettingError(
-                f"mixup blends examples, and {said}, which is given them in another form, was asked about each by "
-                "itself: leave mixup out."
+                f"mixup blends examples, but {said} takes another form of the data and predicts single examples "
+                "only: leave mixup out."
             )
         self.sha256 = sha256_of_weights(weights_file(self.run.folder / "model"))
         self._logits: Tensor | None = None

@@ -53,8 +53,8 @@ class Prototypes(Supervised):
         learning = {name for name, p in model.named_parameters() if p.requires_grad}
         if not self.numbers and (settings.freeze_epochs or not learning & backbone_names(model)):
             raise SettingError(
-                "objective=prototypes learns what the head sees, and nothing of that learns here: leave freeze and "
-                "freeze_epochs out, or take a network with more than a head."
+                "objective=prototypes trains the backbone, but all of it is frozen here: leave freeze and "
+                "freeze_epochs out, or use a network with more than a head."
             )
 
     def loss(self, inputs: tuple[Tensor, ...], target: Tensor, index: Tensor | None, random: Generator) -> BatchLoss:

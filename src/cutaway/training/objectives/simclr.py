@@ -83,8 +83,8 @@ def linear_head(model: nn.Module) -> nn.Linear:
     head, config = model.get_submodule(name), getattr(model, "config", None)
     if not isinstance(head, nn.Linear) or head.out_features != getattr(config, "num_classes", None):
         raise ModelError(
-            "objective=simclr compares views by what a linear head makes of them, and the outputs of "
-            f"{type(model).__name__} come from something else: take another model."
+            f"objective=simclr needs a model with a linear head, which {type(model).__name__} does not have: use "
+            "another model."
         )
     return head
 

@@ -153,8 +153,8 @@ class Attack:
         if not isinstance(preprocessing, ImagePreprocessing) or not isinstance(preprocessing.spec.target, Classes):
             kind = preprocessing.spec.kind
             raise SettingError(
-                f"attack={method} changes the pixels of images so that their class is told wrongly, and this is {kind} "
-                f"data that asks for {preprocessing.spec.target.column}: leave it out."
+                f"attack={method} changes pixels of images so that they are misclassified, but this is {kind} "
+                f"data with target {preprocessing.spec.target.column}: leave it out."
             )
         if not eps > 0:
             raise SettingError(f"eps={eps:g} changes nothing: a pixel goes from 0 to 1, and 8/255 is 0.031.")

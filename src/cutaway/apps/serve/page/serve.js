@@ -1,46 +1,46 @@
-// The server's page, drawn from its OpenAPI document: every address with what it takes and a request that can be sent.
+// Page of the prediction server, rendered from its OpenAPI document: each endpoint with its parameters and a test request.
 
 const title = document.getElementById("title"), about = document.getElementById("about");
-const form = document.getElementById("token"), doors = document.getElementById("doors");
+const form = document.getElementById("token"), endpointList = document.getElementById("doors");
 const JSON_TYPE = "application/json", BINARY = "application/octet-stream";
 let token = "";
 
 function element(name, attributes = {}, ...inside) {
-  const made = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  made.append(...inside);
-  return made;
+  const node = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+  node.append(...inside);
+  return node;
 }
 
 const headers = (more = {}) => (token ? { ...more, Authorization: `Bearer ${token}` } : more);
 
-// What a schema allows, in words.
-function told(schema) {
-  if (schema.oneOf) return schema.oneOf.map(told).join(" or ");
+// Return a description of a schema.
+function describeSchema(schema) {
+  if (schema.oneOf) return schema.oneOf.map(describeSchema).join(" or ");
   if (schema.enum) return schema.enum.join(", ");
   const type = [].concat(schema.type ?? []).join(" or ");
   const examples = schema.examples ? `: ${schema.examples.join(", ")}` : "";
-  const inner = schema.type === "array" && schema.items ? ` of ${told(schema.items)}` : "";
+  const inner = schema.type === "array" && schema.items ? ` of ${describeSchema(schema.items)}` : "";
   return [`${type}${inner}${examples}`, schema.description].filter(Boolean).join(". ");
 }
 
-// The keys of a request, and those of a row or file in it.
-function table(schema) {
+// Return a table of the keys of a request, and of the rows or files in it.
+function requestTable(schema) {
   const rows = [];
   for (const one of schema.oneOf ?? [schema]) {
     for (const [key, value] of Object.entries(one.properties ?? {})) {
-      rows.push(element("tr", {}, element("td", {}, element("code", {}, key)), element("td", {}, told(value))));
+      rows.push(element("tr", {}, element("td", {}, element("code", {}, key)), element("td", {}, describeSchema(value))));
       for (const [inner, of] of Object.entries(value.items?.properties ?? {})) {
         const name = element("td", {}, element("code", {}, `${key}[].${inner}`));
-        rows.push(element("tr", {}, name, element("td", {}, told(of))));
+        rows.push(element("tr", {}, name, element("td", {}, describeSchema(of))));
       }
     }
   }
-  return element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "What a request holds" },
+  return element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Keys of a request" },
     element("table", {}, element("tbody", {}, ...rows)));
 }
 
-// A request and its answer, which is shown as it comes.
+// Send a request and show its response.
 async function send(path, method, body, type, out) {
   out.hidden = false;
   out.className = "";
@@ -50,7 +50,7 @@ async function send(path, method, body, type, out) {
     const answer = await fetch(path.slice(1), { method, body, headers: headers(more) });
     out.className = answer.ok ? "" : "bad";
     const kind = answer.headers.get("content-type") ?? "";
-    if (kind.startsWith("text/event-stream")) return await shown(answer, out);
+    if (kind.startsWith("text/event-stream")) return await showStream(answer, out);
     const text = await answer.text();
     const pretty = kind.startsWith(JSON_TYPE) ? JSON.stringify(JSON.parse(text), null, 1) : text;
     out.textContent = `${answer.status}\n${pretty}`;
@@ -60,8 +60,8 @@ async function send(path, method, body, type, out) {
   }
 }
 
-// The text of server-sent events; what else they say stands after it.
-async function shown(answer, out) {
+// Show the text of server-sent events as it arrives, followed by the last event.
+async function showStream(answer, out) {
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "", last = "";
   out.textContent = "";
@@ -81,13 +81,13 @@ async function shown(answer, out) {
   out.append(`\n\n${last}`);
 }
 
-function door(path, method, what) {
+function endpoint(path, method, operation) {
   const out = element("pre", { hidden: "", "aria-live": "polite", tabindex: "0" });
   const inside = element("div", { class: "inside" });
-  const content = what.requestBody?.content ?? {}, json = content[JSON_TYPE];
+  const content = operation.requestBody?.content ?? {}, json = content[JSON_TYPE];
   const verb = method.toUpperCase();
   if (json) {
-    inside.append(table(json.schema));
+    inside.append(requestTable(json.schema));
     const area = element("textarea", { spellcheck: "false", "aria-label": `A request to ${path}` });
     area.value = JSON.stringify(json.example, null, 1);
     const button = element("button", {}, "Send");
@@ -109,7 +109,7 @@ function door(path, method, what) {
     inside.append(element("div", { class: "row" }, button));
   }
   inside.append(out);
-  const head = element("summary", {}, element("span", { class: "method" }, verb), element("code", {}, path), what.summary);
+  const head = element("summary", {}, element("span", { class: "method" }, verb), element("code", {}, path), operation.summary);
   return element("details", { class: "door", ...(path === "/predict" ? { open: "" } : {}) }, head, inside);
 }
 
@@ -124,9 +124,9 @@ async function draw() {
   document.title = `${info.title} · Cutaway server`;
   title.textContent = info.title;
   about.textContent = info.description;
-  const found = Object.entries(paths).flatMap(([path, ways]) =>
-    Object.entries(ways).map(([method, what]) => door(path, method, what)));
-  doors.replaceChildren(...found);
+  const endpoints = Object.entries(paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, operation]) => endpoint(path, method, operation)));
+  endpointList.replaceChildren(...endpoints);
 }
 
 form.onsubmit = (event) => {

@@ -1,19 +1,19 @@
-// What a person sets: each a labelled form element that can be read, written and told what was wrong with it.
+// Form controls: labelled elements with a value, a change callback and an error message.
 
 import { html } from "../draw/dom.js";
 import { number as asNumber } from "../draw/format.js";
-import { decades, stepped, typed, widths, writtenWidths } from "./settings.js";
-import { named } from "./words.js";
+import { logScale, stepWidth, toText, parseWidths, formatWidths } from "./settings.js";
+import { settingLabel } from "./labels.js";
 
 /**
  * @typedef {(key: string, value: string) => void} Changed
- * @typedef {{ key: string, root: HTMLElement, set: (value: string) => void, fail: (words: string, before?: number) => void,
+ * @typedef {{ key: string, root: HTMLElement, set: (value: string) => void, showError: (words: string, before?: number) => void,
  *   limit: (options: Option[]) => void }} Control
  * @typedef {{ value: string, name: string, group?: string, here?: boolean }} Option
  */
 
-// Where sliders begin and end: what may be typed goes further.
-const USUAL = {
+// Ranges of sliders; typed values may lie outside.
+const SLIDER_RANGES = {
   lr: { low: 1e-5, high: 10 },
   weight_decay: { low: 1e-5, high: 1 },
   noise: { low: 0, high: 0.5 },
@@ -21,241 +21,241 @@ const USUAL = {
 };
 const SPEEDS = [1, 5, 20, 60, 200];
 
-let made = 0; // for ids
-let messages = 0; // written so far
+let lastId = 0; // for ids
+let numMessages = 0; // written so far
 
 /**
- * The control that suits a setting's type.
- * @param {import("./settings.js").Setting} setting @param {Changed} changed
+ * Return the control for a setting, by its type.
+ * @param {import("./settings.js").Setting} setting @param {Changed} onChange
  * @returns {Control}
  */
-export function control(setting, changed) {
+export function control(setting, onChange) {
   const { key, type, choices, low, high } = setting;
-  if (key === "speed") return speed(setting, changed);
-  if (choices) return chooser(setting, choices.map((name) => ({ value: name, name })), changed);
-  if (type === "bool") return tick(setting, changed);
-  if (type === "ints") return layers(setting, changed);
-  const usual = USUAL[/** @type {keyof typeof USUAL} */ (key)];
-  if (usual) return slider({ ...setting, ...usual }, changed, usual.low > 0);
-  const inShares = type === "float" && typeof low === "number" && typeof high === "number" && high <= 1;
-  if (inShares) return slider(setting, changed);
-  if (type === "int") return counter(setting, changed);
-  return entry(setting, changed);
+  if (key === "speed") return speedField(setting, onChange);
+  if (choices) return selectField(setting, choices.map((name) => ({ value: name, name })), onChange);
+  if (type === "bool") return checkbox(setting, onChange);
+  if (type === "ints") return layersField(setting, onChange);
+  const sliderRange = SLIDER_RANGES[/** @type {keyof typeof SLIDER_RANGES} */ (key)];
+  if (sliderRange) return slider({ ...setting, ...sliderRange }, onChange, sliderRange.low > 0);
+  const isFraction = type === "float" && typeof low === "number" && typeof high === "number" && high <= 1;
+  if (isFraction) return slider(setting, onChange);
+  if (type === "int") return numberField(setting, onChange);
+  return textField(setting, onChange);
 }
 
 /**
- * A list to choose from. What is not here can be seen, but not chosen.
+ * Drop-down list. Options that are not on this machine are disabled.
  * @param {{ key: string, default: any, says: string, label?: string }} setting @param {Option[]} options
- * @param {Changed} changed
+ * @param {Changed} onChange
  * @returns {Control}
  */
-export function chooser(setting, options, changed) {
+export function selectField(setting, options, onChange) {
   const select = html("select", {});
-  const field = framed(setting, select);
-  select.addEventListener("change", () => changed(setting.key, select.value));
-  let offered = "";
-  const limit = (/** @type {Option[]} */ wanted) => {
-    const now = JSON.stringify(wanted);
-    if (now === offered) return;
-    offered = now;
+  const field = labelledField(setting, select);
+  select.addEventListener("change", () => onChange(setting.key, select.value));
+  let shownOptions = "";
+  const limit = (/** @type {Option[]} */ options) => {
+    const now = JSON.stringify(options);
+    if (now === shownOptions) return;
+    shownOptions = now;
     const before = select.value;
-    select.replaceChildren(...grouped(wanted));
+    select.replaceChildren(...groupOptions(options));
     select.value = before;
   };
   limit(options);
-  const set = (/** @type {string} */ value) => write(select, value || typed(setting.default));
+  const set = (/** @type {string} */ value) => setValue(select, value || toText(setting.default));
   set("");
   return { ...field, set, limit };
 }
 
 /**
- * How many steps to take in a second, at most, so that they can be watched.
- * @param {import("./settings.js").Setting} setting @param {Changed} changed
+ * Drop-down list of the maximum number of steps per second.
+ * @param {import("./settings.js").Setting} setting @param {Changed} onChange
  * @returns {Control}
  */
-function speed(setting, changed) {
-  const offered = (/** @type {number[]} */ list) => [
-    ...list.map((n) => ({ value: String(n), name: n === 1 ? "one step a second" : `${n} steps a second` })),
-    { value: "0", name: "as fast as it goes" },
+function speedField(setting, onChange) {
+  const speedOptions = (/** @type {number[]} */ list) => [
+    ...list.map((n) => ({ value: String(n), name: n === 1 ? "1 step per second" : `${n} steps per second` })),
+    { value: "0", name: "unlimited" },
   ];
-  const field = chooser(setting, offered(SPEEDS), changed);
+  const field = selectField(setting, speedOptions(SPEEDS), onChange);
   const set = (/** @type {string} */ value) => {
-    const wanted = Number(value || typed(setting.default));
-    const known = SPEEDS.includes(wanted) || !(wanted > 0);
-    field.limit(offered(known ? SPEEDS : [...SPEEDS, wanted].sort((a, b) => a - b)));
-    field.set(String(wanted));
+    const speed = Number(value || toText(setting.default));
+    const known = SPEEDS.includes(speed) || !(speed > 0);
+    field.limit(speedOptions(known ? SPEEDS : [...SPEEDS, speed].sort((a, b) => a - b)));
+    field.set(String(speed));
   };
   set("");
   return { ...field, set };
 }
 
-/** @param {Option[]} options @returns {HTMLElement[]} under the names of their groups */
-function grouped(options) {
+/** @param {Option[]} options @returns {HTMLElement[]} option elements, in groups */
+function groupOptions(options) {
   const groups = [...new Set(options.map(({ group }) => group ?? ""))];
   return groups.flatMap((name) => {
     const inside = options
       .filter(({ group }) => (group ?? "") === name)
-      .map(({ value, name: said, here }) => html("option", { value, disabled: here === false ? "" : null }, said));
+      .map(({ value, name: label, here }) => html("option", { value, disabled: here === false ? "" : null }, label));
     return name === "" ? inside : [html("optgroup", { label: name }, ...inside)];
   });
 }
 
 /**
- * Yes or no.
- * @param {import("./settings.js").Setting} setting @param {Changed} changed
+ * Checkbox.
+ * @param {import("./settings.js").Setting} setting @param {Changed} onChange
  * @returns {Control}
  */
-function tick(setting, changed) {
+function checkbox(setting, onChange) {
   const box = html("input", { type: "checkbox" });
-  const field = framed(setting, box);
+  const field = labelledField(setting, box);
   field.root.classList.add("tick");
-  box.addEventListener("change", () => changed(setting.key, String(box.checked)));
+  box.addEventListener("change", () => onChange(setting.key, String(box.checked)));
   const set = (/** @type {string} */ value) => {
-    const wanted = (value || typed(setting.default)).toLowerCase() === "true";
-    if (box.checked !== wanted) box.checked = wanted;
+    const checked = (value || toText(setting.default)).toLowerCase() === "true";
+    if (box.checked !== checked) box.checked = checked;
   };
   set("");
   return { ...field, set, limit: () => {} };
 }
 
 /**
- * A number or words, typed.
- * @param {import("./settings.js").Setting} setting @param {Changed} changed
+ * Text field.
+ * @param {import("./settings.js").Setting} setting @param {Changed} onChange
  * @returns {Control}
  */
-function entry(setting, changed) {
-  const hint = typed(setting.default);
+function textField(setting, onChange) {
+  const hint = toText(setting.default);
   const input = html("input", { type: "text", autocomplete: "off", spellcheck: "false", placeholder: hint });
-  const field = framed(setting, input);
-  input.addEventListener("change", () => changed(setting.key, input.value.trim()));
-  return { ...field, set: (value) => write(input, value), limit: () => {} };
+  const field = labelledField(setting, input);
+  input.addEventListener("change", () => onChange(setting.key, input.value.trim()));
+  return { ...field, set: (value) => setValue(input, value), limit: () => {} };
 }
 
 /**
- * A whole number with a step down and a step up.
- * @param {import("./settings.js").Setting} setting @param {Changed} changed
+ * Integer field with buttons to decrease and increase it.
+ * @param {import("./settings.js").Setting} setting @param {Changed} onChange
  * @returns {Control}
  */
-function counter(setting, changed) {
+function numberField(setting, onChange) {
   const { key, low, high } = setting;
   const input = html("input", { type: "number", min: low ?? null, max: high ?? null, step: 1 });
-  const say = named(key).toLowerCase();
+  const label = settingLabel(key).toLowerCase();
   const move = (/** @type {1 | -1} */ way) => {
     const now = Number(input.value) || 0;
-    const next = now < 2 ? now + way : stepped(now, way); // stepped stays above 0, where some numbers may be 0
+    const next = now < 2 ? now + way : stepWidth(now, way); // stepWidth stays above 0, but some settings may be 0
     input.value = String(Math.max(low ?? 0, Math.min(high ?? Infinity, next)));
-    changed(key, input.value);
+    onChange(key, input.value);
   };
-  const down = html("button", { type: "button", "aria-label": `Less: ${say}` }, "−");
-  const up = html("button", { type: "button", "aria-label": `More: ${say}` }, "+");
+  const down = html("button", { type: "button", "aria-label": `Decrease ${label}` }, "−");
+  const up = html("button", { type: "button", "aria-label": `Increase ${label}` }, "+");
   down.addEventListener("click", () => move(-1));
   up.addEventListener("click", () => move(1));
-  input.addEventListener("change", () => changed(key, input.value));
-  const field = framed(setting, input, html("span", { class: "counter" }, input, down, up));
+  input.addEventListener("change", () => onChange(key, input.value));
+  const field = labelledField(setting, input, html("span", { class: "counter" }, input, down, up));
   const set = (/** @type {string} */ value) => {
-    const wanted = value || typed(setting.default);
-    const isNumber = wanted !== "" && Number.isFinite(Number(wanted));
-    if (!isNumber && input.placeholder !== wanted) input.placeholder = wanted; // auto: nobody has said it yet
-    write(input, isNumber ? wanted : "");
+    const text = value || toText(setting.default);
+    const isNumber = text !== "" && Number.isFinite(Number(text));
+    if (!isNumber && input.placeholder !== text) input.placeholder = text; // for example auto
+    setValue(input, isNumber ? text : "");
   };
   set("");
   return { ...field, set, limit: () => {} };
 }
 
 /**
- * A number on a slider, and the same number to type. While the slider moves, the latest place is told.
- * @param {import("./settings.js").Setting} setting @param {Changed} changed
- * @param {boolean} [logarithmic] over powers of ten; its left end is then 0 where the setting may be 0
+ * Slider with a text field for the same number. Changes are throttled while the slider moves.
+ * @param {import("./settings.js").Setting} setting @param {Changed} onChange
+ * @param {boolean} [logarithmic] logarithmic scale; its left end is 0 if the setting may be 0
  * @returns {Control}
  */
-export function slider(setting, changed, logarithmic = false) {
+export function slider(setting, onChange, logarithmic = false) {
   const { key, low, high } = setting;
   const [from, to] = [low ?? 0, high ?? 1];
-  const scale = logarithmic ? decades(from, to) : null;
+  const scale = logarithmic ? logScale(from, to) : null;
   const range = html("input", {
     type: "range",
     min: scale ? 0 : from,
     max: scale ? 1 : to,
     step: scale ? 0.01 : (to - from) / 100,
-    "aria-label": `${setting.label ?? named(key)}, slider`,
+    "aria-label": `${setting.label ?? settingLabel(key)}, slider`,
   });
   const input = html("input", { type: "text", inputmode: "decimal", autocomplete: "off", size: 7 });
-  const tell = throttled((/** @type {string} */ value) => changed(key, value), 120);
+  const notify = throttle((/** @type {string} */ value) => onChange(key, value), 120);
   range.addEventListener("input", () => {
     const at = Number(range.value);
     range.dataset.place = range.value;
     const value = scale ? (at === 0 && key !== "lr" ? 0 : scale.value(at)) : Number(at.toPrecision(4));
     input.value = String(value);
     range.setAttribute("aria-valuetext", asNumber(value));
-    tell(String(value));
+    notify(String(value));
   });
   input.addEventListener("change", () => {
     set(input.value.trim());
-    changed(key, input.value.trim());
+    onChange(key, input.value.trim());
   });
-  const field = framed(setting, input, html("span", { class: "slider" }, range, input));
+  const field = labelledField(setting, input, html("span", { class: "slider" }, range, input));
   function set(/** @type {string} */ value) {
-    if (range.matches(":active")) return; // it is being moved
-    const wanted = value || typed(setting.default);
-    if (input.value !== wanted) write(input, wanted);
-    const size = wanted === "" ? NaN : Number(wanted); // words, as auto, have no place
-    const place = String(Number.isFinite(size) ? (scale ? scale.place(size) : size) : from);
-    if (range.dataset.place === place) return;
-    range.dataset.place = place;
-    range.value = place;
-    range.setAttribute("aria-valuetext", Number.isFinite(size) ? asNumber(size) : wanted);
+    if (range.matches(":active")) return; // the user is moving it
+    const text = value || toText(setting.default);
+    if (input.value !== text) setValue(input, text);
+    const size = text === "" ? NaN : Number(text); // texts such as auto have no position
+    const position = String(Number.isFinite(size) ? (scale ? scale.place(size) : size) : from);
+    if (range.dataset.place === position) return;
+    range.dataset.place = position;
+    range.value = position;
+    range.setAttribute("aria-valuetext", Number.isFinite(size) ? asNumber(size) : text);
   }
   set("");
   return { ...field, set, limit: () => {} };
 }
 
 /**
- * Hidden layers, each with its width, to widen, narrow, add and take away.
- * @param {import("./settings.js").Setting} setting @param {Changed} changed
+ * List of hidden layers, with buttons to change their widths, add and remove them.
+ * @param {import("./settings.js").Setting} setting @param {Changed} onChange
  * @returns {Control}
  */
-function layers(setting, changed) {
+function layersField(setting, onChange) {
   const list = html("ol", { class: "layers" });
   const add = html("button", { type: "button", class: "plain" }, "Add a layer");
-  const error = failing();
+  const errorField = errorMessage();
   const root = html(
     "fieldset",
-    { class: "field", "data-control": setting.key, "aria-describedby": error.id },
-    html("legend", { title: setting.says }, setting.label ?? named(setting.key)),
+    { class: "field", "data-control": setting.key, "aria-describedby": errorField.id },
+    html("legend", { title: setting.says }, setting.label ?? settingLabel(setting.key)),
     list,
     add,
-    error,
+    errorField,
   );
   let shown = "";
   /** @param {number[]} next */
-  const tell = (next) => {
-    draw(writtenWidths(next));
-    changed(setting.key, writtenWidths(next));
+  const notify = (next) => {
+    draw(formatWidths(next));
+    onChange(setting.key, formatWidths(next));
   };
-  add.addEventListener("click", () => tell([...widths(shown), widths(shown).at(-1) ?? 8]));
+  add.addEventListener("click", () => notify([...parseWidths(shown), parseWidths(shown).at(-1) ?? 8]));
 
   /** @param {string} value */
   function draw(value) {
     if (value === shown) return;
     shown = value;
-    const now = widths(value);
+    const now = parseWidths(value);
     const at = [...list.querySelectorAll("button, input")].indexOf(/** @type {any} */ (document.activeElement));
     list.replaceChildren(...now.map((width, i) => row(width, i, now)));
-    const again = /** @type {HTMLElement[]} */ ([...list.querySelectorAll("button, input")]);
-    if (at >= 0) (again[at] ?? again.at(-1) ?? add).focus(); // whoever pressed + goes on pressing it
+    const buttons = /** @type {HTMLElement[]} */ ([...list.querySelectorAll("button, input")]);
+    if (at >= 0) (buttons[at] ?? buttons.at(-1) ?? add).focus(); // keep the focus, so that a button can be pressed again
   }
 
   /** @param {number} width @param {number} i @param {number[]} now */
   function row(width, i, now) {
-    const set = (/** @type {number} */ next) => tell(now.map((old, k) => (k === i ? next : old)));
+    const set = (/** @type {number} */ next) => notify(now.map((old, k) => (k === i ? next : old)));
     const input = html("input", { type: "number", min: 1, step: 1, "aria-label": `Width of hidden layer ${i + 1}` });
     input.value = String(width);
     const buttons = [
-      ["−", `Narrow hidden layer ${i + 1}`, () => set(stepped(width, -1))],
-      ["+", `Widen hidden layer ${i + 1}`, () => set(stepped(width, 1))],
-      ["×", `Take hidden layer ${i + 1} away`, () => tell(now.filter((_, k) => k !== i))],
-    ].map(([sign, label, act]) => {
-      const button = html("button", { type: "button", "aria-label": String(label) }, String(sign));
+      ["−", `Narrow hidden layer ${i + 1}`, () => set(stepWidth(width, -1))],
+      ["+", `Widen hidden layer ${i + 1}`, () => set(stepWidth(width, 1))],
+      ["×", `Remove hidden layer ${i + 1}`, () => notify(now.filter((_, k) => k !== i))],
+    ].map(([symbol, label, act]) => {
+      const button = html("button", { type: "button", "aria-label": String(label) }, String(symbol));
       button.addEventListener("click", /** @type {() => void} */ (act));
       return button;
     });
@@ -263,64 +263,64 @@ function layers(setting, changed) {
     return html("li", { class: "counter" }, input, ...buttons);
   }
 
-  const set = (/** @type {string} */ value) => draw(writtenWidths(widths(value || typed(setting.default))));
+  const set = (/** @type {string} */ value) => draw(formatWidths(parseWidths(value || toText(setting.default))));
   set("");
-  return { key: setting.key, root, set, fail: error.say, limit: () => {} };
+  return { key: setting.key, root, set, showError: errorField.show, limit: () => {} };
 }
 
 /**
- * A label, its element, and room for what was wrong.
+ * Return a form element with its label and error message.
  * @param {{ key: string, says: string, label?: string }} setting @param {HTMLElement} input
- * @param {HTMLElement} [around] the element with what belongs to it
+ * @param {HTMLElement} [around] container of the element
  */
-function framed({ key, says, label }, input, around = input) {
-  const error = failing();
-  input.id = `setting-${++made}`;
-  input.setAttribute("aria-describedby", error.id);
-  const words = html("label", { for: input.id, title: says || null }, label ?? named(key));
-  const root = html("div", { class: "field", "data-control": key }, words, around, error);
+function labelledField({ key, says, label }, input, around = input) {
+  const errorField = errorMessage();
+  input.id = `setting-${++lastId}`;
+  input.setAttribute("aria-describedby", errorField.id);
+  const words = html("label", { for: input.id, title: says || null }, label ?? settingLabel(key));
+  const root = html("div", { class: "field", "data-control": key }, words, around, errorField);
   /** @param {string} text @param {number} [before] */
-  function fail(text, before) {
-    error.say(text, before);
-    input.setAttribute("aria-invalid", String(error.textContent !== ""));
+  function showError(text, before) {
+    errorField.show(text, before);
+    input.setAttribute("aria-invalid", String(errorField.textContent !== ""));
   }
-  return { key, root, fail };
+  return { key, root, showError };
 }
 
-/** A place for the words that say what was wrong; read aloud when they come. */
-export function failing() {
-  const place = html("p", { class: "failed", id: `failed-${++made}`, role: "alert" });
+/** Return an element for error messages, announced by screen readers. */
+export function errorMessage() {
+  const place = html("p", { class: "failed", id: `failed-${++lastId}`, role: "alert" });
   let written = 0;
   return Object.assign(place, {
-    /** @param {string} text @param {number} [before] leave a message that was written after this moment */
-    say(text, before = Infinity) {
+    /** @param {string} text @param {number} [before] keep a message with a higher number */
+    show(text, before = Infinity) {
       if (written > before) return;
-      written = ++messages;
+      written = ++numMessages;
       if (place.textContent !== text) place.textContent = text;
     },
   });
 }
 
-/** The moment up to which messages have been written: a request that began now clears no later message. */
-export function moment() {
-  return messages;
+/** Return the number of messages shown so far, so that a request does not clear later messages. */
+export function messageCount() {
+  return numMessages;
 }
 
 /**
- * Write a value, unless a person is just typing there.
+ * Set the value of an element, unless the user is typing in it.
  * @param {HTMLInputElement | HTMLSelectElement} element @param {string} value
  */
-function write(element, value) {
+function setValue(element, value) {
   const typing = document.activeElement === element && element.matches("[type=text], [type=number]");
   if (element.value !== value && !typing) element.value = value;
 }
 
 /**
- * At most one call in so many milliseconds; the last one is never lost.
+ * Call a function at most once per `wait` milliseconds; the last call is always made.
  * @template T
  * @param {(value: T) => void} call @param {number} wait
  */
-export function throttled(call, wait) {
+export function throttle(call, wait) {
   let last = 0;
   let timer = 0;
   return (/** @type {T} */ value) => {

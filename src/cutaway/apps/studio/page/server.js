@@ -1,85 +1,84 @@
-// The way to the server: questions by POST, frames by server-sent events.
+// Connection to the server: requests by POST, frames by server-sent events.
 
-/** What the server said no to, in words for a person. */
-export class Rejected extends Error {}
+/** A request that the server rejected, with a message for the user. */
+export class RequestError extends Error {}
 
 /**
- * Ask for something. The answer is the server's JSON; Rejected where it says no, or does not answer.
- * @param {string} what open, control, change, … @param {Record<string, unknown>} body
+ * Send a request and return the JSON of its response. Throw a RequestError if it is rejected or not answered.
+ * @param {string} action open, control, change, … @param {Record<string, unknown>} body
  * @returns {Promise<Record<string, any>>}
  */
-export function ask(what, body) {
-  return sent(what, { headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+export function request(action, body) {
+  return post(action, { headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
 }
 
 /**
- * Hand over a file of one's own.
+ * Upload a data file.
  * @param {File} file
  */
 export function upload(file) {
   const headers = { "Content-Type": "application/octet-stream" };
-  return sent(`upload?name=${encodeURIComponent(file.name)}`, { headers, body: file });
+  return post(`upload?name=${encodeURIComponent(file.name)}`, { headers, body: file });
 }
 
 /**
- * Hand over an image to be tried.
+ * Upload an image to predict for.
  * @param {Blob} image
  */
-export function showImage(image) {
-  return sent("image", { headers: { "Content-Type": "application/octet-stream" }, body: image });
+export function uploadImage(image) {
+  return post("image", { headers: { "Content-Type": "application/octet-stream" }, body: image });
 }
 
 /**
  * @param {string} address @param {RequestInit} request
  * @returns {Promise<Record<string, any>>}
  */
-async function sent(address, request) {
+async function post(address, request) {
   let answer;
   try {
     answer = await fetch(address, { method: "POST", ...request });
   } catch {
-    throw new Rejected("The studio does not answer. Is it still running?");
+    throw new RequestError("The studio does not answer. Is it still running?");
   }
-  const said = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Rejected(said.error ?? `The studio rejected this (${answer.status}).`);
-  return said;
+  const body = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new RequestError(body.error ?? `The studio rejected this (${answer.status}).`);
+  return body;
 }
 
 /**
- * Listen for frames. Of those that come while nobody looks, or faster than the screen is drawn, only the latest of each
- * side is kept.
- * @param {(frame: import("./words.js").Frame) => void} draw
- * @param {(words: string) => void} lost what is wrong with the connection, or nothing where all is well
- * @returns {() => void} to connect anew at once
+ * Listen for frames. If several arrive before the next repaint, only the latest one of each side is drawn.
+ * @param {(frame: import("./labels.js").Frame) => void} onFrame
+ * @param {(words: string) => void} onConnection called with an error message, or "" when connected
+ * @returns {() => void} a function that reconnects
  */
-export function listen(draw, lost) {
+export function listen(onFrame, onConnection) {
   /** @type {Map<string, string>} */
   const waiting = new Map();
   /** @type {EventSource} */
   let source;
-  let due = false;
+  let scheduled = false;
 
   function drawAll() {
-    due = false;
+    scheduled = false;
     const frames = [...waiting.values()];
     waiting.clear();
-    for (const text of frames) draw(JSON.parse(text));
+    for (const text of frames) onFrame(JSON.parse(text));
   }
 
   /** @param {MessageEvent<string>} event */
-  function take({ data, lastEventId }) {
-    waiting.set(side(data) ?? lastEventId, data);
-    if (!due) requestAnimationFrame(drawAll);
-    due = true;
+  function receive({ data, lastEventId }) {
+    waiting.set(frameSide(data) ?? lastEventId, data);
+    if (!scheduled) requestAnimationFrame(drawAll);
+    scheduled = true;
   }
 
   function connect() {
     source?.close();
     source = new EventSource("events");
-    source.addEventListener("frame", take);
-    source.addEventListener("open", () => lost(""));
+    source.addEventListener("frame", receive);
+    source.addEventListener("open", () => onConnection(""));
     source.addEventListener("error", () => {
-      lost("The connection to the studio is lost. What you see is the last that came.");
+      onConnection("The connection to the studio is lost. The page shows the last update received.");
     });
   }
   addEventListener("pagehide", () => source.close());
@@ -88,7 +87,7 @@ export function listen(draw, lost) {
   return connect;
 }
 
-/** @param {string} text a frame that is not read yet @returns {string | undefined} which side it is of */
-export function side(text) {
+/** @param {string} text JSON of a frame @returns {string | undefined} its side, found without parsing */
+export function frameSide(text) {
   return /"side"\s*:\s*"([ab])"/.exec(text)?.[1];
 }

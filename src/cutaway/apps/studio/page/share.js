@@ -1,17 +1,17 @@
-// The link that brings back what is on the screen, with or without some of its controls.
+// Dialog with a link and a command that restore the state of the page, optionally with hidden controls.
 
 import { html } from "../draw/dom.js";
-import { write } from "./state.js";
-import { named } from "./words.js";
+import { formatState } from "./state.js";
+import { settingLabel } from "./labels.js";
 
-const PARTS = {
-  play: "Play, step, reset", back: "Looking back", toys: "Toys", sets: "Data sets", upload: "Own files",
-  weights: "Weights by hand", views: "Choice of views", compare: "Compare", curve: "Curve of the loss",
+const PART_LABELS = {
+  play: "Play, step, reset", back: "History", toys: "Toys", sets: "Data sets", upload: "File upload",
+  weights: "Weight editor", views: "View selection", compare: "Compare", curve: "Loss curve",
   metrics: "Metrics", save: "Save", tour: "Tour", try: "Try it yourself",
 }; // prettier-ignore
 
-/** What of the page may be hidden: its parts, then each setting that it shows. */
-function hideable() {
+/** Return the keys of the parts and settings that can be hidden. */
+function hideableControls() {
   const found = [...document.querySelectorAll("[data-control]")];
   const names = new Set(found.map((element) => String(element.getAttribute("data-control"))));
   return [...names].filter((key) => key !== "share" && key !== "example");
@@ -19,81 +19,81 @@ function hideable() {
 
 /**
  * @param {HTMLElement} root @param {() => import("./state.js").State} state
- * @param {string | null} run the folder of the run that was opened, if one was
+ * @param {string | null} run folder of the opened run, if any
  */
-export function sharing(root, state, run) {
-  const open = html("button", { type: "button", "aria-haspopup": "dialog", "data-control": "share" }, "Share");
-  const address = html("input", { type: "text", readonly: "", "aria-label": "The link" });
-  const copy = html("button", { type: "button", class: "plain" }, "Copy link");
-  const command = html("input", { type: "text", readonly: "", "aria-label": "The command that opens it" });
-  const copyCommand = html("button", { type: "button", class: "plain" }, "Copy command");
-  const boxes = html("div", { class: "chips" });
-  const close = html("button", { type: "button" }, "Done");
+export function shareDialog(root, state, run) {
+  const openButton = html("button", { type: "button", "aria-haspopup": "dialog", "data-control": "share" }, "Share");
+  const address = html("input", { type: "text", readonly: "", "aria-label": "Link" });
+  const copyButton = html("button", { type: "button", class: "plain" }, "Copy link");
+  const command = html("input", { type: "text", readonly: "", "aria-label": "Command that opens it" });
+  const copyCommandButton = html("button", { type: "button", class: "plain" }, "Copy command");
+  const checkboxes = html("div", { class: "chips" });
+  const closeButton = html("button", { type: "button" }, "Done");
   const dialog = html(
     "dialog",
     { class: "share", "aria-labelledby": "share-title" },
-    html("h2", { id: "share-title" }, "A link to this"),
-    html("p", {}, "It holds the data, the models, all settings and the seed: opened, it trains again to the same step."),
-    html("p", { class: "of" }, "On this machine, while this studio runs"),
-    html("div", { class: "address" }, address, copy),
-    html("p", { class: "of" }, "Anywhere else, and later: a command that opens the same"),
-    html("div", { class: "address" }, command, copyCommand),
-    html("fieldset", {}, html("legend", {}, "Leave out of what it shows"), boxes),
-    close,
+    html("h2", { id: "share-title" }, "Share this state"),
+    html("p", {}, "The link contains the data, the models, all settings and the seed. Opening it repeats the training up to the same step."),
+    html("p", { class: "of" }, "On this machine, while the studio is running"),
+    html("div", { class: "address" }, address, copyButton),
+    html("p", { class: "of" }, "Elsewhere or later: a command that opens the same state"),
+    html("div", { class: "address" }, command, copyCommandButton),
+    html("fieldset", {}, html("legend", {}, "Hide from the page"), checkboxes),
+    closeButton,
   );
   document.body.append(dialog);
-  root.append(open);
+  root.append(openButton);
 
   const link = () => {
-    const hidden = [...boxes.querySelectorAll("input")].filter((box) => box.checked).map((box) => box.value);
+    const hidden = [...checkboxes.querySelectorAll("input")].filter((box) => box.checked).map((box) => box.value);
     const now = state();
     const page = { ...now.page, hide: hidden.join(",") };
-    return `${location.href.split("#")[0]}#${write({ ...now, page })}`;
+    return `${location.href.split("#")[0]}#${formatState({ ...now, page })}`;
   };
   const show = () => {
     address.value = link();
-    command.value = commandFor(address.value.slice(address.value.indexOf("#") + 1), run);
+    command.value = studioCommand(address.value.slice(address.value.indexOf("#") + 1), run);
   };
-  boxes.addEventListener("change", show);
-  open.addEventListener("click", () => {
+  checkboxes.addEventListener("change", show);
+  openButton.addEventListener("click", () => {
     const hidden = (state().page.hide ?? "").split(",");
-    boxes.replaceChildren(
-      ...hideable().map((key) => {
+    checkboxes.replaceChildren(
+      ...hideableControls().map((key) => {
         const box = html("input", { type: "checkbox", value: key, checked: hidden.includes(key) ? "" : null });
-        return html("label", {}, box, html("span", {}, PARTS[/** @type {keyof typeof PARTS} */ (key)] ?? named(key)));
+        return html("label", {}, box, html("span", {}, PART_LABELS[/** @type {keyof typeof PART_LABELS} */ (key)] ?? settingLabel(key)));
       }),
     );
-    copy.textContent = "Copy link";
-    copyCommand.textContent = "Copy command";
+    copyButton.textContent = "Copy link";
+    copyCommandButton.textContent = "Copy command";
     show();
     dialog.showModal();
   });
-  copies(copy, address);
-  copies(copyCommand, command);
-  close.addEventListener("click", () => dialog.close());
+  copyOnClick(copyButton, address);
+  copyOnClick(copyCommandButton, command);
+  closeButton.addEventListener("click", () => dialog.close());
 }
 
 /**
- * A button that copies what stands in a field.
+ * Copy the text of a field when a button is pressed.
  * @param {HTMLButtonElement} button @param {HTMLInputElement | HTMLTextAreaElement} field
  */
-export function copies(button, field) {
+export function copyOnClick(button, field) {
   button.addEventListener("click", async () => {
     field.select();
     try {
       await navigator.clipboard.writeText(field.value);
     } catch {
-      document.execCommand("copy"); // where a page may not write to the clipboard by itself
+      document.execCommand("copy"); // fallback where the clipboard API is not allowed
     }
     button.textContent = "Copied";
   });
 }
 
 /**
- * The command that opens a state in a studio of its own. Its token is no part of it.
+ * Return the command that opens a state in a new studio. It does not contain the token.
  * @param {string} hash without its # @param {string | null} run
  */
-export function commandFor(hash, run) {
-  const quoted = (/** @type {string} */ text) => `'${text.replaceAll("'", `'"'"'`)}'`;
-  return ["cutaway studio", ...(run ? [quoted(run)] : []), quoted(`#${hash}`)].join(" ");
+export function studioCommand(hash, run) {
+  const quote = (/** @type {string} */ text) => `'${text.replaceAll("'", `'"'"'`)}'`;
+  return ["cutaway studio", ...(run ? [quote(run)] : []), quote(`#${hash}`)].join(" ");
 }

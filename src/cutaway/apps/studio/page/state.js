@@ -1,111 +1,111 @@
-// The whole state of the studio as words behind the # of its URL: data=moons&model=mlp&lr=0.01&b.model=linear.
-// A key that begins with `b.` is the second model's; what it lacks is as the first model has it.
+// State of the studio in the fragment of its URL: #data=moons&model=mlp&lr=0.01&b.model=linear.
+// A key that begins with `b.` belongs to the second model; other settings are those of the first model.
 
 /**
  * @typedef {Record<string, string>} Flat
- * @typedef {{ page: Flat, a: Flat, b: Flat | null }} State `page`: what is watched and what is hidden
+ * @typedef {{ page: Flat, a: Flat, b: Flat | null }} State `page`: selected views and hidden parts
  */
 
-const SECOND = "b.";
-// Keys of the page itself. All others belong to a model and what it learns from.
-const OF_PAGE = ["views", "example", "hide", "sides", "try", "temperature", "tokens", "tour"];
+const SECOND_PREFIX = "b.";
+// Keys of the page. All others belong to a model and its data.
+const PAGE_KEYS = ["views", "example", "hide", "sides", "try", "temperature", "tokens", "tour"];
 // In this order, then the model's own settings, then the rest by name.
 const ORDER = ["data", "target", "noise", "count", "model", "seed"];
-// They grow while a model trains, so they stand at the end of its keys.
+// They grow during training, so they come last.
 const LAST = ["steps", "log"];
 
-/** @param {string} key whether it says what is watched or hidden, and not what is trained */
-export function ofPage(key) {
-  return OF_PAGE.includes(key) || key.startsWith("view.");
+/** Return true for keys of the page, false for those of a model. @param {string} key */
+export function isPageKey(key) {
+  return PAGE_KEYS.includes(key) || key.startsWith("view.");
 }
 
 /**
- * The state that a hash holds. What cannot be decoded is taken as it stands.
+ * Parse a URL fragment. Parts that cannot be decoded are kept unchanged.
  * @param {string} hash with or without its #
  * @returns {State}
  */
-export function read(hash) {
+export function parseState(hash) {
   const pairs = hash.replace(/^#/, "").split("&").filter((pair) => pair.indexOf("=") > 0);
-  return sorted(
+  return splitState(
     Object.fromEntries(
       pairs.map((pair) => {
         const at = pair.indexOf("=");
-        return [decoded(pair.slice(0, at)), decoded(pair.slice(at + 1))];
+        return [decode(pair.slice(0, at)), decode(pair.slice(at + 1))];
       }),
     ),
   );
 }
 
 /**
- * The same of keys and values that are read already.
+ * Split keys and values into those of the page and of each model.
  * @param {Flat} flat @returns {State}
  */
-export function sorted(flat) {
+export function splitState(flat) {
   /** @type {Flat} */
   const page = {};
   /** @type {Flat} */
   const a = {};
   /** @type {Flat} */
-  const changed = {};
+  const overrides = {};
   for (const [key, value] of Object.entries(flat)) {
-    if (ofPage(key)) page[key] = value;
-    else if (key.startsWith(SECOND)) changed[key.slice(SECOND.length)] = value;
+    if (isPageKey(key)) page[key] = value;
+    else if (key.startsWith(SECOND_PREFIX)) overrides[key.slice(SECOND_PREFIX.length)] = value;
     else a[key] = value;
   }
-  const two = page.sides === "2" || Object.keys(changed).length > 0;
-  return { page, a, b: two ? filled({ ...a, ...changed }) : null };
+  const two = page.sides === "2" || Object.keys(overrides).length > 0;
+  return { page, a, b: two ? withoutEmpty({ ...a, ...overrides }) : null };
 }
 
 /**
- * The hash, without its #, of a state.
+ * Return the URL fragment of a state, without its #.
  * @param {State} state
  */
-export function write({ page, a, b }) {
-  const pairs = ordered(filled(a));
+export function formatState({ page, a, b }) {
+  const pairs = sortedEntries(withoutEmpty(a));
   if (b !== null) {
-    const keys = ordered(filled({ ...a, ...b })).map(([key]) => key);
+    const keys = sortedEntries(withoutEmpty({ ...a, ...b })).map(([key]) => key);
     const differs = keys.filter((key) => (a[key] ?? "") !== (b[key] ?? ""));
-    pairs.push(...differs.map((key) => /** @type {[string, string]} */ ([SECOND + key, b[key] ?? ""])));
+    pairs.push(...differs.map((key) => /** @type {[string, string]} */ ([SECOND_PREFIX + key, b[key] ?? ""])));
   }
   const shown = { ...page, sides: b !== null ? "2" : "" };
-  pairs.push(...Object.entries(filled(shown)));
-  return pairs.map(([key, value]) => `${encoded(key).replaceAll("=", "%3D")}=${encoded(value)}`).join("&");
+  pairs.push(...Object.entries(withoutEmpty(shown)));
+  return pairs.map(([key, value]) => `${encode(key).replaceAll("=", "%3D")}=${encode(value)}`).join("&");
 }
 
 /**
- * Whether two sides would be trained alike, whatever they were trained so far.
+ * Return true if two sides have the same settings, ignoring the number of steps.
  * @param {Flat} one @param {Flat} other
  */
-export function alike(one, other) {
-  const [left, right] = [one, other].map((side) => filled({ ...side, steps: "" }));
+export function sameSettings(one, other) {
+  const [left, right] = [one, other].map((side) => withoutEmpty({ ...side, steps: "" }));
   const keys = Object.keys({ ...left, ...right });
   return keys.every((key) => left[key] === right[key]);
 }
 
 /**
- * A side as it is before the first step.
+ * Return a side's state before the first step.
  * @param {Flat} side
  */
-export function untrained(side) {
-  return filled({ ...side, steps: "", log: "" });
+export function withoutSteps(side) {
+  return withoutEmpty({ ...side, steps: "", log: "" });
 }
 
 /**
- * What was changed while it trained, by its last value: "120:lr=0.1;130:lr=0.2" is { lr: "0.2" }.
+ * Return the settings changed during training, with their last values: "120:lr=0.1;130:lr=0.2" is { lr: "0.2" }.
  * @param {string} log @returns {Flat}
  */
-export function changes(log) {
+export function parseLog(log) {
   const found = [...log.matchAll(/(?:^|;)\d+:([\w.]+)=([^;]*)/g)];
   return Object.fromEntries(found.map(([, key, value]) => [key, value]));
 }
 
-/** @param {Flat} flat without the keys that hold nothing */
-function filled(flat) {
+/** @param {Flat} flat @returns a copy without empty values */
+function withoutEmpty(flat) {
   return Object.fromEntries(Object.entries(flat).filter(([, value]) => value !== ""));
 }
 
 /** @param {Flat} flat @returns {[string, string][]} */
-function ordered(flat) {
+function sortedEntries(flat) {
   const place = (/** @type {string} */ key) => {
     if (ORDER.includes(key)) return ORDER.indexOf(key);
     return ORDER.length + (LAST.includes(key) ? 2 + LAST.indexOf(key) : key.startsWith("model.") ? 0 : 1);
@@ -113,13 +113,13 @@ function ordered(flat) {
   return Object.entries(flat).sort(([one], [other]) => place(one) - place(other) || (one < other ? -1 : 1));
 }
 
-/** @param {string} text only what would end a value is escaped, so that a person can read the rest */
-function encoded(text) {
+/** Escape only what would end a value, to keep the URL readable. @param {string} text */
+function encode(text) {
   return encodeURIComponent(text).replace(/%(2C|3A|2F|5B|5D|3B|3D|40|24)/g, decodeURIComponent);
 }
 
 /** @param {string} text */
-function decoded(text) {
+function decode(text) {
   try {
     return decodeURIComponent(text);
   } catch {

@@ -1,51 +1,51 @@
-// The third column: what can be set while it trains, the metrics, and the loss as it falls.
+// Panel of training: metrics, loss curve and settings.
 
 import { html } from "../draw/dom.js";
 import { count } from "../draw/format.js";
 import { drawView, updateView } from "../draw/view.js";
 import { control } from "./controls.js";
-import { folded } from "./model.js";
-import { put } from "./player.js";
-import { ofTraining } from "./settings.js";
-import { figure, named } from "./words.js";
+import { collapsible } from "./model.js";
+import { setText } from "./player.js";
+import { trainingSettings } from "./settings.js";
+import { formatMetric, settingLabel } from "./labels.js";
 
 /**
  * @param {HTMLElement} root @param {import("./settings.js").Choices} choices
- * @param {(key: string, value: string) => void} changed
- * @param {HTMLElement} byHand the editor of single weights
+ * @param {(key: string, value: string) => void} onChange
+ * @param {HTMLElement} weightList editor of single weights
  */
-export function trainingPanel(root, choices, changed, byHand) {
-  const [shown, more] = ofTraining(choices).map((settings) => settings.map((one) => control(one, changed)));
+export function trainingPanel(root, choices, onChange, weightList) {
+  const [mainFields, otherFields] = trainingSettings(choices).map((settings) => settings.map((one) => control(one, onChange)));
   const curve = html("div", { class: "curve-of-loss", "data-control": "curve" });
   const metrics = html("dl", { class: "measures", "data-control": "metrics" });
-  const when = html("p", { class: "hint when" });
+  const metricsStep = html("p", { class: "hint when" });
   const notes = html("ul", { class: "notes" });
-  const own = html("div", { class: "settings" }, ...shown.map((one) => one.root), ...folded("More of training", more));
-  const settings = html("details", { class: "more", open: "" }, html("summary", {}, "Settings"), own);
-  root.append(metrics, when, curve, settings, byHand, notes);
+  const fields = html("div", { class: "settings" }, ...mainFields.map((one) => one.root), ...collapsible("More settings", otherFields));
+  const settings = html("details", { class: "more", open: "" }, html("summary", {}, "Settings"), fields);
+  root.append(metrics, metricsStep, curve, settings, weightList, notes);
   /** @type {HTMLElement | null} */
   let section = null;
-  let drawn = "";
+  let drawnKey = "";
 
   return {
-    controls: [...shown, ...more],
+    controls: [...mainFields, ...otherFields],
     /** @param {Record<string, string>} state */
     set(state) {
-      for (const one of [...shown, ...more]) one.set(state[one.key] ?? "");
+      for (const one of [...mainFields, ...otherFields]) one.set(state[one.key] ?? "");
     },
-    /** @param {import("./words.js").Frame} a @param {import("./words.js").Frame | null} b */
+    /** @param {import("./labels.js").Frame} a @param {import("./labels.js").Frame | null} b */
     show(a, b) {
-      measures(metrics, a, b);
+      showMetrics(metrics, a, b);
       const stale = [a, b].find((each) => each && each.measured != null && each.measured !== each.at);
-      put(when, stale ? `Validation metrics of step ${count(stale.measured ?? 0)}` : "");
-      const said = [...new Set([...(a.notes ?? []), ...(b?.notes ?? [])])];
-      if (notes.childElementCount !== said.length || [...notes.children].some((li, i) => li.textContent !== said[i])) {
-        notes.replaceChildren(...said.map((note) => html("li", {}, note)));
+      setText(metricsStep, stale ? `Validation metrics of step ${count(stale.measured ?? 0)}` : "");
+      const texts = [...new Set([...(a.notes ?? []), ...(b?.notes ?? [])])];
+      if (notes.childElementCount !== texts.length || [...notes.children].some((li, i) => li.textContent !== texts[i])) {
+        notes.replaceChildren(...texts.map((note) => html("li", {}, note)));
       }
       const view = lossView(a, b);
-      const now = JSON.stringify([view.table.rows.length, view.table.rows.at(-1), view.drawings[0].mark, b !== null]);
-      if (now === drawn) return; // nothing new to see
-      drawn = now;
+      const key = JSON.stringify([view.table.rows.length, view.table.rows.at(-1), view.drawings[0].mark, b !== null]);
+      if (key === drawnKey) return; // unchanged
+      drawnKey = key;
       if (section) updateView(section, view);
       else curve.replaceChildren((section = drawView(view, "h3")));
     },
@@ -53,27 +53,27 @@ export function trainingPanel(root, choices, changed, byHand) {
 }
 
 /**
- * The metrics of one or two models, under each other.
- * @param {HTMLElement} list @param {import("./words.js").Frame} a @param {import("./words.js").Frame | null} b
+ * Update the list of metrics of one or two models.
+ * @param {HTMLElement} list @param {import("./labels.js").Frame} a @param {import("./labels.js").Frame | null} b
  */
-function measures(list, a, b) {
+function showMetrics(list, a, b) {
   const sides = b ? [a, b] : [a];
   const names = Object.keys({ ...a.metrics, ...b?.metrics });
   const rows = [
     ...(b ? [["", "A", "B"]] : []),
-    ...names.map((name) => [named(name), ...sides.map((each) => figure(name, each.metrics?.[name]))]),
-    ["Training loss", ...sides.map((each) => figure("loss", each.loss?.train))],
-    ["Validation loss", ...sides.map((each) => figure("loss", each.loss?.val))],
+    ...names.map((name) => [settingLabel(name), ...sides.map((each) => formatMetric(name, each.metrics?.[name]))]),
+    ["Training loss", ...sides.map((each) => formatMetric("loss", each.loss?.train))],
+    ["Validation loss", ...sides.map((each) => formatMetric("loss", each.loss?.val))],
   ];
   if (list.childElementCount !== rows.length || list.firstElementChild?.childElementCount !== sides.length + 1) {
     list.replaceChildren(...rows.map(() => html("div", {}, html("dt"), ...sides.map(() => html("dd")))));
   }
-  rows.forEach((row, i) => row.forEach((words, k) => put(list.children[i].children[k], words)));
+  rows.forEach((row, i) => row.forEach((text, k) => setText(list.children[i].children[k], text)));
 }
 
 /**
- * The loss of one model, or of two in one drawing, as a view like any other.
- * @param {import("./words.js").Frame} a @param {import("./words.js").Frame | null} b
+ * Return a view with the loss curves of one or two models.
+ * @param {import("./labels.js").Frame} a @param {import("./labels.js").Frame | null} b
  * @returns {import("../draw/view.js").View}
  */
 export function lossView(a, b) {
@@ -81,7 +81,7 @@ export function lossView(a, b) {
     if (!frame) return [];
     const { step = [], train = [], val = [] } = frame.history ?? {};
     const mark = b ? `${"AB"[i]} ` : "";
-    // Without a split each curve has a colour and a dash of its own: that tells four of them apart.
+    // With two models, curves have no split: each of the four gets its own colour and dash pattern.
     return [["train", train], ["val", val]].map(([split, values]) => ({
       name: `${mark}${split}`,
       ...(b ? {} : { split }),
@@ -99,14 +99,14 @@ export function lossView(a, b) {
     { name: "train", format: "number" },
     { name: "val", format: "number" },
   ];
-  const mark = a.at < a.step && series.length > 0 ? { x: a.at, label: "seen here" } : null;
+  const mark = a.at < a.step && series.length > 0 ? { x: a.at, label: "shown step" } : null;
   const drawing = { kind: "lines", title: "Loss", x: "step", format: "number", log: false, zero: true, series, mark };
   return {
     id: "loss",
     title: "Loss",
-    says: "How wrong the model is, on the examples it learns from and on those it does not: lower is better.",
-    summary: `Training loss ${figure("loss", a.loss?.train)}, validation loss ${figure("loss", a.loss?.val)}.`,
-    drawings: [series.length > 0 ? drawing : { kind: "prose", title: "", sentences: ["No step has been taken yet."] }],
+    says: "Loss on the training split and on the validation split; lower is better.",
+    summary: `Training loss ${formatMetric("loss", a.loss?.train)}, validation loss ${formatMetric("loss", a.loss?.val)}.`,
+    drawings: [series.length > 0 ? drawing : { kind: "prose", title: "", sentences: ["Training has not started."] }],
     table: { columns, rows },
   };
 }

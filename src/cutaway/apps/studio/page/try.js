@@ -1,153 +1,151 @@
-// Something of one's own for the model as it stands: a text, a drawing, an image, the beginning of a text.
+// Prediction for the user's own input: a text, a drawing, an image, or a prompt to continue.
 
 import { html } from "../draw/dom.js";
 import { percent } from "../draw/format.js";
-import { filled } from "../draw/view.js";
-import { failing, throttled } from "./controls.js";
-import { put } from "./player.js";
+import { drawingList } from "../draw/view.js";
+import { errorMessage, throttle } from "./controls.js";
+import { setText } from "./player.js";
 
 /**
- * @typedef {{ kind: "image" | "text" | "masked" | "next" | "pairs" | "problem", like?: string, dark?: boolean }} Way
+ * @typedef {{ kind: "image" | "text" | "masked" | "next" | "pairs" | "problem", like?: string, dark?: boolean }} Mode
  * @typedef {{ answers?: { name: string, probability?: number, score?: number }[], said?: string, column?: string,
  *   samples?: string[], prompt?: string, seen?: string, notes?: string[], error?: string,
  *   drawing?: import("../draw/view.js").Drawing }} Tried
- * @typedef {{ text?: string, temperature?: number, count?: number, image?: number }} Asked
+ * @typedef {{ text?: string, temperature?: number, count?: number, image?: number }} Input
  */
 
-const SIDE = 280; // pixels of the canvas
-const PEN = 22;
-const ASKS = {
-  text: "Type a text: what does the model say of it?", pairs: "Type a source: what does it become?",
-  masked: "Type a text with [MASK] where a word is hidden", next: "The beginning of a text, to be gone on with",
-  image: "Draw, or drop an image here", problem: "Type a problem: watch how the model solves it",
+const CANVAS_SIZE = 280; // pixels of the canvas
+const PEN_WIDTH = 22;
+const PROMPTS = {
+  text: "Type a text to predict for", pairs: "Type a source sequence to translate",
+  masked: "Type a text with [MASK] in place of a word", next: "Type a prompt to continue",
+  image: "Draw, or drop an image here", problem: "Type a problem to solve",
 }; // prettier-ignore
 
 /**
- * @param {{ asked: (given: Asked) => void, image: (blob: Blob) => Promise<Asked>,
- *   remembered: (page: Record<string, string>) => void }} told
+ * @param {{ onInput: (input: Input) => void, uploadImage: (blob: Blob) => Promise<Input>,
+ *   onChange: (page: Record<string, string>) => void }} callbacks
  */
-export function tryPanel(told) {
-  const problem = failing();
-  const area = html("textarea", { id: "try-text", rows: 3, maxlength: 5000, spellcheck: "false" });
+export function tryPanel(callbacks) {
+  const errorField = errorMessage();
+  const textarea = html("textarea", { id: "try-text", rows: 3, maxlength: 5000, spellcheck: "false" });
   const label = html("label", { for: "try-text" });
-  const heat = html("input", { type: "range", id: "try-heat", min: 0, max: 2, step: 0.05, value: 0.8 });
-  const warm = html("output", { for: "try-heat" }, "0.8");
-  const count = html("input", { type: "number", id: "try-count", min: 1, max: 200, step: 1, value: 60 });
-  const sampling = html(
+  const temperature = html("input", { type: "range", id: "try-heat", min: 0, max: 2, step: 0.05, value: 0.8 });
+  const temperatureOutput = html("output", { for: "try-heat" }, "0.8");
+  const numTokens = html("input", { type: "number", id: "try-count", min: 1, max: 200, step: 1, value: 60 });
+  const samplingFields = html(
     "div",
     { class: "sampling" },
-    html("label", { for: "try-heat", title: "Below 1 likely tokens become likelier; 0 takes the likeliest" }, "Temperature"),
-    heat,
-    warm,
+    html("label", { for: "try-heat", title: "Below 1, likely tokens become more likely; 0 always picks the most likely token" }, "Temperature"),
+    temperature,
+    temperatureOutput,
     html("label", { for: "try-count" }, "Tokens"),
-    count,
+    numTokens,
   );
-  const written = html("div", { class: "field" }, label, area, sampling);
-  const canvas = html("canvas", { width: SIDE, height: SIDE, role: "img", "aria-label": "A place to draw with a pointer" });
+  const textField = html("div", { class: "field" }, label, textarea, samplingFields);
+  const canvas = html("canvas", { width: CANVAS_SIZE, height: CANVAS_SIZE, role: "img", "aria-label": "Canvas to draw on with a pointer" });
   const file = html("input", { type: "file", id: "try-file", accept: "image/*" });
   const clear = html("button", { type: "button", class: "plain" }, "Clear");
-  const words = html("label", { for: "try-file" }, ASKS.image);
-  const drawn = html("div", { class: "field drawing" }, words, canvas, html("div", { class: "buttons" }, clear, file));
+  const imageLabel = html("label", { for: "try-file" }, PROMPTS.image);
+  const drawingField = html("div", { class: "field drawing" }, imageLabel, canvas, html("div", { class: "buttons" }, clear, file));
   const results = html("div", { class: "tried" });
   const root = html(
     "details",
     { class: "try", "data-control": "try", open: "" },
     html("summary", {}, html("h3", {}, "Try it yourself")),
-    html("div", { class: "trying" }, html("div", {}, written, drawn, problem), results),
+    html("div", { class: "trying" }, html("div", {}, textField, drawingField, errorField), results),
   );
   root.hidden = true;
-  /** @type {Way | null} */
-  let way = null;
-  let ground = "";
+  /** @type {Mode | null} */
+  let mode = null;
 
   // --- a text ---
 
-  const given = () => ({
-    text: area.value,
-    ...(way?.kind === "next" ? { temperature: Number(heat.value), count: Math.round(Number(count.value)) || 60 } : {}),
+  const textInput = () => ({
+    text: textarea.value,
+    ...(mode?.kind === "next" ? { temperature: Number(temperature.value), count: Math.round(Number(numTokens.value)) || 60 } : {}),
   });
-  const tell = throttled(() => {
-    told.remembered({
-      try: area.value,
-      ...(way?.kind === "next" ? { temperature: heat.value, tokens: count.value } : {}),
+  const sendText = throttle(() => {
+    callbacks.onChange({
+      try: textarea.value,
+      ...(mode?.kind === "next" ? { temperature: temperature.value, tokens: numTokens.value } : {}),
     });
-    told.asked(given());
+    callbacks.onInput(textInput());
   }, 250);
-  for (const input of [area, heat, count]) input.addEventListener("input", () => tell(undefined));
-  heat.addEventListener("input", () => put(warm, heat.value));
+  for (const input of [textarea, temperature, numTokens]) input.addEventListener("input", () => sendText(undefined));
+  temperature.addEventListener("input", () => setText(temperatureOutput, temperature.value));
 
   // --- an image ---
 
   const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   /** @param {boolean} dark */
-  function wipe(dark) {
-    ground = dark ? "#000" : "#fff";
-    pen.fillStyle = ground;
-    pen.fillRect(0, 0, SIDE, SIDE);
+  function clearCanvas(dark) {
+    pen.fillStyle = dark ? "#000" : "#fff";
+    pen.fillRect(0, 0, CANVAS_SIZE, CANVAS_SIZE);
     pen.strokeStyle = dark ? "#fff" : "#000";
-    pen.lineWidth = PEN;
+    pen.lineWidth = PEN_WIDTH;
     pen.lineCap = pen.lineJoin = "round";
   }
-  const look = throttled(() => canvas.toBlob((blob) => blob && send(blob)), 150);
+  const sendDrawing = throttle(() => canvas.toBlob((blob) => blob && send(blob)), 150);
   /** @param {Blob} blob */
   async function send(blob) {
-    problem.say("");
+    errorField.show("");
     try {
-      told.asked(await told.image(blob));
+      callbacks.onInput(await callbacks.uploadImage(blob));
     } catch (error) {
-      problem.say(error instanceof Error ? error.message : String(error));
+      errorField.show(error instanceof Error ? error.message : String(error));
     }
   }
   /** @param {File | null | undefined} image */
-  async function take(image) {
+  async function openImage(image) {
     if (!image) return;
     await send(image);
-    const shown = await createImageBitmap(image).catch(() => null);
-    if (!shown) return;
-    wipe(way?.dark ?? false);
-    const scale = Math.min(SIDE / shown.width, SIDE / shown.height);
-    const [width, height] = [shown.width * scale, shown.height * scale];
-    pen.drawImage(shown, (SIDE - width) / 2, (SIDE - height) / 2, width, height);
+    const bitmap = await createImageBitmap(image).catch(() => null);
+    if (!bitmap) return;
+    clearCanvas(mode?.dark ?? false);
+    const scale = Math.min(CANVAS_SIZE / bitmap.width, CANVAS_SIZE / bitmap.height);
+    const [width, height] = [bitmap.width * scale, bitmap.height * scale];
+    pen.drawImage(bitmap, (CANVAS_SIZE - width) / 2, (CANVAS_SIZE - height) / 2, width, height);
   }
   /** @param {PointerEvent} event @returns {[number, number]} */
-  const place = (event) => {
+  const pointerPosition = (event) => {
     const box = canvas.getBoundingClientRect();
-    return [((event.clientX - box.left) / box.width) * SIDE, ((event.clientY - box.top) / box.height) * SIDE];
+    return [((event.clientX - box.left) / box.width) * CANVAS_SIZE, ((event.clientY - box.top) / box.height) * CANVAS_SIZE];
   };
   canvas.addEventListener("pointerdown", (event) => {
     canvas.setPointerCapture(event.pointerId);
     pen.beginPath();
-    pen.moveTo(...place(event));
-    pen.lineTo(...place(event));
+    pen.moveTo(...pointerPosition(event));
+    pen.lineTo(...pointerPosition(event));
     pen.stroke();
-    look(undefined);
+    sendDrawing(undefined);
   });
   canvas.addEventListener("pointermove", (event) => {
     if (!canvas.hasPointerCapture(event.pointerId)) return;
-    pen.lineTo(...place(event));
+    pen.lineTo(...pointerPosition(event));
     pen.stroke();
-    look(undefined);
+    sendDrawing(undefined);
   });
   clear.addEventListener("click", () => {
-    wipe(way?.dark ?? false);
+    clearCanvas(mode?.dark ?? false);
     file.value = "";
-    told.asked({});
+    callbacks.onInput({});
   });
-  file.addEventListener("change", () => take(file.files?.[0]));
+  file.addEventListener("change", () => openImage(file.files?.[0]));
   for (const name of ["dragenter", "dragover"]) root.addEventListener(name, (event) => event.preventDefault());
   root.addEventListener("drop", (event) => {
     event.preventDefault();
-    if (way?.kind === "image") take(event.dataTransfer?.files[0]);
+    if (mode?.kind === "image") openImage(event.dataTransfer?.files[0]);
   });
 
   return {
     root,
-    control: { key: "try", root, set() {}, limit() {}, fail: problem.say },
-    /** @param {Record<string, string>} page @returns {Asked | null} what is asked of a side that was just opened */
-    wish(page) {
-      if (way === null || way.kind === "image") return null;
-      if (page.try !== undefined && page.try !== area.value) area.value = page.try;
-      return way.kind === "next" || area.value.trim() ? given() : null;
+    control: { key: "try", root, set() {}, limit() {}, showError: errorField.show },
+    /** @param {Record<string, string>} page @returns {Input | null} the input to send to a side that was just opened */
+    currentInput(page) {
+      if (mode === null || mode.kind === "image") return null;
+      if (page.try !== undefined && page.try !== textarea.value) textarea.value = page.try;
+      return mode.kind === "next" || textarea.value.trim() ? textInput() : null;
     },
     /**
      * @param {[string, any][]} frames of the sides: what each is called, and its frame
@@ -155,33 +153,33 @@ export function tryPanel(told) {
      * @returns {boolean} whether it is another kind of thing to try than before
      */
     show(frames, page) {
-      const next = /** @type {Way | null} */ (frames[0][1].try ?? null);
-      const anew = JSON.stringify(next) !== JSON.stringify(way);
-      way = next;
-      root.hidden = way === null;
-      if (way === null) return anew;
-      if (anew) {
-        const image = way.kind === "image";
-        written.hidden = image;
-        drawn.hidden = !image;
-        sampling.hidden = way.kind !== "next";
-        root.classList.toggle("tall", way.kind === "problem");
-        area.rows = way.kind === "problem" ? 1 : 3;
-        put(label, ASKS[way.kind]);
-        area.placeholder = way.like ?? "";
-        area.value = page.try ?? "";
-        if (page.temperature && Number.isFinite(Number(page.temperature))) heat.value = page.temperature;
-        if (page.tokens && Number.isFinite(Number(page.tokens))) count.value = page.tokens;
-        put(warm, heat.value);
-        if (image) wipe(way.dark ?? false);
+      const next = /** @type {Mode | null} */ (frames[0][1].try ?? null);
+      const isNew = JSON.stringify(next) !== JSON.stringify(mode);
+      mode = next;
+      root.hidden = mode === null;
+      if (mode === null) return isNew;
+      if (isNew) {
+        const uploadImage = mode.kind === "image";
+        textField.hidden = uploadImage;
+        drawingField.hidden = !uploadImage;
+        samplingFields.hidden = mode.kind !== "next";
+        root.classList.toggle("tall", mode.kind === "problem");
+        textarea.rows = mode.kind === "problem" ? 1 : 3;
+        setText(label, PROMPTS[mode.kind]);
+        textarea.placeholder = mode.like ?? "";
+        textarea.value = page.try ?? "";
+        if (page.temperature && Number.isFinite(Number(page.temperature))) temperature.value = page.temperature;
+        if (page.tokens && Number.isFinite(Number(page.tokens))) numTokens.value = page.tokens;
+        setText(temperatureOutput, temperature.value);
+        if (uploadImage) clearCanvas(mode.dark ?? false);
         results.replaceChildren();
-        problem.say("");
+        errorField.show("");
       }
       if (results.childElementCount !== frames.length) {
         results.replaceChildren(...frames.map(() => html("div", { class: "answer" })));
       }
-      frames.forEach(([name, frame], i) => answer(/** @type {HTMLElement} */ (results.children[i]), name, frame.tried));
-      return anew;
+      frames.forEach(([name, frame], i) => showAnswer(/** @type {HTMLElement} */ (results.children[i]), name, frame.tried));
+      return isNew;
     },
   };
 }
@@ -191,54 +189,54 @@ export function tryPanel(told) {
 const figures = new WeakMap();
 
 /**
- * The place of a drawing beside what is said, which stays as it was left while the model learns on.
- * @param {HTMLElement} place @param {Drawing} drawing
+ * Return the element of a drawing; it is reused, so that its state survives updates.
+ * @param {HTMLElement} parent @param {Drawing} drawing
  */
-function figureOf(place, drawing) {
-  let made = figures.get(place);
-  if (!made) {
+function drawingElement(parent, drawing) {
+  let cached = figures.get(parent);
+  if (!cached) {
     const figure = html("div", { class: "figures" });
-    figures.set(place, (made = { figure, show: filled(figure, "try-text") }));
+    figures.set(parent, (cached = { figure, show: drawingList(figure, "try-text") }));
   }
-  made.show([drawing]);
-  return made.figure;
+  cached.show([drawing]);
+  return cached.figure;
 }
 
 /**
- * What a model says, drawn anew only where it says something else.
- * @param {HTMLElement} place @param {string} name of the model, where there are two @param {Tried | null} tried
+ * Show a model's prediction; the element is only updated when the prediction has changed.
+ * @param {HTMLElement} parent @param {string} name of the model, if there are two @param {Tried | null} tried
  */
-function answer(place, name, tried) {
-  const now = JSON.stringify([name, tried]);
-  if (place.dataset.now === now) return;
-  place.dataset.now = now;
+function showAnswer(parent, name, tried) {
+  const key = JSON.stringify([name, tried]);
+  if (parent.dataset.now === key) return;
+  parent.dataset.now = key;
   const { answers = [], samples = [], notes = [] } = tried ?? {};
-  const nothing = !tried || Object.keys(tried).length === 0;
-  const said = tried?.said !== undefined && answers.length === 0 ? [html("p", { class: "said" }, tried.said || "–")] : [];
-  const seen = tried?.seen
+  const isEmpty = !tried || Object.keys(tried).length === 0;
+  const prediction = tried?.said !== undefined && answers.length === 0 ? [html("p", { class: "said" }, tried.said || "–")] : [];
+  const inputFigure = tried?.seen
     ? [html("figure", {}, html("img", { src: tried.seen, alt: "" }), html("figcaption", {}, "What the model sees"))]
     : [];
-  place.replaceChildren(
+  parent.replaceChildren(
     ...(name ? [html("p", { class: "of" }, name)] : []),
-    ...(nothing ? [html("p", { class: "hint" }, "The answer stands here, and changes as the model learns.")] : []),
+    ...(isEmpty ? [html("p", { class: "hint" }, "The prediction appears here and is updated during training.")] : []),
     ...(tried?.error ? [html("p", { class: "failed" }, tried.error)] : []),
-    ...seen,
-    ...said,
+    ...inputFigure,
+    ...prediction,
     ...(answers.length > 0 ? [html("p", { class: "hint" }, heading(tried)), bars(answers)] : []),
-    ...(samples.length > 0 ? [html("p", { class: "hint" }, samples.length > 1 ? "Samples" : "The likeliest text")] : []),
+    ...(samples.length > 0 ? [html("p", { class: "hint" }, samples.length > 1 ? "Samples" : "Most likely continuation")] : []),
     ...samples.map((text) => html("blockquote", {}, html("span", { class: "prompt" }, tried?.prompt ?? ""), text)),
     ...notes.map((note) => html("p", { class: "hint" }, note)),
-    ...(tried?.drawing ? [figureOf(place, tried.drawing)] : []),
+    ...(tried?.drawing ? [drawingElement(parent, tried.drawing)] : []),
   );
 }
 
 /** @param {Tried | null} tried */
 function heading(tried) {
   if (tried?.samples) return "Next token";
-  return tried?.column ? `Prediction: ${tried.column}` : "In the first gap";
+  return tried?.column ? `Prediction: ${tried.column}` : "For the first [MASK]";
 }
 
-/** @param {{ name: string, probability?: number, score?: number }[]} answers the likeliest first */
+/** @param {{ name: string, probability?: number, score?: number }[]} answers sorted by probability, highest first */
 function bars(answers) {
   const largest = Math.max(...answers.map(({ probability, score }) => probability ?? Math.abs(score ?? 0)), 1e-9);
   const rows = answers.map(({ name, probability, score }) => {
@@ -251,7 +249,7 @@ function bars(answers) {
   return html("ol", { class: "bars" }, ...rows);
 }
 
-/** @param {string} token what cannot be seen of it, as signs */
+/** @param {string} token @returns the token with symbols for whitespace */
 export function visible(token) {
   return token.replaceAll(" ", "␣").replaceAll("\n", "⏎").replaceAll("\t", "⇥") || "∅";
 }

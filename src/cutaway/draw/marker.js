@@ -1,6 +1,6 @@
-// What tells groups of points apart: a colour and a shape each.
+// Markers for groups of points: each group has a colour and a shape.
 
-import { category } from "./colour.js";
+import { categoryColour } from "./colour.js";
 
 const SHAPES = [
   (/** @type {number} */ r) => `M${-r} 0a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0Z`,
@@ -14,10 +14,10 @@ const SHAPES = [
 ];
 
 /**
- * The colour and the shape of a group: both differ for the first seven, and one of them for fifty-six.
+ * Return the colour and shape of a group: both are unique among the first 7 groups, their pair among 56.
  * @param {number | null} group @param {number} r
  */
-export function sign(group, r) {
+export function marker(group, r) {
   const n = group ?? 0;
-  return { colour: category(n), path: SHAPES[n % SHAPES.length](r) };
+  return { colour: categoryColour(n), path: SHAPES[n % SHAPES.length](r) };
 }

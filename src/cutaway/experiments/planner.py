@@ -1,31 +1,38 @@
-"""Planner of a training: it traces a step and computes memory, time and cost, and checks the data beforehand."""
+"""Plan of a training before it starts: memory, time and cost of each strategy, dry runs, and a check of the data.
+
+A step is traced with shapes only, so that the model may be larger than this machine. Nothing is trained or written.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from ...core.config import build, field_names, pick, unknown_setting
-from ...core.errors import DataError, ModelError, SettingError
-from ...core.memory_budget import format_bytes
-from ...data.findings import REPAIR
-from ...data.images.dataset import find_damaged
-from ...data.settings import DataSettings
-from ...data.streaming.manifest import is_prepared, unusable_shards_error
-from ...data.streaming.media import damaged_shards
-from ...draw.number_format import plural
-from ...inspect.layers import LayerTable, layer_table
-from ...nn.transformer import is_block
-from ...runs.train import set_epochs_from_steps
-from ...training.batches import batch_examples, epoch_batches, largest_batch
-from ...training.config import TrainSettings
-from ...training.cost_estimate import Estimate, estimate_cost
-from ...training.memory import (
+from ..checkpoints.deferred_init import copy_to_meta
+from ..core.config import build, field_names, pick, unknown_setting
+from ..core.errors import DataError, ModelError, SettingError
+from ..core.memory_budget import format_bytes
+from ..data.findings import REPAIR
+from ..data.images.dataset import find_damaged
+from ..data.settings import DataSettings
+from ..data.streaming.manifest import is_prepared, unusable_shards_error
+from ..data.streaming.media import damaged_shards
+from ..distributed.dry_run import DryRun, dry_run
+from ..draw.number_format import plural
+from ..inspect.layers import LayerTable, layer_table
+from ..nn.transformer import is_block
+from ..runs.train import set_epochs_from_steps
+from ..training.batches import batch_examples, epoch_batches, largest_batch
+from ..training.config import TrainSettings
+from ..training.cost_estimate import Estimate, estimate_cost
+from ..training.memory import (
     ProcessMemory,
     WeightLayout,
     available_bytes,
@@ -35,24 +42,88 @@ from ...training.memory import (
     reject_step_beyond_memory,
     weight_layout,
 )
-from ...training.objectives.choice import total_epochs
-from ...training.optim import find_blocks
-from ...training.parallel import reject_small_batches, requires_whole_weights
-from ...training.setup import TrainingSetup, reject_incompatible, setup_training
-from ...training.simulated_step import NeedsRealValues, StepProfile, is_traceable, simulate_step
-from .dry_run import dry_runs
-from .result import GIB, SHARED, Gpu, Plan, PlanSettings, Strategy, find_gpu, reject_plan
+from ..training.objectives.choice import build_objective, total_epochs
+from ..training.optim import build_optimizers, find_blocks
+from ..training.parallel import DISTRIBUTED_OBJECTIVES, checkpointed, reject_small_batches, requires_whole_weights
+from ..training.setup import TrainingSetup, reject_incompatible, setup_training
+from ..training.simulated_step import NeedsRealValues, StepProfile, is_traceable, run_operation, simulate_step
+from .settings import GIB, PARALLELISM_SETTINGS, Gpu, PlanSettings, find_gpu, reject_invalid_hardware
 
-LAUNCH = 25e-6  # seconds to launch an operation's kernels in eager PyTorch, measured with an H200
+KERNEL_LAUNCH_SECONDS = 25e-6  # seconds to launch an operation's kernels in eager PyTorch, measured with an H200
 RECOMPUTE_FACTOR = {
     "none": 1.0,
     "selective": 1.0,
     "full": 4 / 3,
 }  # factor of operations: recomputation repeats the forward pass
 HOUR = 3600
-Timed = Callable[
+StepTimer = Callable[
     [StepProfile, str, WeightLayout], tuple[float | None, str]
 ]  # seconds of a step of a strategy, and its bottleneck
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """Memory, time and cost of one strategy. Times are None if the speed of the hardware is unknown."""
+
+    name: str
+    devices: int
+    examples: int  # of a step on each device
+    memory: ProcessMemory
+    room: float | None  # usable bytes of each device; None if unknown
+    seconds_per_step: float | None
+    bound: str  # bottleneck of the step: computing, memory, kernels or communication
+    seconds_per_epoch: float | None
+    seconds: float | None  # of the whole training
+    cost: float | None
+
+    @property
+    def fits(self) -> bool:
+        """Return whether it fits into the memory of each device."""
+        return self.room is None or self.memory.total <= self.room
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Plan of a training, with each possible strategy."""
+
+    model: str
+    data: str
+    device: str  # the GPU or this machine
+    parameters: int
+    batch: int  # examples of a step over all devices
+    tokens: int  # tokens of that step; examples, if there are no sequences
+    steps_per_epoch: int
+    steps: int
+    epochs: int
+    flops: float  # of a step over all devices
+    strategies: tuple[Strategy, ...]
+    assumed: tuple[str, ...]
+    notes: tuple[str, ...]
+    dry_runs: Mapping[str, DryRun] = field(default_factory=dict)  # by strategy, if requested
+
+    @property
+    def best(self) -> Strategy | None:
+        """Return the fastest strategy that fits, then that with the fewest devices and the least memory.
+
+        None if none fits.
+        """
+        fitting = [s for s in self.strategies if s.fits]
+        return min(fitting, key=lambda s: (s.seconds or 0.0, s.devices, s.memory.total), default=None)
+
+    def __getitem__(self, name: str) -> Strategy:
+        """Return the strategy of that name."""
+        return {s.name: s for s in self.strategies}[name]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as JSON values in bytes, seconds and the currency of the price."""
+        document = asdict(self)
+        for strategy, found in zip(self.strategies, document["strategies"]):
+            found["memory"]["total"] = strategy.memory.total
+            found["fits"] = strategy.fits
+        for name, run in self.dry_runs.items():
+            for share, found in zip(run.shares, document["dry_runs"][name]["shares"]):
+                found["total"] = share.bytes
+        return {**document, "best": self.best and self.best.name}
 
 
 def plan(model: str | nn.Module, source: Any, given: Mapping[str, Any]) -> Plan:
@@ -66,9 +137,9 @@ def plan(model: str | nn.Module, source: Any, given: Mapping[str, Any]) -> Plan:
             raise unknown_setting(key, known)
     own = pick(given, PlanSettings)
     asked = build(PlanSettings, own)
-    shared = build(TrainSettings, {key: given[key] for key in SHARED if key in given})
-    rest = {key: value for key, value in given.items() if key not in (*own, *SHARED)}
-    reject_plan(asked, own, shared)
+    shared = build(TrainSettings, {key: given[key] for key in PARALLELISM_SETTINGS if key in given})
+    rest = {key: value for key, value in given.items() if key not in (*own, *PARALLELISM_SETTINGS)}
+    reject_invalid_hardware(asked, own, shared)
     if asked.gpu is None:
         return _plan_local(model, source, rest, asked, shared)
     gpu = find_gpu(asked.gpu)
@@ -153,7 +224,7 @@ def _plan_on_gpu(
         seconds = {
             "computing": recompute_factor * step.flops / shared_by / (peak * asked.utilization),
             "memory": recompute_factor * step.moved / shared_by / gpu.bandwidth,
-            "kernels": recompute_factor * step.kernels * LAUNCH,
+            "kernels": recompute_factor * step.kernels * KERNEL_LAUNCH_SECONDS,
             "communication": within / gpu.link + between / (asked.network * 1e9),
         }
         bound = max(seconds, key=lambda key: seconds[key])
@@ -165,7 +236,8 @@ def _plan_on_gpu(
         (
             f"{gpu.name}: {peak / 1e12:.4g} TFLOP/s, with an assumed utilization of {asked.utilization:.0%} "
             f"(utilization=); {memory / GIB:.3g} GiB, of which {ready.settings.memory_fraction or 1:.0%} may be taken; "
-            f"{gpu.bandwidth / 1e12:.3g} TB/s of memory; {LAUNCH * 1e6:g} µs to start each kernel, without compile."
+            f"{gpu.bandwidth / 1e12:.3g} TB/s of memory; {KERNEL_LAUNCH_SECONDS * 1e6:g} µs to start each kernel, "
+            "without compile."
         ),
         "The time of a step is the maximum of compute, memory access, kernel launches and communication.",
     ]
@@ -194,6 +266,7 @@ class CostModel:
         node: int,
         room: float | None,
     ) -> None:
+        """Compute what all strategies share. Raises SettingError for settings that the model does not support."""
         self.ready, self.asked, self.shared, self.room = ready, asked, shared, room
         self.devices, self.node = devices, node
         self.whole_for = requires_whole_weights(ready.settings, ready.model)
@@ -213,8 +286,8 @@ class CostModel:
         )
         self.epochs = total_epochs(ready.settings, ready.data)
         an_epoch = len(epoch_batches(ready.data.splits["train"], ready.settings, epoch=0))
-        self.an_epoch = math.ceil(an_epoch / ready.settings.accumulate)
-        self.in_all = min(ready.settings.max_steps or math.inf, self.epochs * self.an_epoch)
+        self.steps_per_epoch = math.ceil(an_epoch / ready.settings.accumulate)
+        self.total_steps = min(ready.settings.max_steps or math.inf, self.epochs * self.steps_per_epoch)
         self._steps: dict[int, StepProfile] = {}
 
     def step(self, strategy: str) -> StepProfile:
@@ -235,14 +308,15 @@ class CostModel:
             strategy, step, self.weights, ranks, shared_by, recompute, reserved=elsewhere, copied=here
         )
 
-    def strategies(self, timed: Timed) -> tuple[Strategy, ...]:
+    def strategies(self, timed: StepTimer) -> tuple[Strategy, ...]:
         """Return every strategy with its memory, time and price."""
         return tuple(self._strategy(name, timed) for name in self.names)
 
-    def _strategy(self, name: str, timed: Timed) -> Strategy:
+    def _strategy(self, name: str, timed: StepTimer) -> Strategy:
+        """Return one strategy with its memory, time and price."""
         step, devices = self.step(name), 1 if name == "one" else self.devices
         seconds, bound = timed(step, name, self.weights)
-        in_all = None if seconds is None else seconds * self.in_all
+        in_all = None if seconds is None else seconds * self.total_steps
         priced = in_all is not None and self.asked.price is not None
         return Strategy(
             name,
@@ -252,7 +326,7 @@ class CostModel:
             self.room,
             seconds,
             bound,
-            None if seconds is None else seconds * self.an_epoch,
+            None if seconds is None else seconds * self.steps_per_epoch,
             in_all,
             (self.asked.price or 0) * devices * (in_all or 0) / HOUR if priced else None,
         )
@@ -268,8 +342,8 @@ class CostModel:
             sum(p.numel() for p in self.ready.model.parameters()),
             self.batch * self.ready.settings.accumulate,
             step.tokens * devices * self.ready.settings.accumulate,
-            self.an_epoch,
-            int(self.in_all),
+            self.steps_per_epoch,
+            int(self.total_steps),
             self.epochs,
             float(step.flops * devices),
             found,
@@ -446,3 +520,58 @@ def check(model: Any, source: Any, given: Mapping[str, Any]) -> CheckResult:
     batch = next(iter(train.batches([torch.arange(min(TRACE_BATCH, len(train)))])))
     inputs, _ = ready.place.batch(batch)
     return CheckResult(ready, cost, step, inputs, layer_table(ready.model, *inputs))
+
+
+def dry_runs(
+    ready: TrainingSetup, shared: TrainSettings, strategies: Iterable[str], devices: int, machine: int
+) -> dict[str, DryRun]:
+    """Return the dry run of each strategy on a number of devices, `machine` of them in each machine.
+
+    It uses the largest batch, the loss and the optimizer of the training. Only the shapes of the weights are used.
+
+    Raises SettingError for objectives that do not support several processes, and for networks that need values.
+    """
+    of_several = [name for name in strategies if name != "one"]
+    if not of_several:
+        raise SettingError("Invalid dry_run=true: needs several devices, e.g. gpus=8.")
+    if ready.settings.objective not in DISTRIBUTED_OBJECTIVES:
+        raise SettingError(
+            f"Invalid dry_run=true: objective={ready.settings.objective} does not support several processes. Leave "
+            "dry_run out."
+        )
+    return {name: _dry_run_strategy(ready, shared, name, devices, machine) for name in of_several}
+
+
+def _dry_run_strategy(ready: TrainingSetup, shared: TrainSettings, strategy: str, devices: int, machine: int) -> DryRun:
+    """Return the dry run of one step of `strategy` on `devices` devices, `machine` of them on each machine."""
+    model, split, place = copy_to_meta(ready.model), ready.data.splits["train"], ready.place
+    index = largest_batch(split, ready.settings)
+    index = index[: -(-len(index) * shared.tensor_parallel // devices)]  # the share of a device, rounded up
+    batch = next(iter(split.batches([index], seed=0)))
+
+    def step(sharded: nn.Module) -> Tensor:
+        objective = build_objective(sharded, ready.data, ready.task, ready.settings, split, place, ready.teacher)
+        inputs, target = place.batch(batch)
+        with place.autocast():
+            total: Tensor = objective.loss(inputs, target, index, torch.Generator()).total
+        return total
+
+    try:
+        return dry_run(
+            lambda: model,
+            step,
+            find_blocks,
+            processes=devices,
+            parallel=strategy,
+            tensor_parallel=shared.tensor_parallel,
+            machine=machine,
+            dtype=place.autocast_dtype,
+            optimizers=partial(build_optimizers, settings=ready.settings),
+            within=lambda: checkpointed(find_blocks(model), shared.recompute, nullcontext),
+            carry_out=run_operation,
+        )
+    except (RuntimeError, TypeError) as error:
+        raise SettingError(
+            f"Invalid dry_run=true: the forward pass of {ready.preset.name} depends on values, and a dry run has "
+            "shapes only. Leave dry_run out."
+        ) from error

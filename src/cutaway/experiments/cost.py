@@ -1,4 +1,4 @@
-"""Cost of a computation: seconds, joules and peak memory.
+"""Cost of a model and of a computation: multiply-adds, parameters, seconds, joules and peak memory.
 
 Energy is read from the running average power limit (RAPL) of Intel and AMD processors, if the machine has it.
 
@@ -18,8 +18,28 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
+from torch import nn
+
+from ..core.spec import Spec
+from ..inspect.example_inputs import inputs_for
+from ..inspect.layers import layer_table
+
+
+class ModelCost(NamedTuple):
+    """Multiply-adds of one example, None if unknown, and the number of parameters."""
+
+    macs: int | None
+    parameters: int
+
+
+def count_cost(model: nn.Module, spec: Spec) -> ModelCost:
+    """Return the cost of a model for data with this specification. The random state of torch is not changed."""
+    with torch.random.fork_rng(devices=[]):
+        layers = layer_table(model, *inputs_for(model, spec))
+    return ModelCost(layers.multiply_adds if layers.complete else None, layers.parameters)
 
 
 @dataclass
@@ -45,12 +65,12 @@ def measure_cost() -> Iterator[Cost]:
 
 
 RAPL = Path("/sys/class/powercap")
-EVERY = 30.0  # seconds between readings: the smallest counter, 65 kJ, lasts longer up to 2 kW
+READ_INTERVAL = 30.0  # seconds between readings: the smallest counter, 65 kJ, lasts longer up to 2 kW
 
 Counters = dict[str, tuple[int, int]]  # value and range of each zone, in microjoules
 
 
-def counters(root: Path = RAPL) -> Counters:
+def read_counters(root: Path = RAPL) -> Counters:
     """Return the counters of all packages and their memory.
 
     Empty if the system has none or does not allow reading one of them, as most systems do except for root.
@@ -72,13 +92,13 @@ def counters(root: Path = RAPL) -> Counters:
 class EnergyMeter:
     """Energy meter of packages and memory during the context. `joules` is None if the machine does not report it."""
 
-    def __init__(self, root: Path = RAPL, every: float = EVERY) -> None:
+    def __init__(self, root: Path = RAPL, every: float = READ_INTERVAL) -> None:
         self.joules: float | None = None
         self._root, self._every = root, every
         self._over = threading.Event()
 
     def __enter__(self) -> EnergyMeter:
-        self._last, self._taken = counters(self._root), 0
+        self._last, self._taken = read_counters(self._root), 0
         self._reader = threading.Thread(target=self._poll, daemon=True)
         if self._last:  # without counters no thread is needed
             self._reader.start()
@@ -96,7 +116,7 @@ class EnergyMeter:
             self._add()
 
     def _add(self) -> None:
-        now = counters(self._root)
+        now = read_counters(self._root)
         if now.keys() != self._last.keys():
             now = {}  # a zone disappeared, so the sum is unknown
         self._taken += sum((value - self._last[zone][0]) % ends for zone, (value, ends) in now.items())

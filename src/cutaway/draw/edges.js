@@ -1,7 +1,7 @@
-// The weights between two columns of a network: curves, coloured by sign, the wider the larger.
+// Edges of a network: curves between two layers, coloured by the sign and as wide as the size of the weight.
 
-import { signed } from "./colour.js";
-import { svg, tint } from "./dom.js";
+import { signedColour } from "./colour.js";
+import { svg, setColour } from "./dom.js";
 
 /**
  * @typedef {{ from: [number, number], to: [number, number], weight: number, key: string, tip: string[],
@@ -9,14 +9,14 @@ import { svg, tint } from "./dom.js";
  * @typedef {import("./explore.js").Target} Target
  */
 
-const PIECES = 10; // straight pieces that a curve is measured by
-const NEAR = 14; // pixels from a curve within which the pointer means it
+const PIECES = 10; // segments per curve for distance computations
+const NEAR = 14; // pixels within which a curve is hit by the pointer
 
 /**
- * A curve, by the cubic Bézier with level ends.
- * @param {Wire} wire @param {number} most the largest weight there is @param {"" | "strong" | "faint"} look
+ * Draw an edge as a cubic Bézier curve with horizontal ends.
+ * @param {Wire} wire @param {number} most largest absolute weight @param {"" | "strong" | "faint"} look
  */
-export function wire({ from: [x1, y1], to: [x2, y2], weight }, most, look) {
+export function drawEdge({ from: [x1, y1], to: [x2, y2], weight }, most, look) {
   const part = most > 0 ? Math.min(1, Math.abs(weight) / most) : 0;
   const middle = (x1 + x2) / 2;
   const path = svg("path", {
@@ -24,14 +24,14 @@ export function wire({ from: [x1, y1], to: [x2, y2], weight }, most, look) {
     d: `M${x1} ${y1.toFixed(1)}C${middle} ${y1.toFixed(1)} ${middle} ${y2.toFixed(1)} ${x2} ${y2.toFixed(1)}`,
     "stroke-width": (0.6 + 3.9 * part + (look === "strong" ? 1 : 0)).toFixed(2),
   });
-  return tint(path, signed(Math.sign(weight) * (0.35 + 0.65 * part)), "stroke");
+  return setColour(path, signedColour(Math.sign(weight) * (0.35 + 0.65 * part)), "stroke");
 }
 
 /**
- * Where a curve is after a part t of it.
+ * Return the point of a curve at t in [0, 1].
  * @param {Wire} wire @param {number} t @returns {[number, number]}
  */
-export function along({ from: [x1, y1], to: [x2, y2] }, t) {
+export function pointOnCurve({ from: [x1, y1], to: [x2, y2] }, t) {
   const s = 1 - t;
   const middle = (x1 + x2) / 2;
   const bent = 3 * s * s * t + 3 * s * t * t;
@@ -42,18 +42,18 @@ export function along({ from: [x1, y1], to: [x2, y2] }, t) {
 }
 
 /**
- * What can be looked at between two columns: for the pointer the nearest curve, for the keyboard each at a place of its
- * own, near where it ends.
- * @param {Wire[]} wires @param {number} sources how many there are @returns {Target[]}
+ * Return the hover targets of edges: the nearest curve for the pointer, and a box near the end of each curve for the
+ * keyboard.
+ * @param {Wire[]} wires @param {number} sources number of source neurons @returns {Target[]}
  */
-export function wireTargets(wires, sources) {
+export function edgeTargets(wires, sources) {
   if (wires.length === 0) return [];
   const ys = wires.flatMap(({ from, to }) => [from[1], to[1]]);
   const [left, right] = [wires[0].from[0], wires[0].to[0]];
   const [top, bottom] = [Math.min(...ys) - 8, Math.max(...ys) + 8];
-  const single = wires.map((one) => {
-    const [x, y] = along(one, 1 - 1 / (sources + 2));
-    return { ...said(one), box: [x - 3, y - 3, 6, 6] };
+  const single = wires.map((edge) => {
+    const [x, y] = pointOnCurve(edge, 1 - 1 / (sources + 2));
+    return { ...edgeTarget(edge), box: [x - 3, y - 3, 6, 6] };
   });
   const all = {
     box: [left, top, right - left, bottom - top],
@@ -61,15 +61,15 @@ export function wireTargets(wires, sources) {
     hover: {},
     at: (/** @type {number} */ x, /** @type {number} */ y) => {
       let [best, least, at] = [wires[0], Infinity, [0, 0]];
-      for (const one of wires) {
+      for (const edge of wires) {
         for (let k = 0; k <= PIECES; k++) {
-          const [u, v] = along(one, k / PIECES);
-          const far = Math.abs(v - y) + 0.6 * Math.abs(u - x);
-          if (far < least) [best, least, at] = [one, far, [u, v]];
+          const [u, v] = pointOnCurve(edge, k / PIECES);
+          const distance = Math.abs(v - y) + 0.6 * Math.abs(u - x);
+          if (distance < least) [best, least, at] = [edge, distance, [u, v]];
         }
       }
       return {
-        ...said(best),
+        ...edgeTarget(best),
         box: [at[0] - 3, at[1] - 3, 6, 6],
         ...(least > NEAR ? { act: undefined, set: undefined } : {}),
       };
@@ -79,6 +79,6 @@ export function wireTargets(wires, sources) {
 }
 
 /** @param {Wire} one */
-function said({ key, tip, act }) {
+function edgeTarget({ key, tip, act }) {
   return { tip, key, hover: { edge: key }, ...(act ? { act } : {}) };
 }

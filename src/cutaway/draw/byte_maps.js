@@ -1,9 +1,9 @@
-// Maps of one byte for each cell: as images, as numbers, and the lines on which they are zero.
+// Maps with one byte per cell: images, values of cells, and zero contours.
 
-import { paletteOf } from "./colour.js";
+import { buildPalette } from "./colour.js";
 import { svg } from "./dom.js";
 import { png } from "./png.js";
-import { dark } from "./raster.js";
+import { isDark } from "./raster.js";
 
 /**
  * `bytes` is base64 of one byte for each cell, row by row from the top: low + byte / 254 · (high − low).
@@ -11,66 +11,66 @@ import { dark } from "./raster.js";
  * @typedef {import("./raster.js").Place} Place
  */
 
-export const MOST = 254; // the byte of the highest value; 0 of a signed map is the byte 127
-const KEPT = 256; // images that are kept: hovering draws the same ones again and again
+export const MAX_BYTE = 254; // byte of the highest value; 0 of a signed map is byte 127
+const CACHE_SIZE = 256; // cached images: hovering redraws the same ones
 
 /** @type {globalThis.Map<string, string>} */
-const made = new globalThis.Map();
+const imageCache = new globalThis.Map();
 
 /** @type {globalThis.Map<string, Uint8Array>} */
-const read = new globalThis.Map();
+const byteCache = new globalThis.Map();
 
-/** @param {string} bytes base64; what comes back is not to be written to @returns {Uint8Array} */
-export function decoded(bytes) {
-  let found = read.get(bytes);
+/** @param {string} bytes base64; the result is cached and must not be modified @returns {Uint8Array} */
+export function decodeBytes(bytes) {
+  let found = byteCache.get(bytes);
   if (found === undefined) {
     const text = atob(bytes);
     found = new Uint8Array(text.length);
     for (let i = 0; i < text.length; i++) found[i] = text.charCodeAt(i);
-    if (read.size >= KEPT) read.clear();
-    read.set(bytes, found);
+    if (byteCache.size >= CACHE_SIZE) byteCache.clear();
+    byteCache.set(bytes, found);
   }
   return found;
 }
 
 /**
- * The value of a cell.
+ * Return the value of a cell.
  * @param {Level} level @param {number} size cells to a side @param {number} row @param {number} column
  */
 export function valueAt({ bytes, low, high }, size, row, column) {
-  return low + (decoded(bytes)[row * size + column] / MOST) * (high - low);
+  return low + (decodeBytes(bytes)[row * size + column] / MAX_BYTE) * (high - low);
 }
 
 /**
- * The map as a smooth image.
+ * Return a map as a smooth image.
  * @param {Level} level @param {number} size @param {Place} place @param {"signed" | "amount"} scale
  * @param {number} [opacity]
  */
 export function levelImage(level, size, place, scale, opacity) {
-  const ground = dark() ? "dark" : "light";
-  const url = kept(`${ground} ${scale} ${level.bytes}`, () =>
-    png(size, size, decoded(level.bytes), paletteOf(scale, ground, MOST + 1)),
+  const theme = isDark() ? "dark" : "light";
+  const url = cachedImage(`${theme} ${scale} ${level.bytes}`, () =>
+    png(size, size, decodeBytes(level.bytes), buildPalette(scale, theme, MAX_BYTE + 1)),
   );
   return image(url, place, opacity);
 }
 
 /**
- * A map of classes, each in its colour, the paler the less sure.
- * @param {string} said base64 of the class of each cell @param {Level} sure @param {number} size @param {Place} place
- * @param {import("./colour.js").Pair[]} colours of the classes, over and over where there are more classes
+ * Return a map of predicted classes: the colour is the class, its strength the confidence.
+ * @param {string} predicted base64 of the class of each cell @param {Level} confidence @param {number} size @param {Place} place
+ * @param {import("./colour.js").Pair[]} colours of the classes, repeated if there are more classes
  * @param {number} [opacity]
  */
-export function classImage(said, sure, size, place, colours, opacity) {
-  const ground = dark() ? "dark" : "light";
+export function classImage(predicted, confidence, size, place, colours, opacity) {
+  const theme = isDark() ? "dark" : "light";
   const shades = Math.floor(255 / colours.length);
-  const url = kept(`${ground} classes ${said} ${sure.bytes}`, () => {
-    const strength = decoded(sure.bytes);
-    const pixels = decoded(said).map(
-      (k, i) => (k % colours.length) * shades + Math.round((strength[i] / MOST) * (shades - 1)),
+  const url = cachedImage(`${theme} classes ${predicted} ${confidence.bytes}`, () => {
+    const strength = decodeBytes(confidence.bytes);
+    const pixels = decodeBytes(predicted).map(
+      (k, i) => (k % colours.length) * shades + Math.round((strength[i] / MAX_BYTE) * (shades - 1)),
     );
     const palette = colours.flatMap((pair) => {
-      const full = [1, 3, 5].map((i) => parseInt(pair[ground].slice(i, i + 2), 16));
-      const grey = ground === "dark" ? 56 : 226;
+      const full = [1, 3, 5].map((i) => parseInt(pair[theme].slice(i, i + 2), 16));
+      const grey = theme === "dark" ? 56 : 226;
       return [...Array(shades).keys()].map((i) => {
         const t = 0.1 + (0.9 * i) / Math.max(1, shades - 1);
         return [...full.map((c) => Math.round(grey + (c - grey) * t)), 255];
@@ -82,11 +82,11 @@ export function classImage(said, sure, size, place, colours, opacity) {
 }
 
 /** @param {string} name @param {() => string} make */
-function kept(name, make) {
-  let url = made.get(name);
+function cachedImage(name, make) {
+  let url = imageCache.get(name);
   if (url === undefined) {
-    if (made.size >= KEPT) made.clear();
-    made.set(name, (url = make()));
+    if (imageCache.size >= CACHE_SIZE) imageCache.clear();
+    imageCache.set(name, (url = make()));
   }
   return url;
 }
@@ -97,13 +97,13 @@ function image(href, { x, y, width, height }, opacity) {
 }
 
 /**
- * The lines on which a signed map is zero, as the `d` of a path: in each square between four cells, straight from one
- * crossing of its sides to the next (W. Lorensen, H. Cline, Marching cubes, 1987, in the plane). "" where there is none.
+ * Return the zero contour of a signed map as the `d` of a path, by marching squares (the planar case of W. Lorensen,
+ * H. Cline, Marching cubes, 1987). "" if there is none.
  * @param {Level} level @param {number} size @param {Place} place
  */
 export function zeroLine(level, size, { x, y, width, height }) {
-  const bytes = decoded(level.bytes);
-  const zero = (-level.low / (level.high - level.low)) * MOST; // on the scale of bytes
+  const bytes = decodeBytes(level.bytes);
+  const zero = (-level.low / (level.high - level.low)) * MAX_BYTE; // on the scale of bytes
   const [dx, dy] = [width / size, height / size];
   /** @param {number} i @param {number} j */
   const at = (i, j) => bytes[i * size + j] - zero;
