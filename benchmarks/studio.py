@@ -21,8 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cutaway.apps.studio.setup import build_side
-from cutaway.apps.studio.state import Opening
+from cutaway.apps.studio.setup import Opening, build_side
 from cutaway.apps.studio.trainer import LiveTrainer
 
 from .pairs import Pair, race

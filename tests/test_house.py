@@ -233,7 +233,7 @@ def test_independent_implementations_are_imported_by_oracles_alone() -> None:
         assert all(f.startswith("verify/") for f in files_that_import(library)), library
 
 
-SERVERS = ("apps/studio/", "apps/serve/", "apps/web/")
+SERVERS = ("apps/studio/", "apps/serve/", "apps/networking.py")
 
 
 def test_a_server_is_in_its_parts_alone() -> None:

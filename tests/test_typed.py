@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from cutaway.apps.cli import COMMANDS, WITH_SETTINGS, Parser
+from cutaway.apps.cli import COMMANDS, WITH_SETTINGS, build_parser
 from cutaway.core.config import field_names
 from cutaway.data.settings import DataSettings
 from cutaway.data.streaming.shards import ShardSettings
@@ -130,8 +129,7 @@ def test_what_is_typed_is_taken(page: str) -> None:
             compile(block.text, page, "exec", flags=0x2000)  # await and such may stand at the top
         for name, *words in commands(block):
             assert name in COMMANDS, (page, name)
-            command, parser = import_module(f"cutaway.apps.cli.{name}"), Parser(prog=f"cutaway {name}")
-            command.arguments(parser)
+            parser = build_parser(name)
             if {"-h", "--help"} & {*words}:
                 continue
             taken = parser.parse_intermixed_args(words)  # raises SettingError for what it does not take

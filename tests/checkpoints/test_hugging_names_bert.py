@@ -54,7 +54,7 @@ def test_names_and_shapes_are_theirs(name: str, head: str) -> None:
     assert named == {key: p.shape for key, p in theirs.named_parameters()}
     # What their file holds beside it is known to hold nothing.
     rest = set(theirs.state_dict()) - set(named) - set(found.output_bias or ())
-    assert all(any(re.fullmatch(pattern, key) for pattern in found.left) for key in rest), rest
+    assert all(any(re.fullmatch(pattern, key) for pattern in found.ignored) for key in rest), rest
     back, key_map = from_transformers_names(found, ours, to_transformers_names(found, ours))
     assert {key: t.shape for key, t in back.items()} == {key: t.shape for key, t in ours.items()}
     assert set(key_map) == set(named)
@@ -81,7 +81,7 @@ def test_what_a_network_of_theirs_has_beyond_ours_is_left_by_name(name: str) -> 
     assert all(key.startswith("head.") for key in missing)
     assert bool(missing) == bare
     rest = set(tensors) - set(key_map) - set(found.output_bias or ())
-    assert all(any(re.fullmatch(pattern, key) for pattern in found.left) for key in rest), rest
+    assert all(any(re.fullmatch(pattern, key) for pattern in found.ignored) for key in rest), rest
 
 
 @pytest.mark.parametrize(("name", "head"), FORMS)

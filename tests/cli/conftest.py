@@ -6,12 +6,11 @@ import functools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from cutaway.apps.cli import COMMANDS, Parser, main
+from cutaway.apps.cli import COMMANDS, build_parser, main
 from cutaway.training import cost_estimate
 
 
@@ -32,9 +31,7 @@ class Answer:
 @functools.cache
 def options_of(command: str) -> frozenset[str]:
     """The options of a command."""
-    parser = Parser()
-    import_module(f"cutaway.apps.cli.{command}").arguments(parser)
-    return frozenset(parser._option_string_actions)
+    return frozenset(build_parser(command)._option_string_actions)
 
 
 def foreign_options(command: str, text: str) -> list[str]:

@@ -7,7 +7,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from cutaway.apps.cli import check
+from cutaway.apps.cli import plan
 
 FINDINGS = [
     "Possible leakage by duplicates across splits: 5 of 55 rows in val and 2 of 54 rows in test equal one of an "
@@ -20,7 +20,7 @@ def test_findings_stand_apart_and_are_set_in(monkeypatch: pytest.MonkeyPatch) ->
     said = StringIO()
     out = Console(file=said, force_terminal=True, width=80, color_system=None, highlight=False)
     monkeypatch.setattr("cutaway.apps.cli.output.console", lambda: out)
-    check._print_findings(FINDINGS, 7)
+    plan._print_findings(FINDINGS, 7)
     lines = [line.rstrip() for line in said.getvalue().splitlines()]
     assert lines[1:3] == ["2 findings in the data:", ""]
     assert lines[3].startswith("1  Possible leakage by duplicates across splits: 5 of 55 rows")
@@ -34,4 +34,4 @@ def test_findings_stand_apart_and_are_set_in(monkeypatch: pytest.MonkeyPatch) ->
     ("seconds", "said"), [(0.0011, "1.1 ms"), (0.3704, "370 ms"), (0.9996, "1 s"), (4.16, "4.2 s")]
 )
 def test_the_time_of_a_step_has_no_exponent(seconds: float, said: str) -> None:
-    assert check._step_time(seconds) == said
+    assert plan._format_step_time(seconds) == said

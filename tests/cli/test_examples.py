@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cutaway.apps.cli.examples import TRY
+from cutaway.apps.cli.data import TRY
 from cutaway.data.synthetic import EXAMPLES, write_example
 
 from .conftest import Answer

@@ -63,8 +63,8 @@ def say(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     def answer(opened: SimpleNamespace, *words: str) -> tuple[str, str]:
         monkeypatch.setattr(runs, "Run", lambda folder: opened)
         parser = argparse.ArgumentParser()
-        generate.arguments(parser)
-        assert generate.run(parser.parse_args(["runs/x", *words])) == 0
+        generate.add_generate_arguments(parser)
+        assert generate.run_generate(parser.parse_args(["runs/x", *words])) == 0
         captured = capsys.readouterr()
         return captured.out, captured.err
 
@@ -321,7 +321,7 @@ def test_drawing_and_what_does_not_go_with_it(
 def test_the_help_fits_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     parser = argparse.ArgumentParser("cutaway generate")
-    generate.arguments(parser)
+    generate.add_generate_arguments(parser)
     text = parser.format_help()
     assert max(map(len, text.splitlines())) <= 80
     for key in (*generate.RUNNING, *generate.DRAWING, *generate.PAIRS):

@@ -70,14 +70,14 @@ def test_an_error_and_a_fault_steer_nothing(
     assert main(["check", "mlp", str(tmp_path / "t.csv"), "target=c"]) == 2
     assert "\x1b" not in capsys.readouterr().err
 
-    from cutaway.apps.cli import report
+    from cutaway.apps.cli import runs
 
     for error, status in ((DataError(EVIL), 2), (RuntimeError(EVIL), 1)):
 
         def fail(args: object, error: Exception = error) -> int:
             raise error
 
-        monkeypatch.setattr(report, "run", fail)
+        monkeypatch.setattr(runs, "run_report", fail)
         assert main(["report", "x"]) == status
         assert "\x1b" not in capsys.readouterr().err
 
@@ -100,12 +100,12 @@ class PanicException(BaseException):
 def test_running_out_of_memory_gives_one_sentence(
     error: BaseException, needed: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from cutaway.apps.cli import report
+    from cutaway.apps.cli import runs
 
     def fail(args: object) -> int:
         raise error
 
-    monkeypatch.setattr(report, "run", fail)
+    monkeypatch.setattr(runs, "run_report", fail)
     assert main(["report", "x"]) == 2
     said = " ".join(capsys.readouterr().err.split())
     assert said.startswith(f"cutaway: Out of memory{f': {needed} more could not be allocated' * bool(needed)}. Use")
@@ -128,12 +128,12 @@ def test_a_memory_limit_below_the_libraries_is_rejected(
 
 
 def test_another_panic_is_a_fault(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    from cutaway.apps.cli import report
+    from cutaway.apps.cli import runs
 
     def fail(args: object) -> int:
         raise PanicException("index out of bounds")
 
-    monkeypatch.setattr(report, "run", fail)
+    monkeypatch.setattr(runs, "run_report", fail)
     assert main(["report", "x"]) == 1
     assert "index out of bounds" in capsys.readouterr().err
 
@@ -375,7 +375,7 @@ def test_an_internal_error_says_what_to_report(capsys: pytest.CaptureFixture[str
     def broken(*_: Any) -> None:
         raise RuntimeError("of our own")
 
-    monkeypatch.setattr("cutaway.apps.cli.data.run", broken)
+    monkeypatch.setattr("cutaway.apps.cli.data.run_data", broken)
     assert main(["data"]) == 1
     said = " ".join(capsys.readouterr().err.split())
     assert "RuntimeError: of our own Internal error. Please report it in the issue tracker of Cutaway" in said

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cutaway.apps.cli.predict import to_single_line
+from cutaway.apps.cli.runs import to_single_line
 from cutaway.core.errors import SettingError, printable
 from cutaway.runs.run import Run
 

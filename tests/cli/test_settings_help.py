@@ -9,6 +9,7 @@ from importlib import import_module
 
 import pytest
 
+from cutaway.apps.cli import COMMANDS as CLI
 from cutaway.apps.cli.settings_help import training_settings
 from cutaway.core.config import Topic, describe, field_names, group_by_topic, setting
 
@@ -27,7 +28,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def own(command: str) -> list[str]:
     """The settings of a command itself."""
-    groups = import_module(f"cutaway.apps.cli.{command}").settings()
+    groups = getattr(import_module(f"cutaway.apps.cli.{CLI[command].module}"), f"{command}_settings")()
     return field_names(*(group for group in groups if group not in training_settings()))
 
 

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.statistics import BEGIN, END, EXAMPLES, HEAD, SETTINGS, Setting, row
 
 from cutaway.apps.cli.arguments import parse_args
-from cutaway.apps.cli.compare import EXAMPLES as EXAMPLES_TYPED
+from cutaway.apps.cli.experiments import COMPARE_EXAMPLES as EXAMPLES_TYPED
 from cutaway.experiments.compare.runner import _new_document
 from cutaway.models.registry import preset
 

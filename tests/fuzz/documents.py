@@ -622,8 +622,8 @@ def served_state(home: Path) -> Path:
 
 def open_state(folder: Path) -> None:
     """Read a state of the studio as its server does."""
-    from cutaway.apps.studio.state import parse_log, parse_number, state_settings, validate_state
-    from cutaway.apps.web.requests import parse_json_object
+    from cutaway.apps.networking import parse_json_object
+    from cutaway.apps.studio.setup import parse_log, parse_number, state_settings, validate_state
 
     try:
         state = validate_state(parse_json_object((folder / "state.json").read_bytes()))

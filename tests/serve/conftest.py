@@ -53,10 +53,10 @@ def served(run_of: Callable[[str], Run]) -> Iterator[Callable[..., TestClient]]:
         def client(name: str | Run, token: str | None = None, host: str = "127.0.0.1", **limits: Any) -> TestClient:
             metrics, bounds = Metrics(), Limits(**limits)
             run = run_of(name) if isinstance(name, str) else name
-            doors = Routes(run, bounds, metrics, token is not None)
-            guard = Guard(doors.app(), token, host, 8000, metrics, bounds.timeout)
+            routes = Routes(run, bounds, metrics, token is not None)
+            guard = Guard(routes.app(), token, host, 8000, metrics, bounds.timeout)
             made = TestClient(guard, base_url=HOME, raise_server_exceptions=False)
-            made.doors = doors  # type: ignore[attr-defined]
+            made.routes = routes  # type: ignore[attr-defined]
             stack.enter_context(made)
             while made.get("/ready").status_code == 503:
                 time.sleep(0.01)

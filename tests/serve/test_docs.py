@@ -11,9 +11,9 @@ from pathlib import Path
 
 from starlette.testclient import TestClient
 
-from cutaway.apps.cli import serve
+from cutaway.apps.cli import servers
+from cutaway.apps.serve.app import STATUSES
 from cutaway.apps.serve.limits import Limits, parse_duration
-from cutaway.apps.serve.openapi import STATUSES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
 TYPED = [line for block in re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
@@ -22,7 +22,7 @@ TYPED = [line for block in re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL) for
 def taken(words: list[str]) -> argparse.Namespace:
     """What the command makes of these words. Raises SystemExit where it does not take them."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
-    serve.arguments(parser)
+    servers.add_serve_arguments(parser)
     return parser.parse_args(words)
 
 
@@ -61,4 +61,4 @@ def test_requests_of_the_page_are_answered(served: Callable[..., TestClient]) ->
 
 
 def test_what_is_printed_fits_a_terminal() -> None:
-    assert max(map(len, serve.EXAMPLES.splitlines())) <= 80
+    assert max(map(len, servers.SERVE_EXAMPLES.splitlines())) <= 80

@@ -19,8 +19,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.testclient import TestClient
 
+from cutaway.apps.networking import reject_large_body
 from cutaway.apps.serve.inputs import BINARY, Inputs
-from cutaway.apps.web.requests import reject_large_body
 from cutaway.core.errors import DataError
 from cutaway.runs.run import Run
 
@@ -183,15 +183,15 @@ def test_a_length_above_the_bound_is_rejected_before_anything_is_read(length: by
 
 
 def test_bodies_that_are_read_together_have_a_bound(served: Client) -> None:
-    doors = served("table", max_body=1).doors  # type: ignore[attr-defined]
-    with doors.request_memory() as came, doors.request_memory() as other:
+    routes = served("table", max_body=1).routes  # type: ignore[attr-defined]
+    with routes.request_memory() as came, routes.request_memory() as other:
         came(8 * 2**20 - 1)
         other(1)
         with pytest.raises(HTTPException, match="Too many large requests") as error:
             other(1)
         assert error.value.status_code == 503
-    assert doors.bytes == 0
-    with doors.request_memory() as came:
+    assert routes.bytes == 0
+    with routes.request_memory() as came:
         came(8 * 2**20)
 
 

@@ -122,15 +122,15 @@ class Slow:
 
     def __init__(self, run: Run, **limits: Any) -> None:
         self.metrics = Metrics()
-        self.doors = Routes(run, Limits(**limits), self.metrics)
-        self.guard = Guard(self.doors.app(), None, "127.0.0.1", 8000, self.metrics, 60)
+        self.routes = Routes(run, Limits(**limits), self.metrics)
+        self.guard = Guard(self.routes.app(), None, "127.0.0.1", 8000, self.metrics, 60)
         self.free = asyncio.Event()
         self.batches: list[int] = []
 
     async def __aenter__(self) -> Slow:
         transport = httpx.ASGITransport(self.guard, raise_app_exceptions=False)
         self.client = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000")
-        engine = self.doors.engine
+        engine = self.routes.engine
 
         async def in_thread(do: Callable[[], list[Prediction]]) -> list[Prediction]:
             await self.free.wait()
@@ -140,13 +140,13 @@ class Slow:
             return found
 
         engine.small.in_thread = in_thread  # type: ignore[method-assign, assignment]
-        self.doors.ready = True
+        self.routes.ready = True
         self.work = asyncio.create_task(engine.work())
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self.work.cancel()
-        self.doors.engine.close()
+        self.routes.engine.close()
         await self.client.aclose()
 
     def ask(self, count: int = 1) -> list[asyncio.Task[httpx.Response]]:
@@ -154,7 +154,7 @@ class Slow:
 
     async def taking(self, count: int) -> None:
         """Until that many requests are taken."""
-        while self.doors.taken < count:
+        while self.routes.taken < count:
             await asyncio.sleep(0.001)
 
 
@@ -170,7 +170,7 @@ def test_where_too_many_wait_more_are_told_429(run_of: Callable[[str], Run]) -> 
             assert answer.json()["error"].startswith("The queue is full (4 requests).")
             server.free.set()
             assert [(await one).status_code for one in first] == [200] * 4
-            assert server.doors.taken == server.doors.bytes == server.guard.answering == 0
+            assert server.routes.taken == server.routes.bytes == server.guard.answering == 0
 
     asyncio.run(during())
 
@@ -181,7 +181,7 @@ def test_an_answer_that_takes_too_long_is_504(run_of: Callable[[str], Run]) -> N
             answer = await server.ask()[0]
             assert answer.status_code == 504
             assert answer.json() == {"error": "The request timed out."}
-            server.doors.limits = Limits()  # a busy machine may take longer than that to predict
+            server.routes.limits = Limits()  # a busy machine may take longer than that to predict
             server.free.set()
             assert (await server.ask()[0]).status_code == 200
 
@@ -195,7 +195,7 @@ def test_a_text_that_takes_too_long_is_504(steps: int, path: str, run_of: Callab
 
     async def during() -> None:
         async with Slow(run_of("words"), timeout=0.3) as server:
-            engine = server.doors.engine
+            engine = server.routes.engine
             await asyncio.to_thread(engine.small.process.ask, "load", None)
             taken = 0
 
@@ -243,7 +243,7 @@ def test_while_it_closes_what_is_new_is_503_and_what_was_taken_is_answered(run_o
         async with Slow(run_of("texts")) as server:
             taken = server.ask(3)
             await server.taking(3)
-            server.doors.closing = server.guard.closing = True
+            server.routes.closing = server.guard.closing = True
             for path in ("/ready", "/predict"):
                 answer = await server.client.request("GET" if path == "/ready" else "POST", path, json=TEXT)
                 assert answer.status_code == 503
@@ -299,7 +299,7 @@ def test_metrics_count_examples_batches_and_tokens(served: Client) -> None:
     usage = client.post("/v1/completions", json=asked).json()["usage"]
     parts = [client.post("/v1/completions", json={**asked, "prompt": p, "n": 1}).json()["usage"] for p in prompts]
     assert usage["prompt_tokens"] == 2 * sum(part["prompt_tokens"] for part in parts)
-    run = client.doors.run  # type: ignore[attr-defined]
+    run = client.routes.run  # type: ignore[attr-defined]
     assert [part["prompt_tokens"] for part in parts] == [len(run.preprocessing.encode(p)) for p in prompts]
     assert usage["completion_tokens"] == 4 * 9
     assert usage["total_tokens"] == usage["prompt_tokens"] + 4 * 9

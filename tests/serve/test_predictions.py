@@ -159,7 +159,7 @@ def test_columns_that_training_had_not_are_noted(served: Client, folder: Callabl
 
 def test_no_file_stays(run_of: Runs, served: Client, folder: Callable[[str], Path]) -> None:
     client = served("table")
-    desk: Path = client.doors.engine.small.process.files  # type: ignore[attr-defined]
+    desk: Path = client.routes.engine.small.process.files  # type: ignore[attr-defined]
     body = (folder("table") / "wine.csv").read_bytes()
     assert client.post("/predict", content=body, headers={"content-type": "text/csv"}).status_code == 200
     assert client.post("/predict", content=b"a;b", headers={"content-type": "text/csv"}).status_code == 422

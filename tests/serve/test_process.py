@@ -27,13 +27,10 @@ from starlette.responses import JSONResponse
 from starlette.testclient import TestClient
 
 from cutaway.apps.serve import engine as engines
-from cutaway.apps.serve import process as processes
+from cutaway.apps.serve import engine as processes
 from cutaway.apps.serve.app import Routes
-from cutaway.apps.serve.batching import Prediction, Predictor
-from cutaway.apps.serve.inputs import Inputs, PredictionRequest
-from cutaway.apps.serve.limits import Bounds, Limits
-from cutaway.apps.serve.middleware import Guard, Metrics
-from cutaway.apps.serve.process import (
+from cutaway.apps.serve.batching import Prediction, Predictor, request_size
+from cutaway.apps.serve.engine import (
     MemoryLimit,
     ModelProcess,
     ProcessEnded,
@@ -44,7 +41,9 @@ from cutaway.apps.serve.process import (
     error_reply,
     work,
 )
-from cutaway.apps.serve.request_bounds import request_size
+from cutaway.apps.serve.inputs import Inputs, PredictionRequest
+from cutaway.apps.serve.limits import Bounds, Limits
+from cutaway.apps.serve.middleware import Guard, Metrics
 from cutaway.apps.serve.text_generation import GenerationRequest
 from cutaway.core.errors import CutawayError
 from cutaway.data.graphs.transforms import GraphPreprocessing
@@ -84,21 +83,23 @@ def given(text: str) -> PredictionRequest:
 async def server(run: Run, **limits: Any) -> AsyncIterator[SimpleNamespace]:
     """A server in this process, with a fragile process that has read its model; its engine does not work yet."""
     metrics, bounds = Metrics(), Limits(**limits)
-    doors = Routes(run, bounds, metrics)
-    engine = doors.engine
+    routes = Routes(run, bounds, metrics)
+    engine = routes.engine
     engine.small.process.target = engine.large.process.target = fragile
-    guard = Guard(doors.app(), None, "127.0.0.1", 8000, metrics, bounds.timeout)
+    guard = Guard(routes.app(), None, "127.0.0.1", 8000, metrics, bounds.timeout)
     transport = httpx.ASGITransport(guard, raise_app_exceptions=False)
     tasks: list[asyncio.Task[None]] = []
     try:
         await engine.load()
-        doors.ready = True
+        routes.ready = True
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000", timeout=None) as client:
 
             def begin() -> None:
                 tasks.append(asyncio.create_task(engine.work()))
 
-            yield SimpleNamespace(doors=doors, engine=engine, guard=guard, client=client, metrics=metrics, begin=begin)
+            yield SimpleNamespace(
+                routes=routes, engine=engine, guard=guard, client=client, metrics=metrics, begin=begin
+            )
     finally:
         for task in tasks:
             task.cancel()
@@ -231,7 +232,7 @@ def test_work_that_nobody_waits_for_is_stopped(run_of: Runs) -> None:
                 await asyncio.sleep(0.001)
             assert (await own.client.get("/health")).status_code == 200
             assert (await late).status_code == 504
-            own.doors.limits = Limits()
+            own.routes.limits = Limits()
             assert (await own.client.post("/predict", json={"texts": ["a goal"]})).status_code == 200
             await left_alone(own)
             assert (await own.client.post("/predict", json={"texts": ["a goal"]})).status_code == 200
@@ -239,7 +240,7 @@ def test_work_that_nobody_waits_for_is_stopped(run_of: Runs) -> None:
             for status in ("499", "504"):
                 answers = {"path": "/predict", "status": status}
                 assert own.metrics.registry.get_sample_value("cutaway_requests_total", answers) == 1
-            assert own.doors.taken == own.doors.bytes == own.guard.answering == 0
+            assert own.routes.taken == own.routes.bytes == own.guard.answering == 0
 
     asyncio.run(during())
 

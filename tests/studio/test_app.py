@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from cutaway.apps.studio import uploads
+from cutaway.apps.studio import choices as uploads
 from cutaway.apps.studio.app import Routes
 from cutaway.apps.studio.choices import choices
 from cutaway.apps.studio.guard import Guard
 from cutaway.apps.studio.sessions import Studio
-from cutaway.apps.studio.state import small_settings
+from cutaway.apps.studio.setup import small_settings
 from cutaway.models.registry import presets
 
 TOKEN, PORT = "a-token-that-nobody-knows", 8765

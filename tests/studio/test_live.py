@@ -15,8 +15,7 @@ from torch import Tensor
 
 import cutaway
 from cutaway.apps.studio.ipc import Layout, shared_row
-from cutaway.apps.studio.setup import build_side
-from cutaway.apps.studio.state import Opening, format_log, parse_log
+from cutaway.apps.studio.setup import Opening, build_side, format_log, parse_log
 from cutaway.apps.studio.trainer import LiveTrainer
 from cutaway.core.errors import CutawayError, ModelError, SettingError, TrainingError, UnknownName
 

@@ -10,8 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cutaway.apps.studio.history import POINTS, SNAPSHOT_BYTES, SNAPSHOTS, Curves, Snapshots
-from cutaway.apps.studio.state import Change, format_log, parse_log, parse_number, state_settings, validate_state
+from cutaway.apps.studio.setup import Change, format_log, parse_log, parse_number, state_settings, validate_state
+from cutaway.apps.studio.trainer import POINTS, SNAPSHOT_BYTES, SNAPSHOTS, Curves, Snapshots
 from cutaway.core.errors import CutawayError, SettingError, UnknownName
 
 words = st.text(st.characters(codec="utf-8", exclude_characters=";\n"), max_size=12)

@@ -14,11 +14,10 @@ from PIL import Image
 
 import cutaway
 from cutaway.apps.cli import main
-from cutaway.apps.studio.export_run import reproduction_code, save
-from cutaway.apps.studio.playground import input_form, run_input
-from cutaway.apps.studio.setup import build_side, compatible_models
-from cutaway.apps.studio.state import Opening
+from cutaway.apps.studio.learner import reproduction_code, save
+from cutaway.apps.studio.setup import Opening, build_side, compatible_models
 from cutaway.apps.studio.trainer import LiveTrainer
+from cutaway.apps.studio.viewer import input_form, run_input
 from cutaway.core.errors import SettingError
 from cutaway.core.files import read_json
 from cutaway.inference.thought_search import Method
@@ -205,7 +204,7 @@ def test_what_cannot_be_written_leaves_nothing(monkeypatch: pytest.MonkeyPatch) 
     def fails(*words: Any) -> None:
         raise OSError("the disk is full")
 
-    monkeypatch.setattr("cutaway.apps.studio.export_run.write_csv", fails)
+    monkeypatch.setattr("cutaway.apps.studio.learner.write_csv", fails)
     with pytest.raises(OSError, match="full"):
         save(live, opening, "")
     assert list(Path("runs").iterdir()) == []
@@ -213,7 +212,7 @@ def test_what_cannot_be_written_leaves_nothing(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_an_image_of_any_kind_is_kept_as_one_that_is_read(tmp_path: Path) -> None:
-    from cutaway.apps.studio.uploads import _save_as_png
+    from cutaway.apps.studio.choices import _save_as_png
 
     for mode in ("1", "L", "P", "RGBA", "CMYK", "I;16"):
         buffer = io.BytesIO()

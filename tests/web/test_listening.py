@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cutaway.apps.web.sockets import is_loopback, open_socket, reachable_host
+from cutaway.apps.networking import is_loopback, open_socket, reachable_host
 from cutaway.core.errors import SettingError
 
 

@@ -12,8 +12,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from cutaway.apps.networking import BACKLOG, MOST, IdleConnections, open_socket
 from cutaway.apps.studio.guard import Guard
-from cutaway.apps.web.sockets import BACKLOG, MOST, IdleConnections, open_socket
 
 TOKEN = "a-token-that-nobody-knows"
 Peer = tuple[asyncio.StreamReader, asyncio.StreamWriter]

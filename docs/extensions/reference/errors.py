@@ -22,9 +22,9 @@ PARTS = (
     "core.config",
     "training.run_folder",
     "training.simulated_step",
-    "apps.serve.openai",
+    "apps.serve.text_generation",
     "apps.studio.workers",
-    "apps.studio.uploads",
+    "apps.studio.choices",
     "verify",
 )
 HEAD = """# Errors

@@ -196,6 +196,8 @@ class DeferredInit(TorchDispatchMode):  # type: ignore[no-untyped-call]  # PyTor
         random: bool,
         overwrites: bool = False,
     ) -> None:
+        """Record one operation: its arguments, the storages that it touches, and what it changes."""
+
         def known(x: Any) -> Any:
             if not isinstance(x, Tensor):
                 return x

@@ -166,6 +166,7 @@ class PlainShowAttendTell(nn.Module):
         return torch.stack([self._one(*example) for example in zip(maps, target, kept)])
 
     def _one(self, grid: Tensor, target: Tensor, kept: Tensor) -> Tensor:
+        """Return the logits (S, vocab_size) of one image, from its map (D, H, W)."""
         places = [self._at(grid, row, column) for row in range(grid.shape[1]) for column in range(grid.shape[2])]
         w, mean = self.w, sum(places, torch.zeros_like(places[0])) / len(places)
         c, h = (torch.tanh(torch.einsum("nd,d->n", w[f], mean) + w[f"{f}_bias"]) for f in ("f_c", "f_h"))

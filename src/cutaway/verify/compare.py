@@ -95,8 +95,8 @@ def compare(model: nn.Module, oracle: Oracle, generator: torch.Generator) -> Com
     """Run both networks with the same weights, inputs and output gradient, in training and in evaluation mode.
 
     The weights are perturbed at random first, so that ones and zeros of an initialization hide no error. Training comes
-    first, so that evaluation uses normalization statistics that differ from the initial ones. Dropout is deterministic,
-    so that its positions and rates are compared. Only copies of the model and the oracle are changed.
+    first, so that evaluation uses normalization statistics that differ from the initial ones. Dropout is deterministic
+    (`fixed_dropout`), so that its positions and rates are compared. Only copies of the model and the oracle change.
     Raises ValueError if a weight of either side has no counterpart.
     """
     ours, theirs = copy.deepcopy(model).double(), copy.deepcopy(oracle.module).double()

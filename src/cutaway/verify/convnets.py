@@ -15,10 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..checkpoints.torchvision import torchvision_key
 from ..models import airbench, alexnet, conv4, lenet5, lenet5_modern, simplecnn, squeezenet, vgg
 from . import Oracle, changed, images
-from .libraries import torchvision_models
+from .libraries import torchvision_key_map, torchvision_models
 
 
 class PaperLeNet5(nn.Module):
@@ -182,8 +181,7 @@ def torchvision_alexnet(config: alexnet.Config) -> Oracle:
         module: nn.Module = library.alexnet(
             num_classes=config.num_classes, **changed(config, alexnet.PRESETS["alexnet"], dropout="dropout")
         )
-    keys = (f"{layer}.{part}" for layer in ALEXNET_LAYERS for part in ("weight", "bias"))
-    key_map = {key: torchvision_key("alexnet", key) for key in keys}
+    key_map = torchvision_key_map("alexnet", alexnet.AlexNet, config)
     return Oracle(module.to_empty(device="cpu"), images(2, 3, 100, 140), key_map)
 
 
@@ -316,8 +314,7 @@ def torchvision_vgg(config: vgg.Config) -> Oracle:
             module.classifier[0] = nn.Linear(config.widths[-1] * config.pool_to**2, config.hidden_dim)
             module.classifier[3] = nn.Linear(config.hidden_dim, config.hidden_dim)
             module.classifier[6] = nn.Linear(config.hidden_dim, config.num_classes)
-        ours = vgg.VGG(config).state_dict()
-    key_map = {key: torchvision_key("vgg11", key) for key in ours}  # the names are the same for every depth
+    key_map = torchvision_key_map("vgg11", vgg.VGG, config)  # the names are the same for every depth
     size = (config.least_size + 5, 2 * config.least_size)  # the last map of 1×2 is spread over the grid
     return Oracle(module.to_empty(device="cpu"), images(2, config.in_channels, *size), key_map)
 
@@ -331,7 +328,7 @@ def torchvision_squeezenet(config: squeezenet.Config) -> Oracle:
         config.num_classes,
         **changed(config, squeezenet.PRESETS[name], dropout="dropout"),
     )
-    key_map = {key: torchvision_key(name, key) for key in squeezenet.SqueezeNet(config).state_dict()}
+    key_map = torchvision_key_map(name, squeezenet.SqueezeNet, config)
     if (config.width, config.squeeze_ratio) != (128, 0.125):
         channels = config.stem_channels
         for i in squeezenet.FIRES:

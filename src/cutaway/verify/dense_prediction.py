@@ -13,10 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..checkpoints.torchvision import torchvision_key
 from ..models import deeplabv3, fcn, fcos, unet
 from . import Oracle, OracleMissing, images
-from .libraries import torchvision_models
+from .libraries import torchvision_key_map, torchvision_models
 
 # --- FCN and DeepLabV3 ------------------------------------------------------------------------------------------
 
@@ -244,8 +243,7 @@ def torchvision_fcos(config: fcos.Config) -> Oracle:
     All strides divide the sides of images, because torchvision's strides are otherwise not exact.
     """
     detector = torchvision_detector(config)
-    with torch.device("meta"):
-        key_map = {key: torchvision_key("fcos-resnet50", key) for key in fcos.FCOS(config).state_dict()}
+    key_map = torchvision_key_map("fcos-resnet50", fcos.FCOS, config)
     side = config.strides[-1]
     module = DetectorOutputs(detector, 0.5 if config.centred else 0.0)
     return Oracle(module, images(2, config.in_channels, side, 2 * side), key_map)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..checkpoints.torchvision import torchvision_key
 from ..models import googlenet, inception_v3
 from . import Oracle, OracleMissing, changed, images
-from .libraries import torchvision_models
+from .libraries import torchvision_key_map, torchvision_models
 
 
 class GoogLeNetOutputs(nn.Module):
@@ -35,15 +35,21 @@ class GoogLeNetOutputs(nn.Module):
         return answers.logits, answers.aux_logits1, answers.aux_logits2
 
 
-def torchvision_googlenet(config: googlenet.Config) -> Oracle:
-    """Build torchvision's network with the widths and windows of `config`."""
-    library = torchvision_models("googlenet")
+def _scaled_conv(library: Any, config: googlenet.Config | inception_v3.Config) -> Callable[..., nn.Module]:
+    """Return a function that builds torchvision's convolution with channels in the widths of `config`."""
 
     def conv(in_channels: int, out_channels: int, **settings: Any) -> nn.Module:
         inputs = config.in_channels if in_channels == 3 else config.scaled(in_channels)
         block: nn.Module = library.BasicConv2d(inputs, config.scaled(out_channels), **settings)
         return block
 
+    return conv
+
+
+def torchvision_googlenet(config: googlenet.Config) -> Oracle:
+    """Build torchvision's network with the widths and windows of `config`."""
+    library = torchvision_models("googlenet")
+    conv = _scaled_conv(library, config)
     module = library.GoogLeNet(
         num_classes=config.num_classes,
         aux_logits=config.auxiliary,
@@ -68,7 +74,7 @@ def torchvision_googlenet(config: googlenet.Config) -> Oracle:
             if isinstance(part, library.Inception):
                 small = part.branch3[1].conv
                 part.branch3[1] = library.BasicConv2d(small.in_channels, small.out_channels, kernel_size=5, padding=2)
-    key_map = {key: f"network.{torchvision_key('googlenet', key)}" for key in _googlenet_keys(config)}
+    key_map = torchvision_key_map("googlenet", googlenet.GoogLeNet, config, "network.")
     # The last map of such images is 2×3. With one pixel, normalization would see only two values of each channel.
     size = (50, 66) if config.stem == "imagenet" else (12, 18)
     return Oracle(GoogLeNetOutputs(module), images(2, config.in_channels, *size), key_map)
@@ -163,22 +169,24 @@ class PlainGoogLeNet(nn.Module):
         """Apply the auxiliary head of layers i, i + 1 and i + 2."""
         height, width = x.shape[2:]
         published = self.config.auxiliary_pool == "5x5" and {height, width} <= {14, 15, 16}
-        rows, columns = _window_shares(height, published), _window_shares(width, published)
+        windows = [(3 * i, 3 * i + 5) for i in range(4)]
+        rows, columns = (_shares(windows if published else _equal_parts(n, 4), n) for n in (height, width))
         x = torch.einsum("nchw,ih,jw->ncij", x, rows.to(x), columns.to(x))  # (N, C, 4, 4)
         x = torch.clamp(self._windows(i, x), min=0).reshape(len(x), -1)
         x = F.dropout(torch.clamp(self._full(i + 1, x), min=0), 0.7, self.training)
         return self._full(i + 2, x)
 
 
-def _window_shares(n: int, published: bool) -> Tensor:
-    """Return the share of each of n pixels in each of 4 means, shape (4, n).
+def _equal_parts(n: int, count: int) -> list[tuple[int, int]]:
+    """Return the first pixel and the one after the last of `count` equal parts of n pixels."""
+    return [(math.floor(i * n / count), math.ceil((i + 1) * n / count)) for i in range(count)]
 
-    The means are over windows of 5 with stride 3, or over 4 equal parts.
-    """
-    weights = torch.zeros(4, n, dtype=torch.float64)
-    for i in range(4):
-        first, after = (3 * i, 3 * i + 5) if published else (math.floor(i * n / 4), math.ceil((i + 1) * n / 4))
-        weights[i, first:after] = 1 / (after - first)
+
+def _shares(windows: list[tuple[int, int]], n: int) -> Tensor:
+    """Return the share of each of n pixels in the mean over each window, shape (windows, n)."""
+    weights = torch.zeros(len(windows), n, dtype=torch.float64)
+    for row, (first, after) in zip(weights, windows):
+        row[first:after] = 1 / (after - first)
     return weights
 
 
@@ -230,19 +238,10 @@ class EqualPartsHead(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the logits (N, classes) of a map (N, C, H, W)."""
-        rows, columns = (_equal_shares(n).to(x) for n in x.shape[2:])
+        rows, columns = (_shares(_equal_parts(n, 5), n).to(x) for n in x.shape[2:])
         x = torch.einsum("nchw,ih,jw->ncij", x, rows, columns)  # (N, C, 5, 5)
         logits: Tensor = self.fc(self.conv1(self.conv0(x)).mean((2, 3)))
         return logits
-
-
-def _equal_shares(n: int) -> Tensor:
-    """Return the share of each of n pixels in each of 5 means, shape (5, n)."""
-    weights = torch.zeros(5, n, dtype=torch.float64)
-    for i in range(5):
-        first, after = math.floor(i * n / 5), math.ceil((i + 1) * n / 5)
-        weights[i, first:after] = 1 / (after - first)
-    return weights
 
 
 def torchvision_inception(config: inception_v3.Config) -> Oracle:
@@ -252,12 +251,7 @@ def torchvision_inception(config: inception_v3.Config) -> Oracle:
     and torchvision's auxiliary head then gets equal parts instead of windows.
     """
     library = torchvision_models("inception")
-
-    def conv(in_channels: int, out_channels: int, **settings: Any) -> nn.Module:
-        inputs = config.in_channels if in_channels == 3 else config.scaled(in_channels)
-        block: nn.Module = library.BasicConv2d(inputs, config.scaled(out_channels), **settings)
-        return block
-
+    conv = _scaled_conv(library, config)
     modules = [getattr(library, f"Inception{name}") for name in ("A", "B", "C", "D", "E", "Aux")]
     network = library.Inception3(
         num_classes=config.num_classes,
@@ -279,8 +273,7 @@ def torchvision_inception(config: inception_v3.Config) -> Oracle:
         size = (299, 299) if config.width <= 4 else (123, 139)
     if config.auxiliary and size[0] < 299:
         network.AuxLogits = EqualPartsHead(network.AuxLogits)
-    with torch.device("meta"):
-        key_map = {key: torchvision_key("inception-v3", key) for key in inception_v3.InceptionV3(config).state_dict()}
+    key_map = torchvision_key_map("inception-v3", inception_v3.InceptionV3, config)
     return Oracle(network, images(2, config.in_channels, *size), key_map)
 
 

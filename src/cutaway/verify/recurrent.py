@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ..models import gru, lstm, rnn, seq2seq_gru
 from ..models.config import RecurrentConfig as Config
-from . import Oracle
+from . import Oracle, valid_mask
 
 CellFactory = Callable[[int], nn.Module]  # from the number of inputs of a step
 State = Any  # h, or h and c
@@ -226,6 +226,7 @@ class LoopedSeq2Seq(nn.Module):
         return torch.stack([self._one(*example) for example in examples])
 
     def _one(self, source: Tensor, target: Tensor, kept_in: Tensor, kept_out: Tensor, kept_read: Tensor) -> Tensor:
+        """Return the logits (S, vocab_size) of one example, with its dropout factors."""
         h = [self._row(self.source_words, token) * kept for token, kept in zip(source, kept_in)]
         for ahead, behind in zip(self.forwards, self.backwards):
             onward, back = self._read(ahead, h), self._read(behind, h[::-1])[::-1]
@@ -279,8 +280,7 @@ def looped_seq2seq(config: seq2seq_gru.Config) -> Oracle:
             key_map[f"encoder.{kind}_l{k}_reverse"] = f"backwards.{k}.{kind}"
 
     def inputs(generator: torch.Generator) -> tuple[Tensor, ...]:
-        lengths = torch.tensor(SOURCE_LENGTHS)
-        mask = torch.arange(int(lengths.max())) < lengths[:, None]  # (N, T)
+        mask = valid_mask(SOURCE_LENGTHS)  # (N, T)
         source = torch.randint(1, config.vocab_size, mask.shape, generator=generator).where(mask, 0)
         target = torch.randint(0, config.target_vocab_size, (len(SOURCE_LENGTHS), TARGET_STEPS), generator=generator)
         return source, mask, target

@@ -7,35 +7,73 @@ implementations, and those of NAS-Bench-201 are parsed from the notation of the 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..checkpoints.torchvision import torchvision_key
 from ..models import cellnet, convnext, densenet, mobilenet_v2, resnet
 from . import Oracle, OracleMissing, changed, images
-from .libraries import torchvision_models
+from .libraries import torchvision_key_map, torchvision_models
 
 
-def batch_normalized(x: Tensor, mean: Tensor, variance: Tensor, scale: Tensor, shift: Tensor, training: bool) -> Tensor:
-    """Normalize x (N, C, …) to mean 0 and variance 1 in each channel, then scale and shift.
+class FlatLayers(nn.Module):
+    """Base class of networks with flat lists of kernels and of batch normalizations, in the order of use."""
 
-    In training the statistics of the batch are used, and a tenth of them is added to the running ones. In evaluation
-    the running ones are used.
-    """
-    if training:
-        values = x.transpose(0, 1).flatten(1)  # (C, N·P)
-        n = values.shape[1]
-        own = values.mean(1)
-        squares = ((values - own[:, None]) ** 2).mean(1)
-        mean.mul_(0.9).add_(own.detach(), alpha=0.1)
-        variance.mul_(0.9).add_(squares.detach() * n / (n - 1), alpha=0.1)
-        mean, variance = own, squares
-    shape = (-1, *[1] * (x.ndim - 2))
-    root = torch.sqrt(variance + 1e-5).view(shape)
-    return (x - mean.view(shape)) / root * scale.view(shape) + shift.view(shape)
+    def __init__(self) -> None:
+        super().__init__()
+        self.kernels, self.scales, self.shifts = nn.ParameterList(), nn.ParameterList(), nn.ParameterList()
+
+    def add_kernel(self, in_channels: int, out_channels: int, side: int) -> None:
+        """Add a square kernel."""
+        self.kernels.append(nn.Parameter(torch.zeros(out_channels, in_channels, side, side)))
+
+    def add_norm(self, channels: int) -> None:
+        """Add a normalization."""
+        i = len(self.scales)
+        self.scales.append(nn.Parameter(torch.ones(channels)))
+        self.shifts.append(nn.Parameter(torch.zeros(channels)))
+        self.register_buffer(f"mean{i}", torch.zeros(channels))
+        self.register_buffer(f"variance{i}", torch.ones(channels))
+        self.register_buffer(f"batches{i}", torch.tensor(0))
+
+    def normalize(self, i: int, x: Tensor, first: int = 0) -> Tensor:
+        """Apply normalization i by its definition to x (N, C, …), its channels from `first` on.
+
+        Each channel gets mean 0 and variance 1, and is then scaled and shifted. In training the statistics of the batch
+        are used, and a tenth of them is added to the running ones. In evaluation the running ones are used.
+        """
+        channels = slice(first, first + x.shape[1])
+        mean, variance = self.get_buffer(f"mean{i}")[channels], self.get_buffer(f"variance{i}")[channels]
+        if self.training:
+            values = x.transpose(0, 1).flatten(1)  # (C, N·P)
+            n = values.shape[1]
+            own = values.mean(1)
+            squares = ((values - own[:, None]) ** 2).mean(1)
+            mean.mul_(0.9).add_(own.detach(), alpha=0.1)
+            variance.mul_(0.9).add_(squares.detach() * n / (n - 1), alpha=0.1)
+            mean, variance = own, squares
+        shape = (-1, *[1] * (x.ndim - 2))
+        root = torch.sqrt(variance + 1e-5).view(shape)
+        scale, shift = self.scales[i][channels].view(shape), self.shifts[i][channels].view(shape)
+        normalized: Tensor = (x - mean.view(shape)) / root * scale + shift
+        return normalized
+
+
+def flat_key_map(kernels: Iterable[str], norms: Iterable[str]) -> dict[str, str]:
+    """Return the map from our names of kernels, and of modules that normalize, to those of `FlatLayers`."""
+    parts = {"weight": "scales.", "bias": "shifts.", "running_mean": "mean", "running_var": "variance"}
+    parts |= {"num_batches_tracked": "batches"}
+    key_map = {name: f"kernels.{i}" for i, name in enumerate(kernels)}
+    return key_map | {f"{norm}.{ours}": f"{part}{i}" for i, norm in enumerate(norms) for ours, part in parts.items()}
+
+
+def _norms(names: Iterable[str]) -> list[str]:
+    """Return the batch normalizations among the names of a state dict."""
+    ending = ".running_mean"
+    return [name.removesuffix(ending) for name in names if name.endswith(ending)]
 
 
 def torchvision_resnet(config: resnet.Config) -> Oracle:
@@ -53,7 +91,7 @@ def torchvision_resnet(config: resnet.Config) -> Oracle:
     return Oracle(module, images(2, 3, 48, 48))
 
 
-class FlatResNet(nn.Module):
+class FlatResNet(FlatLayers):
     """CIFAR network as two flat lists, of kernels and of normalizations, in the order of use.
 
     Shortcut A is a convolution with a fixed kernel, the identity between rows of zeros: the product with W_s of
@@ -63,9 +101,6 @@ class FlatResNet(nn.Module):
     def __init__(self, config: resnet.Config) -> None:
         super().__init__()
         self.config = config
-        self.kernels = nn.ParameterList()
-        self.scales = nn.ParameterList()
-        self.shifts = nn.ParameterList()
         self._layer(config.in_channels, config.width, 3)
         channels = config.width
         for stage, count in enumerate(config.layers):
@@ -80,13 +115,8 @@ class FlatResNet(nn.Module):
         self.head_bias = nn.Parameter(torch.zeros(config.num_classes))
 
     def _layer(self, in_channels: int, out_channels: int, side: int) -> None:
-        i = len(self.kernels)
-        self.kernels.append(nn.Parameter(torch.zeros(out_channels, in_channels, side, side)))
-        self.scales.append(nn.Parameter(torch.ones(out_channels)))
-        self.shifts.append(nn.Parameter(torch.zeros(out_channels)))
-        self.register_buffer(f"mean{i}", torch.zeros(out_channels))
-        self.register_buffer(f"variance{i}", torch.ones(out_channels))
-        self.register_buffer(f"batches{i}", torch.tensor(0))
+        self.add_kernel(in_channels, out_channels, side)
+        self.add_norm(out_channels)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the logits (N, classes) of images (N, C, H, W)."""
@@ -96,9 +126,7 @@ class FlatResNet(nn.Module):
             """Apply convolution and normalization number i, the latter by its definition."""
             nonlocal i
             kernel = self.kernels[i]
-            x = F.conv2d(x, kernel, stride=stride, padding=kernel.shape[-1] // 2)
-            mean, variance = self.get_buffer(f"mean{i}"), self.get_buffer(f"variance{i}")
-            x = batch_normalized(x, mean, variance, self.scales[i], self.shifts[i], self.training)
+            x = self.normalize(i, F.conv2d(x, kernel, stride=stride, padding=kernel.shape[-1] // 2))
             i += 1
             return x
 
@@ -130,14 +158,7 @@ def flat_resnet(config: resnet.Config) -> Oracle:
         names = list(resnet.ResNet(config).state_dict())
     key_map = {"fc.weight": "head", "fc.bias": "head_bias"}
     kernels = [k for k in names if k.endswith("weight") and ("conv" in k or k.endswith("downsample.0.weight"))]
-    key_map |= {name: f"kernels.{i}" for i, name in enumerate(kernels)}
-    parts = {"weight": "scales.", "bias": "shifts.", "running_mean": "mean"}
-    parts |= {"running_var": "variance", "num_batches_tracked": "batches"}
-    for ending, part in parts.items():
-        normalizations = [
-            k for k in names if k.endswith(ending) and (".bn" in k or k[:2] == "bn" or "downsample.1" in k)
-        ]
-        key_map |= {name: f"{part}{i}" for i, name in enumerate(normalizations)}
+    key_map |= flat_key_map(kernels, _norms(names))
     return Oracle(FlatResNet(config), images(2, config.in_channels, 16, 16), key_map)
 
 
@@ -160,12 +181,10 @@ def torchvision_densenet(config: densenet.Config) -> Oracle:
         num_init_features=config.stem_channels,
         num_classes=config.num_classes,
     )
-    with torch.device("meta"):
-        key_map = {key: torchvision_key("densenet121", key) for key in densenet.DenseNet(config).state_dict()}
-    return Oracle(module, images(2, 3, 37, 61), key_map)
+    return Oracle(module, images(2, 3, 37, 61), torchvision_key_map("densenet121", densenet.DenseNet, config))
 
 
-class SourceBySource(nn.Module):
+class SourceBySource(FlatLayers):
     """CIFAR network without concatenated maps.
 
     A convolution is a sum over its channels. A layer adds the contribution of each earlier map, through its slice of
@@ -175,38 +194,24 @@ class SourceBySource(nn.Module):
     def __init__(self, config: densenet.Config) -> None:
         super().__init__()
         self.config = config
-        self.kernels = nn.ParameterList()
-        self.scales = nn.ParameterList()
-        self.shifts = nn.ParameterList()
         k, channels = config.growth_rate, config.stem_channels
-        self._kernel(channels, config.in_channels, 3)
+        self.add_kernel(config.in_channels, channels, 3)
         for block, layers in enumerate(config.layers):
             if block > 0:
-                self._norm(channels)
+                self.add_norm(channels)
                 halved = int(channels * config.compression)
-                self._kernel(halved, channels, 1)
+                self.add_kernel(channels, halved, 1)
                 channels = halved
             for _ in range(layers):
-                self._norm(channels)
+                self.add_norm(channels)
                 if config.bottleneck:
-                    self._kernel(4 * k, channels, 1)
-                    self._norm(4 * k)
-                self._kernel(k, 4 * k if config.bottleneck else channels, 3)
+                    self.add_kernel(channels, 4 * k, 1)
+                    self.add_norm(4 * k)
+                self.add_kernel(4 * k if config.bottleneck else channels, k, 3)
                 channels += k
-        self._norm(channels)
+        self.add_norm(channels)
         self.head = nn.Parameter(torch.zeros(config.num_classes, channels))
         self.head_bias = nn.Parameter(torch.zeros(config.num_classes))
-
-    def _kernel(self, out_channels: int, in_channels: int, side: int) -> None:
-        self.kernels.append(nn.Parameter(torch.zeros(out_channels, in_channels, side, side)))
-
-    def _norm(self, channels: int) -> None:
-        i = len(self.scales)
-        self.scales.append(nn.Parameter(torch.ones(channels)))
-        self.shifts.append(nn.Parameter(torch.zeros(channels)))
-        self.register_buffer(f"mean{i}", torch.zeros(channels))
-        self.register_buffer(f"variance{i}", torch.ones(channels))
-        self.register_buffer(f"batches{i}", torch.tensor(0))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the logits (N, classes) of images (N, C, H, W)."""
@@ -216,7 +221,7 @@ class SourceBySource(nn.Module):
             """Apply the next norm and ReLU to each source with its own channels."""
             norm, first, results = next(norms), 0, []
             for source in sources:
-                results.append(torch.clamp(self._normalized(norm, first, source), min=0))
+                results.append(torch.clamp(self.normalize(norm, source, first), min=0))
                 first += source.shape[1]
             return results
 
@@ -248,25 +253,13 @@ class SourceBySource(nn.Module):
             logits = logits + mean @ part.T
         return logits
 
-    def _normalized(self, norm: int, first: int, x: Tensor) -> Tensor:
-        """Apply a norm by its definition. `x` is its channels from `first` on."""
-        channels = slice(first, first + x.shape[1])
-        mean, variance = self.get_buffer(f"mean{norm}")[channels], self.get_buffer(f"variance{norm}")[channels]
-        scale, shift = self.scales[norm][channels], self.shifts[norm][channels]
-        return batch_normalized(x, mean, variance, scale, shift, self.training)
-
 
 def source_by_source(config: densenet.Config) -> Oracle:
     """Build the plain implementation and the key map from our weights."""
     with torch.device("meta"):
         names = list(densenet.DenseNet(config).state_dict())
     key_map = {"classifier.weight": "head", "classifier.bias": "head_bias"}
-    key_map |= {name: f"kernels.{i}" for i, name in enumerate(k for k in names if "conv" in k)}
-    parts = {"weight": "scales.", "bias": "shifts.", "running_mean": "mean"}
-    parts |= {"running_var": "variance", "num_batches_tracked": "batches"}
-    for ending, part in parts.items():
-        norms = [k for k in names if "norm" in k and k.endswith(ending)]
-        key_map |= {name: f"{part}{i}" for i, name in enumerate(norms)}
+    key_map |= flat_key_map([name for name in names if "conv" in name], _norms(names))
     return Oracle(SourceBySource(config), images(2, config.in_channels, 18, 21), key_map)
 
 
@@ -296,7 +289,7 @@ def torchvision_mobilenet(config: mobilenet_v2.Config) -> Oracle:
         module.features[0][0] = stem = nn.Conv2d(config.in_channels, stem.out_channels, 3, 2, 1, bias=False)
     if config.stem == "cifar":
         stem.stride = module.features[2].conv[1][0].stride = (1, 1)
-    key_map = {key: torchvision_key("mobilenet-v2", key) for key in mobilenet_v2.MobileNetV2(config).state_dict()}
+    key_map = torchvision_key_map("mobilenet-v2", mobilenet_v2.MobileNetV2, config)
     size = (config.least_size + 5, 2 * config.least_size)
     return Oracle(module, images(2, config.in_channels, *size), key_map)
 
@@ -316,8 +309,7 @@ def torchvision_convnext(config: convnext.Config) -> Oracle:
     for block in module.modules():
         if isinstance(block, library.CNBlock):
             block.stochastic_depth = StochasticDepth(block.stochastic_depth.p)
-    with torch.device("meta"):
-        key_map = {key: torchvision_key("convnext-tiny", key) for key in convnext.ConvNeXt(config).state_dict()}
+    key_map = torchvision_key_map("convnext-tiny", convnext.ConvNeXt, config)
     return Oracle(module, images(3, config.in_channels, config.least_size + 5, 2 * config.least_size), key_map)
 
 

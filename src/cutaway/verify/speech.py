@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from ..checkpoints.huggingface.encoder_decoders import WHISPER_FAMILY
 from ..models import ctc_conv_gru, transformer_asr
-from . import Oracle
+from . import Oracle, ragged_frames
 from .huggingface import transformers_oracle
 from .recurrent import CellStack
 
@@ -74,16 +74,12 @@ def transformers_whisper(name: str, config: transformer_asr.Config) -> Oracle:
 
 
 def _whisper_inputs(config: transformer_asr.Config) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
-    """Return a function that draws recordings of several lengths, their mask, and transcripts so far.
-
-    Padding is not zero.
-    """
+    """Return a function that draws recordings of several lengths, their mask, and transcripts so far."""
+    recordings = ragged_frames(WHISPER_LENGTHS, config.in_features)
 
     def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
-        shape = (len(WHISPER_LENGTHS), max(WHISPER_LENGTHS), config.in_features)
-        x = torch.randn(shape, generator=generator, dtype=torch.float64)
-        so_far = torch.randint(2, config.target_vocab_size, (len(WHISPER_LENGTHS), WHISPER_STEPS), generator=generator)
-        return x, torch.arange(max(WHISPER_LENGTHS)) < torch.tensor(WHISPER_LENGTHS)[:, None], so_far
+        size = (len(WHISPER_LENGTHS), WHISPER_STEPS)
+        return *recordings(generator), torch.randint(2, config.target_vocab_size, size, generator=generator)
 
     return draw
 
@@ -139,9 +135,8 @@ def recurrent_ctc(config: ctc_conv_gru.Config) -> Oracle:
         level, way = divmod(i, 2)
         for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
             key_map[f"rnn.{name}_l{level}{'_reverse' * way}"] = f"reader.cells.{i}.{name}"
-    return Oracle(
-        module, _ctc_inputs(config), key_map, compared=lambda inputs, found: _valid_frames(config, inputs[1], found)
-    )
+    recordings = ragged_frames(CTC_LENGTHS, config.in_features)
+    return Oracle(module, recordings, key_map, compared=lambda inputs, found: _valid_frames(config, inputs[1], found))
 
 
 def _valid_frames(config: ctc_conv_gru.Config, mask: Tensor, found: Tensor) -> Tensor:
@@ -150,18 +145,6 @@ def _valid_frames(config: ctc_conv_gru.Config, mask: Tensor, found: Tensor) -> T
     for stride in config.strides:
         lengths = (lengths - 1) // stride + 1
     return found[torch.arange(found.shape[1]) < lengths[:, None]]
-
-
-def _ctc_inputs(config: ctc_conv_gru.Config) -> Callable[[torch.Generator], tuple[Tensor, ...]]:
-    """Return a function that draws recordings of several lengths, with nonzero padding, and their mask."""
-
-    def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
-        x = torch.randn(
-            len(CTC_LENGTHS), max(CTC_LENGTHS), config.in_features, generator=generator, dtype=torch.float64
-        )
-        return x, torch.arange(max(CTC_LENGTHS)) < torch.tensor(CTC_LENGTHS)[:, None]
-
-    return draw
 
 
 ORACLES = {

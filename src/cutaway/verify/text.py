@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ..models import collobert, dcnn, textcnn, word2vec
 from ..nn.textbook.pooling import k_max
-from . import Oracle
+from . import Oracle, valid_mask
 
 SENTENCE_LENGTHS = (9, 1, 4, 6)  # words of the compared sentences
 
@@ -19,9 +19,8 @@ def sentence_inputs(vocab_size: int) -> Callable[[torch.Generator], tuple[Tensor
     """Return a function that draws token ids (4, 9) of sentences of four lengths, and their mask."""
 
     def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
-        tokens = torch.randint(1, vocab_size, (len(SENTENCE_LENGTHS), max(SENTENCE_LENGTHS)), generator=generator)
-        mask = torch.arange(max(SENTENCE_LENGTHS)) < torch.tensor(SENTENCE_LENGTHS)[:, None]
-        return tokens * mask, mask
+        mask = valid_mask(SENTENCE_LENGTHS)
+        return torch.randint(1, vocab_size, mask.shape, generator=generator) * mask, mask
 
     return draw
 

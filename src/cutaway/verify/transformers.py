@@ -26,11 +26,10 @@ from ..checkpoints.huggingface.bert import DISTILBERT_FAMILY as DISTILBERT
 from ..checkpoints.huggingface.bert import ROBERTA_FAMILY as ROBERTA
 from ..checkpoints.huggingface.encoder_decoders import BART_FAMILY, T5_FAMILY
 from ..checkpoints.huggingface.gpt2 import GPT2_FAMILY
-from ..checkpoints.torchvision import torchvision_key
 from ..models import bart, bert, cnn_attention, distilbert, gpt2, parallel_transformer, roberta, t5, transformer, vit
 from . import Oracle, changed, images, ragged_pairs, ragged_tokens
 from .huggingface import transformers_oracle, zero_padding
-from .libraries import torchvision_models
+from .libraries import torchvision_key_map, torchvision_models
 
 
 class WithTypes(nn.Module):
@@ -50,6 +49,7 @@ def encoder_oracle(family: Family, name: str) -> Callable[[bert.Config], Oracle]
     """Return a function of the config that builds the oracle with the head of the config."""
 
     def build(config: bert.Config) -> Oracle:
+        """Build the oracle, with token types if the config has them."""
         padding = max(config.first_position - 1, 0)
 
         def draw(generator: torch.Generator) -> tuple[Tensor, ...]:
@@ -265,6 +265,7 @@ class LoopedTransformer(nn.Module):
         return torch.stack([self._one(row[real], len(row)) for row, real in zip(tokens, mask)])
 
     def _one(self, tokens: Tensor, length: int) -> Tensor:
+        """Return the logits of one text, with zeros up to `length`."""
         z = torch.stack([self.w["words"][token] for token in tokens])  # (T, d)
         first, second = self.config.strengths
         for i in range(self.config.layers):
@@ -364,11 +365,8 @@ def torchvision_vit(config: vit.Config) -> Oracle:
         module.conv_proj = nn.Conv2d(config.in_channels, config.dim, config.patch_size, stride=config.patch_size)
     if config.pooling == "mean":
         module = MeanPooledViT(module)
-    with torch.device("meta"):
-        ours = vit.ViT(config).state_dict()
-    inside = "vit." if config.pooling == "mean" else ""
     # All of torchvision's Vision Transformers have the names of vit_b_16.
-    key_map = {key: inside + torchvision_key("vit-base/16", key) for key in ours}
+    key_map = torchvision_key_map("vit-base/16", vit.ViT, config, "vit." if config.pooling == "mean" else "")
     batch = 1 if size > 64 else 2  # one large image is enough, to save time
     return Oracle(module, images(batch, config.in_channels, size, size), key_map)
 

@@ -17,11 +17,10 @@ from torch.func import functional_call
 
 from ..checkpoints.huggingface import to_transformers_names
 from ..checkpoints.huggingface.timesformer import TIMESFORMER_FAMILY, settings
-from ..checkpoints.torchvision import torchvision_key
 from ..models import cnn_lstm, r3d, video_transformer
-from . import Oracle
-from .libraries import torchvision_models, transformers_library
-from .residual import batch_normalized
+from . import Oracle, ragged_frames
+from .libraries import torchvision_key_map, torchvision_models, transformers_library
+from .residual import FlatLayers, flat_key_map
 
 
 class FramesFirst(nn.Module):
@@ -60,34 +59,23 @@ def _narrow(conv: nn.Conv3d, times: float) -> nn.Conv3d:
 
 def torchvision_r3d(config: r3d.Config) -> Oracle:
     """Build torchvision's network with four stages."""
-
-    def videos(generator: torch.Generator) -> tuple[Tensor, ...]:
-        x = torch.randn(3, 5, config.in_channels, 24, 19, generator=generator, dtype=torch.float64)
-        return x, torch.ones(3, 5, dtype=torch.bool)
-
-    with torch.device("meta"):
-        key_map = {key: f"net.{torchvision_key('r3d-18', key)}" for key in r3d.R3D(config).state_dict()}
-    return Oracle(FramesFirst(config), videos, key_map)
+    videos = ragged_frames((5, 5, 5), config.in_channels, 24, 19)
+    return Oracle(FramesFirst(config), videos, torchvision_key_map("r3d-18", r3d.R3D, config, "net."))
 
 
 VIDEO_LENGTHS = (2, 5, 1, 4)  # frames of the compared videos
 
 
-class LoopedCNNLSTM(nn.Module):
+class LoopedCNNLSTM(FlatLayers):
     """Network over lists of frames, without padding."""
 
     def __init__(self, config: cnn_lstm.Config) -> None:
         super().__init__()
         self.config = config
-        self.kernels, self.scales, self.shifts = nn.ParameterList(), nn.ParameterList(), nn.ParameterList()
         inputs = config.in_channels
-        for i, outputs in enumerate(config.channels):
-            self.kernels.append(nn.Parameter(torch.zeros(outputs, inputs, 3, 3)))
-            self.scales.append(nn.Parameter(torch.ones(outputs)))
-            self.shifts.append(nn.Parameter(torch.zeros(outputs)))
-            self.register_buffer(f"mean{i}", torch.zeros(outputs))
-            self.register_buffer(f"variance{i}", torch.ones(outputs))
-            self.register_buffer(f"batches{i}", torch.tensor(0))
+        for outputs in config.channels:
+            self.add_kernel(inputs, outputs, 3)
+            self.add_norm(outputs)
             inputs = outputs
         seen = inputs * config.grid**2
         sizes = [seen] + [config.hidden_dim] * (config.layers - 1)
@@ -117,8 +105,7 @@ class LoopedCNNLSTM(nn.Module):
         for frame in frames:
             columns = F.unfold(frame[None], 3, padding=1)[0]  # (C·9, H·W)
             maps.append((kernel @ columns).unflatten(1, frame.shape[1:]))
-        mean, variance = self.get_buffer(f"mean{i}"), self.get_buffer(f"variance{i}")
-        x = batch_normalized(torch.stack(maps), mean, variance, self.scales[i], self.shifts[i], self.training)
+        x = self.normalize(i, torch.stack(maps))
         height, width = (side // 2 * 2 for side in x.shape[2:])
         corners = [torch.clamp(x[:, :, r:height:2, c:width:2], min=0) for r in (0, 1) for c in (0, 1)]
         return list(torch.stack(corners).amax(0))
@@ -150,21 +137,13 @@ class LoopedCNNLSTM(nn.Module):
 def looped_cnn_lstm(config: cnn_lstm.Config) -> Oracle:
     """Build the looped network and the key map from our weights."""
     key_map = {"fc.weight": "head", "fc.bias": "head_bias"}
-    for i in range(len(config.channels)):
-        key_map |= {f"cnn.{i}.conv.weight": f"kernels.{i}"}
-        key_map |= {f"cnn.{i}.bn.weight": f"scales.{i}", f"cnn.{i}.bn.bias": f"shifts.{i}"}
-        key_map |= {f"cnn.{i}.bn.running_mean": f"mean{i}", f"cnn.{i}.bn.running_var": f"variance{i}"}
-        key_map |= {f"cnn.{i}.bn.num_batches_tracked": f"batches{i}"}
+    stages = range(len(config.channels))
+    key_map |= flat_key_map([f"cnn.{i}.conv.weight" for i in stages], [f"cnn.{i}.bn" for i in stages])
     for i in range(config.layers):
         for part in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
             key_map[f"lstm.{part}_l{i}"] = f"cells.{i}.{part}"
 
-    def videos(generator: torch.Generator) -> tuple[Tensor, ...]:
-        """Draw videos whose padding is not zero, so that using it would be detected."""
-        shape = (len(VIDEO_LENGTHS), max(VIDEO_LENGTHS), config.in_channels, config.least_size + 7, config.least_size)
-        x = torch.randn(shape, generator=generator, dtype=torch.float64)
-        return x, torch.arange(max(VIDEO_LENGTHS)) < torch.tensor(VIDEO_LENGTHS)[:, None]
-
+    videos = ragged_frames(VIDEO_LENGTHS, config.in_channels, config.least_size + 7, config.least_size)
     return Oracle(LoopedCNNLSTM(config), videos, key_map)
 
 
@@ -196,16 +175,11 @@ def transformers_timesformer(config: video_transformer.Config) -> Oracle:
     given = {k: v for k, v in settings(config).items() if k not in ("hidden_act", "layer_norm_eps")}
     module = library.TimesformerForVideoClassification(library.TimesformerConfig(**given))
 
-    def videos(generator: torch.Generator) -> tuple[Tensor, ...]:
-        """Draw videos whose padding is not zero, so that using it would be detected."""
-        lengths = torch.tensor([config.frames, 1, (config.frames + 1) // 2])
-        shape = (len(lengths), config.frames, config.in_channels, config.image_size, config.image_size)
-        x = torch.randn(shape, generator=generator, dtype=torch.float64)
-        return x, torch.arange(config.frames) < lengths[:, None]
-
     def converted(tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         return {f"model.{key}": tensor for key, tensor in to_transformers_names(TIMESFORMER_FAMILY, tensors).items()}
 
+    lengths = (config.frames, 1, (config.frames + 1) // 2)
+    videos = ragged_frames(lengths, config.in_channels, config.image_size, config.image_size)
     return Oracle(TimeSformerPerVideo(module), videos, converted=converted)
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import cutaway
-from cutaway.apps.cli import check
+from cutaway.apps.cli import plan
 from cutaway.core.errors import CutawayError, DataError, FileError, SettingError
 from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
@@ -205,4 +205,4 @@ def test_check_compares_checksums(out: Path) -> None:
     content[-1] ^= 1  # of what fills the tar up, and no file's
     shard.write_bytes(content)
     with pytest.raises(DataError, match=r"train-00001\.tar: its sha256 is"):
-        check.run(argparse.Namespace(words=["lenet5", str(out)], json=False))
+        plan.run_check(argparse.Namespace(words=["lenet5", str(out)], json=False))

@@ -1,4 +1,4 @@
-"""The command line: one module per command, found by its name. Slow imports happen only in commands that need them."""
+"""The command line: commands by name, in modules of related ones. Only commands that need slow imports make them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import textwrap
 import traceback
 from collections.abc import Iterator, Sequence
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from ...core.config import RENAMED
 from ...core.errors import CutawayError, SettingError, UnknownName, closest_names, memory_message, printable, shorten
@@ -23,11 +23,39 @@ from ...core.version import __version__
 from ...distributed.launch import is_launched, rank
 from .settings_help import HelpAction
 
-COMMANDS = (
-    "examples", "list", "show", "data", "prepare", "check", "plan", "train", "compare", "search", "evaluate", "predict",
-    "generate", "serve", "report", "inspect", "studio", "course", "prune", "quantize", "export", "verify",
-    "convert",
-)  # fmt: skip
+
+class Command(NamedTuple):
+    """Command with its module, which has functions for its arguments, its run and, for some, its settings."""
+
+    module: str
+    summary: str
+
+
+COMMANDS = {
+    "examples": Command("data", "write small example files of every kind of data"),
+    "list": Command("models", "list the models by family: name, parameters, source"),
+    "show": Command("models", "card of a model: equation, layers, settings, changes from the paper"),
+    "data": Command("data", "list the named data sets, or describe one"),
+    "prepare": Command("data", "convert data larger than memory to shards for training"),
+    "check": Command("plan", "check the data, trace a batch, estimate time and memory"),
+    "plan": Command("plan", "estimate memory, time and cost of a training, here or on GPUs"),
+    "train": Command("train", "train a model on data and save the run"),
+    "compare": Command("experiments", "compare models on your data, with significance tests"),
+    "search": Command("experiments", "hyperparameter and architecture search by validation score"),
+    "evaluate": Command("runs", "metrics of a run with 95 % intervals, on its test split or new data"),
+    "predict": Command("runs", "predictions of a trained model for new files"),
+    "generate": Command("generate", "generate text, sequences or images with a trained model"),
+    "serve": Command("servers", "serve predictions and generated text of a run over HTTP"),
+    "report": Command("runs", "rewrite the report.html of a run or a search"),
+    "inspect": Command("inspect", "views of the internals of a model, trained or not"),
+    "studio": Command("servers", "train a model interactively on a live page"),
+    "course": Command("course", "chapters and exercises of the course, and a check of your answers"),
+    "prune": Command("deploy", "prune weights or channels of a run's model and fine-tune it"),
+    "quantize": Command("deploy", "quantize a run to 8- or 4-bit integers, or 16-bit floats"),
+    "export": Command("deploy", "export a run with its preprocessing to ONNX or torch.export"),
+    "verify": Command("verify", "check models against their cards and independent implementations"),
+    "convert": Command("deploy", "convert checkpoints and word vectors between formats"),
+}
 
 OUTPUT_OPTIONS = ("out", "resume", "overwrite", "open", "json")  # options of some commands, settings of none
 WITH_SETTINGS = (  # as key=value
@@ -84,8 +112,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout = Output(sys.stdout.buffer, sys.stdout.encoding, line_buffering=sys.stdout.line_buffering)
     if is_launched():
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # hides notices that each process would print
-    # Not list(...): in this package, once it is imported, that name is the command's module.
-    words = [*(sys.argv[1:] if argv is None else argv)]
+    words = list(sys.argv[1:] if argv is None else argv)
     for stream in (sys.stdout, sys.stderr):  # escape names that are not UTF-8, so that printing them does not fail
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -219,6 +246,7 @@ def _discard_output() -> None:
 
 
 def _run(words: list[str]) -> int:
+    """Run the command that the words name, and return its exit status."""
     if not words or words[0] in ("-h", "--help") or words == ["help"]:
         print(usage())
         return 0
@@ -232,16 +260,7 @@ def _run(words: list[str]) -> int:
         if name in MEANT:
             raise SettingError(f"There is no command {name!r}: use `cutaway {MEANT[name]}`.")
         raise UnknownName("command", name, COMMANDS, "`cutaway --help` lists them.")
-    command = import_module(f"{__package__}.{name}")
-    parser = Parser(
-        prog=f"cutaway {name}",
-        description=command.SUMMARY,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-        add_help=False,
-    )
-    parser.add_argument("-h", "--help", action=HelpAction, command=command)
-    command.arguments(parser)
+    parser = build_parser(name)
     try:
         args = parser.parse_intermixed_args(words[1:])
     except SystemExit as stop:  # argparse has printed its help
@@ -252,7 +271,26 @@ def _run(words: list[str]) -> int:
             f"The memory limit of this process is {most / 2**30:.3g} GiB (ulimit -v), and `cutaway {name}` needs "
             f"{ADDRESSES} GiB in addition to the model and the data: raise it, e.g. with `ulimit -v unlimited`."
         )
-    return int(command.run(args))
+    return int(_function(name, f"run_{name}")(args))
+
+
+def build_parser(name: str) -> Parser:
+    """Build the parser of a command."""
+    parser = Parser(
+        prog=f"cutaway {name}",
+        description=COMMANDS[name].summary,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        add_help=False,
+    )
+    parser.add_argument("-h", "--help", action=HelpAction, settings=_function(name, f"{name}_settings", None))
+    _function(name, f"add_{name}_arguments")(parser)
+    return parser
+
+
+def _function(name: str, function: str, *default: Any) -> Any:
+    """Return a function of the module of a command."""
+    return getattr(import_module(f"{__package__}.{COMMANDS[name].module}"), function, *default)
 
 
 def _remove_cwd_from_path() -> None:
@@ -275,7 +313,7 @@ def _remove_cwd_from_path() -> None:
 
 def usage() -> str:
     """Return the text of `cutaway --help`."""
-    lines = [f"  {name:<10}{import_module(f'{__package__}.{name}').SUMMARY}" for name in COMMANDS]
+    lines = [f"  {name:<10}{command.summary}" for name, command in COMMANDS.items()]
     return USAGE.format(commands="\n".join(lines))
 
 

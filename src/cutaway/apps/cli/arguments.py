@@ -16,7 +16,7 @@ from ...core.errors import FileError, SettingError, shorten
 from ...core.files import exists, read_bytes
 from ...inference.thought_search import METHODS, Method
 
-NO_SETTINGS = {  # options, and how they are typed
+OUTPUT_OPTIONS = {  # options, and how they are typed
     "out": "--out DIR", "overwrite": "--overwrite", "resume": "--resume RUN", "open": "--open", "json": "--json",
 }  # fmt: skip
 
@@ -40,14 +40,14 @@ def add_output_options(parser: argparse.ArgumentParser, folder: str, default: st
 
 
 def parse_args(
-    words: Sequence[str], options: Collection[str] = NO_SETTINGS
+    words: Sequence[str], options: Collection[str] = OUTPUT_OPTIONS
 ) -> tuple[str | None, str | None, dict[str, Any]]:
     """Return the model, the data and the settings. Raises SettingError if one of the command's `options` is typed as a
     setting."""
     names, given = parse_words(words, names=2)
     for key, value in given.items():
         if key in options:
-            raise SettingError(f"{key}={shorten(value)} is an option, not a setting: use {NO_SETTINGS[key]}.")
+            raise SettingError(f"{key}={shorten(value)} is an option, not a setting: use {OUTPUT_OPTIONS[key]}.")
         if key in ("model", "data"):
             raise SettingError(f"{key}={shorten(value)} is not a setting: MODEL and DATA are the first two arguments.")
     model, data = [*names, None, None][:2]

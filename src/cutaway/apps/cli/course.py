@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from ..course.answer_check import Result
     from ..course.exercises import Chapter
 
-SUMMARY = "chapters and exercises of the course, and a check of your answers"
-DETAILS = """\
+COURSE_DETAILS = """\
   cutaway course                       the chapters
   cutaway course 05                    exercises of chapter 5
   cutaway course start 05 answers.py   create a file with a stub per exercise
@@ -34,14 +33,14 @@ import numpy as np
 '''
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add_course_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.epilog = DETAILS
+    parser.epilog = COURSE_DETAILS
     parser.add_argument("words", metavar="[start|check] CHAPTER FILE", nargs="*", help="see below")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
-def run(args: argparse.Namespace) -> int:
+def run_course(args: argparse.Namespace) -> int:
     """Execute the subcommand: list, show, start or check."""
     from ...core.errors import SettingError
     from ..course.exercises import chapter
@@ -54,20 +53,20 @@ def run(args: argparse.Namespace) -> int:
         path = Path(rest[1] if len(rest) > 1 else f"answers-{asked.number:02}.py")
         if len(rest) > 2:
             raise SettingError(f"`cutaway course {what}` takes one chapter and one file, not also {rest[2]!r}.")
-        return _start(asked, path, args.json) if what == "start" else _check(asked, path, args.json)
+        return _write_stubs(asked, path, args.json) if what == "start" else _check_answers(asked, path, args.json)
     if rest:
         raise SettingError(
             f"`cutaway course {what}` takes no more arguments. Did you mean `course check` or `course start`?"
         )
-    return _list(args.json) if what == "list" else _exercises(chapter(what), args.json)
+    return _print_chapters(args.json) if what == "list" else _print_exercises(chapter(what), args.json)
 
 
-def _list(as_json: bool) -> int:
+def _print_chapters(as_json: bool) -> int:
     from ..course.exercises import CHAPTERS
     from .output import emit_json, say
 
     if as_json:
-        emit_json([_about(one) for one in CHAPTERS])
+        emit_json([_chapter_document(one) for one in CHAPTERS])
         return 0
     for one in CHAPTERS:
         say(f"{one.number:02}  {one.title} ({len(one.exercises)} exercises)", indent=4)
@@ -75,11 +74,11 @@ def _list(as_json: bool) -> int:
     return 0
 
 
-def _exercises(asked: Chapter, as_json: bool) -> int:
+def _print_exercises(asked: Chapter, as_json: bool) -> int:
     from .output import emit_json, say
 
     if as_json:
-        emit_json(_about(asked))
+        emit_json(_chapter_document(asked))
         return 0
     say(f"{asked.number:02}  {asked.title}\n")
     for one in asked.exercises:
@@ -89,7 +88,8 @@ def _exercises(asked: Chapter, as_json: bool) -> int:
     return 0
 
 
-def _start(asked: Chapter, path: Path, as_json: bool) -> int:
+def _write_stubs(asked: Chapter, path: Path, as_json: bool) -> int:
+    """Write a file with a stub for each exercise of a chapter."""
     from ...core.errors import FileError, shorten
     from ...core.files import exists, write_text
     from .output import emit_json, say
@@ -110,7 +110,7 @@ def _docstring(text: str) -> str:
     return textwrap.fill(text, 110, initial_indent="", subsequent_indent="    ")
 
 
-def _check(asked: Chapter, path: Path, as_json: bool) -> int:
+def _check_answers(asked: Chapter, path: Path, as_json: bool) -> int:
     from ..course.answer_check import check_file
     from .output import emit_json, note_if_slow
 
@@ -121,11 +121,11 @@ def _check(asked: Chapter, path: Path, as_json: bool) -> int:
         rows = [{"name": one.name, "state": one.state, "words": one.words} for one in found]
         emit_json({"chapter": asked.number, "file": str(path), "right": right, "exercises": rows})
     else:
-        _print(asked, found)
+        _print_results(asked, found)
     return 0 if right == len(found) else 2
 
 
-def _print(asked: Chapter, found: list[Result]) -> None:
+def _print_results(asked: Chapter, found: list[Result]) -> None:
     from .output import say
 
     wide = max(len(one.name) for one in found)
@@ -138,6 +138,6 @@ def _print(asked: Chapter, found: list[Result]) -> None:
         say(f"Chapter {asked.number}, {asked.title}: done.")
 
 
-def _about(one: Chapter) -> dict[str, Any]:
+def _chapter_document(one: Chapter) -> dict[str, Any]:
     exercises = [{"name": each.name, "signature": each.signature, "gives": each.gives} for each in one.exercises]
     return {"number": one.number, "title": one.title, "exercises": exercises}

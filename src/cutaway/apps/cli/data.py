@@ -1,20 +1,25 @@
-"""cutaway data: the built-in and downloadable data sets."""
+"""Commands on data: example files, named data sets, and shards of data that is larger than memory."""
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-SUMMARY = "list the named data sets, or describe one"
+from .arguments import parse_words
+
+if TYPE_CHECKING:
+    from ...data.streaming.shards import Manifest
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add_data_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("name", metavar="NAME", nargs="?", help="data set to describe")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
-def run(args: argparse.Namespace) -> int:
+def run_data(args: argparse.Namespace) -> int:
     """List the data sets or describe one; nothing is downloaded."""
     from dataclasses import asdict
 
@@ -34,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         emit_json(found[0] if args.name else found)
     elif args.name:
-        for line in _described(found[0]):
+        for line in _describe_data(found[0]):
             console().print(line, markup=False)
     else:
         from rich.table import Table
@@ -51,10 +56,152 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _described(found: dict[str, Any]) -> list[str]:
+def _describe_data(found: dict[str, Any]) -> list[str]:
     """Return the facts about one data set, one line each."""
     facts = [
         f"{key:<10} {found[key]}" for key in ("name", "title", "kind", "task", "target", "sizes", "licence", "citation")
     ]
     facts.append(f"{'here':<10} {found['here'] or 'no: downloaded on first use'}")
     return facts + [f"{'file':<10} {file['url']}  sha256 {file['sha256']}" for file in found["files"]]
+
+
+# A command to try with each. The README shows the results.
+TRY = {
+    "wine.csv": "train mlp wine.csv target=cultivar",
+    "visits.csv": "train gru visits.csv forecast=visits known_future=sale,sunday lookback=24",
+    "shops.csv": "train transformer-forecast shops.csv forecast=visits id=shop known_future=sale horizon=7",
+    "scans/": "train resnet18 scans/ image_size=16 epochs=4",
+    "docs.tsv": "train textcnn docs.tsv text=text target=library",
+    "help.txt": "train lstm help.txt tokenizer=bpe vocab_size=2000 epochs=3",
+    "days.txt": "train gru days.txt tokenizer=words epochs=3",
+    "topics.tsv": "train textcnn topics.tsv text=text target=topic",
+    "dates.tsv": "train seq2seq-gru dates.tsv pairs=true",
+    "masks/": "train unet-small masks/",
+    "captions/": "train show-attend-tell captions/ model.dropout=0",
+    "sounds/": "train gru sounds/",
+    "spelled/": "train ctc-conv-gru spelled/",
+    "scenes/": "train fcos-resnet18-small scenes/",
+    "videos/": "train cnn-lstm videos/ image_size=24",
+    "graph/": "train gcn graph/ target=club test=0.4",
+    "novel/": "train gae novel/",
+    "molecules.csv": "train gine molecules.csv smiles=smiles target=weight",
+    "photographs/": "check resnet18 photographs/",
+    "damaged/": "check resnet18 damaged/",
+}
+
+
+def add_examples_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument(
+        "names", metavar="NAME", nargs="*", help="names of examples, e.g. wine.csv sounds (default: all)"
+    )
+    parser.add_argument("--out", metavar="DIR", default=".", help="output folder (default: current folder)")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run_examples(args: argparse.Namespace) -> int:
+    """Write example files and print a command for each. Existing files are kept."""
+    from ...core.errors import UnknownName
+    from ...data.synthetic import EXAMPLES, write_example
+    from .output import emit_json, note, print_table
+
+    known = {Path(name).stem: name for name in EXAMPLES}
+    asked = [Path(name).stem for name in args.names] or list(known)
+    for name in asked:
+        if name not in known:
+            raise UnknownName("example", name, known, "`cutaway examples` writes them all.")
+    names = list(dict.fromkeys(known[name] for name in asked))
+    folder = Path(args.out)
+    written = {name: write_example(name, folder) for name in names}
+    if args.json:
+        about = [{"name": name, "what": EXAMPLES[name].what, "try": f"cutaway {TRY[name]}"} for name in names]
+        emit_json([{**row, "written": written[row["name"]]} for row in about])
+        return 0
+    rows = [(name, EXAMPLES[name].what, f"cutaway {TRY[name]}") for name in names]
+    print_table(("name", "what", "to try"), rows, yields="to try")
+    left = [name for name in names if not written[name]]
+    if left:
+        note(f"Skipped, because it already exists: {', '.join(left)}.")
+    return 0
+
+
+NOTE_INTERVAL = 5.0  # seconds between progress notes
+
+
+def add_prepare_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    from ...data.streaming.shards import ShardSettings
+    from .settings_help import format_group
+
+    parser.usage = "cutaway prepare DATA OUT [key=value ...] [--json]"
+    parser.add_argument("words", nargs="*", metavar="DATA OUT [key=value ...]", help="data, a folder for the shards")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.epilog = (
+        "  cutaway prepare corpus/ shards/ tokenizer=bpe  a folder of .txt files\n"
+        "  cutaway train gpt2 shards/                     train on the shards\n"
+        "  cutaway prepare sorted.parquet shuffled/       rows of a table in random order\n\n"
+        "If interrupted, run the same command again to resume: finished shards are kept.\n"
+        "`cutaway check MODEL OUT` verifies their checksums.\n"
+        + format_group(ShardSettings, "\nsettings of the shards")
+        + "\n\n  Data settings that are fixed by prepare (tokenizer, vocab_size, val, …) are\n"
+        "  those of `cutaway train --help text` and its other topics."
+    )
+
+
+def run_prepare(args: argparse.Namespace) -> int:
+    """Write shards, or resume writing; print a summary."""
+    from ...api import prepare
+    from ...core.errors import SettingError
+    from .output import console, emit_json, note
+
+    names, given = parse_words(args.words, names=2)
+    if len(names) < 2:
+        raise SettingError("Missing data or output folder: cutaway prepare DATA OUT.")
+    last_note = time.monotonic()
+
+    def progress(done: int, of: int) -> None:
+        nonlocal last_note
+        if time.monotonic() - last_note > NOTE_INTERVAL and done < of:
+            last_note = time.monotonic()
+            note(f"{done:,} of {of:,} shards written.")
+
+    try:
+        manifest = prepare(names[0], names[1], progress=progress, **given)
+    except KeyboardInterrupt:
+        note("\nFinished shards are kept: run the same command again to resume.")
+        raise
+    if args.json:
+        emit_json(_manifest_document(manifest, names[1]))
+        return 0
+    for sentence in manifest.notes:
+        note(f"note: {sentence}")
+    for line in _shard_lines(manifest, names[1]):
+        console().print(line, markup=False)
+    return 0
+
+
+def _manifest_document(manifest: Manifest, out: str) -> dict[str, Any]:
+    """Return the manifest as JSON values."""
+    return {
+        "folder": out,
+        "kind": manifest.kind,
+        "fingerprint": manifest.fingerprint,
+        "splits": {split: manifest.count(split) for split in manifest.splits},
+        "shards": sum(1 for _ in manifest.shards),
+        "bytes": sum(shard.bytes for shard in manifest.shards),
+        "notes": [*manifest.notes],
+    }
+
+
+def _shard_lines(manifest: Manifest, out: str) -> list[str]:
+    """Return the summary and the next command."""
+    from ...draw.number_format import plural
+
+    found = _manifest_document(manifest, out)
+    unit = {"text": "token", "table": "row"}.get(manifest.kind, "example")
+    splits = ", ".join(f"{split} {plural(count, unit)}" for split, count in found["splits"].items())
+    return [
+        f"{splits}; {plural(found['shards'], 'shard')} of {found['bytes'] / 2**20:,.1f} MiB in all",
+        f"folder  {out}",
+        f"train   cutaway train MODEL {out}{' target=COLUMN' if manifest.kind == 'table' else ''}",
+    ]

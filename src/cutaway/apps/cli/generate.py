@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ...inference.thought_search import SearchResult, Thought
     from ...runs.run import Run
 
-SUMMARY = "generate text, sequences or images with a trained model"
 COUNT, TEMPERATURE = 500, 0.8
 RUNNING = ("prompts", "count", "stop", "window")  # options for language models only
 DRAWING = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed", "samples")  # options of sampling
@@ -29,7 +28,7 @@ TEXT = ("prompt", *(key for key in (*RUNNING, *DRAWING) if key not in ("count", 
 TOGETHER = 16  # batch size for several prompts
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add_generate_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("run", metavar="RUN", help="folder of a run")
     parser.add_argument(
@@ -92,7 +91,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
-def run(args: argparse.Namespace) -> int:
+def run_generate(args: argparse.Namespace) -> int:
     """Generate text, translations, images or solutions, depending on the run's target."""
     from ...core.spec import GeneratedImage, NextToken, Solution, Tokens
     from ...data.text.corpus import RunningPreprocessing
@@ -108,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
     if given := [key for key in THINKING if getattr(args, key) is not None]:
         raise SettingError(f"{option_name(given[0])} is only for problem solving. Leave it out.")
     if isinstance(opened.spec.target, Tokens):
-        return _transduce(opened, args)
+        return _run_pairs(opened, args)
     text = opened.preprocessing
     if not isinstance(text, RunningPreprocessing) or not isinstance(opened.spec.target, NextToken):
         about, spec = opened.about, opened.spec
@@ -118,7 +117,7 @@ def run(args: argparse.Namespace) -> int:
             "a sequence-to-sequence or captioning run, or an image model (ddpm-unet, vae). Use `cutaway "
             "predict` for predictions of this run."
         )
-    return _write(opened, text, args)
+    return _run_language_model(opened, text, args)
 
 
 @dataclass(frozen=True)
@@ -133,7 +132,7 @@ class _GenerationOptions:
     more: dict[str, Any]  # never, ends, window
 
 
-def _write(run: Run, text: RunningPreprocessing, args: argparse.Namespace) -> int:
+def _run_language_model(run: Run, text: RunningPreprocessing, args: argparse.Namespace) -> int:
     """Print or emit texts that continue the prompts."""
     from .output import emit_json, write
 
@@ -306,7 +305,7 @@ def _prompt(text: RunningPreprocessing, prompt: str) -> Tensor:
     return ids
 
 
-def _transduce(run: Run, args: argparse.Namespace) -> int:
+def _run_pairs(run: Run, args: argparse.Namespace) -> int:
     """Print the output for a prompt, for a run trained on pairs or captions: the likeliest, or samples."""
     import warnings
 

@@ -14,10 +14,9 @@ from .arguments import PAIR
 if TYPE_CHECKING:
     from ...api import Look
 
-SUMMARY = "views of the internals of a model, trained or not"
 WIDTH = 80
 
-EXAMPLES = """\
+INSPECT_EXAMPLES = """\
 examples:
   cutaway inspect runs/lenet5-modern-digits-1
   cutaway inspect runs/lenet5-modern-digits-1 seven.png --view filters features
@@ -30,7 +29,7 @@ with random numbers, unless INPUT is given.
 """
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add_inspect_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.usage = (
         "cutaway inspect RUN [INPUT ...] [--view NAME ...] [key=value ...]\n"
@@ -51,7 +50,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
     parser.add_argument("--model", metavar="NAME", help="model of a torchvision file")
     parser.add_argument("--json", action="store_true", help="print the page's description as one JSON document")
-    parser.epilog = EXAMPLES + "\n".join(_views())
+    parser.epilog = INSPECT_EXAMPLES + "\n".join(_views())
 
 
 def _views() -> list[str]:
@@ -60,20 +59,20 @@ def _views() -> list[str]:
 
     lines = ["\nviews and their options (layer=c1: for all views, filters.layer=c1: for one)"]
     for name, view in VIEWS.items():
-        lines += _wrapped(f"  {name}", view.says[:1].lower() + view.says[1:], 16)
+        lines += _wrap_option(f"  {name}", view.says[:1].lower() + view.says[1:], 16)
         for option, what in view.options.items():
-            lines += _wrapped(f"    {option}=", what, 16)
+            lines += _wrap_option(f"    {option}=", what, 16)
     return [*lines, "", "  model.KEY=value configures an untrained model: `cutaway show NAME` lists them."]
 
 
-def _wrapped(left: str, right: str, at: int) -> list[str]:
+def _wrap_option(left: str, right: str, at: int) -> list[str]:
     """Wrap `right` from column `at` on, after `left`, in lines of 80 columns."""
     rows = textwrap.wrap(right, WIDTH - at, break_on_hyphens=False) or [""]
     first = [f"{left:<{at}}{rows[0]}"] if len(left) < at else [left, " " * at + rows[0]]
     return [*first, *(" " * at + row for row in rows[1:])]
 
 
-def run(args: argparse.Namespace) -> int:
+def run_inspect(args: argparse.Namespace) -> int:
     """Open the model, compute the views, write the page and print one line per view."""
     import warnings
 
@@ -100,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
     path = (
         None
         if args.json and args.out is None and not args.open
-        else look.save(args.out or _place(look, what), args.overwrite)
+        else look.save(args.out or _default_path(look, what), args.overwrite)
     )
     for sentence in (*(str(warning.message) for warning in caught), *look.notes):
         note(f"note: {sentence}")
@@ -109,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         emit_json(look.page)
     elif path is not None:
-        _say(look, path)
+        _print_views(look, path)
     return 0
 
 
@@ -140,7 +139,7 @@ def _split_views(after: list[str], words: list[str]) -> tuple[list[str], list[st
     return views, [*words, *others]
 
 
-def _place(look: Look, what: str) -> Path:
+def _default_path(look: Look, what: str) -> Path:
     """Return the default path of the page: in the run's folder, or in the working folder."""
     run = look.subject.run
     if run is not None:
@@ -149,7 +148,7 @@ def _place(look: Look, what: str) -> Path:
     return Path(f"inspect-{name}.html")
 
 
-def _say(look: Look, path: Path) -> None:
+def _print_views(look: Look, path: Path) -> None:
     """Print the path of the page and one line for each view."""
     from .output import console
 

@@ -83,6 +83,18 @@ def note_if_slow(text: str, seconds: float = 5.0) -> Iterator[None]:
         timer.cancel()
 
 
+@contextmanager
+def note_warnings() -> Iterator[None]:
+    """Print the warnings of the block as notes after it."""
+    import warnings
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    for warning in caught:
+        note(f"note: {warning.message}")
+
+
 def write(text: str) -> None:
     """Write text unchanged to standard output and flush, for example the text of a model."""
     sys.stdout.write(printable(text))

@@ -19,10 +19,10 @@ WIDTH, COLUMN = 80, 28  # of the terminal; where explanations begin
 
 
 class HelpAction(argparse.Action):
-    """`--help`, which takes a topic in commands that have a function `settings`: it returns groups of settings."""
+    """`--help`, which takes a topic in commands with `settings`: a function that returns groups of settings."""
 
-    def __init__(self, *, command: Any, **options: Any) -> None:
-        self.settings: Callable[[], tuple[type, ...]] | None = getattr(command, "settings", None)
+    def __init__(self, *, settings: Callable[[], tuple[type, ...]] | None, **options: Any) -> None:
+        self.settings = settings
         takes: dict[str, Any] = {"nargs": 0, "help": "show this help message and exit"}
         if self.settings is not None:
             takes = {"nargs": "?", "metavar": "TOPIC", "help": "show this help, or the settings of a topic"}

@@ -11,9 +11,8 @@ from .settings_help import training_settings
 if TYPE_CHECKING:
     from ...runs.run import Run
 
-SUMMARY = "train a model on data and save the run"
 
-EXAMPLES = """\
+TRAIN_EXAMPLES = """\
 examples:
   cutaway train lenet5-modern digits
   cutaway train mlp houses.csv target=price epochs=50 lr=3e-4
@@ -30,7 +29,7 @@ A model's card may have other defaults for these settings (hyperparameters):
 """
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add_train_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.usage = (
         "cutaway train MODEL DATA [key=value ...]\n"
@@ -47,15 +46,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--overwrite", action="store_true", help="allow --out DIR to be an existing run, and replace its files"
     )
-    parser.epilog = EXAMPLES
+    parser.epilog = TRAIN_EXAMPLES
 
 
-def settings() -> tuple[type, ...]:
+def train_settings() -> tuple[type, ...]:
     """Return the groups of settings that the command takes."""
     return training_settings()
 
 
-def run(args: argparse.Namespace) -> int:
+def run_train(args: argparse.Namespace) -> int:
     """Train a model, then print its results and its folder."""
     from ...api import train
     from ...core.errors import FileError
@@ -130,7 +129,7 @@ def result_lines(run: Run) -> list[str]:
         f"{result['split']} {name} [bold]{format_metric(watch, found['value'])}[/] ({', '.join(how_sure)}){compared}",
         f"{plural(about['epochs_done'], 'epoch')} in {about['seconds']:.1f} s: {about['stopped']}"
         + (f"; best epoch {epoch}" if (epoch := about["best"]["epoch"]) and not about["settings"].get("tasks") else "")
-        + (f"; kept: {_mean(about['average'], about['best']['metric'])}" if about.get("average") else ""),
+        + (f"; kept: {_describe_average(about['average'], about['best']['metric'])}" if about.get("average") else ""),
     ]
     if about["summary"]:
         said.append(escape(about["summary"]))
@@ -139,7 +138,7 @@ def result_lines(run: Run) -> list[str]:
     return said
 
 
-def _mean(average: dict[str, Any], watch: str) -> str:
+def _describe_average(average: dict[str, Any], watch: str) -> str:
     """Describe the average of the weights of the last epochs."""
     from rich.markup import escape
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ...models.registry import Preset
 
-SUMMARY = "check models against their cards and independent implementations"
 HELD, FAILED, SKIPPED = "held", "failed", "skipped"
 UNFIT = (ValueError, RuntimeError, TypeError, KeyError, IndexError)  # raised by networks with different architectures
 
@@ -28,13 +27,13 @@ class Claim:
     bound: float | None = None  # upper bound, or the exact value if the claim is a count
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add_verify_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("models", metavar="MODEL", nargs="*", help="names of models (default: all)")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
-def run(args: argparse.Namespace) -> int:
+def run_verify(args: argparse.Namespace) -> int:
     """Check every claim. Exit status 0 if none failed, otherwise 1."""
     from ...draw.number_format import plural
     from ...models.registry import preset, presets

@@ -36,7 +36,7 @@ def compare_layers(model: nn.Module, inputs: tuple[Tensor, ...]) -> Iterator[tup
     seen: set[str] = set()
     for name, module in model.named_modules():
         kind = f"{type(module).__name__}{module.extra_repr()}"
-        known = isinstance(module, (MultiHeadAttention, *WRITTEN))
+        known = isinstance(module, (MultiHeadAttention, *TEXTBOOK_LAYERS))
         if known and (isinstance(module, MultiHeadAttention) or kind not in seen):
             seen.add(kind)
 
@@ -55,7 +55,7 @@ def compare_layers(model: nn.Module, inputs: tuple[Tensor, ...]) -> Iterator[tup
             if isinstance(module, MultiHeadAttention):
                 yield name, difference(module(*args, **kwargs), module.textbook(*args, **kwargs)[0])
             else:
-                write = next(write for kind, write in WRITTEN.items() if isinstance(module, kind))
+                write = next(write for kind, write in TEXTBOOK_LAYERS.items() if isinstance(module, kind))
                 yield name, difference(*write(module, args[0]))
 
 
@@ -85,10 +85,10 @@ def _batch_norm(layer: Any, x: Tensor) -> tuple[Tensor, Tensor]:
     alone = batch_norm(x, mean, var, *affine, eps=layer.eps)
     learned = batch_norm(x, mean, var, *affine, training=True, **kept)
     given = (layer(x), copied(x), copied.running_mean, copied.running_var)
-    return _side_by_side(given), _side_by_side((alone, learned, mean, var))
+    return _concatenate(given), _concatenate((alone, learned, mean, var))
 
 
-def _side_by_side(parts: Iterable[Tensor]) -> Tensor:
+def _concatenate(parts: Iterable[Tensor]) -> Tensor:
     return torch.cat([part.flatten() for part in parts])
 
 
@@ -105,10 +105,10 @@ def _recurrent(layer: Any, x: Tensor) -> tuple[Tensor, Tensor]:
     x = torch.randn(2, STEPS, layer.input_size, dtype=layer.weight_hh_l0.dtype)
     y, last = layer(x)
     written, final, _ = unroll(layer, x)
-    return _side_by_side((y, *to_state_tuple(last))), _side_by_side((written, *final))
+    return _concatenate((y, *to_state_tuple(last))), _concatenate((written, *final))
 
 
-WRITTEN: dict[Any, Any] = {
+TEXTBOOK_LAYERS: dict[Any, Any] = {
     nn.Conv1d: _convolution,
     nn.Conv2d: _convolution,
     nn.Conv3d: _convolution,

@@ -90,6 +90,7 @@ def _run_checks(asked: Chapter, path: Path, names: Sequence[str], seconds: float
 def _results(
     path: Path, names: Sequence[str], lines: queue.Queue[str | None], seconds: float, opening: float
 ) -> list[Result]:
+    """Return the result of each function, from the lines that the process writes."""
     opened = _next(lines, opening)
     if isinstance(opened, str):
         raise FileError(f"{shorten(path)} {opened} Keep only the code that the functions need.")

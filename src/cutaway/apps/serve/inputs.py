@@ -28,7 +28,7 @@ from ...data.tables.transforms import TablePreprocessing
 from ...data.text.corpus_transforms import GAP
 from ...data.text.transforms import TextPreprocessing
 from ...runs.run import Run
-from ..web.requests import JSON, parse_json_object
+from ..networking import JSON, parse_json_object
 from .limits import EXAMPLES, NAME
 
 SUFFIXES = {  # of a file whose name has none, by media type
@@ -133,6 +133,7 @@ class Inputs:
         return read[form](values)
 
     def _rows(self, rows: list[Any]) -> PredictionRequest:
+        """Read rows of a table: objects that map columns to cells."""
         for i, row in enumerate(rows, 1):
             if not isinstance(row, dict) or not row:
                 raise DataError(f"Invalid row {i}: must be an object that maps columns to cells.")
@@ -184,6 +185,7 @@ class Inputs:
         return PredictionRequest(list(series))
 
     def _files_in(self, files: list[Any]) -> PredictionRequest:
+        """Read files that are given as Base64."""
         found = []
         for i, file in enumerate(files, 1):
             if not isinstance(file, dict) or not isinstance(file.get("data"), str):

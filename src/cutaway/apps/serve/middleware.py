@@ -2,7 +2,7 @@
 
 - Token: if one is set, requests must carry `Authorization: Bearer TOKEN`, or they get 401. /health, /ready and the
   page, which holds nothing about the run, need no token.
-- Host and Origin: on loopback they are checked as in `apps.web.requests`, so that no other page in a browser of this
+- Host and Origin: on loopback they are checked as in `apps.networking`, so that no other page in a browser of this
   machine can use the server. A server for other machines has names that it does not know; it requires a token.
 
 Metrics of the server for Prometheus, counted by `prometheus_client`.
@@ -22,8 +22,17 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.responses import JSONResponse
 
-from ..web.requests import App, Hosts, Receive, Scope, Send, collect_headers, is_cross_site, with_security_headers
-from ..web.sockets import is_loopback
+from ..networking import (
+    App,
+    Hosts,
+    Receive,
+    Scope,
+    Send,
+    collect_headers,
+    is_cross_site,
+    is_loopback,
+    with_security_headers,
+)
 from .limits import AGAIN
 
 OPEN = ("/health", "/ready", "/", "/page/serve.js", "/page/serve.css", "/page/style.css", "/favicon.ico")
@@ -70,6 +79,7 @@ class Guard:
         send = with_security_headers(send)
 
         async def counted(message: MutableMapping[str, Any]) -> None:
+            """Send a message, record its status and disconnect a client that does not read it."""
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]

@@ -13,7 +13,7 @@ from prometheus_client import disable_created_metrics
 
 from ...core.errors import SettingError
 from ...runs.run import Run
-from ..web.sockets import IdleConnections, is_loopback, open_socket, reachable_host
+from ..networking import IdleConnections, is_loopback, open_socket, reachable_host
 from .app import Routes
 from .limits import Limits
 from .middleware import Guard, Metrics
@@ -30,15 +30,15 @@ LAST = 0.3  # seconds during shutdown in which new requests still get a 503
 class Server(uvicorn.Server):
     """A uvicorn server that shuts down once all accepted requests are answered."""
 
-    def __init__(self, config: uvicorn.Config, doors: Routes, guard: Guard) -> None:
+    def __init__(self, config: uvicorn.Config, routes: Routes, guard: Guard) -> None:
         super().__init__(config)
-        self.doors, self.guard = doors, guard
+        self.routes, self.guard = routes, guard
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Shut down gracefully on the first signal, and at once on the second."""
-        if self.doors.closing:
+        if self.routes.closing:
             self.force_exit = self.should_exit = True
-        self.doors.closing = self.guard.closing = True
+        self.routes.closing = self.guard.closing = True
         asyncio.get_running_loop().call_soon_threadsafe(lambda: asyncio.ensure_future(self._close()))
 
     async def _close(self) -> None:
@@ -47,7 +47,7 @@ class Server(uvicorn.Server):
         Without this, a request would be lost if the operating system had already accepted its connection.
         """
         loop = asyncio.get_running_loop()
-        last = loop.time() + self.doors.limits.timeout
+        last = loop.time() + self.routes.limits.timeout
         while self.guard.answering and loop.time() < last and not self.force_exit:
             await asyncio.sleep(0.01)
         await asyncio.sleep(LAST)
@@ -89,16 +89,14 @@ def serve(
 async def _serve(
     run: Run, host: str, listening: socket.socket, token: str | None, limits: Limits, on_start: Callable[[str], None]
 ) -> None:
+    """Serve on a listening socket until shutdown. Raises the error with which the model could not be loaded."""
     disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series per counter
     metrics, port = Metrics(), listening.getsockname()[1]
-    doors = Routes(run, limits, metrics, token is not None)
-    strangers = IdleConnections(CONNECTIONS, PATIENCE)
-    guard = Guard(doors.app(), token, host, port, metrics, limits.timeout, strangers.known)
-    config = uvicorn.Config(
-        guard, log_level="warning", access_log=False, server_header=False, ws="none", http=strangers.protocol(),
-        backlog=BACKLOG, proxy_headers=False, timeout_graceful_shutdown=1,
-    )  # fmt: skip
-    server = Server(config, doors, guard)
+    routes = Routes(run, limits, metrics, token is not None)
+    idle = IdleConnections(CONNECTIONS, PATIENCE)
+    guard = Guard(routes.app(), token, host, port, metrics, limits.timeout, idle.known)
+    config = uvicorn.Config(guard, **idle.uvicorn_settings(), backlog=BACKLOG, timeout_graceful_shutdown=1)
+    server = Server(config, routes, guard)
 
     def read(problem: Exception | None) -> None:
         if problem is None:
@@ -106,10 +104,10 @@ async def _serve(
         else:
             server.should_exit = True
 
-    doors.on_read = read
+    routes.on_read = read
     await server.serve(sockets=[listening])
-    if doors.problem is not None:
-        raise doors.problem
+    if routes.problem is not None:
+        raise routes.problem
 
 
 def reject_open(host: str, token: str | None) -> None:

@@ -26,12 +26,11 @@ from starlette.routing import Route
 
 from ... import draw
 from ...core.errors import CutawayError, SettingError
-from ..web.requests import JSON, media_type, parse_json_object, read_body
-from .choices import choices
-from .playground import LETTERS
+from ..networking import JSON, media_type, parse_json_object, read_body
+from .choices import LARGEST, TooLarge, Upload, choices, strip_folders
 from .sessions import CONTROLS, Side, Studio
-from .state import validate_state
-from .uploads import LARGEST, TooLarge, Upload, strip_folders
+from .setup import validate_state
+from .viewer import MAX_LETTERS
 from .workers import Fault
 
 PAGE = Path(str(resources.files(__package__))) / "page"
@@ -196,9 +195,9 @@ class Routes:
         if given is not None and (
             not isinstance(given, dict)
             or not all(key in kinds and isinstance(value, kinds[key]) for key, value in given.items())
-            or len(given.get("text", "")) > LETTERS
+            or len(given.get("text", "")) > MAX_LETTERS
         ):
-            raise SettingError(f"Invalid input: must be a text of at most {LETTERS:,} characters, or an image.")
+            raise SettingError(f"Invalid input: must be a text of at most {MAX_LETTERS:,} characters, or an image.")
         side.watch = {**side.watch, "try": given}
         side.news()
         return side

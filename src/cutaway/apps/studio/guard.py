@@ -1,7 +1,7 @@
 """Access control of the studio: requests must name this server as host, know its token, and come from its own page.
 
 - Token: a random path in the URL that the server prints. Any other path gets 404.
-- Host and Origin: as in `apps.web.requests`.
+- Host and Origin: as in `apps.networking`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,17 @@ from typing import Any
 from starlette.responses import HTMLResponse, JSONResponse
 
 from ...core.errors import SettingError
-from ..web.requests import App, Hosts, Receive, Scope, Send, collect_headers, is_cross_site, with_security_headers
-from ..web.sockets import is_loopback
+from ..networking import (
+    App,
+    Hosts,
+    Receive,
+    Scope,
+    Send,
+    collect_headers,
+    is_cross_site,
+    is_loopback,
+    with_security_headers,
+)
 
 # Shown at the URL of a studio that has ended, whose token is no longer valid. It needs no script: the shared state is
 # in the address bar.

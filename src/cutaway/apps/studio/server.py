@@ -15,7 +15,7 @@ from types import FrameType
 import uvicorn
 
 from ...runs.run import Run
-from ..web.sockets import BACKLOG, IdleConnections, open_socket, reachable_host
+from ..networking import BACKLOG, IdleConnections, open_socket, reachable_host
 from .app import Routes
 from .choices import choices
 from .guard import Guard, reject_open_host
@@ -75,14 +75,12 @@ async def _serve(
     on_start: Callable[[str], None],
     state: str,
 ) -> None:
+    """Serve one studio on a listening socket until shutdown."""
     studio, token, port = Studio(folder, run), secrets.token_urlsafe(24), listening.getsockname()[1]
-    strangers = IdleConnections()
+    idle = IdleConnections()
     # The page itself opens the state in its URL.
-    guard = Guard(Routes(studio, open_first=not state).app(), token, host, port, strangers.known)
-    config = uvicorn.Config(
-        guard, log_level="warning", access_log=False, server_header=False, ws="none", timeout_graceful_shutdown=3,
-        http=strangers.protocol(), backlog=BACKLOG, proxy_headers=False,
-    )  # fmt: skip
+    guard = Guard(Routes(studio, open_first=not state).app(), token, host, port, idle.known)
+    config = uvicorn.Config(guard, **idle.uvicorn_settings(), backlog=BACKLOG, timeout_graceful_shutdown=3)
     choices()  # takes a second: compute it before the first request
     on_start(f"http://{reachable_host(host)}:{port}/{token}/{'#' * bool(state)}{state}")
     try:

@@ -19,9 +19,9 @@ from urllib.parse import quote
 from ...core.errors import DataError, SettingError, UnknownName
 from ...data.open_data import NAMED, where
 from ...training.run_folder import read_run
+from .choices import SUFFIXES, Uploads, strip_folders
 from .ipc import Message
-from .state import FIRST, FURTHEST, Opening, parse_log, parse_number, state_settings
-from .uploads import SUFFIXES, Uploads, strip_folders
+from .setup import FIRST, FURTHEST, Opening, parse_log, parse_number, state_settings
 from .workers import Fault, Pair, WorkerEnded
 
 SIDES = ("a", "b")

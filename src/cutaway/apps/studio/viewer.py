@@ -1,11 +1,15 @@
-"""The process that computes the views of one side, with its own copy of the model and data.
+"""The process that computes the views of one side, and the current model's output for the user's own input.
 
-It requests a copy of the weights when a client waits for a frame, and runs at the lowest priority.
+It has its own copy of the model and data, requests a copy of the weights when a client waits for a frame, and runs at
+the lowest priority. Inputs (a text, an image, a prompt or a problem) take the same path as in `cutaway predict` and
+`cutaway generate`, with their preprocessing.
 """
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import io
 import json
 import os
 import signal
@@ -20,14 +24,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...core.errors import CutawayError
+from ...core.errors import CutawayError, DataError, SettingError
+from ...core.spec import Classes, ImageSpec, Mask, Masked, NextToken, PairSpec, Solution, Tags, TextSpec, Value
+from ...data.text.corpus_transforms import GAP, MaskedPreprocessing, RunningPreprocessing
+from ...data.text.puzzles import PuzzlePreprocessing
 from ...draw.description import View
+from ...inference.sampling import probabilities
+from ...inference.text import TextStreamer, as_text, context_length, stream, token_bounds
+from ...training.evaluation import evaluate_split
 from ...views.registry import VIEWS, draw_view, find_view, suits
 from ...views.subject import FEW, Subject, open_data, with_examples
+from ...views.thoughts import search_problem, verdict_text
 from .ipc import Layout, Message, MessagePipe, end_with_parent, lower_priority, shared_row
-from .playground import input_form, run_input
-from .setup import Built, build_side
-from .state import Opening
+from .setup import Built, Opening, build_side
 
 # Default view: the first of these that suits.
 USUAL = ("boundary", "attention", "gates", "graph", "features", "filters", "embeddings", "results")
@@ -229,3 +238,203 @@ def _finite(value: Any) -> Any:
 def num_examples(subject: Subject) -> int:
     """Return the number of examples to choose from."""
     return len(subject.split) if subject.split is not None else subject.count
+
+
+LIKELIEST = 10  # classes or tokens that are shown
+SAMPLES, MOST_TOKENS = 3, 200
+MAX_LETTERS = 5_000  # maximum length of an input text
+DARK = 0.5  # mean brightness below which images are drawn light on dark
+
+
+def input_form(built: Built) -> dict[str, Any] | None:
+    """Return the form of input that this model accepts: {"kind": "image", "text", "masked", "next", "problem" or
+    "pairs"} with details; None if no input can be typed or drawn."""
+    spec, data = built.ready.data.spec, built.ready.data
+    if isinstance(spec, ImageSpec) and isinstance(spec.target, Mask):
+        return None
+    if isinstance(spec, ImageSpec):
+        image = data.splits["train"].image(0)
+        return {"kind": "image", "dark": image is not None and _is_dark(image)}
+    if isinstance(spec, PairSpec):
+        return {"kind": "pairs", "like": _example_cell(data.splits["train"], "source")}
+    if isinstance(spec, TextSpec):
+        if isinstance(spec.target, Solution):
+            return {"kind": "problem", "like": _example_cell(data.splits["train"], "problem")}
+        if isinstance(spec.target, NextToken):
+            return {"kind": "next", "like": ""}
+        if isinstance(spec.target, Masked):
+            return {"kind": "masked", "like": GAP}
+        if isinstance(spec.target, Classes | Value | Tags):
+            return {"kind": "text", "like": _example_cell(data.splits["train"], "text")}
+    return None
+
+
+def run_input(built: Built, asked: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the model's output, {"answers": [{"name", "probability"}], ...}, or {"error": message}."""
+    way = input_form(built)
+    try:
+        if way is None:
+            raise DataError(f"Inputs of {built.ready.data.spec.kind} data cannot be typed or drawn.")
+        with torch.random.fork_rng([]), torch.no_grad():
+            if way["kind"] == "image":
+                return _predict_image(built, folder / f"image-{int(asked['image'])}.png") if "image" in asked else {}
+            text = str(asked.get("text", ""))[:MAX_LETTERS]
+            if way["kind"] == "next":
+                return _continue_text(built, text, asked)
+            if not text.strip():
+                return {}
+            ways = {"masked": _fill_gap, "problem": _solve_problem}
+            return ways.get(way["kind"], _predict_text)(built, text)
+    except CutawayError as error:
+        return {"error": str(error)}
+
+
+# --- predictions -----------------------------------------------------------------------------------------------------
+
+
+def _predict_image(built: Built, path: Path) -> dict[str, Any]:
+    """Return the prediction for an image, and the image after preprocessing."""
+    if not path.is_file():
+        return {}
+    ready = built.ready
+    split = ready.data.preprocessing.examples([path])
+    seen = next(iter(split.batches([torch.tensor([0])]))).inputs[0][0]  # (C, H, W)
+    return {**_answers(built, split), "seen": _to_data_url(seen.float())}
+
+
+def _predict_text(built: Built, text: str) -> dict[str, Any]:
+    """Return the prediction for a text, which is never used as a path."""
+    ready = built.ready
+    if isinstance(ready.data.spec, PairSpec):
+        sources: list[Any] = [text + " " * os.path.exists(os.path.expanduser(text))]
+    else:
+        sources = [{"text": text}]
+    split = ready.data.preprocessing.examples(sources)
+    return {**_answers(built, split), "notes": list(getattr(split, "notes", ()))}
+
+
+def _answers(built: Built, split: Any) -> dict[str, Any]:
+    """Return the predictions for the first example of a split, likeliest first."""
+    ready = built.ready
+    outputs = evaluate_split(
+        ready.model, split, ready.place, 1, ready.task, flip=ready.settings.tta, decodes=True,
+        num_beams=ready.settings.num_beams, length_penalty=ready.settings.length_penalty,
+    ).outputs  # fmt: skip
+    row = ready.task.predictions(outputs)[0]
+    target = ready.data.spec.target
+    word = next((w for w in ("probability", "score") if any(key.startswith(f"{w} ") for key in row)), None)
+    if word is None or not isinstance(target, Classes):
+        said = row[target.column]
+        return {"said": said if isinstance(said, str) else f"{said:.6g}", "column": target.column}
+    ranked = sorted(((key.removeprefix(f"{word} "), p) for key, p in row.items() if key.startswith(f"{word} ")),
+                    key=lambda pair: -pair[1])  # fmt: skip
+    answers = [{"name": name, word: float(f"{p:.4g}")} for name, p in ranked[:LIKELIEST]]
+    return {"said": row[target.column], "column": target.column, "answers": answers}
+
+
+def _fill_gap(built: Built, text: str) -> dict[str, Any]:
+    """Return the likeliest tokens for the first gap of a text."""
+    ready, found = built.ready, built.ready.data.preprocessing
+    assert isinstance(found, MaskedPreprocessing)
+    if GAP not in text:
+        raise DataError(f"Missing gap: write {GAP} in place of a word.")
+    ids = found.with_gaps(text)
+    others = torch.from_numpy(found.masking.others)
+    outputs = ready.model(ids[None].to(ready.place.device), None)[0].float().cpu()  # (T, V)
+    gaps = outputs[ids == found.masking.mask].softmax(1)[:, others]
+    return {"answers": _likeliest(gaps[0], [found.tokenizer.tokens[i] for i in others])}
+
+
+def _solve_problem(built: Built, text: str) -> dict[str, Any]:
+    """Search for a solution of a problem; return it with the drawing of the search and the verdict."""
+    preprocessing = built.ready.data.preprocessing
+    assert isinstance(preprocessing, PuzzlePreprocessing)
+    (problem,) = preprocessing.examples([text]).problems
+    found, _, drawing = search_problem(built.ready.model, preprocessing, problem)
+    solution, verdict = found.solution.strip("\n"), verdict_text(found, preprocessing)
+    return {"said": solution or "–", "notes": [verdict], "drawing": drawing}
+
+
+# --- a language model ----------------------------------------------------------------------------------------------
+
+
+def _continue_text(built: Built, prompt: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the likeliest next tokens at a temperature, and sampled continuations."""
+    ready, text = built.ready, built.ready.data.preprocessing
+    assert isinstance(text, RunningPreprocessing)
+    temperature, count = float(asked.get("temperature", 0.8)), int(asked.get("count", 60))
+    if not 0 <= temperature <= 5 or not 1 <= count <= MOST_TOKENS:
+        raise SettingError(f"Invalid temperature or tokens: must be from 0 to 5 and from 1 to {MOST_TOKENS}.")
+    ids = text.encode(prompt)
+    notes = [f"Unknown to the model: {', '.join(map(repr, text.unknown(prompt)[:5]))}."] if text.unknown(prompt) else []
+    if not len(ids):
+        ids = text.beginning()
+    context = context_length(ready.model)
+    ids = (ids if context is None else ids[-context:]).to(ready.place.device)
+    never, ends = token_bounds(ready.model, text)
+    logits = _logits(ready.model, ids)
+    logits[never] = -torch.inf
+    p = probabilities(logits[None], temperature=temperature)[0]
+    samples = []
+    for number in range(SAMPLES if temperature else 1):
+        drawn = stream(
+            ready.model, ids[None], count, generator=torch.Generator().manual_seed(number), never=never, ends=ends,
+            window=True, temperature=temperature,
+        )  # fmt: skip
+        pieces = TextStreamer(text.decode, ids.tolist() if prompt else [])
+        samples.append("".join(as_text(map(int, drawn), pieces)))
+    names = [text.decode([i]) for i in p.topk(min(LIKELIEST, len(p))).indices.tolist()]
+    best = p.topk(min(LIKELIEST, len(p))).values.tolist()
+    answers = [{"name": name, "probability": float(f"{value:.4g}")} for name, value in zip(names, best)]
+    return {"answers": answers, "samples": samples, "prompt": prompt, "notes": notes}
+
+
+def _logits(model: Any, ids: Tensor) -> Tensor:
+    """Return the model's logits after the tokens `ids`, shape (V,)."""
+    was = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        outputs: Tensor = model(ids[None], None)
+    finally:
+        for module in was:
+            module.training = True
+    return outputs[0, -1].float().cpu()
+
+
+def _likeliest(p: Tensor, names: list[str]) -> list[dict[str, Any]]:
+    best, places = p.topk(min(LIKELIEST, len(p)))
+    return [
+        {"name": names[i], "probability": float(f"{value:.4g}")} for i, value in zip(places.tolist(), best.tolist())
+    ]
+
+
+# --- images ------------------------------------------------------------------------------------------------------
+
+
+def _is_dark(image: Any) -> bool:
+    """Return whether an image is light on dark, as in MNIST."""
+    grey = image.convert("L").resize((8, 8))
+    edge = [grey.getpixel((x, y)) for x in range(8) for y in (0, 7)]
+    return bool(sum(edge) / len(edge) < 255 * DARK)
+
+
+def _to_data_url(pixels: Tensor) -> str:
+    """Encode an example (C, H, W) as a PNG data URL, scaled from its minimum to its maximum."""
+    from PIL import Image
+
+    low, high = pixels.amin(), pixels.amax()
+    levels = ((pixels - low) / (high - low).clamp(min=1e-12) * 255).round().byte()
+    levels = levels[:3] if len(levels) >= 3 else levels[:1]
+    buffer = io.BytesIO()
+    array = levels.permute(1, 2, 0).numpy() if len(levels) == 3 else levels[0].numpy()
+    Image.fromarray(array).save(buffer, format="PNG")
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+def _example_cell(split: Any, key: str) -> str:
+    """Return the cell of the first example in column `key`, or in its first column: at most 200 characters."""
+    row = split.row(0) or {}
+    return str(row.get(key) or next(iter(row.values()), ""))[:200]
+
+
+__all__ = ["input_form", "run_input"]

@@ -19,7 +19,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from ...core.errors import CutawayError
-from ..web.sockets import START_METHOD, interrupts_blocked, process_context
+from ..networking import START_METHOD, interrupts_blocked, process_context
 from .ipc import END, Message, split_message
 
 PATIENCE = 2.0  # seconds in which a process has to end before it is killed

@@ -61,20 +61,20 @@ class Family:
     aliases: Mapping[str, str] = field(default_factory=dict)
     tokens: Mapping[str, Any] = field(default_factory=dict)  # default ids of special tokens
     # Patterns of their names that are ignored, because they are tied to another tensor or computed.
-    left: tuple[str, ...] = field(default=())
+    ignored: tuple[str, ...] = field(default=())
     # Our tensors that transformers has under additional names if the output matrix is not the embedding. Otherwise they
     # are one tensor.
-    again: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    untied_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     # Rules of a head whose names depend on its outputs: our Config → rules.
     heads: Callable[[Any], tuple[Rule, ...]] = field(default=lambda config: ())
     # Their tensors that follow from config.json and have no counterpart: written, and compared when read.
     computed: Mapping[str, Computed] = field(default_factory=dict)
     # Additional names of the embedding. A file has at least one of them, all with the same values.
-    tied: tuple[str, ...] = ()
+    embedding_names: tuple[str, ...] = ()
     # The field of config.json that says whether the output matrix is the embedding; None if there is none.
     tied_by: str | None = "tie_word_embeddings"
     # Optional tensors, computed from the others as in transformers: our Config, tensors → tensors.
-    absent: Callable[[Any, Mapping[str, Tensor]], Mapping[str, Tensor]] = lambda config, tensors: {}
+    default_tensors: Callable[[Any, Mapping[str, Tensor]], Mapping[str, Tensor]] = lambda config, tensors: {}
     # Two names of the output layer's bias, usually of one tensor: the one that is added, and the one that is saved. If
     # a file has the first, it is used.
     output_bias: tuple[str, str] | None = None

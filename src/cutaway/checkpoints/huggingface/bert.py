@@ -12,7 +12,7 @@ from typing import Any
 from ...core.errors import ModelError
 from ...models import albert, bert, distilbert, roberta
 from . import Family, Rule
-from .config_files import format_json, read_bool, read_dropout, read_float, read_int, reject_others
+from .config_files import format_json, read_bool, read_dropout, read_float, read_int, reject_others, require_values
 
 BLOCK = r"blocks\.(\d+)\."
 CLASS_SUFFIXES = {"masked": "ForMaskedLM", "classes": "ForSequenceClassification", "tags": "ForTokenClassification"}
@@ -74,9 +74,7 @@ def parse_activation(theirs: Mapping[str, Any], field: str, default: str) -> str
 
 def reject_decoders(theirs: Mapping[str, Any]) -> None:
     """Raise ModelError for causal networks, cross-attention, and positions without a table."""
-    reject_others(theirs, "position_embedding_type", ("absolute",))
-    reject_others(theirs, "is_decoder", (False,))
-    reject_others(theirs, "add_cross_attention", (False,))
+    require_values(theirs, position_embedding_type="absolute", is_decoder=False, add_cross_attention=False)
 
 
 def require_fixed_values(config: bert.Config, family: str, **always: Any) -> None:
@@ -95,12 +93,30 @@ def dropout_rates(config: bert.Config) -> tuple[float, float, float]:
     return config.dropout, config.dropout if own is None else own, config.dropout if head is None else head
 
 
-# Names of BERT's and RoBERTa's backbone tensors, after the prefix.
-BACKBONE = (
+def _head_rules(
+    pooler: str, outside: bool, linear: str, transform: str, norm: str, unembedding: str, bias: str
+) -> tuple[Rule, ...]:
+    """Return the rules of the heads, by the names of their layers. `outside` says whether the pooler has no prefix."""
+    return (
+        Rule(r"head\.pooler\.(weight|bias)", (rf"{pooler}.\1",), outside=outside),
+        Rule(r"head\.linear\.(weight|bias)", (rf"{linear}.\1",), outside=True),
+        Rule(r"head\.(weight|bias)", (r"classifier.\1",), outside=True),
+        Rule(r"head\.dense\.(weight|bias)", (rf"{transform}.\1",), outside=True),
+        Rule(r"head\.norm\.(weight|bias)", (rf"{norm}.\1",), outside=True),
+        Rule(r"head\.words\.unembedding", (unembedding,), outside=True),
+        Rule(r"head\.words\.bias", (bias,), outside=True),
+    )
+
+
+EMBEDDINGS = (
     Rule(r"embedding\.weight", ("embeddings.word_embeddings.weight",)),
     Rule(r"positions\.weight", ("embeddings.position_embeddings.weight",)),
     Rule(r"types\.weight", ("embeddings.token_type_embeddings.weight",)),
     Rule(r"norm\.(weight|bias)", (r"embeddings.LayerNorm.\1",)),
+)
+# Names of BERT's and RoBERTa's backbone tensors, after the prefix.
+BACKBONE = (
+    *EMBEDDINGS,
     Rule(
         BLOCK + r"attention\.qkv\.(weight|bias)",
         tuple(rf"encoder.layer.\1.attention.self.{part}.\2" for part in ("query", "key", "value")),
@@ -193,25 +209,27 @@ BERT_FAMILY = Family(
     prefix="bert.",
     rules=(
         *BACKBONE,
-        Rule(r"head\.pooler\.(weight|bias)", (r"pooler.dense.\1",)),
-        Rule(r"head\.linear\.(weight|bias)", (r"classifier.\1",), outside=True),
-        Rule(r"head\.(weight|bias)", (r"classifier.\1",), outside=True),
-        Rule(r"head\.dense\.(weight|bias)", (r"cls.predictions.transform.dense.\1",), outside=True),
-        Rule(r"head\.norm\.(weight|bias)", (r"cls.predictions.transform.LayerNorm.\1",), outside=True),
-        Rule(r"head\.words\.unembedding", ("cls.predictions.decoder.weight",), outside=True),
-        Rule(r"head\.words\.bias", ("cls.predictions.bias",), outside=True),
+        *_head_rules(
+            "pooler.dense",
+            False,
+            "classifier",
+            "cls.predictions.transform.dense",
+            "cls.predictions.transform.LayerNorm",
+            "cls.predictions.decoder.weight",
+            "cls.predictions.bias",
+        ),
     ),
     settings=bert_settings,
     config=parse_bert_config,
     tokens={"pad_token_id": 0},
     architecture=lambda config: f"Bert{CLASS_SUFFIXES[config.head]}",
-    left=(
+    ignored=(
         r"(bert\.)?embeddings\.position_ids",
         r"cls\.predictions\.decoder\.weight",
         r"cls\.seq_relationship\.(weight|bias)",
         r"(bert\.)?pooler\.dense\.(weight|bias)",
     ),
-    again={"head.words.bias": ("cls.predictions.decoder.bias",)},
+    untied_names={"head.words.bias": ("cls.predictions.decoder.bias",)},
     output_bias=("cls.predictions.decoder.bias", "cls.predictions.bias"),
 )
 
@@ -255,24 +273,26 @@ ROBERTA_FAMILY = Family(
     prefix="roberta.",
     rules=(
         *BACKBONE,
-        Rule(r"head\.pooler\.(weight|bias)", (r"classifier.dense.\1",), outside=True),
-        Rule(r"head\.linear\.(weight|bias)", (r"classifier.out_proj.\1",), outside=True),
-        Rule(r"head\.(weight|bias)", (r"classifier.\1",), outside=True),
-        Rule(r"head\.dense\.(weight|bias)", (r"lm_head.dense.\1",), outside=True),
-        Rule(r"head\.norm\.(weight|bias)", (r"lm_head.layer_norm.\1",), outside=True),
-        Rule(r"head\.words\.unembedding", ("lm_head.decoder.weight",), outside=True),
-        Rule(r"head\.words\.bias", ("lm_head.bias",), outside=True),
+        *_head_rules(
+            "classifier.dense",
+            True,
+            "classifier.out_proj",
+            "lm_head.dense",
+            "lm_head.layer_norm",
+            "lm_head.decoder.weight",
+            "lm_head.bias",
+        ),
     ),
     settings=roberta_settings,
     config=parse_roberta_config,
     tokens={"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2},
     architecture=lambda config: f"Roberta{CLASS_SUFFIXES[config.head]}",
-    left=(
+    ignored=(
         r"(roberta\.)?embeddings\.position_ids",
         r"lm_head\.decoder\.weight",
         r"(roberta\.)?pooler\.dense\.(weight|bias)",
     ),
-    again={"head.words.bias": ("lm_head.decoder.bias",)},
+    untied_names={"head.words.bias": ("lm_head.decoder.bias",)},
     output_bias=("lm_head.decoder.bias", "lm_head.bias"),
 )
 
@@ -294,8 +314,7 @@ def albert_settings(config: bert.Config) -> dict[str, Any]:
 
 def parse_albert_config(theirs: Mapping[str, Any]) -> bert.Config:
     """Return our config from a config.json. Raises ModelError for an unsupported value."""
-    reject_others(theirs, "num_hidden_groups", (1,))
-    reject_others(theirs, "inner_group_num", (1,))
+    require_values(theirs, num_hidden_groups=1, inner_group_num=1)
     defaults = {"vocab_size": 30_000, "dim": 4096, "ffn_dim": 16_384, "heads": 64, "dropout": 0.0, "head_dropout": 0.1}
     return bert.Config(
         **parse_shared_fields(theirs, **defaults, head_field="classifier_dropout_prob"),
@@ -315,10 +334,7 @@ ALBERT_FAMILY = Family(
     presets=tuple(albert.PRESETS),
     prefix="albert.",
     rules=(
-        Rule(r"embedding\.weight", ("embeddings.word_embeddings.weight",)),
-        Rule(r"positions\.weight", ("embeddings.position_embeddings.weight",)),
-        Rule(r"types\.weight", ("embeddings.token_type_embeddings.weight",)),
-        Rule(r"norm\.(weight|bias)", (r"embeddings.LayerNorm.\1",)),
+        *EMBEDDINGS,
         Rule(r"project\.(weight|bias)", (r"encoder.embedding_hidden_mapping_in.\1",)),
         Rule(
             ALBERT_BLOCK + r"attention\.qkv\.(weight|bias)",
@@ -329,25 +345,27 @@ ALBERT_FAMILY = Family(
         Rule(ALBERT_BLOCK + r"mlp\.fc1\.(weight|bias)", (ALBERT_LAYER + r"ffn.\1",)),
         Rule(ALBERT_BLOCK + r"mlp\.fc2\.(weight|bias)", (ALBERT_LAYER + r"ffn_output.\1",)),
         Rule(ALBERT_BLOCK + r"norm2\.(weight|bias)", (ALBERT_LAYER + r"full_layer_layer_norm.\1",)),
-        Rule(r"head\.pooler\.(weight|bias)", (r"pooler.\1",)),
-        Rule(r"head\.linear\.(weight|bias)", (r"classifier.\1",), outside=True),
-        Rule(r"head\.(weight|bias)", (r"classifier.\1",), outside=True),
-        Rule(r"head\.dense\.(weight|bias)", (r"predictions.dense.\1",), outside=True),
-        Rule(r"head\.norm\.(weight|bias)", (r"predictions.LayerNorm.\1",), outside=True),
-        Rule(r"head\.words\.unembedding", ("predictions.decoder.weight",), outside=True),
-        Rule(r"head\.words\.bias", ("predictions.bias",), outside=True),
+        *_head_rules(
+            "pooler",
+            False,
+            "classifier",
+            "predictions.dense",
+            "predictions.LayerNorm",
+            "predictions.decoder.weight",
+            "predictions.bias",
+        ),
     ),
     settings=albert_settings,
     config=parse_albert_config,
     tokens={"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3},
     architecture=lambda config: f"Albert{CLASS_SUFFIXES[config.head]}",
-    left=(
+    ignored=(
         r"(albert\.)?embeddings\.position_ids",
         r"predictions\.decoder\.weight",
         r"sop_classifier\.classifier\.(weight|bias)",
         r"(albert\.)?pooler\.(weight|bias)",
     ),
-    again={"head.words.bias": ("predictions.decoder.bias",)},
+    untied_names={"head.words.bias": ("predictions.decoder.bias",)},
     output_bias=("predictions.decoder.bias", "predictions.bias"),
 )
 
@@ -416,9 +434,7 @@ DISTILBERT_FAMILY = Family(
     presets=tuple(distilbert.PRESETS),
     prefix="distilbert.",
     rules=(
-        Rule(r"embedding\.weight", ("embeddings.word_embeddings.weight",)),
-        Rule(r"positions\.weight", ("embeddings.position_embeddings.weight",)),
-        Rule(r"norm\.(weight|bias)", (r"embeddings.LayerNorm.\1",)),
+        *EMBEDDINGS,
         Rule(
             BLOCK + r"attention\.qkv\.(weight|bias)",
             tuple(DISTILBERT_LAYER + rf"attention.{part}_lin.\2" for part in ("q", "k", "v")),
@@ -427,18 +443,20 @@ DISTILBERT_FAMILY = Family(
         Rule(BLOCK + r"norm1\.(weight|bias)", (DISTILBERT_LAYER + r"sa_layer_norm.\2",)),
         Rule(BLOCK + r"mlp\.fc([12])\.(weight|bias)", (DISTILBERT_LAYER + r"ffn.lin\2.\3",)),
         Rule(BLOCK + r"norm2\.(weight|bias)", (DISTILBERT_LAYER + r"output_layer_norm.\2",)),
-        Rule(r"head\.pooler\.(weight|bias)", (r"pre_classifier.\1",), outside=True),
-        Rule(r"head\.linear\.(weight|bias)", (r"classifier.\1",), outside=True),
-        Rule(r"head\.(weight|bias)", (r"classifier.\1",), outside=True),
-        Rule(r"head\.dense\.(weight|bias)", (r"vocab_transform.\1",), outside=True),
-        Rule(r"head\.norm\.(weight|bias)", (r"vocab_layer_norm.\1",), outside=True),
-        Rule(r"head\.words\.unembedding", ("vocab_projector.weight",), outside=True),
-        Rule(r"head\.words\.bias", ("vocab_projector.bias",), outside=True),
+        *_head_rules(
+            "pre_classifier",
+            True,
+            "classifier",
+            "vocab_transform",
+            "vocab_layer_norm",
+            "vocab_projector.weight",
+            "vocab_projector.bias",
+        ),
     ),
     settings=distilbert_settings,
     config=parse_distilbert_config,
     aliases={"hidden_size": "dim", "num_attention_heads": "n_heads", "num_hidden_layers": "n_layers"},
     tokens={"pad_token_id": 0},
     architecture=lambda config: f"DistilBert{CLASS_SUFFIXES[config.head]}",
-    left=(r"(distilbert\.)?embeddings\.position_ids", r"vocab_projector\.weight"),
+    ignored=(r"(distilbert\.)?embeddings\.position_ids", r"vocab_projector\.weight"),
 )

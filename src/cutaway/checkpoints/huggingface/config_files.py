@@ -217,6 +217,12 @@ def read_dropout(theirs: Mapping[str, Any], field: str, default: float, dropout:
     return None if value == dropout else value
 
 
+def require_values(theirs: Mapping[str, Any], **values: Any) -> None:
+    """Raise ModelError unless each field has its only supported value or is absent."""
+    for field, value in values.items():
+        reject_others(theirs, field, (value,))
+
+
 def reject_others(theirs: Mapping[str, Any], field: str, known: tuple[Any, ...], file: str = CONFIG) -> None:
     """Raise ModelError, with the field and the known values, if the config has another value.
 

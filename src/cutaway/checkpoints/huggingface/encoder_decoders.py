@@ -14,11 +14,56 @@ from torch import Tensor
 
 from ...models import bart, t5, transformer_asr
 from . import Computed, Family, Rule
-from .config_files import read_bool, read_float, read_int, read_shared_int, reject_others
+from .config_files import read_bool, read_float, read_int, read_shared_int, require_values
 
 BLOCK = r"(encoder|decoder)\.(\d+)\."
 LAYER, CROSS = r"\1.layers.\2.", r"decoder.layers.\1."
 EMBEDDINGS = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
+
+
+# Of BART and Whisper.
+STACK_RULES = (
+    Rule(BLOCK + r"attention\.out\.(weight|bias)", (LAYER + r"self_attn.out_proj.\3",)),
+    Rule(BLOCK + r"norm1\.(weight|bias)", (LAYER + r"self_attn_layer_norm.\3",)),
+    Rule(r"decoder\.(\d+)\.cross_attention\.q\.(weight|bias)", (CROSS + r"encoder_attn.q_proj.\2",)),
+    Rule(r"decoder\.(\d+)\.cross_attention\.out\.(weight|bias)", (CROSS + r"encoder_attn.out_proj.\2",)),
+    Rule(r"decoder\.(\d+)\.cross_norm\.(weight|bias)", (CROSS + r"encoder_attn_layer_norm.\2",)),
+    Rule(BLOCK + r"mlp\.(fc[12])\.(weight|bias)", (LAYER + r"\3.\4",)),
+    Rule(BLOCK + r"norm2\.(weight|bias)", (LAYER + r"final_layer_norm.\3",)),
+)
+STACK_ALIASES = {
+    "hidden_size": "d_model",
+    "num_attention_heads": "encoder_attention_heads",
+    "num_hidden_layers": "encoder_layers",
+}
+
+
+def _stack_settings(config: bart.Config | transformer_asr.Config) -> dict[str, Any]:
+    """Return the arguments on the layers that BartConfig and WhisperConfig share."""
+    hidden = config.ffn_dim or 4 * config.dim
+    return {
+        "d_model": config.dim,
+        "encoder_layers": config.layers,
+        "decoder_layers": config.decoder_layers or config.layers,
+        "encoder_attention_heads": config.heads,
+        "decoder_attention_heads": config.heads,
+        "encoder_ffn_dim": hidden,
+        "decoder_ffn_dim": hidden,
+        "activation_function": "gelu",
+        "dropout": config.dropout,
+    }
+
+
+def _parse_stacks(theirs: Mapping[str, Any], dim: int, layers: int, heads: int) -> dict[str, Any]:
+    """Return the fields on the layers of a Config of ours, with these defaults. Raises ModelError for a wrong value."""
+    found = {"dim": read_int(theirs, "d_model", dim), "layers": read_int(theirs, "encoder_layers", layers)}
+    decoder_layers, hidden = read_int(theirs, "decoder_layers", layers), read_shared_int(theirs, "ffn_dim", 4 * dim)
+    return {
+        **found,
+        "decoder_layers": None if decoder_layers == found["layers"] else decoder_layers,
+        "heads": read_shared_int(theirs, "attention_heads", heads),
+        "ffn_dim": None if hidden == 4 * found["dim"] else hidden,
+    }
 
 
 def bart_settings(config: bart.Config) -> dict[str, Any]:
@@ -26,19 +71,10 @@ def bart_settings(config: bart.Config) -> dict[str, Any]:
 
     Special tokens are those of the published weights: <s> 0, padding 1, and </s> 2, which also starts the decoder.
     """
-    hidden, decoder_layers = config.ffn_dim or 4 * config.dim, config.decoder_layers or config.layers
     return {
         "vocab_size": config.vocab_size,
         "max_position_embeddings": config.context_length,
-        "d_model": config.dim,
-        "encoder_layers": config.layers,
-        "decoder_layers": decoder_layers,
-        "encoder_attention_heads": config.heads,
-        "decoder_attention_heads": config.heads,
-        "encoder_ffn_dim": hidden,
-        "decoder_ffn_dim": hidden,
-        "activation_function": "gelu",
-        "dropout": config.dropout,
+        **_stack_settings(config),
         "attention_dropout": config.attention_dropout,
         "activation_dropout": config.activation_dropout,
         "tie_word_embeddings": config.tie_weights,
@@ -51,28 +87,28 @@ def bart_settings(config: bart.Config) -> dict[str, Any]:
 
 def parse_bart_config(theirs: Mapping[str, Any]) -> bart.Config:
     """Return our config from a config.json. Raises ModelError for an unsupported value."""
-    reject_others(theirs, "activation_function", ("gelu",))
-    reject_others(theirs, "scale_embedding", (False,))
-    reject_others(theirs, "encoder_layerdrop", (0.0,))
-    reject_others(theirs, "decoder_layerdrop", (0.0,))
-    reject_others(theirs, "is_encoder_decoder", (True,))
-    reject_others(theirs, "is_causal", (True,))
+    require_values(
+        theirs,
+        activation_function="gelu",
+        scale_embedding=False,
+        encoder_layerdrop=0.0,
+        decoder_layerdrop=0.0,
+        is_encoder_decoder=True,
+        is_causal=True,
+    )
     # Fields of the first files, before related models had a separate model_type.
-    reject_others(theirs, "normalize_before", (False,))
-    reject_others(theirs, "normalize_embedding", (True,))
-    reject_others(theirs, "add_final_layer_norm", (False,))
-    reject_others(theirs, "static_position_embeddings", (False,))
-    dim, layers = read_int(theirs, "d_model", 1024), read_int(theirs, "encoder_layers", 12)
-    decoder_layers = read_int(theirs, "decoder_layers", 12)
-    hidden = read_shared_int(theirs, "ffn_dim", 4096)
+    require_values(
+        theirs,
+        normalize_before=False,
+        normalize_embedding=True,
+        add_final_layer_norm=False,
+        static_position_embeddings=False,
+    )
+    stacks = _parse_stacks(theirs, dim=1024, layers=12, heads=16)
     return bart.Config(
         vocab_size=read_int(theirs, "vocab_size", 50_265),
         context_length=read_int(theirs, "max_position_embeddings", 1024),
-        dim=dim,
-        layers=layers,
-        decoder_layers=None if decoder_layers == layers else decoder_layers,
-        heads=read_shared_int(theirs, "attention_heads", 16),
-        ffn_dim=None if hidden == 4 * dim else hidden,
+        **stacks,
         dropout=read_float(theirs, "dropout", 0.1),
         attention_dropout=read_float(theirs, "attention_dropout", 0.0),
         activation_dropout=read_float(theirs, "activation_dropout", 0.0),
@@ -95,27 +131,17 @@ BART_FAMILY = Family(
         Rule(r"(encoder|decoder)_positions\.weight", (r"\1.embed_positions.weight",)),
         Rule(r"(encoder|decoder)_norm\.(weight|bias)", (r"\1.layernorm_embedding.\2",)),
         Rule(BLOCK + r"attention\.qkv\.(weight|bias)", tuple(rf"{LAYER}self_attn.{part}_proj.\3" for part in "qkv")),
-        Rule(BLOCK + r"attention\.out\.(weight|bias)", (LAYER + r"self_attn.out_proj.\3",)),
-        Rule(BLOCK + r"norm1\.(weight|bias)", (LAYER + r"self_attn_layer_norm.\3",)),
-        Rule(r"decoder\.(\d+)\.cross_attention\.q\.(weight|bias)", (CROSS + r"encoder_attn.q_proj.\2",)),
         Rule(
             r"decoder\.(\d+)\.cross_attention\.kv\.(weight|bias)",
             (CROSS + r"encoder_attn.k_proj.\2", CROSS + r"encoder_attn.v_proj.\2"),
         ),
-        Rule(r"decoder\.(\d+)\.cross_attention\.out\.(weight|bias)", (CROSS + r"encoder_attn.out_proj.\2",)),
-        Rule(r"decoder\.(\d+)\.cross_norm\.(weight|bias)", (CROSS + r"encoder_attn_layer_norm.\2",)),
-        Rule(BLOCK + r"mlp\.(fc[12])\.(weight|bias)", (LAYER + r"\3.\4",)),
-        Rule(BLOCK + r"norm2\.(weight|bias)", (LAYER + r"final_layer_norm.\3",)),
+        *STACK_RULES,
         Rule(r"head\.words\.unembedding", ("lm_head.weight",), outside=True),
         Rule(r"head\.constant", ("final_logits_bias",), outside=True),
     ),
     settings=bart_settings,
     config=parse_bart_config,
-    aliases={
-        "hidden_size": "d_model",
-        "num_attention_heads": "encoder_attention_heads",
-        "num_hidden_layers": "encoder_layers",
-    },
+    aliases=STACK_ALIASES,
     tokens={
         "pad_token_id": 1,
         "bos_token_id": 0,
@@ -124,14 +150,14 @@ BART_FAMILY = Family(
         "forced_eos_token_id": 2,
     },
     architecture=lambda config: "BartForConditionalGeneration",
-    left=(
+    ignored=(
         r"(model\.)?(encoder|decoder)\.embed_tokens\.weight",
         r"lm_head\.weight",
         r"(model\.)?(encoder|decoder)\.version",
     ),
-    again={"embedding.weight": EMBEDDINGS},
-    tied=EMBEDDINGS,
-    absent=_zero_logits_bias,
+    untied_names={"embedding.weight": EMBEDDINGS},
+    embedding_names=EMBEDDINGS,
+    default_tensors=_zero_logits_bias,
 )
 
 
@@ -165,12 +191,15 @@ def t5_settings(config: t5.Config) -> dict[str, Any]:
 
 def parse_t5_config(theirs: Mapping[str, Any]) -> t5.Config:
     """Return our config from a config.json. Raises ModelError for an unsupported value."""
-    reject_others(theirs, "feed_forward_proj", ("relu",))
-    reject_others(theirs, "dense_act_fn", ("relu",))
-    reject_others(theirs, "is_gated_act", (False,))
-    reject_others(theirs, "layer_norm_epsilon", (t5.EPS,))
-    reject_others(theirs, "is_encoder_decoder", (True,))
-    reject_others(theirs, "is_causal", (True,))
+    require_values(
+        theirs,
+        feed_forward_proj="relu",
+        dense_act_fn="relu",
+        is_gated_act=False,
+        layer_norm_epsilon=t5.EPS,
+        is_encoder_decoder=True,
+        is_causal=True,
+    )
     # Version 5 of transformers has a field for scaled outputs; earlier versions derive it from the other field.
     tied = theirs.get("tie_word_embeddings") is None or read_bool(theirs, "tie_word_embeddings", True)
     layers = read_int(theirs, "num_layers", 6)
@@ -239,10 +268,10 @@ T5_FAMILY = Family(
     },
     tokens={"pad_token_id": 0, "eos_token_id": 1},
     architecture=lambda config: "T5ForConditionalGeneration",
-    tied=("encoder.embed_tokens.weight", "decoder.embed_tokens.weight"),
+    embedding_names=("encoder.embed_tokens.weight", "decoder.embed_tokens.weight"),
     tied_by=None,
-    absent=_embedding_as_output,
-    left=(
+    default_tensors=_embedding_as_output,
+    ignored=(
         r"(encoder|decoder)\.embed_tokens\.weight",
         r"lm_head\.weight",
         # The bias of cross-attention in old files, which is not used.
@@ -256,7 +285,6 @@ MAX_POSITIONS = 1500  # positions of the encoder: 30 s, the maximum input of tra
 
 def whisper_settings(config: transformer_asr.Config) -> dict[str, Any]:
     """Return the arguments of WhisperConfig."""
-    hidden = config.ffn_dim or 4 * config.dim
     ends = dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"), 0)
     ours = {**ends, "begin_suppress_tokens": None}  # for custom transcripts, whose only special token is 0
     return {
@@ -265,39 +293,28 @@ def whisper_settings(config: transformer_asr.Config) -> dict[str, Any]:
         "num_mel_bins": config.in_features,
         "max_source_positions": MAX_POSITIONS,
         "max_target_positions": config.context_length,
-        "d_model": config.dim,
-        "encoder_layers": config.layers,
-        "decoder_layers": config.decoder_layers or config.layers,
-        "encoder_attention_heads": config.heads,
-        "decoder_attention_heads": config.heads,
-        "encoder_ffn_dim": hidden,
-        "decoder_ffn_dim": hidden,
-        "activation_function": "gelu",
-        "dropout": config.dropout,
+        **_stack_settings(config),
     }
 
 
 def parse_whisper_config(theirs: Mapping[str, Any]) -> transformer_asr.Config:
     """Return our config from a config.json. Raises ModelError for an unsupported value."""
-    reject_others(theirs, "activation_function", ("gelu",))
-    reject_others(theirs, "tie_word_embeddings", (True,))
-    reject_others(theirs, "scale_embedding", (False,))
-    reject_others(theirs, "attention_dropout", (0.0,))
-    reject_others(theirs, "activation_dropout", (0.0,))
-    reject_others(theirs, "encoder_layerdrop", (0.0,))
-    reject_others(theirs, "decoder_layerdrop", (0.0,))
-    reject_others(theirs, "is_encoder_decoder", (True,))
-    reject_others(theirs, "is_causal", (True,))
-    dim, layers = read_int(theirs, "d_model", 384), read_int(theirs, "encoder_layers", 4)
-    decoder_layers = read_int(theirs, "decoder_layers", 4)
-    hidden = read_shared_int(theirs, "ffn_dim", 1536)
+    require_values(
+        theirs,
+        activation_function="gelu",
+        tie_word_embeddings=True,
+        scale_embedding=False,
+        attention_dropout=0.0,
+        activation_dropout=0.0,
+        encoder_layerdrop=0.0,
+        decoder_layerdrop=0.0,
+        is_encoder_decoder=True,
+        is_causal=True,
+    )
+    stacks = _parse_stacks(theirs, dim=384, layers=4, heads=6)
     return transformer_asr.Config(
         in_features=read_int(theirs, "num_mel_bins", 80),
-        dim=dim,
-        layers=layers,
-        decoder_layers=None if decoder_layers == layers else decoder_layers,
-        heads=read_shared_int(theirs, "attention_heads", 6),
-        ffn_dim=None if hidden == 4 * dim else hidden,
+        **stacks,
         dropout=read_float(theirs, "dropout", 0.0),
         target_vocab_size=read_int(theirs, "vocab_size", 51_865),
         context_length=read_int(theirs, "max_target_positions", 448),
@@ -332,26 +349,16 @@ WHISPER_FAMILY = Family(
         Rule(r"norm\.(weight|bias)", (r"decoder.layer_norm.\1",)),
         Rule(BLOCK + r"attention\.qkv\.weight", tuple(f"{LAYER}self_attn.{part}_proj.weight" for part in "qkv")),
         Rule(BLOCK + r"attention\.qkv\.bias", tuple(f"{LAYER}self_attn.{part}_proj.bias" for part in "qv")),
-        Rule(BLOCK + r"attention\.out\.(weight|bias)", (LAYER + r"self_attn.out_proj.\3",)),
-        Rule(BLOCK + r"norm1\.(weight|bias)", (LAYER + r"self_attn_layer_norm.\3",)),
-        Rule(r"decoder\.(\d+)\.cross_attention\.q\.(weight|bias)", (CROSS + r"encoder_attn.q_proj.\2",)),
         Rule(
             r"decoder\.(\d+)\.cross_attention\.kv\.weight",
             (CROSS + "encoder_attn.k_proj.weight", CROSS + "encoder_attn.v_proj.weight"),
         ),
         Rule(r"decoder\.(\d+)\.cross_attention\.kv\.bias", (CROSS + "encoder_attn.v_proj.bias",)),
-        Rule(r"decoder\.(\d+)\.cross_attention\.out\.(weight|bias)", (CROSS + r"encoder_attn.out_proj.\2",)),
-        Rule(r"decoder\.(\d+)\.cross_norm\.(weight|bias)", (CROSS + r"encoder_attn_layer_norm.\2",)),
-        Rule(BLOCK + r"mlp\.(fc[12])\.(weight|bias)", (LAYER + r"\3.\4",)),
-        Rule(BLOCK + r"norm2\.(weight|bias)", (LAYER + r"final_layer_norm.\3",)),
+        *STACK_RULES,
     ),
     settings=whisper_settings,
     config=parse_whisper_config,
-    aliases={
-        "hidden_size": "d_model",
-        "num_attention_heads": "encoder_attention_heads",
-        "num_hidden_layers": "encoder_layers",
-    },
+    aliases=STACK_ALIASES,
     tokens={
         "pad_token_id": 50_256,
         "bos_token_id": 50_256,
@@ -359,12 +366,12 @@ WHISPER_FAMILY = Family(
         "decoder_start_token_id": 50_257,
     },
     architecture=lambda config: "WhisperForConditionalGeneration",
-    left=(r"(model\.)?encoder\.embed_positions\.weight", r"proj_out\.weight"),
+    ignored=(r"(model\.)?encoder\.embed_positions\.weight", r"proj_out\.weight"),
     computed={
         "model.encoder.embed_positions.weight": Computed(
             _table, lambda shape: transformer_asr.sinusoids(*shape), _rounding
         ),
     },
-    tied=("proj_out.weight",),
+    embedding_names=("proj_out.weight",),
     tied_by=None,
 )

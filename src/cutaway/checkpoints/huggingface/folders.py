@@ -408,10 +408,10 @@ class Folder:
             and table not in tensors
             and getattr(self.config, "tie_weights", True)
         ):
-            found = next((name for name in (*self._outputs, *self.family.tied) if name in tensors), None)
+            found = next((name for name in (*self._outputs, *self.family.embedding_names) if name in tensors), None)
             if found is not None:
                 tensors[table], origin[table] = tensors.pop(found), origin.pop(found)
-        return {**self.family.absent(self.config, tensors), **tensors}, origin
+        return {**self.family.default_tensors(self.config, tensors), **tensors}, origin
 
     def _missing_bias(self, origin: Mapping[str, str]) -> tuple[str, str]:
         """Return the name of the missing output bias and that of the one in its place, or two empty names.
@@ -465,9 +465,9 @@ class Folder:
         A tensor that should be the embedding, or be computed from config.json, but has other values, is among the
         others.
         """
-        prefix, patterns = self.family.prefix, (*self.family.left, *COMPUTED_TENSORS)
+        prefix, patterns = self.family.prefix, (*self.family.ignored, *COMPUTED_TENSORS)
         table = None if self._embedding is None else tensors.get(self._embedding)
-        same = (*self._outputs, *self.family.tied)
+        same = (*self._outputs, *self.family.embedding_names)
         left: list[str] = []
         others: list[str] = []
         for name in names:
@@ -617,7 +617,7 @@ def write_folder(
     # Views of a larger tensor are written as separate tensors.
     alone = {k: v if v.untyped_storage().nbytes() == v.nbytes else v.clone() for k, v in tensors.items()}
     untied = not getattr(model.config, "tie_weights", True)
-    again = {theirs: ours for ours, names in family.again.items() if untied and ours in own for theirs in names}
+    again = {theirs: ours for ours, names in family.untied_names.items() if untied and ours in own for theirs in names}
     alone |= {theirs: own[ours].detach().cpu().clone() for theirs, ours in again.items()}
     floating = next(t.dtype for t in alone.values() if t.is_floating_point())
     document = _document(model.config, family, origin, vocabulary, labels, problem)

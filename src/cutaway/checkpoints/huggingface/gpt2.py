@@ -20,6 +20,7 @@ from .config_files import (
     read_int,
     reject_others,
     reject_partial_patches,
+    require_values,
     resolve_aliases,
     use_transformers_names,
 )
@@ -49,11 +50,14 @@ def gpt2_settings(config: gpt2.Config) -> dict[str, Any]:
 def parse_gpt2_config(theirs: Mapping[str, Any]) -> gpt2.Config:
     """Return our config from a config.json. Raises ModelError for an unsupported value."""
     reject_others(theirs, "activation_function", ("gelu_new", "gelu_pytorch_tanh"))
-    reject_others(theirs, "layer_norm_epsilon", (1e-5,))
-    reject_others(theirs, "add_cross_attention", (False,))
-    reject_others(theirs, "is_causal", (True,))
-    reject_others(theirs, "scale_attn_weights", (True,))
-    reject_others(theirs, "scale_attn_by_inverse_layer_idx", (False,))
+    require_values(
+        theirs,
+        layer_norm_epsilon=1e-5,
+        add_cross_attention=False,
+        is_causal=True,
+        scale_attn_weights=True,
+        scale_attn_by_inverse_layer_idx=False,
+    )
     dropout = read_float(theirs, "resid_pdrop", 0.1)
     return gpt2.Config(
         vocab_size=read_int(theirs, "vocab_size", 50_257),
@@ -95,7 +99,7 @@ GPT2_FAMILY = Family(
     },
     tokens={"bos_token_id": 50_256, "eos_token_id": 50_256},
     architecture=lambda config: "GPT2LMHeadModel" if config.head == "next" else "GPT2ForSequenceClassification",
-    left=(r"lm_head\.weight", r"(transformer\.)?h\.\d+\.attn\.(bias|masked_bias)"),
+    ignored=(r"lm_head\.weight", r"(transformer\.)?h\.\d+\.attn\.(bias|masked_bias)"),
 )
 
 
@@ -144,13 +148,7 @@ def parse_vit_gpt2_config(theirs: Mapping[str, Any]) -> vit_gpt2.Config:
     """Return our config from a config.json. Raises ModelError for an unsupported value."""
     halves = (_half(theirs, name, kind) for name, kind in (("encoder", "vit"), ("decoder", "gpt2")))
     encoder, decoder = (resolve_aliases(half, {}) for half in halves)
-    for field, known in {
-        "hidden_act": "gelu",
-        "qkv_bias": True,
-        "hidden_dropout_prob": 0.0,
-        "attention_probs_dropout_prob": 0.0,
-    }.items():
-        reject_others(encoder, field, (known,))
+    require_values(encoder, hidden_act="gelu", qkv_bias=True, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     reject_others(decoder, "add_cross_attention", (True,))
     try:
         writes = parse_gpt2_config({**resolve_aliases(decoder, GPT2_FAMILY.aliases), "add_cross_attention": False})
@@ -254,7 +252,7 @@ VIT_GPT2_FAMILY = Family(
     settings=vit_gpt2_settings,
     config=parse_vit_gpt2_config,
     architecture=lambda config: "VisionEncoderDecoderModel",
-    left=(
+    ignored=(
         r"decoder\.lm_head\.weight",
         r"encoder\.pooler\.dense\.(weight|bias)",  # not used
         r"decoder\.transformer\.h\.\d+\.(cross)?att(n|ention)\.(bias|masked_bias)",

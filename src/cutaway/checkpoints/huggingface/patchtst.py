@@ -8,7 +8,7 @@ from typing import Any
 from ...core.errors import ModelError
 from ...models.patchtst import PRESETS, Config
 from . import Family, Rule
-from .config_files import read_bool, read_float, read_int, reject_others
+from .config_files import read_bool, read_float, read_int, reject_others, require_values
 
 BLOCK, LAYER = r"blocks\.(\d+)\.", r"encoder.layers.\1."
 NORM = r"(weight|bias|running_mean|running_var|num_batches_tracked)"
@@ -62,24 +62,23 @@ def parse_config(theirs: Mapping[str, Any]) -> Config:
     reject_others(
         {"pooling_type": theirs.get("pooling_type", "mean")}, "pooling_type", (None if forecasts else "mean",)
     )
-    for field, known in {
-        "norm_type": "batchnorm",
-        "norm_eps": 1e-5,
-        "minimum_scale": 1e-5,
-        "activation_function": "gelu",
-        "bias": True,
-        "use_cls_token": False,
-        "share_embedding": True,
-        "share_projection": True,
-        "channel_attention": False,
-        "loss": "mse",
-        "attention_dropout": 0.0,
-        "head_dropout": 0.0,
-    }.items():
-        reject_others(theirs, field, (known,))
+    require_values(
+        theirs,
+        norm_type="batchnorm",
+        norm_eps=1e-5,
+        minimum_scale=1e-5,
+        activation_function="gelu",
+        bias=True,
+        use_cls_token=False,
+        share_embedding=True,
+        share_projection=True,
+        channel_attention=False,
+        loss="mse",
+        attention_dropout=0.0,
+        head_dropout=0.0,
+    )
     reject_others(theirs, "scaling", ("std",))  # true means "mean" there
-    reject_others(theirs, "scaling_dim", (1,))
-    reject_others(theirs, "keepdim", (True,))
+    require_values(theirs, scaling_dim=1, keepdim=True)
     reject_others(theirs, "do_mask_input", (None, False))
     dropout = read_float(theirs, "path_dropout", 0.0)
     for field in DROPOUTS:

@@ -8,7 +8,7 @@ from typing import Any
 from ...models.video_transformer import PRESETS, Config
 from . import Family, Rule
 from .bert import BLOCK, num_labels
-from .config_files import read_float, read_int, reject_others, reject_partial_patches
+from .config_files import read_float, read_int, reject_partial_patches, require_values
 
 LAYER = r"encoder.layer.\1."
 
@@ -34,12 +34,15 @@ def settings(config: Config) -> dict[str, Any]:
 
 def parse_config(theirs: Mapping[str, Any]) -> Config:
     """Return our config from a config.json. Raises ModelError for an unsupported value."""
-    reject_others(theirs, "attention_type", ("divided_space_time",))
-    reject_others(theirs, "hidden_act", ("gelu",))
-    reject_others(theirs, "layer_norm_eps", (1e-6,))
-    reject_others(theirs, "qkv_bias", (True,))
-    reject_others(theirs, "attention_probs_dropout_prob", (0.0,))
-    reject_others(theirs, "drop_path_rate", (0,))
+    require_values(
+        theirs,
+        attention_type="divided_space_time",
+        hidden_act="gelu",
+        layer_norm_eps=1e-6,
+        qkv_bias=True,
+        attention_probs_dropout_prob=0.0,
+        drop_path_rate=0,
+    )
     size, patch = read_int(theirs, "image_size", 224), read_int(theirs, "patch_size", 16)
     reject_partial_patches(size, patch)
     return Config(

@@ -30,8 +30,8 @@ Shards are written by one job each, in worker processes, resumable after a kill.
 A shard depends only on its job, and a job only on the plan, so the result is the same for any number of processes and
 any number of kills. Two simultaneous preparations of the same data do the work twice without harm.
 
-Shards of text are streams of tokens: consecutive little-endian integers, read on demand and never kept in memory. They are read
-by `pread`, not through a memory map. Pages read through a map count as memory of the process, up to the
+Shards of text are streams of tokens: consecutive little-endian integers, read on demand and never kept in memory.
+They are read by `pread`, not through a memory map. Pages read through a map count as memory of the process, up to the
 whole corpus (3.7 GB after 60 000 windows of a corpus of 6 GB, where `pread` takes none). A shard truncated while mapped
 kills the process (SIGBUS), and here raises an error with its name. A batch takes the same time, and the page cache
 keeps frequently read pages in both cases.

@@ -1,4 +1,4 @@
-"""cutaway predict: predictions for new files, with the run's own preprocessing."""
+"""Commands on a trained run: metrics with 95 % intervals, predictions for new files, and its report."""
 
 from __future__ import annotations
 
@@ -10,21 +10,86 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import FileError, SettingError
-from .arguments import add_beam_search_options
+from .arguments import add_beam_search_options, add_thinking_options, selected_method
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
     from ...runs.run import Run
 
-SUMMARY = "predictions of a trained model for new files"
+
+def add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument("run", metavar="RUN", help="folder of a run, or .onnx file from `cutaway export`")
+    parser.add_argument("data", metavar="DATA", nargs="?", help="other labelled data of the same kind")
+    add_beam_search_options(parser)
+    parser.add_argument("--attack", choices=("fgsm", "pgd"), help="evaluate on adversarial examples")
+    parser.add_argument(
+        "--eps", metavar="E", type=float, default=0.03, help="maximum change of a pixel, from 0 to 1 (default: 0.03)"
+    )
+    parser.add_argument("--attack-steps", metavar="N", type=int, default=20, help="steps of pgd (default: 20)")
+    for key, what in (
+        ("ways", "classes of an episode"),
+        ("shots", "labelled examples of each class"),
+        ("queries", "other examples of each class"),
+        ("inner-steps", "gradient steps on the support (objective=maml)"),
+    ):
+        parser.add_argument(
+            f"--{key}", metavar="N", type=int, help=f"few-shot learning: {what}; default as in training"
+        )
+    add_thinking_options(parser)
+    parser.add_argument("--samples", metavar="N", type=int, help="problems: sampled chains per problem (default: 1)")
+    parser.add_argument(
+        "--temperature", metavar="T", type=float, help="problems: sampling temperature; 0 is greedy (default: 0.7)"
+    )
+    parser.add_argument("--seed", metavar="N", type=int, help="problems: sampling seed (default: 0)")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run_evaluate(args: argparse.Namespace) -> int:
+    """Evaluate a run and print its metrics."""
+    from ...core.metric_names import metric
+    from ...deploy.runtime import open_run
+    from .output import emit_json, note, note_warnings, print_table
+    from .train import format_metric
+
+    asked = {key: getattr(args, key) for key in ("ways", "shots", "queries", "inner_steps")}
+    with note_warnings():
+        metrics = open_run(args.run).evaluate(
+            args.data,
+            num_beams=args.num_beams,
+            length_penalty=args.length_penalty,
+            attack=args.attack,
+            eps=args.eps,
+            attack_steps=args.attack_steps,
+            method=selected_method(args),
+            **{key: value for key, value in asked.items() if value is not None},
+        )
+    if args.json:
+        emit_json({name: m.to_json() for name, m in metrics.items()})
+        return 0
+    found = {name: m.to_json() for name, m in metrics.items()}
+    rows = [
+        (metric(name)[0], *(format_metric(name, m[end]) for end in ("value", "low", "high")))
+        for name, m in found.items()
+    ]
+    print_table(("", "value", "low", "high"), rows, right=("value", "low", "high"))
+    notes: dict[str, list[str]] = {}
+    for name, m in found.items():
+        if "note" in m:
+            notes.setdefault(m["note"], []).append(metric(name)[0])
+    for reason, named in notes.items():
+        note(f"note: {', '.join(named)}: {reason}")
+    return 0
+
+
 LINE_ENDS = re.compile(
     r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]"
 )  # every sequence that some program reads as a line end
 IN_A_LINE = 3  # values per example on one line; more get a line each
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add_predict_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.add_argument("run", metavar="RUN", help="folder of a run, or .onnx file from `cutaway export`")
     parser.add_argument(
@@ -47,15 +112,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
-def run(args: argparse.Namespace) -> int:
+def run_predict(args: argparse.Namespace) -> int:
     """Predict, and print or write one row for each example, in the order of the inputs."""
-    import warnings
-
     from ...core.files import reject_overwriting, write_csv, write_text
     from ...core.spec import PairSpec
     from ...deploy.runtime import open_run
     from ...draw.number_format import plural
-    from .output import emit_json, note, say
+    from .output import emit_json, note, note_warnings, say
 
     opened = open_run(args.run)
     lines = args.out is not None and args.out.lower().endswith(".txt")
@@ -66,13 +129,10 @@ def run(args: argparse.Namespace) -> int:
     if args.out is not None:
         reject_overwriting(args.out, args.inputs, args.overwrite)  # before anything is computed
     folders = _folders(opened, args)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
+    with note_warnings():
         rows = opened.predict(
             args.inputs, num_beams=args.num_beams, length_penalty=args.length_penalty, support=args.support
         )
-    for warning in caught:
-        note(f"note: {warning.message}")
     if args.out:
         if lines:
             write_text(args.out, "".join(f"{to_single_line(row)}\n" for row in rows))
@@ -91,7 +151,7 @@ def run(args: argparse.Namespace) -> int:
         emit_json(rows)
     elif not args.out:
         for row in rows:
-            for line in _lines(row):
+            for line in _prediction_lines(row):
                 say(line, indent=4)
     return 0
 
@@ -137,7 +197,7 @@ def to_single_line(row: dict[str, Any]) -> str:
     return LINE_ENDS.sub(" ", said)
 
 
-def _lines(row: dict[str, Any]) -> list[str]:
+def _prediction_lines(row: dict[str, Any]) -> list[str]:
     """Format one prediction: name, prediction and probability. Several values, as of a forecast, get their names; many
     get one line each."""
     name, said = row["input"], {key: value for key, value in row.items() if key != "input"}
@@ -146,19 +206,69 @@ def _lines(row: dict[str, Any]) -> list[str]:
         corners = [f"{said[key]:.1f}" for key in ("x1", "y1", "x2", "y2")]
         return [f"{name}  {first}  {100 * more[0]:.1f} %  {corners[0]}, {corners[1]} to {corners[2]}, {corners[3]}"]
     if "probability" in said:
-        return [f"{name}  {_written(first)}  {100 * more[0]:.1f} %"]
+        return [f"{name}  {_format_value(first)}  {100 * more[0]:.1f} %"]
     if isinstance(first, str) or not more:
-        return [f"{name}  {_written(first)}"]
+        return [f"{name}  {_format_value(first)}"]
     if len(said) <= IN_A_LINE:
-        return [f"{name}  {', '.join(f'{key} {_written(value)}' for key, value in said.items())}"]
+        return [f"{name}  {', '.join(f'{key} {_format_value(value)}' for key, value in said.items())}"]
     width = max(map(len, said))
-    return [name, *(f"  {key:<{width}}  {_written(value)}" for key, value in said.items())]
+    return [name, *(f"  {key:<{width}}  {_format_value(value)}" for key, value in said.items())]
 
 
-def _written(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """Format a value: text unchanged, numbers with six digits."""
     from ...draw.number_format import UNKNOWN
 
     if value is None:
         return UNKNOWN
     return value if isinstance(value, str) else f"{value:.6g}"
+
+
+def add_report_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument("run", metavar="RUN", help="folder of a run or a search")
+    parser.add_argument("--open", action="store_true", help="open the page in the browser")
+
+
+def run_report(args: argparse.Namespace) -> int:
+    """Write the page and print its path."""
+    from ...experiments.compare.baselines import check_baselines
+    from ...reports.run_report import write_layers_and_report
+    from ...runs.run import Run
+    from ...training.run_folder import RunInUse, clear_leftovers, lock_run
+    from .output import console, note, open_page
+
+    if (Path(args.run) / "search.json").is_file():
+        path = _write_search_page(args.run)
+        console().print(str(path), markup=False)
+        if args.open:
+            open_page(path)
+        return 0
+    run = Run(args.run)
+    try:
+        with lock_run(run.folder):
+            clear_leftovers(run.folder)
+            check_baselines(run)
+    except RunInUse as error:
+        note(f"note: {error.holder} is using this run: the page shows its current state.")
+    path = write_layers_and_report(run)
+    console().print(str(path), markup=False)
+    if args.open:
+        open_page(path)
+    return 0
+
+
+def _write_search_page(folder: str) -> Path:
+    """Write the page of a search, with the trials so far. Raises FileError if no trial has ended."""
+    from ...core.errors import FileError
+    from ...experiments.settings import require_optuna
+
+    require_optuna()
+    from ...experiments.search.result import Search
+    from ...experiments.search.search_page import write_search_report
+
+    found = Search(folder)
+    if not found.trials:
+        raise FileError(f"{folder} has no finished trial to show yet.")
+    write_search_report(found)
+    return found.report

@@ -1,9 +1,10 @@
-"""cutaway show: the architecture of a model."""
+"""Commands on untrained models: a list by family, and the card of one."""
 
 from __future__ import annotations
 
 import argparse
 import re
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +12,93 @@ if TYPE_CHECKING:
     from ...inspect.layers import LayerTable
     from ...models.registry import Preset
 
-SUMMARY = "card of a model: equation, layers, settings, changes from the paper"
+# The families in the order of their first papers, with their titles.
+FAMILIES = {
+    "dense": "Dense networks",
+    "rnn": "Recurrent networks",
+    "cnn": "Convolutional networks",
+    "words": "Word vectors and sentences",
+    "graph": "Graph networks",
+    "transformer": "Transformers",
+    "generative": "Generative models of images",
+}
+
+
+def add_list_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument("word", metavar="WORD", nargs="?", help="part of a name, a family, or a kind of data")
+    parser.add_argument("--family", metavar="F", help="only this family: dense, cnn, …")
+    parser.add_argument(
+        "--takes", metavar="KIND", help="only models for this kind of data: table, image, text, audio, seq2seq, …"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run_list(args: argparse.Namespace) -> int:
+    """Print the models, one line each, and their number."""
+    from ...core.errors import UnknownName
+    from ...models.registry import list_models, preset, presets
+    from .output import emit_json, print_table, say
+
+    families = {p.card.card.family for p in presets().values()}
+    kinds = {kind for p in presets().values() for kind in p.takes}
+    if args.family not in (None, *families):
+        raise UnknownName("family", args.family, families)
+    if args.takes not in (None, *kinds):
+        raise UnknownName("kind of data", args.takes, kinds)
+
+    rows = [_model_row(preset(name)) for name in list_models(args.family, args.takes)]
+    if args.word is not None:
+        word = args.word.lower()
+        rows = [row for row in rows if word in row["name"] or word in (row["family"], *row["takes"])]
+        if not rows:
+            raise UnknownName("model, family or kind of data", args.word, presets(), "`cutaway list` shows them all.")
+    if args.json:
+        emit_json(rows)
+        return 0
+    rows.sort(key=lambda row: list(FAMILIES).index(row["family"]))
+    headings = [f"{FAMILIES[row['family']]} (--family {row['family']})" for row in rows]
+    titles = ("name", "parameters", "takes", "source")
+    print_table(titles, [_model_line(row) for row in rows], right=["parameters"], yields="source", groups=headings)
+    counts = Counter(row["family"] for row in rows)
+    said = ", ".join(f"{counts[family]} {family}" for family in FAMILIES if counts[family])
+    total = f"{len(rows)} model{'s' * (len(rows) != 1)}"
+    say(f"\n{total}: {said}." if len(counts) > 1 else f"\n{total}.")
+    return 0
+
+
+def _model_line(row: dict[str, Any]) -> tuple[str, ...]:
+    """Return the table row of one model."""
+    from ...draw.number_format import count
+
+    first_author = row["authors"].split(",")[0].removesuffix(" et al.").split()[-1]
+    return (
+        row["name"],
+        count(row["parameters"]),
+        ", ".join(row["takes"]),
+        f"{first_author} {row['year']}: {row['title']}",
+    )
+
+
+def _model_row(found: Preset) -> dict[str, Any]:
+    """Return one model as JSON values. Its parameters are counted only if its card does not state them."""
+    from ...inspect.layers import on_meta
+
+    facts, parameters = found.card.card.to_json(), found.card.published_parameters
+    if parameters is None:
+        parameters = sum(p.numel() for p in on_meta(found, found.config).parameters())
+    return {
+        "name": found.name,
+        "parameters": parameters,
+        "takes": list(found.takes),
+        **{fact: facts[fact] for fact in ("family", "title", "authors", "year", "link")},
+    }
+
+
 LEFT = 32  # maximum indent of wrapped lines
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def add_show_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.usage = "cutaway show MODEL [key=value ...] [--json]"
     parser.add_argument(
@@ -27,7 +110,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
-def run(args: argparse.Namespace) -> int:
+def run_show(args: argparse.Namespace) -> int:
     """Describe one model. It is built on the meta device, so that even the largest costs nothing."""
     from ...core.errors import SettingError
     from ...core.files import exists
@@ -46,17 +129,17 @@ def run(args: argparse.Namespace) -> int:
     found = preset(names[0])
     shape = settings.pop("input", None)
     config = found.configure(settings={key.removeprefix("model."): value for key, value in settings.items()})
-    layers = _layers(found, config, _shape(shape) if shape else None)
+    layers = _layers(found, config, _parse_shape(shape) if shape else None)
     as_published = config == found.config and found.card.published.at in ((), layers.input[1:])
 
     if args.json:
-        emit_json(_document(found, config, layers, as_published))
+        emit_json(_model_document(found, config, layers, as_published))
     else:
-        _print(found, config, layers, as_published)
+        _print_model(found, config, layers, as_published)
     return 0
 
 
-def _shape(text: str) -> tuple[int, ...]:
+def _parse_shape(text: str) -> tuple[int, ...]:
     """Parse a shape such as 3x64x64."""
     from ...core.errors import SettingError
 
@@ -76,7 +159,8 @@ def _layers(found: Preset, config: Any, shape: tuple[int, ...] | None) -> LayerT
         raise ModelError(f"{found.name} does not accept an input of {shape_text(shape or ())}: {error}") from error
 
 
-def _document(found: Preset, config: Any, layers: LayerTable, as_published: bool) -> dict[str, Any]:
+def _model_document(found: Preset, config: Any, layers: LayerTable, as_published: bool) -> dict[str, Any]:
+    """Return the card of a model as JSON values."""
     import dataclasses
 
     published = dataclasses.asdict(found.card.published)
@@ -92,7 +176,8 @@ def _document(found: Preset, config: Any, layers: LayerTable, as_published: bool
     }
 
 
-def _print(found: Preset, config: Any, layers: LayerTable, as_published: bool) -> None:
+def _print_model(found: Preset, config: Any, layers: LayerTable, as_published: bool) -> None:
+    """Print the card of a model: facts, equation, layers and settings."""
     from ...core.config import as_text
     from ...core.errors import join
     from ...models.config import field_descriptions
@@ -127,6 +212,7 @@ def _print(found: Preset, config: Any, layers: LayerTable, as_published: bool) -
 
 
 def _print_layers(found: Preset, layers: LayerTable, as_published: bool) -> None:
+    """Print the layers of a model as a table."""
     from ...core.spec import OF_TOKENS
     from ...draw.number_format import count, shape_text
     from ...views.network import RIGHT, format_table

@@ -1,1 +1,0 @@
-"""Networking code that the studio and the prediction server share: sockets, connection limits, HTTP requests."""
