@@ -23,8 +23,9 @@ from torch.nn.utils.rnn import pad_sequence
 import cutaway
 from cutaway.data.datasets.pairs import generate_games
 from cutaway.data.text.puzzles import END, PuzzlePreprocessing, SearchablePuzzle
+from cutaway.inference.language_model_thinker import LINE, solution_form, think
 from cutaway.inference.text import generate
-from cutaway.inference.thought_search import LINE, Method, Thought, search, solution_form, think
+from cutaway.inference.thought_search import Method, Thought, search
 
 from .attention import theirs
 from .pairs import Pair, race

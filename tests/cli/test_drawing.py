@@ -44,7 +44,7 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(
 
         def step(self: Trainer, *args: Any) -> None:
             once(self, *args)
-            self._stop.asked = self.state.update == 2
+            self._stop.requested = self.state.update == 2
 
         patch.setattr(Trainer, "step", step)
         with pytest.raises(Interrupted):

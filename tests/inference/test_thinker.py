@@ -14,8 +14,9 @@ from cutaway.core.errors import ModelError
 from cutaway.core.spec import Solution, TextSpec
 from cutaway.data.dataset_base import IGNORED
 from cutaway.data.text.puzzles import END, FIRST, Countdown, PuzzlePreprocessing, PuzzleSplit
+from cutaway.inference.language_model_thinker import LanguageThinker, think
 from cutaway.inference.text import NONE, generate
-from cutaway.inference.thought_search import LanguageThinker, Method, Thought, think
+from cutaway.inference.thought_search import Method, Thought
 from cutaway.models.registry import create_model
 from cutaway.nn.kv_cache import Cache
 

@@ -209,7 +209,9 @@ def test_a_run_without_a_checkpoint_begins_with_the_same_weights_or_not_at_all(
     other = run(tmp_path / "other", epochs=1, seed=3)
     content = copy.read_bytes()
     copy.write_bytes((other / "model" / "model.safetensors").read_bytes())
-    with pytest.raises(FileError, match="not what it was when this run began"):
+    with pytest.raises(
+        FileError, match="copy.safetensors has changed since this run began, and the run has no checkpoint yet"
+    ):
         train_model(None, None, {}, resume=tmp_path / "r", progress=Progress(shown=False))
     copy.write_bytes(content)
     train_model(None, None, {}, resume=tmp_path / "r", progress=Progress(shown=False))

@@ -17,7 +17,8 @@ from cutaway.core.spec import Solution, TextSpec
 from cutaway.data.dataset_base import IGNORED
 from cutaway.data.text.puzzles import END, FIRST, Addition, Countdown, PuzzlePreprocessing, PuzzleSplit
 from cutaway.draw.html_page import render_page
-from cutaway.inference.thought_search import Method, solution_form, think
+from cutaway.inference.language_model_thinker import solution_form, think
+from cutaway.inference.thought_search import Method
 from cutaway.models.registry import create_model, preset
 from cutaway.views import thoughts as view_of
 from cutaway.views.inspect_page import build_page

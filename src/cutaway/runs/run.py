@@ -24,8 +24,9 @@ from ..data.settings import DataSettings
 from ..data.text.corpus_transforms import GAP, MaskedPreprocessing
 from ..data.text.puzzles import PuzzlePreprocessing
 from ..inference import image_generation
+from ..inference.language_model_thinker import think
 from ..inference.sampling import Settings as Sampled
-from ..inference.thought_search import GREEDY, Method, SearchResult, think
+from ..inference.thought_search import GREEDY, Method, SearchResult
 from ..statistics.intervals import Metric
 from ..tasks.contrastive import Contrastive
 from ..tasks.sequences import SequenceToSequence

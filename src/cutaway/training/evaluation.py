@@ -13,8 +13,9 @@ from ..core.spec import Episodes, ImageSpec, Mask, Spec, Spelled, Tokens
 from ..data.dataset_base import IGNORED, Split, Tasks
 from ..data.samplers import Batches
 from ..data.text.puzzles import PuzzleSplit
+from ..inference.language_model_thinker import solve_problems
 from ..inference.sequence_decoding import decode_likely, transcribe
-from ..inference.thought_search import GREEDY, Method, solve_problems
+from ..inference.thought_search import GREEDY, Method
 from ..models.base import SupportsState
 from ..nn.modules import eval_mode
 from ..statistics.intervals import Metric

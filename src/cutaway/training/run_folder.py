@@ -184,7 +184,7 @@ def create_run_folder(out: str | Path | None, name: str, overwrite: bool, inputs
         raise RunExists(f"{folder} exists already and nothing in it is overwritten. Give another folder{way}.")
     for given in inputs:
         if Path(given).resolve().is_relative_to(folder.resolve()):
-            raise FileError(f"{given} is an input in {folder}, which is not overwritten. Give another folder.")
+            raise FileError(f"Cannot overwrite {folder}: this run reads {given}. Give another folder.")
     return folder
 
 

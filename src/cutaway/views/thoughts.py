@@ -24,7 +24,8 @@ from ..data.text.puzzles import END, PuzzlePreprocessing, PuzzleSplit, Searchabl
 from ..draw import charts
 from ..draw.description import Drawing, Table, View, table
 from ..draw.number_format import count, number, plural
-from ..inference.thought_search import CHAINS, LINE, Method, SearchResult, Thought, solution_form, think, thought_tokens
+from ..inference.language_model_thinker import LINE, solution_form, think, thought_tokens
+from ..inference.thought_search import CHAINS, Method, SearchResult, Thought
 from ..nn.modules import eval_mode
 from ..runs.predict import reject_method
 from .attention_capture import AttentionCapture, capture_attention, num_heads_by_name

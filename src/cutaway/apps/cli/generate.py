@@ -421,7 +421,8 @@ SHOWN = 12  # thoughts of each depth of a tree
 def solve_problem(run: Run, args: argparse.Namespace) -> int:
     """Search for a solution of a problem and print it, with the tree of thoughts and its cost."""
     from ...data.text.puzzles import PuzzlePreprocessing
-    from ...inference.thought_search import CHAINS, GREEDY, solution_form
+    from ...inference.language_model_thinker import solution_form
+    from ...inference.thought_search import CHAINS, GREEDY
     from .output import emit_json, write
 
     for key in OTHERS:

@@ -43,7 +43,8 @@ from torch import Generator, Tensor, nn
 from ...core.errors import ModelError, SettingError
 from ...data.dataset_base import IGNORED, DataSet, Split
 from ...data.text.puzzles import PuzzleSplit, pad_puzzles
-from ...inference.thought_search import GREEDY, LanguageThinker, solve_problems, thought_tokens
+from ...inference.language_model_thinker import LanguageThinker, solve_problems, thought_tokens
+from ...inference.thought_search import GREEDY
 from ...models.base import SupportsKVCache
 from ...nn.modules import eval_mode
 from ...tasks.task import Task
