@@ -18,8 +18,7 @@ import yaml
 from torch.distributed.run import get_args_parser
 
 from cutaway.core.config import field_names
-from cutaway.data.settings import DataSettings
-from cutaway.data.streaming.shards import ShardSettings
+from cutaway.data.settings import DataSettings, ShardSettings
 from cutaway.experiments.settings import PlanSettings
 from cutaway.training.config import TrainSettings
 

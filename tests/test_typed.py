@@ -15,8 +15,7 @@ import pytest
 
 from cutaway.apps.cli import COMMANDS, WITH_SETTINGS, build_parser
 from cutaway.core.config import field_names
-from cutaway.data.settings import DataSettings
-from cutaway.data.streaming.shards import ShardSettings
+from cutaway.data.settings import DataSettings, ShardSettings
 from cutaway.deploy.quantize_config import QuantizeSettings
 from cutaway.experiments.settings import CompareSettings, PlanSettings, SearchSettings
 from cutaway.models.registry import presets

@@ -23,8 +23,8 @@ from .core.errors import DataError, FileError, SettingError, UnknownName, shorte
 from .core.files import as_path, open_regular, reject_overwriting, write_text
 from .data.in_memory.source import to_source
 from .data.open_data import NAMED, infer_kind
-from .data.settings import DataSettings
-from .data.streaming.shards import Manifest, ShardSettings, prepare_data
+from .data.settings import DataSettings, ShardSettings
+from .data.streaming.shards import Manifest, prepare_data
 from .deploy.runtime import ExportedRun, is_exported
 from .distributed.launch import rank
 from .draw.description import Page, View

@@ -229,11 +229,11 @@ def test_overwrite_replaces_nothing_that_is_no_run(tmp_path: Path) -> None:
 
 def test_a_run_that_is_read_is_not_replaced(tmp_path: Path) -> None:
     run = train_model("mlp", "iris", GIVEN, out=tmp_path / "run", **QUIET)
-    with pytest.raises(FileError, match="Cannot overwrite .*: this run reads"):
+    with pytest.raises(FileError, match=r"Cannot overwrite .*: this run reads"):
         train_model("mlp", "iris", {**GIVEN, "weights": str(run.folder)}, out=run.folder, overwrite=True, **QUIET)
     (run.folder / "t.csv").write_text("x,y\n" + "1,a\n2,b\n" * 30)
     given = {**GIVEN, "target": "y"}
-    with pytest.raises(FileError, match="Cannot overwrite .*: this run reads"):
+    with pytest.raises(FileError, match=r"Cannot overwrite .*: this run reads"):
         train_model("mlp", str(run.folder / "t.csv"), given, out=run.folder, overwrite=True, **QUIET)
     assert json.loads((run.folder / "run.json").read_text())["status"] == "finished"
 

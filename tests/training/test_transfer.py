@@ -210,7 +210,7 @@ def test_a_run_without_a_checkpoint_begins_with_the_same_weights_or_not_at_all(
     content = copy.read_bytes()
     copy.write_bytes((other / "model" / "model.safetensors").read_bytes())
     with pytest.raises(
-        FileError, match="copy.safetensors has changed since this run began, and the run has no checkpoint yet"
+        FileError, match=r"copy\.safetensors has changed since this run began, and the run has no checkpoint yet"
     ):
         train_model(None, None, {}, resume=tmp_path / "r", progress=Progress(shown=False))
     copy.write_bytes(content)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from cutaway.core.config import RENAMED, SettingHelp, describe, group_by_topic
-from cutaway.data.settings import DataSettings
-from cutaway.data.streaming.shards import ShardSettings
+from cutaway.data.settings import DataSettings, ShardSettings
 from cutaway.deploy.quantize_config import QuantizeSettings
 from cutaway.experiments.settings import CompareSettings, PlanSettings, SearchSettings
 from cutaway.training.config import TrainSettings

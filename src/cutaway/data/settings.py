@@ -1,4 +1,4 @@
-"""Data settings: the target, the split, preprocessing and augmentation."""
+"""Data settings: the target, the split, preprocessing and augmentation; and those of shards."""
 
 from __future__ import annotations
 
@@ -243,4 +243,25 @@ class DataSettings:
         (),
         "problems: how solutions are written, comma-separated, the first being the form by which a model is judged; of "
         "addition plain, reversed or scratchpad, of numbers that make a target steps, tree, answer",
+    )
+
+
+@dataclass(frozen=True)
+class ShardSettings:
+    """Settings for writing shards."""
+
+    workers: int | None = setting(
+        None, "processes that make shards side by side; 0 makes them in this one; auto has one for each processor",
+        low=0, high=256,
+    )  # fmt: skip
+    shard_size: int = setting(64, "MiB of the data, as it was given, that go into a shard", low=1, high=65_536)
+    held_out: int = setting(
+        4, "MiB that val and test of a corpus have at most each, unless val and test are given; 0 sets no bound",
+        low=0, high=65_536,
+    )  # fmt: skip
+    sample: int = setting(
+        64,
+        "MiB of the training text that a tokenizer is fitted on, evenly spread where there is more",
+        low=1,
+        high=65_536,
     )

@@ -130,7 +130,7 @@ NOTE_INTERVAL = 5.0  # seconds between progress notes
 
 def add_prepare_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    from ...data.streaming.shards import ShardSettings
+    from ...data.settings import ShardSettings
     from .settings_help import format_group
 
     parser.usage = "cutaway prepare DATA OUT [key=value ...] [--json]"

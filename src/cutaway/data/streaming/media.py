@@ -32,13 +32,12 @@ from ..images.detection import is_box_folder
 from ..images.segmentation import is_mask_folder
 from ..modalities import KINDS as KINDS_OF_DATA
 from ..parallel import Progress
-from ..settings import DataSettings
+from ..settings import DataSettings, ShardSettings
 from ..splits import SPLITS, complete_split
 from .members import Arrays, Index, Names
 from .shards import (
     OF_MEDIA,
     Manifest,
-    ShardSettings,
     ShardWriteResult,
     begin_preparation,
     file_sha256,

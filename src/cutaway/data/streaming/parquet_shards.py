@@ -26,13 +26,12 @@ from ...core.files import MEBIBYTE
 from ...core.spec import ImageSizes, Target
 from ..dataset_base import DataSet
 from ..parallel import Progress
-from ..settings import DataSettings
+from ..settings import DataSettings, ShardSettings
 from ..tables.dataset import open_groups
 from ..tables.table_files import LEAST_ROWS, RowGroups, locate_row_groups, parquet_files, read_rows
 from .shards import (
     Manifest,
     Shard,
-    ShardSettings,
     begin_preparation,
     finish_preparation,
     require_disk_space,

@@ -63,7 +63,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from ...core.config import as_text, build, pick, setting
+from ...core.config import as_text, build, pick
 from ...core.errors import CutawayError, DataError, FileError, Problem, SettingError, join, shorten
 from ...core.files import atomic_write, error_reason, exists, is_temp_file, open_regular, read_json, write_json
 from ...core.schema import NUMBER, Choice, name_document_in_errors, validate_document
@@ -71,7 +71,7 @@ from ...core.spec import ANY_SIZE, ImageSizes, Target
 from ..dataset_base import DataSet
 from ..modalities import KINDS
 from ..parallel import Progress, ignore_interrupts, iterate_workers, map_in_threads, num_cpus
-from ..settings import DataSettings
+from ..settings import DataSettings, ShardSettings
 from ..text.tokenizer_files import TOKENIZERS
 
 MANIFEST, PLAN = "manifest.json", "preparing.json"
@@ -228,27 +228,6 @@ def _reject_sizes(folder: Path, manifest: Manifest) -> None:
             found.append(Problem(str(path), f"it has {size:,} bytes, and {shard.bytes:,} were written"))
     if found:
         raise unusable_shards_error(folder, found)
-
-
-@dataclass(frozen=True)
-class ShardSettings:
-    """Settings for writing shards."""
-
-    workers: int | None = setting(
-        None, "processes that make shards side by side; 0 makes them in this one; auto has one for each processor",
-        low=0, high=256,
-    )  # fmt: skip
-    shard_size: int = setting(64, "MiB of the data, as it was given, that go into a shard", low=1, high=65_536)
-    held_out: int = setting(
-        4, "MiB that val and test of a corpus have at most each, unless val and test are given; 0 sets no bound",
-        low=0, high=65_536,
-    )  # fmt: skip
-    sample: int = setting(
-        64,
-        "MiB of the training text that a tokenizer is fitted on, evenly spread where there is more",
-        low=1,
-        high=65_536,
-    )
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ from ..build import DataSource, build_dataset
 from ..dataset_base import DataSet
 from ..modalities import reject_changed, reject_settings_for_others
 from ..parallel import Progress
-from ..settings import DataSettings
+from ..settings import DataSettings, ShardSettings
 from ..splits import SPLITS, remaining_fractions, split_ranges
 from ..text.corpus import ALPHABET, build_preprocessing, reject_short, text_tokens_per_step, unknown_note
 from ..text.corpus_transforms import PIECE
@@ -60,7 +60,6 @@ from .shards import (
     OF_TEXT,
     PLAN,
     Manifest,
-    ShardSettings,
     ShardTokens,
     begin_preparation,
     finish_preparation,
