@@ -13,8 +13,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from cutaway.checkpoints.convert import convert, open_model
-from cutaway.checkpoints.huggingface.adapters import CONFIG, WEIGHTS, merge_adapter, write_adapter
 from cutaway.checkpoints.huggingface.folders import read_folder, write_folder
+from cutaway.checkpoints.huggingface.lora_adapters import CONFIG, WEIGHTS, merge_adapter, write_adapter
 from cutaway.core.errors import FileError, ModelError
 from cutaway.core.files import read_json, write_json
 from cutaway.models.registry import create_model

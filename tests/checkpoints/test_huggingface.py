@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from cutaway.checkpoints.huggingface import families
 from cutaway.checkpoints.huggingface.folders import HEADS, Folder, Loaded, is_folder, read_folder, write_folder
 from cutaway.checkpoints.huggingface.gpt2 import GPT2_FAMILY
-from cutaway.checkpoints.huggingface.vocabulary import read_vocabulary, to_vocabulary
+from cutaway.checkpoints.huggingface.tokenizer_files import read_vocabulary, to_vocabulary
 from cutaway.core.errors import FileError, ModelError
 from cutaway.core.spec import Classes, Masked, TextSpec
 from cutaway.data.text.tokenizer_files import open_tokenizer

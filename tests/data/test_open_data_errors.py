@@ -17,7 +17,7 @@ from cutaway.core.errors import CutawayError, DataError, FileError
 from cutaway.data.graphs.graph_files import read_graphs
 from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
-from cutaway.data.streaming.members import IndexedFile, Member
+from cutaway.data.streaming.file_index import IndexedFile, Member
 from cutaway.data.streaming.shards import file_sha256
 from cutaway.data.tables.table_files import read_table
 from cutaway.data.text.tokenizer_files import open_tokenizer

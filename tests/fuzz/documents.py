@@ -415,7 +415,7 @@ def adapter(home: Path) -> Path:
 
 def merge(folder: Path) -> None:
     """Merge an adapter into its model."""
-    from cutaway.checkpoints.huggingface.adapters import merge_adapter
+    from cutaway.checkpoints.huggingface.lora_adapters import merge_adapter
 
     model = cutaway.load(folder / "base")
     merge_adapter(model, "gpt2", folder)

@@ -14,7 +14,7 @@ from cutaway.inspect.gates import gradient_by_lag
 from cutaway.nn.attention import Attention, AttentionRecord, scaled_dot_product
 from cutaway.nn.graphs import MessagePassing, build_adjacency, spmm
 from cutaway.nn.recurrent import State, Weights
-from cutaway.views import gates, graph
+from cutaway.views import gates, message_passing
 from cutaway.views.registry import suits
 from cutaway.views.subject import open_model
 from tests.small import small
@@ -127,9 +127,9 @@ def test_the_view_of_a_graph_shows_that_layer() -> None:
     model.layers[1] = Halves()
     subject = open_model(model, torch.randn(3, 2), EDGES)
     assert suits("graph", subject)
-    _, travels = graph.capture_messages(subject)
+    _, travels = message_passing.capture_messages(subject)
     assert [travel.weights.unique().tolist() for travel in travels] == [[0.5], [0.5]]
-    assert "comes from node 2, with the coefficient 0.5" in graph.draw_graph(subject)["summary"]
+    assert "comes from node 2, with the coefficient 0.5" in message_passing.draw_graph(subject)["summary"]
 
 
 def test_weights_and_heads_of_an_attention() -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 
 from cutaway.nn import diffusion
-from cutaway.nn.losses import log_level, normal_kl
+from cutaway.nn.losses import discretized_normal_log_prob, normal_kl
 
 T = 40
 BETAS = diffusion.linear_betas(T, 0.01, 0.3)
@@ -173,7 +173,7 @@ def test_terms_of_the_bound_are_divergences() -> None:
     mean = diffusion.predict_x0(xt, told, SIGNAL[0]).clamp(-1, 1)  # μ̃ of the first timestep is x̂_0
     variance = diffusion.posterior(x0, xt, SIGNAL[1], SIGNAL[0])[1]
     found = diffusion.bound_term(predict, x0, torch.zeros(4, dtype=torch.int64), noise, SIGNAL)
-    torch.testing.assert_close(found, -log_level(x0, mean, variance.log()).sum(1))
+    torch.testing.assert_close(found, -discretized_normal_log_prob(x0, mean, variance.log()).sum(1))
     zero = torch.zeros((), dtype=torch.float64)
     expected = normal_kl(scale_of(T - 1) * x0, zero + math.log(noise_of(T - 1) ** 2), zero, zero).sum(1)
     torch.testing.assert_close(diffusion.prior_term(x0, SIGNAL), expected)
@@ -205,5 +205,7 @@ def test_the_bound_of_normal_data_is_its_closed_form() -> None:
     levels = x0.mul(127.5).round().div(127.5)
     found = found + diffusion.bound_term(exact, levels, torch.zeros(len(x0), dtype=torch.int64), noise, signal)
     found = found + diffusion.prior_term(x0, signal)
-    exactly = -log_level(levels, torch.zeros((), dtype=torch.float64), torch.tensor(math.log(variance)).double())
+    exactly = -discretized_normal_log_prob(
+        levels, torch.zeros((), dtype=torch.float64), torch.tensor(math.log(variance)).double()
+    )
     assert found.mean() > exactly.mean(), "it bounds −ln p from above"

@@ -9,7 +9,7 @@ import torch
 from scipy.special import log_ndtr
 from torch.distributions import Normal, kl_divergence
 
-from cutaway.nn.losses import log_density, log_level, normal_kl
+from cutaway.nn.losses import discretized_normal_log_prob, log_density, normal_kl
 
 
 def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -35,14 +35,14 @@ def test_divergence_is_its_mean_over_draws() -> None:
 @pytest.mark.parametrize(("mean", "log_var"), [(0.0, 0.0), (0.9, -3.0), (-3.0, -6.0), (0.2, -9.0)])
 def test_the_levels_of_a_pixel_have_probability_one_together(mean: float, log_var: float) -> None:
     levels = torch.linspace(-1, 1, 256, dtype=torch.float64)
-    logs = log_level(levels, torch.tensor(mean).double(), torch.tensor(log_var).double())
+    logs = discretized_normal_log_prob(levels, torch.tensor(mean).double(), torch.tensor(log_var).double())
     torch.testing.assert_close(logs.exp().sum(), torch.ones((), dtype=torch.float64))
 
 
 def test_an_unlikely_level_keeps_its_logarithm_and_its_gradient() -> None:
     mean = torch.tensor(-0.9, dtype=torch.float64, requires_grad=True)
     x, log_var = torch.tensor([0.9, math.log(1e-4)], dtype=torch.float64)
-    log = log_level(x, mean, log_var)  # 180 standard deviations
+    log = discretized_normal_log_prob(x, mean, log_var)  # 180 standard deviations
     near = log_ndtr(-(1.8 - 1 / 255) / 0.01)  # nearly all of it is at the level's nearer edge
     assert abs(log.item() - near) < 1e-9 * abs(near)
     (slope,) = torch.autograd.grad(log, mean)
@@ -53,13 +53,15 @@ def test_many_levels_are_the_density() -> None:
     x, mean = torch.tensor([0.25, -0.5]).double(), torch.zeros(2, dtype=torch.float64)
     x = (x * 5e5).round() / 5e5  # levels that there are
     width = 2 / (1_000_001 - 1)
-    found = log_level(x, mean, mean, 1_000_001) - math.log(width)
+    found = discretized_normal_log_prob(x, mean, mean, 1_000_001) - math.log(width)
     torch.testing.assert_close(found, log_density(x, mean, mean), atol=1e-7, rtol=0)
 
 
 def test_single_precision_is_near_double_precision() -> None:
     levels = torch.linspace(-1, 1, 256)
     for log_var in (0.0, -4.0, -8.0):
-        single = log_level(levels, torch.tensor(0.3), torch.tensor(log_var))
-        double = log_level(levels.double(), torch.tensor(0.3).double(), torch.tensor(log_var).double())
+        single = discretized_normal_log_prob(levels, torch.tensor(0.3), torch.tensor(log_var))
+        double = discretized_normal_log_prob(
+            levels.double(), torch.tensor(0.3).double(), torch.tensor(log_var).double()
+        )
         torch.testing.assert_close(single.double(), double, rtol=1e-3, atol=1e-3)

@@ -14,10 +14,10 @@ from cutaway.draw.description import View
 from cutaway.reports.run_report import build_report, result_head
 from cutaway.tasks.classification import Classification
 from cutaway.tasks.roc_curves import scores
+from cutaway.views.run.classification import calibration, discrimination, importance
 from cutaway.views.run.documents import Documents, read_documents
-from cutaway.views.run.examples import samples, translations
-from cutaway.views.run.results import worst_mistakes
-from cutaway.views.run.scores import calibration, discrimination, importance
+from cutaway.views.run.generated_outputs import samples, translations
+from cutaway.views.run.summary import worst_mistakes
 from cutaway.views.run.training import data, network, settings, typed_keys
 
 from . import samples as documents

@@ -15,9 +15,9 @@ from cutaway.core.errors import FileError
 from cutaway.data.splits import split_hash
 from cutaway.draw.description import View
 from cutaway.reports.run_report import build_report, result_head
+from cutaway.views.run.classification import confusion, per_class
 from cutaway.views.run.documents import Documents, read_documents
-from cutaway.views.run.results import metric_phrase, worst_mistakes
-from cutaway.views.run.scores import confusion, per_class
+from cutaway.views.run.summary import metric_phrase, worst_mistakes
 from cutaway.views.run.task_results import bins, residuals
 from cutaway.views.run.training import curves, data, network, reproduction
 

@@ -16,10 +16,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from cutaway.apps.serve.app import Routes
-from cutaway.apps.serve.batching import Prediction
 from cutaway.apps.serve.inputs import PredictionRequest
 from cutaway.apps.serve.limits import Limits, parse_duration
 from cutaway.apps.serve.middleware import SIZES, Guard, Metrics
+from cutaway.apps.serve.prediction import Prediction
 from cutaway.apps.serve.server import reject_open
 from cutaway.core.errors import SettingError
 from cutaway.runs.run import Run

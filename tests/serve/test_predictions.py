@@ -14,8 +14,8 @@ import pytest
 from openapi_schema_validator import OAS31Validator
 from starlette.testclient import TestClient
 
-from cutaway.apps.serve.batching import Prediction, Predictor
 from cutaway.apps.serve.inputs import Inputs, PredictionRequest
+from cutaway.apps.serve.prediction import Prediction, Predictor
 from cutaway.runs.run import Run
 
 Client = Callable[..., TestClient]

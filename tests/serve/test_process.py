@@ -29,7 +29,6 @@ from starlette.testclient import TestClient
 from cutaway.apps.serve import engine as engines
 from cutaway.apps.serve import engine as processes
 from cutaway.apps.serve.app import Routes
-from cutaway.apps.serve.batching import Prediction, Predictor, request_size
 from cutaway.apps.serve.engine import (
     MemoryLimit,
     ModelProcess,
@@ -44,6 +43,7 @@ from cutaway.apps.serve.engine import (
 from cutaway.apps.serve.inputs import Inputs, PredictionRequest
 from cutaway.apps.serve.limits import Bounds, Limits
 from cutaway.apps.serve.middleware import Guard, Metrics
+from cutaway.apps.serve.prediction import Prediction, Predictor, request_size
 from cutaway.apps.serve.text_generation import GenerationRequest
 from cutaway.core.errors import CutawayError
 from cutaway.data.graphs.transforms import GraphPreprocessing

@@ -15,8 +15,8 @@ from cutaway.core.spec import Classes, Tags
 from cutaway.tasks import classification as confusion_module
 from cutaway.tasks.classification import Classification, Confusion
 from cutaway.tasks.tagging import Tagging
-from cutaway.views.run.scores import confusion as confusion_view
-from cutaway.views.run.scores import per_class
+from cutaway.views.run.classification import confusion as confusion_view
+from cutaway.views.run.classification import per_class
 
 
 def drawn(n: int, classes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -11,7 +11,7 @@ import torch
 
 from cutaway.checkpoints.huggingface.folders import read_folder, write_folder
 from cutaway.checkpoints.huggingface.gpt2 import parse_vit_gpt2_config, vit_gpt2_settings
-from cutaway.checkpoints.huggingface.vocabulary import Vocabulary
+from cutaway.checkpoints.huggingface.tokenizer_files import Vocabulary
 from cutaway.core.errors import ModelError
 from cutaway.core.spec import Tokens
 from cutaway.inference.sequence_decoding import NONE, decode

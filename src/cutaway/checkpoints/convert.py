@@ -18,9 +18,9 @@ from ..models.registry import preset
 from ..nn.low_precision import reject_integers
 from .diffusers import is_diffusers, read_diffusers, write_diffusers
 from .hub import resolve_path
-from .huggingface.adapters import merge_adapter
 from .huggingface.folders import is_folder, read_folder, write_folder
-from .huggingface.vocabulary import Vocabulary, read_vocabulary, to_vocabulary, vocabulary_for_targets
+from .huggingface.lora_adapters import merge_adapter
+from .huggingface.tokenizer_files import Vocabulary, read_vocabulary, to_vocabulary, vocabulary_for_targets
 from .match_config import get_origin
 from .saving import CONFIG, load_model, save_model
 from .torchvision import likely_preset, read_checkpoint, read_state_dict, write_checkpoint

@@ -16,7 +16,7 @@ from typing import Any
 from ..core.errors import FileError
 from .huggingface.config_files import GENERATION, PREPARATION
 from .huggingface.folders import Folder
-from .huggingface.vocabulary import COMPANION_FILES, TOKENIZER
+from .huggingface.tokenizer_files import COMPANION_FILES, TOKENIZER
 from .saving import CONFIG, INDEX, WEIGHTS
 from .torchvision import torchvision_names
 

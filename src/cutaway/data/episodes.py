@@ -125,8 +125,8 @@ class EpisodeSplit(Split):
         """
         return labelled_episodes(self.examples, target, self.classes, self.count)
 
-    def alone(self) -> Split:
-        """Return the single examples without episodes."""
+    def single_examples(self) -> Split:
+        """Return the examples that episodes are drawn from as single examples without targets, for views."""
         return SingleExamples(self.examples)
 
     def sample_episode(self, episode: int, seed: int | None = None) -> tuple[list[int], Tensor]:

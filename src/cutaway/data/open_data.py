@@ -27,7 +27,7 @@ from .modalities import KINDS, reject_settings_for_others
 from .quality.validation import validate_dataset
 from .settings import DataSettings
 from .streaming.shards import is_prepared, kind_of_prepared, open_prepared
-from .streaming.tars import is_sharded, kind_of_shards
+from .streaming.webdataset import is_sharded, kind_of_shards
 from .tables.dataset import TABLE_SUFFIXES
 from .tables.table_files import parquet_files
 from .task_sequence import to_tasks

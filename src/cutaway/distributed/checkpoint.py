@@ -182,22 +182,27 @@ class _LoadPlanner(DefaultLoadPlanner):
 
 
 class _Writer(StorageWriter):
-    """Writer of the parts of one checkpoint."""
+    """Writer of the parts of one checkpoint.
+
+    `name` is the prefix of the checkpoint's folder, such as `last`, which is followed by its number: `last-3`.
+    """
 
     def __init__(self, folder: Path, name: str, meta: Mapping[str, Any]) -> None:
         self.folder, self.name, self.meta = folder, name, meta
-        self.place: Path | None = None  # temporary folder; only rank 0 sets it
+        self.temporary: Path | None = None  # folder that is renamed when it is complete; only rank 0 sets it
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
         """Assign a file to each process. Called on rank 0."""
         numbers = [int(path.name.rpartition("-")[2]) for path in complete_checkpoints(self.folder, self.name)]
         self.final = self.folder / f"{self.name}-{max(numbers, default=0) + 1}"
-        self.place = self.folder / f".{self.final.name}.{os.getpid()}.part"  # marks what a killed process leaves behind
+        self.temporary = (
+            self.folder / f".{self.final.name}.{os.getpid()}.part"
+        )  # marks what a killed process leaves behind
         try:
-            make_folder(self.place)
+            make_folder(self.temporary)
         except OSError as error:
-            raise _write_error(self.place, error) from error
-        files = [self.place / f"{i:05d}-of-{len(plans):05d}.safetensors" for i in range(1, len(plans) + 1)]
+            raise _write_error(self.temporary, error) from error
+        files = [self.temporary / f"{i:05d}-of-{len(plans):05d}.safetensors" for i in range(1, len(plans) + 1)]
         return [replace(plan, storage_data=file) for plan, file in zip(plans, files)]
 
     def write_data(self, plan: SavePlan, planner: Any) -> torch.futures.Future[list[WriteResult]]:
@@ -215,7 +220,7 @@ class _Writer(StorageWriter):
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
         """Write the index, rename the folder to its final name and remove older checkpoints. Called on rank 0."""
-        assert self.place is not None
+        assert self.temporary is not None
         slices: dict[str, list[dict[str, Any]]] = {name: [] for name in metadata.state_dict_metadata}
         sums: dict[str, str] = {}
         for result in (one for of_process in results for one in of_process):
@@ -228,10 +233,10 @@ class _Writer(StorageWriter):
             for name, one in metadata.state_dict_metadata.items()
             if isinstance(one, TensorStorageMetadata)
         }
-        write_index(self.place, self.meta, sums, tensors)
+        write_index(self.temporary, self.meta, sums, tensors)
         shutil.rmtree(self.final, ignore_errors=True)  # the rest of a checkpoint whose removal was interrupted
         try:
-            self.place.rename(self.final)
+            self.temporary.rename(self.final)
         except OSError as error:
             raise _write_error(self.final, error) from error
         (self.folder / f"{self.name}.safetensors").unlink(missing_ok=True)
@@ -240,8 +245,8 @@ class _Writer(StorageWriter):
 
     def _reject_unseen(self, files: list[str]) -> None:
         """Raise FileError if machines write to different folders of the same name."""
-        assert self.place is not None
-        unseen = [name for name in files if not (self.place / name).is_file()]
+        assert self.temporary is not None
+        unseen = [name for name in files if not (self.temporary / name).is_file()]
         if unseen:
             raise FileError(
                 f"{len(unseen)} of the {len(files)} files of a checkpoint in {self.folder} are not visible to the "
@@ -251,8 +256,8 @@ class _Writer(StorageWriter):
 
     def clear(self) -> None:
         """Remove an incomplete checkpoint."""
-        if self.place is not None:
-            shutil.rmtree(self.place, ignore_errors=True)
+        if self.temporary is not None:
+            shutil.rmtree(self.temporary, ignore_errors=True)
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
         """Return the plan unchanged."""

@@ -22,7 +22,7 @@ from ..core.memory_budget import format_bytes
 from ..data.findings import REPAIR
 from ..data.images.dataset import find_damaged
 from ..data.settings import DataSettings
-from ..data.streaming.media import damaged_shards
+from ..data.streaming.media_shards import damaged_shards
 from ..data.streaming.shards import is_prepared, unusable_shards_error
 from ..distributed.dry_run import DryRun, dry_run
 from ..draw.number_format import plural

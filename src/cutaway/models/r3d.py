@@ -40,7 +40,7 @@ from torch import Tensor, nn
 
 from ..core.errors import ModelError
 from ..core.spec import Classes, Value, VideoSpec
-from ..nn.masks import has_inner_padding, normalize_padding_mask
+from ..nn.masks import normalize_padding_mask, rows_not_right_padded
 from .base import BaseModel
 from .card import Card, Divergence, Published
 from .config import ValidatedConfig, choice, positive
@@ -207,7 +207,7 @@ def _frame_mask(mask: Tensor | None, x: Tensor) -> Tensor | None:
         return mask
     if mask is None or mask.is_meta or bool(mask.all()):
         return None
-    wrong = (has_inner_padding(mask) | ~mask.any(1)).nonzero().flatten().tolist()
+    wrong = (rows_not_right_padded(mask) | ~mask.any(1)).nonzero().flatten().tolist()
     if wrong:
         raise ModelError(
             f"Video {wrong[0]} of the batch has padding before a real frame, or no real frame at all: padding stands "

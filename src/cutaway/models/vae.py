@@ -38,7 +38,7 @@ from torch import Tensor, nn
 
 from ..core.errors import ModelError, check_value
 from ..core.spec import Image, ImageSpec
-from ..nn.losses import log_density, log_level, normal_kl
+from ..nn.losses import discretized_normal_log_prob, log_density, normal_kl
 from .base import BaseModel
 from .card import Card, Divergence, Published
 from .config import ValidatedConfig, counts, min_value, positive
@@ -135,7 +135,7 @@ class VAE(BaseModel):
             z = mean + (0.5 * log_var).exp() * noise.flatten(1)[:, : self.config.latent_dim]
         f = self.decode(z)
         if self.config.levels:
-            terms = log_level(x, f, self.log_var, self.config.levels)
+            terms = discretized_normal_log_prob(x, f, self.log_var, self.config.levels)
         else:
             terms = log_density(x, f, self.log_var)
         zero = torch.zeros_like(mean)

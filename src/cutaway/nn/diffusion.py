@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from .losses import HIGHEST, LOWEST, log_level, normal_kl
+from .losses import HIGHEST, LOWEST, discretized_normal_log_prob, normal_kl
 
 Predict = Callable[[Tensor, Tensor], Tensor]
 Draw = Callable[[Tensor], Tensor]
@@ -196,5 +196,5 @@ def bound_term(predict: Predict, x0: Tensor, t: Tensor, noise: Tensor, signal: T
     least = float((1 - signal[0]) / (1 - signal[1]) * (1 - signal[1] / signal[0]))  # β̃ of timestep 1
     variance = variance.clamp(min=least)
     kl = (expected - mean).square() / (2 * variance)
-    first = -log_level(x0, mean, variance.log().expand_as(x0))
+    first = -discretized_normal_log_prob(x0, mean, variance.log().expand_as(x0))
     return torch.where((t == 0)[at], first, kl).flatten(1).sum(1)

@@ -571,11 +571,12 @@ def log_density(x: Tensor, mean: Tensor, log_var: Tensor) -> Tensor:
     return -0.5 * (math.log(2 * math.pi) + log_var + (x - mean).square() * (-log_var).exp())
 
 
-def log_level(x: Tensor, mean: Tensor, log_var: Tensor, levels: int = 256) -> Tensor:
-    """Return ln P(x) elementwise, for values that were rounded to `levels` levels from −1 to 1.
+def discretized_normal_log_prob(x: Tensor, mean: Tensor, log_var: Tensor, levels: int = 256) -> Tensor:
+    """Return ln P(x) elementwise under N(mean, e^log_var), integrated over each of `levels` equal bins from −1 to 1.
 
-    Far from the mean both values of Φ are nearly 0 or nearly 1. The function subtracts their logarithms on the side
-    where both are small, so that the result is exact and has a gradient even for very unlikely levels.
+    The outer bins include the tails. Φ is the normal CDF. Far from the mean both values of Φ are nearly 0 or
+    nearly 1. The function subtracts their logarithms on the side where both are small, so that the result is exact and
+    has a gradient even for very unlikely levels.
     """
     half = (HIGHEST - LOWEST) / (levels - 1) / 2
     scale = (-0.5 * log_var).exp()

@@ -53,7 +53,7 @@ def normalize_padding_mask(mask: Tensor | None, shape: torch.Size | tuple[int, .
     return mask.bool()
 
 
-def has_inner_padding(mask: Tensor) -> Tensor:
+def rows_not_right_padded(mask: Tensor) -> Tensor:
     """Return which rows of a mask have a real position after a padded one.
 
     Args:
@@ -78,7 +78,7 @@ def is_right_padded(mask: Tensor) -> bool:
     """
     if mask.is_meta or torch.compiler.is_compiling():
         return mask.is_meta
-    return not bool(has_inner_padding(mask).any())
+    return not bool(rows_not_right_padded(mask).any())
 
 
 def position_ids(mask: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from ..core.errors import ModelError, check_value
-from .masks import has_inner_padding, normalize_padding_mask
+from .masks import normalize_padding_mask, rows_not_right_padded
 
 State = tuple[
     Tensor, ...
@@ -84,7 +84,7 @@ def sequence_lengths(mask: Tensor | None, steps: int) -> Tensor | None:
         return None
     if torch.compiler.is_exporting():  # values are unknown
         return mask.sum(1)
-    lengths = mask.sum(1).masked_fill(has_inner_padding(mask), -1).cpu()  # one transfer for both checks
+    lengths = mask.sum(1).masked_fill(rows_not_right_padded(mask), -1).cpu()  # one transfer for both checks
     for i, length in enumerate(lengths.tolist()):
         if length < 1:
             wrong = "has no real step" if length == 0 else "has padding before a real step"

@@ -18,9 +18,10 @@ from ..inspect.example_inputs import inputs_for
 from ..inspect.layers import layer_table
 from ..runs.run import Run
 from ..views.network import tree_drawing
+from ..views.run.classification import calibration, confusion, discrimination, importance, per_class
 from ..views.run.documents import Documents, read_documents
-from ..views.run.examples import least_likely, new_images, samples, translations
-from ..views.run.results import (
+from ..views.run.generated_outputs import least_likely, new_images, samples, translations
+from ..views.run.summary import (
     baseline_drawings,
     example_noun,
     figure,
@@ -30,7 +31,6 @@ from ..views.run.results import (
     trust_note,
     worst_mistakes,
 )
-from ..views.run.scores import calibration, confusion, discrimination, importance, per_class
 from ..views.run.task_results import accuracy_over_time, forecast_views, links, masks, residuals, words
 from ..views.run.task_results import per_class as boxes_by_class
 from ..views.run.training import curves, data, network, reproduction

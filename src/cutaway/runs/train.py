@@ -22,7 +22,7 @@ from torch import nn
 
 from ..checkpoints.custom import CustomPreset, preset_for
 from ..checkpoints.deferred_init import allocate_meta_tensors
-from ..checkpoints.huggingface.adapters import write_adapter
+from ..checkpoints.huggingface.lora_adapters import write_adapter
 from ..checkpoints.saving import save_model
 from ..core.config import as_text, shell_command
 from ..core.errors import FileError, LostProcess, SettingError, printable

@@ -64,7 +64,7 @@ class Classification:
         """Return the loss summed over the batch, (); targets are classes (N,) or class probabilities (N, K)."""
         if outputs.requires_grad and self.loss_name == "cross_entropy":
             return self._cross_entropy(outputs, target, reduction="sum")
-        return _some_at_a_time(self._to_learn, outputs, target).sum()
+        return _some_at_a_time(self._training_losses, outputs, target).sum()
 
     def loss_denominator(self, target: Tensor) -> float:
         """Return the number of examples in the batch, or the sum of their class weights."""
@@ -74,7 +74,7 @@ class Classification:
 
     def losses(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Return the loss of each example, (N,)."""
-        return _some_at_a_time(self._plain, outputs, target)
+        return _some_at_a_time(self._reported_losses, outputs, target)
 
     def wrong_sides(self, outputs: Tensor, target: Tensor) -> int:
         """Return the number of examples with a score ≤ 0 for their class, or ≥ 0 for another."""
@@ -165,14 +165,14 @@ class Classification:
             for i, (said, actual, loss) in enumerate(rows)
         ]
 
-    def _plain(self, outputs: Tensor, target: Tensor) -> Tensor:
+    def _reported_losses(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Return the reported loss of each example, (N,): neither smoothed nor weighted."""
         return losses.LOSSES[self.loss_name](outputs, self._as_loss_wants(outputs, target))
 
-    def _to_learn(self, outputs: Tensor, target: Tensor) -> Tensor:
+    def _training_losses(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Return the training loss of each example, (N,)."""
         if self.loss_name != "cross_entropy":
-            return self._plain(outputs, target)
+            return self._reported_losses(outputs, target)
         return self._cross_entropy(outputs, target)
 
     def _cross_entropy(self, outputs: Tensor, target: Tensor, reduction: str = "none") -> Tensor:

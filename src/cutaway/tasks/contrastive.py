@@ -77,7 +77,7 @@ class Contrastive(Classification):
         own = {k: v for k, v in found.items() if k not in ("accuracy", "calibration_error", "loss")}
         return {"knn_accuracy": found["accuracy"], **own}
 
-    def _plain(self, outputs: Tensor, target: Tensor) -> Tensor:
+    def _reported_losses(self, outputs: Tensor, target: Tensor) -> Tensor:
         return F.cross_entropy(outputs, target, reduction="none")
 
 

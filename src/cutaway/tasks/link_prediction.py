@@ -45,12 +45,12 @@ class LinkPrediction(Classification):
 
     def fast_metrics(self, outputs: Tensor, target: Tensor) -> dict[str, float]:
         """Return AUC and average precision."""
-        score, linked = _plain(outputs, target)
+        score, linked = _logits_and_labels(outputs, target)
         return {"auc": auc(score, linked), "average_precision": average_precision(score, linked)}
 
     def metrics(self, outputs: Tensor, target: Tensor) -> dict[str, Metric]:
         """Return AUC, average precision, mean reciprocal rank among these absent links, and loss."""
-        score, linked = _plain(outputs, target)
+        score, linked = _logits_and_labels(outputs, target)
         ranks = reciprocal_ranks(score, linked)
         return {
             "auc": classes.auc(score, linked, "links"),
@@ -119,6 +119,6 @@ def reciprocal_ranks(score: NDArray[np.float64], linked: NDArray[np.bool_]) -> N
     return np.asarray(1 / (1 + (above + as_high) / 2))
 
 
-def _plain(outputs: Tensor, target: Tensor) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def _logits_and_labels(outputs: Tensor, target: Tensor) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return logits and whether there is a link, (N,) each."""
     return outputs[:, 0].double().cpu().numpy(), target.cpu().numpy() == 1

@@ -146,8 +146,9 @@ def load_checkpoint(
 ) -> Loaded:
     """Restore everything from the newest checkpoint in the folder.
 
-    The random state is that of the process with this `rank`. A process that the checkpoint does not have starts with a
-    new one. Raises FileError if there is no checkpoint, or a file is missing, damaged or of another run.
+    The random state is that of the process with this `rank`. If the checkpoint has no state for this
+    rank, a new one is seeded. Raises FileError if there is no checkpoint, or a file is missing, damaged or of another
+    run.
     """
     path = latest_checkpoint(folder)
     if path is None:

@@ -44,8 +44,11 @@ class ChunkedHead:
         )  # tokens at a time
         self.gpu = False  # use the chunks of a GPU on any device, for a plan
 
-    def many(self, target: Tensor) -> bool:
-        """Return whether the logits for this target (N, T) are too many to hold at once."""
+    def should_chunk(self, target: Tensor) -> bool:
+        """Return whether to compute the loss for this target (N, T) in chunks.
+
+        It is as `loss_chunk` says or, if that is unset, from MIN_CHUNKED_LOGITS logits on.
+        """
         return target.numel() * self.vocab_size >= MIN_CHUNKED_LOGITS if self.decides else self.chunk > 0
 
     def loss(self, inputs: tuple[Tensor, ...], target: Tensor) -> Tensor:

@@ -99,13 +99,13 @@ def _logit_bytes(trainer: Trainer, batch: Batch) -> int:
     With chunks this is one chunk. Otherwise it is the logits, which the step holds, and the gradients of the logits and
     of their logarithms.
     """
-    words = trainer.objective.words
-    if words is None:
+    chunked_head = trainer.objective.chunked_head
+    if chunked_head is None:
         return 0
     bytes_each = torch.promote_types(trainer.place.dtype, torch.float32).itemsize
     tokens = batch.target.numel()
-    count = min(words.chunk, tokens) if words.many(batch.target) else 3 * tokens
-    return count * words.vocab_size * bytes_each
+    count = min(chunked_head.chunk, tokens) if chunked_head.should_chunk(batch.target) else 3 * tokens
+    return count * chunked_head.vocab_size * bytes_each
 
 
 def _tensor_bytes(splits: list[Split]) -> int:

@@ -78,7 +78,7 @@ def evaluate_split(
         Outputs and targets, (n, …) each.
     """
     summarize, summarize_target = getattr(task, "summarize_outputs", None), getattr(task, "summarize_target", None)
-    words = build_chunked_head(model, task)
+    chunked_head = build_chunked_head(model, task)
     run_model: Callable[..., Tensor] | None = getattr(task, "run_model", None)
     answers: Callable[..., Tensor] = model.features if getattr(task, "of_features", False) else model  # type: ignore[assignment]
     plan = sequential_batches(split, batch_size, tokens)
@@ -93,8 +93,8 @@ def evaluate_split(
             with place.autocast():
                 asked_for = (num_beams, length_penalty, method)
                 own = _generate(model, inputs, split, index, task, *asked_for) if decodes else ()
-                if summarize is not None and words is not None:
-                    answer = _reduce_chunks(summarize, words.outputs(inputs), target, own)
+                if summarize is not None and chunked_head is not None:
+                    answer = _reduce_chunks(summarize, chunked_head.outputs(inputs), target, own)
                 elif is_stateful(model, split):
                     answer, state = model.advance(*inputs, trim_state(state, len(target)))  # type: ignore[operator]
                 elif run_model is not None:
@@ -106,7 +106,7 @@ def evaluate_split(
                     answer = (answer + mirrored_outputs(answers, inputs)) / 2
                 if getattr(task, "transcribes", False):
                     own = _transcribe(model, inputs, answer, task, num_beams if decodes else 1, length_penalty)
-                if summarize is not None and words is None:
+                if summarize is not None and chunked_head is None:
                     answer = summarize(answer, target, *own)
             outputs.append(answer.cpu())
             targets.append((summarize_target(target) if summarize_target else target).cpu())

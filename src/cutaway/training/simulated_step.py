@@ -121,8 +121,8 @@ def _step(ready: TrainingSetup, parts: int, gpu: bool, imagined: bool) -> StepPr
         for x in (*model.parameters(), *model.buffers()):
             ledger.count(x, "weights")
         trainer = _trainer(replace(ready, model=model, place=place), ledger)
-        if words := getattr(trainer.objective, "words", None):
-            words.gpu = gpu
+        if chunked_head := getattr(trainer.objective, "chunked_head", None):
+            chunked_head.gpu = gpu
         index = largest_batch(ready.data.splits["train"], ready.settings)
         index = index[: -(-len(index) // parts)]
         batch, passes = _batch(ready, index), min(2, ready.settings.accumulate)
@@ -201,11 +201,11 @@ def _trainer(ready: TrainingSetup, ledger: MemoryTracker) -> Trainer:
 @contextmanager
 def _count_logits_apart(trainer: Trainer, ledger: MemoryTracker) -> Iterator[None]:
     """Count logits separately if the loss computes the head in chunks."""
-    words: Any = trainer.objective.words
-    if words is None:
+    chunked_head: Any = trainer.objective.chunked_head
+    if chunked_head is None:
         yield
         return
-    features = words.features
+    features = chunked_head.features
 
     def noted(*inputs: Tensor) -> Tensor:
         ledger.kind = "activations"
@@ -213,11 +213,11 @@ def _count_logits_apart(trainer: Trainer, ledger: MemoryTracker) -> Iterator[Non
         ledger.kind = "outputs"
         return seen
 
-    words.features = noted
+    chunked_head.features = noted
     try:
         yield
     finally:
-        words.features = features
+        chunked_head.features = features
 
 
 def _batch(ready: TrainingSetup, index: Tensor) -> Batch:

@@ -29,7 +29,7 @@ class PerSentence(nn.Module):
     """Base class that applies `one` to the real words of each sentence and stacks the outputs."""
 
     def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
-        """Return outputs (N, …), filled after the last word as defined by `filler`."""
+        """Return outputs (N, …), filled after the last word as `together` combines them."""
         answers = [self.one(row[keep]) for row, keep in zip(tokens, mask)]
         return self.together(answers, tokens)
 

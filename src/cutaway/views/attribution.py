@@ -23,8 +23,8 @@ from ..inspect.attribution.methods import plan, seconds
 from ..inspect.attribution.perturbation_methods import reach
 from ..inspect.concepts import Concept, concept
 from ..nn.attention import MultiHeadAttention
-from .graph import layout_nodes
 from .json_values import downsample, evenly_spaced, image_url, tensor_url, to_lists
+from .message_passing import layout_nodes
 from .model_layers import patch_blocks
 from .subject import Subject, graph_index, node_labels, parse_index, with_examples
 

@@ -288,6 +288,7 @@ def _axes(crops: list[Crop]) -> list[str]:
 
 
 def _pools(model: nn.Module) -> dict[str, Pool]:
+    """Return the 1-D and 2-D pooling layers that can be drawn: without dilation, ceil_mode or divisor_override."""
     found = {}
     for name, module in model.named_modules():
         if not isinstance(module, nn.MaxPool2d | nn.AvgPool2d | nn.MaxPool1d | nn.AvgPool1d):

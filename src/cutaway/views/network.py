@@ -116,7 +116,7 @@ def tree_drawing(layers: LayerTable, model: nn.Module) -> Drawing:
 
 
 def element_size(model: nn.Module) -> int:
-    """Return the size of a parameter in bytes."""
+    """Return the bytes of one number of the first parameter; 4 for a model without parameters."""
     return next((p.element_size() for p in model.parameters()), 4)
 
 

@@ -87,7 +87,7 @@ def _capture_statistics(subject: Subject, names: dict[str, str]) -> dict[str, No
 
 
 def _measure_sets(kind: str, module: nn.Module, x: Tensor, y: Tensor, mask: Tensor | None) -> NormalizedSets:
-    """Return the statistics of the sets that share a mean and a standard deviation, before and after the layer."""
+    """Return the statistics of the sets of values that share a mean and a standard deviation, before and after it."""
     sets, name = _sets(kind, module, x)
     after, _ = _sets(kind, module, y)
     if name == "token" and mask is not None and mask.shape == x.shape[:2]:  # leave out padding

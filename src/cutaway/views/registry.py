@@ -71,7 +71,7 @@ VIEWS: dict[str, RegisteredView] = {
         ),
     ),
     "results": RegisteredView(
-        "run.results.draw_results",
+        "run.summary.draw_results",
         needs=("has_evaluation",),
         says="test results: confusion matrix or residuals, and the examples with the largest loss",
         read=(
@@ -321,7 +321,7 @@ VIEWS: dict[str, RegisteredView] = {
         },
     ),
     "thoughts": RegisteredView(
-        "thoughts.draw_thoughts",
+        "problem_solving.draw_thoughts",
         needs=("solves_problems",),
         model_runs=8,
         says=(
@@ -504,7 +504,7 @@ VIEWS: dict[str, RegisteredView] = {
         },
     ),
     "graph": RegisteredView(
-        "graph.draw_graph",
+        "message_passing.draw_graph",
         needs=("passes_messages",),
         says="message passing on a graph by layer and head, its receptive field, and over-smoothing of the nodes",
         read=(
@@ -638,7 +638,7 @@ VIEWS: dict[str, RegisteredView] = {
         },
     ),
     "time": RegisteredView(
-        "time.draw_time",
+        "training_moments.draw_time",
         needs=("has_saved_moments", "has_inputs"),
         says="another view at several moments of training, with a slider",
         read=(

@@ -215,8 +215,8 @@ def _load_data(run: Run) -> DataSet:
 
 def with_examples(subject: Subject, split: Split, rows: Sequence[int]) -> Subject:
     """Return the subject with these examples of a split."""
-    alone: Callable[[], Split] | None = getattr(split, "alone", None)  # the examples of episodes
-    split = alone() if alone else split
+    single_examples: Callable[[], Split] | None = getattr(split, "single_examples", None)  # of episodes
+    split = single_examples() if single_examples else split
     rows = rows[: len(split)]
     index = torch.as_tensor(list(rows), dtype=torch.int64)
     batch = next(iter(split.batches([index])))
@@ -464,9 +464,14 @@ def _from_files(path: Path, inputs: Sequence[Any], asked: Mapping[str, str], nam
     return _with_files(subject, inputs, path if path.is_dir() else None, notes) if inputs else subject
 
 
-def _with_files(subject: Subject, inputs: Sequence[Any], folder: Path | None, notes: Sequence[str] = ()) -> Subject:
-    """Return the subject with the user's own files as examples."""
-    way, told = find_preprocessing(subject.preset, subject.config, folder)
+def _with_files(
+    subject: Subject, inputs: Sequence[Any], model_folder: Path | None, notes: Sequence[str] = ()
+) -> Subject:
+    """Return the subject with the user's files as examples, preprocessed as `model_folder` or the preset says.
+
+    `notes` replaces its notes.
+    """
+    way, told = find_preprocessing(subject.preset, subject.config, model_folder)
     split = way.examples([str(x) if isinstance(x, os.PathLike) else x for x in inputs])
     subject = dataclasses.replace(subject, preprocessing=way, notes=(*notes, *((told,) if told else ())))
     return with_examples(subject, split, range(len(split)))

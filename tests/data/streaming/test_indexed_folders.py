@@ -11,9 +11,9 @@ import pytest
 from cutaway.core.errors import DataError
 from cutaway.data.dataset_base import DataSet
 from cutaway.data.images import image_files
-from cutaway.data.streaming import tars
+from cutaway.data.streaming import webdataset
 
-from .test_tars import STREAMED, digits, everything, folder, opened  # noqa: F401  # fixtures
+from .test_webdataset import STREAMED, digits, everything, folder, opened  # noqa: F401  # fixtures
 
 SETTINGS = {**STREAMED, "val": 0, "test": 0}
 
@@ -22,7 +22,7 @@ SETTINGS = {**STREAMED, "val": 0, "test": 0}
 def kept(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:  # noqa: F811
     """A folder that has an index, made when its files had been there for a while."""
     monkeypatch.setenv("CUTAWAY_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(tars, "MANY", 50)
+    monkeypatch.setattr(webdataset, "MANY", 50)
     old(folder)
     opened(folder, **SETTINGS)
     assert len(list((tmp_path / "cache" / "indexes").iterdir())) == 1
@@ -85,14 +85,14 @@ def test_folders_that_changed_just_now_are_not_believed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("CUTAWAY_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(tars, "MANY", 50)
+    monkeypatch.setattr(webdataset, "MANY", 50)
     os.utime(folder / "3")
     assert read_anew(folder, monkeypatch)[1] == 120
     assert read_anew(folder, monkeypatch)[1] == 120  # the index was made within the tick of a change
 
 
 def test_a_file_that_was_written_over_is_named(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tars, "LOOKED_AT", 2)  # the first and the last
+    monkeypatch.setattr(webdataset, "LOOKED_AT", 2)  # the first and the last
     changed = sorted((kept / "3").iterdir())[5]
     changed.write_bytes(changed.read_bytes())
     with pytest.raises(DataError, match=rf"{changed.name}: it was changed since its folder was indexed"):

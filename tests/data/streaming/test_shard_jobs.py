@@ -16,7 +16,7 @@ from PIL import Image
 import cutaway
 from cutaway.core.errors import FileError
 from cutaway.data.streaming import parquet_shards, shards
-from cutaway.data.streaming import text as texts
+from cutaway.data.streaming import text_shards as texts
 from cutaway.data.streaming.shards import MANIFEST, PLAN, Manifest
 
 from .test_shards import ASKED, jobs_in
@@ -32,7 +32,7 @@ class KilledError(Exception):
 @pytest.fixture
 def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
     """Data of each kind, which makes several shards."""
-    for module in ("text", "media", "parquet_shards"):
+    for module in ("text_shards", "media_shards", "parquet_shards"):
         monkeypatch.setattr(f"cutaway.data.streaming.{module}.MEBIBYTE", LITTLE)
     monkeypatch.setattr(parquet_shards, "LEAST_ROWS", 50)
     rng = np.random.default_rng(0)

@@ -15,7 +15,7 @@ from cutaway.core.errors import CutawayError, DataError
 from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
 from cutaway.data.streaming import parquet_shards
-from cutaway.data.streaming.media import damaged_shards
+from cutaway.data.streaming.media_shards import damaged_shards
 from cutaway.data.streaming.parquet_shards import ShuffleJob
 
 ROWS, CLASSES = 6000, 10

@@ -139,7 +139,7 @@ def test_a_folder_of_files_is_one_table(table: Path, tmp_path: Path) -> None:
 def test_every_row_is_seen_once_in_an_order_that_the_seed_says(
     table: Path, window: int, workers: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dataset, "_window", lambda *_: window)
+    monkeypatch.setattr(dataset, "_num_mixed_blocks", lambda *_: window)
     split = opened(table, memory=0, workers=workers).splits["train"]
     assert isinstance(split, RowGroupSplit)
     expected = inputs(split)
@@ -156,7 +156,7 @@ def test_every_row_is_seen_once_in_an_order_that_the_seed_says(
 
 
 def test_what_came_before_is_not_read(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dataset, "_window", lambda *_: 2)
+    monkeypatch.setattr(dataset, "_num_mixed_blocks", lambda *_: 2)
     data = opened(table, memory=0, val=0, test=0)
     split = data.splits["train"]
     plan = split.plan(50, torch.Generator().manual_seed(0))  # type: ignore[attr-defined]
@@ -175,7 +175,7 @@ def test_what_came_before_is_not_read(table: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_two_processes_read_what_one_reads(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dataset, "_window", lambda *_: 3)
+    monkeypatch.setattr(dataset, "_num_mixed_blocks", lambda *_: 3)
     split = opened(table, memory=0).splits["train"]
     plan = epoch_batches(split, TrainSettings(batch_size=50), epoch=1)
     places = [DeviceContext(torch.device("cpu"), torch.float32, None, False, rank, 2) for rank in (0, 1)]
@@ -192,7 +192,7 @@ def test_a_last_row_by_itself_joins_the_batch_before_it(table: Path) -> None:
 
 
 def test_few_blocks_are_in_memory(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dataset, "_window", lambda *_: 2)
+    monkeypatch.setattr(dataset, "_num_mixed_blocks", lambda *_: 2)
     split = opened(table, memory=0, val=0, test=0).splits["train"]
     assert isinstance(split, RowGroupSplit)
     held: list[int] = []

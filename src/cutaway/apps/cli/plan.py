@@ -334,7 +334,10 @@ def group_shares(shares: tuple[ShardMemory, ...]) -> list[tuple[str, ShardMemory
 
 
 def group_weights(weights: tuple[ShardedWeight, ...]) -> list[tuple[str, ShardedWeight]]:
-    """Group weights of one shape whose names differ only in the number of the block: `blocks.0–47.mlp.fc1.weight`."""
+    """Group weights of one shape whose names differ only in the number of the block: `blocks.0–47.mlp.fc1.weight`.
+
+    Return the label and the first weight of each group; only the first number of a name may differ.
+    """
     found: dict[tuple[str, tuple[int, ...]], list[ShardedWeight]] = {}
     for weight in weights:
         found.setdefault((re.sub(r"\d+", "#", weight.name, count=1), weight.shape), []).append(weight)

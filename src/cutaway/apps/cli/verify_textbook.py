@@ -85,10 +85,10 @@ def _batch_norm(layer: Any, x: Tensor) -> tuple[Tensor, Tensor]:
     alone = batch_norm(x, mean, var, *affine, eps=layer.eps)
     learned = batch_norm(x, mean, var, *affine, training=True, **kept)
     given = (layer(x), copied(x), copied.running_mean, copied.running_var)
-    return _concatenate(given), _concatenate((alone, learned, mean, var))
+    return _flatten_and_concatenate(given), _flatten_and_concatenate((alone, learned, mean, var))
 
 
-def _concatenate(parts: Iterable[Tensor]) -> Tensor:
+def _flatten_and_concatenate(parts: Iterable[Tensor]) -> Tensor:
     return torch.cat([part.flatten() for part in parts])
 
 
@@ -105,7 +105,7 @@ def _recurrent(layer: Any, x: Tensor) -> tuple[Tensor, Tensor]:
     x = torch.randn(2, STEPS, layer.input_size, dtype=layer.weight_hh_l0.dtype)
     y, last = layer(x)
     written, final, _ = unroll(layer, x)
-    return _concatenate((y, *to_state_tuple(last))), _concatenate((written, *final))
+    return _flatten_and_concatenate((y, *to_state_tuple(last))), _flatten_and_concatenate((written, *final))
 
 
 TEXTBOOK_LAYERS: dict[Any, Any] = {

@@ -40,7 +40,7 @@ def table_parameters(answer: Answer) -> None:
     "biases: how far one output sees along an axis, and how many weights there are.",
 )
 def stack(answer: Answer) -> None:
-    """Check that receptive fields and weights add up."""
+    """Check the receptive field and the number of weights of stacked convolutions."""
     for k, layers, channels in ((3, 2, 64), (5, 1, 64), (3, 3, 8)):
         when = f"For {layers} layers of {k}×{k} on {channels} channels, of"
         field, weights = pair(answer(k, layers, channels), ("field", "weights"), when.removesuffix(", of"))

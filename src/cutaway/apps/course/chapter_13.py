@@ -75,7 +75,7 @@ def hide(answer: Answer) -> None:
 
 @exercise("perplexity(p)", "The perplexity of a model that gave the tokens of a text the probabilities p (T,).")
 def perplexity(answer: Answer) -> None:
-    """Check e to the mean loss."""
+    """Check that perplexity is e to the mean loss."""
     for p in (np.array([0.5, 0.125, 0.25]), np.array([0.9, 0.01]), np.array([1.0])):
         right = np.exp(-np.log(p).mean())
         wrong = (

@@ -42,10 +42,10 @@ from ...core.errors import CutawayError, memory_message, printable
 from ...core.memory_budget import FRACTION, free_memory
 from ...runs.run import Run
 from ..networking import interrupts_blocked, process_context
-from .batching import LargeRequest, Prediction, Predictor
 from .inputs import PredictionRequest
 from .limits import Bounds, Limits
 from .middleware import Metrics, resident_memory
+from .prediction import LargeRequest, Prediction, Predictor
 from .text_generation import GenerationRequest, Text, Texts, Writer
 
 PATIENCE = 5.0  # seconds to wait for the exit status of a dead process

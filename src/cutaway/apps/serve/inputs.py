@@ -23,7 +23,7 @@ from ...core.errors import DataError, join, shorten, shorten_repr
 from ...core.spec import Context, Masked, Solution
 from ...data.graphs.transforms import GraphPreprocessing
 from ...data.series.transforms import ForecastPreprocessing
-from ...data.streaming.members import UploadedFile
+from ...data.streaming.file_index import UploadedFile
 from ...data.tables.transforms import TablePreprocessing
 from ...data.text.corpus_transforms import GAP
 from ...data.text.transforms import TextPreprocessing

@@ -32,9 +32,9 @@ from ...draw.description import View
 from ...inference.sampling import probabilities
 from ...inference.text import TextStreamer, as_text, context_length, stream, token_bounds
 from ...training.evaluation import evaluate_split
+from ...views.problem_solving import search_problem, verdict_text
 from ...views.registry import VIEWS, draw_view, find_view, suits
 from ...views.subject import FEW, Subject, open_data, with_examples
-from ...views.thoughts import search_problem, verdict_text
 from .ipc import Layout, Message, MessagePipe, end_with_parent, lower_priority, shared_row
 from .setup import Built, Opening, build_side
 

@@ -59,7 +59,7 @@ from .config_files import (
     resolve_aliases,
     use_transformers_names,
 )
-from .vocabulary import TOKENIZER, Vocabulary
+from .tokenizer_files import TOKENIZER, Vocabulary
 
 PICKLES = ("pytorch_model*.bin", "*.pth", "*.pt", "*.ckpt")
 

@@ -33,7 +33,7 @@ from ...core.files import exists
 from ..findings import REPAIR
 from ..folders import AUDIO, SPLIT_FOLDERS, list_entries, normalize_name, subfolders
 from ..splits import Rows
-from ..streaming.members import Stored, open_source, read_content
+from ..streaming.file_index import Stored, open_source, read_content
 from ..text.text_files import read_lines
 
 Samples = npt.NDArray[np.float32]

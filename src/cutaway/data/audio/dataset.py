@@ -24,8 +24,8 @@ from ..folders import AUDIO, NAMED_AT_MOST, FolderContents, find_examples, finge
 from ..modalities import reject_changed
 from ..settings import DataSettings
 from ..splits import Rows
-from ..streaming.members import select_items
-from ..streaming.tars import inspect_files, is_sharded, read_folder, read_shards
+from ..streaming.file_index import select_items
+from ..streaming.webdataset import inspect_files, is_sharded, read_folder, read_shards
 from .audio_files import (
     AudioFileInfo,
     Recording,

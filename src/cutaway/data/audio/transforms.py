@@ -49,8 +49,8 @@ from ..folders import AUDIO, find_labelled
 from ..parallel import Progress, find_unreadable, map_in_threads, prefetch
 from ..samplers import bucket_batches
 from ..settings import DataSettings
-from ..streaming.members import Stored
-from ..streaming.tars import FileInspector, all_members, is_sharded, labelled_shards
+from ..streaming.file_index import Stored
+from ..streaming.webdataset import FileInspector, all_members, is_sharded, labelled_shards
 from .audio_files import (
     AS_IT_IS,
     TABLE,

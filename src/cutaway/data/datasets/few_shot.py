@@ -222,8 +222,8 @@ class SinusoidSplit(Split):
         """Return the same number of episodes with another form."""
         return SinusoidSplit(self.count, target.size, self.as_read, target=target)
 
-    def alone(self) -> Split:
-        """Return a split of single points."""
+    def single_examples(self) -> Split:
+        """Return one point of each sinusoid as single examples without targets, for views."""
         return SingleExamples(SinusoidSplit(self.count, 1, self.as_read, row=True))
 
     def batches(self, order: Iterable[Tensor], seed: int | None = None) -> Iterator[Batch]:

@@ -227,7 +227,7 @@ def read_pickle(path: Path) -> Any:
     damaged, or would build or call anything else. None of it is executed.
     """
     try:
-        return _plain(_interpret(path.read_bytes()), {})
+        return _unwrap_arrays(_interpret(path.read_bytes()), {})
     except RejectedError as error:
         raise DataError(f"{path} is a pickle that is not read, and nothing of it was run: {error}.") from error
     except OSError as error:
@@ -332,14 +332,14 @@ CALLS: dict[str, Callable[..., Any]] = {
 }
 
 
-def _plain(value: Any, done: dict[int, Any]) -> Any:
+def _unwrap_arrays(value: Any, done: dict[int, Any]) -> Any:
     """Unwrap the arrays of a value, shared parts once. Raises RejectedError for a recursive value."""
     if isinstance(value, _Array):
         if value.value is None:
             raise ValueError("an array without values")
         return value.value
     if isinstance(value, _Sparse):
-        return _plain(value.parts(), done)
+        return _unwrap_arrays(value.parts(), done)
     if isinstance(value, _Name | _Type):
         raise RejectedError("it holds a function or type instead of a value")
     if not isinstance(value, list | tuple | dict):
@@ -347,9 +347,9 @@ def _plain(value: Any, done: dict[int, Any]) -> Any:
     if id(value) not in done:
         done[id(value)] = _OPEN
         if isinstance(value, dict):
-            done[id(value)] = {_plain(k, done): _plain(v, done) for k, v in value.items()}
+            done[id(value)] = {_unwrap_arrays(k, done): _unwrap_arrays(v, done) for k, v in value.items()}
         else:
-            done[id(value)] = type(value)(_plain(v, done) for v in value)
+            done[id(value)] = type(value)(_unwrap_arrays(v, done) for v in value)
     if done[id(value)] is _OPEN:
         raise RejectedError("it holds a list or dict that contains itself")
     return done[id(value)]

@@ -35,7 +35,7 @@ from ..pairs.transforms import MOST_TOKENS, Ids, TargetSide, reject_longer, spli
 from ..parallel import Progress
 from ..settings import DataSettings
 from ..splits import Rows, complete_split, filter_splits
-from ..streaming.tars import inspect_files
+from ..streaming.webdataset import inspect_files
 from ..text.text_files import read_lines
 from ..text.tokenizer_files import TOKENIZERS, fit_tokenizer, tokenizer_from_json
 from ..text.tokenizers import Tokenizer

@@ -33,8 +33,8 @@ from ..modalities import reject_changed
 from ..parallel import Progress
 from ..settings import DataSettings
 from ..splits import Rows, complete_split, sample_rows
-from ..streaming.members import Stored, select_items
-from ..streaming.tars import inspect_files, is_sharded, read_folder, read_shards
+from ..streaming.file_index import Stored, select_items
+from ..streaming.webdataset import inspect_files, is_sharded, read_folder, read_shards
 from ..unsupported_formats import reject_flat, reject_layout
 from . import detection, segmentation
 from .detection import ONE, BoxPreprocessing, Rectangles, build_box_target, fit_boxes, pad_boxes

@@ -24,7 +24,7 @@ from ...core.errors import DataError, Problem
 from ...core.files import exists, require_regular_file
 from ..findings import REPAIR
 from ..folders import IMAGES, list_entries, subfolders
-from ..streaming.members import PackedSequence, Stored, open_source, read_content
+from ..streaming.file_index import PackedSequence, Stored, open_source, read_content
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -189,9 +189,9 @@ def read_image(
     name = str(source) if isinstance(source, Path | Stored) else name
     try:
         if isinstance(source, Image.Image):
-            return _plain(source, channels, name)
+            return _to_grey_or_rgb(source, channels, name)
         if isinstance(source, np.ndarray):
-            return _plain(_from_array(source, name), channels, name)
+            return _to_grey_or_rgb(_from_array(source, name), channels, name)
         if isinstance(source, Path):
             require_regular_file(source)
         with Image.open(open_source(source)) as image:
@@ -201,7 +201,7 @@ def read_image(
                 drawn = drawn_at(upright)
                 image.draft(None, drawn[::-1] if upright == image.size[::-1] else drawn)
             image.load()
-            return _plain(image, channels, name)
+            return _to_grey_or_rgb(image, channels, name)
     except (DataError, MemoryError):
         raise
     except DAMAGE as error:
@@ -274,7 +274,8 @@ def as_image(pixels: Pixels) -> Image.Image:
     return Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
 
 
-def _plain(image: Image.Image, channels: int | None, name: str) -> Image.Image:
+def _to_grey_or_rgb(image: Image.Image, channels: int | None, name: str) -> Image.Image:
+    """Convert an image to 8-bit grey or RGB, upright and without transparency, over white."""
     reject_size(image, name)
     negative = isinstance(image, TiffImageFile) and image.tag_v2.get(Base.PhotometricInterpretation) == 0
     if image.getexif().get(Base.Orientation, 1) != 1:

@@ -36,7 +36,7 @@ from ..findings import Finding, leave_out
 from ..folders import IMAGES, NAMED_AT_MOST, SPLIT_FOLDERS, FileLookup, list_entries, normalize_name, subfolders
 from ..parallel import Progress
 from ..splits import Rows, filter_splits
-from ..streaming.tars import UsableFiles
+from ..streaming.webdataset import UsableFiles
 from .image_files import (
     DAMAGE,
     Pixels,

@@ -61,8 +61,8 @@ from ..folders import IMAGES, find_examples, find_labelled, is_flat
 from ..modalities import reject_changed
 from ..parallel import Progress, ignore_interrupts, iterate_workers, num_cpus
 from ..settings import DataSettings
-from ..streaming.members import Stored
-from ..streaming.tars import FileInspector, all_members, is_sharded, labelled_shards
+from ..streaming.file_index import Stored
+from ..streaming.webdataset import FileInspector, all_members, is_sharded, labelled_shards
 from ..text.corpus_transforms import uniform
 from .image_files import (
     Pixels,

@@ -514,7 +514,7 @@ def read_dataset(thing: Any) -> ExampleContainer | None:
 
 
 def _inputs(examples: list[Any], name: str) -> ExampleContainer:
-    held = read_list([_plain(x) for x in examples])
+    held = read_list([_tensors_to_numbers(x) for x in examples])
     if held is None:
         raise DataError(
             f"The inputs of the {name} are of type {type(examples[0]).__name__}: they can be tensors, arrays, images "
@@ -523,8 +523,8 @@ def _inputs(examples: list[Any], name: str) -> ExampleContainer:
     return held
 
 
-def _plain(x: Any) -> Any:
-    """Convert one-element tensors in a dictionary to numbers."""
+def _tensors_to_numbers(x: Any) -> Any:
+    """Convert one-element tensors in a dictionary to numbers. Other values are returned unchanged."""
     if isinstance(x, Mapping):
         return {key: v.item() if isinstance(v, torch.Tensor) and v.numel() == 1 else v for key, v in x.items()}
     return x

@@ -29,15 +29,7 @@ from ..parallel import Progress
 from ..settings import DataSettings, ShardSettings
 from ..tables.dataset import open_groups
 from ..tables.table_files import LEAST_ROWS, RowGroups, locate_row_groups, parquet_files, read_rows
-from .shards import (
-    Manifest,
-    Shard,
-    begin_preparation,
-    finish_preparation,
-    require_disk_space,
-    save_plan,
-    write_shards,
-)
+from .shards import Manifest, Shard, begin_preparation, finish_preparation, require_disk_space, save_plan, write_shards
 
 MOST_SHARDS = 2048  # with more, the pieces of a stretch would be too small to read one by one
 

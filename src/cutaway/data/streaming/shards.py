@@ -175,8 +175,8 @@ def read_manifest(folder: Path) -> Manifest:
     return manifest
 
 
-def reject_other_form(folder: Path, manifest: Manifest, schema: Mapping[str, Any]) -> None:
-    """Raise FileError if the manifest's entries for its kind of data do not match `schema`."""
+def validate_manifest_entries(folder: Path, manifest: Manifest, schema: Mapping[str, Any]) -> None:
+    """Raise FileError if `settings` and `about` of the manifest do not match `schema`."""
     added = {"settings": dict(manifest.settings), "about": dict(manifest.about)}
     validate_document(added, schema, folder / MANIFEST, AGAIN)
 
@@ -243,9 +243,9 @@ class ShardFormat:
         return getattr(import_module(f".{self.module}", __package__), name)
 
 
-_MEDIA = ShardFormat("media", "prepare_media", "open_media")
+_MEDIA = ShardFormat("media_shards", "prepare_media", "open_media")
 SHARDED = {
-    "text": ShardFormat("text", "prepare_text", "open_text"),
+    "text": ShardFormat("text_shards", "prepare_text", "open_text"),
     "image": _MEDIA,
     "audio": _MEDIA,
     "video": _MEDIA,

@@ -335,7 +335,7 @@ class StreamedTableBuilder(TableBuilder):
     @property
     def window(self) -> int:
         """The number of blocks that are mixed at a time."""
-        return _window(self.groups, len(self.preprocessing.spec.columns), self.settings.memory)
+        return _num_mixed_blocks(self.groups, len(self.preprocessing.spec.columns), self.settings.memory)
 
     def notes(self) -> list[str]:
         """Return notes on reading, rows, columns and splits."""
@@ -393,11 +393,11 @@ def _encoded(groups: RowGroups, preprocessing: TablePreprocessing) -> Encoded:
     return encoded
 
 
-def _window(groups: RowGroups, features: int, memory: int) -> int:
+def _num_mixed_blocks(groups: RowGroups, num_features: int, memory_mib: int) -> int:
     """Return the number of blocks that are mixed at a time: half of those that fit into the memory, as the next are
     read meanwhile."""
     largest = int(np.diff(groups.first).max())
-    return min(groups.blocks, max(1, memory * MEBIBYTE // (2 * largest * features * BYTES)))
+    return min(groups.blocks, max(1, memory_mib * MEBIBYTE // (2 * largest * num_features * BYTES)))
 
 
 def _how_it_is_read(groups: RowGroups, window: int, sample: int, settings: DataSettings, shuffled: bool) -> list[str]:

@@ -147,15 +147,18 @@ def frame_table(frame: pl.DataFrame, name: str = "", form: Form = KEPT) -> Table
 def plain_columns(
     text: pl.DataFrame, schema: Mapping[str, pl.DataType], form: Form
 ) -> tuple[pl.DataFrame, Form, list[str], Mapping[str, str]]:
-    """Apply `_plain` to the text columns of a data frame given as text."""
+    """Apply `_normalize_numbers` to the text columns of a data frame given as text."""
     written = [column for column, dtype in schema.items() if dtype == pl.String]
-    plain, taken, said, problems = _plain(text.select(written), ",", form)
+    plain, taken, said, problems = _normalize_numbers(text.select(written), ",", form)
     return text.with_columns(plain), taken if said else replace(taken, decimal=form.decimal), said, problems
 
 
-def _plain(frame: pl.DataFrame, separator: str, form: Form) -> tuple[pl.DataFrame, Form, list[str], Mapping[str, str]]:
-    """Return columns of text with plain numbers, the format with the inferred decimal sign and units, notes, and the
-    columns that mix units."""
+def _normalize_numbers(
+    frame: pl.DataFrame, separator: str, form: Form
+) -> tuple[pl.DataFrame, Form, list[str], Mapping[str, str]]:
+    """Remove units and thousands separators from columns of text, and write decimals with a point.
+
+    Returns the columns, the format with the inferred decimal sign and units, notes, and the columns that mix units."""
     frame, units = strip_units(frame, form)
     frame, decimal, said = plain_numerals(frame, separator, form)
     return frame, replace(form, decimal=decimal, units=units.found), [*units.notes, *said], units.problems
@@ -356,7 +359,7 @@ def _is_utf8(data: bytes) -> bool:
 def _delimited(text: str, path: Path, form: Form, notes: list[str]) -> Table:
     """Read the rows of CSV or TSV text. Raises DataError as `read_table`."""
     found = read_delimited(text, path, form)
-    frame, form, said, problems = _plain(found.frame, found.separator, form)
+    frame, form, said, problems = _normalize_numbers(found.frame, found.separator, form)
     if form.header is None and lacks_header(found.named, frame, form.missing):
         raise DataError(
             f"{path} has no header: its first line, {shorten_repr(', '.join(found.named))}, is a row like those"

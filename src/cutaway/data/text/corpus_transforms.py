@@ -384,7 +384,7 @@ class StreamSplit(Split):
         """
         size = max(1, tokens // self.length) if tokens else batch_size  # all but the last have the same length
         if self.is_stateful:
-            return self._in_rows(size, generator is not None)
+            return self._plan_stateful_batches(size, generator is not None)
         if len(self._windows.of_stream) == 1:
             return SampleOrder(len(self), generator).plan(size)
         lengths = self.lengths if generator is None else self._windows.longest(torch.arange(len(self)))
@@ -420,9 +420,12 @@ class StreamSplit(Split):
         start, end = int(starts), int(starts + lengths)
         return {"text": self._decode(self.tokens[start : end + 1].tolist())}
 
-    def _in_rows(self, batch_size: int, learns: bool) -> BatchPlan:
-        """Return the windows of each batch, where each row continues the previous batch."""
-        if not learns:
+    def _plan_stateful_batches(self, batch_size: int, is_training: bool) -> BatchPlan:
+        """Return the windows of each batch, where each row continues the previous batch.
+
+        In evaluation the batch size is limited.
+        """
+        if not is_training:
             batch_size = min(batch_size, EVALUATED, max(1, len(self) // MIN_WINDOWS_PER_ROW))
         counts = torch.tensor(self._rows(batch_size))
         firsts, order = counts.cumsum(0) - counts, counts.argsort(descending=True, stable=True)

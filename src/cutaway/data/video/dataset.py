@@ -20,8 +20,8 @@ from ..images.transforms import fit_preprocessing
 from ..modalities import reject_changed
 from ..settings import DataSettings
 from ..splits import Rows
-from ..streaming.members import select_items
-from ..streaming.tars import inspect_files, is_sharded, read_shards
+from ..streaming.file_index import select_items
+from ..streaming.webdataset import inspect_files, is_sharded, read_shards
 from .transforms import SHARDED, VideoPreprocessing, VideoSplit
 from .video_files import Video, VideoFileInfo, inspect_videos, read_frames, read_videos, unpack_video_info
 

@@ -28,8 +28,8 @@ from ..images.image_files import Pixels, as_image
 from ..images.transforms import ImagePreprocessing
 from ..parallel import Progress, find_unreadable, prefetch
 from ..samplers import bucket_batches
-from ..streaming.members import Stored
-from ..streaming.tars import FileInspector, all_members, is_sharded, labelled_shards
+from ..streaming.file_index import Stored
+from ..streaming.webdataset import FileInspector, all_members, is_sharded, labelled_shards
 from .video_files import (
     Video,
     as_video,

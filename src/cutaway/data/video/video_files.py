@@ -24,7 +24,7 @@ from ..findings import REPAIR
 from ..folders import IMAGES, VIDEOS, list_entries
 from ..images.image_files import Pixels, Size, read_header, read_image
 from ..parallel import map_in_threads
-from ..streaming.members import Stored, UploadedFile
+from ..streaming.file_index import Stored, UploadedFile
 from ..tables.column_types import natural_order
 
 Array = npt.NDArray[Any]

@@ -58,7 +58,7 @@ from ...tasks.regression import Regression
 from ...tasks.task import HIGHER_IS_BETTER, Task
 from ...training.evaluation import sequential_batches
 from ...training.run_folder import read_evaluation, write_evaluation
-from ...views.run.results import headline
+from ...views.run.summary import headline
 
 MAX_CONTEXT = 5  # maximum context in tokens
 MAX_FIT_TOKENS = 2_000_000  # maximum training tokens; more are subsampled evenly by window

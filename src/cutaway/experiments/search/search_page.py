@@ -15,7 +15,7 @@ from ...draw.html_page import render_page
 from ...draw.number_format import capitalize_name, count, duration, format_value, plural
 from ...models import cellnet
 from ...training.run_folder import read_evaluation
-from ...views.run.results import figure, metrics_rows
+from ...views.run.summary import figure, metrics_rows
 from ..experiment import Row, build_page, scatter_chart
 from .space import Choice, Range
 from .storage import BEST, CELL, CUSTOM_MODEL, DIVERGED, FINISHED, PRUNED, REJECTED

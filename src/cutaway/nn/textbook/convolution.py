@@ -334,7 +334,7 @@ def _pad(x: Tensor, windows: tuple[Windows, ...]) -> Tensor:
     return F.pad(x, around) if any(around) else x
 
 
-def _pixels(x: Tensor, index: Sequence[int | slice]) -> Tensor:
+def _index_last_axes(x: Tensor, index: Sequence[int | slice]) -> Tensor:
     """Return x[..., *index], with an index or a slice for each spatial axis."""
     entries: tuple[int | slice | EllipsisType, ...] = (..., *index)
     return x[entries]
@@ -348,7 +348,7 @@ def _direct(x: Tensor, weight: Tensor, windows: tuple[Windows, ...], groups: int
     y = x.new_zeros(())
     for entry in itertools.product(*(range(window.kernel) for window in windows)):
         steps = [w.steps(m, first=a * w.dilation) for a, w, m in zip(entry, windows, counts)]
-        y = y + torch.einsum("ngc...,goc->ngo...", _pixels(x, steps), _pixels(weight, entry))
+        y = y + torch.einsum("ngc...,goc->ngo...", _index_last_axes(x, steps), _index_last_axes(weight, entry))
     return y.flatten(1, 2)  # (N, O, ...)
 
 
@@ -386,7 +386,7 @@ def _fft(x: Tensor, weight: Tensor, windows: tuple[Windows, ...], groups: int) -
     w_hat = torch.fft.rfftn(_spread(weight, windows), size, axes).conj().unflatten(0, (groups, -1))
     y_hat = torch.einsum("ngc...,goc...->ngo...", x_hat, w_hat).flatten(1, 2)  # (N, O, ...)
     y: Tensor = torch.fft.irfftn(y_hat, size, axes)
-    return _pixels(y, [window.steps(m) for window, m in zip(windows, counts)])
+    return _index_last_axes(y, [window.steps(m) for window, m in zip(windows, counts)])
 
 
 def _spread(weight: Tensor, windows: tuple[Windows, ...]) -> Tensor:
@@ -394,7 +394,7 @@ def _spread(weight: Tensor, windows: tuple[Windows, ...]) -> Tensor:
     if all(window.dilation == 1 for window in windows):
         return weight
     wide = weight.new_zeros(*weight.shape[:2], *(window.span for window in windows))
-    _pixels(wide, [slice(None, None, window.dilation) for window in windows]).copy_(weight)
+    _index_last_axes(wide, [slice(None, None, window.dilation) for window in windows]).copy_(weight)
     return wide
 
 

@@ -101,7 +101,7 @@ class SelfTraining(Supervised):
         assert isinstance(train, PuzzleSplit)
         self.problems, self.group = train, settings.group_size
         self.temperature = settings.temperature or 1.0
-        self.words = None
+        self.chunked_head = None
         self.scores = self._scores
 
     def tries(self, index: Tensor, random: Generator) -> Attempts:

@@ -76,7 +76,7 @@ class Supervised:
         self.network = as_base_model(model)
         self.task_schedule = TaskSchedule(data.tasks, train, settings.epochs, self.at_once)
         self.forward: Callable[..., Tensor] = torch.compile(model) if settings.compile else model
-        self.words = build_chunked_head(model, task, settings.loss_chunk, compiled=settings.compile)
+        self.chunked_head = build_chunked_head(model, task, settings.loss_chunk, compiled=settings.compile)
         self.scores: Callable[[Split, DeviceContext], dict[str, float]] | None = None  # own validation of a split
         self.is_stateful = is_stateful(model, train)
         self.hidden_state: tuple[Tensor, ...] = ()  # state of the model, carried between batches
@@ -86,8 +86,8 @@ class Supervised:
 
         Auxiliary heads contribute to the gradient, but not to any loss or metric that is reported.
         """
-        if self.words and self.words.many(target):
-            loss = self.words.loss(inputs, target)
+        if self.chunked_head and self.chunked_head.should_chunk(target):
+            loss = self.chunked_head.loss(inputs, target)
             return BatchLoss(loss, loss)
         outputs, *auxiliary = self._answers(inputs)
         loss = self.task.loss(outputs, target)

@@ -21,7 +21,7 @@ from ...draw import charts
 from ...draw.description import Drawing, View, table
 from ...draw.number_format import UNKNOWN, count, number, percent, plural, signed
 from ...tasks.transcription import ABSENT, align_words
-from ..graph import layout_nodes
+from ..message_passing import layout_nodes
 
 METRICS = ("map", "map_50")
 

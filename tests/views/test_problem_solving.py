@@ -20,11 +20,11 @@ from cutaway.draw.html_page import render_page
 from cutaway.inference.language_model_thinker import solution_form, think
 from cutaway.inference.thought_search import Method
 from cutaway.models.registry import create_model, preset
-from cutaway.views import thoughts as view_of
+from cutaway.views import problem_solving as view_of
 from cutaway.views.inspect_page import build_page
+from cutaway.views.problem_solving import Step, search_steps, trace_drawing, trace_text
 from cutaway.views.registry import suitable_views
 from cutaway.views.subject import Subject, open_model, with_examples
-from cutaway.views.thoughts import Step, search_steps, trace_drawing, trace_text
 
 from ..reports.opened import Opened
 

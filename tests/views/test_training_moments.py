@@ -14,7 +14,7 @@ from cutaway.core.errors import CutawayError, ModelError, SettingError
 from cutaway.runs.run import Run
 from cutaway.training.callbacks import list_snapshots
 from cutaway.training.checkpoint import load_weights
-from cutaway.views import time as over_time
+from cutaway.views import training_moments as over_time
 from cutaway.views.inspect_page import build_page, describe_view
 from cutaway.views.registry import draw_view, suits
 from cutaway.views.run.documents import saved_moments

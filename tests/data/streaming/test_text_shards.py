@@ -24,9 +24,9 @@ from cutaway.data import samplers
 from cutaway.data.dataset_base import DataSet
 from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
-from cutaway.data.streaming import text as reading
-from cutaway.data.streaming import text as shards
-from cutaway.data.streaming.text import Corpus, CorpusIndex, Place
+from cutaway.data.streaming import text_shards as reading
+from cutaway.data.streaming import text_shards as shards
+from cutaway.data.streaming.text_shards import Corpus, CorpusIndex, Place
 from cutaway.data.text import text_files
 
 POEM = "Tiger, tiger, burning bright\r\nIn the forests of the night,\nWhat immortal hand or eye — ΑΣ Σ\n\n" * 40

@@ -21,7 +21,7 @@ from cutaway.data.images.dataset import find_damaged, open_folder
 from cutaway.data.images.transforms import FileSplit
 from cutaway.data.open_data import infer_kind, open_data
 from cutaway.data.settings import DataSettings
-from cutaway.data.streaming.tars import members
+from cutaway.data.streaming.webdataset import members
 
 Files = Iterable[tuple[str, bytes]]
 STREAMED = {"memory": 0, "workers": 0}

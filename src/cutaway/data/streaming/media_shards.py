@@ -34,7 +34,7 @@ from ..modalities import KINDS as KINDS_OF_DATA
 from ..parallel import Progress
 from ..settings import DataSettings, ShardSettings
 from ..splits import SPLITS, complete_split
-from .members import Arrays, Index, Names
+from .file_index import Arrays, Index, Names
 from .shards import (
     OF_MEDIA,
     Manifest,
@@ -47,12 +47,12 @@ from .shards import (
     num_processes,
     read_manifest,
     reject_fixed_settings,
-    reject_other_form,
     require_disk_space,
     save_plan,
+    validate_manifest_entries,
     write_shards,
 )
-from .tars import BLOCK, INDEX, KINDS, FileInspector, examples, member_locations
+from .webdataset import BLOCK, INDEX, KINDS, FileInspector, examples, member_locations
 
 SETTLED = (
     "val",
@@ -160,7 +160,7 @@ def open_media(
     folder: Path, manifest: Manifest, settings: DataSettings, *, sizes: ImageSizes, targets: tuple[type[Target], ...]
 ) -> DataSet:
     """Build the data set of such shards. Raises SettingError for settings that were fixed when they were written."""
-    reject_other_form(folder, manifest, OF_MEDIA)
+    validate_manifest_entries(folder, manifest, OF_MEDIA)
     free = [field.name for field in dataclasses.fields(settings) if field.name not in SETTLED]
     reject_fixed_settings(settings, manifest, folder, free)
     shares = {key: manifest.settings[key] for key in ("val", "test")}  # 0 if there is no such split

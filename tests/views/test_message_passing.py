@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import cutaway
 from cutaway.core.errors import SettingError, UnknownName
-from cutaway.views import graph
-from cutaway.views.graph import IndexedGraph, compute_reach, hop_distances, node_similarity
+from cutaway.views import message_passing
+from cutaway.views.message_passing import IndexedGraph, compute_reach, hop_distances, node_similarity
 from cutaway.views.subject import Subject, open_model, open_run
 from tests.inspect.test_probes import traces
 from tests.small import DIFFERENT, GRAPHS
@@ -37,7 +37,7 @@ def chain(name: str = "gcn", **options: str) -> Subject:
 
 
 def network(subject: Subject) -> dict[str, Any]:
-    found: dict[str, Any] = graph.draw_graph(subject)["drawings"][0]
+    found: dict[str, Any] = message_passing.draw_graph(subject)["drawings"][0]
     return found
 
 
@@ -49,7 +49,7 @@ def test_which_models_are_graphs() -> None:
 @pytest.mark.parametrize("name", GRAPHS)
 def test_links_carry_the_layers_coefficients(name: str) -> None:
     subject = chain(name, node="3")
-    _, travels = graph.capture_messages(subject)
+    _, travels = message_passing.capture_messages(subject)
     found = network(subject)
     assert found["nodes"][found["node"]]["label"] == "node 3"
     numbers = {node["key"]: i for i, node in enumerate(found["nodes"])}
@@ -78,7 +78,7 @@ def test_links_carry_the_layers_coefficients(name: str) -> None:
 
 def test_reach_follows_the_messages() -> None:
     """A node sees those from which edges lead to it: 4 sees 3, and nobody sees 4."""
-    net = graph.capture_messages(chain())[0]
+    net = message_passing.capture_messages(chain())[0]
     assert hop_distances(net, 4).tolist() == [4, 3, 2, 1, 0, -1]
     assert hop_distances(net, 0).tolist() == [0, 1, 2, 3, -1, -1]
     assert hop_distances(net, 5).tolist() == [-1] * 5 + [0]
@@ -127,7 +127,7 @@ def test_many_layers_smooth() -> None:
     ring = torch.stack([torch.arange(8), (torch.arange(8) + 1) % 8])
     torch.manual_seed(0)
     model = cutaway.create_model("gcn", in_features=4, hidden_dim=8, num_classes=3, layers=12)
-    found = graph.draw_graph(open_model(model, torch.randn(8, 4), torch.cat([ring, ring.flip(0)], 1)))
+    found = message_passing.draw_graph(open_model(model, torch.randn(8, 4), torch.cat([ring, ring.flip(0)], 1)))
     energies = [row[3] for row in found["table"]["rows"]]
     assert energies[-1] < 0.01 < 0.3 < energies[0]
 
@@ -138,25 +138,25 @@ def test_one_of_many_graphs() -> None:
     none = torch.empty(0, dtype=torch.int64)
     first, second = (opened("graphconv", x, edges, none, batch, example=str(i)) for i in range(2))
     assert [node["label"] for node in network(first)["nodes"]] == ["node 0", "node 1"]
-    net, travels = graph.capture_messages(second)
+    net, travels = message_passing.capture_messages(second)
     assert torch.equal(net.x, x[2:])
     assert net.edges.tolist() == [[0, 1], [1, 2]]
     assert [t.weights.shape[0] for t in travels] == [2] * len(travels)
     with pytest.raises(SettingError, match="Invalid example=2"):
-        graph.draw_graph(opened("graphconv", x, edges, none, batch, example="2"))
+        message_passing.draw_graph(opened("graphconv", x, edges, none, batch, example="2"))
 
 
 def test_large_graphs_are_drawn_around_a_node() -> None:
     torch.manual_seed(0)
     edges = torch.randint(400, (2, 3000))
-    found = graph.draw_graph(opened("gat", torch.randn(400, 3), edges, node="7"))
+    found = message_passing.draw_graph(opened("gat", torch.randn(400, 3), edges, node="7"))
     drawn = found["drawings"][0]
-    assert 2 < len(drawn["nodes"]) <= graph.SHOWN
-    assert len(drawn["links"]) <= graph.LINKS + len(drawn["nodes"])  # the layer's loops
+    assert 2 < len(drawn["nodes"]) <= message_passing.SHOWN
+    assert len(drawn["links"]) <= message_passing.LINKS + len(drawn["nodes"])  # the layer's loops
     assert drawn["nodes"][drawn["node"]]["key"] == "7"
     assert "of 400 nodes" in drawn["note"]
     assert len(json.dumps(found, allow_nan=False)) < 2_000_000
-    net = graph.capture_messages(opened("gat", torch.randn(400, 3), edges))[0]
+    net = message_passing.capture_messages(opened("gat", torch.randn(400, 3), edges))[0]
     near = hop_distances(net, 7, undirected=True)
     far = torch.where(near < 0, len(net), near)
     shown = [int(node["key"]) for node in drawn["nodes"]]
@@ -168,7 +168,7 @@ def test_large_graphs_are_drawn_around_a_node() -> None:
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_tiny_graphs_without_edges(name: str, nodes: int) -> None:
     none = torch.empty(2, 0, dtype=torch.int64)
-    found = graph.draw_graph(opened(name, torch.randn(nodes, 3), none))
+    found = message_passing.draw_graph(opened(name, torch.randn(nodes, 3), none))
     json.dumps(found, allow_nan=False)
     places = [node["at"] for node in found["drawings"][0]["nodes"]]
     assert len(places) == nodes
@@ -176,20 +176,20 @@ def test_tiny_graphs_without_edges(name: str, nodes: int) -> None:
 
 
 def test_the_same_graph_is_drawn_the_same_way() -> None:
-    first, again = (json.dumps(graph.draw_graph(chain("gat"))) for _ in range(2))
+    first, again = (json.dumps(message_passing.draw_graph(chain("gat"))) for _ in range(2))
     assert first == again
 
 
 @pytest.mark.parametrize("asked", ["6", "-1", "nobody", "1.5"])
 def test_a_node_that_is_not_there_is_rejected(asked: str) -> None:
     with pytest.raises(UnknownName, match="no node"):
-        graph.draw_graph(chain(node=asked))
+        message_passing.draw_graph(chain(node=asked))
 
 
 def test_a_run_knows_names_classes_and_what_the_model_says(tmp_path: Path) -> None:
     run = cutaway.train("gcn", "karate", epochs=2, out=tmp_path / "run")
     subject = open_run(run)
-    found = graph.draw_graph(subject)
+    found = message_passing.draw_graph(subject)
     drawn = found["drawings"][0]
     assert {node["label"] for node in drawn["nodes"]} == {f"member {i}" for i in range(1, 35)}
     colours = {c["name"]: c for c in drawn["colours"]}
@@ -199,7 +199,7 @@ def test_a_run_knows_names_classes_and_what_the_model_says(tmp_path: Path) -> No
     with torch.no_grad():
         said = subject.model(*subject.inputs[:2]).argmax(1).tolist()
     assert [said[int(node["key"])] for node in drawn["nodes"]] == colours["prediction"]["of"]
-    by_name = graph.draw_graph(open_run(run, options={"node": "member 34"}))["drawings"][0]
+    by_name = message_passing.draw_graph(open_run(run, options={"node": "member 34"}))["drawings"][0]
     assert by_name["nodes"][by_name["node"]]["label"] == "member 34"
 
 
@@ -213,5 +213,8 @@ def test_kinds_of_nodes_have_colours() -> None:
 
 
 def test_messages_that_all_weigh_the_same_have_no_strongest() -> None:
-    assert "the coefficient 1: all are weighted equally" in graph.draw_graph(chain("graphconv", node="2"))["summary"]
-    assert "the strongest of" in graph.draw_graph(chain("gat", node="2"))["summary"]
+    assert (
+        "the coefficient 1: all are weighted equally"
+        in message_passing.draw_graph(chain("graphconv", node="2"))["summary"]
+    )
+    assert "the strongest of" in message_passing.draw_graph(chain("gat", node="2"))["summary"]

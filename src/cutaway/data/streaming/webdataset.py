@@ -57,7 +57,7 @@ from ..parallel import map_in_threads
 from ..settings import DataSettings
 from ..splits import SPLITS, Rows
 from ..tables.column_types import natural_order
-from .members import FIX, Arrays, Files, Index, Member, Members, Names, index_path
+from .file_index import FIX, Arrays, Files, Index, Member, Members, Names, index_path
 from .shards import AGAIN, file_sha256, is_prepared, read_manifest
 
 TAR = ".tar"

@@ -16,12 +16,12 @@ from cutaway.apps.cli import plan
 from cutaway.core.errors import CutawayError, DataError, FileError, SettingError
 from cutaway.data.open_data import open_data
 from cutaway.data.settings import DataSettings
-from cutaway.data.streaming.media import damaged_shards
-from cutaway.data.streaming.members import Index
+from cutaway.data.streaming.file_index import Index
+from cutaway.data.streaming.media_shards import damaged_shards
 from cutaway.data.streaming.shards import MANIFEST, PLAN
-from cutaway.data.streaming.tars import INDEX
+from cutaway.data.streaming.webdataset import INDEX
 
-from .test_tars import STREAMED, digits, everything, folder  # noqa: F401  # fixtures
+from .test_webdataset import STREAMED, digits, everything, folder  # noqa: F401  # fixtures
 
 
 def contents(out: Path) -> dict[str, bytes]:
@@ -39,7 +39,7 @@ def flip(path: Path) -> None:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shards of 32 KiB, so that a few digits make several."""
-    monkeypatch.setattr("cutaway.data.streaming.media.MEBIBYTE", 1 << 15)
+    monkeypatch.setattr("cutaway.data.streaming.media_shards.MEBIBYTE", 1 << 15)
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_the_number_of_processes_and_a_kill_change_no_byte(
     assert contents(tmp_path / "two") == contents(out)
 
     written: list[str] = []
-    write = cutaway.data.streaming.media.TarShardJob.write  # type: ignore[attr-defined]
+    write = cutaway.data.streaming.media_shards.TarShardJob.write  # type: ignore[attr-defined]
 
     def killed(self: object, path: Path) -> None:
         if len(written) == 3:
@@ -101,14 +101,14 @@ def test_the_number_of_processes_and_a_kill_change_no_byte(
         written.append(path.name)
         write(self, path)
 
-    monkeypatch.setattr("cutaway.data.streaming.media.TarShardJob.write", killed)
+    monkeypatch.setattr("cutaway.data.streaming.media_shards.TarShardJob.write", killed)
     with pytest.raises(KeyboardInterrupt):
         cutaway.prepare(folder, tmp_path / "again", workers=0, shard_size=1)
     assert (tmp_path / "again" / PLAN).is_file()
     with pytest.raises(DataError, match="its preparation has begun and not ended"):
         open_data(tmp_path / "again", DataSettings())
     monkeypatch.undo()
-    monkeypatch.setattr("cutaway.data.streaming.media.MEBIBYTE", 1 << 15)
+    monkeypatch.setattr("cutaway.data.streaming.media_shards.MEBIBYTE", 1 << 15)
     times = {name: os.stat(tmp_path / "again" / name).st_mtime_ns for name in written}
     cutaway.prepare(folder, tmp_path / "again", workers=0, shard_size=1)
     assert contents(tmp_path / "again") == contents(out)
@@ -124,7 +124,7 @@ def test_files_that_changed_meanwhile_are_not_mixed(
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("cutaway.data.streaming.media.TarShardJob.write", killed)
+    monkeypatch.setattr("cutaway.data.streaming.media_shards.TarShardJob.write", killed)
     with pytest.raises(KeyboardInterrupt):
         cutaway.prepare(folder, tmp_path / "out", workers=0)
     next(folder.rglob("*.png")).unlink()

@@ -14,9 +14,9 @@ from ...draw.number_format import capitalize_name, format_value, number, percent
 from ...runs.evaluation import IMAGE_SIDE, PANELS
 from ...tasks.task import HIGHER_IS_BETTER
 from ..subject import Subject
+from .classification import confusion, per_class
 from .documents import read_documents
-from .examples import least_likely, new_images
-from .scores import confusion, per_class
+from .generated_outputs import least_likely, new_images
 from .task_results import accuracy_over_time, forecast_views, links, masks, residuals, words
 from .task_results import per_class as boxes_by_class
 

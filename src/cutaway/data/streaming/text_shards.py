@@ -66,9 +66,9 @@ from .shards import (
     map_in_processes,
     num_processes,
     reject_fixed_settings,
-    reject_other_form,
     require_disk_space,
     save_plan,
+    validate_manifest_entries,
     write_shards,
 )
 
@@ -395,7 +395,7 @@ def open_text(
     if settings.whole_words:
         raise SettingError("whole_words=true needs a text in memory, and this one is in shards: leave it out.")
     reject_changed(settings, NOT_FOR_SHARDS, "is for other texts than a corpus, which is its own target")
-    reject_other_form(folder, manifest, OF_TEXT)
+    validate_manifest_entries(folder, manifest, OF_TEXT)
     try:
         tokenizer = tokenizer_from_json(manifest.about["tokenizer"])
     except ValueError as error:

@@ -7,13 +7,13 @@ from pathlib import Path
 import cutaway
 from cutaway.core.files import read_json
 from cutaway.views.registry import suits
-from cutaway.views.run import results
+from cutaway.views.run import summary
 from cutaway.views.subject import open_preset, open_run
 
 
 def test_classes_have_their_confusion_and_the_worst_mistakes(tmp_path: Path) -> None:
     run = cutaway.train("lenet5-modern", "digits", epochs=1, tensorboard=False, out=tmp_path / "run")
-    view = results.draw_results(open_run(run))
+    view = summary.draw_results(open_run(run))
     assert view["drawings"][0]["kind"] == "heat"
     evaluation = read_json(run.folder / "evaluation.json")
     counts = view["drawings"][0]["counts"]
@@ -29,7 +29,7 @@ def test_values_have_residuals(tmp_path: Path) -> None:
     run = cutaway.train(
         "linear", table, target="y", types="x:number", epochs=2, tensorboard=False, out=tmp_path / "run"
     )
-    view = results.draw_results(open_run(run))
+    view = summary.draw_results(open_run(run))
     assert "points" in [drawing["kind"] for drawing in view["drawings"]]
     assert view["table"]["rows"]
 
@@ -41,7 +41,7 @@ def test_forecasts_have_theirs(tmp_path: Path) -> None:
         "rnn", series, forecast="visits", horizon=3, epochs=1, tensorboard=False, out=tmp_path / "run",
         **{"model.hidden_dim": 8},
     )  # fmt: skip
-    view = results.draw_results(open_run(run))
+    view = summary.draw_results(open_run(run))
     assert view["drawings"]
     assert view["summary"].endswith(".")
 
