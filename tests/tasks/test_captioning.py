@@ -11,7 +11,7 @@ from scipy.stats import binomtest
 
 from cutaway.core.spec import Classes, ImageSpec, PairSpec, Tokens
 from cutaway.data.dataset_base import IGNORED
-from cutaway.inference.sequence_decoding import decode, decode_likely
+from cutaway.inference.sequence_decoding import decode, decode_with_log_prob
 from cutaway.models.show_attend_tell import Config, Model
 from cutaway.tasks.sequences import Captioning, SequenceToSequence
 from cutaway.tasks.task import headline_metric, task_for
@@ -91,7 +91,7 @@ def test_log_p_is_that_of_the_words_and_the_end(num_beams: int, ending: int) -> 
         model.head.weight.mul_(8)  # so that answers differ
         model.head.bias[TARGET.end] += ending
     images = torch.randn(6, 1, 5, 5, dtype=torch.float64)
-    found, log_p = decode_likely(model, images, None, TARGET, num_beams, 0.6)
+    found, log_p = decode_with_log_prob(model, images, None, TARGET, num_beams, 0.6)
     assert torch.equal(found, decode(model, images, None, TARGET, num_beams=num_beams))
     longest = TARGET.longest + TARGET.longest // 2
     assert ((found >= 0).sum(1) == longest).all() == (ending == 1)

@@ -85,7 +85,7 @@ class Strips(BaseModel):
         """The patches, after the two."""
         return TokenGrid(height // 4, width // 4, before=2)
 
-    def position_tables(self, places: int) -> dict[str, Tensor]:
+    def position_tables(self, num_positions: int) -> dict[str, Tensor]:
         """Those of the patches."""
         return {"where": self.where}
 

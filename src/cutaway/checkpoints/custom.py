@@ -247,7 +247,7 @@ def adapt_module(module: nn.Module, spec: Spec | None, channels_last: bool = Fal
     plans: dict[int, Plan] = {}  # by the number of tensors of a batch
 
     def forward(self: nn.Module, *inputs: Any) -> Any:
-        """Call the own forward with its arguments by name, and convert what it returns."""
+        """Call the own forward with its arguments by name, and convert its outputs."""
         if spec is not None and spec.kind == TextSpec.kind and inputs[1:] in ((), (None,)):  # no padding
             inputs = inputs[0], torch.ones_like(inputs[0], dtype=torch.bool)
         if len(inputs) not in plans:

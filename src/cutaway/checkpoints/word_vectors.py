@@ -87,7 +87,7 @@ class Vectors:
 
     @functools.cached_property
     def places(self) -> dict[str, int]:
-        """Return the row of each word."""
+        """Return the row of `matrix` for each word."""
         return {word: i for i, word in enumerate(self.words)}
 
     @functools.cached_property

@@ -108,11 +108,11 @@ class DatasetBuilder(ABC, Generic[P, S]):
         return {split: self.encode(split, rows) for split, rows in self.indices.items()}
 
     def notes(self) -> Iterable[str | None]:
-        """Return messages for the user. None stands for no message."""
+        """Return messages for the user; None entries are skipped."""
         return ()
 
     def duplicate_keys(self) -> DuplicateKeys | None:
-        """Return what duplicates across splits are found by; None if examples are not compared."""
+        """Return the keys by which duplicates across splits are found; None if examples are not compared."""
         return None
 
     def columns(self) -> list[dict[str, str]]:

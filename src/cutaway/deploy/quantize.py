@@ -51,7 +51,7 @@ def quantize(run: Run, out: str | Path, given: Mapping[str, Any]) -> Run:
     settings = build(QuantizeSettings, given)
     model = run.model
     method = choose_method(model, settings.bits) if settings.method == "auto" else settings.method
-    reject_method(model, str(run.folder), method, settings.bits)
+    validate_quantization_method(model, str(run.folder), method, settings.bits)
     with atomic_run(out, "quantized") as folder:
         if not settings.qat:
             return _write_quantized(run, run, method, settings, folder)
@@ -173,7 +173,7 @@ def choose_method(model: nn.Module, bits: int) -> str:
     return "weight-only" if bits < 8 or kinds == {"stored"} else "static" if "static" in kinds else "dynamic"
 
 
-def reject_method(model: nn.Module, name: str, method: str, bits: int) -> None:
+def validate_quantization_method(model: nn.Module, name: str, method: str, bits: int) -> None:
     """Raise SettingError for a method that does not suit the model with that `name`.
 
     The message names one that does.

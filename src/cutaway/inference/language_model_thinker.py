@@ -152,12 +152,12 @@ class LanguageThinker:
 
     def finish(self, thought: Thought) -> str | None:
         """Return the solution's answer if the model ended it or no step can follow, else None."""
-        if thought.parent is None or not (thought.held.ended or self._last(thought.text)):
+        if thought.parent is None or not (thought.held.ended or self._is_final(thought.text)):
             return None
         return self.kind.judge(thought.held.question, self.preprocessing.form, thought.solution()).answer
 
-    def _last(self, line: str) -> bool:
-        """Return whether no step can follow this one in a tree."""
+    def _is_final(self, line: str) -> bool:
+        """Return whether this line is the last step of a solution, so that none can follow it in the search tree."""
         return (
             isinstance(self.kind, SearchablePuzzle)
             and self.preprocessing.form == self.kind.tree

@@ -214,7 +214,7 @@ def decode_scored(
     return found[:, : int(said)], scores
 
 
-def decode_likely(
+def decode_with_log_prob(
     model: nn.Module,
     source: Tensor,
     mask: Tensor | None,
@@ -222,7 +222,7 @@ def decode_likely(
     num_beams: int = 1,
     length_penalty: float = 0.6,
 ) -> tuple[Tensor, Tensor]:
-    """Decode with the default length, and return log p of each answer too, including its end, (N,) float64."""
+    """Decode up to the default length, and return the answers and log p of each with its end, (N,) float64."""
     longest = _usual_length(model, target)
     found, scores = decode_scored(model, source, mask, target, longest, num_beams, length_penalty)
     said = ((found != NONE).sum(1) + 1).clamp(max=longest).tolist()
@@ -381,4 +381,4 @@ def _selected(state: State, rows: Tensor, before: int) -> State:
     return cast(State, state.select(rows))
 
 
-__all__ = ["NONE", "PENALTIES", "decode", "decode_likely", "decode_scored", "sample"]
+__all__ = ["NONE", "PENALTIES", "decode", "decode_scored", "decode_with_log_prob", "sample"]

@@ -210,9 +210,9 @@ class Bart(EncoderDecoder):
         logits: Tensor = self.head(self.features(source, source_mask, target_so_far))
         return logits
 
-    def position_tables(self, places: int) -> dict[str, Tensor]:
-        """Return both tables from the row of the first token on."""
-        return {name: rows[OFFSET:] for name, rows in super().position_tables(places).items()}
+    def position_tables(self, num_positions: int) -> dict[str, Tensor]:
+        """Return the position embeddings of encoder and decoder, from the row of the first token on."""
+        return {name: rows[OFFSET:] for name, rows in super().position_tables(num_positions).items()}
 
     def _reject_beyond(self, length: int) -> None:
         if length > self.config.context_length:

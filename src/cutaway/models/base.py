@@ -145,10 +145,10 @@ class BaseModel(nn.Module):
         """
         return any(fnmatch(name, pattern) for pattern in self.over_frames)
 
-    def position_tables(self, places: int) -> dict[str, Tensor]:
-        """Return the position embeddings, (places, dim) from the first position on, by the name of their table.
+    def position_tables(self, num_positions: int) -> dict[str, Tensor]:
+        """Return the position embeddings, (num_positions, dim) from the first position on, by the name of their table.
 
-        Learned tables are returned whole; computed ones have `places` rows.
+        Learned tables are returned whole; computed ones have `num_positions` rows.
         """
         embeddings = ((name, module) for name, module in self.named_modules() if isinstance(module, nn.Embedding))
         return {name: module.weight for name, module in embeddings if name.endswith("positions")}

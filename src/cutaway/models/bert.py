@@ -238,8 +238,8 @@ class Bert(BaseModel):
         logits: Tensor = self.head(self.features(tokens, mask, types))
         return logits
 
-    def position_tables(self, places: int) -> dict[str, Tensor]:
-        """Return P from the row of the first token on."""
+    def position_tables(self, num_positions: int) -> dict[str, Tensor]:
+        """Return the position embeddings P, from the row of the first token on."""
         return {"positions": self.positions.weight[self.config.first_position :]}
 
     def _rows(self, tokens: Tensor, mask: Tensor | None) -> Tensor:

@@ -123,10 +123,11 @@ def relu_conv_bn(inputs: int, outputs: int, kernel: int, stride: int = 1, affine
     )
 
 
-def operation(name: str, channels: int, affine: bool = True) -> nn.Module:
+def build_operation(name: str, channels: int, affine: bool = True) -> nn.Module:
     """Return one of OPERATIONS on maps (N, channels, H, W), whose shape it keeps.
 
-    Without `affine` the normalization has no scale and shift, as when operations are weighed against each other.
+    Without `affine` the normalization has no scale and shift, as in DARTS, where they would rescale the learned weights
+    of operations.
     """
     if name == "none":
         return Zero()
@@ -143,7 +144,7 @@ class Cell(nn.Module):
     def __init__(self, operations: Sequence[str], channels: int) -> None:
         super().__init__()
         self.channels = channels
-        self.edges = nn.ModuleList(operation(name, channels) for name in operations)  # in the order of EDGES
+        self.edges = nn.ModuleList(build_operation(name, channels) for name in operations)  # in the order of EDGES
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (N, C, H, W) to (N, C, H, W)."""

@@ -205,8 +205,8 @@ class PatchTST(BaseModel):
         starts = (config.first + k * config.apart for k in range(config.tokens))
         return SeriesPatches(config.columns, [(s, min(s + config.patch, config.steps) - 1) for s in starts])
 
-    def position_tables(self, places: int) -> dict[str, Tensor]:
-        """Return the positions of the patches."""
+    def position_tables(self, num_positions: int) -> dict[str, Tensor]:
+        """Return the position embeddings of the patches, (patches, dim)."""
         return {"positions": self.positions}
 
     def _normalized(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:

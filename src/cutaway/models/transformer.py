@@ -155,9 +155,9 @@ class Transformer(EncoderDecoder):
         """Return the embedding of the target."""
         return self.embedding if self.target_embedding is None else self.target_embedding
 
-    def position_tables(self, places: int) -> dict[str, Tensor]:
-        """Return PE."""
-        return {"sinusoids": sinusoids(torch.arange(places), self.config.dim)}
+    def position_tables(self, num_positions: int) -> dict[str, Tensor]:
+        """Return the sinusoidal position encodings PE, (num_positions, dim)."""
+        return {"sinusoids": sinusoids(torch.arange(num_positions), self.config.dim)}
 
     def _embed_tokens(self, words: nn.Embedding, tokens: Tensor, places: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return √d · E[tokens] + PE(places), (N, T, dim); the factor does not apply to the positions.

@@ -193,9 +193,9 @@ class TransformerASR(EncoderDecoder):
         """Return T' for recordings of `frames` frames, (n,)."""
         return -(-frames // STRIDE)
 
-    def position_tables(self, places: int) -> dict[str, Tensor]:
-        """Return PE, and the learned positions of the decoder."""
-        return {"sinusoids": sinusoids(places, self.config.dim), "positions": self.positions.weight}
+    def position_tables(self, num_positions: int) -> dict[str, Tensor]:
+        """Return the sinusoidal encodings PE, and the learned position embeddings of the decoder."""
+        return {"sinusoids": sinusoids(num_positions, self.config.dim), "positions": self.positions.weight}
 
     def encode(self, source: Tensor, mask: Tensor | None) -> Tensor:
         """Return the encoder output (N, T', dim) of frames (N, T, F); `mask` (N, 1, 1, T) is True where a frame is

@@ -216,8 +216,8 @@ class VideoTransformer(BaseModel):
         side = self.config.patch_size
         return TokenGrid(height // side, width // side, 1)
 
-    def position_tables(self, places: int) -> dict[str, Tensor]:
-        """Return the positions of the patches and the times of the frames."""
+    def position_tables(self, num_positions: int) -> dict[str, Tensor]:
+        """Return the position embeddings of the patches and those of the frames."""
         return {"positions": self.positions[0, 1:], "times": self.times[0]}
 
     def adapt_state(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

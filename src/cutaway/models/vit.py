@@ -82,7 +82,7 @@ class Config(ValidatedConfig):
 
     @property
     def grid(self) -> int:
-        """Patches along one side for which positions are learned, rounded up."""
+        """The number of patches along one side of the grid whose positions are learned, rounded up."""
         return math.ceil(self.image_size / self.patch_size)
 
     @property
@@ -228,8 +228,8 @@ class ViT(BaseModel):
         side = self.config.patch_size
         return TokenGrid(height // side, width // side, self.config.tokens_before)
 
-    def position_tables(self, places: int) -> dict[str, Tensor]:
-        """Return the positions of the patches."""
+    def position_tables(self, num_positions: int) -> dict[str, Tensor]:
+        """Return the position embeddings of the patches, (patches, dim)."""
         return {"positions": self.positions[0, self.config.tokens_before :]}
 
     def adapt_state(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -195,8 +195,8 @@ class ViTGPT2(EncoderDecoder):
         side = self.config.patch_size
         return TokenGrid(height // side, width // side, before=1)
 
-    def position_tables(self, places: int) -> dict[str, Tensor]:
-        """Return the positions of the patches."""
+    def position_tables(self, num_positions: int) -> dict[str, Tensor]:
+        """Return the position embeddings of the patches, (patches, dim)."""
         return {"patch_positions": self.patch_positions[0, 1:]}
 
     def adapt_state(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

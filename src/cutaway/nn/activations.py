@@ -261,7 +261,7 @@ def gelu(z: Tensor) -> Tensor:
     Returns:
         z Φ(z), of the shape of z.
     """
-    return z * _normal_distribution(z)
+    return z * _normal_cdf(z)
 
 
 def gelu_derivative(z: Tensor) -> Tensor:
@@ -276,7 +276,7 @@ def gelu_derivative(z: Tensor) -> Tensor:
         The derivative, of the shape of z.
     """
     density = torch.exp(-z.square() / 2) / math.sqrt(2 * math.pi)
-    return _normal_distribution(z) + z * density
+    return _normal_cdf(z) + z * density
 
 
 def gelu_tanh(z: Tensor) -> Tensor:
@@ -340,7 +340,7 @@ def softmax_jacobian(z: Tensor) -> Tensor:
     return torch.diag_embed(s) - s.unsqueeze(-1) * s.unsqueeze(-2)  # (..., K, K)
 
 
-def _normal_distribution(z: Tensor) -> Tensor:
+def _normal_cdf(z: Tensor) -> Tensor:
     # erfc(−z) keeps the digits that 1 + erf(z) loses far below zero.
     tail: Tensor = torch.special.erfc(-z / math.sqrt(2))
     return tail / 2

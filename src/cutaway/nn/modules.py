@@ -33,8 +33,8 @@ NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
 @contextmanager
-def batch_norm_mode(model: nn.Module, of_the_batch: bool = True) -> Iterator[None]:
-    """Set batch normalization to training mode if `of_the_batch`, and all other layers to eval mode, inside the block.
+def batch_norm_mode(model: nn.Module, use_batch_statistics: bool = True) -> Iterator[None]:
+    """Set all layers to eval mode inside the block, except batch normalization if `use_batch_statistics`.
 
     Buffers and modes are restored at the end.
     """
@@ -42,7 +42,7 @@ def batch_norm_mode(model: nn.Module, of_the_batch: bool = True) -> Iterator[Non
     buffers = {buffer: buffer.detach().clone() for buffer in model.buffers()}
     try:
         for module in model.modules():
-            module.training = isinstance(module, NORMS) and of_the_batch
+            module.training = isinstance(module, NORMS) and use_batch_statistics
         yield
     finally:
         for module, mode in modes.items():

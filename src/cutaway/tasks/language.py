@@ -78,7 +78,8 @@ class Language(TokenLoss):
     def metrics(self, kept: Tensor, target: Tensor) -> dict[str, Metric]:
         """Return loss, perplexity, bits per token (for characters: per character) and accuracy.
 
-        The units of intervals are windows, because nearby tokens are correlated.
+        Confidence intervals treat windows as independent, not tokens, because nearby tokens are correlated. `kept` is
+        from `summarize_outputs`.
         """
         del target
         losses, rights, counts = _sums(kept)

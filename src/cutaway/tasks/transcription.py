@@ -163,7 +163,10 @@ class Spelling(SpeechRecognition):
         return self._of_each(outputs, target).sum(1)
 
     def summarize_outputs(self, outputs: Tensor, target: Tensor, read: Tensor, log_p: Tensor | None = None) -> Tensor:
-        """Return what evaluation stores, as for CTC; `log_p` (N,) is that of the decoded text including its end."""
+        """Return −log p of each transcript, `log_p` and the decoded ids `read`, (N, 2 + L), which evaluation stores.
+
+        `log_p` (N,) is that of the decoded text including its end. Unknown values are NaN.
+        """
         unknown = _precise(torch.full_like(outputs[:, 0, 0], torch.nan))
         nll = self.losses(outputs, target) if target.numel() else unknown
         known = unknown if log_p is None else log_p.to(nll.dtype)

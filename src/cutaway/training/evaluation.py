@@ -14,7 +14,7 @@ from ..data.dataset_base import IGNORED, Split, Tasks
 from ..data.samplers import Batches
 from ..data.text.puzzles import PuzzleSplit
 from ..inference.language_model_thinker import solve_problems
-from ..inference.sequence_decoding import decode_likely, transcribe
+from ..inference.sequence_decoding import decode_with_log_prob, transcribe
 from ..inference.thought_search import GREEDY, Method
 from ..models.base import SupportsState
 from ..nn.modules import eval_mode
@@ -234,7 +234,7 @@ def _generate(
     written = getattr(split, "texts", None)
     texts = [written(i) for i in index.tolist()] if written is not None else None
     source, *mask = inputs[:-1]
-    written, log_p = decode_likely(model, source, mask[0] if mask else None, target, num_beams, length_penalty)
+    written, log_p = decode_with_log_prob(model, source, mask[0] if mask else None, target, num_beams, length_penalty)
     return written, references, texts, log_p
 
 
@@ -252,7 +252,7 @@ def _transcribe(
     """
     if not isinstance(task.target, Spelled):
         return (transcribe(outputs.float().log_softmax(2), num_beams),)
-    return decode_likely(model, inputs[0], inputs[1], task.target.tokens, num_beams, length_penalty)
+    return decode_with_log_prob(model, inputs[0], inputs[1], task.target.tokens, num_beams, length_penalty)
 
 
 def _joined(batches: list[Tensor], places: Sequence[Tensor], filler: float) -> Tensor:

@@ -119,7 +119,7 @@ def _tiles(subject: Subject, layer: Convolution, range_: str, first: bool) -> tu
 
 
 def _how(layer: Convolution, weight: Tensor, colour: bool, words: bool, first: bool) -> str:
-    """Return a sentence on what the tiles of a convolution show, or an empty string."""
+    """Return a sentence that explains the tiles of a convolution, or an empty string."""
     if colour:
         return "Their inputs are red, green and blue; the tiles use these colors around gray."
     if weight.ndim == 3:

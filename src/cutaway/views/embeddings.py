@@ -434,12 +434,12 @@ def _part(
         "points": points,
         "groups": groups,
         "places": [
-            {"name": name, **axis_labels(plane.explained), "at": _rounded(plane.places)}
+            {"name": name, **axis_labels(plane.explained), "at": _round_to_lists(plane.places)}
             | ({"note": BETWEEN} if plane.explained is None else {})
             for name, plane in planes.items()
         ],
         "measures": [
-            {"name": name, "of": indices.tolist(), "values": _rounded(values)}
+            {"name": name, "of": indices.tolist(), "values": _round_to_lists(values)}
             for name, (indices, values) in near.items()
         ],
         "labels": labels,
@@ -475,7 +475,7 @@ def _pair(points: list[dict[str, Any]], first: int, second: int, what: str) -> s
     return " and ".join(repr(name) if what == "word" else name for name in names)
 
 
-def _rounded(values: Tensor) -> list[list[float]]:
+def _round_to_lists(values: Tensor) -> list[list[float]]:
     return [[float(f"{value:.3g}") for value in row] for row in values.tolist()]
 
 

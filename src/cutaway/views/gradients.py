@@ -93,14 +93,14 @@ def path_norms(subject: Subject) -> list[tuple[float, float]]:
     inputs = tuple(x.detach().clone().requires_grad_() if x.is_floating_point() else x for x in subject.inputs)
     subject = dataclasses.replace(subject, inputs=inputs)
     try:
-        return _parts(subject, blocks, of_the_batch=True)
+        return _parts(subject, blocks, use_batch_statistics=True)
     except ValueError:  # one value of a unit has no statistics
-        return _parts(subject, blocks, of_the_batch=False)
+        return _parts(subject, blocks, use_batch_statistics=False)
 
 
-def _parts(subject: Subject, blocks: list[nn.Module], of_the_batch: bool) -> list[tuple[float, float]]:
+def _parts(subject: Subject, blocks: list[nn.Module], use_batch_statistics: bool) -> list[tuple[float, float]]:
     names = {module: name for name, module in subject.model.named_modules()}
-    with torch.enable_grad(), torch.random.fork_rng([]), batch_norm_mode(subject.model, of_the_batch):
+    with torch.enable_grad(), torch.random.fork_rng([]), batch_norm_mode(subject.model, use_batch_statistics):
         torch.manual_seed(0)
         with capture(subject.model, ("features", "gradients"), *(names[block] for block in blocks)) as seen:
             torch.autograd.grad(subject.loss(), [x for x in subject.inputs if x.requires_grad])
@@ -315,12 +315,12 @@ def gradient_flow(subject: Subject) -> GradientFlow:
     inputs = tuple(x.detach().clone().requires_grad_() if x.is_floating_point() else x for x in subject.inputs)
     subject = dataclasses.replace(subject, inputs=inputs)
     try:
-        return _backward(subject, of_the_batch=True)
+        return _backward(subject, use_batch_statistics=True)
     except ValueError:  # one value of a unit has no statistics
-        return _backward(subject, of_the_batch=False)
+        return _backward(subject, use_batch_statistics=False)
 
 
-def _backward(subject: Subject, of_the_batch: bool) -> GradientFlow:
+def _backward(subject: Subject, use_batch_statistics: bool) -> GradientFlow:
     """Run one forward and backward pass, and return the gradients of each layer and step."""
     model = subject.model
     layers = {
@@ -341,7 +341,7 @@ def _backward(subject: Subject, of_the_batch: bool) -> GradientFlow:
             if isinstance(module, nn.RNNBase | nn.RNNCellBase):
                 steps[name] = _Steps()
                 undo.callback(module.register_forward_pre_hook(steps[name].look).remove)
-        undo.enter_context(batch_norm_mode(model, of_the_batch))
+        undo.enter_context(batch_norm_mode(model, use_batch_statistics))
         own = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
         given = [x for x in subject.inputs if x.requires_grad]  # so that the input's gradient hooks are called
         found = torch.autograd.grad(subject.loss(), [*(p for _, p in own), *given], allow_unused=True)

@@ -19,12 +19,13 @@ DIGITS = 4  # significant digits in a description, more than are visible
 def to_lists(x: Tensor) -> Any:
     """Return a tensor as nested lists of numbers with four significant digits; nonfinite values become None."""
     x = x.detach().cpu().double()
-    return _rounded(x.tolist())
+    return _round(x.tolist())
 
 
-def _rounded(values: Any) -> Any:
+def _round(values: Any) -> Any:
+    """Round the numbers of nested lists to DIGITS digits; those that are not finite become None."""
     if isinstance(values, list):
-        return [_rounded(value) for value in values]
+        return [_round(value) for value in values]
     return float(f"{values:.{DIGITS}g}") if values - values == 0 else None
 
 

@@ -92,7 +92,7 @@ def trace_drawing(written: GenerationTrace, names: Sequence[str], maps: Sequence
             _item("Context", [names[i] for i in (*written.before, *written.tokens[:-1])], []),
             _item("Generated tokens", [names[i] for i in written.tokens], [round(p, 4) for p in own.tolist()]),
         ],
-        "maps": [{"name": name, "weights": _mask_future(weights)} for name, weights in _maps(written, maps)],
+        "maps": [{"name": name, "weights": _mask_future(weights)} for name, weights in _attention_maps(written, maps)],
         "query": 0,
         "likely": likely,
     }
@@ -100,11 +100,11 @@ def trace_drawing(written: GenerationTrace, names: Sequence[str], maps: Sequence
 
 def num_weights(written: GenerationTrace, maps: Sequence[str]) -> int:
     """Return the number of attention weights in the drawing."""
-    return sum(weights.numel() for _, weights in _maps(written, maps))
+    return sum(weights.numel() for _, weights in _attention_maps(written, maps))
 
 
-def _maps(written: GenerationTrace, whole: Sequence[str]) -> list[tuple[str, Tensor]]:
-    """Return weights (L, S) by name: the mean of all heads, and for each layer its heads or their mean."""
+def _attention_maps(written: GenerationTrace, whole: Sequence[str]) -> list[tuple[str, Tensor]]:
+    """Return attention weights (L, S) by name: the mean of all heads, and for each layer its heads or their mean."""
     if not written.looks:
         return []
     found = [("mean of all heads", torch.cat(list(written.looks.values())).mean(0))]

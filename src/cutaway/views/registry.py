@@ -1,8 +1,8 @@
 """The views of a model's internals: their documentation, what each needs, and the function that draws it.
 
 A view is a function from a `Subject` to a plain JSON description (`draw/description.py`), and an entry here. The entry
-says what a model and its examples need, so that the file of a view is imported only to draw it. A view computes its
-numbers with hooks that leave the model unchanged.
+names requirements for a model and its examples, so that the file of a view is imported only to draw it. A view computes
+its numbers with hooks that leave the model unchanged.
 """
 
 from __future__ import annotations
@@ -672,7 +672,7 @@ def find_view(name: str) -> RegisteredView:
 
 
 def suits(name: str, subject: Subject) -> bool:
-    """Return whether the model and its examples have what the view needs."""
+    """Return whether the model and its examples meet the requirements of the view."""
     view = find_view(name)
     if view.kinds and subject.kind not in view.kinds:
         return False

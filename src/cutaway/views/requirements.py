@@ -1,4 +1,4 @@
-"""The requirements of views: functions that tell whether a model and its examples have what a view draws.
+"""The requirements of views: functions that return whether a view applies to a model and its examples.
 
 The registry names them, so that the files of views need not be imported to find out which views apply.
 """

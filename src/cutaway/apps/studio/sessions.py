@@ -56,7 +56,7 @@ class Side:
                 await self._start()
             assert self.pair is not None
             message = {"do": "open", "opening": opening.to_json()}
-            self.pair.viewer.tell(message)
+            self.pair.viewer.send(message)
             if self.frame is None:
                 await self.publish(bare_frame(self.name, state, notes=["Opening …"]))
             try:

@@ -132,7 +132,7 @@ def _merged(first: tuple[int, float | None], second: tuple[int, float | None]) -
 
 
 def round_digits(x: float | None) -> float | None:
-    """Round a finite number to five digits; return None for other values."""
+    """Round a finite number to five significant digits; return None for other values."""
     return float(f"{x:.5g}") if x is not None and x - x == 0 else None
 
 
@@ -241,11 +241,11 @@ class LiveTrainer:
         if last is None:  # resumed at the end of an epoch
             self._end_epoch()
             return True
-        self._count()
+        self._record_loss()
         step = self.step
         if self.curves.due(step) and self._epoch_length > 4 * self.curves.every:
             self.trainer.sync_losses()
-            self._count()
+            self._record_loss()
             self.curves.close(step)
         if self.snapshots.due(step):
             self._snap()
@@ -282,7 +282,7 @@ class LiveTrainer:
     def _end_epoch(self) -> None:
         """End the epoch. Validate unless that happened a few steps ago."""
         self.trainer.sync_losses()
-        self._count()
+        self._record_loss()
         self._epoch_length, self._turned = self.step - self._turned, self.step
         if self.curves.due(self.step):
             self.curves.close(self.step)
@@ -302,7 +302,7 @@ class LiveTrainer:
             f"Play continues at the constant rate lr={as_text(self.settings.lr)}."
         )
 
-    def _count(self) -> None:
+    def _record_loss(self) -> None:
         """Add the loss of the last update to the curves."""
         state = self.state
         self.curves.add(state.loss_sum - self._seen[0], state.counted - self._seen[1])

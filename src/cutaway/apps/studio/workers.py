@@ -79,7 +79,7 @@ class Worker:
         number = next(self.numbers)
         answer = self.waiting[number] = self.loop.create_future()
         try:
-            self.tell({**message, "id": number})
+            self.send({**message, "id": number})
             reply, body = await answer
         finally:
             self.waiting.pop(number, None)
@@ -89,8 +89,8 @@ class Worker:
             raise Fault(reply["fault"])
         return reply, body
 
-    def tell(self, message: Message) -> None:
-        """Send a message without a reply."""
+    def send(self, message: Message) -> None:
+        """Send a message to the process, and do not wait for a reply."""
         with contextlib.suppress(OSError):
             self.connection.send_bytes(json.dumps(message).encode() + b"\n")
 
@@ -165,7 +165,7 @@ class Pair:
         """Ask both processes to end, then kill them."""
         workers = (self.learner, self.viewer)
         for worker in workers:
-            worker.tell(END)
+            worker.send(END)
         for worker in workers:
             worker.process.join(PATIENCE)
             if worker.process.is_alive():

@@ -295,7 +295,7 @@ class LinkBuilder(DatasetBuilder[GraphPreprocessing, LinkSplit]):
         return _splits(self.graphs, self.taught, self.links, self.preprocessing, self.settings.split_seed)
 
     def notes(self) -> list[str]:
-        """Return notes on links and on what is not used."""
+        """Return notes on links and on unused parts of the data."""
         graphs = self.graphs
         loops = int((graphs.edges[0] == graphs.edges[1]).sum())
         notes = [

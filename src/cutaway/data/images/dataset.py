@@ -465,7 +465,7 @@ class ImageArrays:
         return DuplicateKeys([hashlib.sha256(p).digest() for p in self.pixels], self.names.__getitem__)
 
     def notes(self, channels: int) -> list[str]:
-        """Return no notes: arrays are read as they are."""
+        """Return no notes: arrays are read unchanged."""
         del channels
         return []
 
@@ -665,7 +665,7 @@ class BoxBuilder(ImageBuilder):
         self.classes = ExampleClasses.without(len(boxes), ONE[0], splits)
 
     def target(self, shape: Shape) -> Boxes:
-        """Return boxes of these classes, as many as training images have."""
+        """Return a target of boxes of these classes; the training images determine their largest number."""
         del shape
         return build_box_target(self.names, self.boxes, self.indices["train"])
 

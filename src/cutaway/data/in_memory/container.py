@@ -238,7 +238,7 @@ def _as_frame(thing: Any) -> pl.DataFrame | None:
     if is_hugging_face(thing):
         return _hugging_face(thing)
     if _is_pandas(thing):
-        return _pandas(thing)
+        return _pandas_to_polars(thing)
     if isinstance(thing, type) or not (hasattr(thing, "__arrow_c_stream__") or hasattr(thing, "__dataframe__")):
         return None
     try:
@@ -278,7 +278,7 @@ def _hugging_face(dataset: Any) -> pl.DataFrame:
     return frame
 
 
-def _pandas(frame: Any) -> pl.DataFrame:
+def _pandas_to_polars(frame: Any) -> pl.DataFrame:
     names = [column_name(name) for name in frame.columns]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)

@@ -120,7 +120,7 @@ def sample_indices(n: int, count: int, seed: int = 0) -> Tensor:
 
 
 def extract_features(split: Split, kind: str) -> SplitFeatures | None:
-    """Sample the examples of a split; None if the split is expensive to read."""
+    """Return the features of a sample of examples; None if the split has no target or is expensive to read."""
     if split.target is None or not len(split):
         return None
     if isinstance(split, TensorSplit | SequenceSplit | PixelSplit):

@@ -80,7 +80,10 @@ FOLLOWS = 0.5  # autocorrelation of the targets in time order
 
 
 def check_group_leakage(data: DataSet, seen: Mapping[str, SplitFeatures]) -> list[Finding]:
-    """Return findings on group columns whose rows are in several splits, and on times that targets follow."""
+    """Return findings on columns whose groups or times leak between splits.
+
+    A group leaks if its rows are alike and in several splits, a time if rows adjacent in time have similar targets.
+    """
     places = [(split, i) for split, some in seen.items() for i in range(len(some.rows))]
 
     places = [places[i] for i in sample_indices(len(places), MAX_GROUP_ROWS).tolist()]

@@ -41,7 +41,7 @@ class MixedOperation(nn.Module):
 
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.operations = nn.ModuleList(cellnet.operation(o, channels, affine=False) for o in cellnet.OPERATIONS)
+        self.operations = nn.ModuleList(cellnet.build_operation(o, channels, affine=False) for o in cellnet.OPERATIONS)
         self.weights = torch.full((len(cellnet.OPERATIONS),), 1 / len(cellnet.OPERATIONS))  # (5,)
 
     def forward(self, x: Tensor) -> Tensor:

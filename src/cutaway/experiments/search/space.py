@@ -304,9 +304,9 @@ def _is_number(kind: Any) -> bool:
 
 
 def _has_choices(key: str) -> bool:
-    """Return whether the setting takes one of a few words.
+    """Return whether a comma in the value of a setting separates choices, as for settings that take one of a few words.
 
-    Settings of a model always do: none contains text with commas.
+    This holds for all settings of a model: no value of theirs contains a comma.
     """
     if key.startswith("model."):
         return True

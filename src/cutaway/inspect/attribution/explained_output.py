@@ -93,7 +93,7 @@ def select_target(model: nn.Module, inputs: tuple[Tensor, ...], outputs: Tensor,
     if input_kind(inputs) == "graph":
         rows = torch.tensor([_within("node" if place is None else "place", place or 0, len(outputs))])
         target = Target(None, rows.to(outputs.device), graph=True)
-        return Target(_output(model, outputs[rows], output), target.place, graph=True)
+        return Target(_explained_index(model, outputs[rows], output), target.place, graph=True)
     if getattr(type(model), "targets", ()) == (Context,):  # one number per word, and their sum for the text
         if place is None:
             return Target(None, None, whole=True)
@@ -101,20 +101,23 @@ def select_target(model: nn.Module, inputs: tuple[Tensor, ...], outputs: Tensor,
     if outputs.ndim == 4:
         if place is not None:
             raise SettingError(f"Invalid target={place}:{output}: single pixels cannot be explained, only their sum.")
-        return Target(_widest(outputs) if output is None else _output(model, outputs, output), None)
+        return Target(_widest(outputs) if output is None else _explained_index(model, outputs, output), None)
     if outputs.ndim == 2:
         if place is not None:
             raise SettingError(f"Invalid target={place}:{output}: this model has one output without positions.")
-        return Target(_output(model, outputs, output), None)
+        return Target(_explained_index(model, outputs, output), None)
     places = _last_real(inputs, outputs.shape[1])
     if place is not None:
         places = torch.full_like(places, _within("place", place, outputs.shape[1]))
     every = torch.arange(len(outputs), device=outputs.device)
-    return Target(_output(model, outputs[every, places], output), places)
+    return Target(_explained_index(model, outputs[every, places], output), places)
 
 
-def _output(model: nn.Module, outputs: Tensor, asked: int | None) -> Tensor:
-    """Return the explained output of (n, C) for each example, (n,)."""
+def _explained_index(model: nn.Module, outputs: Tensor, asked: int | None) -> Tensor:
+    """Return the index of the explained one of the outputs (n, C) for each example, (n,).
+
+    It is `asked`, or else the first forecast of a series and the largest output of other models.
+    """
     if asked is not None:
         return outputs.new_full((len(outputs),), _within("target", asked, outputs.shape[1])).long()
     if getattr(_config(model), "horizon", 0):  # the first forecast

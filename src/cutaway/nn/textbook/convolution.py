@@ -229,10 +229,7 @@ def sobel_x() -> Tensor:
 
 
 def sobel_y() -> Tensor:
-    """Return the kernel (−1 −2 −1)(0 0 0)(1 2 1): the derivative along y, downwards from row to row, for horizontal
-    edges.
-
-    """
+    """Return the kernel (−1 −2 −1)(0 0 0)(1 2 1), the derivative along y (downwards), for horizontal edges."""
     return sobel_x().T.contiguous()
 
 
