@@ -160,7 +160,7 @@ def ranks_truth(n: int, balance: str) -> dict[str, float]:
 
 
 def losses(rng: np.random.Generator, n: int, balance: str) -> dict[str, Metric]:
-    """Log loss and Brier score of a calibrated model, and log loss of one that is twice too sure."""
+    """Log loss and Brier score of a calibrated model, and log loss of an overconfident one: its logits doubled."""
     found = _losses(rng, n, balance)
     return {key: mean(values) for key, values in found.items()}
 
@@ -171,7 +171,7 @@ def _losses(rng: np.random.Generator, n: int, balance: str) -> dict[str, Values]
     margin = np.where(rng.random(n) < special.expit(z), z, -z)
     return {
         "log loss": np.logaddexp(0, -margin),
-        "log loss, too sure": np.logaddexp(0, -2 * margin),
+        "log loss, overconfident": np.logaddexp(0, -2 * margin),
         "Brier score": special.expit(-margin) ** 2,
     }
 

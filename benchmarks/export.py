@@ -40,10 +40,15 @@ def main(runs: int = 15) -> None:
 
             pair = race(name, lambda: session.session.run(None, feed), eager, runs, clock=time.process_time)  # noqa: B023
             print(
-                f"| {name} | {batch} | {1000 * pair.ours:.3g} ms | {1000 * pair.peer:.3g} ms | {pair.ratio:.2f} "
+                f"| {name} | {batch} | {_ms(pair.ours)} | {_ms(pair.peer)} | {pair.ratio:.2f} "
                 f"| {pair.low:.2f} to {pair.high:.2f} |",
                 flush=True,
             )
+
+
+def _ms(seconds: float) -> str:
+    """Return a time in milliseconds to three digits: 0.219 ms, 1,480 ms."""
+    return f"{float(f'{1000 * seconds:.3g}'):,g} ms"
 
 
 def networks():  # type: ignore[no-untyped-def]  # name → model, inputs of so many examples, free dimensions

@@ -138,7 +138,7 @@ def held(interval: Metric | Difference, truth: float) -> bool:
 
 HEAD = (
     "metric", "seeds", "spread of seeds", "alike", "n",
-    "equal models: held", "called different", "unequal: held", "one model: held",
+    "equal models: coverage", "called different", "unequal models: coverage", "one model: coverage",
 )  # fmt: skip
 
 

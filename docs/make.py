@@ -366,6 +366,8 @@ def preset_table(page: Page, of_family: list[Preset]) -> str:
             sizes = preset.image_sizes(preset.config)
             cells.append(f"{sizes.only} only" if sizes.only else str(sizes.enough(1)))
         rows.append(f"| {' | '.join(cells)} |")
+    if any("| at least " in row for row in rows):
+        rows += ["", "*At least*: the multiply-adds of some operations are not known, so this is a lower bound."]
     return "\n".join(rows)
 
 

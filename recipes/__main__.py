@@ -25,6 +25,7 @@ from cutaway.apps.cli.arguments import flatten
 from cutaway.apps.cli.train import format_metric as metric_figure
 from cutaway.core.errors import CutawayError
 from cutaway.core.metric_names import METRICS
+from cutaway.core.metric_names import metric as words_of
 
 from . import (
     distillation,
@@ -54,6 +55,8 @@ the end. Without a test split, the score is that of the validation split, which 
 The 95 % confidence interval is for the score on further examples and says nothing about other seeds. For several runs
 it is Student's interval of their mean. Some settings were chosen after such scores were known, so these scores are
 slightly optimistic. `make recipes` trains all recipes again and fails if a score leaves its bounds.
+
+*recorded* in the column of bounds: no bound is checked.
 
 | recipe | command | score | 95 % interval | bounds | published | parameters | examples | time | date | machine |
 | --- | --- | ---: | ---: | ---: | --- | ---: | ---: | ---: | --- | --- |
@@ -156,6 +159,18 @@ def figure(metric: str, value: float) -> str:
     return f"{100 * value:+.1f} points" if metric == "accuracy_gain" else metric_figure(metric, value)
 
 
+def interval(metric: str, row: dict[str, Any]) -> str:
+    """Return the interval of a score as people write it; only the forecast of a short series has none."""
+    if row["low"] is None:
+        return "none: too few windows"
+    return f"{figure(metric, row['low'])} to {figure(metric, row['high'])}"
+
+
+def machine(row: dict[str, Any]) -> str:
+    """Return the machine of a row as people write it: 1 thread."""
+    return row["machine"].replace("1 threads", "1 thread")
+
+
 def duration(seconds: float | None) -> str:
     """Return a time as people write it; nothing where it was not measured."""
     if seconds is None:
@@ -170,27 +185,28 @@ def line(recipe: dict[str, Any], row: dict[str, Any]) -> str:
         f"{sign} {figure(metric, recipe[key])}" for key, sign in (("at_least", "≥"), ("at_most", "≤")) if key in recipe
     ]
     if "within" in recipe:
-        bounds.append(f"within {recipe['within']:g} of the other")
-    score = f"{metric.replace('_', ' ')} {figure(metric, row['value'])}"
+        bounds.append(f"within {recipe['within']:g} of {row['beside'][0][0]}")
+    score = f"{words_of(metric)[0]} {figure(metric, row['value'])}"
     if "runs" in row:
         score += f", mean of {row['runs']} runs"
     own = {name: name.replace(" ", "_") for name, *_ in row.get("beside", ())}  # other metrics, or other ways to guess
     beside = "; ".join(
-        f"{name}: {figure(of[0] if of else own[name] if own[name] in METRICS else metric, value)}"
+        f"{words_of(own[name])[0] if own[name] in METRICS else name}: "
+        f"{figure(of[0] if of else own[name] if own[name] in METRICS else metric, value)}"
         for name, value, *of in row.get("beside", ())
     )
     cells = (
         recipe["title"],
         f"`{row['command']}`",
         f"{score} ({beside})" if beside else score,
-        f"{figure(metric, row['low'])} to {figure(metric, row['high'])}",
+        interval(metric, row),
         " and ".join(bounds) or "recorded",
         recipe["published"],
         f"{row['parameters']:,}" if "parameters" in row else "",
         f"{row['count']} {row.get('split', 'test')}",
         duration(row["seconds"]),
         row["date"],
-        row["machine"],
+        machine(row),
     )
     return f"| {' | '.join(cells)} |"
 

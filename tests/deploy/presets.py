@@ -82,7 +82,7 @@ def _graph(config: Any, edged: int, nodes: int, edges: int, generator: torch.Gen
 
 
 def outcome(name: str) -> dict[str, str]:
-    """What each format makes of a preset: "held", with the largest difference, or why not."""
+    """What each format makes of a preset: "yes", with the largest difference, or why not."""
     model, _ = small(name)
     inputs, free = inputs_of(name)
     found: dict[str, str] = {}
@@ -96,21 +96,21 @@ def outcome(name: str) -> dict[str, str]:
             free,
             inputs,
         )
-        found[".pt2"] = f"held {_worst(traced, traced.program.module())}"
+        found[".pt2"] = f"yes, {_worst(traced, traced.program.module())}"
     except CutawayError as error:
         found[".pt2"] = found["ONNX"] = _short(error)
     if traced is not None:
         try:
-            found["ONNX"] = f"held {_worst(traced, check_conversion(_convert(traced), traced))}"
+            found["ONNX"] = f"yes, {_worst(traced, check_conversion(_convert(traced), traced))}"
         except CutawayError as error:
             found["ONNX"] = _short(error)
     with tempfile.TemporaryDirectory() as folder:
         try:
             write_folder(model, name, Path(folder) / "out")
-            found["Hugging Face"] = "held"
+            found["Hugging Face"] = "yes"
         except CutawayError:
             found["Hugging Face"] = "–"
-    found["torchvision"] = "held" if name in torchvision_names() else "–"
+    found["torchvision"] = "yes" if name in torchvision_names() else "–"
     return {key: found[key] for key in FORMATS}
 
 

@@ -177,7 +177,11 @@ class Gives(nn.Module):
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda x: x, r"gives \(2, 4\) float32 for x \(2, 4\) float32.*species, needs \(2, 3\): .* 3 classes"),
+        (
+            lambda x: x,
+            r"gives \(2, 4\) float32 for x \(2, 4\) float32, "
+            r"and the target of this data, species, needs \(2, 3\): .* 3 classes",
+        ),
         (lambda x: x[:, :1], r"gives \(2, 1\).*needs \(2, 3\)"),
         (lambda x: x[:1, :3], r"gives \(1, 3\).*needs \(2, 3\)"),
         (lambda x: (x, x), "returns a tuple.*return only the logits"),

@@ -10,8 +10,9 @@ from typing import Any
 
 from PIL import Image
 from recipes import minilm
-from recipes.__main__ import figure
+from recipes.__main__ import figure, interval, machine
 
+from cutaway.core.metric_names import metric as words_of
 from cutaway.models.registry import preset
 from cutaway.views.registry import VIEWS
 
@@ -22,9 +23,8 @@ DOCS = ROOT / "docs"
 WIDEST, COLOURS = 480, 64  # pixels and colours of a view's picture on its card
 RECIPES = """# Recipes
 
-Every score was reached by the command beside it, once. The interval holds the score of further examples with 95 %
-confidence; of several seeds it is that of their mean. [All results in one table](../results.md),
-with what was published.
+Each score was obtained by the command of its card. The 95 % confidence interval is for the score on further examples;
+for several runs it is that of their mean. [One table](../results.md) has all results, with the published scores.
 
 ```{raw} html
 <div class="filter" data-filter=".recipe" hidden></div>
@@ -33,8 +33,7 @@ with what was published.
 """
 LOOKS = """# Views
 
-What can be seen inside a model, in one page that opens offline. [Each view in detail](../inspect.md): how to read it,
-and where it misleads.
+All views of the inside of a model. [Each view in detail](../inspect.md): how to read it, and where it misleads.
 
 """
 
@@ -63,13 +62,12 @@ def _card(name: str, recipe: dict[str, Any], row: dict[str, Any]) -> str:
     if not recipe.get("kind") and minilm.NAME not in recipe["settings"].values():
         links.append(f"{{download}}`notebook <{_notebook(name, recipe)}>`")
     metric = recipe["metric"]
-    value = f"{metric.replace('_', ' ')} {figure(metric, row['value'])}"
-    interval = f"{figure(metric, row['low'])} to {figure(metric, row['high'])}"
+    value = f"{words_of(metric)[0]} {figure(metric, row['value'])}"
     return (
         f":::{{grid-item-card}} {recipe['title']}\n:class-item: recipe {kinds} family-{found.card.card.family}\n"
         f":img-top: ../{picture(found.module)}\n:img-alt: The blocks of {recipe['model']}\n\n"
-        f"**{value}** ({interval})\n\n`{row['command']}`\n\n"
-        f"{_time(row['seconds'])}{row['machine']}. {' · '.join(links)}\n:::\n"
+        f"**{value}** ({interval(metric, row)})\n\n`{row['command']}`\n\n"
+        f"{_time(row['seconds'])}{machine(row)}. {' · '.join(links)}\n:::\n"
     )
 
 

@@ -53,9 +53,9 @@ class Config(ValidatedConfig):
     context_length: int = positive(1024)  # maximum number of tokens on either side: the size of the position table
     dim: int = positive(768)  # model dimension
     layers: int = positive(6)  # blocks of the encoder
-    decoder_layers: int | None = positive(None)  # blocks of the decoder; none for the same number
+    decoder_layers: int | None = positive(None)  # blocks of the decoder; auto: the same number
     heads: int = positive(12)  # attention heads, each with dim / heads channels
-    ffn_dim: int | None = positive(None)  # feed-forward dimension; none for 4 · dim
+    ffn_dim: int | None = positive(None)  # feed-forward dimension; auto: 4 · dim
     tie_weights: bool = True  # use the embedding as the output matrix W_U; else W_U is a separate matrix
     dropout: float = fraction(0.1)  # dropout rate of the embedding and of the output of each layer
     attention_dropout: float = fraction(0.1)  # dropout rate of the attention weights

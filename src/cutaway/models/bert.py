@@ -56,8 +56,8 @@ class Config(ValidatedConfig):
     dim: int = positive(768)  # model dimension
     layers: int = positive(12)  # number of blocks
     heads: int = positive(12)  # attention heads, each with dim / heads channels
-    ffn_dim: int | None = positive(None)  # feed-forward dimension; none for 4 · dim
-    embedding_dim: int | None = positive(None)  # numbers in an embedding, projected to dim; none for dim, not projected
+    ffn_dim: int | None = positive(None)  # feed-forward dimension; auto: 4 · dim
+    embedding_dim: int | None = positive(None)  # numbers in an embedding, projected to dim; auto: dim, not projected
     share_layers: bool = False  # whether all layers share one block
     token_types: int = min_value(0, 2)  # number of segments; 0 for none
     first_position: int = min_value(0, 0)  # the row of the first token in the table of positions
@@ -65,8 +65,8 @@ class Config(ValidatedConfig):
     pooler_activation: str = choice("tanh", POOLERS)  # activation of the pooler: tanh or relu
     eps: float = 1e-12  # ε of the normalizations
     dropout: float = fraction(0.1)  # dropout rate of the embedding and of the output of attention and MLP; see drops_…
-    attention_dropout: float | None = fraction(None)  # dropout rate of the attention weights; none for dropout
-    head_dropout: float | None = fraction(None)  # rate before the last layer of classes and tags; none for dropout
+    attention_dropout: float | None = fraction(None)  # dropout rate of the attention weights; auto: dropout
+    head_dropout: float | None = fraction(None)  # rate before the last layer of classes and tags; auto: dropout
     drops_before: bool = False  # whether head_dropout is also applied before the pooled layer
     drops_tags_as_backbone: bool = False  # whether tags use dropout instead of head_dropout
     drops_attention: bool = True  # whether dropout is applied to the output of attention

@@ -49,7 +49,7 @@ from .config import ValidatedConfig, choice, fraction, positive
 class Config(ValidatedConfig):
     """Configuration of the network."""
 
-    in_channels: int = positive(3)  # 1 for gray, 3 for RGB
+    in_channels: int = positive(3)  # 1 for grey, 3 for RGB
     channels: tuple[int, ...] = positive((16, 32, 64))  # of each convolution; each is followed by a halving
     grid: int = positive(3)  # cells of the last map, in height and width
     hidden_dim: int = positive(128)  # units of the LSTM

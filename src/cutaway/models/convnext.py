@@ -54,7 +54,7 @@ class Config(ValidatedConfig):
     patch_size: int = positive(4)  # pixels a side of a patch, kernel and stride of the stem: 1 or 2 for few pixels
     layer_scale: float = min_value(0.0, 1e-6)  # γ at first
     drop_path_rate: float = fraction(0.1)  # stochastic depth: how often the last block's branch is left out
-    in_channels: int = positive(3)  # 1 for gray, 3 for RGB
+    in_channels: int = positive(3)  # 1 for grey, 3 for RGB
     num_classes: int = positive(1000)  # logits
 
     @classmethod

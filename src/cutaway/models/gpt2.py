@@ -54,10 +54,10 @@ class Config(ValidatedConfig):
     dim: int = positive(768)  # model dimension
     layers: int = positive(12)  # number of blocks
     heads: int = positive(12)  # attention heads, each with dim / heads channels
-    ffn_dim: int | None = positive(None)  # feed-forward dimension; none for 4 · dim
+    ffn_dim: int | None = positive(None)  # feed-forward dimension; auto: 4 · dim
     dropout: float = fraction(0.1)  # dropout rate of the output of each layer
-    embedding_dropout: float | None = fraction(None)  # dropout rate of embedding plus positions; none for dropout
-    attention_dropout: float | None = fraction(None)  # dropout rate of the attention weights; none for dropout
+    embedding_dropout: float | None = fraction(None)  # dropout rate of embedding plus positions; auto: dropout
+    attention_dropout: float | None = fraction(None)  # dropout rate of the attention weights; auto: dropout
     tie_weights: bool = True  # use the embedding as the output matrix W_U; else W_U is a separate matrix
     head: str = choice("next", HEADS)  # next: logits of the next token; classes: one output for a text
     num_classes: int = positive(2)  # size of the output of the head for classes

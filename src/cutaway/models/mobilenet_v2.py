@@ -41,7 +41,7 @@ class Config(ValidatedConfig):
     width_mult: float = min_value(0.01, 1.0)  # α, the width multiplier: channels of all layers, as multiples of 8
     stem: str = choice("imagenet", ("imagenet", "cifar"))  # cifar: strides 1 in the stem and the first stage of 24
     dropout: float = fraction(0.2)  # dropout rate before the head
-    in_channels: int = positive(3)  # 1 for gray, 3 for RGB
+    in_channels: int = positive(3)  # 1 for grey, 3 for RGB
     num_classes: int = positive(1000)  # logits
 
     @classmethod

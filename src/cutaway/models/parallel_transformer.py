@@ -60,8 +60,8 @@ class Config(ValidatedConfig):
     dim: int = positive(256)  # model dimension
     layers: int = positive(6)  # number of blocks
     heads: int = positive(8)  # attention heads, each with dim / heads channels, an even number
-    kv_heads: int | None = positive(None)  # of keys and values, a divisor of heads: 1 in PaLM; none for heads
-    ffn_dim: int | None = positive(None)  # feed-forward dimension; none for 4 · dim
+    kv_heads: int | None = positive(None)  # of keys and values, a divisor of heads: 1 in PaLM; auto: heads
+    ffn_dim: int | None = positive(None)  # feed-forward dimension; auto: 4 · dim
     dropout: float = fraction(0.0)  # dropout rate of embedding, attention weights and the output of each layer; PaLM: 0
     order: str = choice("parallel", ORDERS)  # how a block adds attention and MLP: parallel, pre, post
     strengths: tuple[float, float] = (1.0, 1.0)  # α₁ and α₂, factors of the outputs of attention and MLP

@@ -53,8 +53,8 @@ class Config(ValidatedConfig):
     in_features: int = positive(7)  # F, the variables at each step
     horizon: int = min_value(0, 96)  # H, number of steps to forecast; 0 for one output for the whole series
     num_classes: int = positive(672)  # size of the output: horizon times variables, or classes
-    patch_size: int | None = positive(None)  # P, the steps of a patch; none for 16, or a quarter of a window below 64
-    stride: int | None = positive(None)  # S, the steps from one patch to the next; none for half of a patch
+    patch_size: int | None = positive(None)  # P, the steps of a patch; auto: 16, or a quarter of a window below 64
+    stride: int | None = positive(None)  # S, the steps from one patch to the next; auto: half of a patch
     dim: int = positive(128)  # model dimension
     layers: int = positive(3)  # number of blocks
     heads: int = positive(16)  # attention heads, each with dim / heads channels

@@ -55,7 +55,7 @@ class Config(ValidatedConfig):
     layers: tuple[int, ...] = positive((2, 2, 2, 2))  # residual blocks in each stage
     width: int = positive(64)  # channels of the first stage; each further stage has twice as many
     stem: str = choice("r3d", STEMS)  # the first kernel, with stride 2 in space: 3×7×7; small is 3×3×3, for few pixels
-    in_channels: int = positive(3)  # 1 for gray, 3 for RGB
+    in_channels: int = positive(3)  # 1 for grey, 3 for RGB
     num_classes: int = positive(400)  # size of the output: number of classes, or 1 for a number
 
     @classmethod

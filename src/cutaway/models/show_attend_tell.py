@@ -191,7 +191,7 @@ CARD = Card(
     family="rnn",
     equation="ẑ_t = β_t Σ_i α_ti a_i;  h_t = LSTM([E y_{t−1}; ẑ_t], h_{t−1});  "
     "p(y_t) ∝ exp(L_o(E y_{t−1} + L_h h_t + L_z ẑ_t))",
-    oracle="hand-built of torch.nn.Conv2d, BatchNorm2d and LSTMCell, one image and one word at a time",
+    oracle="a network built by hand from torch.nn.Conv2d, BatchNorm2d and LSTMCell, one image and one word at a time",
     published={
         "show-attend-tell": Published(
             2_348_769,

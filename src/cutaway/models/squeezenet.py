@@ -51,7 +51,7 @@ class Config(ValidatedConfig):
     stem: str = choice("imagenet", ("imagenet", "cifar"))  # cifar: stride 1 in conv1
     dropout: float = fraction(0.5)  # dropout rate before the head
     head_activation: str = choice("relu", ("relu", "identity"))  # relu as published; identity if classes stay unlearned
-    in_channels: int = positive(3)  # 1 for gray, 3 for RGB
+    in_channels: int = positive(3)  # 1 for grey, 3 for RGB
     num_classes: int = positive(1000)  # logits
 
     @classmethod

@@ -58,10 +58,10 @@ class Config(ValidatedConfig):
     vocab_size: int = positive(32_128)  # size of the vocabulary of source and target
     dim: int = positive(512)  # model dimension d
     layers: int = positive(6)  # blocks of the encoder
-    decoder_layers: int | None = positive(None)  # blocks of the decoder; none for the same number
+    decoder_layers: int | None = positive(None)  # blocks of the decoder; auto: the same number
     heads: int = positive(8)  # attention heads
     head_dim: int = positive(64)  # dimension of a head's queries, keys and values; heads · head_dim may differ from dim
-    ffn_dim: int | None = positive(None)  # feed-forward dimension; none for 4 · dim
+    ffn_dim: int | None = positive(None)  # feed-forward dimension; auto: 4 · dim
     num_buckets: int = min_value(4, 32)  # number of buckets of relative distances
     max_distance: int = 128  # distances from this on share the last bucket
     tie_weights: bool = True  # use the embedding as the output matrix W_U; else W_U is a separate matrix

@@ -51,13 +51,13 @@ class Config(ValidatedConfig):
     """Configuration of the network."""
 
     vocab_size: int = positive(37_000)  # size of the source vocabulary
-    target_vocab_size: int | None = positive(None)  # size of the target vocabulary; none for that of the source
+    target_vocab_size: int | None = positive(None)  # size of the target vocabulary; auto: that of the source
     joint_vocab: bool = True  # share the embedding of source and target; else the source has its own
     dim: int = positive(512)  # model dimension d
     layers: int = positive(6)  # blocks of the encoder
-    decoder_layers: int | None = positive(None)  # blocks of the decoder; none for the same number
+    decoder_layers: int | None = positive(None)  # blocks of the decoder; auto: the same number
     heads: int = positive(8)  # attention heads, each with dim / heads channels
-    ffn_dim: int | None = positive(None)  # feed-forward dimension; none for 4 · dim
+    ffn_dim: int | None = positive(None)  # feed-forward dimension; auto: 4 · dim
     dropout: float = fraction(0.1)  # dropout rate of the output of each sub-layer, and of embedding plus positions
     tie_weights: bool = True  # use the embedding as the output matrix W_U; else W_U is a separate matrix
     order: str = choice("post", ORDERS)  # order of the normalization: post, after each sum; pre, before each sub-layer

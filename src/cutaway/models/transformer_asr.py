@@ -60,9 +60,9 @@ class Config(ValidatedConfig):
     in_features: int = positive(80)  # F, the mel bands of a frame
     dim: int = positive(384)  # model dimension of encoder and decoder
     layers: int = positive(4)  # blocks of the encoder
-    decoder_layers: int | None = positive(None)  # blocks of the decoder; none for the same number
+    decoder_layers: int | None = positive(None)  # blocks of the decoder; auto: the same number
     heads: int = positive(6)  # attention heads, each with dim / heads channels
-    ffn_dim: int | None = positive(None)  # feed-forward dimension; none for 4 · dim
+    ffn_dim: int | None = positive(None)  # feed-forward dimension; auto: 4 · dim
     dropout: float = fraction(0.0)  # dropout rate of embeddings plus positions and of the output of each layer
     target_vocab_size: int = positive(51_865)  # size of the transcript vocabulary
     context_length: int = positive(448)  # maximum number of tokens of a transcript

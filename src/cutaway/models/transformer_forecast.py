@@ -54,7 +54,7 @@ class Config(ValidatedConfig):
     dim: int = positive(64)  # model dimension
     layers: int = positive(3)  # number of blocks
     heads: int = positive(4)  # attention heads, each with dim / heads channels
-    ffn_dim: int | None = positive(None)  # feed-forward dimension; none for 4 · dim
+    ffn_dim: int | None = positive(None)  # feed-forward dimension; auto: 4 · dim
     dropout: float = fraction(0.0)  # dropout rate after positions, and of the output of each layer
     instance_norm: bool = True  # normalize each window to mean 0 and standard deviation 1
     pooling: str = choice("last", POOLING)  # last or mean: the input of the head without a forecast

@@ -72,7 +72,7 @@ class Config(ValidatedConfig):
     heads: int = positive(12)  # attention heads, each with dim / heads channels
     ffn_dim: int = positive(3072)  # feed-forward dimension, 4 · dim in all presets
     dropout: float = fraction(0.0)  # dropout rate after positions, times, attention and both layers of the MLP
-    in_channels: int = positive(3)  # 1 for gray, 3 for RGB
+    in_channels: int = positive(3)  # 1 for grey, 3 for RGB
     num_classes: int = positive(400)  # size of the output: number of classes, or 1 for a number
 
     def __post_init__(self) -> None:

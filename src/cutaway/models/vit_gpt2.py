@@ -51,9 +51,9 @@ class Config(ValidatedConfig):
     patch_size: int = positive(16)  # pixels a side of a patch: 4 for images of about 32 pixels
     dim: int = positive(768)  # model dimension of encoder and decoder
     layers: int = positive(12)  # blocks of the encoder
-    decoder_layers: int | None = positive(None)  # blocks of the decoder; none for the same number
+    decoder_layers: int | None = positive(None)  # blocks of the decoder; auto: the same number
     heads: int = positive(12)  # attention heads, each with dim / heads channels
-    ffn_dim: int | None = positive(None)  # feed-forward dimension; none for 4 · dim
+    ffn_dim: int | None = positive(None)  # feed-forward dimension; auto: 4 · dim
     dropout: float = fraction(0.1)  # dropout rate in the decoder: embedding plus positions, and output of each layer
     tie_weights: bool = True  # use the embedding as the output matrix W_U; else W_U is a separate matrix
     eps: float = EPS  # of the encoder's normalizations: 1e-12 in transformers' ViT

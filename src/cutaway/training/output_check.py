@@ -96,7 +96,7 @@ def check_outputs(found: CustomPreset, data: DataSet, settings: TrainSettings) -
     single = isinstance(data.spec.target, Classes) and data.spec.target.outputs == 2 and given.shape[1:] == (1,)
     if needed is not None and tuple(given.shape) != needed and not (single and len(given) == needed[0]):
         raise ModelError(
-            f"{found.name} gives {_shape(given)} for {held}, and what this data asks for, {data.spec.target.column}, "
+            f"{found.name} gives {_shape(given)} for {held}, and the target of this data, {data.spec.target.column}, "
             f"needs {needed}: {said}."
         )
     if not given.is_floating_point():
