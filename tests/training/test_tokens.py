@@ -26,7 +26,7 @@ from cutaway.training.chunked_head import ChunkedHead, build_chunked_head, last_
 from cutaway.training.config import TrainSettings
 from cutaway.training.device import select_device
 from cutaway.training.evaluation import evaluate_split, sequential_batches
-from cutaway.training.setup import reject_incompatible
+from cutaway.training.setup import reject_incompatible, setup_training
 from cutaway.training.trainer import Trainer
 
 SMALL = {"dim": 8, "layers": 1, "heads": 2, "dropout": 0.0}
@@ -205,7 +205,7 @@ def test_auto_holds_few_outputs_and_chunks_many(setting: int | None) -> None:
     few = torch.zeros(4, 9, dtype=torch.long)
     many = torch.zeros(chunks.MIN_CHUNKED_LOGITS // V // 9 + 1, 9, dtype=torch.long)
     expected = {None: (False, True), 0: (False, False), 300: (True, True)}[setting]
-    assert (words.many(few), words.many(many)) == expected
+    assert (words.should_chunk(few), words.many(many)) == expected
     assert words.chunk == (setting if setting is not None else chunks.LOGITS_PER_CHUNK // V)
 
 
@@ -271,6 +271,8 @@ def test_a_part_that_has_no_such_batches_rejects_them() -> None:
     split.__class__ = Old
     with pytest.raises(SettingError, match=r"batch_tokens=64 .* give batch_size instead"):
         reject_incompatible(build(TrainSettings, {"batch_tokens": 64}), split)
+    with pytest.raises(SettingError, match=r"batch_tokens=64 .* give batch_size instead"):
+        setup_training("mlp", "moons", {"batch_tokens": 64})
 
 
 def test_language_models_learn_alike_from_whole_outputs_and_chunks(tmp_path: Path) -> None:

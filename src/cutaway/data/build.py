@@ -4,10 +4,11 @@
     split               numbers of the examples of train, val and test, before any input is used
     fit                 the preprocessing, on the training split only
     encode              every split as tensors, or as files to read in every epoch
-    report              notes and findings, duplicates across splits among them
+    report              duplicates across splits, then other findings and notes
 
-A kind of data subclasses `DatasetBuilder`: its initializer holds what was read, its methods are the steps, and `build`
-runs them in this order. Text in shards has other steps, and calls `build_dataset` itself.
+A kind of data subclasses `DatasetBuilder`: its initializer receives the examples, its methods are the steps, and
+`build` runs them in this order. Data with other steps (text as a stream, captions, puzzles, images of a torch
+`Dataset`) calls `build_dataset`, the last step, itself.
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ class DatasetBuilder(ABC, Generic[P, S]):
             self.indices,
             self.preprocessing,
             self.splits,
-            [*self.notes(), self.check_duplicates()],
+            [self.check_duplicates(), *self.notes()],
             self.columns(),
             self.distributions(),
         )

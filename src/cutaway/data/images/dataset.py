@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -417,6 +418,10 @@ def prepare_in_memory(
     return preprocessing, splits, [read.enlarged, duplicate_warning(keys.keys, indices, keys.name, "images")]
 
 
+def _original_image(pixels: Pixels, i: int) -> Image.Image:
+    return as_image(pixels[i].transpose(1, 2, 0))
+
+
 class ImageArrays:
     """Images in memory."""
 
@@ -446,7 +451,7 @@ class ImageArrays:
 
     def image(self, i: int) -> Image.Image:
         """Return the original image."""
-        return as_image(self.pixels[i].transpose(1, 2, 0))
+        return _original_image(self.pixels, i)
 
     def splits(
         self,
@@ -458,7 +463,8 @@ class ImageArrays:
     ) -> dict[str, Split]:
         """Return the splits in memory."""
         del held, workers
-        return build_in_memory_splits(self.images, labels, indices, preprocessing, self.names, self.image)
+        original = partial(_original_image, self.pixels)  # without the converted copy in self.images
+        return build_in_memory_splits(self.images, labels, indices, preprocessing, self.names, original)
 
     def duplicate_keys(self) -> DuplicateKeys:
         """Return the digest of each image."""
