@@ -209,7 +209,7 @@ def our_step(
     def step() -> float:
         optimizer.zero_grad()
         with place.autocast():
-            loss = words.loss(inputs, target) if words.many(target) else task.loss(model(*inputs), target)
+            loss = words.loss(inputs, target) if words.should_chunk(target) else task.loss(model(*inputs), target)
         loss = loss / task.loss_denominator(here.target)  # before it is moved, as training counts
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()

@@ -205,7 +205,7 @@ def test_auto_holds_few_outputs_and_chunks_many(setting: int | None) -> None:
     few = torch.zeros(4, 9, dtype=torch.long)
     many = torch.zeros(chunks.MIN_CHUNKED_LOGITS // V // 9 + 1, 9, dtype=torch.long)
     expected = {None: (False, True), 0: (False, False), 300: (True, True)}[setting]
-    assert (words.should_chunk(few), words.many(many)) == expected
+    assert (words.should_chunk(few), words.should_chunk(many)) == expected
     assert words.chunk == (setting if setting is not None else chunks.LOGITS_PER_CHUNK // V)
 
 
