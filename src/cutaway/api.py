@@ -29,7 +29,7 @@ from .deploy.runtime import ExportedRun, is_exported
 from .distributed.launch import rank
 from .draw.description import Page, View
 from .draw.html_page import render_iframe, render_page
-from .experiments.compare.baselines import check_baselines
+from .experiments.compare.baselines import score_baselines
 from .experiments.settings import require_optuna
 from .nn.modules import eval_mode
 from .reports.run_report import write_layers_and_report
@@ -108,7 +108,7 @@ def train(
         callbacks=callbacks,
     )
     if rank() == 0:
-        check_baselines(run)
+        score_baselines(run)
         write_layers_and_report(run)
     return run
 

@@ -8,7 +8,7 @@ import pytest
 
 from cutaway.apps.cli.train import result_lines
 from cutaway.core.files import read_json, write_json
-from cutaway.experiments.compare.baselines import MARGIN, MIN_SECONDS, _expected_seconds, baselines_for, check_baselines
+from cutaway.experiments.compare.baselines import MARGIN, MIN_SECONDS, _expected_seconds, baselines_for, score_baselines
 from cutaway.reports.run_report import build_report
 from cutaway.runs.run import Run
 from cutaway.runs.train import train_model
@@ -25,7 +25,7 @@ def trained(model: str, data: str, folder: Path, seconds: float) -> Run:
 @pytest.mark.parametrize(("data", "model", "key"), [("wine", "softmax", "accuracy"), ("diabetes", "linear", "rmse")])
 def test_a_long_training_is_held_against_all_of_them(data: str, model: str, key: str, tmp_path: Path) -> None:
     run = trained(model, data, tmp_path / "run", 3_600.0)
-    check_baselines(run)
+    score_baselines(run)
     simple = read_json(run.folder / "evaluation.json")["simple"]
     opened = run.data()
     split = opened.splits["test"]
@@ -43,13 +43,13 @@ def test_a_long_training_is_held_against_all_of_them(data: str, model: str, key:
     assert best in [row[0] for row in head["table"]["rows"]]
     assert f"; {best}: " in result_lines(run)[0]
     before = (run.folder / "evaluation.json").stat().st_mtime_ns
-    check_baselines(run)  # which is known
+    score_baselines(run)  # which is known
     assert (run.folder / "evaluation.json").stat().st_mtime_ns == before
 
 
 def test_a_short_training_is_held_against_none(tmp_path: Path) -> None:
     run = trained("softmax", "wine", tmp_path / "run", 10 * MIN_SECONDS - 0.01)
-    check_baselines(run)
+    score_baselines(run)
     assert "simple" not in read_json(run.folder / "evaluation.json")
     assert "(baseline)" not in build_report(read_documents(run.folder))["views"][0]["summary"]
 
@@ -62,7 +62,7 @@ def test_what_takes_too_long_is_left_out_and_said(tmp_path: Path, monkeypatch: p
         return next(timed, 1e9)
 
     monkeypatch.setattr("cutaway.experiments.compare.baselines._expected_seconds", expected)
-    check_baselines(run)
+    score_baselines(run)
     simple = read_json(run.folder / "evaluation.json")["simple"]
     assert [one["name"] for one in simple["models"]] == ["nearest neighbors"]
     assert simple["left_out"] == ["linear model", "random forest", "gradient boosting"]
@@ -78,7 +78,7 @@ def test_data_that_is_gone_is_no_error(tmp_path: Path) -> None:
     )
     write_json(tmp_path / "run" / "run.json", {**read_json(tmp_path / "run" / "run.json"), "seconds": 3_600.0})
     (tmp_path / "some.csv").unlink()
-    check_baselines(Run(tmp_path / "run"))
+    score_baselines(Run(tmp_path / "run"))
     assert "simple" not in read_json(tmp_path / "run" / "evaluation.json")
 
 

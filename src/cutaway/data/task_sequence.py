@@ -146,6 +146,7 @@ def to_tasks(data: DataSet, asked: str, seed: int) -> DataSet:
 
 
 def _permuted_tasks(data: DataSet, said: str, count: int, seed: int) -> DataSet:
+    """Return tasks whose inputs are permuted, each in its own way; the first keeps the original order."""
     if not isinstance(data.spec, ImageSpec | TableSpec):
         raise SettingError(
             f"{said} reorders the pixels of images or the columns of tables, and this is {data.spec.kind} data: "

@@ -130,7 +130,8 @@ def _imports(first: str, drawings: list[Drawing]) -> dict[str, str]:
         found[name] = re.sub(r'(\bfrom )"\./', r'\1"cutaway/', _minify(text))
         wanted += re.findall(r'\bfrom "\./([^"]+)"', text)
     return {
-        f"cutaway/{name}": f"data:text/javascript;charset=utf-8,{_url(text)}" for name, text in sorted(found.items())
+        f"cutaway/{name}": f"data:text/javascript;charset=utf-8,{_escape_for_data_url(text)}"
+        for name, text in sorted(found.items())
     }
 
 
@@ -156,8 +157,8 @@ def _minify(text: str) -> str:
 
 
 @functools.cache
-def _url(text: str) -> str:
-    """Return text escaped for a data: URL; only characters with a meaning in a URL are escaped."""
+def _escape_for_data_url(text: str) -> str:
+    """Return text percent-encoded for a data: URL; printable ASCII stays as it is, except %, # and <."""
     return quote(text, safe=PLAIN)
 
 

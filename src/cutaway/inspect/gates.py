@@ -363,7 +363,7 @@ def gradient_by_lag(layer: nn.Module, x: Tensor, first: State, level: int = 0, w
 
 
 def plain_network(inputs: int, hidden: int, like: Tensor) -> nn.RNN:
-    """Return a newly initialized Elman network of the same size, in the precision of `like`."""
+    """Return an Elman network of one layer, initialized with seed 0, in the dtype of `like`."""
     with torch.random.fork_rng([]):
         torch.manual_seed(0)
         return nn.RNN(inputs, hidden, batch_first=True).to(like.dtype)

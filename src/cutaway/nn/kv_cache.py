@@ -173,7 +173,10 @@ class TreeCache(Cache):
 
     @classmethod
     def from_cache(cls, cache: Cache) -> TreeCache:
-        """Create a tree from a cache: each row is one text."""
+        """Create a tree from the cache of a decoder without an encoder: each row is one text.
+
+        The tree takes over the layers of `cache`, which must not be used afterwards.
+        """
         found = cls(0)
         found.layers, found.length = cache.layers, cache.length
         found.seen = cache.reality()[:, None]

@@ -352,18 +352,19 @@ def find_blocks(model: nn.Module) -> list[nn.Module]:
     return found
 
 
-def set_trainable(model: nn.Module, learnable: Collection[str], still: Collection[str]) -> None:
-    """Set training mode, and `requires_grad` for the `learnable` parameters except those that are `still`.
+def set_trainable(model: nn.Module, learnable: Collection[str], frozen: Collection[str]) -> None:
+    """Set training mode, and `requires_grad` for the `learnable` parameters except those in `frozen`.
 
-    A batch norm keeps its statistics if it is `still` itself, or all its parameters are.
+    `frozen` has names of parameters and modules. A batch norm is in evaluation mode if it is frozen itself, or all its
+    parameters are.
     """
     model.train()
     for name, parameter in model.named_parameters():
-        parameter.requires_grad_(name in learnable and name not in still)
+        parameter.requires_grad_(name in learnable and name not in frozen)
     for name, module in model.named_modules():
         if isinstance(module, NORMS):
             own = [f"{name}.{key}" for key, _ in module.named_parameters()]
-            if name in still or (own and all(key in still for key in own)):
+            if name in frozen or (own and all(key in frozen for key in own)):
                 module.eval()
 
 

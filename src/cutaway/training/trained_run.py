@@ -105,7 +105,7 @@ class TrainedRun:
         return preset_for(self.about["model"] if self.module is None else self.model)
 
     def reject_other_module(self) -> None:
-        """Raise FileError if the run needs your own module and none was given, or the other way round."""
+        """Raise FileError if the run needs a custom module and none was given, or one was given and it needs none."""
         reject_other_kind(self.about, self.folder, self.module is not None)
 
     @functools.cached_property

@@ -200,7 +200,10 @@ class PairwiseWord2Vec(nn.Module):
         self.predicted = nn.Parameter(torch.zeros(config.vocab_size, config.dim))
 
     def forward(self, words: Tensor, mask: Tensor, reach: Tensor, noise: Tensor) -> Tensor:
-        """Return the outputs (N, L) of the model."""
+        """Return the term (N, L) of the log-likelihood of each word with its context.
+
+        `reach` (N, L, 2) is the number of words before and after, `noise` (N, K) the noise words of each row.
+        """
         del mask
         margin = (words.shape[1] - reach.shape[1]) // 2
         rows = []

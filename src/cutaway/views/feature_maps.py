@@ -325,7 +325,7 @@ class Field(NamedTuple):
 def draw_field(subject: Subject) -> View:
     """Return the receptive fields of up to six layers on one example's image."""
     i = parse_index(subject.options, "example", 0, subject.count)
-    layers = _table(subject)
+    layers = _layer_table(subject)
     known = _fields(subject, layers)
     asked = parse_choice(subject.options, "layer", list(known), "layer with a receptive field")
     names = [asked] if asked else _growing(known)
@@ -365,7 +365,8 @@ def draw_field(subject: Subject) -> View:
 # --- layers and their theoretical fields -------------------------------------------------------------------
 
 
-def _table(subject: Subject) -> LayerTable:
+def _layer_table(subject: Subject) -> LayerTable:
+    """Return the layers by the preset's config, or by running the model if it is custom or has no such table."""
     shape = tuple(subject.inputs[0].shape[1:])
     if isinstance(subject.preset, CustomPreset):
         return layer_table(subject.model, subject.inputs[0][:1])

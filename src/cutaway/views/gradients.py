@@ -371,7 +371,9 @@ def _own_parameters(model: nn.Module) -> str:
 
 
 def _output_hook(layer: LayerGradients, used: dict[str, None]) -> Any:
-    """Return a hook that records the gradient of a module's output.
+    """Return a forward hook that stores in `layer` the norm of the gradient of its output, and its dead channels.
+
+    It also adds the name of the layer to `used`, the layers that were called, in order.
 
     For a recurrent layer, it includes the gradients of the steps and of the last states, because either may be used.
     """

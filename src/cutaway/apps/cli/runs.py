@@ -232,7 +232,7 @@ def add_report_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_report(args: argparse.Namespace) -> int:
     """Write the page and print its path."""
-    from ...experiments.compare.baselines import check_baselines
+    from ...experiments.compare.baselines import score_baselines
     from ...reports.run_report import write_layers_and_report
     from ...runs.run import Run
     from ...training.run_folder import RunInUse, clear_leftovers, lock_run
@@ -248,7 +248,7 @@ def run_report(args: argparse.Namespace) -> int:
     try:
         with lock_run(run.folder):
             clear_leftovers(run.folder)
-            check_baselines(run)
+            score_baselines(run)
     except RunInUse as error:
         note(f"note: {error.holder} is using this run: the page shows its current state.")
     path = write_layers_and_report(run)

@@ -189,7 +189,7 @@ class Learner:
 
     def do_control(self, message: Message) -> None:
         """Play, pause, do one step or epoch, reset, or seek an earlier step."""
-        live, what = self._opened(), message["what"]
+        live, what = self._require_live(), message["what"]
         if what in ("play", "step", "epoch"):
             if self.error:
                 raise SettingError(self.error)
@@ -214,23 +214,23 @@ class Learner:
             self.speed = parse_number({"speed": value}, "speed", 1e6)
             self.next_at = 0.0
             return
-        live = self._opened()
+        live = self._require_live()
         self.replay.clear()  # the logged changes no longer apply
         live.change(key, value)
         self._new_file(live)
 
     def do_weigh(self, message: Message) -> Message:
         """Return the current value of one weight."""
-        return {"value": self._opened().weighed(message["name"], tuple(message["index"]))}
+        return {"value": self._require_live().weighed(message["name"], tuple(message["index"]))}
 
     def do_weight(self, message: Message) -> None:
         """Set one weight by hand."""
         self.replay.clear()
-        self._opened().weigh(message["name"], tuple(message["index"]), message["value"])
+        self._require_live().weigh(message["name"], tuple(message["index"]), message["value"])
 
     def do_save(self, message: Message) -> Message:
         """Return the command and Python code that train the same model, and the folder of the saved run, if any."""
-        live, opening = self._opened(), self.opening
+        live, opening = self._require_live(), self.opening
         assert opening is not None, "a model is open"
         # The shared command has the current steps and changes.
         shared = message["shared"] if not live.log else _with_log(message["shared"], live.step, format_log(live.log))
@@ -240,7 +240,8 @@ class Learner:
             source = str(folder / "data" / opening.uploaded)
         return {**reproduction_code(live, opening, source, shared), "folder": str(folder) if folder else None}
 
-    def _opened(self) -> LiveTrainer:
+    def _require_live(self) -> LiveTrainer:
+        """Return the trainer of the open model. Raises SettingError if none is open."""
         if self.live is None:
             raise SettingError("No model is open on this side yet.")
         return self.live

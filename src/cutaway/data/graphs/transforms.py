@@ -101,7 +101,7 @@ class GraphPreprocessing:
         Raises DataError if node attributes differ from training, naming missing or unreadable columns.
         """
         if self.form == "matrix":
-            return self._matrix(graphs), []
+            return self._matrix_features(graphs), []
         if self.form == "number":
             return self._one_hot(graphs), []
         if self.form == "degree":
@@ -269,7 +269,11 @@ class GraphPreprocessing:
         rows = np.arange(len(graphs.examples)) if rows is None else rows
         return self.as_split(graphs, ready, rows, target, notes)
 
-    def _matrix(self, graphs: RawGraphs) -> Tensor:
+    def _matrix_features(self, graphs: RawGraphs) -> Tensor:
+        """Return the feature matrix (V, F); with scaled="rows", each row is divided by its sum.
+
+        Raises DataError for another number of features and for values that are not finite.
+        """
         matrix = graphs.matrix
         if matrix is None or matrix.shape[1] != self.spec.features:
             has = "none" if matrix is None else str(matrix.shape[1])

@@ -401,16 +401,17 @@ LEVELS = 255
 BYTES = "is for images of bytes, and these are arrays of numbers"
 
 
-def to_channels_first(held: Numbers) -> Array:
-    """Return an array of images as (n, C, h, w).
+def to_channels_first(images: Numbers) -> Array:
+    """Return an array of images (n, h, w), (n, C, h, w) or (n, h, w, C) as (n, C, h, w).
 
-    Tensors have channels first. So do arrays, unless the last dimension is 1, 3 or 4 and can only be the channels.
+    The layout is guessed from the sizes. Unclear tensors have channels first; so have arrays, unless the last dimension
+    is 1, 3 or 4 and the others are not a number of channels.
     """
-    values = held.values
+    values = images.values
     if values.ndim == 3:
         return values[:, None]
     first, last = values.shape[1], values.shape[3]
-    if held.channels_first:
+    if images.channels_first:
         is_last = last in (1, 3) and first > 4
     else:
         is_last = last in (1, 3, 4) and (first not in (1, 3) or first > values.shape[2] > last)

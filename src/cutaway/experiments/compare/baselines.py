@@ -710,11 +710,12 @@ MARGIN = 1.3  # factor by which a fit may exceed the expected time
 MAX_UNSAMPLED_ROWS = 2_000  # maximum training examples of data that cannot be subsampled for timing
 
 
-def check_baselines(run: Run) -> None:
+def score_baselines(run: Run) -> None:
     """Fit baselines for a run's data and store their scores on the run's evaluation split in evaluation.json.
 
     All baselines together take at most a tenth of the training time. Nothing is done if there is no time, if the scores
-    exist already, or if the data are no longer available.
+    exist already, if the run has no evaluation.json, for other tasks than plain classification and regression, and if
+    the data are no longer available.
     """
     evaluation = read_evaluation(run.folder)
     seconds = FRACTION * (run.about.get("seconds") or 0.0)

@@ -51,7 +51,7 @@ def build_report(found: Comparison) -> Page:
 def verdict(found: Comparison, result: dict[str, Any]) -> str:
     """Return a sentence on the best model of a data set and its significance.
 
-    It begins with simple models if they win.
+    If a baseline model wins, the text begins with it and ends with the best network.
     """
     rows = result["models"]
     best, name = rows[0], metric(result["metric"])[0]

@@ -128,7 +128,7 @@ def attribute(
     with isolated(model, seed):
         entry = build_entry(model, given, target, baseline)
         found = METHODS[method](entry, ask)
-        result = _described(entry, method, found)
+        result = _build_attribution(entry, method, found)
         if randomise is False or (randomise is None and large):
             why = "The weights were not randomized, to save time." if large or randomise is False else ""
             return dataclasses.replace(result, why_not=why)
@@ -149,7 +149,7 @@ def _brief(method: str, steps: int) -> int:
 
 
 @torch.no_grad()
-def _described(entry: Entry, method: str, found: AttributionMap) -> Attribution:
+def _build_attribution(entry: Entry, method: str, found: AttributionMap) -> Attribution:
     """Return the attribution of a method with its completeness check."""
     output = entry.score(entry.z, entry.rows)
     start = found.start if found.start is not None else entry.score(entry.baseline, entry.rows)

@@ -41,7 +41,7 @@ def total_epochs(settings: TrainSettings, data: DataSet) -> int:
 
 
 def add_training_modules(model: nn.Module, spec: Spec, settings: TrainSettings) -> list[str]:
-    """Add the modules for training alone to the model, which `learned` removes, and return notes on LoRA.
+    """Add modules that are used in training only, which `remove_training_modules` removes, and return notes on LoRA.
 
     Raises ModelError or SettingError if the model does not support them.
     """
@@ -51,7 +51,7 @@ def add_training_modules(model: nn.Module, spec: Spec, settings: TrainSettings) 
 
 
 def remove_training_modules(model: nn.Module, settings: TrainSettings) -> None:
-    """Remove the modules for training alone from the model, and merge LoRA into its weights."""
+    """Remove the modules that are used in training only from the model, and merge LoRA into its weights."""
     for name in OBJECTIVES[settings.objective].adds:
         delattr(model, name)
     merge(model)
