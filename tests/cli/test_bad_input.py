@@ -213,7 +213,7 @@ def test_a_full_disk_while_saving_leaves_the_last_checkpoint_good(
 def test_a_place_that_cannot_be_written(cli: Cli) -> None:
     expect_rejection(
         cli("train", "mlp", "iris", "epochs=1", "--out", "/proc/nowhere/r"),
-        "/proc/nowhere/r could not be made",
+        "Cannot create /proc/nowhere/r",
         "written to",
     )
 

@@ -359,6 +359,15 @@ def test_nothing_in_a_folder_is_overwritten(small: Small, tmp_path: Path) -> Non
     assert (tmp_path / "search" / "mine.txt").read_text() == "mine"
 
 
+def test_a_folder_that_cannot_be_created_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "runs").write_text("a file, not a folder")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileError, match=r"Cannot create runs/search-mlp-iris-1: Not a directory"):
+        experiment.create_experiment_folder(None, "search", "mlp-iris", "search.json")
+    with pytest.raises(FileError, match=r"Cannot create runs/mine: Not a directory"):
+        experiment.create_experiment_folder("runs/mine", "search", "mlp-iris", "search.json")
+
+
 def test_a_damaged_storage_is_named(small: Small, tmp_path: Path) -> None:
     found = small(trials=1)
     (found.folder / "study.db").write_bytes(b"no database at all, but some text that is long enough" * 40)

@@ -25,7 +25,7 @@ from ..draw.description import Drawing, Page, View
 from ..draw.html_page import render_iframe
 from ..draw.number_format import timestamp_text
 from ..runs.train import absolute_source
-from ..training.run_folder import LOCK, reject_not_utf8
+from ..training.run_folder import LOCK, create_numbered_folder, make_folder, reject_not_utf8
 
 REPORT = "report.html"
 NOUNS = {"search": "search", "compare": "comparison"}  # commands that train several runs, and what they write
@@ -50,19 +50,10 @@ def create_experiment_folder(
     it holds anything else.
     """
     if out is None:
-        for n in range(1, 1_000_000):
-            with contextlib.suppress(FileExistsError):
-                folder = Path("runs") / f"{command}-{name}-{n}"
-                folder.mkdir(parents=True)
-                return folder
-    folder = Path(out or "")
+        return create_numbered_folder(f"{command}-{name}")
+    folder = Path(out)
     reject_not_utf8(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileError(
-            f"{folder} could not be made: {error.strerror}. Give a folder that can be written to."
-        ) from error
+    make_folder(folder)
     there = {entry.name for entry in folder.iterdir() if not is_temp_file(entry)}
     # A kill before the document was written leaves the lock.
     if not (folder / document).is_file() and there - {LOCK, *others}:

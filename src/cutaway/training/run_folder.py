@@ -163,15 +163,12 @@ def create_run_folder(out: str | Path | None, name: str, overwrite: bool, inputs
     else, or contains one of the paths in `inputs`.
     """
     if out is None:
-        for n in range(1, 1_000_000):
-            with contextlib.suppress(FileExistsError):
-                return _make_folder(Path("runs") / f"{name}-{n}", exist_ok=False)
-        raise FileError("runs/ is full of runs of this name: move them away, or name another folder.")
+        return create_numbered_folder(name)
     folder = Path(out)
     reject_not_utf8(folder)
     # A kill before run.json was written leaves only leftovers: the folder counts as empty.
     if not folder.exists() or (folder.is_dir() and all(_is_lock_or_leftover(entry) for entry in folder.iterdir())):
-        return _make_folder(folder, exist_ok=True)
+        return make_folder(folder)
     if (folder / UNFINISHED).is_file():
         raise FileError(
             f"{folder} holds the incomplete result of another command, and nothing in it is overwritten. Give another "
@@ -225,15 +222,25 @@ def atomic_run(out: str | Path | None, name: str) -> Iterator[Path]:
                 folder.rmdir()
 
 
-def _make_folder(folder: Path, exist_ok: bool) -> Path:
+def create_numbered_folder(name: str) -> Path:
+    """Create and return the next free folder runs/NAME-N. Raises FileError if it cannot be created."""
+    for n in range(1, 1_000_000):
+        with contextlib.suppress(FileExistsError):
+            return make_folder(Path("runs") / f"{name}-{n}", exist_ok=False)
+    raise FileError("runs/ is full of runs of this name: move them away, or name another folder.")
+
+
+def make_folder(folder: Path, exist_ok: bool = True) -> Path:
+    """Create a folder and those above it, and return it.
+
+    Raises FileError if it cannot be created, but FileExistsError if it exists and `exist_ok` is false.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=exist_ok)
     except OSError as error:
         if isinstance(error, FileExistsError) and not exist_ok:
             raise
-        raise FileError(
-            f"{folder} could not be made: {error.strerror}. Give a folder that can be written to."
-        ) from error
+        raise FileError(f"Cannot create {folder}: {error.strerror}. Give a folder that can be written to.") from error
     return folder
 
 
