@@ -170,7 +170,7 @@ class _Flow(TorchFunctionMode):
         waiting = [part for part in parts if part[0].requires_grad]
         several: list[Tensor] = []
 
-        def came(gradient: Tensor) -> None:
+        def record(gradient: Tensor) -> None:
             if len(waiting) == 1:
                 self.gradient[name] = _rms(gradient)
             else:
@@ -178,7 +178,7 @@ class _Flow(TorchFunctionMode):
                 self.gradient[name] = _rms(torch.stack(several).sum(0))
 
         for part, whole in waiting:
-            part.register_hook(lambda g, whole=whole: came(whole(g)))  # type: ignore[no-untyped-call]
+            part.register_hook(lambda g, whole=whole: record(whole(g)))  # type: ignore[no-untyped-call]
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call the function; after a ReLU, record which units are 0."""

@@ -38,15 +38,13 @@ def batch_norm_mode(model: nn.Module, use_batch_statistics: bool = True) -> Iter
 
     Buffers and modes are restored at the end.
     """
-    modes = {module: module.training for module in model.modules()}
     buffers = {buffer: buffer.detach().clone() for buffer in model.buffers()}
     try:
-        for module in model.modules():
-            module.training = isinstance(module, NORMS) and use_batch_statistics
-        yield
+        with eval_mode(model):
+            for module in model.modules():
+                module.training = isinstance(module, NORMS) and use_batch_statistics
+            yield
     finally:
-        for module, mode in modes.items():
-            module.training = mode
         with torch.no_grad():
             for buffer, before in buffers.items():
                 buffer.copy_(before)

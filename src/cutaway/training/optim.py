@@ -49,6 +49,7 @@ from ..core.spec import Spec, TokenTarget
 from ..distributed.tensor_parallel import from_local, full_tensor, is_sharded, local_part, shard_like
 from ..models.base import as_base_model
 from ..nn.lora import adapt, adaptable
+from ..nn.modules import NORMS
 from ..nn.transformer import is_block
 from .config import TrainSettings
 
@@ -269,7 +270,6 @@ def _one_cycle(t: float, peak_at: float = 0.3, first: float = 1 / 25, last: floa
 # --- parameter groups ---------------------------------------------------------------------------------------------
 
 LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
-NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 BLOCK_FRACTION = 0.02  # smallest fraction of the parameters in a layer that is its own block
 HEAD = "head"  # name of the child that is the head
 PROJECTION = "projection"  # name of the child before the head during contrastive training

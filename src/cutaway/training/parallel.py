@@ -43,12 +43,13 @@ from ..distributed.group import rank_and_size as place_in_group
 from ..distributed.launch import is_launched, local_world_size, world_size
 from ..distributed.tensor_parallel import TENSOR, global_norm, load_full_tensors, local_part, parallelize
 from ..models.base import BaseModel, as_base_model
+from ..nn.modules import NORMS
 from .batches import batch_examples
 from .checkpoint import LAST, TrainingState, latest_checkpoint, save_whole
 from .compression import build_fake_quantization
 from .config import TrainSettings
 from .device import DeviceContext
-from .optim import NORMS, find_blocks, has_batch_norm
+from .optim import find_blocks, has_batch_norm
 
 
 class SingleProcess:

@@ -42,7 +42,7 @@ from ..data.text.tokenizer_files import AUTO, OF_ITS_OWN
 from ..data.text.tokenizers import KINDS as TOKENIZERS
 from ..models.base import SupportsState, as_base_model
 from ..models.registry import Preset
-from ..nn.modules import resize
+from ..nn.modules import NORMS, resize
 from ..tasks.task import LEARNED_BY, Task, target_types, task_for
 from .batches import class_weights, padding_notes
 from .chunked_head import build_chunked_head
@@ -61,7 +61,7 @@ from .evaluation import is_stateful
 from .objectives.choice import OBJECTIVES, add_training_modules
 from .objectives.distillation import Teacher
 from .objectives.supervised import Attack
-from .optim import NORMS, layer_depths, match_frozen, output_layers, training_bytes
+from .optim import layer_depths, match_frozen, output_layers, training_bytes
 from .output_check import check_outputs, drop_too_long_transcripts
 from .parallel import max_shards, may_start_sharded, reject_for_processes, reject_for_recompute, reject_parallel
 from .pretrained_weights import (

@@ -104,7 +104,7 @@ def _products(
             ],
         )
     ]
-    mask = look.mask_of(head)
+    mask = look.attention_mask(head)
     scaled = products * look.scale
     usual = math.isclose(look.scale, 1 / math.sqrt(look.q.shape[-1]))
     name = f"q Kᵀ / √{look.q.shape[-1]}" if usual else f"{number(look.scale)} · q Kᵀ"
@@ -169,7 +169,7 @@ def _additive(
 def _scores(look: AttentionCapture, head: int, query: int) -> Tensor:
     """Return the scores that enter the softmax, (S,): −∞ for masked keys."""
     scaled = look.products(head)[query] * look.scale
-    mask = look.mask_of(head)
+    mask = look.attention_mask(head)
     return scaled if mask is None else scaled + _additive_mask(mask)[query]
 
 
@@ -277,7 +277,7 @@ def summarize_layer(look: AttentionCapture, both: tuple[TokenPositions, TokenPos
 
 def _visible(look: AttentionCapture) -> float:
     """Return the entropy in bits of uniform attention over the visible keys, averaged over the queries."""
-    mask = look.mask_of(0)
+    mask = look.attention_mask(0)
     if mask is None:
         return math.log2(look.k.shape[1])
     seen = mask if mask.dtype == torch.bool else ~mask.isneginf()

@@ -55,7 +55,7 @@ class AttentionCapture:
             return torch.tanh(self.q[head][:, None] + self.k[head][None]) @ self.compared  # (T, S, d) · (d,)
         return dot(self.q[head], self.k[head])
 
-    def mask_of(self, head: int) -> Tensor | None:
+    def attention_mask(self, head: int) -> Tensor | None:
         """Return the mask of a head, (T, S)."""
         if self.mask is None:
             return None
@@ -63,7 +63,7 @@ class AttentionCapture:
 
     def weights(self, head: int) -> Tensor:
         """Return the attention weights of a head, (T, S): rows sum to 1, or are 0 where all keys are masked."""
-        return masked_softmax(self.products(head) * self.scale, self.mask_of(head))
+        return masked_softmax(self.products(head) * self.scale, self.attention_mask(head))
 
     def results(self) -> Tensor:
         """Return weights · V of all heads, (h, T, d_v)."""

@@ -631,7 +631,11 @@ class MaskArrayBuilder(MaskBuilder):
     """The steps from arrays of images and masks."""
 
     images: ImageArrays
-    masks: Pixels
+
+    def __init__(self, images: ImageArrays, masks: Pixels, *arguments: Any) -> None:
+        """Initialize with a mask for each image; the other arguments are those of `MaskBuilder`."""
+        super().__init__(images, *arguments)
+        self.masks = masks
 
     def encode_splits(self) -> dict[str, Split]:
         """Return the splits in memory."""
@@ -706,9 +710,7 @@ def mask_dataset(
     """
     reject_changed(settings, ("missing",), "is for files, and this set has a mask for every image")
     counts = np.stack([np.bincount(mask.ravel(), minlength=256) for mask in masks])
-    builder = MaskArrayBuilder(ImageArrays(pixels), counts, classes, splits, origin, settings, sizes)
-    builder.masks = masks
-    return builder.build()
+    return MaskArrayBuilder(ImageArrays(pixels), masks, counts, classes, splits, origin, settings, sizes).build()
 
 
 def build_in_memory_splits(

@@ -323,7 +323,7 @@ class StreamedTableBuilder(TableBuilder):
         """Return the rows, to be read in every epoch."""
         return RowGroupSplit(
             rows,
-            self.groups.block_of(rows),
+            self.groups.block_indices(rows),
             self.labels.tensor(self.target, rows),
             _encoded(self.groups, self.preprocessing),
             self.window,

@@ -451,7 +451,7 @@ class RowGroups:
 
     def row(self, i: int) -> pl.DataFrame:
         """Return row i with all columns."""
-        block = self.block_of(np.array([i]))[0]
+        block = self.block_indices(np.array([i]))[0]
         return self._read(block, int(self.offset[block] + i - self.first[block]), 1, list(self.schema))
 
     def frames(self, columns: Sequence[str]) -> Iterator[tuple[int, pl.DataFrame]]:
@@ -466,13 +466,13 @@ class RowGroups:
             yield start, self._read(block, int(self.offset[block]), int(self.first[after]) - start, columns)
             block = after
 
-    def block_of(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def block_indices(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the block of each of these rows."""
         return np.searchsorted(self.first, rows, side="right") - 1
 
     def place(self, i: int) -> str:
         """Return the name of row i: row 18 of part-2.parquet."""
-        block = self.block_of(np.array([i]))[0]
+        block = self.block_indices(np.array([i]))[0]
         return f"row {self.offset[block] + i - self.first[block] + 1} of {self.files[self.file[block]].name}"
 
     def _read(self, block: int, offset: int, count: int, columns: Sequence[str]) -> pl.DataFrame:

@@ -228,7 +228,7 @@ class SearchProgress(ExperimentProgress):
         if row["state"] != FINISHED:
             score = f"{row['state']} {score}".strip()
         told = ("trial", "state", self._metric, "epochs", "seconds", "macs", "parameters", "work", "why", "cell")
-        drawn = " ".join(f"{key.removeprefix('model.')}={format_drawn(row[key])}" for key in row if key not in told)
+        drawn = " ".join(f"{key.removeprefix('model.')}={format_sampled(row[key])}" for key in row if key not in told)
         why = f" ({shorten(row['why'], 60)})" if row["state"] == DIVERGED else ""
         best = " *" if row["trial"] == self._best_number() else ""
         return f"{row['trial']:>5}  {score + best:<10}  {drawn}{why}"
@@ -259,8 +259,8 @@ def format_score(name: str, value: float) -> str:
     return percent(value) if metric(name)[1] == "fraction" else number(value)
 
 
-def format_drawn(value: Any) -> str:
-    """Format a drawn value in few characters."""
+def format_sampled(value: Any) -> str:
+    """Format a sampled value in few characters."""
     if isinstance(value, float):
         return f"{value:.4g}"
     return shorten(value, 40)

@@ -19,9 +19,10 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from ..modules import NORMS
+
 # Exactly these classes: a subclass may use its weights in another way.
 LAYERS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)
-NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
 def fold_batch_norm(model: nn.Module, *inputs: Tensor) -> nn.Module:
