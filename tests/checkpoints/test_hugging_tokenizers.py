@@ -74,7 +74,7 @@ def same(folder: Path, library: Any, said: dict[str, Any], config: dict[str, Any
 
 @pytest.mark.parametrize("kind", ["BertTokenizer", "DistilBertTokenizerFast", "PreTrainedTokenizerFast", "bert", None])
 @pytest.mark.parametrize("lower", [True, False], ids=["lower", "cased"])
-def test_what_is_said_of_case_and_accents_counts_as_there(kind: str | None, lower: bool, tmp_path: Path) -> None:
+def test_case_and_accent_settings_are_those_of_transformers(kind: str | None, lower: bool, tmp_path: Path) -> None:
     by_type = kind is None or kind.islower()
     for said in SAID:
         named = {} if by_type else {"tokenizer_class": kind}
@@ -84,7 +84,7 @@ def test_what_is_said_of_case_and_accents_counts_as_there(kind: str | None, lowe
 
 
 @pytest.mark.parametrize("kind", ["GPT2Tokenizer", "RobertaTokenizerFast", "PreTrainedTokenizerFast", "bart", None])
-def test_what_is_said_of_a_space_before_a_text_counts_as_there(kind: str | None, tmp_path: Path) -> None:
+def test_the_prefix_space_is_that_of_transformers(kind: str | None, tmp_path: Path) -> None:
     by_type = kind is None or kind.islower()
     for said in ({}, {"add_prefix_space": True}, {"add_prefix_space": False}):
         named = {} if by_type else {"tokenizer_class": kind}
