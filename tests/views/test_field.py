@@ -13,7 +13,7 @@ from torch import nn
 import cutaway
 from cutaway.core.errors import UnknownName
 from cutaway.inspect.receptive_field import effective_field
-from cutaway.views.feature_maps import FIELD_LAYERS, _field, _fields, _gradients, _table, draw_field
+from cutaway.views.feature_maps import FIELD_LAYERS, _field, _fields, _gradients, _layer_table, draw_field
 from cutaway.views.subject import Subject, open_model, open_run
 
 from ..small import small
@@ -40,7 +40,7 @@ def test_maps_are_those_of_the_probe(name: str) -> None:
     """One pass for all layers gives what a pass for each gives."""
     subject = opened(name)
     x = subject.inputs[0]
-    names = list(_fields(subject, _table(subject)))[:4]
+    names = list(_fields(subject, _layer_table(subject)))[:4]
     found = _gradients(subject, subject.inputs, names)
     for layer in names:
         assert torch.allclose(found[layer].float(), effective_field(subject.model, x, layer), atol=1e-6)
@@ -49,7 +49,7 @@ def test_maps_are_those_of_the_probe(name: str) -> None:
 @pytest.mark.parametrize("name", ["lenet5-modern", "resnet20", "densenet-40-12", "airbench94"])
 def test_no_gradient_comes_from_outside_the_frame(name: str) -> None:
     subject = opened(name)
-    known = _fields(subject, _table(subject))
+    known = _fields(subject, _layer_table(subject))
     for layer, spread in _gradients(subject, subject.inputs, list(known)).items():
         f = _field(known[layer], spread)
         (top, bottom), (left, right) = f.frame
@@ -72,7 +72,7 @@ def test_a_field_of_ones_is_as_wide_as_it_is() -> None:
 
 def test_tokens_see_the_whole_image() -> None:
     subject = opened("vit-base/16")
-    known = _fields(subject, _table(subject))
+    known = _fields(subject, _layer_table(subject))
     assert known["patches"] == 16
     assert known["blocks.0"] == 32
     assert _gradients(subject, subject.inputs, ["blocks.0"])["blocks.0"].gt(0).all()
