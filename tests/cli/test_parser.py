@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cutaway.apps.cli import COMMANDS, MEANT
+from cutaway.apps.cli import COMMANDS, COMMANDS_ELSEWHERE
 
 from .conftest import Answer
 
@@ -45,8 +45,8 @@ def test_a_typing_error_gets_a_suggestion(cli: Cli, typed: str, said: str) -> No
 
 
 def test_what_other_tools_call_it_is_here_by_another_name() -> None:
-    assert {meant.split()[0] for meant in MEANT.values()} <= set(COMMANDS)
-    assert not set(MEANT) & set(COMMANDS)
+    assert {meant.split()[0] for meant in COMMANDS_ELSEWHERE.values()} <= set(COMMANDS)
+    assert not set(COMMANDS_ELSEWHERE) & set(COMMANDS)
 
 
 def test_help_of_a_command_is_its_help(cli: Cli) -> None:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from cutaway import create_model
-from cutaway.inspect.layers import LayerTable, layer_table, on_meta
+from cutaway.core.memory_budget import build_on_meta
+from cutaway.inspect.layers import LayerTable, layer_table
 from cutaway.models.registry import preset
 
 
@@ -218,7 +219,7 @@ def test_a_model_without_parts_is_one_row() -> None:
 
 def test_long_tables_are_put_together_by_block() -> None:
     found = preset("resnet152")
-    table = layer_table(on_meta(found, found.config), torch.empty(1, 3, 224, 224, device="meta"))
+    table = layer_table(build_on_meta(found, found.config), torch.empty(1, 3, 224, 224, device="meta"))
     rows = table.at(2)
     assert len(table.rows) > 300
     assert len(rows) <= 60
@@ -372,7 +373,7 @@ def test_signals_with_one_axis_have_a_field_too() -> None:
 
 def test_resnet18_sees_435_pixels_and_then_all() -> None:
     found = preset("resnet18")
-    table = layer_table(on_meta(found, found.config), torch.empty(1, 3, 224, 224, device="meta"))
+    table = layer_table(build_on_meta(found, found.config), torch.empty(1, 3, 224, 224, device="meta"))
     fields = {row.name: row.receptive_field for row in table.rows}
     assert (fields["conv1"], fields["maxpool"], fields["layer4.1.conv2"]) == (7, 11, 435)
     assert (fields["avgpool"], fields["fc"]) == (224, None)
@@ -411,7 +412,7 @@ def test_a_branch_without_a_field_takes_it_from_the_sum() -> None:
 
 def test_a_table_of_a_large_model_costs_no_memory() -> None:
     found = preset("resnet152")
-    model = on_meta(found, found.config)
+    model = build_on_meta(found, found.config)
     assert {p.device.type for p in model.parameters()} == {"meta"}
     assert layer_table(model, torch.empty(1, 3, 224, 224, device="meta")).multiply_adds == 11_513_626_624
 

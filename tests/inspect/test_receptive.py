@@ -15,7 +15,8 @@ from PIL import Image
 from torch import Tensor, nn
 
 from cutaway.core.errors import ModelError, UnknownName
-from cutaway.inspect.layers import layer_table, on_meta
+from cutaway.core.memory_budget import build_on_meta
+from cutaway.inspect.layers import layer_table
 from cutaway.inspect.receptive_field import ORANGE, effective_field, gradient_extent, save_field
 from cutaway.models.registry import Preset, create_model, presets
 from cutaway.verify import compared_config
@@ -28,7 +29,7 @@ def smallest(family: str) -> tuple[Preset, Any]:
     """The preset of a family that is smallest as oracles compare it, and that config."""
 
     def size(found: tuple[Preset, Any]) -> int:
-        return sum(p.numel() for p in on_meta(*found).parameters())
+        return sum(p.numel() for p in build_on_meta(*found).parameters())
 
     compared = []
     for preset in CONVOLUTIONAL:
@@ -44,7 +45,7 @@ def test_in_every_network_the_gradient_reaches_as_far_as_the_formula_says(family
     preset, config = smallest(family)
     side = getattr(config, "image_size", None) or max(112, getattr(config, "least_size", 1))
     shape = (config.in_channels, side, side)
-    table = layer_table(on_meta(preset, config), torch.empty(1, *shape, device="meta"))
+    table = layer_table(build_on_meta(preset, config), torch.empty(1, *shape, device="meta"))
     fields = {
         name: row.receptive_field
         for name, row in table.blocks.items()

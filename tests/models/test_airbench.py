@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from cutaway.core.errors import ModelError
+from cutaway.core.memory_budget import build_on_meta
 from cutaway.core.spec import Classes, ImageSpec, Value
-from cutaway.inspect.layers import layer_table, on_meta
+from cutaway.inspect.layers import layer_table
 from cutaway.models import airbench
 from cutaway.models.airbench import CARD, PRESETS, Airbench, Config, Group, Whitening
 from cutaway.models.registry import preset
@@ -35,7 +36,9 @@ def smooth(n: int = 40, channels: int = 3, side: int = 12, seed: int = 0) -> Ten
 
 def test_counts_are_the_published_ones() -> None:
     held = CARD.published["airbench94"]
-    layers = layer_table(on_meta(preset("airbench94"), PRESETS["airbench94"]), torch.empty(1, *held.at, device="meta"))
+    layers = layer_table(
+        build_on_meta(preset("airbench94"), PRESETS["airbench94"]), torch.empty(1, *held.at, device="meta")
+    )
     assert (layers.parameters, layers.multiply_adds, layers.complete) == (held.parameters, held.multiply_adds, True)
 
 

@@ -14,8 +14,9 @@ from torch import nn
 
 from cutaway import create_model
 from cutaway.core.errors import ModelError
+from cutaway.core.memory_budget import build_on_meta
 from cutaway.core.spec import Classes, ImageSpec, Value
-from cutaway.inspect.layers import LayerTable, layer_table, on_meta
+from cutaway.inspect.layers import LayerTable, layer_table
 from cutaway.models.alexnet import CARD, PRESETS, AlexNet, Config, LocalResponse
 from cutaway.models.registry import preset
 
@@ -37,7 +38,7 @@ def lively(config: Config) -> AlexNet:
 
 def published_table(name: str) -> LayerTable:
     x = torch.empty(1, *CARD.published[name].at, device="meta")
-    return layer_table(on_meta(preset(name), PRESETS[name]), x)
+    return layer_table(build_on_meta(preset(name), PRESETS[name]), x)
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -77,14 +78,14 @@ def test_the_first_map_of_55_pixels_needs_227_or_padding() -> None:
 
 
 def first_side(name: str, size: int) -> int:
-    conv1 = on_meta(preset(name), PRESETS[name]).get_submodule("conv1")
+    conv1 = build_on_meta(preset(name), PRESETS[name]).get_submodule("conv1")
     return int(conv1(torch.empty(1, 3, size, size, device="meta")).shape[2])
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_the_published_size_fills_the_grid_cell_by_cell(name: str) -> None:
     maps: list[torch.Size] = []
-    model = on_meta(preset(name), PRESETS[name])
+    model = build_on_meta(preset(name), PRESETS[name])
     model.get_submodule("avgpool").register_forward_pre_hook(lambda module, args: maps.append(args[0].shape))
     model(torch.empty(1, *CARD.published[name].at, device="meta"))
     assert maps == [(1, 256, 6, 6)]

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cutaway.core.errors import ModelError
+from cutaway.core.memory_budget import build_on_meta
 from cutaway.core.spec import Classes, ImageSpec, Value
-from cutaway.inspect.layers import layer_table, on_meta
+from cutaway.inspect.layers import layer_table
 from cutaway.models.cnn_attention import CARD, PRESETS, CNNAttention, Config
 from cutaway.models.registry import preset
 
@@ -23,7 +24,7 @@ TINY = Config(widths=(4, 6, 8), heads=2, in_channels=2, num_classes=3)
 
 def test_counts_are_the_cards_and_the_docstrings() -> None:
     held = CARD.published["cnn-attention"]
-    model = on_meta(preset("cnn-attention"), PRESETS["cnn-attention"])
+    model = build_on_meta(preset("cnn-attention"), PRESETS["cnn-attention"])
     layers = layer_table(model, torch.empty(1, *held.at, device="meta"))
     assert (layers.parameters, layers.multiply_adds, layers.complete) == (held.parameters, held.multiply_adds, True)
     assert layers.blocks["convs.2"].receptive_field == 18

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from cutaway.core.errors import ModelError
+from cutaway.core.memory_budget import build_on_meta
 from cutaway.core.spec import Classes, ImageSpec
-from cutaway.inspect.layers import layer_table, on_meta
+from cutaway.inspect.layers import layer_table
 from cutaway.models.convnext import CARD, PRESETS, Block, Config, ConvNeXt
 from cutaway.models.registry import preset
 from cutaway.training.config import TrainSettings
@@ -27,7 +28,7 @@ TINY = Config(layers=(1, 2, 1), width=6, patch_size=2, drop_path_rate=0.0, num_c
 def test_counts_are_the_published_ones(name: str, millions: float, billions: float) -> None:
     name = f"convnext-{name}"
     held = CARD.published[name]
-    layers = layer_table(on_meta(preset(name), PRESETS[name]), torch.empty(1, *held.at, device="meta"))
+    layers = layer_table(build_on_meta(preset(name), PRESETS[name]), torch.empty(1, *held.at, device="meta"))
     assert (layers.parameters, layers.multiply_adds, layers.complete) == (held.parameters, held.multiply_adds, True)
     assert (round(layers.parameters / 1e6, 1), round(layers.multiply_adds / 1e9, 1)) == (millions, billions)
 

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from cutaway.core.errors import ModelError
+from cutaway.core.memory_budget import build_on_meta
 from cutaway.core.spec import Classes, ImageSpec, Value
-from cutaway.inspect.layers import layer_table, on_meta
+from cutaway.inspect.layers import layer_table
 from cutaway.models import densenet
 from cutaway.models.densenet import CARD, PRESETS, Config, DenseBlock, DenseLayer, DenseNet, Transition, cifar
 from cutaway.models.registry import preset
@@ -28,7 +29,7 @@ TINY = Config(layers=(2, 3), growth_rate=3, stem="cifar", stem_channels=4, num_c
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_the_name_counts_the_layers(name: str) -> None:
-    model = on_meta(preset(name), PRESETS[name])
+    model = build_on_meta(preset(name), PRESETS[name])
     weighted = [m for m in model.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
     assert len(weighted) == int(re.findall(r"\d+", name)[0])
 
@@ -36,7 +37,7 @@ def test_the_name_counts_the_layers(name: str) -> None:
 @pytest.mark.parametrize("name", PRESETS)
 def test_counts_are_the_published_ones(name: str) -> None:
     held = CARD.published[name]
-    layers = layer_table(on_meta(preset(name), PRESETS[name]), torch.empty(1, *held.at, device="meta"))
+    layers = layer_table(build_on_meta(preset(name), PRESETS[name]), torch.empty(1, *held.at, device="meta"))
     assert (layers.parameters, layers.multiply_adds, layers.complete) == (held.parameters, held.multiply_adds, True)
 
 

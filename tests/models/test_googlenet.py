@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from cutaway.core.errors import ModelError
+from cutaway.core.memory_budget import build_on_meta
 from cutaway.core.spec import Classes, ImageSpec, Value
-from cutaway.inspect.layers import layer_table, on_meta
+from cutaway.inspect.layers import layer_table
 from cutaway.models import googlenet
 from cutaway.models.googlenet import CARD, PRESETS, AuxiliaryHead, Config, GoogLeNet, ResponseNorm
 from cutaway.models.registry import preset
@@ -29,7 +30,7 @@ LEAST = [(name, stem, least) for name in PRESETS for stem, least in (("imagenet"
 @pytest.mark.parametrize("name", PRESETS)
 def test_counts_are_the_published_ones(name: str) -> None:
     held = CARD.published[name]
-    layers = layer_table(on_meta(preset(name), PRESETS[name]), torch.empty(1, *held.at, device="meta"))
+    layers = layer_table(build_on_meta(preset(name), PRESETS[name]), torch.empty(1, *held.at, device="meta"))
     assert (layers.parameters, layers.multiply_adds, layers.complete) == (held.parameters, held.multiply_adds, True)
 
 
@@ -42,14 +43,14 @@ def test_the_card_agrees_with_torchvisions_metadata() -> None:
     [("googlenet", 6_624_904, 6_379_984), ("googlenet-2014", 6_998_552, 3_188_840 + 3_190_888)],
 )
 def test_the_auxiliary_heads_can_be_left_out(name: str, network: int, heads: int) -> None:
-    without = on_meta(preset(name), dataclasses.replace(PRESETS[name], auxiliary=False))
+    without = build_on_meta(preset(name), dataclasses.replace(PRESETS[name], auxiliary=False))
     assert sum(p.numel() for p in without.parameters()) == network
     assert CARD.published[name].parameters == network + heads
     assert not any(key.startswith("aux") for key in without.state_dict())
 
 
 def test_each_published_head_has_its_own_count() -> None:
-    model = on_meta(preset("googlenet-2014"), PRESETS["googlenet-2014"])
+    model = build_on_meta(preset("googlenet-2014"), PRESETS["googlenet-2014"])
     heads = [sum(p.numel() for p in model.get_submodule(name).parameters()) for name in ("aux1", "aux2")]
     assert heads == [3_188_840, 3_190_888]
 
@@ -70,7 +71,7 @@ def test_it_keeps_the_contract(name: str) -> None:
     ],
 )
 def test_maps_are_those_of_the_paper(name: str, stem: str, side: int, sides: tuple[int, ...]) -> None:
-    model = on_meta(preset(name), dataclasses.replace(PRESETS[name], stem=stem))
+    model = build_on_meta(preset(name), dataclasses.replace(PRESETS[name], stem=stem))
     blocks = layer_table(model, torch.empty(1, 3, side, side, device="meta")).blocks
     parts = ("conv1", "conv3", "inception3b", "inception4a", "inception4d", "inception4e", "inception5a", "inception5b")
     stem_side, second, third, fourth, fifth = sides
@@ -165,7 +166,7 @@ def test_the_grid_of_an_auxiliary_head(pool: str, side: int, corner: int) -> Non
 def test_the_published_form_has_biases_two_response_normalizations_and_large_windows() -> None:
     kinds = {}
     for name in PRESETS:
-        modules = list(on_meta(preset(name), PRESETS[name]).modules())
+        modules = list(build_on_meta(preset(name), PRESETS[name]).modules())
         convolutions = [m for m in modules if isinstance(m, nn.Conv2d)]
         kinds[name] = (
             sum(isinstance(m, ResponseNorm) for m in modules),
@@ -185,7 +186,7 @@ def test_response_normalization_is_the_equation_of_the_docstring() -> None:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_the_receptive_field_can_be_followed_to_the_end(name: str) -> None:
-    blocks = layer_table(on_meta(preset(name), PRESETS[name]), torch.empty(1, 3, 224, 224, device="meta")).blocks
+    blocks = layer_table(build_on_meta(preset(name), PRESETS[name]), torch.empty(1, 3, 224, 224, device="meta")).blocks
     # The stem, two modules, a pool of 3×3, five modules, a pool of 2×2, two modules; neighbours are 8, 16, 32 apart.
     reach = PRESETS[name].large_kernel - 1
     assert blocks["inception5b"].receptive_field == 27 + 2 * 8 * reach + 2 * 8 + 5 * 16 * reach + 16 + 2 * 32 * reach

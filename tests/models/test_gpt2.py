@@ -12,8 +12,9 @@ from torch import Tensor
 
 from cutaway import create_model
 from cutaway.core.errors import ModelError
+from cutaway.core.memory_budget import build_on_meta
 from cutaway.core.spec import Classes, NextToken, TextSpec, Value
-from cutaway.inspect.layers import layer_table, on_meta
+from cutaway.inspect.layers import layer_table
 from cutaway.models.gpt2 import CARD, GPT2, PRESETS, Config
 from cutaway.models.registry import preset
 from cutaway.nn.attention import recording
@@ -50,7 +51,7 @@ def test_counts_are_the_published_ones(name: str) -> None:
     formula = 50_257 * d + 1024 * d + layers * (12 * d * d + 13 * d) + 2 * d
     products = length * (layers * (12 * d * d + 2 * length * d) + 50_257 * d)
     assert (held.parameters, held.multiply_adds) == COUNTED[name] == (formula, products)
-    counted = layer_table(on_meta(preset(name), config), torch.zeros(1, length, dtype=torch.long, device="meta"))
+    counted = layer_table(build_on_meta(preset(name), config), torch.zeros(1, length, dtype=torch.long, device="meta"))
     assert (counted.parameters, counted.multiply_adds, counted.complete) == (*COUNTED[name], True)
 
 

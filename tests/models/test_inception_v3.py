@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cutaway.core.errors import ModelError
+from cutaway.core.memory_budget import build_on_meta
 from cutaway.core.spec import Classes, ImageSpec, Value
-from cutaway.inspect.layers import layer_table, on_meta
+from cutaway.inspect.layers import layer_table
 from cutaway.models import inception_v3
 from cutaway.models.inception_v3 import CARD, PRESETS, AuxiliaryHead, Config, InceptionV3, MeanConvolution
 from cutaway.models.registry import preset
@@ -26,13 +27,13 @@ FULL = PRESETS["inception-v3"]
 
 def test_counts_are_the_published_ones() -> None:
     held = CARD.published["inception-v3"]
-    layers = layer_table(on_meta(preset("inception-v3"), FULL), torch.empty(1, *held.at, device="meta"))
+    layers = layer_table(build_on_meta(preset("inception-v3"), FULL), torch.empty(1, *held.at, device="meta"))
     assert (layers.parameters, layers.multiply_adds, layers.complete) == (held.parameters, held.multiply_adds, True)
     assert held.multiply_adds == pytest.approx(5.713e9, abs=0.5e6)  # torchvision's weight metadata
 
 
 def test_the_auxiliary_head_can_be_left_out() -> None:
-    without = on_meta(preset("inception-v3"), dataclasses.replace(FULL, auxiliary=False))
+    without = build_on_meta(preset("inception-v3"), dataclasses.replace(FULL, auxiliary=False))
     assert sum(p.numel() for p in without.parameters()) == 23_834_568
     assert CARD.published["inception-v3"].parameters == 23_834_568 + 3_326_696
     assert not any(key.startswith("Aux") for key in without.state_dict())
@@ -49,7 +50,7 @@ def test_it_keeps_the_contract(stem: str, side: int) -> None:
     [("imagenet", 299, (149, 147, 147, 73, 71, 35, 17, 8)), ("small", 32, (32, 32, 32, 32, 32, 15, 7, 3))],
 )
 def test_maps_are_those_of_the_docstring(stem: str, side: int, sides: tuple[int, ...]) -> None:
-    model = on_meta(preset("inception-v3"), dataclasses.replace(FULL, stem=stem))
+    model = build_on_meta(preset("inception-v3"), dataclasses.replace(FULL, stem=stem))
     blocks = layer_table(model, torch.empty(1, 3, side, side, device="meta")).blocks
     parts = {"Conv2d_1a_3x3": 32, "Conv2d_2a_3x3": 32, "Conv2d_2b_3x3": 64, "Conv2d_3b_1x1": 80, "Conv2d_4a_3x3": 192}
     parts |= {"Mixed_5d": 288, "Mixed_6e": 768, "Mixed_7c": 2048}

@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from cutaway import create_model
-from cutaway.inspect.layers import layer_table, on_meta
+from cutaway.core.memory_budget import build_on_meta
+from cutaway.inspect.layers import layer_table
 from cutaway.models.lstm import CARD
 from cutaway.models.registry import preset
 
@@ -20,7 +21,7 @@ def test_counts_are_those_of_the_equations() -> None:
     assert held.parameters == 4 * (h * 1 + h * h + 2 * h) + classes * h + classes
     assert held.multiply_adds == steps * 4 * (h * 1 + h * h) + classes * h
     found = preset("lstm")
-    on = layer_table(on_meta(found, found.config), torch.empty(1, *held.at, device="meta"))
+    on = layer_table(build_on_meta(found, found.config), torch.empty(1, *held.at, device="meta"))
     assert (on.parameters, on.multiply_adds) == (held.parameters, held.multiply_adds)
 
 

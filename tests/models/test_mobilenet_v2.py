@@ -10,8 +10,9 @@ import torch
 from torch import nn
 
 from cutaway.core.errors import ModelError
+from cutaway.core.memory_budget import build_on_meta
 from cutaway.core.spec import Classes, ImageSpec
-from cutaway.inspect.layers import layer_table, on_meta
+from cutaway.inspect.layers import layer_table
 from cutaway.models.mobilenet_v2 import CARD, PRESETS, Config, InvertedResidual, MobileNetV2
 from cutaway.models.registry import preset
 
@@ -23,7 +24,7 @@ TINY = Config(width_mult=0.1, stem="cifar", num_classes=3, dropout=0.0)
 def test_counts_are_the_published_ones() -> None:
     held = CARD.published["mobilenet-v2"]
     layers = layer_table(
-        on_meta(preset("mobilenet-v2"), PRESETS["mobilenet-v2"]), torch.empty(1, *held.at, device="meta")
+        build_on_meta(preset("mobilenet-v2"), PRESETS["mobilenet-v2"]), torch.empty(1, *held.at, device="meta")
     )
     assert (layers.parameters, layers.multiply_adds, layers.complete) == (held.parameters, held.multiply_adds, True)
     assert (round(held.parameters / 1e5), round(held.multiply_adds / 1e6)) == (35, 301)  # the paper: 3.4M, 300M

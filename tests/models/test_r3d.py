@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from cutaway.core.errors import ModelError
+from cutaway.core.memory_budget import build_on_meta
 from cutaway.core.spec import Classes, Tags, Value, VideoSpec
-from cutaway.inspect.layers import layer_table, on_meta
+from cutaway.inspect.layers import layer_table
 from cutaway.inspect.receptive_field import gradient_extent
 from cutaway.models.r3d import CARD, PRESETS, R3D, Config
 from cutaway.models.registry import preset
@@ -34,7 +35,7 @@ def videos(*lengths: int) -> tuple[Tensor, Tensor]:
 
 def test_the_published_counts() -> None:
     held = CARD.published["r3d-18"]
-    layers = layer_table(on_meta(preset("r3d-18"), PRESETS["r3d-18"]), torch.empty(1, *held.at, device="meta"))
+    layers = layer_table(build_on_meta(preset("r3d-18"), PRESETS["r3d-18"]), torch.empty(1, *held.at, device="meta"))
     assert layers.parameters == held.parameters == 33_371_472
     assert layers.multiply_adds == held.multiply_adds
     assert round(layers.multiply_adds / 1e9, 3) == 40.697  # torchvision's _ops

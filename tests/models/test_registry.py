@@ -12,8 +12,8 @@ import torch
 import cutaway
 from cutaway import models
 from cutaway.core.errors import ModelError, SettingError, UnknownName
+from cutaway.core.memory_budget import build_on_meta
 from cutaway.core.spec import Classes, ImageSpec, NextToken, TableSpec, TextSpec
-from cutaway.inspect.layers import on_meta
 from cutaway.models.registry import list_models, preset, presets
 
 IMAGES = ImageSpec(1, 28, 28, Classes(tuple("abcdefg")))
@@ -81,7 +81,7 @@ def test_a_card_is_seen_by_preset() -> None:
 @pytest.mark.parametrize("name", presets())
 def test_every_preset_can_be_built_and_keeps_its_config(name: str) -> None:
     found = presets()[name]
-    assert on_meta(found, found.config).config == found.config
+    assert build_on_meta(found, found.config).config == found.config
 
 
 def test_a_model_file_that_is_not_complete_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

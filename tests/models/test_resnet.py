@@ -14,8 +14,9 @@ from torch import nn
 
 from cutaway import create_model
 from cutaway.core.errors import ModelError
+from cutaway.core.memory_budget import build_on_meta
 from cutaway.core.spec import Classes, ImageSpec, Value
-from cutaway.inspect.layers import layer_table, on_meta
+from cutaway.inspect.layers import layer_table
 from cutaway.models.registry import preset
 from cutaway.models.resnet import BLOCKS, CARD, PRESETS, Config, ResNet, ZeroPadShortcut
 
@@ -26,7 +27,7 @@ TINY = Config(layers=(1, 1), width=4, num_classes=3)
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_the_name_counts_the_layers(name: str) -> None:
-    model = on_meta(preset(name), PRESETS[name])
+    model = build_on_meta(preset(name), PRESETS[name])
     weighted = [k for k, m in model.named_modules() if isinstance(m, nn.Conv2d | nn.Linear) and "downsample" not in k]
     assert len(weighted) == int(re.findall(r"\d+", name)[0])
 
@@ -34,7 +35,7 @@ def test_the_name_counts_the_layers(name: str) -> None:
 @pytest.mark.parametrize("name", PRESETS)
 def test_counts_are_the_published_ones(name: str) -> None:
     held = CARD.published[name]
-    layers = layer_table(on_meta(preset(name), PRESETS[name]), torch.empty(1, *held.at, device="meta"))
+    layers = layer_table(build_on_meta(preset(name), PRESETS[name]), torch.empty(1, *held.at, device="meta"))
     assert (layers.parameters, layers.multiply_adds, layers.complete) == (held.parameters, held.multiply_adds, True)
 
 
@@ -57,7 +58,7 @@ def test_the_card_agrees_with_torchvisions_metadata(name: str, billions: float) 
     ],
 )
 def test_shortcut_b_has_the_parameters_of_option_b(name: str, parameters: int) -> None:
-    model = on_meta(preset(name), dataclasses.replace(PRESETS[name], shortcut="B"))
+    model = build_on_meta(preset(name), dataclasses.replace(PRESETS[name], shortcut="B"))
     assert sum(p.numel() for p in model.parameters()) == parameters
 
 
@@ -119,7 +120,7 @@ def test_shortcut_a_takes_every_second_pixel_between_zeros() -> None:
 def test_v1_strides_on_the_first_1x1_and_v15_on_the_3x3() -> None:
     strides = {}
     for name in ("resnet50", "resnet50-v1"):
-        first = on_meta(preset(name), PRESETS[name]).get_submodule("layer2.0")
+        first = build_on_meta(preset(name), PRESETS[name]).get_submodule("layer2.0")
         strides[name] = (first.get_submodule("conv1").stride, first.get_submodule("conv2").stride)
     assert strides == {"resnet50": ((1, 1), (2, 2)), "resnet50-v1": ((2, 2), (1, 1))}
 

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from cutaway.core.errors import ModelError
+from cutaway.core.memory_budget import build_on_meta
 from cutaway.core.spec import ImageSpec, Mask
-from cutaway.inspect.layers import layer_table, on_meta
+from cutaway.inspect.layers import layer_table
 from cutaway.models import deeplabv3, fcn, resnet, unet
 from cutaway.models.registry import preset
 from cutaway.verify import OracleMissing
@@ -27,7 +28,7 @@ SMALL = {"layers": (1, 1, 2, 1), "width": 4, "stem": "cifar", "num_classes": 3}
 def test_counts_are_those_of_the_card(name: str) -> None:
     found = preset(name)
     held = found.card.published
-    layers = layer_table(on_meta(found, found.config), torch.empty(1, *held.at, device="meta"))
+    layers = layer_table(build_on_meta(found, found.config), torch.empty(1, *held.at, device="meta"))
     assert (layers.parameters, layers.multiply_adds) == (held.parameters, held.multiply_adds)
 
 

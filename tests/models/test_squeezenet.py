@@ -11,8 +11,9 @@ from torch import nn
 
 from cutaway.checkpoints.torchvision import torchvision_key
 from cutaway.core.errors import ModelError
+from cutaway.core.memory_budget import build_on_meta
 from cutaway.core.spec import Classes, ImageSpec
-from cutaway.inspect.layers import layer_table, on_meta
+from cutaway.inspect.layers import layer_table
 from cutaway.models.registry import preset
 from cutaway.models.squeezenet import CARD, FIRES, PRESETS, Config, Fire, SqueezeNet
 from cutaway.verify import oracle_for
@@ -26,7 +27,7 @@ TINY = Config(width=16, squeeze_ratio=0.5, stem="cifar", num_classes=3, dropout=
 @pytest.mark.parametrize("name", PRESETS)
 def test_counts_are_the_published_ones(name: str) -> None:
     held = CARD.published[name]
-    layers = layer_table(on_meta(preset(name), PRESETS[name]), torch.empty(1, *held.at, device="meta"))
+    layers = layer_table(build_on_meta(preset(name), PRESETS[name]), torch.empty(1, *held.at, device="meta"))
     assert (layers.parameters, layers.multiply_adds, layers.complete) == (held.parameters, held.multiply_adds, True)
     ops = {"squeezenet-1.0": 0.819, "squeezenet-1.1": 0.349}[name]  # torchvision's metadata, in 10⁹
     assert round(layers.multiply_adds / 1e9, 3) == ops
@@ -45,7 +46,7 @@ def test_channels_are_those_of_table_1() -> None:
 
 
 def test_the_first_map_is_the_papers_for_227_pixels() -> None:
-    model = on_meta(preset("squeezenet-1.0"), PRESETS["squeezenet-1.0"])
+    model = build_on_meta(preset("squeezenet-1.0"), PRESETS["squeezenet-1.0"])
     assert model.conv1(torch.empty(1, 3, 227, 227, device="meta")).shape == (1, 96, 111, 111)
     assert model.features(torch.empty(1, 3, 227, 227, device="meta")).shape == (1, 512, 13, 13)
 

@@ -32,14 +32,14 @@ def small(seed: int = 0, **changes: object) -> Model:
     return Model(dataclasses.replace(SMALL, **changes))  # type: ignore[arg-type]  # fields of Config
 
 
-def on_meta(config: Config) -> tuple[nn.Module, Tensor]:
+def build_on_meta(config: Config) -> tuple[nn.Module, Tensor]:
     with torch.device("meta"):
         return Model(config), torch.ones(1, 32, dtype=torch.long)
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_counts_are_the_cards(name: str) -> None:
-    model, tokens = on_meta(PRESETS[name])
+    model, tokens = build_on_meta(PRESETS[name])
     table = layer_table(model, tokens, tokens > 0, tokens)
     held = CARD.published[name]
     assert (table.parameters, table.multiply_adds, table.complete) == (held.parameters, held.multiply_adds, True)

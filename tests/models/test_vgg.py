@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from cutaway.core.errors import ModelError
+from cutaway.core.memory_budget import build_on_meta
 from cutaway.core.spec import Classes, ImageSpec, Value
-from cutaway.inspect.layers import LayerTable, layer_table, on_meta
+from cutaway.inspect.layers import LayerTable, layer_table
 from cutaway.models.registry import preset
 from cutaway.models.vgg import CARD, PRESETS, VGG, Config
 
@@ -25,12 +26,12 @@ TINY = Config(stages=(1, 2), width=4, pool_to=2, hidden_dim=8, num_classes=3)
 
 def published_table(name: str) -> LayerTable:
     x = torch.empty(1, *CARD.published[name].at, device="meta")
-    return layer_table(on_meta(preset(name), PRESETS[name]), x)
+    return layer_table(build_on_meta(preset(name), PRESETS[name]), x)
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_the_name_counts_the_layers(name: str) -> None:
-    model = on_meta(preset(name), PRESETS[name])
+    model = build_on_meta(preset(name), PRESETS[name])
     weighted = [m for m in model.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
     assert len(weighted) == int(re.findall(r"\d+", name)[0])
     normalizations = [m for m in model.modules() if isinstance(m, nn.BatchNorm2d)]
@@ -73,7 +74,7 @@ def test_the_last_map_sees_so_many_pixels(name: str, pixels: int) -> None:
 
 def test_fc6_has_three_quarters_of_the_parameters_and_few_where_the_map_is_one_cell() -> None:
     def fc6(config: Config) -> int:
-        return sum(p.numel() for p in on_meta(preset("vgg16"), config).get_submodule("fc6").parameters())
+        return sum(p.numel() for p in build_on_meta(preset("vgg16"), config).get_submodule("fc6").parameters())
 
     assert fc6(PRESETS["vgg16"]) == 7 * 7 * 512 * 4096 + 4096 == 102_764_544
     assert fc6(dataclasses.replace(PRESETS["vgg16"], pool_to=1)) == 512 * 4096 + 4096 == 2_101_248

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from cutaway.core.errors import ModelError
+from cutaway.core.memory_budget import build_on_meta
 from cutaway.core.spec import Classes, VideoSpec
-from cutaway.inspect.layers import layer_table, on_meta
+from cutaway.inspect.layers import layer_table
 from cutaway.models.registry import preset
 from cutaway.models.video_transformer import CARD, PRESETS, Config, VideoTransformer
 
@@ -36,7 +37,7 @@ def test_counts() -> None:
     """The paper prints 121.4 million, which its definition has with the 174 classes of Something-Something."""
     held = CARD.published["timesformer"]
     config = dataclasses.replace(PRESETS["timesformer"], num_classes=174)
-    layers = layer_table(on_meta(preset("timesformer"), config), torch.empty(1, *held.at, device="meta"))
+    layers = layer_table(build_on_meta(preset("timesformer"), config), torch.empty(1, *held.at, device="meta"))
     assert round(layers.parameters / 1e6, 1) == 121.4
     assert round(3 * layers.multiply_adds / 1e12, 2) == 0.59  # of three crops
 

@@ -15,8 +15,9 @@ from torch import Tensor
 
 from cutaway import create_model
 from cutaway.core.errors import ModelError
+from cutaway.core.memory_budget import build_on_meta
 from cutaway.core.spec import Classes, ImageSpec, Value
-from cutaway.inspect.layers import layer_table, on_meta
+from cutaway.inspect.layers import layer_table
 from cutaway.models.registry import preset
 from cutaway.models.vit import CARD, PRESETS, Config, ViT, interpolate_positions
 from cutaway.nn.attention import MultiHeadAttention
@@ -48,7 +49,7 @@ def normal(*shape: int) -> Tensor:
 @pytest.mark.parametrize("name", PRESETS)
 def test_counts_are_the_published_ones(name: str) -> None:
     held = CARD.published[name]
-    layers = layer_table(on_meta(preset(name), PRESETS[name]), torch.empty(1, *held.at, device="meta"))
+    layers = layer_table(build_on_meta(preset(name), PRESETS[name]), torch.empty(1, *held.at, device="meta"))
     assert (layers.parameters, layers.multiply_adds, layers.complete) == (held.parameters, held.multiply_adds, True)
 
 
@@ -64,7 +65,7 @@ def test_the_name_says_the_patch() -> None:
 
 
 def test_two_thirds_of_a_blocks_weights_are_the_mlps() -> None:
-    block = on_meta(preset("vit-base/16"), PRESETS["vit-base/16"]).get_submodule("blocks.0")
+    block = build_on_meta(preset("vit-base/16"), PRESETS["vit-base/16"]).get_submodule("blocks.0")
     weights = {k: p.numel() for k, p in block.named_parameters() if p.ndim == 2}
     assert sum(n for k, n in weights.items() if "mlp" in k) * 3 == sum(weights.values()) * 2
 

@@ -7,7 +7,7 @@ import io
 import os
 import re
 
-from cutaway.apps.cli import COMMANDS, MEANT, WITH_SETTINGS, main
+from cutaway.apps.cli import COMMANDS, COMMANDS_ELSEWHERE, WITH_SETTINGS, main
 
 CUT = re.compile(r"\n(the \d+ )?settings.*", re.DOTALL)  # the list that has a page of its own
 HEAD = """# Command line
@@ -34,7 +34,7 @@ def pages() -> dict[str, str]:
     for name in COMMANDS:
         text = said([name, "--help"])
         more = "\n[Settings](settings.md) follow as `key=value`.\n" if name in WITH_SETTINGS else ""
-        others = sorted(word for word, meant in MEANT.items() if meant.split()[0] == name)
+        others = sorted(word for word, meant in COMMANDS_ELSEWHERE.items() if meant.split()[0] == name)
         known = f"\nElsewhere it is called {', '.join(others)}.\n" if others else ""
         parts.append(f"## {name}\n\n```text\n{CUT.sub('', text).rstrip() if more else text}\n```\n{more}{known}")
     return {"reference/command-line.md": "\n".join(parts)}

@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..core.memory_budget import build_on_meta
 from ..models.registry import Preset
+from ..nn.modules import eval_mode
 from .costs import multiply_adds, op_name
 from .example_inputs import example_inputs
 from .receptive_field import ReceptiveFields, tensors_in
@@ -106,26 +107,17 @@ def layer_table(model: nn.Module, *inputs: Tensor) -> LayerTable:
     gradients and is left unchanged. On the meta device this takes neither time nor memory.
     """
     watch = _Watch(model, inputs)
-    training = {module: module.training for module in model.modules()}
     handles = []
     try:
         for name, module in model.named_modules():
             handles.append(module.register_forward_pre_hook(watch.entering(name)))
             handles.append(module.register_forward_hook(watch.leaving(name)))
-        model.eval()
-        with torch.no_grad(), watch:
+        with eval_mode(model), torch.no_grad(), watch:
             model(*inputs)
     finally:
         for handle in handles:
             handle.remove()
-        for module, was in training.items():
-            module.training = was
     return LayerTable(tuple(watch.rows()), watch.blocks(), tuple(inputs[0].shape))
-
-
-def on_meta(preset: Preset, config: Any) -> nn.Module:
-    """Return a preset's model with shapes but no values, which takes no memory for any size."""
-    return build_on_meta(preset, config)
 
 
 Group = tuple[str, list[Row]]  # a layer, or a block of a list with its layers: blocks.0
@@ -166,7 +158,7 @@ def preset_layer_table(preset: Preset, config: Any, shape: tuple[int, ...] | Non
     an unsupported shape.
     """
     try:
-        return layer_table(on_meta(preset, config), *example_inputs(preset, config, shape, device="meta"))
+        return layer_table(build_on_meta(preset, config), *example_inputs(preset, config, shape, device="meta"))
     except RuntimeError:
         return layer_table(preset.build(config), *example_inputs(preset, config, shape))
 

@@ -40,6 +40,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from ..core.errors import ModelError, UnknownName
 from ..core.files import atomic_write
+from ..nn.modules import eval_mode
 from .costs import op_name
 
 
@@ -411,16 +412,12 @@ def _gradient_of_middle(model: nn.Module, inputs: Tensor, layer: str) -> Tensor:
         raise _Reached
 
     x = inputs.detach().clone().requires_grad_()
-    training = {module: module.training for module in model.modules()}
     handle = modules[layer].register_forward_hook(catch)
     try:
-        model.eval()
-        with torch.enable_grad(), contextlib.suppress(_Reached):
+        with eval_mode(model), torch.enable_grad(), contextlib.suppress(_Reached):
             model(x.clone())  # a copy, because a first layer may work in place
     finally:
         handle.remove()
-        for module, was in training.items():
-            module.training = was
 
     y = answer[0] if answer else None
     if not isinstance(y, Tensor) or y.ndim != x.ndim:

@@ -15,11 +15,12 @@ from torch import Tensor, nn
 
 from ..checkpoints.custom import CustomPreset
 from ..core.errors import ModelError, shorten_repr
+from ..core.memory_budget import build_on_meta
 from ..draw.description import Drawing, Table, View, table
 from ..draw.number_format import UNKNOWN, count, percent, plural, shape_text
 from ..inspect.ablation import as_tuple
 from ..inspect.attribution.explained_output import input_kind
-from ..inspect.layers import LayerTable, Row, block_range_name, group_equal_blocks, layer_table, on_meta
+from ..inspect.layers import LayerTable, Row, block_range_name, group_equal_blocks, layer_table
 from ..models.registry import preset
 from .subject import Subject
 
@@ -64,7 +65,7 @@ def subject_layers(subject: Subject) -> LayerTable:
 @functools.lru_cache(maxsize=4)
 def _meta_layer_table(name: str, config: Any, inputs: tuple[tuple[tuple[int, ...], torch.dtype], ...]) -> LayerTable:
     """Return the layer table of a network on the meta device. Raises RuntimeError if the model needs real values."""
-    model = on_meta(preset(name), config)
+    model = build_on_meta(preset(name), config)
     floating = next((dtype for _, dtype in inputs if dtype.is_floating_point), None)
     model = model.to(floating) if floating is not None else model
     return layer_table(model, *(torch.empty(shape, dtype=dtype, device="meta") for shape, dtype in inputs))

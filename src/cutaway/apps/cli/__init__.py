@@ -62,10 +62,9 @@ WITH_SETTINGS = (  # as key=value
     "prepare", "check", "plan", "train", "compare", "search", "inspect", "show", "prune", "quantize",
 )  # fmt: skip
 WITH_LIBRARIES = (*WITH_SETTINGS, "evaluate", "predict", "generate", "serve", "studio", "export")  # polars, PyTorch
-ADDRESSES = (
-    2.5  # GiB of address space that these libraries need (2.2 on two cores) before model and data; with less they abort
-)
-MEANT = {  # names of commands in other tools
+# GiB of address space that these libraries need (2.2 on two cores) before model and data; with less they abort.
+MIN_ADDRESS_SPACE = 2.5
+COMMANDS_ELSEWHERE = {  # names of commands in other tools
     "onnx": "export", "eval": "evaluate", "test": "evaluate", "score": "evaluate", "fit": "train",
     "resume": "train --resume", "infer": "predict", "classify": "predict", "sample": "generate",
     "server": "serve", "deploy": "serve", "api": "serve",
@@ -84,7 +83,7 @@ PACKAGES = {  # import names that differ from the package name
 }  # fmt: skip
 
 COMMAND = re.compile(r'`[^`\n]*`|python -c "[^"]*"')  # in a message
-UNBROKEN = "\0"  # a space within a command: `visible` leaves no such character
+UNBROKEN = "\0"  # a space within a command: `printable` leaves no such character
 
 USAGE = """\
 usage: cutaway COMMAND ... [--help] [--json]
@@ -257,8 +256,8 @@ def _run(words: list[str]) -> int:
         return 0
     name = words[0]
     if name not in COMMANDS:
-        if name in MEANT:
-            raise SettingError(f"There is no command {name!r}: use `cutaway {MEANT[name]}`.")
+        if name in COMMANDS_ELSEWHERE:
+            raise SettingError(f"There is no command {name!r}: use `cutaway {COMMANDS_ELSEWHERE[name]}`.")
         raise UnknownName("command", name, COMMANDS, "`cutaway --help` lists them.")
     parser = build_parser(name)
     try:
@@ -266,10 +265,10 @@ def _run(words: list[str]) -> int:
     except SystemExit as stop:  # argparse has printed its help
         return int(stop.code or 0)
     most = address_limit()
-    if name in WITH_LIBRARIES and most is not None and most < ADDRESSES * 2**30:
+    if name in WITH_LIBRARIES and most is not None and most < MIN_ADDRESS_SPACE * 2**30:
         raise SettingError(
             f"The memory limit of this process is {most / 2**30:.3g} GiB (ulimit -v), and `cutaway {name}` needs "
-            f"{ADDRESSES} GiB in addition to the model and the data: raise it, e.g. with `ulimit -v unlimited`."
+            f"{MIN_ADDRESS_SPACE} GiB in addition to the model and the data: raise it, e.g. with `ulimit -v unlimited`."
         )
     return int(_function(name, f"run_{name}")(args))
 

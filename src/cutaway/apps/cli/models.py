@@ -82,11 +82,11 @@ def _model_line(row: dict[str, Any]) -> tuple[str, ...]:
 
 def _model_row(found: Preset) -> dict[str, Any]:
     """Return one model as JSON values. Its parameters are counted only if its card does not state them."""
-    from ...inspect.layers import on_meta
+    from ...core.memory_budget import build_on_meta
 
     facts, parameters = found.card.card.to_json(), found.card.published_parameters
     if parameters is None:
-        parameters = sum(p.numel() for p in on_meta(found, found.config).parameters())
+        parameters = sum(p.numel() for p in build_on_meta(found, found.config).parameters())
     return {
         "name": found.name,
         "parameters": parameters,

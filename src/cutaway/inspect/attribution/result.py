@@ -25,6 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ...nn.modules import eval_mode
 from .explained_output import Entry, Target
 
 AT_ONCE = 1 << 22  # largest number of elements in one pass
@@ -79,10 +80,10 @@ def isolated(model: nn.Module, seed: int) -> Iterator[None]:
     This includes the mode, and torch's and numpy's random states. Library warnings, which users cannot act on, are
     hidden.
     """
-    training = {module: module.training for module in model.modules()}
     state = np.random.get_state()  # noqa: NPY002  # captum draws from it
     try:
         with (
+            eval_mode(model),
             warnings.catch_warnings(),
             torch.random.fork_rng([]),
             torch.enable_grad(),
@@ -91,14 +92,11 @@ def isolated(model: nn.Module, seed: int) -> Iterator[None]:
             ),  # recurrent layers have no gradient with cuDNN in evaluation mode
         ):
             warnings.simplefilter("ignore")
-            model.eval()
             torch.manual_seed(seed)
             np.random.seed(seed % 2**32)  # noqa: NPY002
             yield
     finally:
         np.random.set_state(state)  # noqa: NPY002
-        for module, was in training.items():
-            module.training = was
 
 
 ALIKE = 0.7  # rank correlation from which on maps count as equal: they share half of their variance
