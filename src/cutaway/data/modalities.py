@@ -171,7 +171,7 @@ def reject_changed(settings: DataSettings, keys: Iterable[str], why: str) -> Non
 
 FIX = "Take it from a copy, or train again."
 # The target of the forms that exist for one target only. Other forms have any other target of their kind.
-FORM_TARGETS: Mapping[str, type[specs.BaseTarget]] = {
+FORM_TARGETS: Mapping[str | None, type[specs.BaseTarget]] = {
     "masks": specs.Mask,
     "boxes": specs.Boxes,
     "captions": specs.Tokens,
