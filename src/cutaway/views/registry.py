@@ -93,17 +93,21 @@ VIEWS: dict[str, RegisteredView] = {
         says="decision boundary over two features of a table, with a map of every neuron over the same plane",
         read=(
             "Each small map is one neuron over the same two features as the large map: purple where its value is "
-            "above zero, green where it is below, stronger with distance from zero. The line in it marks where its "
-            "weighted sum is zero. Lines between maps are weights, in the same colors; wider lines are larger "
-            "weights. The large map is the prediction; filled dots are training examples, rings are test examples."
+            "above zero, green where it is below, stronger with distance from zero. The thick line in it marks where "
+            "its weighted sum is zero; thin lines are level curves, on which its value is the same. Point at a small "
+            "map, or click it, to see it enlarged, with the values of its level curves. In the first layer they are "
+            "parallel lines, perpendicular to the neuron's weights, and dense where its value changes quickly. Lines "
+            "between maps are weights, in the same colors; wider lines are larger weights. The large map is the "
+            "prediction; filled dots are training examples, rings are test examples."
         ),
         misleads=(
             "For a model of more than two features this is one slice: the other features are fixed at the mean or "
             "the most frequent value of the training data, so an example whose own values differ may lie on the "
             "other side of the boundary. The colors of small maps are scaled for each neuron separately, so a weak "
-            "neuron looks as strong as an active one. Far from all dots the map shows an extrapolation, not "
-            "something learned (M. Hein, M. Andriushchenko, J. Bitterwolf, Why ReLU networks yield high-confidence "
-            "predictions far away from the training data, 2019)."
+            "neuron looks as strong as an active one. Level curves are interpolated on a grid, and their steps differ "
+            "between neurons. Far from all dots the map shows an extrapolation, not something learned (M. Hein, M. "
+            "Andriushchenko, J. Bitterwolf, Why ReLU networks yield high-confidence predictions far away from the "
+            "training data, 2019)."
         ),
         options={
             "features": "the two columns for the axes, e.g. age,income",
