@@ -181,9 +181,10 @@ VIEWS: dict[str, RegisteredView] = {
         needs=("has_feature_maps",),
         says="feature maps: the output of each channel of a layer for one example",
         read=(
-            "The input image comes first; every other tile is one channel of the layer: purple where it is above "
-            "zero, green below, gray at zero. Channels are sorted by their mean absolute value; the number is the "
-            "index of the channel. Deeper layers have fewer positions and more abstract features. For a vision "
+            "Red, green and blue of a color image come first, each as a gray tile: brighter is more of that color. "
+            "Then a layer is shown, beside the input image; every other tile is one channel of the layer: purple where "
+            "it is above zero, green below, gray at zero. Channels are sorted by their mean absolute value; the number "
+            "is the index of the channel. Deeper layers have fewer positions and more abstract features. For a vision "
             "transformer, the tiles are the principal components of its tokens, arranged like the patches."
         ),
         misleads=(
