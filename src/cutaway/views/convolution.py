@@ -14,7 +14,16 @@ from ..draw import charts
 from ..draw.description import Drawing, View, table
 from ..draw.number_format import count, number, plural, shape_text
 from .json_values import downsample, evenly_spaced, image_url, to_lists
-from .model_layers import Convolution, convolutions, find_input_layer, flat_convolutions, hook_outputs, run_example
+from .model_layers import (
+    Convolution,
+    Pool,
+    convolutions,
+    find_input_layer,
+    flat_convolutions,
+    flat_pools,
+    hook_outputs,
+    run_example,
+)
 from .subject import Subject, get_target, parse_choice, parse_index
 
 MOST = 64  # most tiles of a layer
@@ -223,16 +232,6 @@ STEPS = 20  # most cells of a signal
 WINDOW_CHANNELS = 6  # most input channels that are shown separately
 
 
-class Pool(NamedTuple):
-    """A max or average pooling layer."""
-
-    name: str
-    what: str  # max or mean
-    kernel: tuple[int, ...]
-    stride: tuple[int, ...]
-    padding: tuple[int, ...]
-
-
 class InputOutput(NamedTuple):
     """The input (C, *pixels) and output (O, *pixels) of a layer for one example."""
 
@@ -252,9 +251,11 @@ class Crop(NamedTuple):
 def draw_arithmetic(subject: Subject) -> View:
     """Return the window over one input channel, with products and sums for a part of one output channel."""
     i = parse_index(subject.options, "example", 0, subject.count)
-    layers: dict[str, Convolution | Pool] = {**flat_convolutions(subject.model), **_pools(subject.model)}
-    name = parse_choice(subject.options, "layer", list(layers), "layer with a window") or _first(subject, layers)
+    layers: dict[str, Convolution | Pool] = {**flat_convolutions(subject.model), **flat_pools(subject.model)}
+    asked = parse_choice(subject.options, "layer", list(layers), "layer with a window")
+    name = _first(layers) if asked is None else asked
     layer = layers[name]
+    called = f"layer {name}" if name.isdigit() else name or subject.called  # "" is the model itself
     seen = _see(subject, i, name)
     channel = parse_index(subject.options, "channel", _strongest(seen.y), len(seen.y))
     crops = [_crop(seen, layer, channel, axis) for axis in range(seen.y.ndim - 1)]
@@ -270,9 +271,9 @@ def draw_arithmetic(subject: Subject) -> View:
     return View(
         id="arithmetic",
         title="Convolution arithmetic" if isinstance(layer, Convolution) else "Pooling arithmetic",
-        says=f"How {name} computes channel {channel} of its output for {subject.name(i)}: move the window.",
+        says=f"How {called} computes channel {channel} of its output for {subject.name(i)}: move the window.",
         summary=(
-            f"{name} has a window of {shape_text(layer.kernel)}, stride {shape_text(layer.stride)}, padding"
+            f"{called} has a window of {shape_text(layer.kernel)}, stride {shape_text(layer.stride)}, padding"
             f" {shape_text(layer.padding)}. Its output at {at} is {number(cell)}: {how[drawing['what']]}."
         ),
         table=_table(drawing, parts, crops),
@@ -287,29 +288,9 @@ def _axes(crops: list[Crop]) -> list[str]:
 # --- recorded inputs and outputs --------------------------------------------------------------------------------------
 
 
-def _pools(model: nn.Module) -> dict[str, Pool]:
-    """Return the 1-D and 2-D pooling layers that can be drawn: without dilation, ceil_mode or divisor_override."""
-    found = {}
-    for name, module in model.named_modules():
-        if not isinstance(module, nn.MaxPool2d | nn.AvgPool2d | nn.MaxPool1d | nn.AvgPool1d):
-            continue
-        axes = 2 if isinstance(module, nn.MaxPool2d | nn.AvgPool2d) else 1
-        if getattr(module, "dilation", 1) != 1 or module.ceil_mode or getattr(module, "divisor_override", None):
-            continue
-        what = "max" if isinstance(module, nn.MaxPool2d | nn.MaxPool1d) else "mean"
-        sizes = (_each(v, axes) for v in (module.kernel_size, module.stride, module.padding))
-        found[name] = Pool(name, what, *sizes)
-    return found
-
-
-def _each(value: Any, axes: int) -> tuple[int, ...]:
-    """Return one number for each axis."""
-    return (value,) * axes if isinstance(value, int) else tuple(value) * (axes // len(value))
-
-
-def _first(subject: Subject, layers: dict[str, Convolution | Pool]) -> str:
-    """Return the first convolution whose window has more than one entry."""
-    names = [name for name, layer in layers.items() if isinstance(layer, Convolution)]
+def _first(layers: dict[str, Convolution | Pool]) -> str:
+    """Return the first convolution whose window has more than one entry; without convolutions, the first such pool."""
+    names = [name for name, layer in layers.items() if isinstance(layer, Convolution)] or list(layers)
     return next((name for name in names if max(layers[name].kernel) > 1), names[0])
 
 
@@ -324,7 +305,9 @@ def _see(subject: Subject, i: int, name: str) -> InputOutput:
     with hook_outputs(subject.model, see, [name]):
         run_example(subject, i)
     if not found:
-        raise ModelError(f"{name} is not called for {subject.name(i)}: choose another layer with layer=.")
+        raise ModelError(
+            f"{name or subject.called} is not called for {subject.name(i)}: choose another layer with layer=."
+        )
     return found[0]
 
 
@@ -419,10 +402,10 @@ def _pooling(
     subject: Subject, i: int, layer: Pool, seen: InputOutput, channel: int, crops: list[Crop]
 ) -> tuple[Drawing, list[dict[str, Any]]]:
     """Return the drawing of a pooling window, and the rows of the table."""
-    fill = float("-inf") if layer.what == "max" else 0.0
+    fill = float("-inf") if layer.what == "max" else 0.0 if layer.counts_padding else float("nan")
     part, windows = _windows(seen.x[channel : channel + 1], layer, crops, fill)
     values = windows[0].flatten(len(crops))
-    found = values.amax(-1) if layer.what == "max" else values.mean(-1)
+    found = values.amax(-1) if layer.what == "max" else values.mean(-1) if layer.counts_padding else values.nanmean(-1)
     shown = [{"name": f"channel {channel}", "input": _grid(part[0]), "sums": _grid(found)}]
     drawing = _window_drawing(subject, i, layer, seen, channel, crops) | {
         "what": layer.what,
@@ -452,7 +435,7 @@ def _window_drawing(
     whole_ = " of ".join(("a part", shape_text(seen.y.shape[1:]))) if list(y.shape) != list(seen.y.shape[1:]) else "all"
     return {
         "kind": "convolve",
-        "title": f"{layer.name}, channel {channel} of {count(len(seen.y))}: {whole_}",
+        "title": f"{layer.name or subject.called}, channel {channel} of {count(len(seen.y))}: {whole_}",
         "kernel": list(_two(layer.kernel)),
         "stride": list(_two(layer.stride)),
         "begin": begins,

@@ -226,14 +226,15 @@ VIEWS: dict[str, RegisteredView] = {
     ),
     "arithmetic": RegisteredView(
         "convolution.draw_arithmetic",
-        needs=("has_flat_convolutions",),
-        says="convolution arithmetic: the window slides over the layer's input, and the products sum to each output",
+        needs=("has_windows",),
+        says="arithmetic of a convolution or pooling layer: the window slides over its input and gives each output",
         read=(
             "On the left is part of one input channel of the layer, on the right its output. Point at an output "
             "cell, or move to it with the arrow keys: the window on the left marks the inputs that it is computed "
             "from. Between them are the weights, and below the weights the products, weight times input. The sum of "
             "the products, of the other channels and of the bias is the output. Hatched cells are padding, which "
-            "counts as zero."
+            "counts as zero. A pooling layer has no weights: its output is the maximum or the mean of the numbers in "
+            "the window, which are written below, and a maximum ignores padding."
         ),
         misleads=(
             "Only a few cells of one output channel are shown. Of many input channels, those with the largest weight "
