@@ -162,7 +162,10 @@ VIEWS: dict[str, RegisteredView] = {
             "Each tile is a filter: purple weights are positive, green weights negative, gray weights near zero. A "
             "filter responds most to an input that looks like its tile; a filter over several video frames is a "
             "strip of tiles, the first frame on the left. Filters over red, green and blue are drawn in these colors "
-            "around gray. Choose whether the color range is that of each tile, of the layer, or of all layers."
+            "around gray. Choose whether the color range is that of each tile, of the layer, or of all layers. With "
+            "`kernel=sobel`, or for a photo without a model, the tiles are the photo and what a known kernel makes of "
+            "it: the derivative from left to right is white or black at vertical edges, the derivative downwards at "
+            "horizontal ones, and their gradient magnitude is white at edges of any direction."
         ),
         misleads=(
             "Only the first layer reads the image itself: a later filter reads feature maps of other filters, and "
@@ -174,6 +177,11 @@ VIEWS: dict[str, RegisteredView] = {
             "layer": "name of the layer",
             "filter": "index of one filter, from 0, to show all its slices",
             "range": "scope of the color range: unit, layer or global",
+            "kernel": (
+                "kernel that filters a photo instead: sobel, prewitt, scharr, gaussian, box, laplacian, sharpen, "
+                "identity, or its rows as numbers, e.g. '0,1,0;1,-4,1;0,1,0'"
+            ),
+            "example": "index of the example that kernel= filters, from 0",
         },
     ),
     "features": RegisteredView(
