@@ -240,6 +240,7 @@ cutaway inspect runs/lenet5-modern-digits-1 seven.png  # or with your own files
 cutaway inspect resnet18 --view network field          # an untrained preset
 cutaway inspect gpt2 --view attention layer=blocks.3.attention head=2
 cutaway inspect minilm/ "The spring is broken."        # a Hugging Face folder
+cutaway inspect photo.jpg --view filters kernel=sobel  # a photo without a model
 cutaway studio                                         # the interactive page
 ```
 
@@ -255,6 +256,18 @@ look["features"]["table"]  # the numbers
 - Each view has a table of its numbers, and notes on how to read it and where it misleads, the same as on this page.
 - Colours have the same meaning everywhere: two hues around grey for signed values, one hue for magnitudes.
 - Models run with their fused kernels and are not changed.
+
+A photo needs no model. Known kernels filter it, and `arithmetic` shows the sums for its pixels:
+
+```bash
+cutaway inspect photo.jpg --view filters kernel=sobel  # original, horizontal, vertical, gradient magnitude
+cutaway inspect photo.jpg --view filters kernel='0,1,0;1,-4,1;0,1,0'
+cutaway inspect photo.jpg --view arithmetic kernel=scharr channel=1
+```
+
+![A photo, its derivatives by Sobel's kernels, and the gradient magnitude](images/inspect/photo.png)
+
+Photo: [danielbuechele](https://www.flickr.com/photos/danielbuechele/6061409035/), CC BY 2.0.
 
 A run trained with `snapshots=12` stores its weights at twelve times, and `time` shows any of these views over time.
 For your own analysis, use [`cutaway.inspect.capture`](../src/cutaway/inspect/captures.py).

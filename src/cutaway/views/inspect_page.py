@@ -16,6 +16,7 @@ from ..core.version import __version__
 from ..data.dataset_base import inverse_transform
 from ..draw.description import Drawing, Page, View, table
 from ..draw.number_format import count, number, shape_text
+from .image_kernels import PHOTO_VIEWS, PhotoPreset
 from .network import subject_layers
 from .registry import VIEWS, draw_view, find_view, suitable_views, suits, view_options
 from .subject import Subject, examples_text
@@ -36,6 +37,8 @@ def build_page(subject: Subject, names: Sequence[str] = ()) -> Page:
         ModelError: If a view has nothing to show.
         SettingError: If an option is invalid.
     """
+    if not names and isinstance(subject.preset, PhotoPreset):
+        names = PHOTO_VIEWS
     chosen, costly = list(dict.fromkeys(names)), list[str]()
     for name in chosen:
         if not suits(name, subject):
@@ -114,7 +117,11 @@ def page_head(subject: Subject, costly: Sequence[str] = (), missing: Sequence[st
     return View(
         id="opened",
         title=_title(subject),
-        says=f"{', '.join(about)}; shown with {examples_text(subject)}.",
+        says=(
+            "Filtered by a known kernel, without a network."
+            if isinstance(subject.preset, PhotoPreset)
+            else f"{', '.join(about)}; shown with {examples_text(subject)}."
+        ),
         summary=(
             f"{_card(subject)} Its input is {subject.kind} data, here of shape "
             f"{shape_text(subject.inputs[0].shape[1:])}."
@@ -131,6 +138,8 @@ def _title(subject: Subject) -> str:
 
 def _card(subject: Subject) -> str:
     card = subject.preset.card.card
+    if isinstance(subject.preset, PhotoPreset):
+        return f"{card.title} in place of a network, and a photo."
     if isinstance(subject.preset, CustomPreset):
         return f"{card.title.partition(',')[0]}, a custom module."
     return f"{card.title}, {card.authors}, {card.year}."
