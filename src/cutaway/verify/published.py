@@ -79,7 +79,11 @@ _BART = {
     "tie_weights": True,
 }
 _TRANSFORMER = {"vocab_size": 37_000, "joint_vocab": True, "layers": 6, "decoder_layers": 6, "order": "post"} | {
-    "tie_weights": True
+    "tie_weights": True,
+    "base": 10_000.0,
+}
+_ENCODER = {"dropout": 0.1, "order": "post", "norm": "layer", "strengths": (1.0, 1.0), "pooling": "mean"} | {
+    "base": 10_000.0
 }
 _WHISPER = {"in_features": 80, "dropout": 0.0, "context_length": 448, "target_vocab_size": 51_865}
 _ALEXNET = {"stem": "imagenet", "hidden_dim": 4096, "dropout": 0.5, "num_classes": 1000}
@@ -324,6 +328,8 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "transformer-big": _TRANSFORMER | {"dim": 1024, "heads": 16, "ffn_dim": 4096, "dropout": 0.3},
     "transformer-tiny": _TRANSFORMER
     | {"vocab_size": 10_000, "layers": 4, "decoder_layers": 4, "dim": 128, "heads": 4, "ffn_dim": 512, "dropout": 0.1},
+    "transformer-encoder": _ENCODER | {"dim": 128, "layers": 2, "heads": 4, "ffn_dim": 512},
+    "transformer-encoder-base": _ENCODER | {"dim": 512, "layers": 6, "heads": 8, "ffn_dim": 2048},
     "bert-base-uncased": _BERT,
     "bert-large-uncased": _BERT | {"dim": 1024, "layers": 24, "heads": 16, "ffn_dim": 4096},
     "roberta-base": _BERT
@@ -341,6 +347,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "parallel-transformer": (
         {"context_length": 256, "dim": 256, "layers": 6, "heads": 8, "kv_heads": None, "ffn_dim": 1024, "dropout": 0.0}
         | {"order": "parallel", "strengths": (1.0, 1.0), "tie_weights": True}
+        | {"norm": "layer", "positions": "rotary", "base": 10_000.0, "score": "scaled_dot"}
     ),
     "t5-small": _T5 | {"dim": 512, "layers": 6, "decoder_layers": 6, "heads": 8, "ffn_dim": 2048},
     "t5-base": _T5 | {"dim": 768, "layers": 12, "decoder_layers": 12, "heads": 12, "ffn_dim": 3072},
