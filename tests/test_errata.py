@@ -1023,6 +1023,7 @@ def test_pytorchs_update_gate_keeps() -> None:
     step = gru_step(x, (h,), weights, "after")
     z, n = step["update"], step["candidate"]
     torch.testing.assert_close(cell(x, h), (1 - z) * n + z * h)
+    torch.testing.assert_close(step["state"], cell(x, h))
     assert ((1 - z) * h + z * n - cell(x, h)).abs().max() > 0.05  # as J. Chung and others write it
     with torch.no_grad():
         for part in weights:
