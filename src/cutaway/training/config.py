@@ -336,7 +336,7 @@ class TrainSettings:
     snapshots: int = setting(
         0, "copies of the weights to keep along the way, for looking back in time; 0 keeps none", low=0, high=10_000
     )
-    tensorboard: bool = setting(True, "write TensorBoard's event file")
+    tensorboard: bool | None = setting(None, "write TensorBoard's event file; auto: if TensorBoard is installed")
 
     @property
     def in_parts(self) -> bool:

@@ -32,6 +32,7 @@ from ..checkpoints.hub import fetch, is_hub
 from ..checkpoints.word_vectors import Vectors, load_into_embedding
 from ..core.config import as_text, build, field_names, pick, shorten, split_model_settings, unknown_setting
 from ..core.errors import DataError, ModelError, SettingError, join
+from ..core.extras import is_installed, missing_package_text, require
 from ..core.memory_budget import build_on_meta, reject_too_large
 from ..core.spec import Boxes, Context, Episodes, GeneratedImage, Horizon, ImageSizes, ImageSpec, Transcript, Value
 from ..data.dataset_base import DataSet, Split
@@ -148,6 +149,10 @@ def setup_training(
     loss = settings.loss or (as_base_model(network).loss if data.spec.target.classes else None) or None
     words = getattr(data.preprocessing, "words", None)
     task = task_for(data.spec, loss, settings.label_smoothing, class_weights(data, settings), words)
+    for module, purpose in getattr(task, "LIBRARIES", ()):
+        require(module, purpose)
+    if hasattr(data.splits["train"], "texts") and not is_installed("sacrebleu"):
+        data.notes.append(f"BLEU is left out: {missing_package_text('sacrebleu', 'it')}")
     reject_for_task(asked.training, data_settings, data, found, network, task)
     teacher = Teacher(settings, data, task, mixed=data_settings.mixup > 0) if settings.teacher else None
     reject_for_processes(settings, data, network, found.name)

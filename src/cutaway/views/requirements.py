@@ -27,6 +27,7 @@ from .model_layers import (
     find_relative_biases,
     find_rotary_attention,
     flat_convolutions,
+    flat_pools,
     has_enough_examples,
     head_input_function,
     patch_blocks,
@@ -114,9 +115,9 @@ def has_convolutions(subject: Subject) -> bool:
     return bool(convolutions(subject.model))
 
 
-def has_flat_convolutions(subject: Subject) -> bool:
-    """Return whether the model has a convolution over one axis or two."""
-    return bool(flat_convolutions(subject.model))
+def has_windows(subject: Subject) -> bool:
+    """Return whether the model has a convolution or a pooling layer over one axis or two."""
+    return bool(flat_convolutions(subject.model) or flat_pools(subject.model))
 
 
 def has_drawable_weights(subject: Subject) -> bool:
