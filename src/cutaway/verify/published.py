@@ -154,6 +154,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "logistic": {"output": "sigmoid"},
     "softmax": {"output": "softmax"},
     "mlp": {"hidden_dims": (256, 256), "activation": "relu", "norm": "none", "dropout": 0.1, "bias": True},
+    "spiking-mlp": {"hidden_dims": (256,), "steps": 25, "beta": 0.9, "threshold": 1.0, "slope": 25.0},
     "lenet5": {"in_channels": 1, "num_classes": 10, "image_size": 32},
     "lenet5-modern": {"in_channels": 1, "num_classes": 10, "image_size": 32},
     "simplecnn": {"widths": (32, 64)},

@@ -448,6 +448,26 @@ VIEWS: dict[str, RegisteredView] = {
             "example": "index of the example, from 0",
         },
     ),
+    "spikes": RegisteredView(
+        "spikes.draw_spikes",
+        needs=("has_spikes",),
+        says="spikes of a spiking network by neuron and time step, and the membrane potential of single neurons",
+        read=(
+            "In the raster a row is a neuron, a column a time step, and a dark cell a spike. A constant input drives a "
+            "neuron to fire at regular intervals: the stronger the input, the earlier and the more often. A neuron "
+            "whose potential settles below the threshold is silent. In the curve of a neuron the potential rises "
+            "toward the threshold, and falls by the threshold in the step after a spike."
+        ),
+        misleads=(
+            "The raster shows one example; the table counts over all of them. Spikes show that a neuron is active, not "
+            "that the output depends on it: ablate it to test that (cutaway.inspect.ablate). The steps are not "
+            "milliseconds, and the potential has no unit."
+        ),
+        options={
+            "layer": "name of the layer, e.g. hidden.0.neurons",
+            "example": "index of the example, from 0",
+        },
+    ),
     "alignment": RegisteredView(
         "alignment.draw_alignment",
         needs=("transcribes",),
