@@ -64,7 +64,7 @@ def _adjoint(i: int, variables: list[Variable], inputs: list[list[int]], order: 
     x = variables[i]
     assert x.grad is not None
     if i == len(variables) - 1:
-        return {"adjoints": [[0, 1.0]], "calculation": ["∂L = 1: the derivative of the output by itself."]}
+        return {"adjoints": [[0, 1.0]], "calculation": ["∂L = 1: the derivative of the output in itself."]}
     steps, terms, collected = [], [], x.grad * 0
     for step, j in enumerate(order, 1):
         y = variables[j]
