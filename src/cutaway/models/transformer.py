@@ -40,7 +40,7 @@ from ..nn.masks import attention_mask, normalize_padding_mask, position_ids
 from ..nn.position import BASE, sinusoids
 from ..nn.transformer import MLP, Unembedding
 from .base import EncoderDecoder, parse_forward_args, target_positions
-from .card import Card, Divergence, Published
+from .card import Card, Divergence, Published, Result
 from .config import ValidatedConfig, choice, fraction, min_value, positive
 
 ORDERS = ("post", "pre")
@@ -262,6 +262,11 @@ def _noam(dim: int, warmup: int, updates: int) -> dict[str, object]:
 _COUNTED = "computed from the definition above, for {} tokens on either side, of {:,} different ones"
 _AT = (32,)
 
+
+def _bleu(target: str, score: float, source: str = "the paper, table 2") -> Result:
+    return Result(f"WMT 2014, English to {target}", {"BLEU": score}, "newstest2014, beam of 4", source, unit="")
+
+
 CARD = Card(
     title="Attention is all you need",
     authors="A. Vaswani, N. Shazeer, N. Parmar, J. Uszkoreit, L. Jones, A. N. Gomez, Ł. Kaiser, I. Polosukhin",
@@ -326,6 +331,14 @@ CARD = Card(
             "use model.dim=256 model.layers=3 model.heads=8",
         ),
     ),
+    results={
+        "transformer-base": (_bleu("German", 27.3), _bleu("French", 38.1)),
+        "transformer-big": (
+            _bleu("German", 28.4),
+            _bleu("French", 41.8),
+            _bleu("French", 41.0, "the paper as first printed, and section 6.1 of later versions"),
+        ),
+    },
     settings={
         "transformer-base": _noam(512, 4000, 100_000),
         "transformer-big": _noam(1024, 4000, 300_000),
