@@ -267,6 +267,13 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "squeezenet-1.0": _SQUEEZENET | {"version": "1.0"},
     "squeezenet-1.1": _SQUEEZENET | {"version": "1.1"},
     "mobilenet-v2": {"width_mult": 1.0, "stem": "imagenet", "dropout": 0.2, "num_classes": 1000},
+    **{  # the coefficients of the authors' code, which has them to one decimal
+        f"efficientnet-b{i}": {"phi": phi, "width_mult": width, "depth_mult": depth, "stem": "imagenet"}
+        | {"num_classes": 1000, "dropout": dropout, "drop_path_rate": 0.2}
+        for i, (phi, width, depth, dropout) in enumerate(
+            ((0.0, 1.0, 1.0, 0.2), (0.5, 1.0, 1.1, 0.2), (1.0, 1.1, 1.2, 0.3))
+        )
+    },
     "convnext-tiny": _CONVNEXT | {"layers": (3, 3, 9, 3), "width": 96, "drop_path_rate": 0.1},
     "convnext-small": _CONVNEXT | {"width": 96, "drop_path_rate": 0.4},
     "convnext-base": _CONVNEXT | {"width": 128, "drop_path_rate": 0.5},
@@ -424,6 +431,7 @@ def resolved(config: Any) -> dict[str, Any]:
     found = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
     open_for = {"ffn_dim": 4 * found.get("dim", 0), "decoder_layers": found.get("layers")}
     open_for |= {"patch_size": getattr(config, "patch", None), "stride": getattr(config, "apart", None)}
+    open_for |= {"depth_mult": getattr(config, "depth", None), "width_mult": getattr(config, "width", None)}
     open_for |= {name: found.get("dropout") for name in found if name.endswith("_dropout")}
     return {name: open_for.get(name) if value is None else value for name, value in found.items()}
 
