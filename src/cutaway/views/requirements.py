@@ -12,6 +12,7 @@ from ..data.tables.column_types import Numeric
 from ..data.tables.transforms import TablePreprocessing
 from ..data.text.puzzles import PuzzlePreprocessing
 from ..models.base import SupportsDecoding, SupportsEncoding, SupportsImageGeneration, SupportsKVCache, as_base_model
+from ..models.spiking import LeakyIntegrateAndFire
 from ..nn.low_precision import quantization_scheme
 from ..tasks.classification import Classification
 from .model_layers import (
@@ -27,6 +28,7 @@ from .model_layers import (
     find_relative_biases,
     find_rotary_attention,
     flat_convolutions,
+    flat_pools,
     has_enough_examples,
     head_input_function,
     patch_blocks,
@@ -114,9 +116,9 @@ def has_convolutions(subject: Subject) -> bool:
     return bool(convolutions(subject.model))
 
 
-def has_flat_convolutions(subject: Subject) -> bool:
-    """Return whether the model has a convolution over one axis or two."""
-    return bool(flat_convolutions(subject.model))
+def has_windows(subject: Subject) -> bool:
+    """Return whether the model has a convolution or a pooling layer over one axis or two."""
+    return bool(flat_convolutions(subject.model) or flat_pools(subject.model))
 
 
 def has_drawable_weights(subject: Subject) -> bool:
@@ -132,6 +134,11 @@ def has_feature_maps(subject: Subject) -> bool:
 def has_normalization(subject: Subject) -> bool:
     """Return whether the model has a normalization layer."""
     return bool(find_normalizations(subject.model))
+
+
+def has_spikes(subject: Subject) -> bool:
+    """Return whether the model has layers of neurons that spike."""
+    return any(isinstance(module, LeakyIntegrateAndFire) for module in subject.model.modules())
 
 
 def has_recurrence(subject: Subject) -> bool:
