@@ -62,6 +62,7 @@ _GPT2 = {
     "attention_dropout": 0.1,
     "tie_weights": True,
 }
+_IMAGE_GPT = {"colors": 512, "classes": 0, "sides": (32, 32), "dropout": 0.0, "class_dropout": 0.1}
 _T5 = {
     "vocab_size": 32_128,
     "head_dim": 64,
@@ -297,6 +298,8 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "ddpm-unet-small": _DDPM
     | {"widths": (16, 32, 64), "layers": 1, "attention_levels": (3,), "groups": 8, "dropout": 0.0}
     | {"noise_schedule": "cosine"},
+    "image-gpt": _IMAGE_GPT | {"dim": 128, "layers": 4, "heads": 4, "ffn_dim": 512},
+    "image-gpt-s": _IMAGE_GPT | {"dim": 512, "layers": 24, "heads": 8, "ffn_dim": 2048},
     "vae": {"sides": (28, 28), "widths": (32, 64), "hidden_dim": 256, "latent_dim": 20, "levels": 256},
     "word2vec-skipgram": _WORD2VEC | {"architecture": "skipgram"},
     "word2vec-cbow": _WORD2VEC | {"architecture": "cbow"},
