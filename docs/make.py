@@ -273,6 +273,16 @@ cutaway inspect photo.jpg --view arithmetic kernel=scharr channel=1
 
 Photo: [danielbuechele](https://www.flickr.com/photos/danielbuechele/6061409035/), CC BY 2.0.
 
+Data can be looked at before a model is trained. The page has random examples of each class with their labels: images
+as a grid, recordings as waveforms, signals as curves, and other data as rows. `--count` sets the number for each class,
+`--seed` chooses others:
+
+```bash
+cutaway data digits --show
+cutaway data photos/ --show --count 12
+cutaway data wine.csv --show target=cultivar
+```
+
 A run trained with `snapshots=12` stores its weights at twelve times, and `time` shows any of these views over time.
 For your own analysis, use [`cutaway.inspect.capture`](../src/cutaway/inspect/captures.py).
 
