@@ -273,6 +273,16 @@ cutaway inspect photo.jpg --view arithmetic kernel=scharr channel=1
 
 Photo: [danielbuechele](https://www.flickr.com/photos/danielbuechele/6061409035/), CC BY 2.0.
 
+Data can be looked at before a model is trained. The page has random examples of each class with their labels: images
+as a grid, recordings as waveforms, signals as curves, and other data as rows. `--count` sets the number for each class,
+`--seed` chooses others:
+
+```bash
+cutaway data digits --show
+cutaway data photos/ --show --count 12
+cutaway data wine.csv --show target=cultivar
+```
+
 A run trained with `snapshots=12` stores its weights at twelve times, and `time` shows any of these views over time.
 For your own analysis, use [`cutaway.inspect.capture`](../src/cutaway/inspect/captures.py).
 
@@ -343,7 +353,8 @@ def published_text() -> str:
     """The page of published results: ImageNet by year, and all others by model."""
     by_year = sorted(presets().values(), key=lambda preset: preset.card.card.year)
     imagenet = [
-        "| year | model | depth | parameters | MACs | paper: top-1 / top-5 error | torchvision, single crop | source |",
+        "| year | model | depth | parameters (M) | MACs (G) | paper: top-1 / top-5 error | torchvision, single crop "
+        "| source |",
         "| ---: | --- | ---: | ---: | ---: | --- | --- | --- |",
         *(imagenet_row(p) for p in by_year if any(r.dataset == "ImageNet" for r in p.card.published_results)),
     ]
@@ -369,7 +380,7 @@ def imagenet_row(preset: Preset) -> str:
     paper = "; ".join(f"{error_text(r)} ({r.protocol}; {r.source})" for r in own)
     library = "; ".join(f"{error_text(r)}{' (V2)' if r.source.endswith('V2') else ''}" for r in weights)
     millions, billions = (counts.parameters or 0) / 1e6, (counts.multiply_adds or 0) / 1e9
-    cells = [str(card.year), f"`{preset.name}`", str(depth_of(preset)), f"{millions:.1f} M", f"{billions:.2f} G"]
+    cells = [str(card.year), f"`{preset.name}`", str(depth_of(preset)), f"{millions:.1f}", f"{billions:.2f}"]
     return f"| {' | '.join([*cells, paper, library, f'[{first_author(card)} {card.year}]({card.link})'])} |"
 
 

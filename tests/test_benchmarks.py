@@ -8,7 +8,7 @@ from typing import NoReturn
 from urllib.error import URLError
 
 import pytest
-from benchmarks import convolution
+from benchmarks import activations, convolution
 from benchmarks.__main__ import main
 
 
@@ -48,3 +48,16 @@ def test_methods_of_convolution_agree_and_the_page_has_a_row_for_each_case() -> 
     page = (Path(__file__).parent.parent / convolution.PAGE).read_text(encoding="utf-8")
     measured = page.partition(convolution.BEGIN)[2].partition(convolution.END)[0]
     assert measured.count("\n| 16×16 |") + measured.count("\n| 64×64 |") == len([*convolution.cases()])
+
+
+def test_each_activation_is_measured_beside_a_layer() -> None:
+    times = activations.measure(rounds=1)
+    assert {*times} == {*activations.ACTIVATIONS} - {"identity"} | {activations.LAYER}
+    assert all(once > 0 and both > 0 for once, both in times.values())
+    found = {"relu": (1.0, 2.0), "gelu": (2.0, 6.0), "tanh": (3.0, 8.0), activations.LAYER: (10.0, 40.0)}
+    assert activations.table(found)[3] == "| gelu | 2000.000 | 6000.000 | 3.00 |"
+    words = "ReLU needs 5 % of the time of the layer before it, GELU 15 %, and the most expensive, tanh, 20 %."
+    assert activations.findings(found) == f"In training, {words}"
+    page = (Path(__file__).parent.parent / activations.PAGE).read_text(encoding="utf-8")
+    measured = page.partition(activations.BEGIN)[2].partition(activations.END)[0]
+    assert all(f"\n| {name.replace('_', ' ')} |" in measured for name in times)

@@ -1023,6 +1023,7 @@ def test_pytorchs_update_gate_keeps() -> None:
     step = gru_step(x, (h,), weights, "after")
     z, n = step["update"], step["candidate"]
     torch.testing.assert_close(cell(x, h), (1 - z) * n + z * h)
+    torch.testing.assert_close(step["state"], cell(x, h))
     assert ((1 - z) * h + z * n - cell(x, h)).abs().max() > 0.05  # as J. Chung and others write it
     with torch.no_grad():
         for part in weights:
@@ -1104,3 +1105,54 @@ def test_a_regression_with_a_column_and_a_row_learns_the_mean() -> None:
     assert found[True] == pytest.approx((2.0, 0.1), abs=0.03)
     assert found[False][0] == pytest.approx(0.0, abs=1e-3)  # no slope is learned
     assert found[False][1] == pytest.approx(y.std(unbiased=False).item(), abs=1e-3)
+
+
+@pytest.mark.parametrize(("positions", "generalizes"), [("sinusoids", False), ("alibi", True)])
+def test_sinusoids_do_not_generalize_to_longer_sequences(positions: str, generalizes: bool) -> None:
+    """Trained on 16 letters that repeat after 3 to 6, tested on 16 and on 64. The share of right repeated letters."""
+    length, dim = 16, 48
+    torch.manual_seed(0)
+    net = create_model(
+        "parallel-transformer",
+        vocab_size=length,
+        context_length=4 * length,
+        dim=dim,
+        layers=2,
+        heads=4,
+        ffn_dim=8,
+        order="pre",
+        positions=positions,
+        tie_weights=False,
+    )
+    nn.init.normal_(net.embedding.weight, std=dim**-0.5 if positions == "sinusoids" else 1.0)
+    for block in net.blocks:  # larger than GPT-2's initialization, so that 300 updates are enough
+        for weight in (block.attention.out.weight, *block.attention.qkv.weight.chunk(3)):
+            nn.init.xavier_uniform_(weight.detach())
+    generator = torch.Generator().manual_seed(0)
+
+    def texts(count: int, letters: int) -> tuple[torch.Tensor, torch.Tensor]:
+        x = torch.randint(0, length, (count, letters), generator=generator)
+        period = torch.randint(3, 7, (count, 1), generator=generator)
+        return x.gather(1, torch.arange(letters) % period), torch.arange(1, letters) > period
+
+    def accuracy(letters: int) -> float:
+        x, again = texts(200, letters)
+        with torch.no_grad():
+            right = net(x[:, :-1]).argmax(2) == x[:, 1:]
+        return right[again].float().mean().item()
+
+    steps = 300
+    optimizer = torch.optim.AdamW(net.parameters(), betas=(0.9, 0.98))
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 6e-3, total_steps=steps, pct_start=0.1)
+    for _ in range(steps):
+        x, _ = texts(32, length)
+        loss = F.cross_entropy(net(x[:, :-1]).transpose(1, 2), x[:, 1:])
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+    net.eval()
+    short, long = accuracy(length), accuracy(4 * length)
+    assert short > 0.8
+    assert (long > short - 0.07) == generalizes, (short, long)

@@ -68,6 +68,13 @@ class Config(ValidatedConfig):
         return int(self.patch_size * 2 ** (len(self.layers) - 1))
 
 
+def drop_path(y: Tensor, rate: float, training: bool) -> Tensor:
+    """Apply stochastic depth to a residual branch y (N, C, H, W): in training, drop it for each image at that rate."""
+    if training and rate > 0:
+        y = y * F.dropout(y.new_ones(len(y), 1, 1, 1), rate)  # 0 or 1 / (1 − rate), one draw for each image
+    return y
+
+
 class Stem(nn.Module):
     """Patches to pixels of a map: (N, C, H, W) to (N, C', H/p, W/p)."""
 
@@ -115,9 +122,7 @@ class Block(nn.Module):
         y: Tensor = self.depthwise(x).permute(0, 2, 3, 1)  # (N, H, W, C): the 1×1 convolutions are products of matrices
         y = self.project(F.gelu(self.expand(self.norm(y))))  # (N, H, W, C)
         y = self.layer_scale * y.permute(0, 3, 1, 2)  # (N, C, H, W)
-        if self.training and self.drop_path_rate > 0:
-            y = y * F.dropout(y.new_ones(len(y), 1, 1, 1), self.drop_path_rate)  # one draw for each image
-        return x + y
+        return x + drop_path(y, self.drop_path_rate, self.training)
 
 
 class ConvNeXt(BaseModel):

@@ -102,7 +102,7 @@ class CausalSelfAttention(MultiHeadAttention):
         v = v.view(n, length, self.heads, -1).transpose(1, 2)  # (N, heads, T, d)
         if cache is not None:
             k, v = cache.append(k, v)  # (N, heads, S, d)
-        causal = causal and length > 1  # a single token is the last one and attends to all
+        causal = causal and bool(length > 1)  # a single token is the last one and attends to all
         if self.seen is not None:
             self.seen.append(AttentionRecord(q.detach(), k.detach(), mask, causal, self.scale))
         dropout = self.dropout if self.training else 0.0

@@ -55,10 +55,14 @@ class Config(ValidatedConfig):
         return 32 if self.stem == "imagenet" else 8
 
     def width(self, channels: int) -> int:
-        """Return `channels` times α, rounded to the nearest multiple of 8 that is at least nine tenths of it."""
-        asked = channels * self.width_mult
-        rounded = max(8, int(asked + 4) // 8 * 8)
-        return rounded if rounded >= 0.9 * asked else rounded + 8
+        """Return `channels` times α, as a multiple of 8."""
+        return round_channels(channels * self.width_mult)
+
+
+def round_channels(channels: float) -> int:
+    """Return the nearest multiple of 8 that is at least nine tenths of `channels`."""
+    rounded = max(8, int(channels + 4) // 8 * 8)
+    return rounded if rounded >= 0.9 * channels else rounded + 8
 
 
 class Convolution(nn.Module):

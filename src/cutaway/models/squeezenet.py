@@ -188,7 +188,12 @@ CARD = Card(
     ),
     results={
         "squeezenet-1.0": (
-            Result("ImageNet", {"top-1 accuracy": 57.5, "top-5 accuracy": 80.3}, "not stated", "the paper, table 2"),
+            Result(
+                "ImageNet",
+                {"top-1 accuracy": 57.5, "top-5 accuracy": 80.3},
+                "protocol not stated",
+                "the paper, table 2",
+            ),
             torchvision_accuracy("SqueezeNet1_0_Weights.IMAGENET1K_V1", 58.092, 80.42),
         ),
         "squeezenet-1.1": (torchvision_accuracy("SqueezeNet1_1_Weights.IMAGENET1K_V1", 58.178, 80.624),),

@@ -191,4 +191,4 @@ def alibi(visible: Tensor, heads: int, dtype: torch.dtype | None = None) -> Tens
     """
     distances = visible.sum(-1, keepdim=True) - visible.cumsum(-1)  # (…, 1, T, S)
     slopes = alibi_slopes(heads).to(visible.device)[:, None, None]
-    return (-slopes * distances).masked_fill(~visible, -math.inf).to(dtype or torch.float32)
+    return (slopes * -distances).masked_fill(~visible, -math.inf).to(dtype or torch.float32)

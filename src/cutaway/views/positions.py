@@ -40,12 +40,15 @@ class Positions:
 
 
 def find_position_tables(subject: Subject) -> list[Positions]:
-    """Return the model's position tables, learned or fixed; those of an image have a square grid."""
+    """Return the model's position tables, learned or fixed; those of patches have a square grid."""
     tables = as_base_model(subject.model).position_tables(CURVE)
     weights = {name.removesuffix(".weight") for name, _ in subject.model.named_parameters()}
-    sides = {name: math.isqrt(len(rows)) for name, rows in tables.items()}
+    grids = {name: (math.isqrt(len(rows)),) * 2 for name, rows in tables.items()}
+    if subject.kind == "image" and subject.inputs[0].ndim == 2:  # image tokens: a position for each pixel
+        rows, columns = subject.config.sides
+        grids = dict.fromkeys(tables, (rows, columns))
     return [
-        Positions(name, rows.detach(), name in weights, (sides[name],) * 2 if subject.kind == "image" else None)
+        Positions(name, rows.detach(), name in weights, grids[name] if subject.kind == "image" else None)
         for name, rows in tables.items()
     ]
 

@@ -6,6 +6,7 @@ The registry names them, so that the files of views need not be imported to find
 from __future__ import annotations
 
 from ..core.spec import Classes, Image, Noise, Transcript, Value
+from ..data.images.tokens import TokenPreprocessing
 from ..data.images.transforms import ImagePreprocessing
 from ..data.tables.column_types import Numeric
 from ..data.tables.transforms import TablePreprocessing
@@ -207,6 +208,11 @@ def transcribes(subject: Subject) -> bool:
 def denoises_images(subject: Subject) -> bool:
     """Return whether the model generates images by denoising."""
     return isinstance(subject.model, SupportsImageGeneration) and Noise in getattr(type(subject.model), "targets", ())
+
+
+def samples_pixels(subject: Subject) -> bool:
+    """Return whether the model samples images pixel by pixel, with the palette of its training images."""
+    return isinstance(subject.preprocessing, TokenPreprocessing) and isinstance(subject.model, SupportsKVCache)
 
 
 def encodes_images(subject: Subject) -> bool:
