@@ -42,25 +42,27 @@ class Chain(NamedTuple):
 
 
 def write_chains(run: Run, prompts: Sequence[str]) -> list[Chain]:
-    """Continue each prompt greedily, up to the end of the solution."""
+    """Continue each prompt greedily, up to the end of the solution; prompts of one length are a batch."""
     preprocessing = run.preprocessing
     assert isinstance(preprocessing, PuzzlePreprocessing)
-    banned = torch.tensor(preprocessing.never)
-    longest = preprocessing.spec.longest
-    chains: list[Chain] = []
-    with torch.no_grad():
-        for prompt in prompts:
-            asked = preprocessing.encode(prompt)
-            ids, confidence = list(asked), 1.0
-            while len(ids) < min(longest, len(asked) + LONGEST):
-                logits = run.model(torch.tensor([ids]))[0, -1]
-                logits[banned] = -torch.inf
-                p, token = logits.softmax(0).max(0)
-                confidence = min(confidence, p.item())
-                if token == END:
-                    break
-                ids.append(int(token))
-            chains.append(Chain(preprocessing.words(ids[len(asked) :]), confidence))
+    banned, longest = torch.tensor(preprocessing.never), preprocessing.spec.longest
+    asked = [preprocessing.encode(prompt) for prompt in prompts]
+    chains = [Chain("", 1.0)] * len(prompts)
+    for length in sorted({len(ids) for ids in asked}):
+        rows = [k for k, ids in enumerate(asked) if len(ids) == length]
+        ids = torch.tensor([asked[k] for k in rows])  # (N, length)
+        least, ended = torch.ones(len(rows)), torch.zeros(len(rows), dtype=torch.bool)
+        with torch.no_grad():
+            while ids.shape[1] < min(longest, length + LONGEST) and not ended.all():
+                logits = run.model(ids)[:, -1]  # (N, tokens)
+                logits[:, banned] = -torch.inf
+                p, token = logits.softmax(1).max(1)
+                least = torch.where(ended, least, torch.minimum(least, p))
+                token = torch.where(ended, END, token)
+                ended |= token == END
+                ids = torch.cat([ids, token[:, None]], 1)
+        for k, row_ids, confidence in zip(rows, ids[:, length:].tolist(), least.tolist()):
+            chains[k] = Chain(preprocessing.words(row_ids), confidence)
     return chains
 
 

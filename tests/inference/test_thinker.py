@@ -76,6 +76,8 @@ def test_probabilities_are_those_of_the_whole_text_read_at_once(model: Any) -> N
             before = [i for t in thought.path()[:-1] for i in tokens_of(t)]
             own = tokens_of(thought)
             logits = whole_logits(model, [*asked, *before, *own])
+            ends = [PREPROCESSING.ids["\n"], PREPROCESSING.ids["?"]]  # a question stands in place of a line end
+            logits[:, ends[0]] = logits[:, ends].logsumexp(1)
             logits[:, NEVER] = -torch.inf
             log_p = logits.log_softmax(1)
             start = len(asked) + len(before)

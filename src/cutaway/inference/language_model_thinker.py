@@ -169,6 +169,11 @@ class LanguageThinker:
         sample.
         """
         chosen = logits.double()  # (B, V)
+        kind, ids = self.kind, self.preprocessing.ids
+        if isinstance(kind, SearchablePuzzle) and self.preprocessing.form == kind.tree:
+            # A question about the value stands in place of a line end. After the last step nothing else was learned.
+            both = chosen[:, [ids[LINE], ids[kind.question]]]
+            chosen[:, ids[LINE]] = both.logsumexp(1)
         chosen[:, self.never] = -torch.inf
         log_p = chosen.log_softmax(1)
         if self.temperature == 0:
