@@ -66,6 +66,7 @@ def test_every_network_of_imagenet_has_a_result() -> None:
         "squeezenet",
         "mobilenet-v2",
         "convnext-tiny",
+        "efficientnet",
     ):
         for name, preset in presets().items():
             if name.startswith(family):

@@ -57,7 +57,7 @@ from torch import Tensor, nn
 from ..core.errors import check_value
 from ..core.spec import ImageSpec
 from .base import BaseModel, validate_image_size
-from .card import Card, Divergence, Published
+from .card import Card, Divergence, Published, Result, torchvision_accuracy
 from .config import ValidatedConfig, choice, fraction, min_value, positive
 from .convnext import drop_path
 from .mobilenet_v2 import round_channels
@@ -306,5 +306,18 @@ CARD = Card(
             here="AdamW, with warm-up and cosine",
         ),
     ),
+    results={
+        "efficientnet-b0": (
+            Result(
+                "ImageNet", {"top-1 accuracy": 77.1, "top-5 accuracy": 93.3}, "224×224 pixels", "the paper, table 2"
+            ),
+            torchvision_accuracy("EfficientNet_B0_Weights.IMAGENET1K_V1", 77.692, 93.532),
+        ),
+        "efficientnet-b1": (
+            torchvision_accuracy("EfficientNet_B1_Weights.IMAGENET1K_V1", 78.642, 94.186),
+            torchvision_accuracy("EfficientNet_B1_Weights.IMAGENET1K_V2", 79.838, 94.934),
+        ),
+        "efficientnet-b2": (torchvision_accuracy("EfficientNet_B2_Weights.IMAGENET1K_V1", 80.608, 95.31),),
+    },
     settings=dict.fromkeys(PRESETS, _ON_PHOTOGRAPHS),
 )
