@@ -39,7 +39,7 @@ from torch import Tensor, nn
 
 from ..core.spec import ImageSpec
 from .base import BaseModel, validate_image_size
-from .card import Card, Divergence, Published
+from .card import Card, Divergence, Published, Result, torchvision_accuracy
 from .config import ValidatedConfig, fraction, min_value, positive
 
 EPS = 1e-6  # ε of the normalizations, as in the authors' code: not PyTorch's default
@@ -267,5 +267,19 @@ CARD = Card(
             here="the settings of the card",
         ),
     ),
+    results={
+        "convnext-tiny": (
+            Result("ImageNet", {"top-1 accuracy": 82.1}, "224×224 pixels", "the paper, table 1"),
+            torchvision_accuracy("ConvNeXt_Tiny_Weights.IMAGENET1K_V1", 82.52, 96.146),
+        ),
+        "convnext-small": (
+            Result("ImageNet", {"top-1 accuracy": 83.1}, "224×224 pixels", "the paper, table 1"),
+            torchvision_accuracy("ConvNeXt_Small_Weights.IMAGENET1K_V1", 83.616, 96.65),
+        ),
+        "convnext-base": (
+            Result("ImageNet", {"top-1 accuracy": 83.8}, "224×224 pixels", "the paper, table 1"),
+            torchvision_accuracy("ConvNeXt_Base_Weights.IMAGENET1K_V1", 84.062, 96.87),
+        ),
+    },
     settings={n: _ON_SMALL_IMAGES if n == "convnext-micro" else _ON_PHOTOGRAPHS for n in PRESETS},
 )

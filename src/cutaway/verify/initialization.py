@@ -235,8 +235,14 @@ LAWS: Mapping[str, Laws] = {
         *ATTENTION,
         (r".*", glorot()),
     ),
+    "transformer_encoder": (
+        *BIASES,
+        (r"embedding\.weight", std(lambda w, config: config.dim**-0.5)),
+        *ATTENTION,
+        (r".*", glorot()),
+    ),
     **dict.fromkeys(("bert", "roberta", "distilbert", "albert"), BERT),
-    **dict.fromkeys(("gpt2", "parallel_transformer"), DECODER),
+    **dict.fromkeys(("gpt2", "parallel_transformer", "image_gpt"), DECODER),
     "t5": (
         (r"embedding\.weight", std(1.0)),
         (r".*table\.weight", std(lambda w, config: config.dim**-0.5)),
