@@ -1,4 +1,4 @@
-"""What a search gives: cells found at random, by evolution and by DARTS at one cost; settings beside the defaults."""
+"""What a search gives: cells found at random, by evolution, REINFORCE and DARTS; settings beside the defaults."""
 
 from __future__ import annotations
 

@@ -111,11 +111,14 @@ def reject_invalid_hardware(settings: PlanSettings, typed: Mapping[str, object],
         )
 
 
-SAMPLERS = ("tpe", "random", "grid", "nsga2", "evolution", "darts")
+SAMPLERS = ("tpe", "random", "grid", "nsga2", "evolution", "reinforce", "darts")
+UNPRUNED = ("nsga2", "reinforce")  # samplers that need the final value of each trial
 PRUNERS = ("median", "hyperband", "none")
 SAMPLER_SETTINGS = {
     "population": ("evolution", "nsga2"),
     "tournament": ("evolution",),
+    "reinforce_lr": ("reinforce",),
+    "reinforce_decay": ("reinforce",),
     "darts_epochs": ("darts",),
     "darts_lr": ("darts",),
     "darts_order": ("darts",),
@@ -133,7 +136,7 @@ class SearchSettings:
         "tpe",
         "sampler: tpe models previous trials, random samples independently, grid runs all combinations of listed "
         "values, nsga2 searches the Pareto front of metric and MACs, evolution mutates one setting of a good trial, "
-        "darts learns the cells of cellnet by gradient",
+        "reinforce trains an LSTM that draws listed values, darts learns the cells of cellnet by gradient",
         choices=SAMPLERS,
     )
     pruner: str = setting(
@@ -152,6 +155,10 @@ class SearchSettings:
     tournament: int = setting(
         5, "evolution: tournament size, random trials of the population whose best is mutated", low=1
     )
+    reinforce_lr: float = setting(0.01, "reinforce: learning rate of the controller", low=0.0)
+    reinforce_decay: float = setting(
+        0.9, "reinforce: decay of the baseline, the moving average of previous rewards", low=0.0, high=1.0
+    )
     darts_epochs: int = setting(20, "darts: training epochs of the supernet", low=1)
     darts_lr: float = setting(3e-4, "darts: learning rate of the architecture weights", low=0.0)
     darts_order: int = setting(
@@ -167,10 +174,10 @@ def reject_unused_search_settings(settings: SearchSettings, typed: dict[str, obj
                 f"Invalid {key}={typed[key]}: only for sampler={' or '.join(samplers)}, and sampler is "
                 f"{settings.sampler}. Leave it out."
             )
-    if settings.sampler == "nsga2" and "pruner" in typed and settings.pruner != "none":
-        raise SettingError(
-            f"Invalid pruner={settings.pruner}: not supported with the two metrics of sampler=nsga2. Leave it out."
-        )
+    if settings.sampler in UNPRUNED and "pruner" in typed and settings.pruner != "none":
+        two = settings.sampler == "nsga2"
+        why = "the two metrics of sampler=nsga2" if two else "sampler=reinforce, which needs each trial's final metric"
+        raise SettingError(f"Invalid pruner={settings.pruner}: not supported with {why}. Leave it out.")
 
 
 def require_optuna() -> None:

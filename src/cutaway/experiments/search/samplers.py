@@ -1,4 +1,4 @@
-"""Samplers of a search: Optuna's samplers, regularized evolution, grid search and proposed values.
+"""Samplers of a search: Optuna's samplers, regularized evolution, REINFORCE, grid search and proposed values.
 
 T. Akiba, S. Sano, T. Yanase, T. Ohta, M. Koyama, Optuna: a next-generation hyperparameter optimization framework, 2019.
 <https://arxiv.org/abs/1907.10902>
@@ -26,6 +26,7 @@ from optuna.distributions import (
 from optuna.trial import FrozenTrial, TrialState
 
 from ..settings import SearchSettings
+from .reinforce import Reinforce
 from .space import Choice, Searched, Space
 
 
@@ -44,15 +45,18 @@ def distribution(one: Searched) -> BaseDistribution:
 
 
 def sampler_for(
-    settings: SearchSettings, space: Space, seed: int, taken: Sequence[Mapping[str, Any]]
+    settings: SearchSettings, space: Space, seed: int, taken: Sequence[Mapping[str, Any]], search_seed: int = 0
 ) -> optuna.samplers.BaseSampler:
-    """Return the sampler of one trial. `taken` are the parts of existing trials."""
+    """Return the sampler of one trial with its seed. `taken` are the parts of existing trials."""
     if settings.sampler == "grid":
         order = list(space.grid())
         random.Random(0).shuffle(order)  # the same for every trial
         return FixedValuesSampler(next(one for one in order if one not in taken))
     if settings.sampler == "evolution":
         return RegularizedEvolution(distributions(space), settings.population, settings.tournament, seed)
+    if settings.sampler == "reinforce":
+        lr, decay = settings.reinforce_lr, settings.reinforce_decay
+        return Reinforce(distributions(space), lr, decay, search_seed, seed)
     if settings.sampler == "nsga2":
         return optuna.samplers.NSGAIISampler(population_size=settings.population, seed=seed % 2**32)
     if settings.sampler == "random":

@@ -108,16 +108,21 @@ class Space:
 
     def grid(self) -> Iterator[dict[str, Any]]:
         """Return every combination of values. Raises SettingError for a range with unlimited values."""
+        values = self.values("grid")
+        return (dict(zip(values, combination)) for combination in itertools.product(*values.values()))
+
+    def values(self, sampler: str) -> dict[str, Sequence[Any]]:
+        """Return the values of each part. Raises SettingError, with the sampler, for a range with unlimited values."""
         values: dict[str, Sequence[Any]] = {}
         for key, one in self.parts().items():
             found = one.values()
             if found is None and isinstance(one, Range):
                 raise SettingError(
-                    f"Invalid {key}={one} for sampler=grid: must be a list of values, "
+                    f"Invalid {key}={one} for sampler={sampler}: must be a list of values, "
                     f"e.g. {key}={as_text(one.value(one.low))},{as_text(one.value(one.high))}."
                 )
             values[key] = found or []
-        return (dict(zip(values, combination)) for combination in itertools.product(*values.values()))
+        return values
 
     def size(self) -> float:
         """Return the number of combinations; infinite with a range of floats."""

@@ -101,8 +101,8 @@ def new_spec(model: Any, source: Any, given: Mapping[str, Any], space: Mapping[s
     whole = parse_space(found, searched, fixed)
     if settings.sampler == "darts":
         reject_other_than_cells(whole)
-    if settings.sampler == "grid":
-        whole.grid()  # rejects unlimited ranges
+    if settings.sampler in ("grid", "reinforce"):
+        whole.values(settings.sampler)  # rejects unlimited ranges
     return SearchSpec(
         found,
         source if isinstance(source, InMemorySource) else absolute_location(str(source)),

@@ -40,6 +40,7 @@ from ...training.setup import FOR_OPTIMIZERS, FOR_SCHEDULES, TrainingSetup, setu
 from ...training.trainer import Trainer
 from ..cost import count_cost
 from ..experiment import DataCache, ExperimentInterrupted, fixed_threads
+from ..settings import UNPRUNED, SearchSettings
 from . import darts
 from .result import Search, SearchProgress, best_row, trial_rows
 from .samplers import FixedValuesSampler, distributions, draw_value, pruner_for, sampler_for
@@ -113,7 +114,8 @@ def search(
         name = f"{spec.model.file_name}-{ready.data.name}"
         folder = folder if folder is not None else new_search_folder(out, name)
         about = _open_document(folder, spec, ready)
-        pruner = pruner_for("none" if spec.settings.sampler == "nsga2" else spec.settings.pruner, ready.settings.epochs)
+        unpruned = spec.settings.sampler in UNPRUNED
+        pruner = pruner_for("none" if unpruned else spec.settings.pruner, ready.settings.epochs)
         study = open_study(folder, about["directions"], pruner)
         loop = _TrialLoop(folder, trials, study, about, progress)
         with progress:
@@ -171,11 +173,14 @@ def _open_document(folder: Path, spec: SearchSpec, ready: TrainingSetup) -> dict
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "tested": [],  # trials whose settings were tested
     }
+    usual = dataclasses.asdict(SearchSettings())
     with draw_lock(folder):
         if (folder / DOCUMENT).is_file():
             about = read_search(folder)
             for key in (*spec.document(), "fingerprint", "split_hash"):
-                then = about.get(key)
+                then: Any = about.get(key)
+                if key == "search":  # a setting that is newer than the search has its default
+                    then = {name: then.get(name, usual[name]) for name in document[key]}
                 if then != document[key]:
                     raise SettingError(
                         f"{folder} holds a search with another {key}: {_diff_text(then, document[key])}. Choose "
@@ -243,7 +248,7 @@ class _TrialLoop:
             if settings.sampler == "darts":
                 trial = self.study.ask()
             else:
-                self.study.sampler = sampler_for(settings, space, seed, [t.params for t in there])
+                self.study.sampler = sampler_for(settings, space, seed, [t.params for t in there], self.spec.seed)
                 trial = self.study.ask(fixed_distributions=distributions(space))
             own = trial_folder(self.folder, trial.number)
             own.mkdir(parents=True, exist_ok=True)
