@@ -82,7 +82,7 @@ export function neurons(spec, width, state = {}) {
   const titles = layers.flatMap(({ title, of, neurons: shown, activation }, l) => {
     const middle = { x: l * pitch + pitch / 2, "text-anchor": "middle" };
     const some = of > shown.length ? `${shown.length} of ${of}` : "";
-    const under = [some, l > 0 && l < last ? activation : ""].filter(Boolean).join(", ");
+    const under = [some, l > 0 && (l < last || activation === "sigmoid") ? activation : ""].filter(Boolean).join(", ");
     return [
       svg("text", { class: "tick strong", ...middle, y: TOP }, shorten(title, pitch - 4, 12, 600)),
       svg("text", { class: "tick", ...middle, y: TOP + 15 }, shorten(under, pitch - 4, 12)),
