@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import sklearn.datasets
 from PIL import Image
 
 FOLDER = Path(__file__).parent / "images" / "inspect"
@@ -42,6 +43,7 @@ RUNS = {
     "digits": ("lenet5-modern", "digits", "epochs=8"),
     "book": ("gpt2", "help.txt", *BOOK),
     "sounds": ("lstm", "sounds/", "epochs=15"),
+    "spiking": ("spiking-mlp", "digits"),
     "karate": ("gat", "karate", "epochs=60"),
     "puzzles": ("gpt2", "game24", "batch_size=64", *PUZZLES),
 }
@@ -65,6 +67,7 @@ PICTURES: dict[str, tuple[str, ...]] = {
     "positions": ("book",),
     "embeddings": ("digits",),
     "gates": ("sounds",),
+    "spikes": ("spiking",),
     "graph": ("karate",),
     "attribution": ("digits",),
     "gradients": ("resnet20",),
@@ -73,13 +76,14 @@ PICTURES: dict[str, tuple[str, ...]] = {
 }
 # Pictures of a part of a view, for the README.
 PARTS = {"attention-head": ("attention", "figure.matrix svg")}
+PHOTO = "photo"  # scikit-learn's china.jpg, filtered with Sobel's kernels
 STUDIO = "studio"  # which plays spirals for a while
 
 
 def main(names: list[str]) -> None:
     """Train, open and photograph."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    wanted = {name: PICTURES[name] for name in names or PICTURES if name != STUDIO}
+    wanted = {name: PICTURES[name] for name in names or PICTURES if name not in (STUDIO, PHOTO)}
     with tempfile.TemporaryDirectory() as folder, _browser() as browser:
         here = Path(folder)
         _call(here, *CUTAWAY, "examples")
@@ -98,6 +102,10 @@ def main(names: list[str]) -> None:
             for part, (view, place) in PARTS.items():
                 if view == name:
                     _photograph(browser, page.as_uri(), part, f"#{view} {place}")
+        if PHOTO in (names or [PHOTO]):
+            page, china = here / "photo.html", Path(sklearn.datasets.__file__).parent / "images" / "china.jpg"
+            _call(here, *CUTAWAY, "inspect", str(china), "--view", "filters", "kernel=sobel", "--out", str(page))
+            _photograph(browser, page.as_uri(), PHOTO, "#filters figure.tiles svg")
         if STUDIO in (names or [STUDIO]):
             _photograph_studio(browser)
 

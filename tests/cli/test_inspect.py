@@ -88,6 +88,30 @@ def test_pictures_are_shown_to_a_network_that_has_met_none(cli: Cli, tmp_path: P
     assert "cropped to 32 × 32" in answer.said
 
 
+def test_a_photo_is_filtered_without_a_model(cli: Cli, tmp_path: Path) -> None:
+    Image.linear_gradient("L").save(tmp_path / "ramp.png")  # from 0 at the top to 255 at the bottom, 256 rows
+    answer = cli("inspect", "ramp.png", "--view", "filters", "kernel=sobel")
+    assert (answer.status, answer.err) == (0, "")
+    first, *lines = answer.out.splitlines()
+    assert first == "inspect-ramp.html"
+    assert "256×256 pixels in gray" in lines[0]
+    assert all(len(line) <= 80 for line in lines)
+    assert views_of(tmp_path / "inspect-ramp.html") == ["opened", "filters"]
+    page = json.loads(cli("inspect", "ramp.png", "--view", "filters", "kernel=sobel", "--json").out)
+    rows = {row[0]: row[1:] for row in page["views"][1]["table"]["rows"]}
+    assert rows["horizontal derivative x"] == [0, 0, 0]
+    assert rows["vertical derivative y"][1] == pytest.approx(8 / 255, rel=1e-3)  # 8 times the slope
+    for words, says in (
+        (("gone.png",), "There is no image 'gone.png'"),
+        (("ramp.png", "--view", "filters", "kernel=sobl"), "Similar: sobel"),
+        (("ramp.png", "--view", "curves"), "does not apply to ramp.png"),
+    ):
+        wrong = cli("inspect", *words)
+        assert wrong.status == 2
+        assert says in wrong.said
+        assert "Traceback" not in wrong.said
+
+
 def test_words_can_stand_behind_the_views(cli: Cli, run: Path) -> None:
     for words in (
         ("--view", "filters", "features", run),

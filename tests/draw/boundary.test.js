@@ -3,7 +3,8 @@ import test from "node:test";
 
 import { all, texts } from "./page.js";
 import { boundary } from "../../src/cutaway/draw/boundary.js";
-import { valueAt, zeroLine } from "../../src/cutaway/draw/byte_maps.js";
+import { contour, valueAt, zeroLine } from "../../src/cutaway/draw/byte_maps.js";
+import { levels } from "../../src/cutaway/draw/scale.js";
 import { pointOnCurve, edgeTargets } from "../../src/cutaway/draw/edges.js";
 
 const coded = (values) => btoa(String.fromCharCode(...values));
@@ -114,4 +115,71 @@ test("values, scores and examples without a target are drawn", () => {
     const field = targets.find((target) => target.at && !target.hover);
     assert.ok(field.at(field.box[0] + 2, field.box[1] + 2).tip[0].match(/price 10|no, score −1/));
   }
+});
+
+/** A map of size × size of a function of x and y, both from 0 to 1 with y upwards, as the view stores it. */
+const stored = (size, f) => {
+  const values = [...Array(size * size).keys()].map((k) => f(((k % size) + 0.5) / size, 1 - (Math.floor(k / size) + 0.5) / size));
+  const most = Math.max(...values.map(Math.abs));
+  return { bytes: coded(values.map((v) => Math.round(((v + most) / (2 * most)) * 254))), low: -most, high: most };
+};
+const SQUARE = { x: 100, y: 50, width: 400, height: 400 };
+
+test("the level curves of a linear neuron are straight, parallel, and as far apart as its weights say", () => {
+  const [a, b, c] = [3, 1.5, -2]; // z = a x + b y + c
+  const map = stored(24, (x, y) => a * x + b * y + c);
+  for (const value of [-1, -0.5, 0, 0.5, 1]) {
+    const lines = contour(map, 24, SQUARE, value);
+    assert.equal(lines.length, 1);
+    assert.ok(lines[0].length > 10);
+    for (const [px, py] of lines[0]) {
+      const [x, y] = [(px - SQUARE.x) / 400, 1 - (py - SQUARE.y) / 400];
+      const away = (a * x + b * y + c - value) / Math.hypot(a, b); // signed distance from the exact line
+      assert.ok(Math.abs(away) < 0.003, `${away} at ${value}`); // half a byte is 0.0029
+    }
+  }
+});
+
+test("a closed level curve of a known function is a circle, and is drawn closed", () => {
+  const map = stored(60, (x, y) => (x - 0.5) ** 2 + (y - 0.5) ** 2 - 0.2);
+  const [line, ...more] = contour(map, 60, { x: 0, y: 0, width: 1, height: 1 }, 0.09 - 0.2);
+  assert.equal(more.length, 0);
+  assert.deepEqual(line[0], line[line.length - 1]);
+  for (const [x, y] of line) assert.ok(Math.abs(Math.hypot(x - 0.5, y - 0.5) - 0.3) < 0.004);
+});
+
+test("levels are about five round values within the range", () => {
+  assert.deepEqual(levels(-1, 1), [-0.8, -0.4, 0, 0.4, 0.8]);
+  assert.deepEqual(levels(0, 1), [0.2, 0.4, 0.6, 0.8]);
+  assert.deepEqual(levels(103, 149), [110, 120, 130, 140]);
+  assert.deepEqual(levels(2, 2), []);
+  for (let k = 1; k < 400; k++) {
+    const found = levels(-k / 7, k / 3);
+    assert.ok(found.length >= 3 && found.length <= 7 && found.every((v) => v > -k / 7 && v < k / 3), `${k}: ${found}`);
+  }
+});
+
+test("large and small maps have level curves, and those of the large map have their values", () => {
+  const linear = (size) => stored(size, (x, y) => 2 * x - y);
+  const columns = spec().columns.map((column) => ({ ...column, neurons: column.neurons.map((one) => ({ ...one, ...linear(4) })) }));
+  const drawn = (answer, state) => {
+    const { svg, targets } = boundary(spec({ columns, answer }), 1000, state);
+    return {
+      curves: all(svg, "path").filter((path) => path.attributes.class === "isoline").length,
+      labels: all(svg, "text").filter((text) => text.attributes.class === "iso-label").map((text) => text.children.join("")),
+      targets,
+    };
+  };
+  const answer = { kind: "score", names: ["no", "yes"], ...linear(6) };
+  const made = drawn(answer, {});
+  assert.equal(made.curves, 7); // six neurons and the output
+  assert.deepEqual(made.labels, ["−0.5", "0", "0.5", "1", "1.5"]);
+  assert.ok(made.targets.find(({ key }) => key === "1.0").tip.includes("level curves at −0.5, 0, 0.5, 1, 1.5"));
+  assert.deepEqual(drawn(answer, { pinned: "1.0" }).labels, ["−0.5", "0", "0.5", "1", "1.5"]);
+  const first = boundary(spec({ columns, answer }), 1000).targets.find(({ key }) => key === "0.0");
+  assert.ok(first.tip.includes("level curves at 2, 4, 6, 8"), String(first.tip)); // in the units of its axis, age
+  const sure = { ...answer, kind: "probability", ...stored(6, (x) => 2 * x - 1) };
+  assert.deepEqual(drawn(sure, {}).labels, ["10\u202f%", "25\u202f%", "50\u202f%", "75\u202f%", "90\u202f%"]);
+  const flat = { bytes: coded(Array(36).fill(127)), low: -1, high: 1 };
+  assert.deepEqual(drawn({ ...answer, ...flat }, {}).labels, []);
 });

@@ -93,3 +93,15 @@ test("of a pool the largest number is picked out", () => {
   const picked = all(svg, "text").filter((text) => text.attributes.class === "digits picked");
   assert.deepEqual(picked.map((text) => text.children.join("")), ["5"]);
 });
+
+test("a pool shows the numbers of its window, and padding only where it counts", () => {
+  const pool = (what, input, more = {}) => ({ what, bias: null, begin: [0, 0], channels: [{ name: "channel 0", input, sums: grid(2, 2, () => 2) }], ...more });
+  const slide = [[0, 0, 1, 1], [-3, 2, 1, 1], [4, 4, 4, 4], [4, 4, 4, 4]];
+  const lines = (made, cell = [0, 0]) => texts(convolve(spec(made), 900, { cell }).svg, "text");
+  assert.ok(lines(pool("max", slide)).includes("maximum of 0, 0, −3, 2"));
+  assert.ok(lines(pool("mean", slide)).includes("mean: (0 + 0 + (−3) + 2) / 4"));
+  assert.ok(lines(pool("mean", slide), [1, 1]).includes("mean: (4 + 4 + 4 + 4) / 4"));
+  const padded = [[null, null, 1, 1], [null, 2, 1, 1], [4, 4, 4, 4], [4, 4, 4, 4]];
+  assert.ok(lines(pool("max", padded)).includes("maximum of 2"));
+  assert.ok(lines(pool("mean", padded)).includes("mean: (2) / 1"));
+});

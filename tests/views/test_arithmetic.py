@@ -17,7 +17,8 @@ import cutaway
 from cutaway.core.errors import SettingError, UnknownName
 from cutaway.views import convolution
 from cutaway.views.convolution import InputOutput, _crop, _see, draw_arithmetic, sums
-from cutaway.views.model_layers import Convolution, _convolution, convolutions
+from cutaway.views.model_layers import Convolution, _convolution, convolutions, flat_pools
+from cutaway.views.registry import suitable_views
 from cutaway.views.subject import Subject, open_model, open_preset, open_run
 
 from ..small import DIFFERENT, meta, small
@@ -142,7 +143,7 @@ def test_pooling_takes_the_largest_or_the_mean(kind: str, padding: int) -> None:
     module: Any = (nn.MaxPool2d if kind == "max" else nn.AvgPool2d)(3, 2, padding)
     model = nn.Sequential()
     model.add_module("pool", module)
-    layer = convolution._pools(model)["pool"]
+    layer = flat_pools(model)["pool"]
     x = torch.randn(1, 2, 9, 8, dtype=torch.float64)
     seen = InputOutput(x[0], module(x)[0])
     crops = [_crop(seen, layer, 1, axis) for axis in range(2)]
@@ -159,3 +160,50 @@ def test_pooling_takes_the_largest_or_the_mean(kind: str, padding: int) -> None:
 def test_a_layer_that_writes_over_its_input_is_seen_before() -> None:
     """ReLU in place stands behind many convolutions: the output shown is the sum, not what became of it."""
     assert _see(opened("vgg11"), 0, "convolutions.3").y.min() < 0
+
+
+def picture(rows: list[list[float]]) -> Tensor:
+    return torch.tensor([[rows]], dtype=torch.float32)
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize(("module", "expected"), [(nn.MaxPool2d(2), 2.0), (nn.AvgPool2d(2), -0.25)])
+def test_a_pooling_layer_alone_has_arithmetic(module: nn.Module, expected: float, named: bool) -> None:
+    """A model with a pool and no convolution, also one that is the pool itself."""
+    x = picture([[0.0, 0.0, 1.0, 5.0], [-3.0, 2.0, 1.0, 1.0]])
+    model = nn.Sequential(nn.Identity(), module) if named else module
+    subject = open_model(model, x)
+    assert "arithmetic" in suitable_views(subject)
+    found = draw_arithmetic(subject)
+    drawing = found["drawings"][0]
+    assert drawing["what"] == ("max" if isinstance(module, nn.MaxPool2d) else "mean")
+    assert drawing["channels"][0]["input"][1][:2] == [-3.0, 2.0]
+    assert drawing["channels"][0]["sums"][0][0] == drawing["output"][0][0] == expected
+    assert drawing["title"].startswith("1, channel 0" if named else f"{type(module).__name__}, channel 0")
+    assert found["title"] == "Pooling arithmetic"
+    json.dumps(cutaway.look(model, x, view="arithmetic").page, allow_nan=False)
+
+
+def test_a_model_without_a_window_has_no_arithmetic() -> None:
+    assert "arithmetic" not in suitable_views(open_model(nn.Sequential(nn.ReLU()), picture([[1.0, 2.0]])))
+    assert "arithmetic" not in suitable_views(open_model(nn.MaxPool2d(2, ceil_mode=True), picture([[1.0], [2.0]])))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    kind=st.sampled_from([nn.MaxPool2d, nn.AvgPool2d, nn.MaxPool1d, nn.AvgPool1d]),
+    kernel=st.integers(1, 4),
+    stride=st.integers(1, 3),
+    padded=st.booleans(),
+    counts=st.booleans(),
+    seed=st.integers(0, 100),
+)
+def test_any_pool_alone_equals_pytorchs(
+    kind: Any, kernel: int, stride: int, padded: bool, counts: bool, seed: int
+) -> None:
+    more = {} if "Max" in kind.__name__ else {"count_include_pad": counts}
+    module = kind(kernel, stride, kernel // 2 if padded else 0, **more)
+    x = torch.randn(1, 3, *(9, 8)[: 2 if "2d" in kind.__name__ else 1], generator=torch.Generator().manual_seed(seed))
+    drawing = draw_arithmetic(open_model(module, x))["drawings"][0]
+    for line, own in zip(drawing["channels"][0]["sums"], drawing["output"], strict=True):
+        assert line == pytest.approx(own, abs=1e-3)

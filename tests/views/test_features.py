@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import io
 import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from PIL import Image
 
 import cutaway
 from cutaway.core.errors import SettingError, UnknownName
@@ -128,3 +132,62 @@ def test_padding_of_a_batch_is_left_out() -> None:
         for i in "01"
     )
     assert len(whole["columns"]) - len(short["columns"]) == 3
+
+
+def drawn_channels(found: dict[str, Any]) -> dict[str, torch.Tensor]:
+    """The tiles of the input's channels, as pixels (H, W) by name."""
+    drawing = found["drawings"][0]
+    if not drawing.get("title", "").startswith("Input:"):
+        return {}
+    return {tile["label"]: png_pixels(tile["image"]) for tile in drawing["tiles"]}
+
+
+def png_pixels(url: str) -> torch.Tensor:
+    image = Image.open(io.BytesIO(base64.b64decode(url.split(",")[1])))
+    return torch.from_numpy(np.array(image))
+
+
+def photos(folder: Path, *, grey: bool = False) -> Path:
+    """Two classes of images, 20 × 16, with different values in red, green and blue."""
+    draw = np.random.default_rng(0)
+    for k in range(24):
+        name = ("a", "b")[k % 2]
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        pixels = draw.integers(0, 255, (16, 20) if grey else (16, 20, 3)).astype(np.uint8)
+        if not grey:
+            pixels[:, :, 0] //= 4
+        Image.fromarray(pixels).save(folder / name / f"{k}.png")
+    return folder
+
+
+def test_the_channels_of_a_photo_are_its_red_green_and_blue(tmp_path: Path) -> None:
+    folder = photos(tmp_path / "photos")
+    run = cutaway.train("simplecnn", folder, epochs=1, image_size=16, out=tmp_path / "run", tensorboard=False)
+    photo = folder / "a" / "0.png"
+    found = drawn_channels(draw_features(open_run(run, [photo])))
+    pixels = torch.from_numpy(np.array(Image.open(photo)))
+    assert list(found) == ["red", "green", "blue"]
+    for k, shown in enumerate(found.values()):
+        assert torch.equal(shown, pixels[:, :, k])
+
+
+def test_a_grey_image_has_no_channels_beside_itself_and_a_colour_image_is_shown_in_grey(tmp_path: Path) -> None:
+    run = cutaway.train(
+        "lenet5-modern", photos(tmp_path / "grey", grey=True), epochs=1, out=tmp_path / "run", tensorboard=False
+    )
+    assert not drawn_channels(draw_features(open_run(run)))
+    photo = photos(tmp_path / "photos") / "a" / "0.png"
+    found = drawn_channels(draw_features(open_run(run, [photo])))
+    assert list(found) == ["gray"]
+    assert torch.equal(found["gray"], torch.from_numpy(np.array(Image.open(photo).convert("L"))))
+
+
+def test_channels_without_an_image_share_one_range() -> None:
+    model, (x, *_) = small("resnet18")
+    x[0, 1] = x[0].max() + 1  # green is brighter than everything else
+    found = drawn_channels(draw_features(open_model(model, x)))
+    assert list(found) == ["red", "green", "blue"]
+    assert found["green"].eq(255).all()
+    assert found["red"].max() < 255
+    scaled = 255 * (x[0, 2] - x[0].min()) / (x[0].max() - x[0].min())
+    assert torch.allclose(found["blue"].float(), scaled, atol=0.51)

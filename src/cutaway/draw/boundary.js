@@ -5,8 +5,8 @@ import { amountColour, signedColour } from "./colour.js";
 import { canvas, shorten, svg, textWidth, setColour, wrapText } from "./dom.js";
 import { number, percent, formatTick } from "./format.js";
 import { colourBar, COLOUR_BAR_HEIGHT } from "./colour_bar.js";
-import { classImage, decodeBytes, levelImage, MAX_BYTE, valueAt, zeroLine } from "./byte_maps.js";
-import { linear } from "./scale.js";
+import { classImage, contour, decodeBytes, levelImage, MAX_BYTE, pathOf, valueAt, zeroLine } from "./byte_maps.js";
+import { levels, linear } from "./scale.js";
 import { marker } from "./marker.js";
 import { drawEdge, edgeTargets } from "./edges.js";
 
@@ -33,6 +33,7 @@ const THUMB = 46; // maximum pixels of a neuron's map
 const STEPS = 7; // keyboard targets along each axis
 const BINS = 12; // bins of values, for colours of dots
 const MAP_OPACITY = 0.64; // of the large map, so that dots are visible
+const PROBABILITIES = [0.1, 0.25, 0.5, 0.75, 0.9]; // level curves of a predicted probability
 
 /**
  * @param {Boundary} spec @param {number} width @param {State} [state]
@@ -123,12 +124,14 @@ function network(spec, width, state) {
     return column.neurons.flatMap((neuron, i) => {
       const [at, key] = [place(c, i), `${c}.${i}`];
       const line = zeroLine(neuron.sums ?? neuron, small, at);
+      const curves = levelCurves(spec, neuron, at);
       const bias = neuron.bias ?? null;
       targets.push({
         box: [at.x, at.y, thumb, thumb],
         tip: [
           neuron.name,
           ...valueRange(neuron),
+          ...(curves.length > 0 ? [`level curves at ${curves.map(({ label }) => label).join(", ")}`] : []),
           ...(bias === null ? [] : [`bias ${number(bias)}`]),
           shown === key && !state.neuron ? "" : "Click to pin its map.",
         ].filter(Boolean),
@@ -139,6 +142,7 @@ function network(spec, width, state) {
       });
       return [
         levelImage(neuron, small, at, "signed"),
+        curves.length > 0 ? svg("path", { class: "isoline", d: curves.map(({ lines }) => pathOf(lines)).join("") }) : null,
         line ? svg("path", { class: "level", d: line }) : null,
         svg("rect", { class: key === shown ? "frame chosen" : "frame", ...at, rx: 2 }),
         bias === null
@@ -183,13 +187,77 @@ function edgesTo({ columns }, c, place) {
   );
 }
 
+/**
+ * Return the smallest and the largest byte of a map.
+ * @param {Level} level @returns {[number, number]}
+ */
+function byteRange(level) {
+  const bytes = decodeBytes(level.bytes);
+  return [bytes.reduce((a, b) => Math.min(a, b), MAX_BYTE), bytes.reduce((a, b) => Math.max(a, b), 0)];
+}
+
 /** @param {Level} level */
 function valueRange(level) {
-  const bytes = decodeBytes(level.bytes);
-  const [low, high] = [bytes.reduce((a, b) => Math.min(a, b), MAX_BYTE), bytes.reduce((a, b) => Math.max(a, b), 0)];
+  const [low, high] = byteRange(level);
   const value = (/** @type {number} */ byte) =>
     number(Number((level.low + (byte / MAX_BYTE) * (level.high - level.low)).toPrecision(2)));
   return [low === high ? `${value(low)} everywhere` : `from ${value(low)} to ${value(high)}`];
+}
+
+// --- level curves ---
+
+/** @typedef {{ label: string, lines: [number, number][][] }} LevelCurve */
+
+/**
+ * Return the level curves of a map at round values, about five. Those of a probability are at fixed percentages of the
+ * second class, and those of an input at round values of its axis.
+ * @param {Boundary} spec @param {Neuron | Answer} map @param {Place} place
+ * @returns {LevelCurve[]}
+ */
+function levelCurves(spec, map, place) {
+  const step = (map.high - map.low) / MAX_BYTE; // values are stored in such steps
+  const [least, most] = byteRange(map).map((byte) => map.low + byte * step);
+  const size = "kind" in map ? spec.size : spec.small;
+  /** @type {{ value: number, label: string }[]} */
+  let wanted;
+  if ("kind" in map && map.kind === "probability") {
+    wanted = PROBABILITIES.map((p) => ({ value: 2 * p - 1, label: `${100 * p}\u202f%` }));
+  } else if ("input" in map && map.input !== undefined) {
+    const [low, high] = bounds(spec, map.input);
+    wanted = levels(low, high).map((at) => ({ value: (2 * (at - low)) / (high - low) - 1, label: number(at) }));
+  } else {
+    wanted = levels(least, most).map((value) => ({ value, label: number(value) }));
+  }
+  return wanted
+    .filter(({ value }) => value > least + step / 2 && value < most - step / 2)
+    .map(({ value, label }) => ({ label, lines: contour(value === 0 ? (map.sums ?? map) : map, size, place, value) }));
+}
+
+/**
+ * Return a label on each level curve of the large map: on its longest line, where it is far from the border and from the
+ * labels before it.
+ * @param {LevelCurve[]} curves @param {Place} place
+ */
+function curveLabels(curves, place) {
+  /** @type {[number, number][]} */
+  const taken = [];
+  return curves.flatMap(({ label, lines }) => {
+    const wide = textWidth(label, 11) / 2;
+    const inside = lines.map((line) =>
+      line.filter(
+        ([x, y]) =>
+          x - wide > place.x + 3 && x + wide < place.x + place.width - 3 && y - 8 > place.y && y + 8 < place.y + place.height,
+      ),
+    );
+    const longest = inside.reduce((a, b) => (b.length > a.length ? b : a), []);
+    if (longest.length === 0) return [];
+    const free = ([x, y] = [0, 0]) => Math.min(60, ...taken.map(([u, v]) => Math.max(Math.abs(x - u), 2 * Math.abs(y - v))));
+    const tries = [0.5, 0.35, 0.65, 0.2, 0.8].map((t) => longest[Math.floor(t * (longest.length - 1))]);
+    const spot = tries.reduce((a, b) => (free(b) > free(a) ? b : a));
+    if (free(spot) < 18) return [];
+    taken.push(spot);
+    return [svg("text", { class: "iso-label", x: spot[0], y: spot[1] + 4, "text-anchor": "middle" }, label)];
+  });
 }
 
 // --- the large map ---
@@ -211,6 +279,7 @@ function drawPlane(spec, place, state) {
     ? classImage(answer.said ?? "", answer, size, place, classColours(answer), MAP_OPACITY)
     : levelImage(map, size, place, scale, MAP_OPACITY);
   const line = scale === "signed" ? zeroLine((neuron ?? answer).sums ?? map, size, place) : "";
+  const curves = classes ? [] : levelCurves(spec, neuron ?? answer, place);
   const title = neuron ? neuron.name : answer.kind === "value" ? String(answer.name) : "the model's output";
   const bottom = place.y + place.height;
   const ticks = [
@@ -237,8 +306,10 @@ function drawPlane(spec, place, state) {
         `${shorten(axes[0].name, half, 12)} →`,
       ),
       image,
+      curves.length > 0 ? svg("path", { class: "isoline", d: curves.map(({ lines }) => pathOf(lines)).join("") }) : null,
       line ? svg("path", { class: "level", d: line }) : null,
       ...exampleMarks(spec, x, y, place),
+      ...curveLabels(curves, place),
       svg("rect", { class: "frame", ...place }),
       ...ticks,
       ...key.marks,

@@ -97,24 +97,44 @@ function image(href, { x, y, width, height }, opacity) {
 }
 
 /**
- * Return the zero contour of a signed map as the `d` of a path, by marching squares (the planar case of W. Lorensen,
- * H. Cline, Marching cubes, 1987). "" if there is none.
+ * Return the zero contour of a signed map as the `d` of a path, or "" if there is none.
  * @param {Level} level @param {number} size @param {Place} place
  */
-export function zeroLine(level, size, { x, y, width, height }) {
+export function zeroLine(level, size, place) {
+  return pathOf(contour(level, size, place, 0));
+}
+
+/** @param {[number, number][][]} lines @returns the `d` of a path of their segments */
+export function pathOf(lines) {
+  const point = (/** @type {[number, number]} */ [x, y]) => `${x.toFixed(1)} ${y.toFixed(1)}`;
+  return lines.map((line) => line.slice(1).map((end, k) => `M${point(line[k])}L${point(end)}`).join("")).join("");
+}
+
+/**
+ * Return the lines on which a map has a value, by marching squares (the planar case of W. Lorensen, H. Cline, Marching
+ * cubes, 1987), with linear interpolation between the centres of cells. A closed line ends at its first point.
+ * @param {Level} level @param {number} size cells to a side @param {Place} place @param {number} value
+ * @returns {[number, number][][]}
+ */
+export function contour(level, size, { x, y, width, height }, value) {
   const bytes = decodeBytes(level.bytes);
-  const zero = (-level.low / (level.high - level.low)) * MAX_BYTE; // on the scale of bytes
+  const wanted = ((value - level.low) / (level.high - level.low)) * MAX_BYTE; // on the scale of bytes
   const [dx, dy] = [width / size, height / size];
   /** @param {number} i @param {number} j */
-  const at = (i, j) => bytes[i * size + j] - zero;
-  let path = "";
+  const at = (i, j) => bytes[i * size + j] - wanted;
+  /** @type {globalThis.Map<number, [number, number]>} the point on an edge of the grid that the line crosses */
+  const points = new globalThis.Map();
+  /** @type {globalThis.Map<number, number[]>} the crossed edges next to a crossed edge, at most two */
+  const next = new globalThis.Map();
   for (let i = 0; i + 1 < size; i++) {
     for (let j = 0; j + 1 < size; j++) {
       const first = at(i, j) > 0;
       if (at(i, j + 1) > 0 === first && at(i + 1, j + 1) > 0 === first && at(i + 1, j) > 0 === first) continue;
       const corners = [at(i, j), at(i, j + 1), at(i + 1, j + 1), at(i + 1, j)];
-      const above = corners.map((value) => value > 0);
-      const crossings = [];
+      const above = corners.map((corner) => corner > 0);
+      const cell = i * size + j;
+      const edges = [2 * cell, 2 * (cell + 1) + 1, 2 * (cell + size), 2 * cell + 1]; // top, right, bottom, left
+      const crossed = [];
       for (let k = 0; k < 4; k++) {
         if (above[k] === above[(k + 1) % 4]) continue;
         const t = corners[k] / (corners[k] - corners[(k + 1) % 4]);
@@ -124,10 +144,40 @@ export function zeroLine(level, size, { x, y, width, height }) {
           [1 - t, 1],
           [0, 1 - t],
         ][k];
-        crossings.push(`${(x + (j + 0.5 + u) * dx).toFixed(1)} ${(y + (i + 0.5 + v) * dy).toFixed(1)}`);
+        points.set(edges[k], [x + (j + 0.5 + u) * dx, y + (i + 0.5 + v) * dy]);
+        crossed.push(edges[k]);
       }
-      for (let k = 0; k + 1 < crossings.length; k += 2) path += `M${crossings[k]}L${crossings[k + 1]}`;
+      for (let k = 0; k + 1 < crossed.length; k += 2) {
+        const [a, b] = [crossed[k], crossed[k + 1]];
+        next.set(a, [...(next.get(a) ?? []), b]);
+        next.set(b, [...(next.get(b) ?? []), a]);
+      }
     }
   }
-  return path;
+  return joinSegments(points, next);
+}
+
+/**
+ * Join the crossed edges into lines: first those that begin and end at the border, then the closed ones.
+ * @param {globalThis.Map<number, [number, number]>} points @param {globalThis.Map<number, number[]>} next
+ * @returns {[number, number][][]}
+ */
+function joinSegments(points, next) {
+  const seen = new Set();
+  const lines = [];
+  const ends = [...next.keys()].filter((edge) => next.get(edge)?.length === 1);
+  for (const start of [...ends, ...next.keys()]) {
+    if (seen.has(start)) continue;
+    const line = [];
+    /** @type {number | undefined} */
+    let edge = start;
+    while (edge !== undefined) {
+      seen.add(edge);
+      line.push(/** @type {[number, number]} */ (points.get(edge)));
+      edge = next.get(edge)?.find((other) => !seen.has(other));
+    }
+    if (next.get(start)?.length === 2) line.push(line[0]);
+    lines.push(line);
+  }
+  return lines;
 }

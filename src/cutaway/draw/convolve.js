@@ -83,7 +83,7 @@ export function convolve(spec, width, state = {}) {
     window.columns[window.columns.length - 1] - left + 1,
   ];
   const low = Math.max(...boards.map((board) => board.y + board.grid.length * board.high));
-  const sum = terms(spec, chosen, row, column, low + 28, width);
+  const sum = terms(spec, chosen, row, column, windowValues.flat(), low + 28, width);
 
   /** @type {Target[]} */
   const cells = output.flatMap((line, i) =>
@@ -272,11 +272,22 @@ function twoDigits(value) {
 // --- the sum ---
 
 /**
- * Draw the computation of a cell: a line per term. A click on a channel shows it.
- * @param {Convolve} spec @param {number} chosen @param {number} row @param {number} column @param {number} top
- * @param {number} width
+ * Return the computation of a pooled value with the numbers in its window; padding that does not count is left out.
+ * @param {"max" | "mean"} what @param {(number | null)[]} values
  */
-function terms(spec, chosen, row, column, top, width) {
+function poolingText(what, values) {
+  const counted = values.filter((value) => value !== null).map(number);
+  const written = (/** @type {string} */ text) => (text.startsWith("−") ? `(${text})` : text);
+  if (what === "max") return `maximum of ${counted.join(", ")}`;
+  return `mean: (${counted.map((text, k) => (k > 0 ? written(text) : text)).join(" + ")}) / ${counted.length}`;
+}
+
+/**
+ * Draw the computation of a cell: a line per term. A click on a channel shows it.
+ * @param {Convolve} spec @param {number} chosen @param {number} row @param {number} column
+ * @param {(number | null)[]} inWindow the values in the window @param {number} top @param {number} width
+ */
+function terms(spec, chosen, row, column, inWindow, top, width) {
   const { channels, bias, what, output } = spec;
   const written = (/** @type {number | null} */ value) => (value === null ? "not finite" : number(value));
   const lines = channels.map(({ name, sums, input }, k) => {
@@ -285,7 +296,7 @@ function terms(spec, chosen, row, column, top, width) {
         ? channels.length > 1 || name !== "products"
           ? `products of ${name}`
           : "sum of the products"
-        : { max: "maximum", mean: "mean" }[what];
+        : poolingText(what, inWindow);
     return {
       label,
       value: written(sums[row][column]),

@@ -45,6 +45,27 @@ export function ticks(low, high, numTicks = 5) {
 }
 
 /**
+ * Return round values strictly between low and high for level curves: multiples of 1, 2, 2.5, 4 or 5 times a power of ten,
+ * with the step whose number of values is nearest to `wanted`.
+ * @param {number} low @param {number} high @param {number} [wanted]
+ */
+export function levels(low, high, wanted = 5) {
+  if (!(high > low) || isDegenerate(low, high)) return [];
+  const power = 10 ** Math.floor(Math.log10((high - low) / wanted));
+  /** @type {number[]} */
+  let best = [];
+  for (const factor of [1, 2, 2.5, 4, 5, 10]) {
+    const step = factor * power;
+    const found = [];
+    for (let i = Math.floor(low / step + 1e-9) + 1; i * step < high - step * 1e-9; i++) {
+      found.push(Number((i * step).toPrecision(12)));
+    }
+    if (Math.abs(found.length - wanted) < Math.abs(best.length - wanted)) best = found;
+  }
+  return best;
+}
+
+/**
  * Return the domain of an axis for these values, extended to round values and never empty.
  * @param {number[]} values @param {{ log?: boolean, most?: number }} [options] `most`: upper limit of the domain
  */

@@ -52,7 +52,7 @@ from torch import Tensor, nn
 from ..core.errors import check_value
 from ..core.spec import ImageSpec
 from .base import BaseModel
-from .card import Card, Divergence, Published
+from .card import Card, Divergence, Published, Result, imagenet_error, torchvision_accuracy
 from .config import ValidatedConfig, choice, positive
 
 
@@ -473,6 +473,14 @@ _ON_CIFAR = {
     "flip": True,
 }
 
+
+_RELEASE = "the authors' release"
+
+
+def _cifar_error(error: float) -> Result:
+    return Result("CIFAR-10", {"error": error}, "flips and crops in training", "the paper, table 6")
+
+
 CARD = Card(
     title="Deep residual learning for image recognition",
     authors="K. He, X. Zhang, S. Ren, J. Sun",
@@ -558,5 +566,42 @@ CARD = Card(
             common="two, and so two sets of weights, for 50, 101 and 152 layers (torchvision)",
         ),
     ),
+    results={
+        "resnet18": (torchvision_accuracy("ResNet18_Weights.IMAGENET1K_V1", 69.758, 89.078),),
+        "resnet34": (
+            imagenet_error(24.52, 7.46, "10 crops", "the paper, table 3"),
+            torchvision_accuracy("ResNet34_Weights.IMAGENET1K_V1", 73.314, 91.42),
+        ),
+        "resnet50": (
+            torchvision_accuracy("ResNet50_Weights.IMAGENET1K_V1", 76.13, 92.862),
+            torchvision_accuracy("ResNet50_Weights.IMAGENET1K_V2", 80.858, 95.434),
+        ),
+        "resnet101": (
+            torchvision_accuracy("ResNet101_Weights.IMAGENET1K_V1", 77.374, 93.546),
+            torchvision_accuracy("ResNet101_Weights.IMAGENET1K_V2", 81.886, 95.78),
+        ),
+        "resnet152": (
+            torchvision_accuracy("ResNet152_Weights.IMAGENET1K_V1", 78.312, 94.046),
+            torchvision_accuracy("ResNet152_Weights.IMAGENET1K_V2", 82.284, 96.002),
+        ),
+        "resnet50-v1": (
+            imagenet_error(22.85, 6.71, "10 crops", "the paper, table 3"),
+            imagenet_error(24.7, 7.8, "single crop", _RELEASE),
+        ),
+        "resnet101-v1": (
+            imagenet_error(21.75, 6.05, "10 crops", "the paper, table 3"),
+            imagenet_error(23.6, 7.1, "single crop", _RELEASE),
+        ),
+        "resnet152-v1": (
+            imagenet_error(21.43, 5.71, "10 crops", "the paper, table 3"),
+            imagenet_error(19.38, 4.49, "several scales", "the paper, table 4"),
+            imagenet_error(23.0, 6.7, "single crop", _RELEASE),
+        ),
+        "resnet20": (_cifar_error(8.75),),
+        "resnet32": (_cifar_error(7.51),),
+        "resnet44": (_cifar_error(7.17),),
+        "resnet56": (_cifar_error(6.97),),
+        "resnet110": (_cifar_error(6.43),),
+    },
     settings={n: _ON_CIFAR if c.stem == "cifar" else _ON_PHOTOGRAPHS for n, c in PRESETS.items()},
 )

@@ -1,7 +1,8 @@
 """Oracles of residual and densely connected networks.
 
-The networks for ImageNet, MobileNetV2 and ConvNeXt are torchvision's. ResNet and DenseNet for CIFAR and pre-activation
-ResNets are plain implementations, and those of NAS-Bench-201 are parsed from the notation of the cell, edge by edge.
+The networks for ImageNet, MobileNetV2, EfficientNet and ConvNeXt are torchvision's. ResNet and DenseNet for CIFAR and
+pre-activation ResNets are plain implementations, and those of NAS-Bench-201 are parsed from the notation of the cell,
+edge by edge.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..models import cellnet, convnext, densenet, mobilenet_v2, resnet
+from ..models import cellnet, convnext, densenet, efficientnet, mobilenet_v2, resnet
 from . import Oracle, OracleMissing, changed, images
 from .libraries import torchvision_key_map, torchvision_models
 
@@ -370,6 +371,32 @@ def torchvision_mobilenet(config: mobilenet_v2.Config) -> Oracle:
     return Oracle(module, images(2, config.in_channels, *size), key_map)
 
 
+def torchvision_efficientnet(config: efficientnet.Config) -> Oracle:
+    """Build torchvision's network with our multipliers and channels, and our strides for small images."""
+    library = torchvision_models("efficientnet")
+    stages, _ = library._efficientnet_conf("efficientnet_b0", width_mult=config.width, depth_mult=config.depth)
+    module = library.EfficientNet(
+        stages,
+        config.dropout,
+        config.drop_path_rate,
+        config.num_classes,
+        last_channel=library.MBConvConfig.adjust_channels(1280, config.width),
+    )
+    stem = module.features[0][0]
+    if config.in_channels != 3:
+        module.features[0][0] = stem = nn.Conv2d(config.in_channels, stem.out_channels, 3, 2, 1, bias=False)
+    if config.stem == "cifar":
+        first = module.features[2][0]
+        stem.stride = first.block[1][0].stride = (1, 1)
+        first.use_res_connect = config.channels(16) == config.channels(24)
+    for block in module.modules():
+        if isinstance(block, library.MBConv):
+            block.stochastic_depth = StochasticDepth(block.stochastic_depth.p)
+    key_map = torchvision_key_map("efficientnet-b0", efficientnet.EfficientNet, config)
+    size = (config.least_size + 5, 2 * config.least_size)
+    return Oracle(module, images(3, config.in_channels, *size), key_map)
+
+
 def torchvision_convnext(config: convnext.Config) -> Oracle:
     """Build torchvision's network with our channels and patches."""
     library = torchvision_models("convnext")
@@ -500,6 +527,7 @@ ORACLES = {
     **dict.fromkeys(resnet.PRESETS, resnet_oracle),
     **dict.fromkeys(densenet.PRESETS, densenet_oracle),
     **dict.fromkeys(mobilenet_v2.PRESETS, torchvision_mobilenet),
+    **dict.fromkeys(efficientnet.PRESETS, torchvision_efficientnet),
     **dict.fromkeys(convnext.PRESETS, torchvision_convnext),
     "cellnet": parsed_cellnet,
     "cellnet-small": parsed_cellnet,
@@ -516,6 +544,12 @@ REDUCED = {
     **{
         name: dataclasses.replace(densenet.PRESETS[name], layers=(2, 3, 2, 2))
         for name in ("densenet161", "densenet169", "densenet201")
+    },
+    # efficientnet-b0 is compared completely; the others have more or wider blocks of the same kind.
+    **{
+        name: dataclasses.replace(config, width_mult=0.25)
+        for name, config in efficientnet.PRESETS.items()
+        if name != "efficientnet-b0"
     },
     # convnext-micro is compared completely; the others have more and wider blocks of the same kind.
     **{

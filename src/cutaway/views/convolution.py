@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from PIL import Image
@@ -13,8 +15,18 @@ from ..core.errors import ModelError, SettingError
 from ..draw import charts
 from ..draw.description import Drawing, View, table
 from ..draw.number_format import count, number, plural, shape_text
+from .image_kernels import KERNELS, SIDE, FixedKernels, kernel_text, parse_kernel
 from .json_values import downsample, evenly_spaced, image_url, to_lists
-from .model_layers import Convolution, convolutions, find_input_layer, flat_convolutions, hook_outputs, run_example
+from .model_layers import (
+    Convolution,
+    Pool,
+    convolutions,
+    find_input_layer,
+    flat_convolutions,
+    flat_pools,
+    hook_outputs,
+    run_example,
+)
 from .subject import Subject, get_target, parse_choice, parse_index
 
 MOST = 64  # most tiles of a layer
@@ -23,10 +35,14 @@ PIXELS = 32  # most pixels per side of a tile
 CHANNELS = 64  # most channels in a tile of a filter over signals
 STEEP = 8  # ratio of channels to steps above which a tile is transposed
 RANGES = ("unit", "layer", "global")
+PHOTO = 258  # screen pixels of the longer side of a filtered photo
+_REPEATED = "The kernels are not flipped, and the border pixels are repeated outside the photo."
 
 
 def draw_filters(subject: Subject) -> View:
-    """Return tiles of up to sixteen layers with filters, or of the selected layer."""
+    """Return tiles of up to sixteen layers with filters, or of the selected layer; for a photo, its filtered images."""
+    if isinstance(subject.model, FixedKernels) or "kernel" in subject.options:
+        return _filtered_photo(subject)
     range_ = subject.options.get("range", "unit")
     if range_ not in RANGES:
         raise SettingError(f"Invalid range={range_}: must be one of {', '.join(RANGES)}.")
@@ -217,20 +233,117 @@ def _templates(subject: Subject, name: str, weight: Tensor, shape: tuple[int, ..
     return charts.tiles(name, tiles, range=range_), f"{name}: {some} {what}."
 
 
+# --- kernels on a photo -----------------------------------------------------------------------------------------------
+
+
+def _filtered_photo(subject: Subject) -> View:
+    """Return the photo, the output of each kernel, and of two derivatives the gradient magnitude."""
+    i = parse_index(subject.options, "example", 0, subject.count)
+    model = subject.model
+    own = model.given if isinstance(model, FixedKernels) else parse_kernel("sobel")
+    given = parse_kernel(subject.options["kernel"]) if "kernel" in subject.options else own
+    x, image = _gray_levels(subject, i)
+    with torch.no_grad():
+        y = FixedKernels(given).double()(x.double()[None, None])[0]  # (kernels, H, W)
+    named = list(zip(given.parts, given.weights, strict=True))
+    outputs = dict(zip(given.parts, y, strict=True))
+    shown = [_output_tile(name, outputs[name], float(w.sum())) for name, w in named]
+    if len(y) == 2:
+        outputs["gradient magnitude"] = y.square().sum(0).sqrt()
+        shown.append(_magnitude_tile(outputs["gradient magnitude"]))
+    last, values = list(outputs.items())[-1]
+    row, column = divmod(int(values.abs().argmax()), values.shape[1])
+    weights = [
+        {"label": name, "values": to_lists(w), "tip": [name, f"sum of the weights {number(float(w.sum()))}"]}
+        for name, w in named
+    ]
+    written = [f"{name[:1].upper()}{name[1:]}: {kernel_text(w.tolist(), number)}." for name, w in named]
+    photo = Path(subject.name(i)).name
+    return View(
+        id="filters",
+        title="Filtered photo",
+        says=f"{photo}, filtered with {given.name if given.name in KERNELS else 'the given kernel'}.",
+        summary=(
+            f"{shape_text((x.shape[1], x.shape[0]))} pixels in gray, with levels from 0 to 1. The largest absolute "
+            f"value of the {last} output is {number(float(values.abs().max()))}, at row {row + 1} and column "
+            f"{column + 1}."
+        ),
+        table=table(
+            {"output": "text", "minimum": "number", "maximum": "number", "mean absolute value": "number"},
+            [
+                [name, *(to_lists(v) for v in (part.min(), part.max(), part.abs().mean()))]
+                for name, part in outputs.items()
+            ],
+        ),
+        drawings=[
+            charts.tiles(
+                photo,
+                [{"label": "original", "image": image_url(image), "tip": ["original", photo]}, *shown],
+                pixel=PHOTO / max(x.shape),
+            ),
+            charts.tiles("Kernels", weights),
+            {"kind": "prose", "sentences": [said for said in (given.source, *written, _REPEATED) if said]},
+        ],
+    )
+
+
+def _gray_levels(subject: Subject, i: int) -> tuple[Tensor, Image.Image]:
+    """Return the gray levels (H, W) of example i, from 0 to 1, and its image at the same size."""
+    original = subject.image(i)
+    if original is None:
+        raise ModelError(
+            "kernel= filters an image, and these examples are not image files: give a photo, e.g. cutaway inspect "
+            "photo.jpg --view filters kernel=sobel."
+        )
+    image = original if original.mode in ("L", "RGB") else original.convert("RGB")
+    if isinstance(subject.model, FixedKernels):
+        x = subject.inputs[0][i, 0]
+        return x, image.resize((x.shape[1], x.shape[0]), Image.Resampling.BILINEAR)
+    image = image.copy()
+    image.thumbnail((SIDE, SIDE))
+    return torch.from_numpy(np.array(image.convert("L"))).float() / 255, image
+
+
+def _output_tile(name: str, y: Tensor, total: float) -> dict[str, Any]:
+    """Return the output of a kernel with this sum of weights as an image.
+
+    A derivative, whose sum is 0, is drawn around middle gray; a blur, whose sum is 1, with the levels of the photo.
+    """
+    most = _nearly_largest(y)
+    if abs(total) < 1e-4:
+        tip, ends = [f"gray is 0, white {number(most)} or more, black {number(-most)} or less"], (-most, most)
+    elif abs(total - 1) < 1e-4:
+        tip, ends = ["black is 0 or less, white 1 or more"], (0.0, 1.0)
+    else:
+        ends = (float(y.min()), float(y.max()))
+        tip = [f"black is {number(ends[0])}, white {number(ends[1])}"]
+    along = {"x": "from left to right: large at vertical edges", "y": "downwards: large at horizontal edges"}
+    said = along.get(name.rpartition(" ")[2])
+    return {"label": name, "image": _gray_url(y, *ends), "tip": [name, *([said] if said else []), *tip]}
+
+
+def _magnitude_tile(y: Tensor) -> dict[str, Any]:
+    """Return the gradient magnitude as an image."""
+    most = _nearly_largest(y)
+    tip = ["gradient magnitude: √(x² + y²)", f"black is 0, white {number(most)} or more"]
+    return {"label": "gradient magnitude", "image": _gray_url(y, 0.0, most), "tip": tip}
+
+
+def _nearly_largest(y: Tensor) -> float:
+    """Return an absolute value that half a percent of the pixels exceed, so that few of them do not darken the rest."""
+    return float(y.abs().flatten().quantile(0.995)) or float(y.abs().max()) or 1.0
+
+
+def _gray_url(y: Tensor, low: float, high: float) -> str:
+    """Return values (H, W) as a gray image: `low` is black and `high` white."""
+    levels = (255 * (y - low) / ((high - low) or 1.0)).clamp(0, 255).round().to(torch.uint8)
+    return image_url(Image.fromarray(levels.numpy()))
+
+
 OUT = 8  # most output cells per side
 IN = 14  # most input cells per side, if the window allows it
 STEPS = 20  # most cells of a signal
 WINDOW_CHANNELS = 6  # most input channels that are shown separately
-
-
-class Pool(NamedTuple):
-    """A max or average pooling layer."""
-
-    name: str
-    what: str  # max or mean
-    kernel: tuple[int, ...]
-    stride: tuple[int, ...]
-    padding: tuple[int, ...]
 
 
 class InputOutput(NamedTuple):
@@ -252,9 +365,11 @@ class Crop(NamedTuple):
 def draw_arithmetic(subject: Subject) -> View:
     """Return the window over one input channel, with products and sums for a part of one output channel."""
     i = parse_index(subject.options, "example", 0, subject.count)
-    layers: dict[str, Convolution | Pool] = {**flat_convolutions(subject.model), **_pools(subject.model)}
-    name = parse_choice(subject.options, "layer", list(layers), "layer with a window") or _first(subject, layers)
+    layers: dict[str, Convolution | Pool] = {**flat_convolutions(subject.model), **flat_pools(subject.model)}
+    asked = parse_choice(subject.options, "layer", list(layers), "layer with a window")
+    name = _first(layers) if asked is None else asked
     layer = layers[name]
+    called = f"layer {name}" if name.isdigit() else name or subject.called  # "" is the model itself
     seen = _see(subject, i, name)
     channel = parse_index(subject.options, "channel", _strongest(seen.y), len(seen.y))
     crops = [_crop(seen, layer, channel, axis) for axis in range(seen.y.ndim - 1)]
@@ -270,9 +385,9 @@ def draw_arithmetic(subject: Subject) -> View:
     return View(
         id="arithmetic",
         title="Convolution arithmetic" if isinstance(layer, Convolution) else "Pooling arithmetic",
-        says=f"How {name} computes channel {channel} of its output for {subject.name(i)}: move the window.",
+        says=f"How {called} computes channel {channel} of its output for {subject.name(i)}: move the window.",
         summary=(
-            f"{name} has a window of {shape_text(layer.kernel)}, stride {shape_text(layer.stride)}, padding"
+            f"{called} has a window of {shape_text(layer.kernel)}, stride {shape_text(layer.stride)}, padding"
             f" {shape_text(layer.padding)}. Its output at {at} is {number(cell)}: {how[drawing['what']]}."
         ),
         table=_table(drawing, parts, crops),
@@ -287,29 +402,9 @@ def _axes(crops: list[Crop]) -> list[str]:
 # --- recorded inputs and outputs --------------------------------------------------------------------------------------
 
 
-def _pools(model: nn.Module) -> dict[str, Pool]:
-    """Return the 1-D and 2-D pooling layers that can be drawn: without dilation, ceil_mode or divisor_override."""
-    found = {}
-    for name, module in model.named_modules():
-        if not isinstance(module, nn.MaxPool2d | nn.AvgPool2d | nn.MaxPool1d | nn.AvgPool1d):
-            continue
-        axes = 2 if isinstance(module, nn.MaxPool2d | nn.AvgPool2d) else 1
-        if getattr(module, "dilation", 1) != 1 or module.ceil_mode or getattr(module, "divisor_override", None):
-            continue
-        what = "max" if isinstance(module, nn.MaxPool2d | nn.MaxPool1d) else "mean"
-        sizes = (_each(v, axes) for v in (module.kernel_size, module.stride, module.padding))
-        found[name] = Pool(name, what, *sizes)
-    return found
-
-
-def _each(value: Any, axes: int) -> tuple[int, ...]:
-    """Return one number for each axis."""
-    return (value,) * axes if isinstance(value, int) else tuple(value) * (axes // len(value))
-
-
-def _first(subject: Subject, layers: dict[str, Convolution | Pool]) -> str:
-    """Return the first convolution whose window has more than one entry."""
-    names = [name for name, layer in layers.items() if isinstance(layer, Convolution)]
+def _first(layers: dict[str, Convolution | Pool]) -> str:
+    """Return the first convolution whose window has more than one entry; without convolutions, the first such pool."""
+    names = [name for name, layer in layers.items() if isinstance(layer, Convolution)] or list(layers)
     return next((name for name in names if max(layers[name].kernel) > 1), names[0])
 
 
@@ -324,7 +419,9 @@ def _see(subject: Subject, i: int, name: str) -> InputOutput:
     with hook_outputs(subject.model, see, [name]):
         run_example(subject, i)
     if not found:
-        raise ModelError(f"{name} is not called for {subject.name(i)}: choose another layer with layer=.")
+        raise ModelError(
+            f"{name or subject.called} is not called for {subject.name(i)}: choose another layer with layer=."
+        )
     return found[0]
 
 
@@ -419,10 +516,10 @@ def _pooling(
     subject: Subject, i: int, layer: Pool, seen: InputOutput, channel: int, crops: list[Crop]
 ) -> tuple[Drawing, list[dict[str, Any]]]:
     """Return the drawing of a pooling window, and the rows of the table."""
-    fill = float("-inf") if layer.what == "max" else 0.0
+    fill = float("-inf") if layer.what == "max" else 0.0 if layer.counts_padding else float("nan")
     part, windows = _windows(seen.x[channel : channel + 1], layer, crops, fill)
     values = windows[0].flatten(len(crops))
-    found = values.amax(-1) if layer.what == "max" else values.mean(-1)
+    found = values.amax(-1) if layer.what == "max" else values.mean(-1) if layer.counts_padding else values.nanmean(-1)
     shown = [{"name": f"channel {channel}", "input": _grid(part[0]), "sums": _grid(found)}]
     drawing = _window_drawing(subject, i, layer, seen, channel, crops) | {
         "what": layer.what,
@@ -452,7 +549,7 @@ def _window_drawing(
     whole_ = " of ".join(("a part", shape_text(seen.y.shape[1:]))) if list(y.shape) != list(seen.y.shape[1:]) else "all"
     return {
         "kind": "convolve",
-        "title": f"{layer.name}, channel {channel} of {count(len(seen.y))}: {whole_}",
+        "title": f"{layer.name or subject.called}, channel {channel} of {count(len(seen.y))}: {whole_}",
         "kernel": list(_two(layer.kernel)),
         "stride": list(_two(layer.stride)),
         "begin": begins,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import torch
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageStat
 from torch import Tensor, nn
 
 from ..checkpoints.custom import CustomPreset
@@ -28,6 +28,8 @@ INPUT_PIXELS = 112  # most pixels per side of the input image
 STEPS = 160  # most steps of a signal
 VARIABLES = 4  # most variables of a series that are drawn
 COMPONENTS = 6  # most principal components of tokens
+COLOURS = ("red", "green", "blue")
+INPUT_CHANNELS = 8  # most channels of the input that are shown
 
 
 class Frame(NamedTuple):
@@ -89,7 +91,11 @@ def draw_features(subject: Subject) -> View:
         says=f"Outputs of the layers for {_source(subject, i, frame)}: one tile for each channel, the strongest first.",
         summary=f"Channels and positions: {went}.{dead}{left}",
         table=table(columns, rows),
-        drawings=[*_signal(subject, i), *(options[0]["drawings"] if len(options) == 1 else [drawing])],
+        drawings=[
+            *_signal(subject, i),
+            *([] if asked else _input_channels(subject, i, frame)),
+            *(options[0]["drawings"] if len(options) == 1 else [drawing]),
+        ],
     )
 
 
@@ -236,6 +242,35 @@ def _input_tile(subject: Subject, i: int, frame: Frame | None = None) -> list[di
         return []
     url = image_url(image, INPUT_PIXELS) if image is not None else tensor_url(downsample(x.float(), INPUT_PIXELS))
     return [{"label": "input", "image": url, "tip": ["input", subject.name(i)]}]
+
+
+def _input_channels(subject: Subject, i: int, frame: Frame | None) -> list[Drawing]:
+    """Return the channels of an input image as gray tiles: red, green and blue; none for one channel without colors.
+
+    A model of one channel reads a color image in gray: the tile is that gray image.
+    """
+    x = subject.inputs[0][i] if frame is None else subject.inputs[0][i][frame.number]
+    if x.ndim != 3 or not 1 <= len(x) <= INPUT_CHANNELS:
+        return []
+    image = subject.image(i) if frame is None and len(x) in (1, 3) else None
+    if len(x) == 1 and (image is None or image.mode == "L"):
+        return []
+    names = ("gray",) if len(x) == 1 else COLOURS if len(x) == 3 else tuple(f"channel {k}" for k in range(len(x)))
+    if image is not None:
+        given = image.convert("L" if len(x) == 1 else "RGB")
+        parts = given.split()
+        means = [f"mean {number(float(ImageStat.Stat(part).mean[0]))} of 255" for part in parts]
+    else:  # scaled to the common range of all channels, so that they can be compared
+        low, high = float(x.min()), float(x.max())
+        scaled = (255 * (x.float() - low) / ((high - low) or 1.0)).round().to(torch.uint8).cpu()
+        parts = tuple(Image.fromarray(part.numpy()) for part in scaled)
+        means = [f"mean {number(float(part.float().mean()))}" for part in x]
+    tiles = [
+        {"label": name, "image": image_url(part, INPUT_PIXELS), "tip": [f"{name}: brighter is more", said]}
+        for name, part, said in zip(names, parts, means, strict=True)
+    ]
+    what = "the gray channel" if len(x) == 1 else ", ".join(names[:-1]) + f" and {names[-1]}"
+    return [charts.tiles(f"Input: {what}", tiles)]
 
 
 def _signal(subject: Subject, i: int) -> list[Drawing]:

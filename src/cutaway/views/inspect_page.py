@@ -11,10 +11,12 @@ from torch import Tensor
 
 from ..checkpoints.custom import CustomPreset
 from ..core.errors import ModelError, UnknownName
+from ..core.extras import MissingPackageError
 from ..core.version import __version__
 from ..data.dataset_base import inverse_transform
 from ..draw.description import Drawing, Page, View, table
 from ..draw.number_format import count, number, shape_text
+from .image_kernels import PHOTO_VIEWS, PhotoPreset
 from .network import subject_layers
 from .registry import VIEWS, draw_view, find_view, suitable_views, suits, view_options
 from .subject import Subject, examples_text
@@ -35,6 +37,8 @@ def build_page(subject: Subject, names: Sequence[str] = ()) -> Page:
         ModelError: If a view has nothing to show.
         SettingError: If an option is invalid.
     """
+    if not names and isinstance(subject.preset, PhotoPreset):
+        names = PHOTO_VIEWS
     chosen, costly = list(dict.fromkeys(names)), list[str]()
     for name in chosen:
         if not suits(name, subject):
@@ -48,10 +52,17 @@ def build_page(subject: Subject, names: Sequence[str] = ()) -> Page:
         costly = costly_views(subject, suit)
         chosen = [name for name in suit if name not in costly]
     asked = split_options(chosen, subject.options)
-    views = [describe_view(name, dataclasses.replace(subject, options=asked[name])) for name in chosen]
+    views, missing = list[View](), list[str]()
+    for name in chosen:
+        try:
+            views.append(describe_view(name, dataclasses.replace(subject, options=asked[name])))
+        except MissingPackageError as error:
+            if names:
+                raise
+            missing.append(f"Left out: {name}. {error}")
     return Page(
         title=_title(subject),
-        views=[page_head(subject, costly), *views],
+        views=[page_head(subject, costly, missing), *views],
         colophon=f"Cutaway {__version__} · This page is self-contained and loads nothing from the network.",
     )
 
@@ -95,8 +106,10 @@ def split_options(names: Sequence[str], given: Mapping[str, str]) -> dict[str, d
     return found
 
 
-def page_head(subject: Subject, left_out: Sequence[str] = ()) -> View:
-    """Return the head of the page: the model, the examples, and the views that were left out."""
+def page_head(subject: Subject, costly: Sequence[str] = (), missing: Sequence[str] = ()) -> View:
+    """Return the head of the page: the model, the examples, the views that are too slow, and sentences about those
+    whose library is missing.
+    """
     parameters = sum(p.numel() for p in subject.model.parameters())
     about = [f"{count(parameters)} parameters"]
     if subject.run is not None:
@@ -104,13 +117,17 @@ def page_head(subject: Subject, left_out: Sequence[str] = ()) -> View:
     return View(
         id="opened",
         title=_title(subject),
-        says=f"{', '.join(about)}; shown with {examples_text(subject)}.",
+        says=(
+            "Filtered by a known kernel, without a network."
+            if isinstance(subject.preset, PhotoPreset)
+            else f"{', '.join(about)}; shown with {examples_text(subject)}."
+        ),
         summary=(
             f"{_card(subject)} Its input is {subject.kind} data, here of shape "
             f"{shape_text(subject.inputs[0].shape[1:])}."
         ),
         table=table({"example": "text", "prediction": "text"}, _rows(subject)),
-        drawings=_notes(subject, left_out),
+        drawings=_notes(subject, costly, missing),
     )
 
 
@@ -121,15 +138,17 @@ def _title(subject: Subject) -> str:
 
 def _card(subject: Subject) -> str:
     card = subject.preset.card.card
+    if isinstance(subject.preset, PhotoPreset):
+        return f"{card.title} in place of a network, and a photo."
     if isinstance(subject.preset, CustomPreset):
         return f"{card.title.partition(',')[0]}, a custom module."
     return f"{card.title}, {card.authors}, {card.year}."
 
 
-def _notes(subject: Subject, left_out: Sequence[str]) -> list[Drawing]:
-    sentences = list(subject.notes)
-    if left_out:
-        names = " and ".join(left_out)
+def _notes(subject: Subject, costly: Sequence[str], missing: Sequence[str]) -> list[Drawing]:
+    sentences = [*subject.notes, *missing]
+    if costly:
+        names = " and ".join(costly)
         sentences.append(f"Left out, because slow for this model: {names}. Select a view by name to show it.")
     return [{"kind": "prose", "sentences": sentences}] if sentences else []
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -211,6 +211,38 @@ def find_message_layers(model: nn.Module) -> list[str]:
 def flat_convolutions(model: nn.Module) -> dict[str, Convolution]:
     """Return the convolutions over one or two axes; a window over three axes cannot be drawn as a grid."""
     return {name: layer for name, layer in convolutions(model).items() if len(layer.kernel) <= 2}
+
+
+class Pool(NamedTuple):
+    """A max or average pooling layer."""
+
+    name: str
+    what: str  # max or mean
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    counts_padding: bool = True  # whether a mean counts the zeros of the padding
+
+
+def flat_pools(model: nn.Module) -> dict[str, Pool]:
+    """Return the 1-D and 2-D pooling layers that can be drawn: without dilation, ceil_mode or divisor_override."""
+    found = {}
+    for name, module in model.named_modules():
+        if not isinstance(module, nn.MaxPool2d | nn.AvgPool2d | nn.MaxPool1d | nn.AvgPool1d):
+            continue
+        axes = 2 if isinstance(module, nn.MaxPool2d | nn.AvgPool2d) else 1
+        dilation = _per_axis(getattr(module, "dilation", 1), axes)
+        if max(dilation) != 1 or module.ceil_mode or getattr(module, "divisor_override", None):
+            continue
+        what = "max" if isinstance(module, nn.MaxPool2d | nn.MaxPool1d) else "mean"
+        kernel, stride, padding = (_per_axis(v, axes) for v in (module.kernel_size, module.stride, module.padding))
+        found[name] = Pool(name, what, kernel, stride, padding, getattr(module, "count_include_pad", True))
+    return found
+
+
+def _per_axis(value: Any, axes: int) -> tuple[int, ...]:
+    """Return one number for each axis."""
+    return (value,) * axes if isinstance(value, int) else tuple(value) * (axes // len(value))
 
 
 def find_input_layer(subject: Subject) -> tuple[str, Tensor, tuple[int, ...]] | None:

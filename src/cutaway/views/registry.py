@@ -93,17 +93,21 @@ VIEWS: dict[str, RegisteredView] = {
         says="decision boundary over two features of a table, with a map of every neuron over the same plane",
         read=(
             "Each small map is one neuron over the same two features as the large map: purple where its value is "
-            "above zero, green where it is below, stronger with distance from zero. The line in it marks where its "
-            "weighted sum is zero. Lines between maps are weights, in the same colors; wider lines are larger "
-            "weights. The large map is the prediction; filled dots are training examples, rings are test examples."
+            "above zero, green where it is below, stronger with distance from zero. The thick line in it marks where "
+            "its weighted sum is zero; thin lines are level curves, on which its value is the same. Point at a small "
+            "map, or click it, to see it enlarged, with the values of its level curves. In the first layer they are "
+            "parallel lines, perpendicular to the neuron's weights, and dense where its value changes quickly. Lines "
+            "between maps are weights, in the same colors; wider lines are larger weights. The large map is the "
+            "prediction; filled dots are training examples, rings are test examples."
         ),
         misleads=(
             "For a model of more than two features this is one slice: the other features are fixed at the mean or "
             "the most frequent value of the training data, so an example whose own values differ may lie on the "
             "other side of the boundary. The colors of small maps are scaled for each neuron separately, so a weak "
-            "neuron looks as strong as an active one. Far from all dots the map shows an extrapolation, not "
-            "something learned (M. Hein, M. Andriushchenko, J. Bitterwolf, Why ReLU networks yield high-confidence "
-            "predictions far away from the training data, 2019)."
+            "neuron looks as strong as an active one. Level curves are interpolated on a grid, and their steps differ "
+            "between neurons. Far from all dots the map shows an extrapolation, not something learned (M. Hein, M. "
+            "Andriushchenko, J. Bitterwolf, Why ReLU networks yield high-confidence predictions far away from the "
+            "training data, 2019)."
         ),
         options={
             "features": "the two columns for the axes, e.g. age,income",
@@ -158,7 +162,10 @@ VIEWS: dict[str, RegisteredView] = {
             "Each tile is a filter: purple weights are positive, green weights negative, gray weights near zero. A "
             "filter responds most to an input that looks like its tile; a filter over several video frames is a "
             "strip of tiles, the first frame on the left. Filters over red, green and blue are drawn in these colors "
-            "around gray. Choose whether the color range is that of each tile, of the layer, or of all layers."
+            "around gray. Choose whether the color range is that of each tile, of the layer, or of all layers. With "
+            "`kernel=sobel`, or for a photo without a model, the tiles are the photo and what a known kernel makes of "
+            "it: the derivative from left to right is white or black at vertical edges, the derivative downwards at "
+            "horizontal ones, and their gradient magnitude is white at edges of any direction."
         ),
         misleads=(
             "Only the first layer reads the image itself: a later filter reads feature maps of other filters, and "
@@ -170,6 +177,11 @@ VIEWS: dict[str, RegisteredView] = {
             "layer": "name of the layer",
             "filter": "index of one filter, from 0, to show all its slices",
             "range": "scope of the color range: unit, layer or global",
+            "kernel": (
+                "kernel that filters a photo instead: sobel, prewitt, scharr, gaussian, box, laplacian, sharpen, "
+                "identity, or its rows as numbers, e.g. '0,1,0;1,-4,1;0,1,0'"
+            ),
+            "example": "index of the example that kernel= filters, from 0",
         },
     ),
     "features": RegisteredView(
@@ -177,9 +189,10 @@ VIEWS: dict[str, RegisteredView] = {
         needs=("has_feature_maps",),
         says="feature maps: the output of each channel of a layer for one example",
         read=(
-            "The input image comes first; every other tile is one channel of the layer: purple where it is above "
-            "zero, green below, gray at zero. Channels are sorted by their mean absolute value; the number is the "
-            "index of the channel. Deeper layers have fewer positions and more abstract features. For a vision "
+            "Red, green and blue of a color image come first, each as a gray tile: brighter is more of that color. "
+            "Then a layer is shown, beside the input image; every other tile is one channel of the layer: purple where "
+            "it is above zero, green below, gray at zero. Channels are sorted by their mean absolute value; the number "
+            "is the index of the channel. Deeper layers have fewer positions and more abstract features. For a vision "
             "transformer, the tiles are the principal components of its tokens, arranged like the patches."
         ),
         misleads=(
@@ -221,14 +234,15 @@ VIEWS: dict[str, RegisteredView] = {
     ),
     "arithmetic": RegisteredView(
         "convolution.draw_arithmetic",
-        needs=("has_flat_convolutions",),
-        says="convolution arithmetic: the window slides over the layer's input, and the products sum to each output",
+        needs=("has_windows",),
+        says="arithmetic of a convolution or pooling layer: the window slides over its input and gives each output",
         read=(
             "On the left is part of one input channel of the layer, on the right its output. Point at an output "
             "cell, or move to it with the arrow keys: the window on the left marks the inputs that it is computed "
             "from. Between them are the weights, and below the weights the products, weight times input. The sum of "
             "the products, of the other channels and of the bias is the output. Hatched cells are padding, which "
-            "counts as zero."
+            "counts as zero. A pooling layer has no weights: its output is the maximum or the mean of the numbers in "
+            "the window, which are written below, and a maximum ignores padding."
         ),
         misleads=(
             "Only a few cells of one output channel are shown. Of many input channels, those with the largest weight "
@@ -434,6 +448,26 @@ VIEWS: dict[str, RegisteredView] = {
             "example": "index of the example, from 0",
         },
     ),
+    "spikes": RegisteredView(
+        "spikes.draw_spikes",
+        needs=("has_spikes",),
+        says="spikes of a spiking network by neuron and time step, and the membrane potential of single neurons",
+        read=(
+            "In the raster a row is a neuron, a column a time step, and a dark cell a spike. A constant input drives a "
+            "neuron to fire at regular intervals: the stronger the input, the earlier and the more often. A neuron "
+            "whose potential settles below the threshold is silent. In the curve of a neuron the potential rises "
+            "toward the threshold, and falls by the threshold in the step after a spike."
+        ),
+        misleads=(
+            "The raster shows one example; the table counts over all of them. Spikes show that a neuron is active, not "
+            "that the output depends on it: ablate it to test that (cutaway.inspect.ablate). The steps are not "
+            "milliseconds, and the potential has no unit."
+        ),
+        options={
+            "layer": "name of the layer, e.g. hidden.0.neurons",
+            "example": "index of the example, from 0",
+        },
+    ),
     "alignment": RegisteredView(
         "alignment.draw_alignment",
         needs=("transcribes",),
@@ -501,6 +535,35 @@ VIEWS: dict[str, RegisteredView] = {
         ),
         options={
             "example": "index of the example whose code is varied, from 0",
+        },
+    ),
+    "pixels": RegisteredView(
+        "image_generation.draw_pixels",
+        kinds=("image",),
+        needs=("samples_pixels",),
+        model_runs=40,
+        says="new images and completions of a model of image tokens, the bits of each pixel, and attention over pixels",
+        read=(
+            "New images are sampled pixel by pixel, row by row. A completion keeps the upper half of an image and "
+            "samples the lower half; the original is beside it. The bits of a pixel are −log₂ of the probability that "
+            "the model gave it: dark is 0, white the largest of the image. Bits are small where pixels follow from "
+            "those before them. The maps of attention belong to the prediction of one pixel, which is drawn white, "
+            "and show the weight of each earlier pixel, scaled to the largest of the map; all later pixels are masked. "
+            "The table has the mean weight of three keys over all pixels: the start token, the pixel to the left, and "
+            "the pixel above."
+        ),
+        misleads=(
+            "A few samples do not show the diversity of images, nor whether training images were memorized. Many "
+            "lower halves fit an upper half: a completion that differs from the original is no error. Attention to a "
+            "pixel is not its influence on the prediction: values are mixed further in the next layers, and a weight "
+            "on the start token can mean that a head has nothing to add."
+        ),
+        options={
+            "class": "class of the new images, by name; default the first ten classes",
+            "example": "index of the example whose bits and attention are drawn, from 0",
+            "pixel": "index of the pixel whose attention is drawn, row by row from 0; default the middle one",
+            "seed": "seed of the first new image",
+            "temperature": "sampling temperature; default 1",
         },
     ),
     "graph": RegisteredView(

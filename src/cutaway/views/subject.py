@@ -30,6 +30,8 @@ from ..core.errors import DataError, FileError, ModelError, SettingError, Unknow
 from ..core.files import reject_address
 from ..core.spec import OF_TOKENS, Classes, ImageSpec, Masked, NextToken, Spec, Target, TextSpec, Transcript, Value
 from ..data.dataset_base import DataSet, Preprocessing, Split
+from ..data.folders import IMAGES
+from ..data.images.image_files import list_image_files
 from ..data.images.transforms import ImagePreprocessing
 from ..data.in_memory.dataset import is_batch, prepare_inputs
 from ..data.modalities import read_preprocessing
@@ -44,6 +46,7 @@ from ..models.base import SupportsDecoding, as_output_tuple
 from ..models.registry import Preset, preset, presets
 from ..runs.run import Run
 from ..tasks.task import Task
+from .image_kernels import FixedKernels, PhotoPreset, parse_kernel, photo_preprocessing
 
 FEW = 8  # default number of examples
 TOKENS = 32  # tokens of a random text
@@ -136,11 +139,15 @@ class Subject:
     def tokens(self, i: int, side: int = 0) -> list[str]:
         """Return the tokens of example i as text, without padding; with `side` 1, those of the output sequence.
 
-        Without a tokenizer they are numbered.
+        Without a tokenizer they are numbered. Those of an image are named by their pixel: start, r0 c0, r0 c1, …
 
         Raises:
             ModelError: If the examples have no tokens.
         """
+        if self.kind == "image" and side == 0 and self.inputs[0].ndim == 2:
+            rows, columns = self.config.sides
+            labels = ["start", *(f"r{r} c{c}" for r in range(rows) for c in range(columns))]
+            return labels[: self.inputs[0].shape[1]]
         if self.kind not in OF_TOKENS and not (side == 1 and isinstance(self.model, SupportsDecoding)):
             raise ModelError(f"{self.preset.name} is shown with {self.kind} data, which has no tokens.")
         ids, mask = (self.inputs[0], self.inputs[1]) if side == 0 else (self.inputs[-1], None)
@@ -408,6 +415,9 @@ def open_subject(
     if not isinstance(what, str | os.PathLike):
         raise FileError(f"Invalid target of type {type(what).__name__}: must be a run, a model, or a path or name.")
     path = resolve_path(what)
+    if IMAGES.fits(Path(what)) and name is None and not path.is_dir():
+        _reject_settings(settings, "a photo")
+        return open_photo(Path(what), inputs, asked)
     if path.exists():
         _reject_settings(settings, "a model with weights")
         if (path / "run.json").is_file():
@@ -424,6 +434,27 @@ def open_subject(
         return _with_files(subject, inputs, None)
     large = sum(p.numel() for p in subject.model.parameters()) > LARGE
     return with_first(subject, 1) if large else subject
+
+
+def open_photo(path: Path, others: Sequence[Any] = (), options: Mapping[str, str] | None = None) -> Subject:
+    """Open an image file with the kernels of the option `kernel`, by default Sobel's, in place of a network.
+
+    Raises:
+        SettingError: If more than one file is given, or the kernel is invalid.
+        DataError: If the file does not exist or is not a usable image.
+    """
+    if others:
+        raise SettingError(
+            f"Invalid input {str(others[0])!r}: a photo without a model is inspected alone. Run the command once for "
+            "each photo."
+        )
+    list_image_files(path)  # checks that it exists
+    asked = dict(options or {})
+    given = [asked.pop(key) for key in ("kernel", "filters.kernel") if key in asked]
+    way = photo_preprocessing(path)
+    model = FixedKernels(parse_kernel(given[-1] if given else "sobel")).eval()
+    subject = Subject(model, PhotoPreset(model, path.name), (), preprocessing=way, options=asked, given=True)
+    return with_examples(subject, way.examples([path]), (0,))
 
 
 def _open_module(model: nn.Module, inputs: Sequence[Any], asked: Mapping[str, str]) -> Subject:
@@ -450,7 +481,7 @@ def _from_files(path: Path, inputs: Sequence[Any], asked: Mapping[str, str], nam
     if path.is_file() and name is None:
         raise FileError(
             f"{path} is a file, not the folder of a run. For a torchvision checkpoint, name its model: `cutaway "
-            f"inspect {path} --model NAME`."
+            f"inspect {path} --model NAME`. The name of a photo ends in {', '.join(IMAGES.suffixes)}."
         )
     untrained = ""
     if path.is_dir() and is_folder(path):

@@ -13,32 +13,69 @@ if TYPE_CHECKING:
     from ...data.streaming.shards import Manifest
 
 
+DATA_EXAMPLES = """\
+examples:
+  cutaway data digits --show                 a grid of images with their labels
+  cutaway data photos/ --show --count 12     of your own folder
+  cutaway data wine.csv --show target=cultivar
+"""
+
+
 def add_data_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument("name", metavar="NAME", nargs="?", help="data set to describe")
+    parser.usage = (
+        "cutaway data [NAME] [--json]\n"
+        "       cutaway data DATA --show [key=value ...] [--count N] [--seed N]\n"
+        "                    [--out FILE.html] [--overwrite] [--open] [--json]"
+    )
+    parser.add_argument(
+        "words",
+        metavar="DATA [key=value ...]",
+        nargs="*",
+        help="data set to describe; with --show also a path, settings",
+    )
+    parser.add_argument("--show", action="store_true", help="write a page of random examples with their labels")
+    parser.add_argument("--count", metavar="N", type=int, help="--show: examples of each class (default: 8)")
+    parser.add_argument("--seed", metavar="N", type=int, help="--show: seed of the random choice (default: 0)")
+    parser.add_argument("--out", metavar="FILE", help="--show: output page (default: examples-NAME.html)")
+    parser.add_argument("--overwrite", action="store_true", help="--show: overwrite the page if it exists")
+    parser.add_argument("--open", action="store_true", help="--show: open the page in the browser")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.epilog = DATA_EXAMPLES
 
 
 def run_data(args: argparse.Namespace) -> int:
-    """List the data sets or describe one; nothing is downloaded."""
+    """List the data sets or describe one; nothing is downloaded. With --show, write a page of examples."""
     from dataclasses import asdict
 
-    from ...core.errors import UnknownName
+    from ...core.errors import SettingError, UnknownName
     from ...data.open_data import NAMED, where
     from .output import console, emit_json, note
 
-    if args.name and args.name not in NAMED:
+    names, given = parse_words(args.words, names=1)
+    name = names[0] if names else None
+    if args.show:
+        return _show_examples(name, given, args)
+    asked = [
+        f"--{key}" for key in ("count", "seed", "out", "overwrite", "open") if getattr(args, key) not in (None, False)
+    ]
+    if asked or given:
+        raise SettingError(f"{(asked or [f'{key}=' for key in given])[0]} is for pages of examples: add --show.")
+    if name and name not in NAMED:
         raise UnknownName(
-            "data set", args.name, NAMED, "`cutaway data` lists them; for your own files, give their path."
+            "data set",
+            name,
+            NAMED,
+            "`cutaway data` lists them; for your own files, give their path to train, or add --show to see examples.",
         )
     found = [
-        {"name": name, **asdict(about), "here": str(where(name) or "")}
-        for name, about in NAMED.items()
-        if args.name in (None, name)
+        {"name": key, **asdict(about), "here": str(where(key) or "")}
+        for key, about in NAMED.items()
+        if name in (None, key)
     ]
     if args.json:
-        emit_json(found[0] if args.name else found)
-    elif args.name:
+        emit_json(found[0] if name else found)
+    elif name:
         for line in _describe_data(found[0]):
             console().print(line, markup=False)
     else:
@@ -53,6 +90,44 @@ def run_data(args: argparse.Namespace) -> int:
         note(
             "Missing data sets are downloaded to a cache when they are used by name, and their checksums are verified."
         )
+    return 0
+
+
+def _show_examples(source: str | None, given: dict[str, Any], args: argparse.Namespace) -> int:
+    """Write a page of random examples of a data set or a path."""
+    from ...api import is_page
+    from ...core.config import build
+    from ...core.errors import SettingError, check_value
+    from ...core.files import reject_overwriting, write_text
+    from ...data.open_data import open_data
+    from ...data.settings import DataSettings
+    from ...draw.html_page import render_page
+    from ...views.data_examples import PER_CLASS, examples_page
+    from .output import console, emit_json, note, open_page
+
+    if source is None:
+        raise SettingError("Missing data: cutaway data DATA --show, e.g. cutaway data digits --show.")
+    per_class = PER_CLASS if args.count is None else args.count
+    seed = 0 if args.seed is None else args.seed
+    check_value(per_class >= 1, "--count", per_class, "at least 1")
+    check_value(seed >= 0, "--seed", seed, "at least 0")
+    path = Path(args.out or f"examples-{Path(source).resolve().stem if Path(source).exists() else source}.html")
+    writes = not args.json or args.out is not None or args.open
+    if writes:
+        reject_overwriting(path, [source], args.overwrite or is_page(path))  # before anything is read
+    data = open_data(source, build(DataSettings, given))
+    page = examples_page(data, per_class, seed)
+    if writes:
+        write_text(path, render_page(page))
+    for sentence in data.notes:
+        note(f"note: {sentence}")
+    if args.open:
+        open_page(path)
+    if args.json:
+        emit_json(page)
+    else:
+        console().print(str(path), markup=False)
+        console().print(page["views"][1]["summary"], markup=False)
     return 0
 
 
@@ -102,6 +177,7 @@ def add_examples_arguments(parser: argparse.ArgumentParser) -> None:
 def run_examples(args: argparse.Namespace) -> int:
     """Write example files and print a command for each. Existing files are kept."""
     from ...core.errors import UnknownName
+    from ...core.extras import MissingPackageError
     from ...data.synthetic import EXAMPLES, write_example
     from .output import emit_json, note, print_table
 
@@ -112,7 +188,15 @@ def run_examples(args: argparse.Namespace) -> int:
             raise UnknownName("example", name, known, "`cutaway examples` writes them all.")
     names = list(dict.fromkeys(known[name] for name in asked))
     folder = Path(args.out)
-    written = {name: write_example(name, folder) for name in names}
+    written, missing = dict[str, bool](), list[str]()
+    for name in names:
+        try:
+            written[name] = write_example(name, folder)
+        except MissingPackageError as error:
+            if args.names:
+                raise
+            missing.append(str(error))
+    names = list(written)
     if args.json:
         about = [{"name": name, "what": EXAMPLES[name].what, "try": f"cutaway {TRY[name]}"} for name in names]
         emit_json([{**row, "written": written[row["name"]]} for row in about])
@@ -122,6 +206,8 @@ def run_examples(args: argparse.Namespace) -> int:
     left = [name for name in names if not written[name]]
     if left:
         note(f"Skipped, because it already exists: {', '.join(left)}.")
+    for sentence in missing:
+        note(sentence)
     return 0
 
 

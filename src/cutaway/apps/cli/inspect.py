@@ -23,9 +23,10 @@ examples:
   cutaway inspect resnet18 --view network model.num_classes=10
   cutaway inspect gpt2 --view attention layer=blocks.3.attention
   cutaway inspect minilm/ "The spring is broken." --view embeddings
+  cutaway inspect photo.jpg --view filters kernel=sobel
 
 A run is shown with the first examples of its test split, an untrained model
-with random numbers, unless INPUT is given.
+with random numbers, unless INPUT is given. A photo needs no model.
 """
 
 
@@ -40,7 +41,7 @@ def add_inspect_arguments(parser: argparse.ArgumentParser) -> None:
         "words",
         metavar="RUN [INPUT ...] [key=value ...]",
         nargs="*",
-        help="folder of a run, name of a model, folder with weights or hub:ORG/NAME; files or texts; options",
+        help="folder of a run, name of a model, folder with weights, hub:ORG/NAME or a photo; files or texts; options",
     )
     parser.add_argument(
         "--view", metavar="NAME", nargs="+", action="extend", default=[], help="views to show (default: all)"
