@@ -144,7 +144,7 @@ def test_what_is_left_to_the_model_stays_with_the_data() -> None:
 
 
 @pytest.mark.parametrize("command", ["check", "train"])
-@pytest.mark.parametrize("word", ["model.num_classes=200", "model.num_classes=1", "model.in_features=7"])
+@pytest.mark.parametrize("word", ["model.num_classes=200", "model.num_classes=3", "model.in_features=7"])
 def test_both_commands_reject_it(command: str, word: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([command, "mlp", "xor", word]) == 2
     key = word.removeprefix("model.").partition("=")[0]

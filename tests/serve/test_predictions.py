@@ -14,6 +14,7 @@ import pytest
 from openapi_schema_validator import OAS31Validator
 from starlette.testclient import TestClient
 
+import cutaway
 from cutaway.apps.serve.inputs import Inputs, PredictionRequest
 from cutaway.apps.serve.prediction import Prediction, Predictor
 from cutaway.runs.run import Run
@@ -180,3 +181,12 @@ def test_the_example_of_the_document_is_answered(served: Client) -> None:
             answer = client.post(path, json=content["example"])
             assert answer.status_code == 200, (name, path, answer.text)
         assert json.dumps(document, allow_nan=False)
+
+
+def test_a_server_of_one_logit_says_both_probabilities(served: Client, tmp_path: Path) -> None:
+    given = {"epochs": 1, "max_samples": 64, "tensorboard": False, "model.num_classes": 1}
+    run = cutaway.train("mlp", "breast_cancer", out=tmp_path / "run", **given)
+    row = dict.fromkeys(run.spec.columns, 10.0)
+    (said,) = served(run).post("/predict", json={"rows": [row]}).json()["predictions"]
+    near(said, {key: value for key, value in run.predict([row])[0].items() if key != "input"})
+    assert said["probability malignant"] + said["probability benign"] == pytest.approx(1)

@@ -10,8 +10,16 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from cutaway.models import mlp
-from cutaway.nn.activations import ACTIVATIONS
-from cutaway.nn.textbook.backprop import Layer, backward, delta_cross_entropy, delta_half_squared_error, forward
+from cutaway.nn.activations import ACTIVATIONS, formula
+from cutaway.nn.textbook.backprop import (
+    Layer,
+    backward,
+    delta_binary_cross_entropy,
+    delta_cross_entropy,
+    delta_half_squared_error,
+    forward,
+    gradient_binary_cross_entropy,
+)
 
 networks = {
     "widths": st.lists(st.integers(1, 6), min_size=2, max_size=5),
@@ -68,6 +76,44 @@ def test_from_softmax_cross_entropy(widths: list[int], examples: int, data: st.D
     trace = forward(layers, x)
     loss = F.cross_entropy(trace.a[-1], target, reduction="sum")
     assert_equal_to_autograd(layers, x, loss, delta_cross_entropy(layers, trace, target).detach())
+
+
+@settings(max_examples=50, deadline=None)
+@given(**networks)
+def test_from_binary_cross_entropy(widths: list[int], examples: int, data: st.DataObject, seed: int) -> None:
+    names = [*(data.draw(st.sampled_from(sorted(ACTIVATIONS))) for _ in widths[2:]), "sigmoid"]
+    layers = draw([*widths[:-1], 1], names, seed)
+    layers[-1] = layers[-1]._replace(weight=(layers[-1].weight.detach() / 10).requires_grad_())  # a is not 0 or 1
+    g = torch.Generator().manual_seed(seed + 1)
+    x = torch.rand(examples, widths[0], generator=g, dtype=torch.float64)
+    target = torch.randint(2, (examples,), generator=g)
+    trace = forward(layers, x)
+    a = trace.a[-1]
+    loss = F.binary_cross_entropy(a, target[:, None].double(), reduction="sum")
+    delta = delta_binary_cross_entropy(layers, trace, target).detach()
+    (step,) = torch.autograd.grad(loss, a, retain_graph=True)
+    ours = gradient_binary_cross_entropy(a, target).detach()
+    torch.testing.assert_close(ours, step, rtol=1e-9, atol=1e-12)
+    slope = formula("sigmoid").derivative(trace.z[-1]).detach()
+    torch.testing.assert_close(ours * slope, delta, rtol=1e-6, atol=1e-9)  # where a nears 0 or 1, digits cancel
+    z = trace.z[-1]
+    precise = F.binary_cross_entropy_with_logits(z, target[:, None].double(), reduction="sum")
+    assert_equal_to_autograd(layers, x, precise, delta)
+
+
+def test_delta_of_binary_cross_entropy_needs_a_sigmoid() -> None:
+    layers = draw([2, 1], ["identity"], 0)
+    with pytest.raises(ValueError, match="Invalid activation=identity of the last layer: must be sigmoid"):
+        delta_binary_cross_entropy(layers, forward(layers, torch.ones(1, 2).double()), torch.tensor([1]))
+
+
+def test_binary_cross_entropy_worked_by_hand() -> None:
+    """z = 0, a = ½ and y = 1: ∂J/∂a = −1/a = −2, times the slope ¼ is δ = a − y = −½."""
+    layers = [Layer(torch.tensor([[1.0]]), torch.tensor([-2.0]), "sigmoid")]
+    trace, y = forward(layers, torch.tensor([[2.0]])), torch.tensor([1])
+    assert (trace.z[0].item(), trace.a[-1].item()) == (0, 0.5)
+    assert gradient_binary_cross_entropy(trace.a[-1], y).item() == -2
+    assert delta_binary_cross_entropy(layers, trace, y).item() == -0.5
 
 
 def test_a_network_worked_by_hand() -> None:

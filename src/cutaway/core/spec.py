@@ -47,6 +47,11 @@ class Classes(BaseTarget):
         """Number of outputs of the model's head: one per class."""
         return len(self.names)
 
+    @property
+    def accepts_one_logit(self) -> bool:
+        """Whether a head may have one output, the logit of the second class against the first: with two classes."""
+        return len(self.names) == 2
+
 
 @dataclass(frozen=True)
 class Value(BaseTarget):

@@ -8,7 +8,8 @@ import { drawEdge, edgeTargets } from "./edges.js";
 /**
  * `weights` and `gradients` of all but the first layer: a row per neuron shown, a column per neuron of the previous layer.
  * `rest`: contribution of neurons that are not shown; `back_rest`: the same in the backward pass; `slope`: ∂a/∂z, null if
- * neurons are normalized together; `how`: formula of the δ of an output.
+ * neurons are normalized together; `how`: formula of the δ of an output, whose `back` and `slope` are given for a
+ * single logit of two classes alone.
  * @typedef {{ name: string, a: number | null, z?: number | null, normalized?: number | null, delta?: number | null,
  *   index?: number, bias?: number | null, rest?: number | null, back?: number | null, back_rest?: number | null,
  *   slope?: number | null, how?: string }} Neuron
@@ -81,7 +82,7 @@ export function neurons(spec, width, state = {}) {
   const titles = layers.flatMap(({ title, of, neurons: shown, activation }, l) => {
     const middle = { x: l * pitch + pitch / 2, "text-anchor": "middle" };
     const some = of > shown.length ? `${shown.length} of ${of}` : "";
-    const under = [some, l > 0 && l < last ? activation : ""].filter(Boolean).join(", ");
+    const under = [some, l > 0 && (l < last || activation === "sigmoid") ? activation : ""].filter(Boolean).join(", ");
     return [
       svg("text", { class: "tick strong", ...middle, y: TOP }, shorten(title, pitch - 4, 12, 600)),
       svg("text", { class: "tick", ...middle, y: TOP + 15 }, shorten(under, pitch - 4, 12)),
@@ -294,11 +295,15 @@ function backward(layers, l, j) {
   const { delta, back, back_rest: rest, slope, how } = layers[l].neurons[j];
   const next = layers[l + 1];
   if (!next) {
-    return {
-      title: "Backward, from the loss",
-      heads: ["δ of the output", "", "", ""],
-      lines: [{ cells: [how ?? "∂L/∂z", "", "", formatNumber(delta)], strong: true }],
-    };
+    /** @type {Line[]} */
+    const steps = [{ cells: [how ?? "∂L/∂z", "", "", formatNumber(delta)], strong: true }];
+    if (typeof back === "number" && typeof slope === "number")
+      steps.unshift(
+        { cells: ["∂L/∂a = −y/a + (1 − y)/(1 − a)", "", "", formatNumber(back)], strong: true },
+        { cells: ["times the slope ∂a/∂z = a (1 − a)", "", "", formatNumber(slope)] },
+        { cells: ["δ = ∂L/∂z = a − y", "", "", ""] },
+      );
+    return { title: "Backward, from the loss", heads: ["δ of the output", "", "", ""], lines: steps };
   }
   const lines = next.neurons.map((target, k) => {
     const w = next.weights?.[k][j] ?? null;

@@ -45,7 +45,7 @@ class Config(ValidatedConfig):
     widths: tuple[int, ...] = positive((48, 96, 192))  # channels of each convolution; between two the map is halved
     heads: int = positive(4)  # attention heads; a divisor of the last width
     in_channels: int = positive(3)  # 1 for grey, 3 for RGB
-    num_classes: int = positive(10)  # size of the output: number of classes, or 1 for a number
+    num_classes: int = positive(10)  # size of the output: number of classes; 1 for a number, or for two classes
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -56,7 +56,7 @@ class Config(ValidatedConfig):
     layers: int = positive(1)  # stacked layers of the LSTM
     pooling: str = choice("last", ("last", "mean"))  # input of the head: the last state, or the mean of all
     dropout: float = fraction(0.0)  # dropout rate of the CNN's output and of the input of the head
-    num_classes: int = positive(10)  # size of the output: number of classes, or 1 for a number
+    num_classes: int = positive(10)  # size of the output: number of classes; 1 for a number, or for two classes
 
     @classmethod
     def for_spec(cls, preset: Config, spec: VideoSpec) -> Config:

@@ -45,6 +45,11 @@ class Config(ValidatedConfig):
         allowed = f"{low} with output={self.output}" if low == high else f"at least {low}"
         check_value(low <= self.num_classes <= high, "num_classes", self.num_classes, allowed)
 
+    @property
+    def shares_output(self) -> bool:
+        """Whether two classes have one output, as num_classes=1 gives other models."""
+        return self.output == "sigmoid"
+
     @classmethod
     def for_spec(cls, preset: Config, spec: Spec) -> Config:
         """Return the preset with the features and classes of `spec`.

@@ -36,7 +36,7 @@ class Config(ValidatedConfig):
     """Configuration of the network."""
 
     in_features: int = positive(40)  # number of features of an example
-    num_classes: int = positive(10)  # size of the output: number of classes, or 1 for a number
+    num_classes: int = positive(10)  # size of the output: number of classes; 1 for a number, or for two classes
     hidden_dims: tuple[int, ...] = counts((256, 256))  # width of each hidden layer; an empty list gives one affine map
     activation: str = "relu"  # relu, tanh, leaky_relu:0.2 (its slope) …; relu,tanh: one a hidden layer
     norm: str = choice("none", NORMS)  # before each activation: none, batch or layer

@@ -39,6 +39,11 @@ class Config(ValidatedConfig):
     in_features: int = positive(4)  # number of features of an example
     num_classes: int = min_value(2, 2)  # two classes share one neuron; with more, each has its own
 
+    @property
+    def shares_output(self) -> bool:
+        """Whether two classes have one output, as num_classes=1 gives other models."""
+        return True
+
     @classmethod
     def for_spec(cls, preset: Config, spec: Spec) -> Config:
         """Return the preset with the numbers and classes of `spec`. Raises ModelError if the target is a number."""

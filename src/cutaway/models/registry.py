@@ -166,6 +166,15 @@ class Preset:
             self.reject_kind(spec.kind)
             self._reject_target(spec)
         asked = self.parse(settings or {})
+        if spec is not None and isinstance(spec.target, Classes) and asked.get("num_classes") == 1:
+            if not spec.target.accepts_one_logit:
+                count = spec.target.outputs
+                raise SettingError(
+                    f"Invalid model.num_classes=1: one logit is for two classes, and the data has {count} "
+                    f"({spec.target.column}). Leave it out."
+                )
+            if getattr(config, "shares_output", False):
+                del asked["num_classes"]  # two classes have one output already
         config = dataclasses.replace(config, **asked)
         if spec is not None:
             fitted = type(config).for_spec(config, spec)
@@ -174,9 +183,10 @@ class Preset:
         return config
 
     def _settings_beyond_data(self, asked: Mapping[str, Any], fitted: Any, spec: Spec) -> dict[str, Any]:
-        """Return the settings that may exceed the config fitted to the data: longer contexts and larger vocabularies.
+        """Return the settings that may differ from the config fitted to the data.
 
-        Raises SettingError for any other setting that the data determines.
+        These are longer contexts, larger vocabularies, and one logit for two classes. Raises SettingError for any other
+        setting that the data determines.
         """
         beyond = {}
         for key, value in asked.items():
@@ -188,6 +198,9 @@ class Preset:
             if value == own or value in (None, "auto"):
                 continue
             if key == "context_length" or (key == "vocab_size" and value > own > 0):
+                beyond[key] = value
+                continue
+            if key == "num_classes" and value == 1 and isinstance(spec.target, Classes):
                 beyond[key] = value
                 continue
             what = f" ({spec.target.column})" if key in OUTPUT_FIELDS else ""

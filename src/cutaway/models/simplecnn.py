@@ -39,7 +39,7 @@ class Config(ValidatedConfig):
     """Configuration of the network."""
 
     in_channels: int = positive(3)  # 1 for grey, 3 for RGB
-    num_classes: int = positive(10)  # size of the output: number of classes, or 1 for a number
+    num_classes: int = positive(10)  # size of the output: number of classes; 1 for a number, or for two classes
     widths: tuple[int, ...] = positive((32, 64))  # channels of the two convolutions
 
     def __post_init__(self) -> None:

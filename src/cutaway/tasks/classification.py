@@ -35,6 +35,7 @@ from ..statistics import classes
 from ..statistics.intervals import Metric, fraction, group_units, jackknife, mean, proportion, share, without_interval
 
 CELLS = 1 << 22  # outputs whose losses are computed at a time, to limit memory
+SQUARED_ERRORS = ("half_squared_error", "mse")  # losses that compare outputs with 0 and 1
 
 
 class Classification:
@@ -83,10 +84,14 @@ class Classification:
         return int((margin <= 0).any(1).sum())
 
     def decide(self, outputs: Tensor) -> Tensor:
-        """Return the predicted class of each example, (N,): the largest output, or class 1 where the single output is
-        above 0.
+        """Return the predicted class of each example, (N,).
+
+        It is the class of the largest output. A single output is compared with 0, or, if it was trained by squared
+        errors against 0 and 1, with ½.
         """
-        return (outputs[:, 0] > 0).long() if outputs.shape[1] == 1 else outputs.argmax(1)
+        if outputs.shape[1] > 1:
+            return outputs.argmax(1)
+        return (outputs[:, 0] > (0.5 if self.loss_name in SQUARED_ERRORS else 0.0)).long()
 
     def probabilities(self, outputs: Tensor) -> Tensor | None:
         """Return probabilities (N, K) if the outputs are trained as such, or None for a perceptron's scores."""
@@ -183,7 +188,7 @@ class Classification:
 
     def _as_loss_wants(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Return one-hot targets for squared errors, and classes for other criteria."""
-        if self.loss_name in ("half_squared_error", "mse") and not target.is_floating_point():
+        if self.loss_name in SQUARED_ERRORS and not target.is_floating_point():
             width = outputs.shape[1]
             if width == 1:
                 return target[:, None].to(outputs.dtype)  # (N, 1)

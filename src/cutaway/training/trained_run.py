@@ -86,7 +86,8 @@ class TrainedRun:
         config, target, said = getattr(model, "config", None), self.spec.target, ""
         heads = "target_vocab_size" if isinstance(target, Spelled) else "num_classes"
         classes, ids = getattr(config, heads, None), getattr(config, "vocab_size", None)
-        if isinstance(target, NAMED_CLASSES) and classes is not None and classes != target.outputs:
+        one_logit = classes == 1 and isinstance(target, Classes) and target.accepts_one_logit
+        if isinstance(target, NAMED_CLASSES) and classes not in (None, target.outputs) and not one_logit:
             said = f"has {target.outputs:,} classes, and the model in the folder {classes:,}"
         if ids is not None and (wanted := getattr(self.spec, "vocab_size", ids)) > ids:
             said = f"has {wanted:,} tokens, and the model in the folder {ids:,}"

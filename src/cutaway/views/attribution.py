@@ -26,7 +26,7 @@ from ..nn.attention import MultiHeadAttention
 from .json_values import downsample, evenly_spaced, image_url, tensor_url, to_lists
 from .message_passing import layout_nodes
 from .model_layers import patch_blocks
-from .subject import Subject, graph_index, node_labels, parse_index, with_examples
+from .subject import Subject, get_target, graph_index, node_labels, parse_index, with_examples
 
 NAMES = {
     "gradient": "gradient",
@@ -668,8 +668,13 @@ def _concept(subject: Subject, result: Attribution) -> Concept:
     assert others is not None, "the data is available"
     with torch.no_grad():
         answers = others.outputs()
-    said = answers.argmax(1) if answers.ndim == 2 and answers.shape[1] > 1 else torch.full((len(answers),), k)
-    of_class = (said == k).nonzero()[:CLASS, 0]
+    if answers.ndim == 2 and answers.shape[1] > 1:
+        predicted = answers.argmax(1) == k
+    elif isinstance(get_target(subject), Classes):  # the only output is the logit of the second class
+        predicted = answers[:, 0] > 0
+    else:
+        predicted = torch.ones(len(answers), dtype=torch.bool)
+    of_class = predicted.nonzero()[:CLASS, 0]
     if not len(of_class):
         of_class = torch.arange(min(CLASS, len(answers)))
     inputs = tuple(x[of_class] for x in others.inputs)

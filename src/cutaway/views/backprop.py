@@ -15,7 +15,7 @@ from ..draw.number_format import number
 from ..models.base import Dense
 from ..nn.activations import formula, softmax
 from ..nn.modules import eval_mode
-from ..nn.textbook.backprop import Layer, backward, batch_norm_slope, forward
+from ..nn.textbook.backprop import Layer, backward, batch_norm_slope, forward, gradient_binary_cross_entropy
 from .json_values import to_lists
 from .learned_function import features
 from .model_layers import find_dense_layers, find_linear
@@ -25,7 +25,11 @@ SHOWN = 8  # most neurons of a layer that are shown
 
 
 class LayerTrace(NamedTuple):
-    """The numbers of one layer for one example; for the output layer, a is z and `back` is None."""
+    """The numbers of one layer for one example.
+
+    For the output layer, a is z and `back` is None, except for a single logit of two classes: its a is σ(z), the
+    probability of the second class, and `back` is ∂L/∂a.
+    """
 
     name: str  # name of its linear module
     title: str
@@ -36,7 +40,7 @@ class LayerTrace(NamedTuple):
     z: Tensor  # (out,) W x + b
     u: Tensor | None  # (out,) z normalized; None without normalization
     a: Tensor  # (out,) g(u), or g(z)
-    back: Tensor | None  # (out,) ∂L/∂a = Wᵀδ of the next layer
+    back: Tensor | None  # (out,) ∂L/∂a: Wᵀδ of the next layer
     slope: Tensor | None  # (out,) ∂a/∂z; None if neurons share statistics
     delta: Tensor  # (out,) ∂L/∂z
 
@@ -117,7 +121,14 @@ def propagate(one: Subject) -> tuple[list[LayerTrace], float]:
     with eval_mode(one.model), torch.no_grad():
         trace = forward(layers, one.inputs[0].flatten(1))
         delta, loss = _output_gradient(one, trace.a[-1][0])
+        k = _class(one)
+        if k is not None and _is_one_logit(one, trace.a[-1][0], delta, k):
+            layers[-1] = layers[-1]._replace(activation="sigmoid")
+            trace = forward(layers, one.inputs[0].flatten(1))
         gradients = backward(layers, trace, delta[None])
+        if k is not None and layers[-1].activation == "sigmoid":
+            into = gradient_binary_cross_entropy(trace.a[-1], torch.tensor([k]))
+            gradients[-1] = gradients[-1]._replace(back=into)
         return [
             LayerTrace(
                 dense.linear, title, layer.activation, layer.weight, layer.bias, trace.a[i][0], trace.z[i][0],
@@ -126,6 +137,12 @@ def propagate(one: Subject) -> tuple[list[LayerTrace], float]:
             )
             for i, ((title, dense), layer, step) in enumerate(zip(found.items(), layers, gradients, strict=True))
         ], loss  # fmt: skip
+
+
+def _is_one_logit(one: Subject, z: Tensor, delta: Tensor, k: int) -> bool:
+    """Return whether the output is a single logit with the loss −y log σ(z) − (1 − y) log(1 − σ(z)), for y = k."""
+    entropy = getattr(one.task, "loss_name", "") == "cross_entropy"
+    return entropy and len(z) == 1 and abs(float(z.sigmoid()) - k - float(delta)) < 1e-5
 
 
 def _slope(layer: Layer, u: Tensor) -> Tensor | None:
@@ -166,16 +183,14 @@ def _delta_formula(one: Subject, last: LayerTrace) -> tuple[str, list[str]]:
     """Return the formula of δ at the outputs in words and, for each output, in numbers if it is a usual formula."""
     z, delta = last.z.double(), last.delta.double()
     k, width = _class(one), len(z)
+    if k is not None and last.back is not None:
+        return "a − y with a = σ(z)", [f"{number(float(last.a))} − {k}"]
     if k is not None and width > 1:
         hot = torch.zeros_like(z)
         hot[k] = 1
         p = softmax(z)
         if torch.allclose(p - hot, delta, atol=1e-5):
             return "softmax(z) − t", [f"{number(a)} − {b:.0f}" for a, b in zip(to_lists(p), hot.tolist(), strict=True)]
-    if k is not None and width == 1:
-        q = float(z.sigmoid())
-        if abs(q - k - float(delta)) < 1e-5:
-            return "σ(z) − t", [f"{number(q)} − {k}"]
     if one.target is not None and one.target.is_floating_point() and one.target.ndim == 1 and width == 1:
         t = float(one.target[0])
         if abs(2 * (float(z) - t) - float(delta)) < 1e-5 * max(1.0, abs(float(delta))):
@@ -231,6 +246,9 @@ def _layer(
             neuron["normalized"] = to_lists(layer.u[j])
         if last:
             neuron["how"] = how[1][j]
+            if layer.back is not None and bool(layer.back.isfinite().all()):  # infinite where a is 0 or 1
+                assert layer.slope is not None
+                neuron["back"], neuron["slope"] = to_lists(layer.back[j]), to_lists(layer.slope[j])
         else:
             after = layers[k + 1]
             assert layer.back is not None

@@ -26,6 +26,7 @@ from ..draw import charts
 from ..draw.description import Drawing, View, table
 from ..draw.number_format import count, number, percent, plural
 from ..inspect.captures import capture
+from ..nn.losses import expand_binary_logits
 from ..nn.modules import eval_mode
 from .json_values import to_lists
 from .model_layers import find_message_layers
@@ -111,7 +112,7 @@ def capture_messages(subject: Subject) -> tuple[IndexedGraph, list[LayerMessages
     else:
         of_nodes = node_labels(subject)
         names, classes = {i: of_nodes[v] for i, v in enumerate(nodes.tolist())} if of_nodes else {}, None
-    classed = isinstance(get_target(subject), Classes) and batch is None and outputs.shape[1] > 1
+    classed = isinstance(get_target(subject), Classes) and batch is None
     return (
         IndexedGraph(
             x[nodes],
@@ -119,7 +120,7 @@ def capture_messages(subject: Subject) -> tuple[IndexedGraph, list[LayerMessages
             nodes,
             names,
             classes,
-            outputs.argmax(1) if classed else None,
+            expand_binary_logits(outputs).argmax(1) if classed else None,
         ),
         travels,
     )

@@ -108,6 +108,42 @@ def delta_cross_entropy(layers: Sequence[Layer], trace: Trace, target: Tensor) -
     return (softmax(logits) - F.one_hot(target, logits.shape[1])) * derivative(trace.z[-1])
 
 
+def gradient_binary_cross_entropy(a: Tensor, target: Tensor) -> Tensor:
+    """Compute ∂J/∂a = −y/a + (1 − y)/(1 − a) of the loss J = −y log a − (1 − y) log(1 − a).
+
+    Args:
+        a: The output, the probability of class 1, shape (N, 1).
+        target: Classes y, 0 or 1, shape (N,).
+
+    Returns:
+        ∂J/∂a, shape (N, 1).
+    """
+    y = target[:, None].to(a.dtype)
+    return -y / a + (1 - y) / (1 - a)
+
+
+def delta_binary_cross_entropy(layers: Sequence[Layer], trace: Trace, target: Tensor) -> Tensor:
+    """Compute δ of the last layer for the loss −y log a − (1 − y) log(1 − a): a − y.
+
+    The last layer has a sigmoid, a = σ(z). Its slope σ′(z) = a (1 − a) cancels the denominators of ∂J/∂a, which
+    `gradient_binary_cross_entropy` returns: δ = ∂J/∂a ⊙ σ′(z) = a − y.
+
+    Args:
+        layers: The layers, first to last.
+        trace: The result of `forward`.
+        target: Classes y, 0 or 1, shape (N,).
+
+    Returns:
+        δ, shape (N, 1).
+
+    Raises:
+        ValueError: If the last layer has another activation.
+    """
+    if layers[-1].activation != "sigmoid":
+        raise ValueError(f"Invalid activation={layers[-1].activation} of the last layer: must be sigmoid.")
+    return trace.a[-1] - target[:, None].to(trace.a[-1].dtype)
+
+
 def backward(layers: Sequence[Layer], trace: Trace, delta: Tensor) -> list[Gradient]:
     """Compute the gradients of every layer from δ of the last layer.
 
